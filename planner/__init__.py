@@ -8,16 +8,13 @@ from puffin_index.errors import MissingExtraError
 if TYPE_CHECKING:
     from planner.advice.advice_answer import Advice
     from planner.advice.advise import advise
-    from planner.advice.what_if import what_if
-    from planner.advice.what_if_answer import WhatIf
+    from planner.advice.what_if import WhatIf, what_if
+    from planner.arrow.aggregate import RowCount, aggregate, count
+    from planner.arrow.arrow_scan import scan
+    from planner.arrow.plan import plan
     from planner.query_log.benefits import Benefits, benefits
     from planner.report.scan_plan import ScanPlan, Split
-    from planner.scans.aggregate import RowCount, aggregate, count
-    from planner.scans.arrow_scan import scan
-    from planner.scans.plan import plan
-    from planner.spark.call import call
-    from planner.spark.explain import explain
-    from planner.spark.hook import disable, enable, reports
+    from planner.spark.hook import call, disable, enable, explain, reports
     from planner.spark.source import PuffinIndexSource
 
 __all__ = [
@@ -47,21 +44,21 @@ _HOMES: Final = {
     "Benefits": "query_log.benefits",
     # Spark is optional, and before 4.1 its Python data sources take no filters.
     "PuffinIndexSource": "spark.source",
-    "RowCount": "scans.aggregate",
+    "RowCount": "arrow.aggregate",
     "ScanPlan": "report.scan_plan",
     "Split": "report.scan_plan",
-    "WhatIf": "advice.what_if_answer",
+    "WhatIf": "advice.what_if",
     "advise": "advice.advise",
-    "aggregate": "scans.aggregate",
+    "aggregate": "arrow.aggregate",
     "benefits": "query_log.benefits",
-    "call": "spark.call",
-    "count": "scans.aggregate",
+    "call": "spark.hook",
+    "count": "arrow.aggregate",
     "disable": "spark.hook",
     "enable": "spark.hook",
-    "explain": "spark.explain",
-    "plan": "scans.plan",
+    "explain": "spark.hook",
+    "plan": "arrow.plan",
     "reports": "spark.hook",
-    "scan": "scans.arrow_scan",
+    "scan": "arrow.arrow_scan",
     "what_if": "advice.what_if",
 }
 """The module of each name, imported when somebody asks: PyIceberg takes half a second, and `--help` needs none."""

@@ -20,19 +20,18 @@ from planner.aggregates.known_rows import KnownRows
 from planner.aggregates.question import MOST_GROUPS, Question
 from planner.aggregates.statistics import most_rows
 from planner.clock import Clock
+from planner.condition.columns import Unused
 from planner.condition.implied import Implied
 from planner.condition.tree.nodes import EVERY_ROW, Predicate
-from planner.condition.unused import Unused
 from planner.first_rows.search import Enough, FirstRows, prune_first_rows
 from planner.prune.distributed import Executors, join_pruned, run_on_executors
 from planner.prune.found_rows import RowSets
 from planner.prune.gate import DEFAULT_LIMITS, Limits
-from planner.prune.pruned import Pruned, Reason, kept_mask
+from planner.prune.verdicts import Pruned, Reason, kept_mask
 from planner.report.scan_plan import ScanPlan
 from planner.snapshot.scan import Scan
-from planner.snapshot.snapshot_files import FileWithDeletes
+from planner.snapshot.snapshot_files import FileWithDeletes, keep_whole_files
 from planner.snapshot.subtract_deletes import subtract_deletes
-from planner.snapshot.whole_files import keep_whole_files
 from planner.view.cache import sharing_payloads
 from planner.view.index_view import IndexView
 from puffin_index.storage.arrays import Flags, Ints

@@ -4,11 +4,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from puffin_index.catalogue.scope import BuildScope
     from puffin_index.definition.index_definition import IndexDefinition, IndexedColumn
     from puffin_index.errors import PuffinIndexError
-    from puffin_index.jobs.build_handle import BuildHandle
-    from puffin_index.jobs.build_job import BuildProgress, BuildReport
+    from puffin_index.index_table.status import BuildScope
+    from puffin_index.jobs.build_job import BuildHandle, BuildProgress, BuildReport
     from puffin_index.table_index import IndexStatus, TableIndex
 
     __version__: str
@@ -27,10 +26,10 @@ __all__ = [
 ]
 
 _HOMES: Final = {
-    "BuildHandle": "jobs.build_handle",
+    "BuildHandle": "jobs.build_job",
     "BuildProgress": "jobs.build_job",
     "BuildReport": "jobs.build_job",
-    "BuildScope": "catalogue.scope",
+    "BuildScope": "index_table.status",
     "IndexDefinition": "definition.index_definition",
     "IndexStatus": "table_index",
     "IndexedColumn": "definition.index_definition",

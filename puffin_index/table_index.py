@@ -14,32 +14,32 @@ from typing import TYPE_CHECKING
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from puffin_index.catalogue import index_table as catalogue
-from puffin_index.catalogue.commit import LOCK_SECONDS, while_locked
-from puffin_index.catalogue.index_table import TableName
-from puffin_index.catalogue.lookup import find_index_table, following_hint
-from puffin_index.catalogue.missing import TARGET_SEGMENT_BYTES
-from puffin_index.catalogue.scope import WHOLE_TABLE, BuildScope
-from puffin_index.catalogue.status import ColumnStatus, IndexStatus, read_status
 from puffin_index.data.data_table import measure_data_files, open_table, refresh_table
-from puffin_index.definition.change import losses, with_kinds, without_kinds
-from puffin_index.definition.fit import fit_warnings
 from puffin_index.definition.index_definition import (
     IndexDefinition,
     ResolvedColumn,
+    fit_warnings,
     from_json,
+    losses,
     resolve,
     retyped_columns,
     stored_kinds,
     to_json,
+    with_kinds,
+    without_kinds,
 )
 from puffin_index.definition.names import Index, NamedIndex, StoredDefinition
 from puffin_index.definition.table_properties import read_properties, unite
 from puffin_index.display import Cell, Described, Grid, Report, show_live
 from puffin_index.errors import DefinitionError, NotFoundError
 from puffin_index.formats.paimon_container import Container
-from puffin_index.jobs.build_handle import BuildHandle
-from puffin_index.jobs.build_job import BuildProgress, BuildReport, ProgressListener, build
+from puffin_index.index_table import table as catalogue
+from puffin_index.index_table.commit import LOCK_SECONDS, while_locked
+from puffin_index.index_table.entries import TARGET_SEGMENT_BYTES
+from puffin_index.index_table.lookup import find_index_table, following_hint
+from puffin_index.index_table.status import WHOLE_TABLE, BuildScope, ColumnStatus, IndexStatus, read_status
+from puffin_index.index_table.table import TableName
+from puffin_index.jobs.build_job import BuildHandle, BuildProgress, BuildReport, ProgressListener, build
 from puffin_index.jobs.compact import FEWEST_SMALL, CompactListener, CompactReport, compact, is_due
 from puffin_index.jobs.define import change_definition, stored_definition, take_out
 from puffin_index.jobs.drop import DropReport, drop_index
@@ -47,7 +47,7 @@ from puffin_index.jobs.engine import Engine, LocalEngine, SparkEngine, backgroun
 from puffin_index.jobs.exchange import ImportReport, export_indexes, import_indexes
 from puffin_index.jobs.expire import DEFAULT_GRACE, ExpireReport, expire
 from puffin_index.jobs.follow import define_index_table, ensure_index_table, follow
-from puffin_index.jobs.verification.verify import DEFAULT_SAMPLE, VerifyListener, VerifyReport, drop_bad_entries, verify
+from puffin_index.jobs.verify import DEFAULT_SAMPLE, VerifyListener, VerifyReport, drop_bad_entries, verify
 from puffin_index.kinds.kind import Options
 from puffin_index.segments.directory import FieldKind
 from puffin_index.segments.exchange import ExportedContainer
@@ -76,7 +76,7 @@ class TableIndex(Described):
         """Define the index of a table; the new definition replaces any earlier one.
 
         No index is built yet. Indexes of columns and kinds that the new definition keeps stay in use. Kinds that suit
-        their column badly are logged as warnings (`puffin_index.definition.fit`).
+        their column badly are logged as warnings (`puffin_index.definition.index_definition`).
 
         Args:
             catalog: The catalog of the data table.

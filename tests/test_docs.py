@@ -17,11 +17,10 @@ from pyroaring import BitMap
 import puffin_index
 from planner.commands.main import main
 from planner.spark.settings import Settings
-from puffin_index.catalogue.index_table import SCHEMA
 from puffin_index.formats.paimon_container import MAGIC
+from puffin_index.index_table.table import SCHEMA
 from puffin_index.keys.leaf import Key
-from puffin_index.keys.stored_form import form_of
-from puffin_index.keys.value_types import value_type_named
+from puffin_index.keys.value_types import form_of, value_type_named
 from puffin_index.keys.values import key_of
 from puffin_index.kinds.bloom.filter import bit_positions, filter_shape, grid_bits, key_hashes
 from puffin_index.kinds.registry import KINDS

@@ -12,16 +12,12 @@ from pyiceberg.io import load_file_io
 from pyiceberg.table import Table
 
 from planner.advice.advice_answer import Advice, Evidence, Proposal, Rejected
-from planner.advice.advised_table import AdvisedTable
-from planner.advice.asked import keys_of, names_of
-from planner.advice.candidates import find_candidates
-from planner.advice.choice import choose, without_idle
-from planner.advice.gains import Gains
-from planner.advice.queries.query_log import read_query_log
-from planner.advice.queries.workload import Workload, condensed
+from planner.advice.advised_table import AdvisedTable, Scanned
+from planner.advice.candidates import find_candidates, keys_of, names_of
+from planner.advice.gains import Gains, choose, without_idle
 from planner.advice.sample import IndexSample, built_sample
 from planner.advice.sample import choose as choose_row_groups
-from planner.advice.scanned import Scanned
+from planner.advice.workload import Workload, condensed, read_query_log
 from planner.condition.tree.nodes import EVERY_ROW
 from puffin_index.definition.index_definition import IndexDefinition, IndexedColumn, ResolvedColumn
 from puffin_index.definition.table_properties import unite
@@ -73,7 +69,7 @@ def advise(
     name = advised.table.name()
     if queries is not None:
         try:
-            from planner.advice.queries.sql_statements import read_statements
+            from planner.advice.sql_statements import read_statements
         except ModuleNotFoundError as error:
             raise DefinitionError(
                 f"reading SQL statements needs {error.name}: pip install 'puffin-index[advice]'"

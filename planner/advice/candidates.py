@@ -1,25 +1,89 @@
-"""The indexes that could help a workload: for each column that a WHERE tests, the kinds that answer the test."""
+"""The indexes that could help a workload: for each column that a WHERE tests, the kinds that answer the test.
+
+The indexes that a question names: definitions to add, and `column.kind` of indexes to leave out.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from pyiceberg.schema import Schema
 
-from planner.advice.asked import kinds_for, tests_of
-from planner.advice.queries.workload import Query
+from planner.advice.workload import Query
 from planner.condition.columns import find_column
 from planner.condition.sql.parser import read_where
-from planner.condition.tree.nodes import EVERY_ROW, Leaf, Predicate, is_exact
+from planner.condition.tree.nodes import EVERY_ROW, Leaf, Predicate, is_exact, leaves
 from planner.condition.tree.simplify import simplified
 from puffin_index.definition.index_definition import IndexDefinition, IndexedColumn, ResolvedColumn, resolve
 from puffin_index.errors import DefinitionError, NotFoundError, WhereSyntaxError
 from puffin_index.keys.leaf import NullTest
 from puffin_index.keys.map_key import SEPARATOR, ColumnId, column_and_key, stored_kind
 from puffin_index.kinds.kind import Answer
-from puffin_index.kinds.registry import kinds_answering, kinds_holding_keys
+from puffin_index.kinds.registry import KINDS, kinds_answering, kinds_holding_keys
 from puffin_index.segments.directory import FieldKind
+
+
+def keys_of(columns: Iterable[ResolvedColumn]) -> frozenset[FieldKind]:
+    """Return field id and stored kind of all indexes of a definition."""
+    return frozenset((column.field_id, column.stored_kind(kind)) for column in columns for kind in column.kinds)
+
+
+def names_of(columns: Iterable[ResolvedColumn]) -> dict[FieldKind, str]:
+    """Return `column.kind` of all indexes of a definition."""
+    return {
+        (column.field_id, column.stored_kind(kind)): f"{column.name}.{kind}"
+        for column in columns
+        for kind in column.kinds
+    }
+
+
+def find_named(names: Sequence[str], columns: Sequence[ResolvedColumn]) -> frozenset[FieldKind]:
+    """Find the indexes of a definition that `column.kind` names; letters of either case.
+
+    Raises:
+        DefinitionError: If the definition has no such index.
+    """
+    known = names_of(columns)
+    by_name = {name.lower(): key for key, name in known.items()}
+    for name in names:
+        if name.lower() not in by_name:
+            there = ", ".join(sorted(known.values())) or "none"
+            raise DefinitionError(f"{name!r} is no index of the table: name column.kind; the table has: {there}")
+    return frozenset(by_name[name.lower()] for name in names)
+
+
+def remaining(columns: Iterable[ResolvedColumn], left_out: Collection[FieldKind]) -> tuple[ResolvedColumn, ...]:
+    """Leave indexes out of a definition."""
+    left = (
+        replace(
+            column,
+            kinds={
+                kind: options
+                for kind, options in column.kinds.items()
+                if (column.field_id, column.stored_kind(kind)) not in left_out
+            },
+        )
+        for column in columns
+    )
+    return tuple(column for column in left if column.kinds)
+
+
+def tests_of(condition: Predicate) -> tuple[Leaf, ...]:
+    """Return the tests of single columns in a condition; functions and patterns count as tests of their column."""
+    # Which values satisfy a function is not known yet. Whatever answers tests of NULL holds all values.
+    some_value = NullTest(is_null=False)
+    return tuple(leaves(simplified(condition, lambda test: Leaf(test.field_id, some_value, test.value_type))))
+
+
+def columns_of(condition: Predicate) -> frozenset[ColumnId]:
+    """Return the columns that a condition tests."""
+    return frozenset(leaf.field_id for leaf in tests_of(condition))
+
+
+def kinds_for(leaf: Leaf) -> tuple[str, ...]:
+    """Return the kinds that answer a test."""
+    return tuple(name for name, kind in KINDS.items() if kind.answers(leaf.test))
 
 
 @dataclass(frozen=True, slots=True)

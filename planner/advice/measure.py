@@ -8,15 +8,15 @@ from typing import Self
 
 import numpy as np
 
-from planner.advice.advised_table import AdvisedTable
-from planner.advice.asked import columns_of, find_named, keys_of, names_of, remaining
-from planner.advice.interval import Range, range_of
+from planner.advice.advised_table import AdvisedTable, Scanned
+from planner.advice.candidates import columns_of, find_named, keys_of, names_of, remaining
 from planner.advice.sample import built_sample, choose
-from planner.advice.scanned import Scanned
 from planner.advice.verdict import (
     SMALL_ROW_GROUP_ROWS,
+    Range,
     Verdict,
     note_on_row_groups,
+    range_of,
     verdict_on_hidden,
     verdict_on_new,
 )

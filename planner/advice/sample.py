@@ -13,16 +13,15 @@ from typing import Final
 import numpy as np
 from pyiceberg.io import FileIO, load_file_io
 
-from planner.advice.advised_table import LIMITS, AdvisedTable
-from planner.advice.scanned import Scanned
+from planner.advice.advised_table import LIMITS, AdvisedTable, Scanned
 from planner.condition.tree.nodes import Predicate
-from planner.prune.pruned import Reason, kept_mask
+from planner.prune.verdicts import Reason, kept_mask
 from planner.view.index_view import IndexView
-from puffin_index.catalogue.index_table import entries_of
-from puffin_index.catalogue.missing import TARGET_SEGMENT_BYTES, find_missing
 from puffin_index.data.column_source import reading_of
 from puffin_index.data.data_table import DataFile, FileIdentity
 from puffin_index.definition.index_definition import ResolvedColumn
+from puffin_index.index_table.entries import TARGET_SEGMENT_BYTES, find_missing
+from puffin_index.index_table.table import entries_of
 from puffin_index.segments.directory import FieldKind, is_statistics, read_directory, statistics_key
 from puffin_index.segments.segment import Segment, SegmentTask, SkippedFile, write_segment
 from puffin_index.storage.arrays import Bytes, Flags, Floats, Ints

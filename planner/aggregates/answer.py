@@ -15,7 +15,7 @@ from planner.aggregates.partial import Partial
 from planner.aggregates.question import Question
 from planner.aggregates.statistics import settle
 from planner.prune.gate import Limits
-from planner.prune.pruned import kept_mask
+from planner.prune.verdicts import kept_mask
 from planner.snapshot.snapshot_files import ScanFile
 from planner.view.directories import IndexReads
 from puffin_index.keys.map_key import column_and_key

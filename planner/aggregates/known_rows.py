@@ -9,7 +9,7 @@ from pyroaring import BitMap
 
 from planner.condition.tree.nodes import EVERY_ROW, Predicate
 from planner.prune.found_rows import RowSets
-from planner.prune.pruned import Reason, kept_mask
+from planner.prune.verdicts import Reason, kept_mask
 from planner.snapshot.scan import Scan, ScanRowGroups
 from puffin_index.data.deletes import deleted_positions
 from puffin_index.storage.arrays import Bytes, Flags, Ints

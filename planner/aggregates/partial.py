@@ -19,11 +19,10 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 
 from planner.aggregates.question import Aggregate, AskedColumn, Question
 from puffin_index.errors import PuffinIndexError
-from puffin_index.keys.arrow_values import arrow_of_keys, with_scale
+from puffin_index.keys.arrow_keys import arrow_of_keys, with_scale
 from puffin_index.keys.columns import Column, KeyArray, plain_keys
-from puffin_index.keys.forms import decimals_of_wide_keys, floats_of_keys
 from puffin_index.keys.map_key import ColumnId
-from puffin_index.keys.value_types import MAXIMUM_DECIMAL_PRECISION, ValueType
+from puffin_index.keys.value_types import MAXIMUM_DECIMAL_PRECISION, ValueType, decimals_of_wide_keys, floats_of_keys
 from puffin_index.kinds.held_keys import Totals
 from puffin_index.storage.arrays import Flags, Ints
 

@@ -14,7 +14,7 @@ from planner.view.directories import FieldStatistics, IndexReads, KindDirectory,
 from planner.view.index_view import IndexView
 from planner.view.keys_of_rows import PayloadKeys, are_in_memory, may_be_kept
 from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError
-from puffin_index.keys.asked_test import AskedTest
+from puffin_index.keys.asked import AskedTest
 from puffin_index.kinds.held_keys import HoldsKeys, KeysWithin, most_key_sets
 from puffin_index.kinds.registry import kinds_holding_keys
 from puffin_index.storage.arrays import Flags, Floats, Ints

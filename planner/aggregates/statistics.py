@@ -19,12 +19,12 @@ from planner.aggregates.partial import Partial, group_name, key_array, sum_colum
 from planner.aggregates.question import MOST_GROUPS, AskedColumn, Question
 from planner.condition.tree.nodes import Predicate, is_exact
 from planner.prune.estimate import most_distinct
-from planner.prune.pruner import expected_matches
+from planner.prune.stages import expected_matches
 from planner.view.directories import FieldStatistics, IndexReads, taken
 from planner.view.index_view import IndexView
 from puffin_index.keys.columns import Column, KeyArray
-from puffin_index.keys.forms import floats_of_keys
 from puffin_index.keys.map_key import ColumnId
+from puffin_index.keys.value_types import floats_of_keys
 from puffin_index.storage.arrays import Flags, Ints
 
 _FEW_GROUPS: Final = 10_000

@@ -1,15 +1,82 @@
-"""The command `advise`: which indexes a workload is worth."""
+"""The command `advise`: which indexes a workload is worth.
+
+The command `benefits`: what the indexes of a table were good for. The command `what-if`: what a WHERE would read with
+other indexes.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
+from pyiceberg.table import Table
 
 from planner.advice.advise import DEFAULT_ADVICE_SAMPLE, DEFAULT_MAX_SHARE, advise
-from planner.commands.what_if import open_data_table
-from puffin_index.commands.main import console, show, table_command
+from planner.advice.sample import DEFAULT_SAMPLE
+from planner.advice.what_if import what_if
+from planner.query_log.benefits import DEFAULT_BYTES_PER_SECOND, benefits
+from puffin_index.commands.define import definition_options, split_names
+from puffin_index.commands.main import console, open_index, parse_properties, show, table_command
+from puffin_index.data.data_table import open_table
+from puffin_index.definition.index_definition import IndexDefinition
 from puffin_index.errors import PuffinIndexError
+from puffin_index.index_table.open_catalog import QualifiedTable, open_catalog
+from puffin_index.index_table.table import TableName
+
+_MEBIBYTE = 1024 * 1024
+
+
+def open_data_table(table: str, properties: Iterable[str]) -> Table:
+    """Open a table named on the command line, whether it has an index or not."""
+    name = QualifiedTable.parse(table)
+    catalog = open_catalog(name.catalog, parse_properties(properties))
+    return open_table(catalog, TableName.parse(name.name).identifier)
+
+
+@click.command("what-if")
+@table_command
+@click.argument("where")
+@definition_options()
+@click.option("--without", multiple=True, metavar="COL.KIND", help="Leave out this existing index.")
+@click.option(
+    "--sample",
+    type=click.IntRange(min=0),
+    default=DEFAULT_SAMPLE,
+    show_default=True,
+    help="Measure so many row groups at most; 0 for all.",
+)
+@click.option("--snapshot-id", type=int, help="Ask about this snapshot.")
+@click.option(
+    "--mib-per-second",
+    type=click.FloatRange(min=0, min_open=True),
+    default=DEFAULT_BYTES_PER_SECOND / _MEBIBYTE,
+    show_default=True,
+    help="How fast one core reads data.",
+)
+def what_if_command(
+    table: str,
+    properties: tuple[str, ...],
+    as_json: bool,
+    where: str,
+    definition: IndexDefinition,
+    without: tuple[str, ...],
+    sample: int,
+    snapshot_id: int | None,
+    mib_per_second: float,
+) -> None:
+    """Measure what a query with this WHERE text would read of TABLE if it had other indexes. Nothing is changed."""
+    answer = what_if(
+        open_data_table(table, properties),
+        where,
+        definition if definition.columns else None,
+        without=split_names(without),
+        sample=sample or None,
+        snapshot_id=snapshot_id,
+        bytes_per_second=mib_per_second * _MEBIBYTE,
+    )
+    show(answer, as_json=as_json)
+
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -77,3 +144,21 @@ def _read(file: Path) -> str:
         return file.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise PuffinIndexError(f"{file} is no text in UTF-8: {error}") from error
+
+
+@click.command("benefits")
+@table_command
+@click.option("--query-log", required=True, metavar="FOLDER", help="The folder of the query log.")
+@click.option(
+    "--bytes-per-second",
+    type=click.IntRange(min=1),
+    default=DEFAULT_BYTES_PER_SECOND,
+    show_default=True,
+    help="How fast a query reads row groups.",
+)
+def benefits_command(
+    table: str, properties: tuple[str, ...], as_json: bool, query_log: str, bytes_per_second: int
+) -> None:
+    """Show what the indexes of TABLE have saved its queries in Spark, and which ones no query used."""
+    found = benefits(open_index(table, properties), query_log, bytes_per_second=bytes_per_second)
+    show(found, as_json=as_json)

@@ -21,9 +21,6 @@ from rich.progress import BarColumn, DownloadColumn, Progress, SpinnerColumn, Te
 
 from planner.condition.iceberg_filters import file_filter
 from planner.condition.sql.parser import read_where
-from puffin_index.catalogue.commit import LOCK_SECONDS, while_locked
-from puffin_index.catalogue.open_catalog import QualifiedTable, open_catalog
-from puffin_index.catalogue.scope import BuildScope
 from puffin_index.commands.logs import log_as_a_service
 from puffin_index.commands.main import (
     console,
@@ -34,6 +31,9 @@ from puffin_index.commands.main import (
     table_command,
 )
 from puffin_index.display import format_bytes
+from puffin_index.index_table.commit import LOCK_SECONDS, while_locked
+from puffin_index.index_table.open_catalog import QualifiedTable, open_catalog
+from puffin_index.index_table.status import BuildScope
 from puffin_index.jobs.build_job import BuildProgress, BuildReport
 from puffin_index.table_index import TableIndex
 from puffin_index.watch import Watch

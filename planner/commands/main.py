@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from puffin_index.commands.lazy_group import LazyCommand
-from puffin_index.commands.main import main
+from puffin_index.commands.main import LazyCommand, main
 
 __all__ = ["main"]
 
@@ -15,12 +14,12 @@ main.add_lazy(
             f"{_PACKAGE}.build", "build_command", "Index the data files of TABLE that have no index yet."
         ),
         "benefits": LazyCommand(
-            f"{_PACKAGE}.benefits",
+            f"{_PACKAGE}.advise",
             "benefits_command",
             "Show what the indexes of TABLE have saved its queries in Spark, and which ones no query used.",
         ),
         "what-if": LazyCommand(
-            f"{_PACKAGE}.what_if",
+            f"{_PACKAGE}.advise",
             "what_if_command",
             "Measure what a query with this WHERE text would read of TABLE if it had other indexes.",
         ),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
+from planner.arrow.aggregate import aggregate_with_plan, count
+from planner.arrow.plan import plan
 from planner.condition.session_time import DEFAULT_ZONE
-from planner.scans.aggregate import aggregate_with_plan, count
-from planner.scans.plan import plan
 from puffin_index.commands.main import console, open_index, show, table_command
 from puffin_index.data.data_table import find_snapshot
 from puffin_index.table_index import TableIndex

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from planner.condition.columns import unused_parts
 from planner.condition.tree.nodes import (
     ByValue,
     Conjunction,
@@ -26,7 +27,6 @@ from planner.condition.tree.nodes import (
     Predicate,
 )
 from planner.condition.tree.simplify import simplified
-from planner.condition.unused import unused_parts
 from planner.condition.value_tests import flags_of, verdicts
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.arrow_keys import column_of

@@ -15,16 +15,15 @@ from pyroaring import BitMap
 from planner.clock import Clock
 from planner.condition.tree.nodes import Conjunction, Disjunction, Leaf, Nothing, Predicate
 from planner.condition.tree.simplify import conjunction
-from planner.prune.distributed import Executors
+from planner.prune.distributed import Executors, prune_row_groups
 from planner.prune.gate import Limits
-from planner.prune.pruned import Pruned, Reason
-from planner.prune.pruner import expected_matches
-from planner.prune.row_groups import prune_row_groups
+from planner.prune.stages import expected_matches
+from planner.prune.verdicts import Pruned, Reason
 from planner.view.directories import IndexReads
 from planner.view.index_view import IndexView
 from planner.view.keys_of_rows import keys_of_rows
+from puffin_index.keys.asked import intervals_of
 from puffin_index.keys.columns import Column
-from puffin_index.keys.intervals import intervals_of
 from puffin_index.keys.leaf import NullTest, RangeTest, SetTest
 from puffin_index.storage.arrays import Flags, Ints
 from puffin_index.storage.files import READ_COUNT

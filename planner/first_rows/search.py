@@ -23,11 +23,10 @@ from planner.condition.tree.nodes import Conjunction, Everything, Leaf, Predicat
 from planner.condition.tree.simplify import conjunction, disjunction
 from planner.first_rows.counting import WIDE_SHARE, Counting
 from planner.first_rows.threshold_guess import Guess
-from planner.prune.distributed import Executors
+from planner.prune.distributed import Executors, prune_row_groups
 from planner.prune.gate import Limits
-from planner.prune.pruned import Pruned, Reason
-from planner.prune.pruner import expected_matches
-from planner.prune.row_groups import prune_row_groups
+from planner.prune.stages import expected_matches
+from planner.prune.verdicts import Pruned, Reason
 from planner.view.directories import IndexReads
 from planner.view.index_view import IndexView
 from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest

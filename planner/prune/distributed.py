@@ -2,6 +2,8 @@
 
 Worth it for scans of very many row groups, like Iceberg's own distributed planning. Executors read the index table and
 its directories themselves and keep them. Only row group numbers and what tasks find cross the network.
+
+Judging row groups of a view for a predicate, here or on executors.
 """
 
 from __future__ import annotations
@@ -16,17 +18,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.table import StaticTable, Table
 
-from planner.condition.tree.nodes import Predicate
+from planner.condition.tree.nodes import Everything, Predicate
 from planner.prune.found_rows import RowSets
-from planner.prune.gate import Limits
-from planner.prune.pruned import Pruned, Reason, Stage
-from planner.prune.pruner import prune
+from planner.prune.gate import DEFAULT_LIMITS, Limits
+from planner.prune.stages import prune
+from planner.prune.verdicts import Pruned, Reason, Stage
 from planner.view.directories import IndexTrouble
 from planner.view.index_view import IndexView
-from puffin_index.catalogue.entries import without_sources
-from puffin_index.catalogue.index_table import read_entries
 from puffin_index.data.column_source import FieldSource
 from puffin_index.errors import PuffinIndexError
+from puffin_index.index_table.entries import without_sources
+from puffin_index.index_table.table import read_entries
 from puffin_index.jobs.executors import use_python_of_driver
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.caches import cleared_by
@@ -263,3 +265,21 @@ def _stages(of_parts: Iterable[Sequence[Stage]]) -> tuple[Stage, ...]:
         )
         for name, same in by_name.items()
     )
+
+
+def prune_row_groups(
+    view: IndexView,
+    predicate: Predicate,
+    row_groups: Ints,
+    limits: Limits = DEFAULT_LIMITS,
+    executors: Executors | None = None,
+) -> Pruned:
+    """Judge row groups of a view, here or on executors. Without a predicate all are kept, and nothing is read."""
+    if isinstance(predicate, Everything):
+        count = len(row_groups)
+        reason = Reason.NO_PREDICATE
+        matches = view.row_counts[row_groups] if predicate.exact else np.full(count, -1, np.int64)
+        return Pruned(np.full(count, reason, np.uint8), matches, (), ())
+    if executors is not None and executors.are_worth_it(len(row_groups), int(view.row_counts[row_groups].sum())):
+        return prune_on_executors(executors, view, predicate, row_groups, limits)
+    return prune(view, predicate, row_groups, limits)

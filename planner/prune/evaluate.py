@@ -9,8 +9,8 @@ import numpy as np
 from pyroaring import BitMap
 
 from planner.condition.tree.nodes import Everything, Leaf, Nothing
-from planner.prune.pruned import Used
 from planner.prune.pruning import LeafState, Pruning
+from planner.prune.verdicts import Used
 from planner.view.directories import IndexReads, IndexTrouble, KindDirectory
 from planner.view.index_view import IndexView, Span
 from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError

@@ -17,7 +17,7 @@ import numpy as np
 from planner.clock import DEFAULT_MILLISECONDS
 from planner.condition.tree.tree import PredicateTree
 from planner.prune.estimate import Estimate, JoinedEstimates
-from planner.prune.pruned import Reason
+from planner.prune.verdicts import Reason
 from planner.view.directories import IndexReads, selection_among, selection_of
 from planner.view.index_view import IndexView
 from puffin_index.storage.arrays import Bytes, Flags, Floats, Ints

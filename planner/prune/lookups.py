@@ -14,12 +14,12 @@ from pyroaring import BitMap
 from planner.prune.estimate import Estimate, estimate_by_payload
 from planner.prune.evaluate import exact_directories
 from planner.prune.found_rows import FoundRows
-from planner.prune.pruned import Reason
 from planner.prune.pruning import LeafState, Pruning
+from planner.prune.verdicts import Reason
 from planner.view.directories import IndexTrouble, KindDirectory, or_trouble, positions_by_number
 from planner.view.index_view import Span
 from puffin_index.errors import CorruptFileError, PuffinIndexError
-from puffin_index.keys.asked_test import AskedTest
+from puffin_index.keys.asked import AskedTest
 from puffin_index.kinds.base import MergedIndex, PreparedLookUp, ReadBlocks
 from puffin_index.kinds.registry import kind_named
 from puffin_index.storage.arrays import Ints

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.prune.pruned import Reason
 from planner.prune.pruning import LeafState, Pruning
+from planner.prune.verdicts import Reason
 from planner.view.directories import IndexTrouble, KindDirectory, or_trouble, positions_by_number
-from puffin_index.keys.asked_test import AskedTest
+from puffin_index.keys.asked import AskedTest
 from puffin_index.kinds.base import MergedFilter
 from puffin_index.kinds.registry import kind_named
 from puffin_index.storage.arrays import Flags, Ints

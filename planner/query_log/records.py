@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pyiceberg.io import FileIO
 
-from puffin_index.catalogue.stored_files import list_stored_files
+from puffin_index.index_table.stored_files import list_stored_files
 
 _log = logging.getLogger(__name__)
 

@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from planner.condition.columns import Unused
 from planner.condition.implied import Implied
-from planner.condition.unused import Unused
-from planner.prune.pruned import Reason, Stage, kept_mask
+from planner.prune.verdicts import Reason, Stage, kept_mask
 from puffin_index.display import Cell, Described, Grid, Report, format_bytes, share_of
 from puffin_index.storage.arrays import Bytes, Flags, Ints
 
@@ -24,7 +24,7 @@ class Split:
         data_file: Location of the data file.
         row_group: The row group's ordinal in the file.
         verdict: `kept` or `dropped`.
-        reason: Why, see `planner.prune.pruned.Reason`.
+        reason: Why, see `planner.prune.verdicts.Reason`.
         rows: Matching rows where they are known exactly, else None.
     """
 

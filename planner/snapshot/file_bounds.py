@@ -22,10 +22,9 @@ from planner.prune.zone_map import JoinedVerdicts, Verdicts, judge_by_zone_map
 from planner.view.directories import FieldStatistics
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.columns import KeyArray
-from puffin_index.keys.forms import float_keys
 from puffin_index.keys.leaf import Key, LeafTest, NullTest
 from puffin_index.keys.map_key import MapKey
-from puffin_index.keys.value_types import ValueType, value_type_named
+from puffin_index.keys.value_types import ValueType, float_keys, value_type_named
 from puffin_index.keys.values import key_of, unscaled_of, wide_decimal_key
 from puffin_index.storage.arrays import Flags
 

@@ -1,4 +1,7 @@
-"""The data files of a snapshot, each with its delete files. Lists are kept: a snapshot never changes."""
+"""The data files of a snapshot, each with its delete files. Lists are kept: a snapshot never changes.
+
+Data files that readers of byte ranges read whole or not at all: no part of such a file counts as dropped.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain, compress
 
+import numpy as np
 from cachetools import LRUCache
 from pyiceberg.manifest import INITIAL_SEQUENCE_NUMBER, DataFileContent, ManifestEntry
 from pyiceberg.manifest import DataFile as IcebergDataFile
@@ -17,9 +21,11 @@ from pyiceberg.table.snapshots import Snapshot
 
 from planner.clock import Clock
 from planner.condition.tree.nodes import Everything, Predicate
+from planner.prune.verdicts import Reason, kept_mask
 from planner.snapshot.file_bounds import may_match
 from puffin_index.data.data_table import DataFile, data_file_of
 from puffin_index.data.deletes import DeleteFile
+from puffin_index.storage.arrays import Bytes, Flags, Ints
 from puffin_index.storage.caches import cleared_by
 from puffin_index.storage.whole_files import held_in_memory
 
@@ -120,3 +126,21 @@ def _delete_files(files: Iterable[IcebergDataFile]) -> tuple[DeleteFile, ...]:
         DeleteFile(file.file_path, file.file_size_in_bytes, file.record_count, file.file_format.value) for file in files
     )
     return tuple(sorted(found, key=lambda file: file.path))
+
+
+def keep_whole_files(reasons: Bytes, file_of: Ints, is_read_whole: Flags) -> Bytes:
+    """Keep row groups that a reader has to read because another row group of the same data file is kept.
+
+    Args:
+        reasons: For each row group a `Reason` value.
+        file_of: For each row group the number of its data file.
+        is_read_whole: For each row group whether its data file is read whole or not at all.
+
+    Returns:
+        The reasons that hold for a reader of byte ranges.
+    """
+    if not is_read_whole.any():
+        return reasons
+    kept = kept_mask(reasons)
+    is_read_along = ~kept & is_read_whole & np.isin(file_of, file_of[kept])
+    return np.where(is_read_along, np.uint8(Reason.READ_WHOLE), reasons)

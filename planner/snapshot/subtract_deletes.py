@@ -15,7 +15,7 @@ import numpy as np
 from pyroaring import BitMap
 
 from planner.clock import Clock
-from planner.prune.pruned import Pruned, Reason, Stage
+from planner.prune.verdicts import Pruned, Reason, Stage
 from planner.snapshot.scan import Scan
 from planner.snapshot.snapshot_files import FileWithDeletes
 from puffin_index.data.deletes import DeleteFile, deleted_positions, is_kept

@@ -29,14 +29,13 @@ from planner.aggregates.partial import Partial, group_name
 from planner.condition.as_sql import as_sql, column_text, name_text
 from planner.condition.tree.nodes import EVERY_ROW, Conjunction, Disjunction, Everything, Predicate, is_exact
 from planner.condition.tree.simplify import conjunction, disjunction
-from planner.prune.pruned import ZONE_MAPS, Reason, Used, kept_mask
+from planner.prune.verdicts import ZONE_MAPS, Reason, Used, kept_mask
 from planner.query import answer_query
 from planner.query_log.records import AuditMiss, AuditRecord
 from planner.snapshot.scan import Scan
 from planner.spark.background import BackgroundQueue
-from planner.spark.observe.planned_query import PlannedQuery
-from planner.spark.observe.record import column_text as name_of
-from planner.spark.observe.record import deciding
+from planner.spark.observed_query import PlannedQuery, deciding
+from planner.spark.observed_query import column_text as name_of
 from planner.spark.requests.hook_filters import bind_runtime_keys, read_conditions, where_of
 from planner.spark.requests.wire import KEEP_ALL, Request, serialize_only, serialize_view
 from planner.spark.rules import (
@@ -49,9 +48,9 @@ from planner.spark.rules import (
     set_strategies,
     strategies_of,
 )
-from puffin_index.catalogue.index_table import TableName
 from puffin_index.data.data_table import open_table
 from puffin_index.errors import PuffinIndexError, UnsupportedError
+from puffin_index.index_table.table import TableName
 from puffin_index.keys.arrow_keys import column_of
 from puffin_index.segments.directory import STATISTICS
 from puffin_index.storage.arrays import Ints

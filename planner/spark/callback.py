@@ -17,18 +17,17 @@ from planner.condition.tree.nodes import UNKNOWN
 from planner.prune.distributed import Executors
 from planner.query import QueryAnswer, QueryRequest, answer_query, read_everything
 from planner.spark.catalogs import SparkCatalogs
-from planner.spark.observe.planned_query import PlannedQuery
+from planner.spark.observed_query import PlannedQuery
 from planner.spark.observers import Observers
-from planner.spark.read_index import ReadIndex, ReadIndexes
-from planner.spark.reports import Reports
+from planner.spark.read_index import ReadIndex, ReadIndexes, Reports
 from planner.spark.requests.aggregates import question_of, serialize_answer
 from planner.spark.requests.functions import ColumnFunctions, functions_of, pieces_of
 from planner.spark.requests.hook_filters import bind_filters, first_rows, scan_of, wanted_runtime_fields, where_of
 from planner.spark.requests.wire import KEEP_ALL, Request, serialize_absence, serialize_dropped, serialize_view
 from planner.spark.settings import Settings, read_settings
 from planner.spark.statements.callback import Statements
-from puffin_index.catalogue.open_catalog import PASSING_ERRORS
 from puffin_index.errors import PuffinIndexError
+from puffin_index.index_table.open_catalog import PASSING_ERRORS
 from puffin_index.jobs.log_lines import reason_of
 from puffin_index.roaring.read import row_set_of
 

@@ -1,4 +1,8 @@
-"""The Spark hook: an optimizer rule, compiled in the driver, asks the planner which row groups need not be read."""
+"""The Spark hook: an optimizer rule, compiled in the driver, asks the planner which row groups need not be read.
+
+`planner.call`: the procedures of `puffin.system` from Python, on every release of Spark. Explain a DataFrame before it
+runs: Spark's plan, and the scan plan of each scan of an indexed table.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +22,7 @@ from planner.spark.rules import (
     call_ours,
     compile_hook,
     is_ours,
+    jvm_of,
     make,
     rules_of,
     session_conf,
@@ -28,6 +33,8 @@ from planner.spark.rules import (
 )
 from planner.spark.settings import read_settings
 from planner.spark.statements.install import make_procedures, make_statements, put_procedures, remove_procedures
+from planner.spark.statements.procedure import Value
+from planner.spark.statements.procedures import procedure_named
 from puffin_index.errors import MissingExtraError, PuffinIndexError
 from puffin_index.jobs.executors import context_of
 
@@ -152,3 +159,46 @@ def _hook_of(spark: SparkSession) -> tuple[PlannerCallback, str] | None:
         if callback is not None:
             return callback, call_ours(spark, ours, "home")
     return None
+
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def call(spark: SparkSession, procedure: str, /, **arguments: Value) -> DataFrame:
+    """Call a procedure, as `CALL puffin.system.<procedure>(<name> => <value>, ...)` does on Spark 4.
+
+    Args:
+        spark: A session with the hook.
+        procedure: The name.
+        arguments: The arguments by name.
+
+    Returns:
+        The rows of the result.
+
+    Raises:
+        PuffinIndexError: If the session is not enabled, if there is no such procedure or parameter, or whatever the
+            procedure raises.
+    """
+    rows = callback_of(spark).statements.call(procedure, arguments, spark)
+    columns = ", ".join(f"`{column.name}` {column.type}" for column in procedure_named(procedure).columns)
+    return spark.createDataFrame([tuple(row) for row in rows], columns)
+
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def explain(frame: DataFrame) -> str:
+    """Plan a DataFrame anew and say what it reads of its indexed tables; nothing is executed.
+
+    Raises:
+        PuffinIndexError: If the session's hook is not enabled.
+    """
+    callback = callback_of(frame.sparkSession)
+    thread = jvm_of(frame.sparkSession).java.lang.Thread.currentThread().getId()
+    with callback.reports.recorded(thread) as plans:
+        # A DataFrame keeps its first plan. Spark plans an alias anew.
+        spark_plan = frame.alias("explained")._jdf.queryExecution().executedPlan().toString()
+    described = [plan.describe().as_text() for plan in plans] or ["no scan of an indexed table with filters"]
+    return "\n".join([*described, spark_plan])

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from planner.query_log.records import AuditRecord
 from planner.spark.audit import Auditor
-from planner.spark.left_behind import DataTable
-from planner.spark.observe.log_writer import LogWriters
-from planner.spark.observe.planned_query import PlannedQuery
+from planner.spark.known_index_tables import DataTable
+from planner.spark.observed_query import LogWriters, PlannedQuery
 from planner.spark.requests.wire import Request
 
 if TYPE_CHECKING:

@@ -21,15 +21,15 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
+from planner.arrow.arrow_scan import in_order, project, residual_of
+from planner.arrow.plan import plan_scan, snapshot_of
+from planner.arrow.row_group_reader import RowGroupReader, RowGroupTask, tasks_of
 from planner.condition.rows import Residual
 from planner.condition.session_time import DEFAULT_ZONE
-from planner.scans.arrow_scan import in_order, project, residual_of
-from planner.scans.plan import plan_scan, snapshot_of
-from planner.scans.row_group_reader import RowGroupReader, RowGroupTask, tasks_of
 from planner.spark.settings import PlanningBounds
-from puffin_index.catalogue.open_catalog import QualifiedTable, open_catalog
 from puffin_index.errors import UnsupportedError
-from puffin_index.keys.arrow_values import texts_of_uuids
+from puffin_index.index_table.open_catalog import QualifiedTable, open_catalog
+from puffin_index.keys.arrow_keys import texts_of_uuids
 from puffin_index.table_index import TableIndex
 
 _log = logging.getLogger(__name__)

@@ -16,9 +16,8 @@ from pyiceberg.schema import Schema
 from planner.clock import Clock
 from planner.condition.as_sql import as_sql, column_text
 from planner.condition.implied import Cost, Implied, costs
-from planner.condition.tree.key_lists import chosen
 from planner.condition.tree.nodes import UNKNOWN, ByValue, Leaf, Predicate, ValueTest
-from planner.condition.tree.simplify import conjunction
+from planner.condition.tree.simplify import chosen, conjunction
 from planner.condition.value_tests import verdicts
 from planner.view.cache import KeyList
 from planner.view.directories import FieldStatistics, IndexReads, IndexTrouble, KindDirectory, or_trouble, taken

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from planner.view.directories import Placement, int64_chunks, positions_by_number
-from puffin_index.catalogue.entries import sources_of
-from puffin_index.data.byte_ranges import READ_WHOLE
 from puffin_index.data.column_source import FieldSource
 from puffin_index.data.data_table import DataFile
+from puffin_index.data.row_groups import READ_WHOLE
+from puffin_index.index_table.entries import sources_of
 from puffin_index.keys.map_key import ColumnId, split_kind
 from puffin_index.segments.segment import align
 from puffin_index.storage.arrays import Flags, Ints
@@ -32,7 +32,7 @@ class CoveredRowGroups:
         constants: The values that the identity partitions of the data files fix.
         record_counts: The rows of each data file.
         first_row_groups: The first row group of each data file.
-        range_starts: Start of the byte range that reads each row group alone (`puffin_index.data.byte_ranges`).
+        range_starts: Start of the byte range that reads each row group alone (`puffin_index.data.row_groups`).
         file_of: The data file of each row group.
     """
 

@@ -35,9 +35,9 @@ from planner.view.directories import (
     segment_statistics,
 )
 from planner.view.segment_files import SegmentFiles, SegmentReader
-from puffin_index.catalogue.entries import field_kinds, with_kinds, without_sources
 from puffin_index.data.column_source import FieldSource
 from puffin_index.errors import CorruptFileError, PuffinIndexError, UnsupportedError
+from puffin_index.index_table.entries import field_kinds, with_kinds, without_sources
 from puffin_index.keys.leaf import LeafTest
 from puffin_index.keys.map_key import ColumnId
 from puffin_index.kinds.base import MergedFilter, MergedIndex, RowGroupIndex

@@ -13,9 +13,8 @@ from cachetools import LRUCache
 from pyiceberg.io import FileIO
 
 from puffin_index.storage.files import FileReader, most_open_files
-from puffin_index.storage.near import HeldRange, HeldRanges, Span, near_spans
-from puffin_index.storage.objects import find_object
-from puffin_index.storage.read_many import read_many
+from puffin_index.storage.objects import find_object, read_many
+from puffin_index.storage.ranged import HeldRange, HeldRanges, Span, near_spans
 
 _MOST_HELD_BYTES: Final = 64 * 1024 * 1024
 _MANY: Final = 16

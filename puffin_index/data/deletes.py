@@ -27,7 +27,7 @@ from cachetools import LRUCache
 from pyiceberg.io import FileIO
 from pyroaring import BitMap
 
-from puffin_index.data.orc import open_orc
+from puffin_index.data.orc_footer import open_orc
 from puffin_index.data.parquet import open_parquet
 from puffin_index.errors import CorruptFileError, UnsupportedError
 from puffin_index.formats.puffin import read_blob, read_footer

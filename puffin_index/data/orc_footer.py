@@ -1,19 +1,23 @@
 """Read the places and rows of stripes, and the stored types, from an ORC footer.
 
 PyArrow tells none of them. PyArrow has parsed the footer before, so the bytes are a valid ORC footer.
+
+Open ORC files through a FileIO.
 """
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
 from pyarrow.orc import ORCFile
+from pyiceberg.io import FileIO
 
-from puffin_index.errors import UnsupportedError
+from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError
 
 _CHUNK_HEADER_BYTES = 3
 # Field numbers of orc_proto.proto.
@@ -188,3 +192,22 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         at, shift = at + 1, shift + 7
         if byte < 128:
             return value, at
+
+
+@contextmanager
+def open_orc(io: FileIO, location: str) -> Iterator[ORCFile]:
+    """Open an ORC file.
+
+    Raises:
+        NotFoundError: If the file does not exist.
+        CorruptFileError: If the file is not an ORC file, or cannot be read in the block.
+    """
+    try:
+        stream = io.new_input(location).open(seekable=True)
+    except FileNotFoundError as error:
+        raise NotFoundError(f"file not found: {location}") from error
+    with stream:
+        try:
+            yield ORCFile(stream)
+        except (pa.ArrowException, OSError) as error:
+            raise CorruptFileError(f"it cannot be read as ORC: {error}", location=location) from error

@@ -1,28 +1,35 @@
-"""The row groups of an opened data file, read one column at a time: Parquet row groups and ORC stripes alike."""
+"""The row groups of an opened data file, read one column at a time: Parquet row groups and ORC stripes alike.
+
+The byte ranges that make a reader read one row group of a data file alone.
+
+Engines hand a reader a data file and a range of bytes. A row group belongs to a range if its point lies in the range.
+A Parquet row group's point is its midpoint, as parquet-java computes it from the footer. An ORC stripe's point is its
+first byte.
+
+Some row groups of a data file, numbered anew, in place of the whole file; samples index these alone.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import BinaryIO, Protocol, cast
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow.orc import ORCFile
 from pyiceberg.io import FileIO, InputStream
 
-from puffin_index.data.byte_ranges import READ_WHOLE, range_starts
-from puffin_index.data.column_source import Reading
-from puffin_index.data.constant_column import constant_column
+from puffin_index.data.column_source import LocatedColumn, Reading, locate_column
+from puffin_index.data.constants import constant_column
 from puffin_index.data.data_table import DataFile
 from puffin_index.data.file_fields import FileFields, Rule, identify_fields
-from puffin_index.data.located_column import LocatedColumn, locate_column
 from puffin_index.data.orc_footer import SeekableStream, read_footer
-from puffin_index.data.parquet import fetch_columns, open_stream, parquet_file
-from puffin_index.data.parquet_footer import row_group_places
+from puffin_index.data.parquet import fetch_columns, open_stream, parquet_file, row_group_places
 from puffin_index.data.stored_types import check_stored, parquet_type
 from puffin_index.errors import BuildError, UnsupportedError
 from puffin_index.keys.arrow_keys import column_of, gather_column
@@ -30,6 +37,32 @@ from puffin_index.keys.columns import Column
 from puffin_index.keys.map_key import ColumnId, column_and_key, values_of_key
 from puffin_index.keys.value_types import ValueType
 from puffin_index.storage.object_stream import ObjectStream
+
+READ_WHOLE = -1
+"""Stands in place of every start if no ranges divide the file into its row groups."""
+
+
+def range_starts(offsets: Sequence[int], points: Sequence[int], file_size: int) -> tuple[int, ...]:
+    """Choose the start of each row group's range; a range ends where the next range in the file begins.
+
+    Args:
+        offsets: The first byte of each row group, as the footer states it; the start wherever the offset is exact.
+        points: The point of each row group, in the same order.
+        file_size: The size of the file in bytes, which is the end of the last range.
+
+    Returns:
+        One start for each row group, in the same order. All starts are `READ_WHOLE` if two row groups have the same
+        point or a point lies outside the file.
+    """
+    order = np.argsort(np.asarray(points, np.int64), kind="stable")
+    point, offset = np.asarray(points, np.int64)[order], np.asarray(offsets, np.int64)[order]
+    before = np.concatenate(([-1], point[:-1]))
+    if (point <= before).any() or (point >= file_size).any():
+        return (READ_WHOLE,) * len(point)
+    starts = np.empty(len(point), np.int64)
+    starts[order] = np.where((offset > before) & (offset <= point), offset, point)
+    return tuple(starts.tolist())
+
 
 INDEXED_FORMATS = frozenset({"PARQUET", "ORC"})
 """Avro files have no row groups."""
@@ -56,7 +89,7 @@ class RowGroups(Protocol):
 
     @property
     def row_group_offsets(self) -> tuple[int, ...]:
-        """The start of the byte range that reads each row group alone (`puffin_index.data.byte_ranges`)."""
+        """The start of the byte range that reads each row group alone (`puffin_index.data.row_groups`)."""
 
 
 class OpenDataFile(RowGroups, Protocol):
@@ -295,3 +328,48 @@ def _check_rows(opened: OpenDataFile) -> None:
             f"data file {file.path} has {len(opened.row_counts)} row groups, its manifest entry lists "
             f"{len(file.split_offsets)} split offsets"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenRowGroups:
+    """An opened data file that seems to have the chosen row groups only.
+
+    Attributes:
+        file: The data file with the rows, and about the bytes, of the chosen row groups.
+        row_counts: The number of rows of each chosen row group.
+        row_group_offsets: The start of each chosen row group's byte range.
+        whole: The data file.
+        chosen: The ordinal of each chosen row group in the data file.
+    """
+
+    file: DataFile
+    row_counts: tuple[int, ...]
+    row_group_offsets: tuple[int, ...]
+    whole: OpenDataFile
+    chosen: tuple[int, ...]
+
+    @classmethod
+    def of(cls, whole: OpenDataFile, chosen: Sequence[int]) -> ChosenRowGroups:
+        """Choose row groups by their ordinals; ordinals that the file lacks are left out."""
+        kept = tuple(ordinal for ordinal in chosen if ordinal < len(whole.row_counts))
+        row_counts = tuple(whole.row_counts[ordinal] for ordinal in kept)
+        file, rows = whole.file, sum(row_counts)
+        size = file.file_size * rows // max(1, file.record_count)
+        part = replace(file, file_size=size, record_count=rows, split_offsets=())
+        return cls(part, row_counts, tuple(whole.row_group_offsets[ordinal] for ordinal in kept), whole, kept)
+
+    def locate(self, field_id: int) -> LocatedColumn:
+        """Find a column of the table."""
+        return self.whole.locate(field_id)
+
+    def check_type(self, field_id: int, value_type: ValueType | None = None) -> None:
+        """Check that Iceberg reads the values that are stored as Arrow does."""
+        self.whole.check_type(field_id, value_type)
+
+    def fetch(self, row_groups: Sequence[int], field_id: int) -> None:
+        """Begin to read a column of some chosen row groups."""
+        self.whole.fetch([self.chosen[one] for one in row_groups], field_id)
+
+    def read_column(self, row_group: int, field_id: int, map_key: str | None = None) -> Iterator[pa.Array]:
+        """Read one column of one chosen row group."""
+        return self.whole.read_column(self.chosen[row_group], field_id, map_key)

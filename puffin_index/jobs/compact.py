@@ -16,10 +16,9 @@ from typing import TypeAlias
 import pyarrow as pa
 from pyiceberg.table import Table
 
-from puffin_index.catalogue.entries import indexed_files, needed_entries, replace_entries
-from puffin_index.catalogue.index_table import entries_of, read_entries, refresh_index_table
-from puffin_index.catalogue.missing import TARGET_SEGMENT_BYTES
 from puffin_index.errors import CorruptFileError, NotFoundError, PuffinIndexError, UnsupportedError
+from puffin_index.index_table.entries import TARGET_SEGMENT_BYTES, indexed_files, needed_entries, replace_entries
+from puffin_index.index_table.table import entries_of, read_entries, refresh_index_table
 from puffin_index.jobs.job_segments import JobSegments
 from puffin_index.jobs.log_lines import level_of_trouble
 from puffin_index.kinds.kind import Options

@@ -8,11 +8,11 @@ import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table import Table
 
-from puffin_index.catalogue.commit import commit
-from puffin_index.catalogue.entries import field_kinds, with_kinds
-from puffin_index.catalogue.index_table import PROPERTY_DEFINITION, PROPERTY_NAMES, read_entries
 from puffin_index.definition.names import Index, StoredDefinition
 from puffin_index.definition.table_properties import read_properties
+from puffin_index.index_table.commit import commit
+from puffin_index.index_table.entries import field_kinds, with_kinds
+from puffin_index.index_table.table import PROPERTY_DEFINITION, PROPERTY_NAMES, read_entries
 
 
 def stored_definition(data_table: Table, index_table: Table) -> StoredDefinition:

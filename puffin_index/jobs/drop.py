@@ -14,27 +14,32 @@ from pyiceberg.io import load_file_io
 from pyiceberg.table import Table
 from requests.exceptions import RequestException
 
-from puffin_index.catalogue.abandoned import AbandonedFolder, abandoned_folders, abandoned_hint, delete_abandoned
-from puffin_index.catalogue.creation import default_location
-from puffin_index.catalogue.damage import index_table_read
-from puffin_index.catalogue.entries import replace_entries
-from puffin_index.catalogue.index_table import (
-    PROPERTY_DATA_TABLE,
-    PROPERTY_DATA_TABLE_UUID,
-    SUFFIX,
-    TableName,
-    index_table_name,
-    is_bound_to,
+from puffin_index.errors import DamagedIndexError, NotFoundError, PuffinIndexError
+from puffin_index.index_table.creation import (
+    AbandonedFolder,
+    abandoned_folders,
+    abandoned_hint,
+    default_location,
+    delete_abandoned,
 )
-from puffin_index.catalogue.lookup import list_index_tables
-from puffin_index.catalogue.stored_files import (
+from puffin_index.index_table.entries import replace_entries
+from puffin_index.index_table.lookup import list_index_tables
+from puffin_index.index_table.stored_files import (
     StoredFile,
     delete_empty_folders,
     delete_files,
     list_stored_files,
     own_files,
 )
-from puffin_index.errors import DamagedIndexError, NotFoundError, PuffinIndexError
+from puffin_index.index_table.table import (
+    PROPERTY_DATA_TABLE,
+    PROPERTY_DATA_TABLE_UUID,
+    SUFFIX,
+    TableName,
+    index_table_name,
+    index_table_read,
+    is_bound_to,
+)
 
 _OWN_LOCATION = re.compile(rf"(.*{SUFFIX}-[0-9a-f]{{32}})/metadata/[^/]*")
 """Matches the metadata of an index table whose location has a unique id, so that no other table's files lie there."""

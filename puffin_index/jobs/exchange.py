@@ -12,8 +12,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from pyiceberg.table import Table
 
-from puffin_index.catalogue.entries import append_entries, field_kinds, indexed_files, readable_entries
-from puffin_index.catalogue.index_table import entries_of, read_entries, segments_folder
 from puffin_index.data.column_source import reading_of
 from puffin_index.data.data_table import DataFile, retained_files
 from puffin_index.data.row_groups import OpenDataFile, open_data_file, read_keys
@@ -21,6 +19,8 @@ from puffin_index.definition.index_definition import ResolvedColumn
 from puffin_index.errors import BuildError, NotFoundError, UnsupportedError
 from puffin_index.formats.paimon_container import Container, map_key_column
 from puffin_index.formats.puffin import read_footer
+from puffin_index.index_table.entries import append_entries, field_kinds, indexed_files, readable_entries
+from puffin_index.index_table.table import entries_of, read_entries, segments_folder
 from puffin_index.jobs.job_segments import JobSegments
 from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.map_key import MapKey, split_kind

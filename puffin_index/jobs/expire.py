@@ -16,10 +16,9 @@ import pyarrow as pa
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 
-from puffin_index.catalogue.commit import commit
-from puffin_index.catalogue.entries import needed_entries, replace_entries
-from puffin_index.catalogue.index_table import read_entries, refresh_index_table
-from puffin_index.catalogue.stored_files import (
+from puffin_index.index_table.commit import commit
+from puffin_index.index_table.entries import needed_entries, replace_entries
+from puffin_index.index_table.stored_files import (
     StoredFile,
     committed_segments,
     delete_files,
@@ -27,6 +26,7 @@ from puffin_index.catalogue.stored_files import (
     own_files,
     reachable_files,
 )
+from puffin_index.index_table.table import read_entries, refresh_index_table
 from puffin_index.jobs.compact import compact
 from puffin_index.kinds.kind import Options
 from puffin_index.segments.directory import FieldKind

@@ -9,9 +9,11 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError, RESTError, TableAlreadyExistsError, ValidationError
 from pyiceberg.table import Table
 
-from puffin_index.catalogue.commit import set_properties
-from puffin_index.catalogue.creation import create_index_table
-from puffin_index.catalogue.index_table import (
+from puffin_index.errors import NotFoundError, PuffinIndexError
+from puffin_index.index_table.commit import set_properties
+from puffin_index.index_table.creation import create_index_table
+from puffin_index.index_table.lookup import find_index_table, following_hint
+from puffin_index.index_table.table import (
     PROPERTY_DATA_TABLE,
     PROPERTY_DATA_TABLE_UUID,
     PROPERTY_DEFINITION,
@@ -21,8 +23,6 @@ from puffin_index.catalogue.index_table import (
     is_bound_to,
     load_index_table,
 )
-from puffin_index.catalogue.lookup import find_index_table, following_hint
-from puffin_index.errors import NotFoundError, PuffinIndexError
 from puffin_index.jobs.drop import drop_index_table
 
 _log = logging.getLogger(__name__)

@@ -13,10 +13,10 @@ from pyiceberg.table import Table
 from requests.exceptions import RequestException
 from sqlalchemy.exc import DBAPIError
 
-from puffin_index.catalogue.index_table import read_entries, refresh_index_table, segments_folder
-from puffin_index.catalogue.open_catalog import PASSING_ERRORS
-from puffin_index.catalogue.stored_files import delete_files, list_stored_files
 from puffin_index.errors import NotFoundError, PuffinIndexError
+from puffin_index.index_table.open_catalog import PASSING_ERRORS
+from puffin_index.index_table.stored_files import delete_files, list_stored_files
+from puffin_index.index_table.table import read_entries, refresh_index_table, segments_folder
 from puffin_index.jobs.log_lines import reason_of
 from puffin_index.segments.segment import new_segment_location
 

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from puffin_index.keys.byte_strings import seem_distinct, sort_distinct, sort_keys
-from puffin_index.keys.forms import IntColumnKeys, wide_decimal_keys
 from puffin_index.keys.order import (
     bounds_of,
     count_keys,
@@ -27,7 +26,7 @@ from puffin_index.keys.order import (
     settle,
     starts_of,
 )
-from puffin_index.keys.value_types import ValueType
+from puffin_index.keys.value_types import IntColumnKeys, ValueType, wide_decimal_keys
 from puffin_index.storage.arrays import Flags, Ints, Rows
 
 KeyArray: TypeAlias = Ints | pa.LargeBinaryArray

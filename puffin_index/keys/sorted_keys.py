@@ -10,9 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from puffin_index.keys.leaf import Key
-from puffin_index.storage.arrays import Bytes, Ints
+from puffin_index.storage.arrays import Bytes, Ints, ramps
 from puffin_index.storage.binary import Buffer
-from puffin_index.storage.many_ranges import ramps
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,9 +24,8 @@ from uuid import UUID
 import numpy as np
 
 from puffin_index.errors import UnsupportedError
-from puffin_index.keys.forms import float_keys, floats_of_keys
 from puffin_index.keys.leaf import Key
-from puffin_index.keys.value_types import ValueType
+from puffin_index.keys.value_types import ValueType, float_keys, floats_of_keys
 
 _INT64_MINIMUM, _INT64_MAXIMUM = -(2**63), 2**63 - 1
 _DECIMAL_BIAS = 2**127

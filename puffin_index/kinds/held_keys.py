@@ -12,11 +12,10 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
 
-from puffin_index.keys.asked_test import AskedTest
+from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.columns import Column, KeyArray, SortedColumn
-from puffin_index.keys.forms import wide_decimal_limbs
 from puffin_index.keys.leaf import Key
-from puffin_index.keys.value_types import ValueType
+from puffin_index.keys.value_types import ValueType, wide_decimal_limbs
 from puffin_index.storage.arrays import Flags, Ints
 
 _FEW_KEYS, _MOST_KEYS, _ROWS_A_KEY = 8, 256, 256

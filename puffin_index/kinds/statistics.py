@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from puffin_index.keys.columns import KeyArray, SortedColumn
-from puffin_index.keys.forms import NAN_KEY
 from puffin_index.keys.leaf import Key
+from puffin_index.keys.value_types import NAN_KEY
 from puffin_index.storage.arrays import Ints
 
 QUANTILE_COUNT = 32

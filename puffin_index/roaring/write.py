@@ -22,8 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from puffin_index.storage.arrays import Bytes, Flags, Ints, Rows, Words
-from puffin_index.storage.many_ranges import put_bytes, ramps
+from puffin_index.storage.arrays import Bytes, Flags, Ints, Rows, Words, put_bytes, ramps
 
 BLOCK_ROWS = 65_536
 BLOCK_BYTES = BLOCK_ROWS // 8

@@ -6,7 +6,7 @@
 | bsi | `bsi` | `paimon-bsi-v1` |
 | bloom | `bloom-filter` | `paimon-bloom-v1` |
 
-`puffin_index.keys.stored_form` tells which Paimon type reads the payload of which Iceberg type.
+`puffin_index.keys.value_types` tells which Paimon type reads the payload of which Iceberg type.
 """
 
 from __future__ import annotations

@@ -14,14 +14,18 @@ from pyiceberg.io import FileIO
 
 from puffin_index.errors import CorruptFileError
 from puffin_index.formats.puffin import PuffinWriter
+from puffin_index.kinds.base import DROPPED, MergePart
 from puffin_index.kinds.kind import Options
-from puffin_index.kinds.merging import DROPPED, MergePart
 from puffin_index.segments.directory import (
     DIRECTORY_BLOB,
     ROW_GROUPS_BLOB,
     STATISTICS_BLOB,
     FieldKind,
+    PlacedPayload,
     index_kind,
+    serialize_batch,
+    serialize_directory,
+    serialize_row_groups,
     statistics_key,
 )
 from puffin_index.segments.segment import (
@@ -33,12 +37,6 @@ from puffin_index.segments.segment import (
     write_directories,
 )
 from puffin_index.segments.source_segment import IndexedFile, SourceSegment, in_memory
-from puffin_index.segments.write_directory import (
-    PlacedPayload,
-    serialize_batch,
-    serialize_directory,
-    serialize_row_groups,
-)
 from puffin_index.storage.files import NewFile
 from puffin_index.storage.parallel import in_parallel, requests_at_once
 from puffin_index.storage.ranged import Blob, BytesReader

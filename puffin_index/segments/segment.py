@@ -15,10 +15,9 @@ from typing import TypeAlias, TypeVar
 
 from pyiceberg.io import FileIO
 
-from puffin_index.data.chosen_row_groups import ChosenRowGroups
 from puffin_index.data.column_source import Reading
 from puffin_index.data.data_table import DataFile, FileIdentity
-from puffin_index.data.row_groups import OpenDataFile, RowGroups, open_data_file, read_keys
+from puffin_index.data.row_groups import ChosenRowGroups, OpenDataFile, RowGroups, open_data_file, read_keys
 from puffin_index.definition.index_definition import ResolvedColumn
 from puffin_index.errors import BuildError, UnsupportedError
 from puffin_index.formats.puffin import BLOB_CHECKSUM, PuffinWriter
@@ -26,8 +25,11 @@ from puffin_index.keys.columns import Column, SortedColumn
 from puffin_index.kinds.base import MergedPayload, Payload
 from puffin_index.kinds.registry import builders_of
 from puffin_index.kinds.statistics import ColumnStatistics, statistics_of
-from puffin_index.segments.directory import DIRECTORY_BLOB, ROW_GROUPS_BLOB, STATISTICS, STATISTICS_BLOB
-from puffin_index.segments.write_directory import (
+from puffin_index.segments.directory import (
+    DIRECTORY_BLOB,
+    ROW_GROUPS_BLOB,
+    STATISTICS,
+    STATISTICS_BLOB,
     PlacedPayload,
     RowGroupEntry,
     serialize_directory,
@@ -73,7 +75,7 @@ class CoveredFile:
     Attributes:
         file: The data file.
         row_counts: The number of rows of each row group.
-        row_group_offsets: The start of each row group's byte range (`puffin_index.data.byte_ranges`).
+        row_group_offsets: The start of each row group's byte range (`puffin_index.data.row_groups`).
         first_row_group: The ordinal, in the segment, of the file's first row group.
         first_base: The base, in the segment's row space, of the file's first row group.
         sources: The source of each indexed column in the file (`puffin_index.data.column_source`), by field id.

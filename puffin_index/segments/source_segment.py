@@ -52,7 +52,7 @@ class IndexedFile:
     Attributes:
         file: The data file.
         row_counts: The number of rows of each row group.
-        row_group_offsets: The start of each row group's byte range (`puffin_index.data.byte_ranges`).
+        row_group_offsets: The start of each row group's byte range (`puffin_index.data.row_groups`).
         parts: The place of the index of each (field, kind).
         origins: The segments of the file's entries.
         sources: The source of each indexed column in the file, by field id.

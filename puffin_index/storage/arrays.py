@@ -1,4 +1,7 @@
-"""Names for the numpy arrays of this project, all of one dimension unless a docstring says otherwise."""
+"""Names for the numpy arrays of this project, all of one dimension unless a docstring says otherwise.
+
+Handle many byte ranges at once: compute their places, and copy bytes from or to them.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 Flags: TypeAlias = npt.NDArray[np.bool_]
@@ -18,3 +22,59 @@ Rows: TypeAlias = npt.NDArray[np.uint32]
 
 Selection: TypeAlias = Ints | slice
 """Elements of an array: their places, or a slice, which numpy takes without a copy."""
+
+
+# From this mean length on, ranges are copied one by one.
+_LONG_BYTES = 512
+
+
+def put_bytes(data: Bytes, starts: Ints, sizes: Ints, content: Bytes) -> None:
+    """Write bytes into ascending ranges; the content fills one range after the other."""
+    if not len(starts):
+        return
+    # Ranges ascend, so the content fills them in order: long stretches are copied one by one, short ones through a mask
+    # of the bytes inside ranges.
+    gaps = np.append(starts, len(data)) - np.concatenate(([0], starts + sizes))
+    apart = np.flatnonzero(gaps[1:-1]) + 1
+    if len(apart) * _LONG_BYTES <= len(content):
+        ends = np.append(np.cumsum(sizes)[apart - 1], len(content)).tolist()
+        begin = 0
+        for start, end in zip([int(starts[0]), *starts[apart].tolist()], ends, strict=True):
+            data[start : start + end - begin] = content[begin:end]
+            begin = end
+        return
+    spans = np.empty(2 * len(sizes) + 1, np.int64)
+    spans[0::2], spans[1::2] = gaps, sizes
+    if not int(np.bitwise_or.reduce(spans)) & 1:
+        data, content, spans = data.view(np.uint16), content.view(np.uint16), spans >> 1
+    data[np.repeat(np.arange(len(spans)) % 2 == 1, spans)] = content
+
+
+def take_bytes(data: Bytes, starts: Ints, sizes: Ints) -> Bytes:
+    """Return the bytes of ranges, one after the other.
+
+    Args:
+        data: The bytes.
+        starts: The start of each range, in any order; ranges do not overlap.
+        sizes: The length of each range.
+    """
+    if not len(starts):
+        return np.empty(0, np.uint8)
+    by_place = np.argsort(starts, kind="stable")
+    # Ranges and the bytes between them are treated as byte strings, as Arrow copies whole strings at a time.
+    offsets = np.stack((starts[by_place], (starts + sizes)[by_place]), axis=1).reshape(-1)
+    rank = np.empty(len(starts), np.int64)
+    rank[by_place] = np.arange(0, 2 * len(starts), 2)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(data))]
+    strings = pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
+    taken = strings.take(pa.array(rank)).buffers()[2]
+    content = np.empty(0, np.uint8) if taken is None else np.frombuffer(taken, np.uint8)
+    return content[: int(sizes.sum())]
+
+
+def ramps(starts: Ints, counts: Ints, step: int = 1) -> Ints:
+    """Return, for every i in order, the `counts[i]` numbers `starts[i], starts[i] + step, ...`."""
+    before = np.cumsum(counts) - counts
+    ramp = np.arange(0, step * int(counts.sum()), step, dtype=np.int64)
+    ramp += np.repeat(starts - step * before, counts)
+    return ramp

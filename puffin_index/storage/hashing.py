@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import xxhash
 
-from puffin_index.storage.arrays import Bytes, Ints, Words
-from puffin_index.storage.many_ranges import ramps
+from puffin_index.storage.arrays import Bytes, Ints, Words, ramps
 
 _PRIME_1 = np.uint64(0x9E3779B185EBCA87)
 _PRIME_2 = np.uint64(0xC2B2AE3D27D4EB4F)

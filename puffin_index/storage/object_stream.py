@@ -8,8 +8,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from typing import Final
 
-from puffin_index.storage.near import HeldRange, HeldRanges, Span, near_spans
 from puffin_index.storage.objects import StoredObject
+from puffin_index.storage.ranged import HeldRange, HeldRanges, Span, near_spans
 
 _GAP_BYTES: Final = 64 * 1024
 _REQUEST_BYTES: Final = 8 << 20

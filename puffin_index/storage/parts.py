@@ -12,8 +12,7 @@ import zstandard
 from puffin_index.errors import CorruptFileError, UnsupportedError
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.binary import Buffer
-from puffin_index.storage.near import GAP_BYTES, Span, near_spans
-from puffin_index.storage.ranged import Blob, BytesReader
+from puffin_index.storage.ranged import GAP_BYTES, Blob, BytesReader, Span, near_spans
 
 CHECKSUM_BYTES = 4
 LAYOUT_VERSION = 1

@@ -2,14 +2,21 @@
 
 Formats never open files. Callers pass a `RangedReader`, so that the same code reads a local file, an object store or
 bytes in memory, and a test can count the reads.
+
+Ranges of files: near ones share a request, and a read of any part finds what was read ahead.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Generic, Protocol, TypeAlias, TypeVar
+
+import numpy as np
 
 from puffin_index.errors import CorruptFileError
+from puffin_index.storage.arrays import Ints
 
 
 class RangedReader(Protocol):
@@ -95,3 +102,86 @@ def check_range(reader: RangedReader, offset: int, length: int) -> None:
             location=reader.location,
             offset=max(0, min(offset, reader.size)),
         )
+
+
+GAP_BYTES: Final = 16 * 1024
+"""Reading this many useless bytes costs less than another request."""
+
+Span: TypeAlias = tuple[int, int]
+"""Offset and length."""
+
+Data = TypeVar("Data")
+
+
+def near_spans(spans: Iterable[Span], gap_bytes: int = GAP_BYTES, most_bytes: int | None = None) -> list[Span]:
+    """Return the requests that read some ranges, by ascending offset.
+
+    Args:
+        spans: The ranges, in any order.
+        gap_bytes: The most useless bytes to read between two ranges.
+        most_bytes: The most bytes of a request for several ranges; None for any number.
+    """
+    joined: list[Span] = []
+    for offset, length in sorted(spans):
+        if joined:
+            start, held = joined[-1]
+            end = max(start + held, offset + length)
+            if offset <= start + held + gap_bytes and (most_bytes is None or end - start <= most_bytes):
+                joined[-1] = start, end - start
+                continue
+        joined.append((offset, length))
+    return joined
+
+
+def near_groups(starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
+    """Return, for many ranges by ascending start, the first range of each request, and the end of each request.
+
+    Args:
+        starts: Where each range begins.
+        ends: Where each range ends.
+    """
+    reach = np.maximum.accumulate(ends)
+    first = np.flatnonzero(np.append(True, starts[1:] > reach[:-1] + GAP_BYTES))
+    return first, reach[np.append(first[1:], len(starts)) - 1]
+
+
+@dataclass(slots=True)
+class HeldRange(Generic[Data]):
+    """A range of a file that was read ahead.
+
+    Attributes:
+        offset: Where the range begins.
+        length: The length in bytes.
+        data: The bytes, or what becomes the bytes.
+        is_used: Whether a part was asked for.
+    """
+
+    offset: int
+    length: int
+    data: Data
+    is_used: bool = False
+
+
+class HeldRanges(Generic[Data]):
+    """Ranges of files that were read ahead; none of a file overlaps another. Safe to share between threads."""
+
+    def __init__(self, ranges: Iterable[tuple[str, HeldRange[Data]]] = ()) -> None:
+        self._of_file: dict[str, list[HeldRange[Data]]] = {}
+        for file, one in ranges:
+            self._of_file.setdefault(file, []).append(one)
+        for own in self._of_file.values():
+            own.sort(key=lambda one: one.offset)
+
+    def find(self, file: str, offset: int, length: int) -> HeldRange[Data] | None:
+        """Return the range that has some bytes of a file; None if none has all of them."""
+        own = self._of_file.get(file, [])
+        at = bisect_right(own, offset, key=lambda one: one.offset) - 1
+        if at < 0 or offset + length > own[at].offset + own[at].length:
+            return None
+        own[at].is_used = True
+        return own[at]
+
+    @property
+    def unused(self) -> int:
+        """The number of ranges that were never asked for."""
+        return sum(not one.is_used for own in self._of_file.values() for one in own)

@@ -14,13 +14,12 @@ from typing import Final, TypeAlias
 import click
 
 from ssb_bench.commands.options import SparkSize, layout_options, make_console, row_group_option, spark_options
-from ssb_bench.data.layout import Layout
-from ssb_bench.data.records import write_record
+from ssb_bench.data.layout import Layout, write_record
 from ssb_bench.errors import BenchError
+from ssb_bench.report.document import render
 from ssb_bench.report.study_reports import step_parts
-from ssb_bench.report.terminal import render
-from ssb_bench.results.step_times import StepTime, read_times
-from ssb_bench.spark_runs.java import require_java
+from ssb_bench.results.statistics import StepTime, read_times
+from ssb_bench.spark_runs.session import require_java
 
 Arguments: TypeAlias = Mapping[str, str]
 """By step, the arguments that do not follow the scale factor by themselves."""

@@ -24,23 +24,19 @@ from ssb_bench.commands.options import (
     row_group_option,
     spark_options,
 )
-from ssb_bench.data.dataset import Step, generate
-from ssb_bench.data.layout import NAMESPACE, Layout
-from ssb_bench.data.progress import build_step, step_bar
-from ssb_bench.data.records import write_record
+from ssb_bench.data.dataset import Step, build_step, generate, step_bar
+from ssb_bench.data.layout import NAMESPACE, Layout, write_record
 from ssb_bench.data.workload import FittedQuery
-from ssb_bench.report.document import Line, Part, Table
+from ssb_bench.report.document import Line, Part, Table, render
 from ssb_bench.report.figures import draw_run, save
 from ssb_bench.report.run_report import literal_parts, run_parts
-from ssb_bench.report.terminal import render
 from ssb_bench.results.run import Run
 from ssb_bench.spark_runs.arms import hooked, with_report
 from ssb_bench.spark_runs.indexing import IndexColumns, define_index, record_build
-from ssb_bench.spark_runs.java import require_java
-from ssb_bench.spark_runs.loading.load import load
+from ssb_bench.spark_runs.load import load
 from ssb_bench.spark_runs.measure import measure
 from ssb_bench.spark_runs.run import fit_queries, run_queries, stamped_path
-from ssb_bench.spark_runs.session import CATALOG
+from ssb_bench.spark_runs.session import CATALOG, require_java
 
 Seen: TypeAlias = tuple[float, ScanPlan | None]
 """One execution of a query while the index is built: its seconds and the planner's report; None without any index."""

@@ -14,15 +14,11 @@ import click
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from ssb_bench.data.layout import Layout
-from ssb_bench.data.records import write_record
-from ssb_bench.report.document import Part
-from ssb_bench.report.terminal import render
+from ssb_bench.data.layout import Layout, write_record
+from ssb_bench.report.document import Part, render
 from ssb_bench.spark_runs.indexing import IndexColumns
-from ssb_bench.spark_runs.java import require_java
-from ssb_bench.spark_runs.loading.load import DEFAULT_ROW_GROUP_ROWS
-from ssb_bench.spark_runs.session import create_session
-from ssb_bench.spark_runs.spark_log import stderr_to
+from ssb_bench.spark_runs.load import DEFAULT_ROW_GROUP_ROWS
+from ssb_bench.spark_runs.session import create_session, require_java, stderr_to
 
 # Iceberg estimates the dimension `part` as larger than Spark's 10 MB. Joining it would shuffle all of lineorder, which
 # takes five times as long as all else and hides what an index costs.

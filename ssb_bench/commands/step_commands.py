@@ -18,23 +18,19 @@ from ssb_bench.commands.options import (
     row_group_option,
     spark_options,
 )
-from ssb_bench.data.dataset import require_dataset
-from ssb_bench.data.layout import Layout
-from ssb_bench.data.progress import build_step, step_bar
-from ssb_bench.data.records import read_if_there, read_record
+from ssb_bench.data.dataset import build_step, require_dataset, step_bar
+from ssb_bench.data.layout import Layout, read_if_there, read_record
 from ssb_bench.data.workload import ALL_QUERIES, QUERIES_OF, VOLCANO_QUERIES, Workload
 from ssb_bench.report.compare import DEFAULT_NOISE_BAND, compare_runs, comparison_parts
+from ssb_bench.report.document import render
 from ssb_bench.report.figures import draw_run, save
 from ssb_bench.report.page import Sources, write_page
 from ssb_bench.report.run_report import literal_parts, run_parts
-from ssb_bench.report.terminal import render
-from ssb_bench.results.appends import AppendRun
-from ssb_bench.results.clustered import ClusteredRun
 from ssb_bench.results.run import Run, newest_run
-from ssb_bench.results.step_times import read_times
+from ssb_bench.results.statistics import read_times
+from ssb_bench.results.studies import AppendRun, ClusteredRun
 from ssb_bench.spark_runs.indexing import IndexColumns, build_index, define_index
-from ssb_bench.spark_runs.loading.bloom_table import make_bloom_table
-from ssb_bench.spark_runs.loading.load import load, require_load
+from ssb_bench.spark_runs.load import load, make_bloom_table, require_load
 from ssb_bench.spark_runs.run import fit_queries, run_queries, stamped_path
 from ssb_bench.studies.scale import Scale
 from ssb_bench.systems.run import SystemsRun

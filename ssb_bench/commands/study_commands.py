@@ -15,23 +15,19 @@ from ssb_bench.commands.options import (
     repeat_option,
     spark_options,
 )
+from ssb_bench.data.dataset import step_bar
 from ssb_bench.data.layout import Layout
-from ssb_bench.data.progress import step_bar
 from ssb_bench.data.workload import ROWS_QUERIES, VOLCANO_QUERIES
 from ssb_bench.report.clustered_report import clustered_parts
-from ssb_bench.report.store_report import store_parts
-from ssb_bench.report.study_reports import append_parts, scale_parts
-from ssb_bench.report.systems_report import systems_parts
-from ssb_bench.spark_runs.loading.bloom_table import make_bloom_table
-from ssb_bench.spark_runs.loading.load import require_load
-from ssb_bench.spark_runs.machine import describe_host
+from ssb_bench.report.study_reports import append_parts, scale_parts, store_parts, systems_parts
+from ssb_bench.spark_runs.load import make_bloom_table, require_load
 from ssb_bench.spark_runs.run import fit_queries
+from ssb_bench.spark_runs.session import describe_host
 from ssb_bench.studies.append import DEFAULT_BATCH_ROWS, DEFAULT_EVERY_SECONDS, measure_appends
 from ssb_bench.studies.clustered import DEFAULT_REPEATS, DEFAULT_TRIALS, measure_clustered
-from ssb_bench.studies.clustered_tables import DEFAULT_GRID, Grid
+from ssb_bench.studies.clustered_data import DEFAULT_GRID, Grid
 from ssb_bench.studies.scale import DEFAULT_SIZES, Scale, measure_scale, scale_failures
-from ssb_bench.studies.store import DEFAULT_MEGABYTES, DEFAULT_MILLISECONDS, DEFAULT_SEGMENTS, measure_store
-from ssb_bench.studies.store_spark import S3_SUPPORT
+from ssb_bench.studies.store import DEFAULT_MEGABYTES, DEFAULT_MILLISECONDS, DEFAULT_SEGMENTS, S3_SUPPORT, measure_store
 from ssb_bench.systems.peers import SYSTEM_NAMES, SYSTEMS
 from ssb_bench.systems.run import run_systems
 

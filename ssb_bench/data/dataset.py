@@ -2,6 +2,8 @@
 
 Each file is written under another name and renamed when it is whole, so a run that was stopped goes on where it was.
 `dataset.json` is written last and says that everything is there.
+
+Progress bars for the steps of the benchmark; lines where there is no terminal.
 """
 
 from __future__ import annotations
@@ -12,16 +14,19 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import duckdb
 import pyarrow.parquet as pq
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
+from puffin_index import BuildProgress
 from ssb_bench.data import tables
-from ssb_bench.data.layout import SSB_TABLES, Layout
-from ssb_bench.data.records import read_if_there, write_record
+from ssb_bench.data.layout import SSB_TABLES, Layout, read_if_there, write_record
 from ssb_bench.errors import BenchError
 
 RULES_VERSION: Final = 1
@@ -254,3 +259,25 @@ def _finish(layout: Layout) -> Dataset:
 
 def _rows(file: Path) -> int:
     return int(pq.read_metadata(file).num_rows)
+
+
+@contextmanager
+def step_bar(console: Console, name: str) -> Iterator[Callable[[Step], None]]:
+    """Show a bar for a job of steps, in a log a line for each; gives the function that moves it."""
+    if not console.is_terminal:
+        yield lambda step: console.print(f"{name}: {step.done}/{step.total} {step.text}", highlight=False, markup=False)
+        return
+    columns = (BarColumn(), MofNCompleteColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    with Progress(TextColumn("{task.description}"), *columns, console=console) as progress:
+        task = progress.add_task(name, total=None)
+
+        def move(step: Step) -> None:
+            progress.update(task, completed=step.done, total=step.total, description=f"{name}: {step.text}")
+
+        yield move
+
+
+def build_step(built: BuildProgress) -> Step:
+    """Say how far the build of an index is, in data files."""
+    text = f"{built.rows_done:,} of {built.rows_total:,} rows, {built.index_bytes / 1e6:.1f} MB of index"
+    return Step(built.files_done, built.files_total, text)

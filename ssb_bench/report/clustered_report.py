@@ -8,8 +8,8 @@ from functools import partial
 from ssb_bench.report.document import Cell as Text
 from ssb_bench.report.document import Figure, Line, Part, Table, failed, marked_if, marked_ratio
 from ssb_bench.report.figures import draw_clustered
-from ssb_bench.results.clustered import MOST_KEPT, Cell, ClusteredRun
 from ssb_bench.results.statistics import summarize
+from ssb_bench.results.studies import MOST_KEPT, Cell, ClusteredRun
 
 _SUMS = ("row groups", "matching", "kept", "by min and max", "kept / matching", "missed cells")
 

@@ -14,10 +14,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from ssb_bench.results.appends import AppendRun
-from ssb_bench.results.clustered import ClusteredRun
 from ssb_bench.results.run import QueryResult, Run
 from ssb_bench.results.statistics import summarize
+from ssb_bench.results.studies import AppendRun, ClusteredRun
 from ssb_bench.studies.scale import TARGET_ROW_GROUPS, TARGET_SECONDS, ScalePoint
 from ssb_bench.systems.run import SystemsRun
 

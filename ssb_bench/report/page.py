@@ -16,12 +16,10 @@ from ssb_bench.report.document import Cell, Facts, Figure, Heading, Line, Marked
 from ssb_bench.report.figures import save
 from ssb_bench.report.opening import opening_parts
 from ssb_bench.report.run_report import run_parts
-from ssb_bench.report.study_reports import append_parts, scale_parts, step_parts
-from ssb_bench.report.systems_report import systems_parts
-from ssb_bench.results.appends import AppendRun
-from ssb_bench.results.clustered import ClusteredRun
+from ssb_bench.report.study_reports import append_parts, scale_parts, step_parts, systems_parts
 from ssb_bench.results.run import Run
-from ssb_bench.results.step_times import StepTime
+from ssb_bench.results.statistics import StepTime
+from ssb_bench.results.studies import AppendRun, ClusteredRun
 from ssb_bench.studies.scale import ScalePoint
 from ssb_bench.systems.run import SystemsRun
 

@@ -9,10 +9,9 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from puffin_index import BuildProgress, BuildReport, IndexDefinition, TableIndex
-from ssb_bench.data.layout import NAMESPACE, Layout
-from ssb_bench.data.records import read_if_there, write_record
+from ssb_bench.data.layout import NAMESPACE, Layout, read_if_there, write_record
 from ssb_bench.results.run import IndexFacts
-from ssb_bench.spark_runs.loading.load import require_load
+from ssb_bench.spark_runs.load import require_load
 from ssb_bench.spark_runs.session import open_catalog
 
 TABLE: Final = f"{NAMESPACE}.lineorder"

@@ -15,6 +15,8 @@ Three sources were compared on Spark 4.1.4 with Iceberg 1.12.0:
 
 The stages are read from Spark's own status store, after all events have arrived there. The store works without Spark's
 web pages, which also read it.
+
+Arms of a comparison in turns, so that a drift of the machine hits all of them alike.
 """
 
 from __future__ import annotations
@@ -22,9 +24,10 @@ from __future__ import annotations
 import hashlib
 import time
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from pyspark.sql import Row, SparkSession
 
@@ -149,3 +152,36 @@ def _process_bytes(spark: SparkSession) -> int | None:
     except OSError:
         return None
     return next((int(line.split()[1]) for line in lines if line.startswith("rchar:")), None)
+
+
+A = TypeVar("A")
+
+
+def in_turns(arms: Sequence[A], rounds: int) -> Iterator[A]:
+    """Give the arms forwards, backwards, forwards, ..., in so many rounds."""
+    for number in range(rounds):
+        yield from arms if number % 2 == 0 else reversed(arms)
+
+
+def time_in_turns(arms: Mapping[A, Callable[[], float]], rounds: int, *, warm_up: int = 1) -> dict[A, list[float]]:
+    """Run arms in turns.
+
+    Args:
+        arms: By name, a function that runs the arm once and gives its time.
+        rounds: Measured rounds.
+        warm_up: Rounds before, whose times are thrown away.
+
+    Returns:
+        The times of each arm, one a round: those of one round are a pair.
+    """
+    times: dict[A, list[float]] = {arm: [] for arm in arms}
+    for arm in in_turns([*arms], warm_up + rounds):
+        times[arm].append(arms[arm]())
+    return {arm: of_arm[warm_up:] for arm, of_arm in times.items()}
+
+
+def seconds_of(action: Callable[[], object]) -> float:
+    """Give the wall time of an action."""
+    started = time.perf_counter()
+    action()
+    return time.perf_counter() - started

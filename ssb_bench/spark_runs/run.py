@@ -26,13 +26,12 @@ from ssb_bench.data.layout import Layout
 from ssb_bench.data.workload import VOLCANO_QUERIES, DuckValues, FittedQuery, fit, load_query
 from ssb_bench.errors import BenchError
 from ssb_bench.results.run import Plan, QueryResult, Run, Side, TableFacts
-from ssb_bench.spark_runs.answers import answer_due
-from ssb_bench.spark_runs.arms import Arm, Executions, Task, execute_rounds, open_sessions
+from ssb_bench.spark_runs.arms import Arm, Executions, Task, answer_due, execute_rounds, open_sessions
 from ssb_bench.spark_runs.indexing import describe_index, open_index
-from ssb_bench.spark_runs.loading.load import require_load
-from ssb_bench.spark_runs.machine import describe_machine
+from ssb_bench.spark_runs.load import require_load
 from ssb_bench.spark_runs.measure import Answer, Measurement
-from ssb_bench.spark_runs.survivors import Survivors, count_survivors, data_file_locations, find_survivors
+from ssb_bench.spark_runs.perfect import Survivors, count_survivors, data_file_locations, find_survivors
+from ssb_bench.spark_runs.session import describe_machine
 
 ROUNDS_SECONDS: Final = 15.0
 LEAST_ROUNDS: Final = 2

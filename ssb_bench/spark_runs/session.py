@@ -1,18 +1,31 @@
-"""A local Spark session with the stock Iceberg runtime and an embedded SQLite catalog that PyIceberg shares."""
+"""A local Spark session with the stock Iceberg runtime and an embedded SQLite catalog that PyIceberg shares.
+
+Find a Java that Spark 4.1 can run on, or say in one sentence what is missing. Keep the Spark process's own messages out
+of the terminal, in a file. The machine and the versions that a run was made with; runs on different ones do not
+compare.
+"""
 
 from __future__ import annotations
 
 import os
+import platform
+import re
+import shutil
+import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import metadata
 from pathlib import Path
 from types import MappingProxyType
+from typing import Final
 
 import pyspark
 from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
 from puffin_index.jobs.processor import settings_of_executors
+from ssb_bench.errors import BenchError
 
 CATALOG = "lake"
 _ICEBERG_RUNTIMES = {
@@ -89,3 +102,88 @@ def open_catalog(warehouse: Path) -> SqlCatalog:
         uri=f"sqlite:///{warehouse / 'catalog.db'}",
         warehouse=warehouse.as_uri(),
     )
+
+
+OLDEST_JAVA: Final = 17
+_VERSION: Final = re.compile(r'version "(\d+)')
+
+
+def require_java() -> int:
+    """Give the major version of the Java that Spark will start.
+
+    Raises:
+        BenchError: If there is no Java, or the Java is too old.
+    """
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    advice = f"install Java {OLDEST_JAVA} or newer (Debian: apt-get install openjdk-17-jre-headless) or set JAVA_HOME"
+    if java is None:
+        raise BenchError(f"Spark needs Java and there is none: {advice}")
+    try:
+        said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    except OSError as error:
+        raise BenchError(f"{java} does not start ({error}): {advice}") from error
+    match = _VERSION.search(said)
+    if match is None or int(match[1]) < OLDEST_JAVA:
+        raise BenchError(f"{java} is Java {match[1] if match else 'of an unknown version'}: {advice}")
+    return int(match[1])
+
+
+@contextmanager
+def stderr_to(file: Path) -> Iterator[None]:
+    """Send stderr into a file: that of this process, and that of the processes started inside the block.
+
+    A process that was started inside writes to the file until it ends, so only Spark's start has to be inside.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    sys.stderr.flush()
+    terminal = os.dup(2)
+    try:
+        with file.open("ab") as log:
+            os.dup2(log.fileno(), 2)
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(terminal, 2)
+        os.close(terminal)
+
+
+_PACKAGES: Final = ("puffin-index", "pyspark", "pyiceberg", "pyarrow", "pyroaring", "numpy", "duckdb", "tpchgen-cli")
+
+
+def describe_machine(spark: SparkSession) -> dict[str, str | int]:
+    """Say what the run runs on: processor, memory, system, Java, and the versions that matter."""
+    return describe_host() | {
+        "java": _java_version(spark),
+        "spark_master": spark.sparkContext.master or "",
+        "spark_driver_memory": spark.conf.get("spark.driver.memory") or "",
+        "spark_broadcast_threshold": spark.conf.get("spark.sql.autoBroadcastJoinThreshold") or "",
+        "iceberg_runtime": ICEBERG_RUNTIME,
+    }
+
+
+def describe_host() -> dict[str, str | int]:
+    """Say what a run without Spark runs on."""
+    facts: dict[str, str | int] = {
+        "processor": _processor(),
+        "cores": os.cpu_count() or 0,
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+    }
+    return facts | {package: metadata.version(package) for package in _PACKAGES}
+
+
+def _processor() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        for line in cpuinfo.read_text(encoding="utf-8").splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() == "model name":
+                return value.strip()
+    return platform.processor() or platform.machine()
+
+
+def _java_version(spark: SparkSession) -> str:
+    jvm = spark.sparkContext._jvm
+    return "" if jvm is None else str(jvm.java.lang.System.getProperty("java.version"))

@@ -1,20 +1,74 @@
-"""An S3 server behind the proxy, both as processes of their own, and the settings that reach them."""
+"""An S3 server behind the proxy, both as processes of their own, and the settings that reach them.
+
+A server that speaks the S3 protocol (moto), as a process of its own on a free port. Measuring one piece of work on a
+store: its time and its traffic.
+"""
 
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Final
 
 import pyarrow.fs
 from pydantic import TypeAdapter
 
-from ssb_bench.stores.moto_server import moto_server
+from ssb_bench.errors import BenchError
+from ssb_bench.results.studies import Side, StoreStep
 from ssb_bench.stores.traffic import Request, Taken, Traffic
+
+_PATIENCE_SECONDS: Final = 60.0
+_LAST_SECONDS: Final = 30.0
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def wait_for(port: int) -> None:
+    """Wait until somebody listens on a port.
+
+    Raises:
+        BenchError: If nobody does in time.
+    """
+    end = time.monotonic() + _PATIENCE_SECONDS
+    while time.monotonic() < end:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            return
+        except OSError:
+            time.sleep(0.1)
+    raise BenchError(f"nothing listens on port {port} after {_PATIENCE_SECONDS:g} s")
+
+
+@contextmanager
+def moto_server() -> Iterator[int]:
+    """Run the server; gives its port.
+
+    Raises:
+        BenchError: If moto is not installed, or its server does not start.
+    """
+    if find_spec("moto") is None:
+        raise BenchError("the store is served by moto: pip install 'moto[server]'")
+    port = free_port()
+    command = [sys.executable, "-W", "ignore", "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        wait_for(port)
+        yield port
+    finally:
+        server.terminate()
+        server.wait(_LAST_SECONDS)
+
 
 BUCKET: Final = "house"
 KEY: Final = "some-key"
@@ -112,3 +166,67 @@ def _run_proxy(origin: int) -> Iterator[StoreServer]:
             yield StoreServer(f"http://127.0.0.1:{int(proxy.stdout.readline())}", proxy)
         finally:
             proxy.terminate()
+
+
+@dataclass(slots=True)
+class Meter:
+    """Measures work on a store at one distance.
+
+    Attributes:
+        server: The store.
+        distance: How far away it is.
+        steps: What was measured so far.
+    """
+
+    server: StoreServer
+    distance: Distance
+    steps: list[StoreStep] = field(default_factory=list)
+
+    def measure(
+        self,
+        name: str,
+        work: Callable[[], int | None],
+        *,
+        side: Side = "index",
+        repeats: int = 1,
+        before: Callable[[], object] = lambda: None,
+    ) -> int | None:
+        """Do some work so many times and note the median execution; return its answer.
+
+        Args:
+            name: What it is.
+            work: Gives its answer.
+            side: With the index, or without any.
+            repeats: How often.
+            before: Done before each execution, with the store near.
+        """
+        steps: list[StoreStep] = []
+        for _ in range(repeats):
+            self.server.move(Distance())
+            before()
+            self.server.move(self.distance)
+            self.server.traffic()
+            started = time.perf_counter()
+            answer = work()
+            seconds = time.perf_counter() - started
+            traffic = self.server.traffic()
+            steps.append(
+                StoreStep(
+                    self.distance.milliseconds,
+                    self.distance.megabytes_a_second,
+                    name,
+                    side,
+                    seconds,
+                    traffic.rounds,
+                    traffic.requests,
+                    traffic.by_kind,
+                    traffic.most_at_once,
+                    traffic.bytes_in,
+                    traffic.bytes_out,
+                    answer,
+                )
+            )
+        self.server.move(Distance())
+        steps.sort(key=lambda step: step.seconds)
+        self.steps.append(steps[len(steps) // 2])
+        return self.steps[-1].answer

@@ -27,20 +27,18 @@ from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
 from puffin_index import TableIndex
-from puffin_index.catalogue.status import read_lag
+from puffin_index.index_table.status import read_lag
 from puffin_index.watch import Watch
 from ssb_bench.data.dataset import Step
 from ssb_bench.data.layout import NAMESPACE, Layout
 from ssb_bench.data.workload import FittedQuery
 from ssb_bench.errors import BenchError
-from ssb_bench.results.appends import Appended, AppendRun, Execution
+from ssb_bench.results.studies import Appended, AppendRun, Execution
 from ssb_bench.spark_runs.arms import hooked, with_report
 from ssb_bench.spark_runs.indexing import IndexColumns
-from ssb_bench.spark_runs.loading.load import DEFAULT_ROW_GROUP_ROWS
-from ssb_bench.spark_runs.loading.row_groups import row_group_properties
-from ssb_bench.spark_runs.machine import describe_machine
-from ssb_bench.spark_runs.session import CATALOG, open_catalog
-from ssb_bench.spark_runs.turns import time_in_turns
+from ssb_bench.spark_runs.load import DEFAULT_ROW_GROUP_ROWS, row_group_properties
+from ssb_bench.spark_runs.measure import time_in_turns
+from ssb_bench.spark_runs.session import CATALOG, describe_machine, open_catalog
 
 DEFAULT_BATCH_ROWS: Final = 250_000
 DEFAULT_EVERY_SECONDS: Final = 4.0

@@ -22,23 +22,25 @@ from planner.condition.iceberg_filters import file_filter
 from planner.condition.sql.parser import read_where
 from puffin_index import TableIndex
 from puffin_index.storage.arrays import Flags
-from ssb_bench.results.clustered import Cell, ClusteredRun, TableFacts, TimedScan
-from ssb_bench.spark_runs.machine import describe_host
-from ssb_bench.spark_runs.session import open_catalog
-from ssb_bench.spark_runs.turns import seconds_of, time_in_turns
-from ssb_bench.studies.clustered_queries import FIRST_ROWS, Query, draw_queries, matching_rows
-from ssb_bench.studies.clustered_tables import (
+from ssb_bench.results.studies import Cell, ClusteredRun, TableFacts, TimedScan
+from ssb_bench.spark_runs.measure import seconds_of, time_in_turns
+from ssb_bench.spark_runs.session import describe_host, open_catalog
+from ssb_bench.studies.clustered_data import (
     BURSTS,
     DEFAULT_GRID,
+    FIRST_ROWS,
     KINDS,
     ORDERS,
     PAYLOAD,
     SIZES,
     Grid,
+    Query,
     RowGroups,
     Size,
     column_name,
+    draw_queries,
     make_table,
+    matching_rows,
 )
 
 DEFAULT_TRIALS: Final = 2

@@ -1,8 +1,13 @@
-"""Planning one predicate over a simulated index."""
+"""Planning one predicate over a simulated index.
+
+The memory of this process, as the system tells it.
+"""
 
 from __future__ import annotations
 
+import resource
 import statistics
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,13 +18,30 @@ import pyarrow as pa
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from planner.condition.tree.nodes import Leaf
+from planner.prune.distributed import prune_row_groups
 from planner.prune.gate import Limits
-from planner.prune.pruned import Pruned
-from planner.prune.row_groups import prune_row_groups
+from planner.prune.verdicts import Pruned
 from planner.view.index_view import IndexView
 from puffin_index.keys.leaf import RangeTest, SetTest
-from ssb_bench.studies.process_memory import peak_bytes
 from ssb_bench.studies.simulate import FEW, FILTERED, MATRIX, NEEDLE, SCATTERED, SORTED, VALUE_TYPE
+
+_STATUS: Final = Path("/proc/self/status")
+
+
+def peak_bytes() -> int:
+    """Give the most memory that this process has had so far, or since Linux was told to begin anew."""
+    if _STATUS.exists():
+        # The counter of `getrusage` starts with the memory of the process that forked this one.
+        return status_bytes("VmHWM")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def status_bytes(name: str) -> int:
+    """Read a size of this process, such as `VmRSS`; on Linux only."""
+    lines = _STATUS.read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:")) * 1024
+
 
 SCENARIOS: Final[dict[str, Leaf]] = {
     "sorted, equality": Leaf(SORTED, SetTest((NEEDLE[SORTED],)), VALUE_TYPE),

@@ -27,19 +27,27 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from puffin_index.catalogue.index_table import entries_of
 from puffin_index.data.column_source import ColumnSource
 from puffin_index.data.data_table import DataFile
 from puffin_index.data.file_fields import Rule
 from puffin_index.formats.puffin import PuffinWriter
+from puffin_index.index_table.table import entries_of
 from puffin_index.keys.arrow_keys import column_of
 from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.value_types import value_type_named
-from puffin_index.kinds.base import MergedPayload, StoredPayload
-from puffin_index.kinds.merging import MergePart
+from puffin_index.kinds.base import MergedPayload, MergePart, StoredPayload
 from puffin_index.kinds.registry import KINDS
 from puffin_index.kinds.statistics import statistics_of
-from puffin_index.segments.directory import DIRECTORY_BLOB, ROW_GROUPS_BLOB, STATISTICS, STATISTICS_BLOB
+from puffin_index.segments.directory import (
+    DIRECTORY_BLOB,
+    ROW_GROUPS_BLOB,
+    STATISTICS,
+    STATISTICS_BLOB,
+    PlacedPayload,
+    serialize_directory,
+    serialize_row_groups,
+    serialize_statistics,
+)
 from puffin_index.segments.segment import (
     ROW_SPACE_ALIGNMENT,
     CoveredFile,
@@ -47,12 +55,6 @@ from puffin_index.segments.segment import (
     WrittenDirectory,
     row_group_entries,
     write_directories,
-)
-from puffin_index.segments.write_directory import (
-    PlacedPayload,
-    serialize_directory,
-    serialize_row_groups,
-    serialize_statistics,
 )
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.files import NewFile

@@ -2,12 +2,15 @@
 
 The store is a real S3 server behind a proxy that delays answers, bounds bytes a second and counts
 (`ssb_bench.stores`). Without an index, PyIceberg or Spark scans with the same filter.
+
+Spark on a table in a store, with the hook and without.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -18,25 +21,82 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
+from planner.arrow.aggregate import count
+from planner.arrow.arrow_scan import scan
+from planner.arrow.plan import plan
 from planner.condition.iceberg_filters import file_filter
 from planner.condition.sql.parser import read_where
-from planner.scans.aggregate import count
-from planner.scans.arrow_scan import scan
-from planner.scans.plan import plan
 from puffin_index import TableIndex
 from puffin_index.storage.caches import clear_caches
 from ssb_bench.data.dataset import Step
 from ssb_bench.data.layout import NAMESPACE, Layout
 from ssb_bench.data.workload import FittedQuery
 from ssb_bench.errors import BenchError
-from ssb_bench.results.stores import StoreRun
+from ssb_bench.results.studies import Side, StoreRun
+from ssb_bench.spark_runs.arms import hooked
 from ssb_bench.spark_runs.indexing import IndexColumns
-from ssb_bench.spark_runs.loading.load import DEFAULT_ROW_GROUP_ROWS
-from ssb_bench.spark_runs.machine import describe_host
-from ssb_bench.stores.measured import Meter
-from ssb_bench.stores.server import BUCKET, Distance, run_store
+from ssb_bench.spark_runs.load import DEFAULT_ROW_GROUP_ROWS
+from ssb_bench.spark_runs.session import describe_host
+from ssb_bench.stores.server import BUCKET, KEY, REGION, SECRET, Distance, Meter, StoreServer, run_store
 from ssb_bench.studies.store_segments import measure_segments, small_segments
-from ssb_bench.studies.store_spark import measure_spark, session_of
+
+S3_SUPPORT: Final = "org.apache.iceberg:iceberg-aws-bundle:1.12.0"
+"""What Iceberg reads S3 with; Spark's session needs it from the begin."""
+
+_SIDES: Final[tuple[Side, ...]] = ("none", "index")
+_QUERIES: Final = ("q1", "q6")
+
+
+def session_of(spark: SparkSession, server: StoreServer, name: str, uri: str, warehouse: str) -> SparkSession:
+    """Open a session with a catalog of tables in a store.
+
+    Args:
+        spark: A session that was started with `S3_SUPPORT`.
+        server: The store.
+        name: The name of the catalog, here and in PyIceberg.
+        uri: The address of its database in SQLite, as PyIceberg has it.
+        warehouse: Where its tables are.
+    """
+    session = spark.newSession()
+    for key, value in {
+        "": "org.apache.iceberg.spark.SparkCatalog",
+        ".type": "jdbc",
+        ".uri": f"jdbc:{uri.replace(':///', ':')}",
+        ".jdbc.schema-version": "V1",
+        ".warehouse": warehouse,
+        ".io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
+        ".s3.endpoint": server.endpoint,
+        ".s3.access-key-id": KEY,
+        ".s3.secret-access-key": SECRET,
+        ".s3.path-style-access": "true",
+        ".client.region": REGION,
+    }.items():
+        session.conf.set(f"spark.sql.catalog.{name}{key}", value)
+    return session
+
+
+def measure_spark(meter: Meter, session: SparkSession, table: str, wheres: Mapping[str, str], repeats: int) -> None:
+    """Read all columns of the rows of some queries, without the hook and with it, first and again.
+
+    Args:
+        meter: Of the store.
+        session: From `session_of`.
+        table: The table, with its catalog.
+        wheres: The queries' predicates.
+        repeats: Executions of each query after the first.
+    """
+    for side in _SIDES:
+        clear_caches()
+        with hooked(session, aggregates=False) if side == "index" else nullcontext():
+            for name in (name for name in _QUERIES if name in wheres):
+                work = partial(_count_rows, session, f"SELECT * FROM {table} WHERE {wheres[name]}")
+                meter.measure(f"{name}: rows in Spark, first", work, side=side)
+                meter.measure(f"{name}: rows in Spark", work, side=side, repeats=repeats)
+
+
+def _count_rows(session: SparkSession, sql: str) -> int:
+    return len(session.sql(sql).toArrow())
+
 
 DEFAULT_MILLISECONDS: Final = (10.0, 30.0, 100.0)
 DEFAULT_MEGABYTES: Final = 200.0
@@ -70,7 +130,7 @@ def measure_store(
         segments: Numbers of small segments to plan over.
         repeats: Executions of each plan; of scans, builds and compactions there is one.
         row_group_rows: Rows of a row group.
-        spark: A session that was started with `ssb_bench.studies.store_spark.S3_SUPPORT`; None for no Spark.
+        spark: A session that was started with `ssb_bench.studies.store.S3_SUPPORT`; None for no Spark.
         on_step: Called before each distance.
 
     Raises:

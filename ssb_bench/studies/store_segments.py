@@ -15,15 +15,15 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io import FileIO
 
 from planner.condition.tree.nodes import Conjunction, Leaf, Predicate
+from planner.prune.distributed import prune_row_groups
 from planner.prune.gate import Limits
-from planner.prune.row_groups import prune_row_groups
 from planner.view.cache import new_cache
 from planner.view.index_view import IndexView
 from puffin_index import IndexDefinition, TableIndex
-from puffin_index.catalogue.index_table import read_entries
+from puffin_index.index_table.table import read_entries
 from puffin_index.keys.leaf import SetTest
 from ssb_bench.data.layout import NAMESPACE
-from ssb_bench.stores.measured import Meter
+from ssb_bench.stores.server import Meter
 
 _TABLE: Final = f"{NAMESPACE}.small"
 _DIFFERENT: Final = 10

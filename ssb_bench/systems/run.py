@@ -25,10 +25,9 @@ from ssb_bench.data.workload import FittedQuery
 from ssb_bench.errors import BenchError
 from ssb_bench.results.statistics import summarize
 from ssb_bench.spark_runs.indexing import IndexColumns, describe_index, open_index
-from ssb_bench.spark_runs.loading.bloom_table import BloomTable
-from ssb_bench.spark_runs.loading.load import Load, require_load
-from ssb_bench.spark_runs.machine import describe_host
-from ssb_bench.spark_runs.survivors import Survivors, data_file_locations, find_survivors
+from ssb_bench.spark_runs.load import BloomTable, Load, require_load
+from ssb_bench.spark_runs.perfect import Survivors, data_file_locations, find_survivors
+from ssb_bench.spark_runs.session import describe_host
 from ssb_bench.systems.peers import PeerError, System, WorkerProcess, environment_python
 
 SECONDS_A_QUERY: Final = 5.0

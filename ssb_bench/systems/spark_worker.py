@@ -10,8 +10,7 @@ from pyspark.sql import functions as f
 
 import planner
 from ssb_bench.data.layout import NAMESPACE
-from ssb_bench.spark_runs.loading.bloom_table import BLOOM_TABLE
-from ssb_bench.spark_runs.loading.load import LINEORDER
+from ssb_bench.spark_runs.load import BLOOM_TABLE, LINEORDER
 from ssb_bench.spark_runs.perfect import perfect_pruning
 from ssb_bench.spark_runs.session import CATALOG, create_session
 from ssb_bench.systems.protocol import Json, Worker, serve

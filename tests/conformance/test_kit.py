@@ -17,12 +17,12 @@ from pyiceberg.types import BinaryType, DoubleType, FixedType, FloatType, Iceber
 
 from conformance.kit_files import KitIO
 from conformance.make_kit import FOLDER, SEGMENTS, MadeSegment, make_kit
+from planner.arrow.plan import plan_files
 from planner.condition.tree.nodes import Leaf
 from planner.prune.gate import Limits
-from planner.scans.plan import plan_files
 from planner.view.cache import new_cache
 from planner.view.index_view import IndexView
-from puffin_index.catalogue.index_table import entries_of
+from puffin_index.index_table.table import entries_of
 from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.map_key import MapKey, stored_kind
 from puffin_index.keys.value_types import ValueType, value_type_of

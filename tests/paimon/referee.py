@@ -17,7 +17,7 @@ from puffin_index.formats.paimon_container import write_container
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import value_type_named
 from puffin_index.keys.values import value_of
-from ssb_bench.systems.java_archives import paimon_classpath
+from ssb_bench.systems.peers import paimon_classpath
 
 INDEX_NAMES = {"bitmap": "bitmap", "bsi": "bsi", "bloom": "bloom-filter"}
 _COLUMN = "c"

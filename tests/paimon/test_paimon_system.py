@@ -12,8 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ssb_bench.systems.java_archives import paimon_classpath
-from ssb_bench.systems.peers import PeerError, WorkerProcess
+from ssb_bench.systems.peers import PeerError, WorkerProcess, paimon_classpath
 
 pytestmark = pytest.mark.paimon
 

@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
 
+from planner.arrow.plan import view_of
 from planner.clock import Clock
 from planner.condition.tree.nodes import Leaf, Predicate
 from planner.condition.tree.tree import PredicateTree
 from planner.prune.gate import DEFAULT_LIMITS, Limits
 from planner.prune.pruning import Pruning
-from planner.scans.plan import view_of
 from planner.view.directories import IndexReads
 from planner.view.index_view import IndexView
 from puffin_index import IndexDefinition, TableIndex

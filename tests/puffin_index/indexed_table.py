@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
-from planner.scans.plan import plan
+from planner.arrow.plan import plan
 from puffin_index import IndexDefinition, TableIndex
-from puffin_index.catalogue.index_table import read_entries
+from puffin_index.index_table.table import read_entries
 
 ROW_GROUP_ROWS = 100
 FILE_ROWS = 250

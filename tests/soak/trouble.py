@@ -14,8 +14,8 @@ from random import Random
 
 import planner
 from puffin_index import TableIndex
-from puffin_index.catalogue.index_table import read_entries
-from puffin_index.catalogue.stored_files import list_stored_files, reachable_files
+from puffin_index.index_table.stored_files import list_stored_files, reachable_files
+from puffin_index.index_table.table import read_entries
 from tests.soak.locks import NOT_HAD, Lock
 from tests.soak.proxy import FaultyProxy, Mode
 from tests.soak.report import State

@@ -21,7 +21,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
 from puffin_index import IndexDefinition, TableIndex
-from puffin_index.catalogue.open_catalog import PASSING_ERRORS
+from puffin_index.index_table.open_catalog import PASSING_ERRORS
 from puffin_index.storage.caches import clear_caches
 from tests.soak.started import resident_bytes
 

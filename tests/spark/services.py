@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow.fs
 import pytest
 
-from ssb_bench.stores.moto_server import free_port, moto_server, wait_for
+from ssb_bench.stores.server import free_port, moto_server, wait_for
 
 ROOT = Path(__file__).parents[2]
 

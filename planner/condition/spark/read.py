@@ -26,9 +26,17 @@ from pyiceberg.types import FixedType, IcebergType, MapType, UUIDType
 
 from planner.condition.as_sql import name_text, quoted
 from planner.condition.columns import FoundColumn, column_of_field
-from planner.condition.comparisons import as_condition, compare, nan_test, null_test, one_of, prefix_test
+from planner.condition.comparisons import (
+    Column,
+    Constant,
+    as_condition,
+    compare,
+    nan_test,
+    null_test,
+    one_of,
+    prefix_test,
+)
 from planner.condition.literals import InstantLiteral, LocalTimestampLiteral, Utf8Literal
-from planner.condition.operands import Column, Constant
 from planner.condition.spark import nodes
 from planner.condition.tree.nodes import ByValue, EngineTest, Predicate
 from planner.condition.truth import Condition, Truth, join, matching_rows, negate, unknown

@@ -31,6 +31,7 @@ from pyparsing import (
     Token as Terminal,
 )
 
+from planner.condition.comparisons import Computed, Constant
 from planner.condition.literals import (
     binary_literal,
     date_literal,
@@ -39,7 +40,6 @@ from planner.condition.literals import (
     time_literal,
     timestamp_literal,
 )
-from planner.condition.operands import Computed, Constant
 from planner.condition.sql.precedence import read_condition
 from planner.condition.sql.tokens import Called, Kind, Named, Operand, Token
 from planner.condition.tree.nodes import NumberFunction, Predicate, TextFunction

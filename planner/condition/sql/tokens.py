@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from pyiceberg.typedef import LiteralValue
 
-from planner.condition.operands import Computed, Constant
+from planner.condition.comparisons import Computed, Constant
 from planner.condition.tree.nodes import NumberFunction, TextFunction
 
 

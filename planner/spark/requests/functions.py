@@ -14,7 +14,6 @@ from planner.condition.as_sql import column_text
 from planner.condition.implied import Implied
 from planner.condition.spark.nodes import Function
 from planner.condition.spark.read import found_column
-from planner.condition.tree.key_lists import chosen
 from planner.condition.tree.nodes import (
     UNKNOWN,
     ByValue,
@@ -26,7 +25,7 @@ from planner.condition.tree.nodes import (
     Predicate,
     leaves,
 )
-from planner.condition.tree.simplify import conjunction, disjunction
+from planner.condition.tree.simplify import chosen, conjunction, disjunction
 from planner.query import Piece, QueryRequest, answer_query
 from planner.spark.requests.hook_filters import bind_filters, bind_runtime_keys, read_conditions
 from planner.spark.requests.wire import Request, ValueList, serialize_values

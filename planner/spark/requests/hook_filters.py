@@ -23,9 +23,8 @@ from pyroaring import BitMap
 from planner.condition.as_sql import HIDDEN, conjuncts_as_sql, name_text
 from planner.condition.iceberg_filters import condition_of, read_filter
 from planner.condition.spark.read import read_node, spark_type
-from planner.condition.tree.key_lists import among, compared
 from planner.condition.tree.nodes import UNKNOWN, ByValue, Everything, Leaf, Predicate, leaves
-from planner.condition.tree.simplify import conjunction, simplified
+from planner.condition.tree.simplify import among, compared, conjunction, simplified
 from planner.first_rows.search import FirstRows, Order
 from planner.prune.estimate import key_presence, most_distinct
 from planner.snapshot.scan import Scan

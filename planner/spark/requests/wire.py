@@ -71,9 +71,8 @@ from planner.condition.spark.nodes import Column, ConditionNode, Function, Junct
 from planner.view.column_values import ColumnValues, KeyRange
 from planner.view.index_view import IndexView
 from puffin_index.keys.columns import KeyArray
-from puffin_index.keys.forms import floats_of_keys
 from puffin_index.keys.sorted_keys import bytes_of_keys
-from puffin_index.keys.value_types import ValueType
+from puffin_index.keys.value_types import ValueType, floats_of_keys
 from puffin_index.storage.binary import write_float64_be, write_int32_be, write_int64_be, write_uint16_be
 
 _log = logging.getLogger(__name__)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from planner.arrow.plan import plan
 from planner.condition.iceberg_filters import file_filter
 from planner.condition.sql.parser import read_where
-from planner.scans.plan import plan
 from planner.spark.statements.advice_procedures import ADVICE_PROCEDURES
 from planner.spark.statements.procedure import Parameter, Procedure, ResultColumn, Row
 from planner.spark.statements.session import StatementSession
-from puffin_index.catalogue.scope import BuildScope
 from puffin_index.data.data_table import find_snapshot
 from puffin_index.errors import DefinitionError, NotFoundError
-from puffin_index.jobs.build_handle import BuildHandle
+from puffin_index.index_table.status import BuildScope
+from puffin_index.jobs.build_job import BuildHandle
 from puffin_index.jobs.drop import drop_index
-from puffin_index.jobs.verification.verify import DEFAULT_SAMPLE
+from puffin_index.jobs.verify import DEFAULT_SAMPLE
 from puffin_index.keys.map_key import SEPARATOR, split_kind
 from puffin_index.table_index import TableIndex
 from puffin_index.units import parse_duration, parse_size

@@ -1,7 +1,7 @@
 """The bitmap format, Paimon bitmap V2 and V1: the set of rows of each distinct value of a row group.
 
 All numbers are big-endian. Row sets are in the portable roaring format (`puffin_index.roaring.write`), values in the
-form of their type (`puffin_index.keys.stored_form`). Version 2:
+form of their type (`puffin_index.keys.value_types`). Version 2:
 
 | part | bytes | meaning |
 | --- | --- | --- |
@@ -45,7 +45,7 @@ import pyarrow.compute as pc
 from puffin_index.errors import BuildError
 from puffin_index.keys.columns import Column, SortedColumn
 from puffin_index.keys.sorted_keys import bytes_of_keys, cut_blocks
-from puffin_index.keys.stored_form import dtype_of, form_of, to_stored, width_of
+from puffin_index.keys.value_types import dtype_of, form_of, to_stored, width_of
 from puffin_index.roaring.write import SerializedSets, serialize_row_sets
 from puffin_index.storage.arrays import Bytes, Flags, Ints, Rows
 from puffin_index.storage.binary import write_int32_be, write_uint8, write_uint32_be

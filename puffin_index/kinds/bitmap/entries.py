@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.sorted_keys import BytesKeys, IntKeys, SortedKeys
-from puffin_index.keys.stored_form import BYTES, dtype_of, from_stored, width_of
+from puffin_index.keys.value_types import BYTES, dtype_of, from_stored, width_of
 from puffin_index.kinds.bitmap.blob import NO_NULLS, VERSION_1, VERSION_2
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.binary import ByteCursor, read_uint32_be

@@ -1,30 +1,154 @@
-"""The kind `bitmap`: one row set per distinct value tells the rows of the value."""
+"""The kind `bitmap`: one row set per distinct value tells the rows of the value.
+
+Build the bitmap index of a segment: one payload per row group, or sorted postings of all row groups.
+
+The options of the kind `bitmap`.
+
+| option | values | meaning |
+| --- | --- | --- |
+| `layout` | `auto` (default), `bitmaps`, `postings` | bitmaps per row group, postings per segment, or what pays |
+| `version` | `2` (default), `1` | the version of Paimon's format; asks for bitmaps |
+| `index-block-size` | `16kb` and the like | the size of the blocks of version 2 |
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
 
 import numpy as np
 
-from puffin_index.errors import UnsupportedError
+from puffin_index.errors import DefinitionError, UnsupportedError
 from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.leaf import LeafTest, RangeTest, SetTest
 from puffin_index.keys.value_types import ValueType
-from puffin_index.kinds.base import MergedPayload, OpenIndex, Payload, StoredPayload
+from puffin_index.kinds.base import (
+    DEFAULT_LIMITS,
+    MergedPayload,
+    MergeLimits,
+    MergePart,
+    OpenIndex,
+    Payload,
+    StoredPayload,
+    runs_of,
+)
 from puffin_index.kinds.bitmap.blob import VERSION_1, VERSION_2, serialize_bitmaps
-from puffin_index.kinds.bitmap.builder import BitmapBuilder
-from puffin_index.kinds.bitmap.lookup import open_entries
-from puffin_index.kinds.bitmap.merge import merge_all_postings, merge_bitmaps
+from puffin_index.kinds.bitmap.lookup import BitmapIndex, open_entries
 from puffin_index.kinds.bitmap.merged_bitmap import MERGED_BITMAP, MergedBitmap
-from puffin_index.kinds.bitmap.options import OPTION_NAMES, block_bytes_of, check_options, is_paimon_type, layout_of
-from puffin_index.kinds.bitmap.row_group_index import BitmapIndex
+from puffin_index.kinds.bitmap.merged_bitmap_build import merge_all_postings, merge_bitmaps
 from puffin_index.kinds.kind import Answer, IndexKind, KindBuilder, OneByOne, Options, row_count_after_version
-from puffin_index.kinds.merging import DEFAULT_LIMITS, MergeLimits, MergePart, runs_of
-from puffin_index.kinds.postings.build import POSTINGS
+from puffin_index.kinds.postings.build import POSTINGS, PlacedColumn, build_postings, postings_pay
 from puffin_index.kinds.postings.look_up import Postings
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.binary import read_uint8
 from puffin_index.storage.ranged import Blob
+
+BitmapLayout = Literal["auto", "bitmaps", "postings"]
+OPTION_NAMES = frozenset({"layout", "version", "index-block-size"})
+_LAYOUTS: tuple[BitmapLayout, ...] = ("auto", "bitmaps", "postings")
+_SIZE = re.compile(r"(\d{1,9})\s*(b|bytes|k|kb|kib|m|mb|mib)?", re.IGNORECASE)
+_UNITS = {"b": 1, "k": 1024, "m": 1024 * 1024}
+_LEAST_BLOCK_BYTES, _MOST_BLOCK_BYTES = 64, 64 * 1024 * 1024
+
+
+def layout_of(options: Mapping[str, str]) -> BitmapLayout:
+    """Return the layout of the options; naming a version of Paimon's format means `bitmaps` as well.
+
+    Raises:
+        DefinitionError: If the layout is unknown or contradicts the other options.
+    """
+    asked = options.get("layout", "auto")
+    layout = next((layout for layout in _LAYOUTS if layout == asked), None)
+    if layout is None:
+        raise DefinitionError(f"bitmap option layout={asked} is not one of {', '.join(_LAYOUTS)}")
+    if "version" not in options:
+        return layout
+    if layout == "postings":
+        raise DefinitionError("bitmap option layout=postings goes with no version, which is one of Paimon's bitmaps")
+    return "bitmaps"
+
+
+def check_options(value_type: ValueType, options: Mapping[str, str]) -> None:
+    """Check that options and their combination suit a column.
+
+    Raises:
+        DefinitionError: If they do not; the message names the option and the type.
+    """
+    try:
+        layout = layout_of(options)
+    except DefinitionError as error:
+        raise DefinitionError(f"{error} (a {value_type.name} column)") from error
+    if layout == "postings" and "index-block-size" in options:
+        raise DefinitionError(
+            f"bitmap option layout=postings of a {value_type.name} column goes with no index-block-size"
+        )
+    version = options.get("version", "2")
+    if version not in ("1", "2"):
+        raise DefinitionError(f"bitmap option version={version} of a {value_type.name} column is not 1 or 2")
+    if version == "1" and not is_paimon_type(value_type):
+        raise DefinitionError(f"bitmap version 1 is for Paimon, whose bitmaps have no {value_type.name} columns")
+    if "index-block-size" in options:
+        block_bytes_of(options, value_type)
+
+
+def is_paimon_type(value_type: ValueType) -> bool:
+    """Return whether Paimon's bitmaps support a type."""
+    return value_type.domain == "int64" or value_type.name == "string"
+
+
+def block_bytes_of(options: Mapping[str, str], value_type: ValueType) -> int | None:
+    """Return the block size of the options in bytes; None if the options leave the size open.
+
+    Raises:
+        DefinitionError: If the size is not between 64 bytes and 64 MB.
+    """
+    text = options.get("index-block-size")
+    if text is None:
+        return None
+    found = _SIZE.fullmatch(text.strip())
+    size = int(found[1]) * _UNITS[(found[2] or "b")[0].lower()] if found else 0
+    if not _LEAST_BLOCK_BYTES <= size <= _MOST_BLOCK_BYTES:
+        raise DefinitionError(
+            f"bitmap option index-block-size={text} of a {value_type.name} column is not a size from 64 bytes to 64 mb"
+        )
+    return size
+
+
+class BitmapBuilder:
+    """Builds one payload per row group, or postings if the layout says so or postings pay for the first row group.
+
+    For many distinct values, one bitmap per value takes 7 to 14 bytes a row, postings take 1 to 4.
+
+    Args:
+        one_by_one: Builds one payload per row group.
+        layout: The layout of the options.
+    """
+
+    def __init__(self, one_by_one: KindBuilder, layout: BitmapLayout) -> None:
+        self._one_by_one = one_by_one
+        self._layout = layout
+        self._placed: list[PlacedColumn] = []
+
+    def add(self, column: SortedColumn, base: int) -> Sequence[MergedPayload]:
+        """Take the next row group; return its payload unless the builder gathers postings."""
+        if self._layout == "auto":
+            self._layout = "postings" if _pays(column) else "bitmaps"
+        if self._layout == "bitmaps":
+            return self._one_by_one.add(column, base)
+        # Postings sort the integers of all row groups together, so the sorted form of one row group can be freed.
+        is_int = column.column.value_type.domain == "int64"
+        self._placed.append(PlacedColumn(base, SortedColumn(column.column) if is_int else column))
+        return []
+
+    def finish(self) -> Sequence[MergedPayload]:
+        """Return the postings, if the builder gathered any."""
+        return [MergedPayload(build_postings(self._placed), len(self._placed))] if self._placed else []
+
+
+def _pays(column: SortedColumn) -> bool:
+    return postings_pay([column.distinct_count], [column.column.valid_count])
+
 
 PAIMON_BITMAP_V1 = "paimon-bitmap-v1"
 PAIMON_BITMAP_V2 = "paimon-bitmap-v2"

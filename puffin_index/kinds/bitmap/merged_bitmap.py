@@ -29,7 +29,7 @@ from puffin_index.keys.columns import KeyArray
 from puffin_index.keys.sorted_keys import BytesKeys, IntKeys
 from puffin_index.kinds.held_keys import KeySets, are_few_keys
 from puffin_index.kinds.postings.columns import CodedNumbers, KeyRows, code_numbers, join_keys
-from puffin_index.kinds.postings.demand import Cuts
+from puffin_index.kinds.postings.directory import Cuts
 from puffin_index.kinds.postings.look_up import Postings
 from puffin_index.kinds.postings.rows import Near
 from puffin_index.roaring.read import deserialize, row_set_of

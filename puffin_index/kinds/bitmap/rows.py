@@ -14,9 +14,8 @@ from puffin_index.roaring.union import rows_by_set, union_of_sets
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.binary import read_uint32_be
 from puffin_index.storage.hashing import xxh64_many
-from puffin_index.storage.near import near_groups
 from puffin_index.storage.parts import checksum32, corrupt
-from puffin_index.storage.ranged import Blob
+from puffin_index.storage.ranged import Blob, near_groups
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ A key's hash has 64 bits: xxh64 (seed 0) of the key's bytes, or Thomas Wang's ha
 lower and h2 the upper half of the hash, as signed 32-bit integers. For i from 1 to k, let x = h1 + i h2 modulo 2**32 as
 a signed integer, complemented if negative; the key sets the bits x mod m (seed 002).
 
-Layout: `[1, form, k, page bytes, checksums...]`: the form of the values (`puffin_index.keys.stored_form`), then the
+Layout: `[1, form, k, page bytes, checksums...]`: the form of the values (`puffin_index.keys.value_types`), then the
 low half of the xxh64 of each page of the bits. Two checksums share a number, the first in the upper half.
 """
 
@@ -27,7 +27,7 @@ from puffin_index.errors import UnsupportedError
 from puffin_index.keys.columns import KeyArray, SortedColumn
 from puffin_index.keys.leaf import Key, LeafTest, SetTest
 from puffin_index.keys.sorted_keys import bytes_of_keys
-from puffin_index.keys.stored_form import FLOAT32, FLOAT64, form_of, from_stored, is_form_of, to_stored
+from puffin_index.keys.value_types import FLOAT32, FLOAT64, form_of, from_stored, is_form_of, to_stored
 from puffin_index.kinds.base import Payload, RowSet, StoredPayload
 from puffin_index.storage.arrays import Bytes, Flags, Ints, Rows
 from puffin_index.storage.binary import read_int32_be, write_int32_be

@@ -16,15 +16,22 @@ import numpy as np
 from puffin_index.errors import DefinitionError, UnsupportedError
 from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.leaf import LeafTest, SetTest
-from puffin_index.keys.stored_form import form_of
-from puffin_index.keys.value_types import ValueType
-from puffin_index.kinds.base import MergedPayload, OpenIndex, Payload, StoredPayload
+from puffin_index.keys.value_types import ValueType, form_of
+from puffin_index.kinds.base import (
+    DEFAULT_LIMITS,
+    MergedPayload,
+    MergeLimits,
+    MergePart,
+    OpenIndex,
+    Payload,
+    StoredPayload,
+    as_it_was,
+    count_kept,
+    runs_of,
+)
 from puffin_index.kinds.bloom.filter import PAIMON_BLOOM, BloomIndex, build_filter, key_hashes, open_filter
-from puffin_index.kinds.bloom.matrix import BLOOM_MATRIX, BloomMatrix
-from puffin_index.kinds.bloom.matrix_build import BloomBits, build_bloom_matrix, filters_of_matrix
-from puffin_index.kinds.kind import Answer, IndexKind, Options
-from puffin_index.kinds.merging import DEFAULT_LIMITS, MergeLimits, MergePart, as_it_was, count_kept, runs_of
-from puffin_index.kinds.proof import Proof
+from puffin_index.kinds.bloom.matrix import BLOOM_MATRIX, BloomBits, BloomMatrix, build_bloom_matrix, filters_of_matrix
+from puffin_index.kinds.kind import Answer, IndexKind, Options, Proof
 from puffin_index.storage.arrays import Ints
 
 PAIMON_FPP = 0.1

@@ -8,14 +8,12 @@ import numpy as np
 from pyroaring import BitMap
 
 from puffin_index.errors import CorruptFileError
+from puffin_index.keys.asked import INT64_MINIMUM, Intervals, clip, intervals_of, mirror
 from puffin_index.keys.columns import Column
-from puffin_index.keys.intervals import INT64_MINIMUM, Intervals, clip, intervals_of, mirror
 from puffin_index.keys.leaf import LeafTest, NullTest
 from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.base import RowSet
-from puffin_index.kinds.bsi.flat_half import FlatHalf
-from puffin_index.kinds.bsi.half_sets import HalfSets
-from puffin_index.kinds.bsi.search import ContentOf, HalfReader
+from puffin_index.kinds.bsi.search import ContentOf, FlatHalf, HalfReader, HalfSets
 from puffin_index.kinds.bsi.slices import Half, Halves
 from puffin_index.kinds.held_keys import HoldsKeys, KeySets, Totals, Want, are_few_keys
 from puffin_index.storage.arrays import Flags, Ints, Rows

@@ -8,12 +8,12 @@ from dataclasses import replace
 import numpy as np
 from pyroaring import BitMap
 
-from puffin_index.keys.asked_test import AskedTest
+from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.columns import Column, KeyArray
 from puffin_index.keys.leaf import LeafTest, NullTest
 from puffin_index.kinds.base import MergedIndex, StoredPayload
 from puffin_index.kinds.bsi.bit_sliced import BitSlicedIndex
-from puffin_index.kinds.bsi.dictionary_coded import DictionaryCodedIndex
+from puffin_index.kinds.bsi.key_dictionary import DictionaryCodedIndex
 from puffin_index.kinds.bsi.own_slices import open_slices
 from puffin_index.kinds.held_keys import DistinctKeys, HoldsKeys, KeySets, Totals, Want
 from puffin_index.roaring.read import row_set_of_ascending

@@ -35,13 +35,12 @@ import numpy as np
 import zstandard
 
 from puffin_index.errors import UnsupportedError
+from puffin_index.keys.asked import INT64_MINIMUM
 from puffin_index.keys.columns import Column, SortedColumn
-from puffin_index.keys.intervals import INT64_MINIMUM
 from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.base import Payload, StoredPayload
 from puffin_index.kinds.bsi.bit_sliced import CODES, BitSlicedIndex
-from puffin_index.kinds.bsi.dictionary_coded import DictionaryCodedIndex
-from puffin_index.kinds.bsi.key_dictionary import HEADER_BYTES, serialize_dictionary
+from puffin_index.kinds.bsi.key_dictionary import HEADER_BYTES, DictionaryCodedIndex, serialize_dictionary
 from puffin_index.kinds.bsi.slices import (
     EXISTENCE_GAP,
     LEAST_NUMBERS,

@@ -20,7 +20,7 @@ then the k keys. This content is a zstd frame with the content size in its heade
 equal, the content is stored plain. The content takes at most 32 KiB, except in a block of one key, which is plain.
 
 The rows of a key are runs of neighbouring rows of one row group. A row stands here for its number
-(`puffin_index.kinds.postings.numbers`). A group is the runs of one key in one section.
+(`puffin_index.kinds.postings.sort`). A group is the runs of one key in one section.
 
 | part of a section | bytes | meaning |
 | --- | --- | --- |
@@ -51,9 +51,8 @@ import zstandard
 
 from puffin_index.keys.sorted_keys import bytes_of_keys, cut_blocks
 from puffin_index.kinds.postings.sort import OrderedRows
-from puffin_index.storage.arrays import Flags, Ints, Rows, Words
+from puffin_index.storage.arrays import Flags, Ints, Rows, Words, ramps
 from puffin_index.storage.bit_packing import bit_lengths, bounds_of_streams, pack_streams
-from puffin_index.storage.many_ranges import ramps
 
 KEY_CONTENT_LIMIT_BYTES = 32 * 1024
 STREAMS = 4

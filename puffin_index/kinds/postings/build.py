@@ -14,9 +14,8 @@ from puffin_index.keys.leaf import Key
 from puffin_index.keys.sorted_keys import bytes_of_keys, common_prefix
 from puffin_index.kinds.base import Payload
 from puffin_index.kinds.postings.blocks import Sizes, WrittenBlock, write_blocks
-from puffin_index.kinds.postings.numbers import RowNumbers
 from puffin_index.kinds.postings.pages import BYTES_KEYS, INT_KEYS, Children, write_directory
-from puffin_index.kinds.postings.sort import OrderedRows, order_rows
+from puffin_index.kinds.postings.sort import OrderedRows, RowNumbers, order_rows
 from puffin_index.roaring.write import serialize_row_sets
 from puffin_index.storage.binary import Buffer
 from puffin_index.storage.parts import LAYOUT_VERSION, checksum32

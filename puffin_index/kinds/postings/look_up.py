@@ -1,7 +1,7 @@
 """The blob type `puffin-index-postings-v1`: the rows of all keys of a segment, sorted by key, in bit-packed blocks.
 
 One blob has the rows of all row groups of a segment. Row group i has the rows from base_i to base_i + n_i of the
-segment's row space; blocks number the rows without gaps (`puffin_index.kinds.postings.numbers`). The bitmap kind uses
+segment's row space; blocks number the rows without gaps (`puffin_index.kinds.postings.sort`). The bitmap kind uses
 postings for many distinct values, where one roaring bitmap per value takes 7 to 14 bytes a row.
 
 | part | meaning |
@@ -31,29 +31,36 @@ import numpy as np
 from pyroaring import BitMap
 
 from puffin_index.errors import UnsupportedError
-from puffin_index.keys.asked_test import AskedTest
+from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.columns import Column, KeyArray
 from puffin_index.keys.leaf import NullTest
 from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.base import MergedIndex
 from puffin_index.kinds.held_keys import DistinctKeys, HoldsKeys, KeyCounts
-from puffin_index.kinds.postings.asked import AskedBlocks, rows_of_asked
-from puffin_index.kinds.postings.coded import CodedRows, RowsWithin
 from puffin_index.kinds.postings.columns import (
     CodedNumbers,
+    CodedRows,
     KeyRows,
+    RowsWithin,
     code_numbers,
     join_keys,
     key_counts,
     key_rows,
 )
-from puffin_index.kinds.postings.demand import BLOCKS_AT_ONCE, Cuts, bounds_of, cost_of_blocks, cost_of_pages, cuts_of
-from puffin_index.kinds.postings.directory import PostingsDirectory
-from puffin_index.kinds.postings.keys import keys_of_blocks
-from puffin_index.kinds.postings.numbers import RowNumbers
+from puffin_index.kinds.postings.directory import (
+    BLOCKS_AT_ONCE,
+    Cuts,
+    PostingsDirectory,
+    bounds_of,
+    cost_of_blocks,
+    cost_of_pages,
+    cuts_of,
+)
+from puffin_index.kinds.postings.keys import AskedBlocks, keys_of_blocks, rows_of_asked
 from puffin_index.kinds.postings.pages import BYTES_KEYS, INT_KEYS
 from puffin_index.kinds.postings.parse import ParsedBlocks, parse_blocks, read_blocks
 from puffin_index.kinds.postings.rows import Near
+from puffin_index.kinds.postings.sort import RowNumbers
 from puffin_index.roaring.read import deserialize
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.parts import Part, check_layout, corrupt, read_parts

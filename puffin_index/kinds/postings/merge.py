@@ -15,8 +15,7 @@ from puffin_index.keys.columns import KeyArray
 from puffin_index.keys.leaf import Key
 from puffin_index.keys.merge import rank_keys
 from puffin_index.keys.sorted_keys import BytesKeys
-from puffin_index.kinds.base import Payload
-from puffin_index.kinds.merging import MergePart, new_blocks
+from puffin_index.kinds.base import MergePart, Payload, new_blocks
 from puffin_index.kinds.postings.blocks import Sizes, write_blocks
 from puffin_index.kinds.postings.build import (
     DEFAULT_SIZES,
@@ -30,14 +29,11 @@ from puffin_index.kinds.postings.build import (
 )
 from puffin_index.kinds.postings.keys import keys_of_blocks
 from puffin_index.kinds.postings.look_up import Postings
-from puffin_index.kinds.postings.numbers import RowNumbers
 from puffin_index.kinds.postings.parse import ParsedBlocks
 from puffin_index.kinds.postings.rows import decode_runs
-from puffin_index.kinds.postings.sort import KeyedRows, OrderedRows, order_keyed
-from puffin_index.roaring.move import LooseContainers, assemble_sets, containers_of_sets, joined
-from puffin_index.roaring.union import BrokenSetError
-from puffin_index.storage.arrays import Ints, Rows
-from puffin_index.storage.many_ranges import ramps
+from puffin_index.kinds.postings.sort import KeyedRows, OrderedRows, RowNumbers, order_keyed
+from puffin_index.roaring.union import BrokenSetError, LooseContainers, assemble_sets, containers_of_sets, joined
+from puffin_index.storage.arrays import Ints, Rows, ramps
 from puffin_index.storage.parts import corrupt
 
 ROWS_AT_ONCE = 4 * 1024 * 1024

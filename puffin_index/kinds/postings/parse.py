@@ -11,9 +11,8 @@ import numpy.typing as npt
 from puffin_index.kinds.postings.blocks import BLOCK_HEADER, SECTION_HEADER, STREAMS
 from puffin_index.kinds.postings.directory import PostingsDirectory
 from puffin_index.kinds.postings.pages import INT_KEYS
-from puffin_index.storage.arrays import Bytes, Flags, Ints, Words
+from puffin_index.storage.arrays import Bytes, Flags, Ints, Words, ramps
 from puffin_index.storage.bit_packing import MAXIMUM_WIDTH, SLACK_BYTES, packed_bytes, unpack_streams
-from puffin_index.storage.many_ranges import ramps
 from puffin_index.storage.parts import corrupt, read_parts
 from puffin_index.storage.ranged import Blob
 

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 from pyroaring import BitMap
 
-from puffin_index.kinds.postings.numbers import RowNumbers
 from puffin_index.kinds.postings.parse import FIRST_ROWS, GAPS, LENGTHS, ParsedBlocks
+from puffin_index.kinds.postings.sort import RowNumbers
 from puffin_index.roaring.read import row_set_of_ascending
-from puffin_index.storage.arrays import Flags, Ints
-from puffin_index.storage.many_ranges import ramps
+from puffin_index.storage.arrays import Flags, Ints, ramps
 from puffin_index.storage.parts import corrupt
 
 _SECTIONS_AT_ONCE = 64

@@ -7,7 +7,7 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.advice.choice import Gain, choose
+from planner.advice.gains import Gain, choose
 
 ITEMS = st.integers(0, 8)
 # A query saves its bytes if it has an index of each of these groups, as a conjunction of columns has several kinds.

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.advice.interval import Range, range_of
+from planner.advice.verdict import Range, range_of
 
 
 @pytest.mark.parametrize(("total", "sampled"), [(30, 10), (30, 29), (7, 1), (200, 16)])

@@ -7,7 +7,7 @@ import pytest
 from pyiceberg.table import Table
 
 from planner.advice.advised_table import AdvisedTable
-from planner.advice.asked import keys_of
+from planner.advice.candidates import keys_of
 from planner.advice.sample import built_sample, choose
 from planner.condition.sql.parser import read_where
 from planner.condition.tree.nodes import EVERY_ROW

@@ -11,7 +11,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 import planner
-from planner.advice.asked import find_named
+from planner.advice.candidates import find_named
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import DefinitionError, NotFoundError, WhereSyntaxError
 from tests.conftest import amount, create_table

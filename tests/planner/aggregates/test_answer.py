@@ -14,9 +14,9 @@ import planner
 from planner.aggregates.answer import answer
 from planner.aggregates.known_rows import KnownRows
 from planner.aggregates.question import ask
+from planner.arrow.aggregate import Aggregated, aggregate_with_plan
+from planner.arrow.plan import plan_scan
 from planner.prune.gate import Limits
-from planner.scans.aggregate import Aggregated, aggregate_with_plan
-from planner.scans.plan import plan_scan
 from puffin_index import IndexDefinition, TableIndex
 from tests.conftest import open_catalog
 from tests.planner.ten_rows import ROWS, build_index

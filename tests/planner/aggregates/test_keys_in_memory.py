@@ -12,9 +12,9 @@ from pyiceberg.catalog.sql import SqlCatalog
 from planner.aggregates.answer import Answer, answer
 from planner.aggregates.known_rows import KnownRows
 from planner.aggregates.question import ask
+from planner.arrow.aggregate import aggregate_with_plan
+from planner.arrow.plan import plan_scan
 from planner.prune.gate import Limits
-from planner.scans.aggregate import aggregate_with_plan
-from planner.scans.plan import plan_scan
 from planner.view.cache import CACHE
 from puffin_index import IndexDefinition, TableIndex
 from tests.planner.ten_rows import build_index

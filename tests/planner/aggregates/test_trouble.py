@@ -13,7 +13,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 import planner
 from planner.aggregates.partial import AggregateOverflowError
 from planner.aggregates.question import AggregateSyntaxError
-from planner.scans.aggregate import aggregate_with_plan
+from planner.arrow.aggregate import aggregate_with_plan
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import NotFoundError, UnsupportedError
 from puffin_index.storage.caches import clear_caches

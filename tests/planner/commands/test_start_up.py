@@ -22,9 +22,8 @@ _OURS = {
     "planner.commands.main",
     "puffin_index",
     "puffin_index.commands",
-    "puffin_index.commands.lazy_group",
-    "puffin_index.commands.logs",
     "puffin_index.commands.main",
+    "puffin_index.commands.logs",
     "puffin_index.errors",
 }
 

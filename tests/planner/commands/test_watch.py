@@ -17,8 +17,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 from puffin_index import IndexDefinition, TableIndex
-from puffin_index.catalogue.index_table import read_entries, segments_folder
 from puffin_index.errors import NotFoundError
+from puffin_index.index_table.table import read_entries, segments_folder
 from puffin_index.jobs.compact import FEWEST_SMALL
 from tests.conftest import create_table
 

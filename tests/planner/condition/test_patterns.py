@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from planner.condition.patterns import like_regex, rlike_regex, split_like
+from planner.condition.value_tests import like_regex, rlike_regex, split_like
 
 
 def found(regex: str, texts: list[str]) -> list[str]:

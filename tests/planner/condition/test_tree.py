@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from planner.condition.tree.nodes import UNKNOWN, Conjunction, Disjunction, Everything, Leaf, Nothing, Predicate
 from planner.condition.tree.tree import PredicateTree
-from planner.prune.estimate import _LEAST_DOUBT, Estimate, JoinedEstimates
+from planner.prune.estimate import _BURST_ROWS, _LEAST_DOUBT, Estimate, JoinedEstimates
 from planner.prune.zone_map import JoinedVerdicts, Verdicts
 from puffin_index.keys.leaf import SetTest
 from tests.conftest import amount
@@ -71,7 +71,7 @@ def plain_estimate(predicate: Predicate, leaves: dict[Leaf, Estimate]) -> Estima
             presence = np.min([one, *(part.presence for part in parts)], axis=0)
             # Where all rows satisfy all tests but one, that one alone decides.
             is_open = np.sum([0 * one, *(part.selectivity < 1 for part in parts)], axis=0) > 1
-            sure = np.minimum(1 - np.exp(-selectivity * ROWS), 1 - _LEAST_DOUBT * (1 - selectivity))
+            sure = np.minimum(1 - np.exp(-selectivity * ROWS / _BURST_ROWS), 1 - _LEAST_DOUBT * (1 - selectivity))
             return Estimate(selectivity, np.where(is_open, np.minimum(presence, sure), presence))
         case Disjunction(children):
             parts = [plain_estimate(child, leaves) for child in children]

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
+from planner.arrow.plan import view_of
 from planner.clock import Clock
 from planner.condition.tree.nodes import Leaf, Predicate
 from planner.condition.tree.simplify import conjunction, disjunction
 from planner.first_rows.counting import Counting
 from planner.prune.gate import Limits
-from planner.scans.plan import view_of
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.column_source import reading_of
 from puffin_index.keys.leaf import NullTest, RangeTest, SetTest

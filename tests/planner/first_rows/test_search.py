@@ -12,12 +12,12 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
+from planner.arrow.plan import view_of
 from planner.condition.tree.nodes import UNKNOWN, Everything, Leaf, Nothing, Predicate
 from planner.condition.tree.simplify import conjunction
 from planner.first_rows.search import Enough, FirstRows, Order, prune_first_rows
 from planner.prune.gate import Limits
-from planner.prune.pruned import Reason
-from planner.scans.plan import view_of
+from planner.prune.verdicts import Reason
 from planner.view.index_view import IndexView
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.column_source import reading_of

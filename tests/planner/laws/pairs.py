@@ -22,12 +22,12 @@ import click
 import numpy as np
 import pyarrow as pa
 
+from planner.arrow.aggregate import count
+from planner.arrow.arrow_scan import scan
+from planner.arrow.plan import plan_files, view_of
 from planner.condition.sql.parser import read_where
 from planner.condition.tree.simplify import simplified
 from planner.prune.gate import Limits
-from planner.scans.aggregate import count
-from planner.scans.arrow_scan import scan
-from planner.scans.plan import plan_files, view_of
 from planner.view.index_view import IndexView
 from puffin_index.data.column_source import reading_of
 from puffin_index.data.data_table import DataFile, list_data_files

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
 
 from planner.aggregates.partial import AggregateOverflowError
-from planner.scans.aggregate import Aggregated, aggregate_with_plan
+from planner.arrow.aggregate import Aggregated, aggregate_with_plan
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.data_table import list_data_files
 from tests.conftest import amount

@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
 
+from planner.arrow.plan import plan_scan
 from planner.prune.gate import Limits
-from planner.scans.plan import plan_scan
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.data_table import list_data_files
 from tests.conftest import amount

@@ -18,9 +18,9 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 from pyiceberg.types import IntegerType, LongType
 
-from planner.scans.aggregate import count
-from planner.scans.arrow_scan import scan
-from planner.scans.plan import plan
+from planner.arrow.aggregate import count
+from planner.arrow.arrow_scan import scan
+from planner.arrow.plan import plan
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.data_table import open_table
 from puffin_index.errors import NotFoundError

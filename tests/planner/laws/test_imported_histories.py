@@ -30,9 +30,9 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import IcebergType, IntegerType, LongType, NestedField, StringType, StructType
 
-from planner.scans.aggregate import count
-from planner.scans.arrow_scan import scan
-from planner.scans.plan import plan
+from planner.arrow.aggregate import count
+from planner.arrow.arrow_scan import scan
+from planner.arrow.plan import plan
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import PuffinIndexError
 from puffin_index.storage.arrays import Rows

@@ -10,9 +10,9 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
+from planner.arrow.aggregate import Aggregated, aggregate_with_plan
+from planner.arrow.plan import plan
 from planner.report.scan_plan import ScanPlan
-from planner.scans.aggregate import Aggregated, aggregate_with_plan
-from planner.scans.plan import plan
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.data_table import list_data_files
 from tests.conftest import create_table

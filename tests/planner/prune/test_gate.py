@@ -9,10 +9,10 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.types import LongType
 
+from planner.arrow.plan import plan, plan_scan
 from planner.condition.tree.nodes import Leaf
 from planner.prune.gate import DEFAULT_BYTE_BUDGET, Limits
 from planner.report.scan_plan import ScanPlan
-from planner.scans.plan import plan, plan_scan
 from planner.view.index_view import Experience
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.keys.leaf import SetTest

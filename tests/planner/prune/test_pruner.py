@@ -8,8 +8,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from planner.condition.tree.nodes import Conjunction, Disjunction
 from planner.prune.gate import Limits
-from planner.prune.pruned import Pruned, Reason
-from planner.prune.pruner import prune
+from planner.prune.stages import prune
+from planner.prune.verdicts import Pruned, Reason
 from puffin_index import IndexDefinition
 from puffin_index.keys.leaf import NullTest, RangeTest, SetTest
 from tests.planner.ten_rows import BITMAPS, EVERY, POSTINGS, c, k, view_of_ten_rows

@@ -22,8 +22,8 @@ import planner
 from planner.prune.found_rows import FoundRows
 from planner.prune.lookups import LookUp
 from puffin_index import IndexDefinition, TableIndex
+from puffin_index.kinds.base import MergeLimits
 from puffin_index.kinds.bitmap.kind import BitmapKind
-from puffin_index.kinds.merging import MergeLimits
 from tests.conftest import amount, create_table
 
 APPENDS, APPEND_ROWS, ROW_GROUP_ROWS, KEYS = 3, 3000, 500, 1000

@@ -12,14 +12,14 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 import planner
+from planner.arrow.plan import plan, plan_scan, view_of
 from planner.clock import Clock
 from planner.condition.tree.nodes import Conjunction, Disjunction, Leaf, Nothing
+from planner.prune.distributed import prune_row_groups
 from planner.prune.estimate import JoinedEstimates
 from planner.prune.gate import Limits
-from planner.prune.pruned import Reason
-from planner.prune.row_groups import prune_row_groups
+from planner.prune.verdicts import Reason
 from planner.prune.zone_map import JoinedVerdicts
-from planner.scans.plan import plan, plan_scan, view_of
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.column_source import reading_of
 from puffin_index.keys.leaf import SetTest

@@ -9,8 +9,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 from pyiceberg.typedef import Identifier
 
-from planner.spark.known_index_tables import KnownIndexTables
-from planner.spark.left_behind import DataTable
+from planner.spark.known_index_tables import DataTable, KnownIndexTables
 from puffin_index import TableIndex
 from tests.puffin_index.indexed_table import indexed, rows
 

@@ -12,8 +12,7 @@ from pyiceberg.catalog import Identifier
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
-from planner.spark.known_index_tables import KnownIndexTables
-from planner.spark.left_behind import DataTable
+from planner.spark.known_index_tables import DataTable, KnownIndexTables
 from puffin_index import IndexDefinition, TableIndex
 
 _DEADLINE_SECONDS = 20.0

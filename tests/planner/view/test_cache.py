@@ -8,14 +8,14 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
 
+from planner.arrow.plan import plan_files
 from planner.condition.sql.parser import read_where
 from planner.condition.tree.simplify import simplified
-from planner.scans.plan import plan_files
 from planner.view.cache import BoundedCache, new_cache
 from planner.view.index_view import IndexView
 from puffin_index import IndexDefinition, TableIndex
-from puffin_index.catalogue.index_table import read_entries
 from puffin_index.data.data_table import list_data_files
+from puffin_index.index_table.table import read_entries
 from tests.planner.ten_rows import build_index
 
 

@@ -10,15 +10,15 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
+from planner.arrow.plan import view_of
 from planner.condition.tree.nodes import Leaf
-from planner.scans.plan import view_of
 from planner.view.cache import new_cache
 from planner.view.column_values import ColumnValues, KeyRange, column_values
 from planner.view.directories import IndexReads
 from planner.view.index_view import IndexView
 from puffin_index import IndexDefinition, TableIndex
-from puffin_index.catalogue.index_table import read_entries
 from puffin_index.data.column_source import reading_of
+from puffin_index.index_table.table import read_entries
 from puffin_index.keys.leaf import NullTest
 from puffin_index.keys.value_types import value_type_named, value_type_of
 from puffin_index.keys.values import key_of

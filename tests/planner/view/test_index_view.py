@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from planner.scans.plan import view_of
+from planner.arrow.plan import view_of
 from planner.view.directories import IndexReads
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.column_source import reading_of

@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from planner.prune.gate import Limits
-from planner.prune.row_groups import prune_row_groups
+from planner.prune.distributed import prune_row_groups
 from planner.view.index_view import IndexView
 from ssb_bench.studies.scale_probe import SCENARIOS
 with pa.memory_map(sys.argv[1]) as source:

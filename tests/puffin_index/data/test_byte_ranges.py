@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import orc
 
-from puffin_index.data.byte_ranges import READ_WHOLE, range_starts
 from puffin_index.data.orc_footer import lz4_size, read_footer
-from puffin_index.data.parquet_footer import row_group_places
+from puffin_index.data.parquet import row_group_places
+from puffin_index.data.row_groups import READ_WHOLE, range_starts
 from tests.parquet_footer_edit import Struct, columns, edit_footer, metadata, row_groups
 
 SIZE = 1_000

@@ -9,7 +9,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, IntegerType, LongType, MapType, NestedField, StringType, StructType
 
-from planner.scans.plan import plan
+from planner.arrow.plan import plan
 from puffin_index.definition.index_definition import (
     IndexDefinition,
     from_json,

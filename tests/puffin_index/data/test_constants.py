@@ -13,8 +13,7 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.typedef import Record
 
-from puffin_index.data.constant_column import constant_column
-from puffin_index.data.constants import constants_text, parse_constants
+from puffin_index.data.constants import constant_column, constants_text, parse_constants
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.value_types import value_type_named
 from puffin_index.keys.values import key_of

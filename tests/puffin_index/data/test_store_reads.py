@@ -14,7 +14,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
-from planner.scans.arrow_scan import scan
+from planner.arrow.arrow_scan import scan
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import NotFoundError
 from puffin_index.storage.caches import clear_caches

@@ -10,8 +10,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from puffin_index.definition.fit import fit_warnings
-from puffin_index.definition.index_definition import IndexDefinition, ResolvedColumn
+from puffin_index.definition.index_definition import IndexDefinition, ResolvedColumn, fit_warnings
 from puffin_index.keys.value_types import value_type_named
 from puffin_index.table_index import TableIndex
 from tests.conftest import create_table

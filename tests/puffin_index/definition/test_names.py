@@ -14,10 +14,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, MapType, NestedField, StringType
 
 from puffin_index import IndexDefinition, TableIndex
-from puffin_index.catalogue.index_table import PROPERTY_DEFINITION, PROPERTY_NAMES, read_entries
 from puffin_index.definition.index_definition import IndexedColumn, ResolvedColumn, from_json, resolve, stored_kinds
 from puffin_index.definition.names import Index, StoredDefinition, derived_name
 from puffin_index.errors import DefinitionError, IndexExistsError, NotFoundError
+from puffin_index.index_table.table import PROPERTY_DEFINITION, PROPERTY_NAMES, read_entries
 from tests.puffin_index.indexed_table import check_queries, indexed, make_table, rows
 
 SCHEMA = Schema(

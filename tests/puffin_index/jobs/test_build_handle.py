@@ -10,12 +10,12 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from puffin_index import BuildHandle, BuildReport, IndexDefinition, TableIndex
-from puffin_index.catalogue.index_table import read_entries, segments_folder
-from puffin_index.catalogue.missing import find_missing
-from puffin_index.catalogue.status import read_lag
 from puffin_index.data.column_source import reading_of
 from puffin_index.data.data_table import list_data_files
 from puffin_index.errors import BuildError
+from puffin_index.index_table.entries import find_missing
+from puffin_index.index_table.status import read_lag
+from puffin_index.index_table.table import read_entries, segments_folder
 from puffin_index.jobs.build_job import ProgressListener, build
 from puffin_index.jobs.engine import LocalEngine, write_in_background
 from puffin_index.segments.segment import SegmentTask, write_segment

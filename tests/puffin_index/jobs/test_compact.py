@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from planner.scans.plan import plan
+from planner.arrow.plan import plan
 from puffin_index import IndexDefinition, TableIndex
-from puffin_index.catalogue.index_table import read_entries
 from puffin_index.formats.puffin import read_footer
+from puffin_index.index_table.table import read_entries
 from puffin_index.jobs.compact import CompactProgress
 from puffin_index.storage.files import FileReader
 from tests.puffin_index.indexed_table import (

@@ -11,19 +11,19 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.catalog.sql import SqlCatalog
 
+from planner.arrow.plan import plan_files
 from planner.condition.sql.parser import read_where
 from planner.condition.tree.simplify import simplified
 from planner.prune.gate import Limits
 from planner.report.scan_plan import ScanPlan
-from planner.scans.plan import plan_files
 from planner.view.cache import new_cache
 from planner.view.index_view import IndexView
 from puffin_index import IndexDefinition, TableIndex
-from puffin_index.catalogue.entries import append_entries
-from puffin_index.catalogue.index_table import entries_of, read_entries, segments_folder
 from puffin_index.data.column_source import reading_of
 from puffin_index.data.data_table import list_data_files
 from puffin_index.formats.puffin import read_footer
+from puffin_index.index_table.entries import append_entries
+from puffin_index.index_table.table import entries_of, read_entries, segments_folder
 from puffin_index.kinds.bitmap.merged_bitmap import MERGED_BITMAP
 from puffin_index.kinds.bloom.matrix import BLOOM_MATRIX
 from puffin_index.kinds.postings.build import POSTINGS

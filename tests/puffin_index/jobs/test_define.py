@@ -7,9 +7,9 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 import planner
 from puffin_index import IndexDefinition, TableIndex
-from puffin_index.catalogue.entries import field_kinds
-from puffin_index.catalogue.index_table import read_entries
 from puffin_index.errors import DefinitionError
+from puffin_index.index_table.entries import field_kinds
+from puffin_index.index_table.table import read_entries
 from tests.puffin_index.indexed_table import check_queries, indexed
 
 

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
+from planner.arrow.plan import plan_files, view_of
 from planner.condition.sql.parser import read_where
 from planner.condition.tree.simplify import simplified
-from planner.scans.plan import plan_files, view_of
 from puffin_index import IndexDefinition, TableIndex
-from puffin_index.catalogue.entries import field_kinds
-from puffin_index.catalogue.index_table import read_entries
 from puffin_index.data.column_source import reading_of
 from puffin_index.data.data_table import list_data_files
 from puffin_index.errors import NotFoundError
+from puffin_index.index_table.entries import field_kinds
+from puffin_index.index_table.table import read_entries
 from tests.puffin_index.indexed_table import (
     check_entries,
     check_queries,

@@ -15,7 +15,7 @@ from sqlalchemy.exc import OperationalError
 
 from planner.commands.main import main
 from puffin_index import IndexDefinition, TableIndex
-from puffin_index.catalogue.stored_files import committed_segments
+from puffin_index.index_table.stored_files import committed_segments
 from puffin_index.jobs import build_job
 from puffin_index.jobs.build_job import BuildProgress
 from tests.conftest import amount

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.aggregates.partial import key_array
-from puffin_index.keys.arrow_values import arrow_of_keys, with_scale
+from puffin_index.keys.arrow_keys import arrow_of_keys, with_scale
 from tests.puffin_index.kinds.columns import ARROW_TYPES, arrow_of, samples
 
 

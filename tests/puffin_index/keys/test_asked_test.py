@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from puffin_index.keys.asked_test import AskedTest
+from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.leaf import SetTest
 
 

@@ -9,12 +9,22 @@ import numpy as np
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
-from puffin_index.keys.asked_test import AskedTest
+from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.leaf import LeafTest, SetTest
-from puffin_index.kinds.base import MergedFilter, MergedIndex, MergedPayload, OpenIndex, Payload, StoredPayload
+from puffin_index.kinds.base import (
+    DEFAULT_LIMITS,
+    DROPPED,
+    MergedFilter,
+    MergedIndex,
+    MergedPayload,
+    MergeLimits,
+    MergePart,
+    OpenIndex,
+    Payload,
+    StoredPayload,
+)
 from puffin_index.kinds.kind import IndexKind
-from puffin_index.kinds.merging import DEFAULT_LIMITS, DROPPED, MergeLimits, MergePart
 from puffin_index.kinds.postings.build import PlacedColumn, build_postings
 from puffin_index.kinds.registry import KINDS
 from puffin_index.storage.ranged import Blob

@@ -10,7 +10,7 @@ import pytest
 from pyroaring import BitMap
 
 from puffin_index.keys.arrow_keys import column_of
-from puffin_index.keys.asked_test import AskedTest
+from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import value_type_named
 from puffin_index.kinds.bitmap.merged_bitmap import MergedBitmap

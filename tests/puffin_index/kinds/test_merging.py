@@ -13,12 +13,11 @@ from puffin_index.errors import BuildError, CorruptFileError, UnsupportedError
 from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import value_type_named
-from puffin_index.kinds.base import MergedFilter, MergedPayload
+from puffin_index.kinds.base import DROPPED, MergedFilter, MergedPayload, MergeLimits, MergePart
 from puffin_index.kinds.bitmap.merged_bitmap import MERGED_BITMAP
-from puffin_index.kinds.bsi.builder import SmallRowGroups
+from puffin_index.kinds.bsi.kind import SmallRowGroups
 from puffin_index.kinds.bsi.own_slices import BSI, fits_slices, is_small
 from puffin_index.kinds.kind import Answer
-from puffin_index.kinds.merging import DROPPED, MergeLimits, MergePart
 from puffin_index.kinds.postings.build import POSTINGS
 from puffin_index.kinds.postings.look_up import Postings
 from puffin_index.kinds.registry import KINDS

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pyroaring import BitMap
 
 from puffin_index.errors import CorruptFileError
-from puffin_index.roaring.flat import bits_of_sets, every_bit, popcount
+from puffin_index.roaring.union import bits_of_sets, every_bit, popcount
 from puffin_index.storage.arrays import Bytes
 
 

@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 from pyroaring import BitMap
 
 from puffin_index.errors import CorruptFileError
-from puffin_index.roaring.move import assemble_sets, containers_of_rows, containers_of_sets, joined
 from puffin_index.roaring.read import deserialize
-from puffin_index.roaring.union import BrokenSetError
+from puffin_index.roaring.union import BrokenSetError, assemble_sets, containers_of_rows, containers_of_sets, joined
 from puffin_index.roaring.write import BLOCK_ROWS
-from puffin_index.storage.many_ranges import put_bytes, take_bytes
+from puffin_index.storage.arrays import put_bytes, take_bytes
 from tests.conftest import amount
 
 

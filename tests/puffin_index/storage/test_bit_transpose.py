@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from puffin_index.storage.bit_transpose import transpose_bits
+from puffin_index.storage.bit_packing import transpose_bits
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (8, 0), (8, 1), (16, 3), (1000, 1234)])

@@ -8,7 +8,7 @@ import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from puffin_index.keys.stored_form import FLOAT32
+from puffin_index.keys.value_types import FLOAT32
 from puffin_index.kinds.bloom.filter import hashes_of_keys
 from puffin_index.storage.hashing import wang_hashes, xxh64_many
 from tests.conftest import amount

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from puffin_index.storage.files import NewFile
-from puffin_index.storage.objects import StoredObject, find_object
-from puffin_index.storage.read_many import read_many
+from puffin_index.storage.objects import StoredObject, find_object, read_many
 from ssb_bench.stores.server import BUCKET, Distance, StoreServer, run_store
 from tests.conftest import amount
 from tests.stores import FAR

@@ -11,7 +11,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
-from planner.scans.aggregate import aggregate_with_plan
+from planner.arrow.aggregate import aggregate_with_plan
 from puffin_index import IndexDefinition, TableIndex
 from tests.conftest import amount, create_table
 

@@ -16,16 +16,22 @@ from rich.console import Console
 from puffin_index import BuildProgress
 from ssb_bench.commands.demo import show
 from ssb_bench.data.dataset import Step, generate, open_duckdb
-from ssb_bench.data.layout import NAMESPACE, Layout
-from ssb_bench.data.records import read_record, write_record
+from ssb_bench.data.layout import NAMESPACE, Layout, read_record, write_record
 from ssb_bench.errors import BenchError
-from ssb_bench.results.appends import AppendRun
 from ssb_bench.results.run import Run
-from ssb_bench.spark_runs.answers import answer_due
+from ssb_bench.results.studies import AppendRun
+from ssb_bench.spark_runs.arms import answer_due
 from ssb_bench.spark_runs.indexing import IndexColumns, build_index, define_index, describe_index, open_index
-from ssb_bench.spark_runs.loading.bloom_table import make_bloom_table
-from ssb_bench.spark_runs.loading.load import LINEORDER, Load, load, prove_arrival, table_rows, write_table
-from ssb_bench.spark_runs.loading.row_groups import row_group_properties
+from ssb_bench.spark_runs.load import (
+    LINEORDER,
+    Load,
+    load,
+    make_bloom_table,
+    prove_arrival,
+    row_group_properties,
+    table_rows,
+    write_table,
+)
 from ssb_bench.spark_runs.measure import answer_of, measure, read_task_input
 from ssb_bench.spark_runs.run import fit_queries, run_queries
 from ssb_bench.spark_runs.session import CATALOG

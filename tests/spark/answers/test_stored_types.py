@@ -43,15 +43,14 @@ from pyiceberg.types import (
 )
 from pyspark.sql import SparkSession
 
-from planner.scans.file_columns import FileColumns
+from planner.arrow.file_columns import FileColumns
 from planner.spark.rules import compile_java, jvm_of, make
 from puffin_index.data.column_source import Reading
 from puffin_index.data.data_table import DataFile
 from puffin_index.data.parquet import open_parquet
 from puffin_index.data.row_groups import OpenOrcFile, OpenParquetFile, open_data_file
 from puffin_index.errors import PuffinIndexError, UnsupportedError
-from puffin_index.keys.arrow_keys import column_of
-from puffin_index.keys.arrow_values import arrow_of_keys
+from puffin_index.keys.arrow_keys import arrow_of_keys, column_of
 from puffin_index.keys.value_types import value_type_of
 from ssb_bench.spark_runs.session import SPARK_RELEASE
 from tests.parquet_footer_edit import Struct, edit_footer

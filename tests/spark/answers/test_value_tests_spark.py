@@ -14,9 +14,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DateType, NestedField, StringType, TimestampType
 from pyspark.sql import SparkSession
 
-from planner.condition.patterns import rlike_regex
 from planner.condition.rows import Residual
 from planner.condition.sql.parser import read_where
+from planner.condition.value_tests import rlike_regex
 from puffin_index.errors import UnsupportedError
 from puffin_index.storage.arrays import Flags
 from tests.conftest import amount

@@ -11,11 +11,10 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
 import planner
+from planner.arrow.plan import view_of
 from planner.condition.sql.parser import read_where
 from planner.condition.tree.simplify import simplified
-from planner.prune.distributed import LOCAL_ROW_GROUPS, Executors
-from planner.prune.row_groups import prune_row_groups
-from planner.scans.plan import view_of
+from planner.prune.distributed import LOCAL_ROW_GROUPS, Executors, prune_row_groups
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.column_source import reading_of
 from puffin_index.errors import PuffinIndexError
@@ -93,7 +92,7 @@ def test_the_driver_plans_small_scans_in_every_mode(
     def refuse(*_: object) -> None:
         raise AssertionError("executors were asked")
 
-    monkeypatch.setattr("planner.prune.row_groups.prune_on_executors", refuse)
+    monkeypatch.setattr("planner.prune.distributed.prune_on_executors", refuse)
     planner.plan(index, "k = 4711", spark=spark, planning_mode="distributed")
     for few in ("FEW_ROW_GROUPS", "FEW_ROWS"):
         with monkeypatch.context() as fewer:

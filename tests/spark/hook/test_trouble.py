@@ -21,7 +21,7 @@ import planner.spark.callback
 from planner.spark.settings import SettingsError
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import CatalogError, PuffinIndexError
-from ssb_bench.stores.moto_server import free_port
+from ssb_bench.stores.server import free_port
 from tests.spark import corpus_tables
 
 pytestmark = pytest.mark.spark

@@ -23,7 +23,7 @@ from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.data_table import list_data_files
 from puffin_index.errors import UnsupportedError
 from ssb_bench.spark_runs.session import open_catalog
-from ssb_bench.stores.moto_server import free_port, wait_for
+from ssb_bench.stores.server import free_port, wait_for
 from tests.deletes_sample import commit_positional_deletes
 
 pytestmark = pytest.mark.spark

@@ -9,7 +9,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
 import planner
-from planner.scans.row_group_reader import DataRead
+from planner.arrow.row_group_reader import DataRead
 from puffin_index import IndexDefinition, TableIndex
 
 pytestmark = pytest.mark.spark

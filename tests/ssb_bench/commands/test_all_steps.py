@@ -21,7 +21,7 @@ from ssb_bench.commands.all_steps import (
 from ssb_bench.commands.main import cli
 from ssb_bench.data.layout import Layout
 from ssb_bench.errors import BenchError
-from ssb_bench.results.step_times import read_times
+from ssb_bench.results.statistics import read_times
 
 
 def fail(command: Sequence[str]) -> int:

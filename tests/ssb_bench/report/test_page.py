@@ -14,16 +14,15 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from rich.console import Console
 
-from ssb_bench.data.records import read_record
+from ssb_bench.data.layout import read_record
 from ssb_bench.report.compare import compare_runs
+from ssb_bench.report.document import render
 from ssb_bench.report.figures import draw_run, save
 from ssb_bench.report.page import Sources, write_page
 from ssb_bench.report.run_report import run_parts
-from ssb_bench.report.terminal import render
-from ssb_bench.results.appends import Appended, AppendRun, Execution
-from ssb_bench.results.clustered import Cell, ClusteredRun, TableFacts, TimedScan
 from ssb_bench.results.run import Run
-from ssb_bench.results.step_times import StepTime
+from ssb_bench.results.statistics import StepTime
+from ssb_bench.results.studies import Appended, AppendRun, Cell, ClusteredRun, Execution, TableFacts, TimedScan
 from ssb_bench.studies.scale import ScalePoint
 from ssb_bench.studies.scale_probe import Probe
 from ssb_bench.systems.run import SystemResult, SystemsRun

@@ -11,11 +11,11 @@ import matplotlib.image
 import pytest
 from rich.console import Console
 
-from ssb_bench.data.records import read_record, write_record
+from ssb_bench.data.layout import read_record, write_record
 from ssb_bench.errors import BenchError
+from ssb_bench.report.document import render
 from ssb_bench.report.figures import draw_run, save
 from ssb_bench.report.run_report import run_parts
-from ssb_bench.report.terminal import render
 from ssb_bench.results.run import QueryResult, Run, newest_run
 
 RECORDED = Path(__file__).parents[1] / "run.json"

@@ -7,8 +7,7 @@ from functools import partial
 import pytest
 
 from ssb_bench.spark_runs.arms import MOST_PAIRS, Arm, Executions
-from ssb_bench.spark_runs.measure import Measurement, TaskInput
-from ssb_bench.spark_runs.turns import in_turns, time_in_turns
+from ssb_bench.spark_runs.measure import Measurement, TaskInput, in_turns, time_in_turns
 
 
 def took(seconds: float) -> Measurement:

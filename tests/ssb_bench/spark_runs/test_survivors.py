@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ssb_bench.errors import BenchError
-from ssb_bench.spark_runs.survivors import count_survivors, find_survivors, row_group_rows
+from ssb_bench.spark_runs.perfect import count_survivors, find_survivors, row_group_rows
 
 
 def write(path: Path, values: list[int], row_group_size: int) -> str:

@@ -10,21 +10,24 @@ import pyarrow.parquet as pq
 import pytest
 
 from puffin_index import TableIndex
-from ssb_bench.data.records import read_record, write_record
-from ssb_bench.results.clustered import Cell, ClusteredRun
+from ssb_bench.data.layout import read_record, write_record
+from ssb_bench.results.studies import Cell, ClusteredRun
 from ssb_bench.spark_runs.session import open_catalog
 from ssb_bench.studies.clustered import judge, measure_cells, measure_clustered
-from ssb_bench.studies.clustered_queries import FIRST_ROWS, Condition, Query, matching_rows
-from ssb_bench.studies.clustered_tables import (
+from ssb_bench.studies.clustered_data import (
     BURSTS,
+    FIRST_ROWS,
     KINDS,
+    Condition,
     Grid,
     Kind,
+    Query,
     RowGroups,
     Size,
     draw_keys,
     keys_of,
     make_table,
+    matching_rows,
 )
 
 ROWS = 500

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
+from planner.prune.distributed import prune_row_groups
 from planner.prune.gate import Limits
-from planner.prune.row_groups import prune_row_groups
 from planner.view.index_view import IndexView
 from puffin_index.formats.puffin import read_footer, verify
 from puffin_index.storage.files import FileReader
-from ssb_bench.data.records import read_record, write_record
+from ssb_bench.data.layout import read_record, write_record
 from ssb_bench.studies.scale import (
     Scale,
     ScalePoint,

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from ssb_bench.data.layout import Layout
 from ssb_bench.report.document import Line, Marked, Table
-from ssb_bench.report.store_report import store_parts
-from ssb_bench.results.stores import StoreRun
+from ssb_bench.report.study_reports import store_parts
+from ssb_bench.results.studies import StoreRun
 from ssb_bench.spark_runs.run import fit_queries
 from ssb_bench.studies.store import measure_store
 

@@ -10,9 +10,8 @@ from zipfile import ZipFile
 
 import pytest
 
-from ssb_bench.data.layout import Layout
-from ssb_bench.data.records import read_record, write_record
-from ssb_bench.report.systems_report import fact_line
+from ssb_bench.data.layout import Layout, read_record, write_record
+from ssb_bench.report.study_reports import fact_line
 from ssb_bench.systems.peers import SYSTEMS, PeerError, System, WorkerProcess, environment_python
 from ssb_bench.systems.run import SystemResult, SystemsRun, drop_caches
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from planner.advice.queries.query_log import read_query_log
+from planner.advice.workload import read_query_log
 from puffin_index.errors import PuffinIndexError
 from tests.planner.query_log_sample import logged_scan
 

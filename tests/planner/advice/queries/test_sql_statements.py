@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from planner.advice.queries.sql_statements import read_statements
-from planner.advice.queries.workload import Query, Workload, condensed
+from planner.advice.sql_statements import read_statements
+from planner.advice.workload import Query, Workload, condensed
 from puffin_index.errors import PuffinIndexError
 
 COLUMNS = ["a", "b", "dt", "ts", "s", "m", "st", "k", "with space"]

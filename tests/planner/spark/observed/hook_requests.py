@@ -14,10 +14,10 @@ import numpy as np
 from pyiceberg.schema import Schema
 from pyroaring import BitMap
 
+from planner.arrow.plan import view_of
 from planner.clock import Clock
 from planner.condition.tree.nodes import UNKNOWN
 from planner.report.scan_plan import ScanPlan
-from planner.scans.plan import view_of
 from planner.snapshot.snapshot_files import list_scan_files
 from planner.spark.callback import PlannerCallback
 from planner.view.index_view import IndexView

@@ -25,8 +25,8 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from planner.condition.tree.key_lists import MOST_KEYS
 from planner.condition.tree.nodes import UNKNOWN, Everything, Leaf, Nothing, Predicate
+from planner.condition.tree.simplify import MOST_KEYS
 from planner.spark.requests.hook_filters import bind_runtime_keys, wanted_runtime_fields
 from planner.spark.requests.wire import RuntimeKeys
 from puffin_index import IndexDefinition

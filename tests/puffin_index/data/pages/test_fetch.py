@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from puffin_index.data.pages.fetch import read_ranges
+from puffin_index.data.page_reader import read_ranges
 from puffin_index.errors import CorruptFileError
 from puffin_index.storage.files import CountingReader, ReadCount
-from puffin_index.storage.near import GAP_BYTES
-from puffin_index.storage.ranged import BytesReader
+from puffin_index.storage.ranged import GAP_BYTES, BytesReader
 
 SIZE = 20 * GAP_BYTES
 DATA = np.random.default_rng(1).integers(0, 256, SIZE, np.uint8).tobytes()

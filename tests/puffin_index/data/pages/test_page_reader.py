@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from puffin_index.data.file_fields import identify_fields
-from puffin_index.data.pages.nested import can_assemble
-from puffin_index.data.pages.offset_index import OffsetIndex
-from puffin_index.data.pages.page_reader import PageReader
+from puffin_index.data.page_index import OffsetIndex
+from puffin_index.data.page_reader import PageReader, can_assemble
 from puffin_index.data.parquet import open_parquet_file
 from puffin_index.errors import CorruptFileError
 from puffin_index.storage.arrays import Ints

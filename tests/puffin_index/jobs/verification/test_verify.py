@@ -13,8 +13,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.types import LongType
 
 from puffin_index import IndexDefinition, TableIndex
-from puffin_index.catalogue.entries import replace_entries
-from puffin_index.jobs.verification.verify import VerifyProgress
+from puffin_index.index_table.entries import replace_entries
+from puffin_index.jobs.verify import VerifyProgress
 from puffin_index.keys import arrow_keys
 from puffin_index.keys.arrow_keys import column_of
 from puffin_index.keys.columns import SortedColumn

@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
-from puffin_index.kinds.bsi.flat_half import FlatHalf
-from puffin_index.kinds.bsi.half_sets import HalfSets, HalfTotals
-from puffin_index.roaring.flat import bits_of_sets
+from puffin_index.kinds.bsi.search import FlatHalf, HalfSets, HalfTotals
+from puffin_index.roaring.union import bits_of_sets
 
 # Row 2 has no number of this sign. The others have 10, 13, 17 and 10: above the minimum 0, 3, 7 and 0.
 ROWS = 5

@@ -18,7 +18,7 @@ from puffin_index.keys.columns import Column, SortedColumn, join_columns
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import ValueType, value_type_named
 from puffin_index.kinds.base import Payload, StoredPayload
-from puffin_index.kinds.bsi.builder import MERGED_ROWS, SmallRowGroups
+from puffin_index.kinds.bsi.kind import MERGED_ROWS, SmallRowGroups
 from puffin_index.kinds.bsi.merged_slices import MergedSlices
 from puffin_index.kinds.bsi.own_slices import BSI, build_slices, is_small
 from puffin_index.kinds.registry import KINDS

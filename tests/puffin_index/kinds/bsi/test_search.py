@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
+from puffin_index.keys.asked import Intervals, union
 from puffin_index.keys.columns import Column, SortedColumn
-from puffin_index.keys.intervals import Intervals, union
 from puffin_index.keys.value_types import value_type_named
 from puffin_index.kinds.base import StoredPayload
 from puffin_index.kinds.bsi.bit_sliced import BitSlicedIndex

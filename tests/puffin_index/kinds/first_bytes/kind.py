@@ -13,14 +13,23 @@ import numpy as np
 from pyroaring import BitMap
 
 from puffin_index.errors import DefinitionError, UnsupportedError
-from puffin_index.keys.asked_test import AskedTest
+from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.leaf import LeafTest, RangeTest, SetTest
 from puffin_index.keys.value_types import ValueType
-from puffin_index.kinds.base import MergedFilter, MergedPayload, OpenIndex, Payload, RowSet, StoredPayload
-from puffin_index.kinds.kind import Answer, IndexKind, Options
-from puffin_index.kinds.merging import DEFAULT_LIMITS, MergeLimits, MergePart, count_kept
-from puffin_index.kinds.proof import Proof
+from puffin_index.kinds.base import (
+    DEFAULT_LIMITS,
+    MergedFilter,
+    MergedPayload,
+    MergeLimits,
+    MergePart,
+    OpenIndex,
+    Payload,
+    RowSet,
+    StoredPayload,
+    count_kept,
+)
+from puffin_index.kinds.kind import Answer, IndexKind, Options, Proof
 from puffin_index.storage.arrays import Flags, Ints
 from puffin_index.storage.parts import corrupt
 from puffin_index.storage.ranged import Blob

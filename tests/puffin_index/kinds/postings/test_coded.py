@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pyroaring import BitMap
 
 from puffin_index.errors import CorruptFileError
-from puffin_index.keys.asked_test import AskedTest
+from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest
 from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.held_keys import KeyCounts

@@ -17,17 +17,17 @@ from pyroaring import BitMap
 
 from puffin_index.errors import BuildError, CorruptFileError, UnsupportedError
 from puffin_index.keys.arrow_keys import column_of
-from puffin_index.keys.asked_test import AskedTest
+from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.columns import Column, SortedColumn
 from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import ValueType, value_type_named
 from puffin_index.kinds.base import Payload
-from puffin_index.kinds.postings.asked import rows_of_asked
 from puffin_index.kinds.postings.blocks import Sizes
 from puffin_index.kinds.postings.build import POSTINGS, PlacedColumn, build_postings, postings_pay
+from puffin_index.kinds.postings.keys import rows_of_asked
 from puffin_index.kinds.postings.look_up import Postings
-from puffin_index.kinds.postings.numbers import RowNumbers
 from puffin_index.kinds.postings.rows import Near
+from puffin_index.kinds.postings.sort import RowNumbers
 from puffin_index.storage.parts import checksum32
 from puffin_index.storage.ranged import Blob, BytesReader
 from tests.conftest import amount

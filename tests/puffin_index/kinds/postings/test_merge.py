@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from puffin_index.keys.leaf import LeafTest
 from puffin_index.keys.value_types import ValueType
-from puffin_index.kinds.base import Payload, StoredPayload
-from puffin_index.kinds.merging import MergePart
+from puffin_index.kinds.base import MergePart, Payload, StoredPayload
 from puffin_index.kinds.postings.blocks import Sizes
 from puffin_index.kinds.postings.build import POSTINGS
 from puffin_index.kinds.postings.merge import merge_postings

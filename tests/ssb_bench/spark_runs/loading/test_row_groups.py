@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ssb_bench.spark_runs.loading.row_groups import page_rows
+from ssb_bench.spark_runs.load import page_rows
 
 
 @pytest.mark.parametrize(

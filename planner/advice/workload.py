@@ -1,0 +1,164 @@
+"""A workload: WHERE conditions on one table, how often they were asked, and where they come from.
+
+Scans of one table in the hook's own query log.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Final
+
+from pyiceberg.io import FileIO
+
+from planner.query_log.records import read_log
+from puffin_index.errors import PuffinIndexError
+
+_NUMBER_OR_TEXT = re.compile(r"'(?:[^'\\]|\\.|'')*'|\b\d[\w.+-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """The scan of a table by a query.
+
+    Attributes:
+        where: The condition on columns of the table; None if all rows are asked for.
+        columns: The names of the columns that are read; None if that is unknown or all are.
+        bytes_read: The bytes that the scan reads without any index; None if that is unknown.
+        times: How often it was asked.
+        groups: The columns by which the query groups; an index that holds them and `held` can answer it.
+        held: The columns that the query's aggregates need, `groups` included; empty if it wants rows.
+    """
+
+    where: str | None
+    columns: frozenset[str] | None = None
+    bytes_read: int | None = None
+    times: int = 1
+    groups: frozenset[str] = frozenset()
+    held: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """The scans of a table.
+
+    Attributes:
+        queries: The distinct scans; those asked most often come first.
+        skipped: What could not be read, with the reasons, as sentences.
+        of_other_tables: Scans of other tables.
+        used: How many scans needed an index in ways that no condition shows, such as a join: by `column.kind`, or by
+            `column` where the kind is not known.
+    """
+
+    queries: tuple[Query, ...]
+    skipped: tuple[str, ...] = ()
+    of_other_tables: int = 0
+    used: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        queries: Iterable[Query],
+        skipped: Sequence[str] = (),
+        of_other_tables: int = 0,
+        used: Mapping[str, int] = MappingProxyType({}),
+    ) -> Workload:
+        """Count equal scans. Where the bytes of equal scans differ, their mean stands for all of them."""
+        times: Counter[Query] = Counter()
+        bytes_read: Counter[Query] = Counter()
+        for query in queries:
+            bare = replace(query, bytes_read=None if query.bytes_read is None else 0, times=1)
+            times[bare] += query.times
+            bytes_read[bare] += (query.bytes_read or 0) * query.times
+        distinct = (
+            replace(bare, times=count, bytes_read=None if bare.bytes_read is None else bytes_read[bare] // count)
+            for bare, count in times.most_common()
+        )
+        return cls(tuple(distinct), tuple(dict.fromkeys(skipped)), of_other_tables, used)
+
+    @property
+    def scans(self) -> int:
+        """How many scans there were, equal ones counted each."""
+        return sum(query.times for query in self.queries)
+
+
+def is_named(parts: Sequence[str], table: Sequence[str]) -> bool:
+    """Return whether a table's name in a query can mean a table; catalogs and letters of either case do not count.
+
+    Args:
+        parts: The name in the query: `table`, `namespace.table` or `catalog.namespace.table`.
+        table: Namespace and name of the table.
+    """
+    asked, own = [part.casefold() for part in parts], [part.casefold() for part in table]
+    return asked[-len(own) :] == own[-len(asked) :]
+
+
+def condensed(workload: Workload, most_alike: int = 4, most: int = 100) -> Workload:
+    """Let some queries stand for others that differ from them in their literals only.
+
+    Args:
+        workload: The scans.
+        most_alike: The queries that stand for all that are alike.
+        most: The most queries in all; those that are asked least often are left out.
+    """
+    alike: dict[tuple[str, frozenset[str], frozenset[str]], list[Query]] = {}
+    for query in workload.queries:
+        shape = "" if query.where is None else _NUMBER_OR_TEXT.sub("?", query.where)
+        alike.setdefault((shape, query.groups, query.held), []).append(query)
+    chosen: list[Query] = []
+    for group in alike.values():
+        kept = group if len(group) <= most_alike else [group[len(group) * i // most_alike] for i in range(most_alike)]
+        rest = sum(query.times for query in group) - sum(query.times for query in kept)
+        # Those that are left out are shared out among those that stand for them.
+        chosen += [replace(one, times=one.times + (rest + i) // len(kept)) for i, one in enumerate(kept)]
+    chosen.sort(key=lambda query: -query.times)
+    left_out = sum(query.times for query in chosen[most:])
+    remarks = [f"{left_out:,} scans of rare shapes were left out"] if left_out else []
+    if len(chosen) < len(workload.queries):
+        remarks.append(f"{min(len(chosen), most)} queries stand for {len(workload.queries):,} that are like them")
+    return Workload(tuple(chosen[:most]), (*workload.skipped, *remarks), workload.of_other_tables, workload.used)
+
+
+_TEXT_OR_PLACEHOLDER = re.compile(r"'(?:[^'\\]|\\.|'')*'|(\?)")
+
+_BESIDE_WHERE: Final = frozenset({"join", "subquery", "join or subquery", "top-k", "limit", "aggregates"})
+"""Sources of a record by which an index serves a query though its WHERE may not name the column."""
+
+
+def read_query_log(io: FileIO, folder: str, table: Sequence[str]) -> Workload:
+    """Read a query log. A scan that keys of a join narrowed once more counts once.
+
+    Args:
+        io: The FileIO of the folder.
+        folder: The folder of the log.
+        table: Namespace and name of the table.
+
+    Raises:
+        PuffinIndexError: If the folder has no query.
+    """
+    records = read_log(io, folder).queries
+    if not records:
+        raise PuffinIndexError(f"{folder} has no query log, or an empty one: there is no query to learn from")
+    queries: list[Query] = []
+    others = hidden = 0
+    used: Counter[str] = Counter()
+    for record in records:
+        if not is_named(record.table.split("."), table):
+            others += 1
+            continue
+        if _BESIDE_WHERE & set(record.sources):
+            used.update(".".join(pair) for pair in record.columns)
+        if record.continues:
+            continue
+        if any(_TEXT_OR_PLACEHOLDER.findall(record.where)):
+            hidden += 1
+        else:
+            queries.append(Query(record.where or None, bytes_read=record.bytes_without_index))
+    skipped = []
+    if hidden:
+        setting = "spark.puffin-index.query-log-literals"
+        skipped.append(f"{folder}: {hidden} queries without their literals (`{setting}` = true logs these)")
+    return Workload.of(queries, skipped, others, used)

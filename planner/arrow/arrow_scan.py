@@ -1,0 +1,219 @@
+"""The Arrow scan: the rows of a planned scan as record batches, read by pyarrow without a JVM."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.schema import Schema
+
+from planner.arrow.plan import Keys, plan_scan
+from planner.arrow.row_group_reader import DataRead, RowGroupReader, RowGroupTask, tasks_of
+from planner.clock import DEFAULT_MILLISECONDS
+from planner.condition.columns import find_in
+from planner.condition.rows import Residual
+from planner.condition.session_time import DEFAULT_ZONE
+from planner.condition.tree.nodes import EVERY_ROW
+from planner.first_rows.search import Order
+from planner.prune.gate import Limits
+from planner.query import QueryAnswer
+from puffin_index.errors import NotFoundError, UnsupportedError, did_you_mean
+from puffin_index.keys.arrow_keys import column_of
+from puffin_index.keys.columns import SortedColumn
+from puffin_index.keys.map_key import ColumnId
+from puffin_index.keys.value_types import value_type_of
+from puffin_index.storage.files import is_local
+from puffin_index.storage.parallel import release_memory
+from puffin_index.table_index import TableIndex
+
+_AHEAD_BYTES = 256 << 20
+"""Memory for row groups that are read ahead. At least one row group is always read."""
+
+_THREADS = max(4, os.cpu_count() or 1)
+_REMOTE_THREADS = 32
+"""Row groups at one time in a store, where each waits most of the time."""
+
+T = TypeVar("T")
+
+
+def scan(
+    index: TableIndex,
+    where: str | None = None,
+    columns: Sequence[str] | None = None,
+    snapshot_id: int | None = None,
+    *,
+    planning_milliseconds: float = DEFAULT_MILLISECONDS,
+    refresh: bool = True,
+    keys: Keys | None = None,
+    order_by: str | None = None,
+    limit: int | None = None,
+    session_zone: str = DEFAULT_ZONE,
+    data_read: DataRead | None = None,
+) -> pa.RecordBatchReader:
+    """Read the rows of a table that satisfy a predicate, from the row groups that the planner keeps.
+
+    Planning is done when this returns. Data is read some row groups ahead of the batches that are asked for. Batches
+    come in the order of data files and row groups. A row group that cannot be read raises from the reader.
+
+    The arguments are those of `planner.plan`. `columns` names columns, nested ones dotted; None for all. With
+    `order_by`, rows come in this order, and all of them are read before the first one comes. `data_read` counts pages,
+    column chunks and bytes that are read while batches are asked for.
+
+    Returns:
+        A reader whose schema is the table's Arrow schema of these columns, in their order.
+
+    Raises:
+        WhereSyntaxError: If the text does not parse.
+        OrderSyntaxError: If the order is no column with a direction, or the limit does not fit.
+        NotFoundError: If the text or `columns` names a column that the table lacks, or there is no such snapshot.
+        UnsupportedError: If only Spark knows for certain what a part of the text means (a literal of another type than
+            its column, an expression), or if no column is chosen. Raised from the reader, too, if only Spark knows
+            whether a row satisfies the text (upper case of text that is not ASCII).
+    """
+    planned = plan_scan(
+        index,
+        where,
+        snapshot_id,
+        Limits(seconds=planning_milliseconds / 1000),
+        refresh=refresh,
+        keys=keys,
+        order_by=order_by,
+        limit=limit,
+        session_zone=session_zone,
+    )
+    projection = project(planned.request.schema, columns)
+    first, counted = planned.request.first_rows, data_read or DataRead()
+    if first is None or first.order is None:
+        batches = _batches(index, planned, projection, counted)
+        return _reader(projection, batches if first is None else _any(batches, first.count))
+    with_order = _with_field(projection, planned.request.schema, first.order.field_id)
+    rows = _reader(with_order, _batches(index, planned, with_order, counted)).read_all()
+    ordered = _first_of(rows, first.order, planned.request.schema, first.count).select(
+        [field.name for field in projection.fields]
+    )
+    return _reader(projection, ordered.to_batches())
+
+
+def _first_of(table: pa.Table, order: Order, schema: Schema, count: int) -> pa.Table:
+    """The first rows of a table in an order; among equal ones those that come first in the table."""
+    field = next(field for field in schema.fields if field.field_id == order.field_id)
+    column = column_of(table.column(field.name), value_type_of(field.field_type))
+    ranks = SortedColumn(column).codes.astype(np.int64)
+    ranks = -ranks if order.descending else ranks
+    if column.valid is not None:
+        ranks[~column.valid] = -len(ranks) if order.nulls_first else len(ranks)
+    return table.take(pa.array(np.argsort(ranks, kind="stable")[:count]))
+
+
+def _reader(projection: Schema, batches: Iterable[pa.RecordBatch]) -> pa.RecordBatchReader:
+    return pa.RecordBatchReader.from_batches(schema_to_pyarrow(projection, include_field_ids=False), batches)
+
+
+def _any(batches: Iterable[pa.RecordBatch], count: int) -> Iterator[pa.RecordBatch]:
+    """The first batches that have `count` rows."""
+    for batch in batches:
+        if count <= 0:
+            return
+        yield batch.slice(0, count)
+        count -= batch.num_rows
+
+
+def _with_field(projection: Schema, schema: Schema, field_id: ColumnId) -> Schema:
+    """A projection that has a top-level column whole."""
+    others = [field for field in projection.fields if field.field_id != field_id]
+    return Schema(*others, *(field for field in schema.fields if field.field_id == field_id))
+
+
+def _batches(
+    index: TableIndex, planned: QueryAnswer, projection: Schema, data_read: DataRead
+) -> Iterator[pa.RecordBatch]:
+    """The rows of the row groups that a plan keeps."""
+    table = index.data_table
+    kept = np.flatnonzero(planned.plan.kept_mask)
+    residual = residual_of(planned)
+    reader = RowGroupReader(
+        table, planned.request.schema, residual, side_by_side=len(kept) < _THREADS, data_read=data_read
+    )
+    tasks, target = tasks_of(planned, table, kept), schema_to_pyarrow(projection, include_field_ids=False)
+    read = in_order(lambda task: reader.read(task, projection, target), tasks)
+    return (batch for batches in read for batch in batches)
+
+
+def residual_of(planned: QueryAnswer) -> Residual | None:
+    """The predicate of a planned scan as a test of rows; None if all rows match."""
+    condition = planned.request.condition
+    return None if condition == EVERY_ROW else Residual.certain(condition)
+
+
+def project(schema: Schema, columns: Sequence[str] | None) -> Schema:
+    """Choose columns of a schema, in the order in which they are named.
+
+    Raises:
+        NotFoundError: If the schema lacks a column.
+        UnsupportedError: If no column is named.
+    """
+    if columns is None:
+        return schema
+    if not columns:
+        raise UnsupportedError("a scan without columns: name one or more, or use planner.count")
+    for name in columns:
+        if find_in(schema, name) is None:
+            known = ", ".join(field.name for field in schema.fields)
+            near = did_you_mean(name, schema.column_names)
+            raise NotFoundError(f"there is no column {name!r}; the table has: {known}{near}")
+    selected = schema.select(*columns, case_sensitive=False)
+    tops = [schema.find_column_name(_top_level(schema, name)) for name in columns]
+    by_name = {field.name: field for field in selected.fields}
+    return Schema(*(by_name[name] for name in dict.fromkeys(tops) if name is not None))
+
+
+def _top_level(schema: Schema, name: str) -> int:
+    """The field id of the top-level column that a dotted name leads into."""
+    field_id = schema.find_field(name, case_sensitive=False).field_id
+    for field in schema.fields:
+        if field.field_id == field_id or field_id in Schema(field).field_ids:
+            return field.field_id
+    return field_id
+
+
+def _releasing(read: Callable[[RowGroupTask], T]) -> Callable[[RowGroupTask], T]:
+    def read_and_release(task: RowGroupTask) -> T:
+        try:
+            return read(task)
+        finally:
+            release_memory()
+
+    return read_and_release
+
+
+def in_order(read: Callable[[RowGroupTask], T], tasks: Iterable[RowGroupTask]) -> Iterator[T]:
+    """Read row groups in parallel, ahead within bounded memory; give the results in the order of the tasks."""
+    ahead: deque[tuple[int, Future[T]]] = deque()
+    held_bytes = 0
+    pool: ThreadPoolExecutor | None = None
+    threads = _THREADS
+    try:
+        for task in tasks:
+            if pool is None:
+                is_far = not is_local(task.file.file.path)
+                threads = _REMOTE_THREADS if is_far else _THREADS
+                pool, read = ThreadPoolExecutor(threads), _releasing(read) if is_far else read
+            while ahead and (held_bytes + task.memory_bytes > _AHEAD_BYTES or len(ahead) > 2 * threads):
+                size, first = ahead.popleft()
+                yield first.result()
+                held_bytes -= size
+            ahead.append((task.memory_bytes, pool.submit(read, task)))
+            held_bytes += task.memory_bytes
+        while ahead:
+            yield ahead.popleft()[1].result()
+    finally:
+        if pool is not None:
+            pool.shutdown(cancel_futures=True)
+            # Frees what the allocator still holds for the threads of the pool.
+            release_memory()

@@ -1,0 +1,303 @@
+"""The record of a planned scan for the query log; made in the background, as it takes a pass over statistics.
+
+A scan as it was planned, with all that its record and its audit need. The query waits for it, so it only refers.
+
+The writer of the query log: records become lines of files, in the background.
+
+A file of this machine gets lines at its end. Other stores cannot add to a file, so each flush writes a new one.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlparse
+
+import numpy as np
+from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.schema import Schema
+
+from planner.condition.tree.nodes import UNKNOWN, Predicate, leaves
+from planner.condition.tree.tree import PredicateTree
+from planner.prune.verdicts import Reason, Used
+from planner.prune.zone_map import JoinedVerdicts, judge_by_zone_map
+from planner.query import QueryAnswer
+from planner.query_log.records import AUDITS_FOLDER, SUFFIX, AuditRecord, QueryRecord
+from planner.report.scan_plan import ScanPlan
+from planner.spark.background import BackgroundQueue
+from planner.spark.known_index_tables import DataTable
+from planner.spark.requests.hook_filters import bind_filters, where_of
+from planner.spark.requests.wire import Request
+from planner.spark.settings import Settings
+from planner.view.directories import IndexReads
+from planner.view.index_view import IndexView
+from puffin_index.data.column_source import Reading
+from puffin_index.keys.map_key import SEPARATOR, ColumnId, column_and_key
+from puffin_index.kinds.kind import Answer
+from puffin_index.kinds.registry import kinds_answering, kinds_holding_keys
+from puffin_index.storage.arrays import Flags, Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlannedQuery:
+    """One scan that the hook was asked about.
+
+    Attributes:
+        request: The request.
+        settings: The settings of its session.
+        table: The data table.
+        reading: How the scan finds columns.
+        answer: What was planned.
+        time: When it was planned, in UTC.
+    """
+
+    request: Request
+    settings: Settings
+    table: DataTable
+    reading: Reading
+    answer: QueryAnswer
+    time: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    @property
+    def plan(self) -> ScanPlan:
+        """What was planned for the row groups, in the order of `numbers`."""
+        return self.answer.plan
+
+    @property
+    def predicate(self) -> Predicate:
+        """What rows satisfy."""
+        return self.answer.request.predicate
+
+    @property
+    def view(self) -> IndexView:
+        """The index."""
+        return self.answer.scan.view
+
+    @property
+    def numbers(self) -> Ints:
+        """The row groups of the view that the scan has."""
+        return self.answer.scan.row_groups.numbers
+
+    @property
+    def io(self) -> FileIO:
+        """What reads the segments of the index."""
+        return self.view.io
+
+    @property
+    def dropped_for_first_rows(self) -> Flags:
+        """Which row groups were dropped because others have all the rows that the query wants."""
+        dropped = self.answer.enough.dropped
+        return np.zeros(len(self.numbers), np.bool_) if dropped is None else dropped
+
+
+def record_of(query: PlannedQuery) -> QueryRecord:
+    """Return the record of a scan."""
+    plan, schema = query.plan, query.reading.schema
+    sizes = query.view.row_group_bytes[query.numbers]
+    without_index, kept = _kept_by_statistics(query), plan.kept_mask
+    is_not_trusted = bool((plan.reasons == Reason.NOT_TRUSTED).any())
+    if is_not_trusted:
+        # Spark's own readers still go by statistics.
+        kept = without_index
+    answered = int(np.count_nonzero(plan.reasons == Reason.ANSWERED))
+    return QueryRecord(
+        time=query.time,
+        table=plan.table,
+        where=where_of(query.request, literals=query.settings.query_log_literals),
+        row_groups=plan.row_groups,
+        kept_without_index=int(without_index.sum()) + plan.unlisted,
+        kept=int(kept.sum()) + plan.unlisted,
+        bytes_without_index=int(sizes[without_index].sum()),
+        bytes_read=int(sizes[kept].sum()),
+        index_bytes=plan.index_bytes_read,
+        planning_seconds=round(plan.planning_seconds, 6),
+        sources=_sources(query, answered),
+        columns=tuple(sorted((column_text(column, schema), kind) for column, kind in deciding(query))),
+        answered=answered,
+        continues=bool(query.request.runtime_keys) and _is_planned_without_keys(query.request),
+        not_trusted=is_not_trusted,
+    )
+
+
+def _is_planned_without_keys(request: Request) -> bool:
+    """Whether the scan of a request was planned before, when its keys were not known."""
+    return request.model_copy(update={"runtime_keys": ()}).asks_for_rows
+
+
+def column_text(column: ColumnId, schema: Schema) -> str:
+    """The name of a column, or of a key of a map, as users give it to `puffin-index create`."""
+    field_id, key = column_and_key(column)
+    name = schema.find_column_name(field_id) or f"field {field_id}"
+    return name if key is None else f"{name}{SEPARATOR}{key}"
+
+
+def deciding(query: PlannedQuery) -> frozenset[Used]:
+    """The columns and kinds that decided something. Those that may have counted or answered are among them."""
+    enough, question = query.answer.enough, query.answer.request.question
+    used = set(enough.pruned.used)
+    if query.dropped_for_first_rows.any():
+        used |= _exact(query.view, query.predicate, query.numbers)
+        used |= _exact(query.view, enough.threshold or UNKNOWN, query.numbers)
+    if query.answer.aggregates is not None and question is not None:
+        used |= _exact(query.view, query.predicate, query.numbers)
+        for asked in question.every_column:
+            used |= {
+                (asked.column, kind.name)
+                for kind in kinds_holding_keys()
+                if query.view.has(asked.column, kind.name, query.numbers).any()
+            }
+    return frozenset(used)
+
+
+def _exact(view: IndexView, predicate: Predicate, numbers: Ints) -> set[Used]:
+    """The indexes that answer leaves exactly."""
+    return {
+        (leaf.field_id, kind.name)
+        for leaf in leaves(predicate)
+        for kind in kinds_answering(leaf.test, Answer.EXACT)
+        if view.has(leaf.field_id, kind.name, numbers).any()
+    }
+
+
+def _sources(query: PlannedQuery, answered: int) -> tuple[str, ...]:
+    request, dropped = query.request, ~query.plan.kept_mask
+    sources: list[str] = []
+    first = query.dropped_for_first_rows
+    if (dropped & first).any():
+        sources.append("limit" if query.answer.enough.threshold is None else "top-k")
+    dropped = dropped & ~first
+    if answered:
+        sources.append("aggregates")
+        dropped = dropped & (query.plan.reasons != Reason.ANSWERED)
+    if not dropped.any():
+        return tuple(sources)
+    if request.runtime_keys:
+        return (*dict.fromkeys(keys.source for keys in request.runtime_keys), *sources)
+    functions = ("function",) if request.functions else ()
+    others = len(request.filters) + len(request.conditions) > len(request.functions)
+    return (*(("predicate",) if others else ()), *functions, *sources)
+
+
+def _kept_by_statistics(query: PlannedQuery) -> Flags:
+    """Which row groups statistics leave of the scan, by the filters that Iceberg is given."""
+    filters = query.request.model_copy(update={"conditions": (), "runtime_keys": ()})
+    tree = PredicateTree(bind_filters(filters))
+    verdicts = JoinedVerdicts(tree, len(query.numbers))
+    reads = IndexReads()
+    for number, leaf in enumerate(tree.leaves):
+        statistics = query.view.statistics(leaf, reads)
+        if statistics is not None:
+            verdicts.put(number, judge_by_zone_map(leaf.test, statistics, query.numbers))
+    return verdicts.root.possible
+
+
+_log = logging.getLogger(__name__)
+
+MOST_WAITING: Final = 1_000
+"""So many records wait to be written; any more are lost, with one warning."""
+
+_FLUSH_SECONDS = 1.0
+_REMOTE_FLUSH_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Entry:
+    """What becomes a line: a scan, or an audit, with the session's UUID and what opens the store."""
+
+    content: PlannedQuery | AuditRecord
+    session: str
+    properties: Mapping[str, str]
+
+    def line(self) -> tuple[str, str]:
+        """The file's name without its number and suffix, and the line."""
+        record = self.content if isinstance(self.content, AuditRecord) else record_of(self.content)
+        folder = f"{AUDITS_FOLDER}/" if isinstance(record, AuditRecord) else ""
+        return f"{folder}{record.day.isoformat()}-{self.session}", record.model_dump_json()
+
+
+def local_path(location: str) -> Path | None:
+    """The path of a location on this machine; None for any other."""
+    if "://" not in location and not location.startswith("file:"):
+        return Path(location)
+    return Path(unquote(urlparse(location).path)) if location.startswith("file:") else None
+
+
+class LogWriter:
+    """Writes one query log.
+
+    Args:
+        location: The folder: a path, or any URL that PyIceberg writes.
+    """
+
+    def __init__(self, location: str) -> None:
+        self._location = location.rstrip("/") or "/"
+        self._path = local_path(self._location)
+        self._flushes = 0
+        self._has_lost = False
+        delay = _FLUSH_SECONDS if self._path is not None else _REMOTE_FLUSH_SECONDS
+        what = f"writing the query log {self._location}"
+        self._queue: BackgroundQueue[_Entry] = BackgroundQueue(self._write, what, MOST_WAITING, delay_seconds=delay)
+
+    def put(self, content: PlannedQuery | AuditRecord, session: str, properties: Mapping[str, str]) -> None:
+        """Have a line written.
+
+        Args:
+            content: What becomes a line.
+            session: The UUID of the session.
+            properties: Open the store, as those of the table's catalog do.
+        """
+        if not self._queue.put(_Entry(content, session, properties)) and not self._has_lost:
+            self._has_lost = True
+            _log.warning("the query log %s is too slow: records are lost, which is said once", self._location)
+
+    def flush(self, seconds: float) -> bool:
+        """Write what waits, soon; False if that takes longer."""
+        return self._queue.wait(seconds)
+
+    def _write(self, entries: list[_Entry]) -> None:
+        lines: dict[str, list[str]] = defaultdict(list)
+        for entry in entries:
+            name, line = entry.line()
+            lines[name].append(line)
+        for name, own in lines.items():
+            text = "".join(f"{line}\n" for line in own).encode()
+            if self._path is not None:
+                file = self._path / f"{name}{SUFFIX}"
+                file.parent.mkdir(parents=True, exist_ok=True)
+                with file.open("ab") as stream:
+                    stream.write(text)
+                continue
+            self._flushes += 1
+            location = f"{self._location}/{name}-{self._flushes:06}{SUFFIX}"
+            io = load_file_io(dict(entries[0].properties), location)
+            with io.new_output(location).create(overwrite=True) as stream:
+                stream.write(text)
+
+
+class LogWriters:
+    """The writers of this process, one a folder."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._writers: dict[str, LogWriter] = {}
+
+    def of(self, location: str) -> LogWriter:
+        """The writer of a folder."""
+        with self._lock:
+            if location not in self._writers:
+                self._writers[location] = LogWriter(location)
+            return self._writers[location]
+
+    def flush(self, seconds: float) -> bool:
+        """Wait until all is written; False if that takes longer."""
+        with self._lock:
+            writers = list(self._writers.values())
+        end = time.monotonic() + seconds
+        return all(writer.flush(max(0.0, end - time.monotonic())) for writer in writers)

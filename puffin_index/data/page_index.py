@@ -1,0 +1,346 @@
+"""What a Parquet footer says of column chunks, and what a footer of a part of the file needs from it.
+
+PyArrow shows no offset indexes, and writes no footer for some pages of a row group. So the footer is cut here into raw
+fields: most are copied, few are read.
+
+The offset index of a column chunk: where each data page lies, and which rows the page holds.
+"""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow.parquet as pq
+from cachetools import LRUCache
+
+from puffin_index.data.thrift_compact import (
+    BINARY,
+    I32,
+    I64,
+    INTEGERS,
+    LIST,
+    STRUCT,
+    CompactReader,
+    RawFields,
+    broken_means_corrupt,
+    integer_bytes,
+    list_bytes,
+    struct_bytes,
+    varints_of,
+)
+from puffin_index.errors import CorruptFileError
+from puffin_index.storage.arrays import Ints
+from puffin_index.storage.binary import Buffer
+from puffin_index.storage.caches import cleared_by
+
+_MAGIC_BYTES = 4
+_CACHED_BYTES = 64 << 20
+
+# Field ids of parquet.thrift.
+_FILE_VERSION, _FILE_SCHEMA, _FILE_ROWS, _FILE_ROW_GROUPS, _FILE_KEY_VALUES, _FILE_CREATOR = 1, 2, 3, 4, 5, 6
+_GROUP_COLUMNS, _GROUP_BYTES, _GROUP_ROWS = 1, 2, 3
+_CHUNK_FILE, _CHUNK_OFFSET, _CHUNK_METADATA, _CHUNK_INDEX_OFFSET, _CHUNK_INDEX_BYTES = 1, 2, 3, 4, 5
+_CHUNK_CRYPTO, _CHUNK_ENCRYPTED_METADATA = 8, 9
+_COLUMN_VALUES, _COLUMN_BYTES, _COLUMN_DATA_PAGE, _COLUMN_INDEX_PAGE, _COLUMN_DICTIONARY = 5, 7, 9, 10, 11
+_COLUMN_UNUSED = (8, _COLUMN_INDEX_PAGE, _COLUMN_DICTIONARY, 12, 14, 15, 16, 17)
+"""Key-values, places of pages, statistics, bloom filters: of the whole chunk, and of no use to decode some pages."""
+
+_ZERO = (I64, integer_bytes(0))
+_NO_CHUNK = struct_bytes(
+    {
+        _CHUNK_OFFSET: _ZERO,
+        _CHUNK_METADATA: (
+            STRUCT,
+            # Type, encodings, path, codec, values, bytes, bytes and place: what a reader of footers insists on.
+            struct_bytes(
+                {1: (I32, b"\0"), 2: (LIST, list_bytes(I32, [])), 3: (LIST, list_bytes(BINARY, [])), 4: (I32, b"\0")}
+                | dict.fromkeys((_COLUMN_VALUES, 6, _COLUMN_BYTES, _COLUMN_DATA_PAGE), _ZERO)
+            ),
+        ),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnChunk:
+    """A column chunk of a row group, as the footer has it.
+
+    Attributes:
+        start: Its first byte in the file.
+        size: Its length in bytes.
+        offset_index: Offset and length of its offset index; None without one.
+        metadata: The fields of its ColumnMetaData that hold for some of its pages, too.
+    """
+
+    start: int
+    size: int
+    offset_index: tuple[int, int] | None
+    metadata: RawFields = field(repr=False)
+
+    def part(self, dictionary_at: int | None, data_at: int, size: int, values: int) -> bytes:
+        """Return the bytes of a ColumnChunk for some pages of this one.
+
+        Args:
+            dictionary_at: The offset of the dictionary page; None without one.
+            data_at: The offset of the first data page.
+            size: The bytes of all pages.
+            values: The values of the data pages, NULLs included.
+        """
+        numbers = {_COLUMN_VALUES: values, _COLUMN_BYTES: size, _COLUMN_DATA_PAGE: data_at}
+        if dictionary_at is not None:
+            numbers[_COLUMN_DICTIONARY] = dictionary_at
+        places = {number: (I64, integer_bytes(value)) for number, value in numbers.items()}
+        return struct_bytes(
+            {_CHUNK_OFFSET: _ZERO, _CHUNK_METADATA: (STRUCT, struct_bytes({**self.metadata, **places}))}
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FooterLayout:
+    """The parts of a footer.
+
+    Attributes:
+        file_fields: What a footer of any row group of the file has: version, schema, key-values, creator.
+        row_groups: The bytes of each RowGroup.
+    """
+
+    file_fields: RawFields
+    row_groups: tuple[bytes, ...]
+
+    @property
+    def size(self) -> int:
+        """About how many bytes of memory the layout takes."""
+        return sum(len(value) for _, value in self.file_fields.values()) + sum(map(len, self.row_groups))
+
+    def chunks(self, ordinal: int, leaves: Collection[int], location: str) -> dict[int, ColumnChunk]:
+        """Return some column chunks of a row group; without those that are encrypted or that lie in another file.
+
+        Args:
+            ordinal: The row group.
+            leaves: Ordinals of leaf columns.
+            location: The file.
+
+        Raises:
+            CorruptFileError: If the row group is broken.
+        """
+        chunks: dict[int, ColumnChunk] = {}
+        with broken_means_corrupt("the row group", location, 0):
+            reader = CompactReader(self.row_groups[ordinal])
+            for number, kind in reader.fields():
+                if number != _GROUP_COLUMNS:
+                    reader.skip(kind)
+                    continue
+                length, inner = reader.list_header()
+                for leaf in range(length):
+                    if leaf not in leaves:
+                        reader.skip(inner)
+                    elif (chunk := _chunk(reader)) is not None:
+                        chunks[leaf] = chunk
+        return chunks
+
+    def footer(self, row_count: int, leaf_count: int, chunks: Mapping[int, bytes]) -> bytes:
+        """Return a footer of one row group.
+
+        Args:
+            row_count: The rows of the row group.
+            leaf_count: The number of leaf columns of the schema.
+            chunks: Column chunks by leaf. Nobody may read the others.
+        """
+        rows = (I64, integer_bytes(row_count))
+        columns = list_bytes(STRUCT, [chunks.get(leaf, _NO_CHUNK) for leaf in range(leaf_count)])
+        group = struct_bytes({_GROUP_COLUMNS: (LIST, columns), _GROUP_BYTES: _ZERO, _GROUP_ROWS: rows})
+        groups = (LIST, list_bytes(STRUCT, [group]))
+        return struct_bytes({**self.file_fields, _FILE_ROWS: rows, _FILE_ROW_GROUPS: groups})
+
+
+def _chunk(reader: CompactReader) -> ColumnChunk | None:
+    metadata: RawFields | None = None
+    numbers: dict[int, int] = {}
+    is_elsewhere = False
+    for number, kind in reader.fields():
+        if number == _CHUNK_METADATA:
+            metadata = reader.raw_fields()
+        elif kind in INTEGERS:
+            numbers[number] = reader.integer()
+        else:
+            is_elsewhere |= number in (_CHUNK_FILE, _CHUNK_CRYPTO, _CHUNK_ENCRYPTED_METADATA)
+            reader.skip(kind)
+    if metadata is None or is_elsewhere:
+        return None
+    size, data_page = _integer(metadata, _COLUMN_BYTES), _integer(metadata, _COLUMN_DATA_PAGE)
+    if size is None or data_page is None:
+        return None
+    # Some writers state 0 for a missing dictionary page.
+    start = min(data_page, _integer(metadata, _COLUMN_DICTIONARY) or data_page)
+    offset, length = numbers.get(_CHUNK_INDEX_OFFSET), numbers.get(_CHUNK_INDEX_BYTES)
+    kept = {number: raw for number, raw in metadata.items() if number not in _COLUMN_UNUSED}
+    return ColumnChunk(start, size, (offset, length) if offset and length else None, kept)
+
+
+def _integer(fields: Mapping[int, tuple[int, bytes]], number: int) -> int | None:
+    return CompactReader(fields[number][1]).integer() if number in fields else None
+
+
+_layouts: LRUCache[tuple[str, int], FooterLayout] = LRUCache(
+    maxsize=_CACHED_BYTES, getsizeof=lambda layout: layout.size
+)
+_layouts_lock = threading.Lock()
+cleared_by(_layouts.clear, _layouts_lock)
+
+
+def layout_of(footer: pq.FileMetaData, location: str, size: int) -> FooterLayout:
+    """Cut the footer of a file of some size into its parts, once a file.
+
+    Raises:
+        CorruptFileError: If the footer is broken.
+    """
+    with _layouts_lock:
+        layout = _layouts.get((location, size))
+    if layout is None:
+        layout = _cut(footer, location)
+        with _layouts_lock:
+            if layout.size < _CACHED_BYTES:
+                _layouts[location, size] = layout
+    return layout
+
+
+def _cut(footer: pq.FileMetaData, location: str) -> FooterLayout:
+    written = io.BytesIO()
+    footer.write_metadata_file(written)
+    reader = CompactReader(written.getvalue(), _MAGIC_BYTES)
+    fields: RawFields = {}
+    groups: list[bytes] = []
+    with broken_means_corrupt("the footer", location, 0):
+        for number, kind in reader.fields():
+            if number == _FILE_ROW_GROUPS:
+                length, inner = reader.list_header()
+                groups = [reader.raw(inner) for _ in range(length)]
+            elif number in (_FILE_VERSION, _FILE_SCHEMA, _FILE_KEY_VALUES, _FILE_CREATOR):
+                fields[number] = (kind, reader.raw(kind))
+            else:
+                reader.skip(kind)
+    return FooterLayout(fields, tuple(groups))
+
+
+_PAGE_LOCATIONS = 1
+_OFFSET, _SIZE, _FIRST_ROW = 1, 2, 3
+_USUAL_HEADERS = np.array([1 << 4 | I64, 1 << 4 | I32, 1 << 4 | I64, 0], np.uint64)
+"""A PageLocation of three fields, in order, and its end."""
+_LEAST_LOCATION_BYTES = 7
+"""Three fields of a byte of header and at least a byte of value, and the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetIndex:
+    """The data pages of a column chunk.
+
+    Attributes:
+        offsets: Where each page begins in the file, header included; ascending.
+        sizes: The bytes of each page, header included.
+        first_rows: The first row of each page, and the number of rows of the row group: one number more than pages.
+        dictionary: Offset and bytes of what precedes the first data page.
+    """
+
+    offsets: Ints
+    sizes: Ints
+    first_rows: Ints
+    dictionary: tuple[int, int]
+
+    @property
+    def page_count(self) -> int:
+        """The number of data pages."""
+        return len(self.offsets)
+
+    @property
+    def byte_count(self) -> int:
+        """The memory of the offset index, in bytes."""
+        return 256 + int(self.offsets.nbytes + self.sizes.nbytes + self.first_rows.nbytes)
+
+    def pages_of(self, rows: Ints, *, is_repeated: bool = False) -> Ints:
+        """Return the pages that hold some ascending rows, ascending.
+
+        Args:
+            rows: Rows of the row group.
+            is_repeated: Whether a row can have several values. Some writers of old let such a row go on in the next
+                page, so that the next page is read, too, after the last row of a page. (A page that begins within a
+                row has a row more than this index says, which `PageReader` refuses.)
+        """
+        ends = np.searchsorted(rows, self.first_rows)
+        wanted = np.diff(ends) > 0
+        if is_repeated:
+            has_last_row = wanted & (rows[ends[1:] - 1] == self.first_rows[1:] - 1)
+            wanted[1:] |= has_last_row[:-1]
+        return np.flatnonzero(wanted)
+
+
+def most_pages(chunk: ColumnChunk) -> int:
+    """Return how many data pages a column chunk has at most, without a read; 1 without an offset index."""
+    return 1 if chunk.offset_index is None else max(1, chunk.offset_index[1] // _LEAST_LOCATION_BYTES)
+
+
+def parse_offset_index(data: Buffer, chunk: ColumnChunk, row_count: int, location: str) -> OffsetIndex | None:
+    """Parse an offset index, and check it against its column chunk.
+
+    Args:
+        data: The bytes of the offset index.
+        chunk: The column chunk.
+        row_count: The rows of the row group.
+        location: The file.
+
+    Returns:
+        The offset index; None if a page begins no row. Such a page is empty or goes on with a row, which only a read of
+        the page would tell. PyArrow writes empty pages.
+
+    Raises:
+        CorruptFileError: If the bytes are no offset index, pages overlap or leave the chunk, or rows do not ascend.
+    """
+    assert chunk.offset_index is not None
+    at = chunk.offset_index[0]
+    with broken_means_corrupt("the offset index", location, at):
+        places = _page_locations(data)
+
+    def check(holds: bool, reason: str) -> None:
+        if not holds:
+            raise CorruptFileError(f"offset index: {reason}", location=location, offset=at)
+
+    check(len(places) > 0, "no page")
+    offsets, sizes, first_rows = np.ascontiguousarray(places.T)
+    end = chunk.start + chunk.size
+    # Each number is bounded before numbers are added, so that no sum overflows.
+    check(bool(((offsets >= chunk.start) & (offsets < end)).all()), "a page begins outside of its column chunk")
+    check(bool(((sizes > 0) & (sizes <= end - offsets)).all()), "a page ends outside of its column chunk")
+    check(bool((offsets[1:] - offsets[:-1] >= sizes[:-1]).all()), "two pages overlap")
+    rows = np.append(first_rows, row_count)
+    check(first_rows[0] == 0 and bool((rows[1:] >= rows[:-1]).all()), "first rows of pages do not ascend")
+    if (rows[1:] == rows[:-1]).any():
+        return None
+    return OffsetIndex(offsets, sizes, rows, (chunk.start, int(offsets[0]) - chunk.start))
+
+
+def _page_locations(data: Buffer) -> Ints:
+    """Offset, bytes and first row of each page: shape (pages, 3).
+
+    Raises:
+        ValueError: If a page lacks one of the three.
+    """
+    reader = CompactReader(bytes(data))
+    for number, kind in reader.fields():
+        if (number, kind) != (_PAGE_LOCATIONS, LIST):
+            reader.skip(kind)
+            continue
+        count, _ = reader.list_header()
+        found = varints_of(reader.data[reader.at :], 7 * count)
+        # A header is a byte of 7 bits, so that headers and values alternate in what is read as integers.
+        if found is not None and (found.reshape(-1, 7)[:, 0::2] == _USUAL_HEADERS).all():
+            values = found.reshape(-1, 7)[:, 1::2]
+            return (values >> np.uint64(1)).astype(np.int64) ^ -(values & np.uint64(1)).astype(np.int64)
+        rows = []
+        for _ in range(count):
+            one = reader.integers()
+            rows.append([one[_OFFSET], one[_SIZE], one[_FIRST_ROW]])
+        return np.array(rows, np.int64).reshape(-1, 3)
+    return np.empty((0, 3), np.int64)

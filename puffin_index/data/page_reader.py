@@ -1,0 +1,431 @@
+"""Rows of a row group, read from the pages that hold them.
+
+A Parquet file is put around the pages in memory, with the schema and the key-values of the whole file. So Arrow decodes
+pages exactly as Arrow decodes the whole file: all codecs, encodings and types.
+
+The header of a Parquet page: how long the page is, and how many values it holds. Nested columns put together from
+leaves that were read one by one: pages of two leaves begin at different rows. Reading many ranges of a file in few
+requests.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Protocol, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from cachetools import LRUCache
+
+from puffin_index.data.file_fields import FileField, leaf_count
+from puffin_index.data.page_index import ColumnChunk, FooterLayout, OffsetIndex, layout_of, parse_offset_index
+from puffin_index.data.parquet import coded_by_dictionary, decoded
+from puffin_index.data.thrift_compact import CompactReader, broken_means_corrupt
+from puffin_index.errors import CorruptFileError
+from puffin_index.storage.arrays import Ints
+from puffin_index.storage.binary import write_uint32_le
+from puffin_index.storage.caches import cleared_by
+from puffin_index.storage.ranged import RangedReader, near_groups
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Each(Protocol):
+    """Calls a function for each of some items, one after the other or side by side; returns the results in order."""
+
+    def __call__(self, function: Callable[[Item], Result], items: Sequence[Item], /) -> list[Result]:
+        """Return the results."""
+
+
+def in_turn(function: Callable[[Item], Result], items: Sequence[Item], /) -> list[Result]:
+    """Call a function for one item after the other."""
+    return [function(item) for item in items]
+
+
+def read_ranges(reader: RangedReader, offsets: Ints, sizes: Ints, each: Each = in_turn) -> list[memoryview]:
+    """Read ranges of a file in one round of requests; near ranges share a request.
+
+    Args:
+        reader: The file.
+        offsets: Where each range begins, in any order.
+        sizes: The length of each range.
+        each: Reads the requests.
+
+    Raises:
+        CorruptFileError: If a range leaves the file.
+    """
+    if not len(offsets):
+        return []
+    order = np.argsort(offsets, kind="stable")
+    starts = offsets[order]
+    first, ends = near_groups(starts, starts + sizes[order])
+    requests = list(zip(starts[first].tolist(), (ends - starts[first]).tolist(), strict=True))
+    data = each(lambda one: reader.read(one[0], one[1]), requests)
+    request_of = np.searchsorted(starts[first], offsets, side="right") - 1
+    begins = offsets - starts[first][request_of]
+    places = zip(request_of.tolist(), begins.tolist(), (begins + sizes).tolist(), strict=True)
+    return [data[request][begin:end] for request, begin, end in places]
+
+
+def can_assemble(arrow_type: pa.DataType) -> bool:
+    """Whether a column of this type can be put together from its leaves. One leaf is the column already."""
+    if leaf_count(arrow_type) == 1:
+        return True
+    if not _is_nested(arrow_type):
+        return False
+    return all(can_assemble(child.type) for child in _children(arrow_type))
+
+
+def assemble(arrow_type: pa.DataType, leaves: Sequence[pa.Array]) -> pa.Array:
+    """Put a column together.
+
+    Args:
+        arrow_type: Its type, for which `can_assemble` holds.
+        leaves: For each leaf the column as Arrow reads that leaf alone; a map is a list of structs of one field.
+
+    Raises:
+        ValueError: If the leaves do not agree on NULLs or lengths of lists.
+    """
+    first = leaves[0]
+    if len(leaves) == 1:
+        return first
+    nulls = first.is_null()
+    if any(not leaf.is_null().equals(nulls) for leaf in leaves[1:]):
+        raise ValueError("the leaves of a column disagree where the column is NULL")
+    mask = nulls if first.null_count else None
+    if pa.types.is_struct(arrow_type):
+        children = _assemble_children(arrow_type, [leaf.field(0) for leaf in leaves])
+        return pa.StructArray.from_arrays(children, fields=list(arrow_type), mask=mask)
+    lengths = pc.fill_null(pc.list_value_length(first), 0)
+    if any(not pc.fill_null(pc.list_value_length(leaf), 0).equals(lengths) for leaf in leaves[1:]):
+        raise ValueError("the leaves of a column disagree on the lengths of lists")
+    offsets = np.concatenate(([0], np.cumsum(lengths.to_numpy(zero_copy_only=False))))
+    inner = [leaf.flatten() for leaf in leaves]
+    if pa.types.is_map(arrow_type):
+        keys, items = _assemble_children(arrow_type, [entries.field(0) for entries in inner])
+        return pa.MapArray.from_arrays(pa.array(offsets, pa.int32()), keys, items, type=arrow_type, mask=mask)
+    values = assemble(arrow_type.value_type, inner)
+    if pa.types.is_large_list(arrow_type):
+        return pa.LargeListArray.from_arrays(pa.array(offsets, pa.int64()), values, type=arrow_type, mask=mask)
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values, type=arrow_type, mask=mask)
+
+
+def _assemble_children(arrow_type: pa.DataType, leaves: Sequence[pa.Array]) -> list[pa.Array]:
+    """The fields of a struct, or key and value of a map, each from its own leaves."""
+    types = [child.type for child in _children(arrow_type)]
+    ends = list(accumulate(map(leaf_count, types)))
+    return [assemble(one, leaves[begin:end]) for one, begin, end in zip(types, [0, *ends[:-1]], ends, strict=True)]
+
+
+def _is_nested(arrow_type: pa.DataType) -> bool:
+    kinds = (pa.types.is_struct, pa.types.is_list, pa.types.is_large_list, pa.types.is_map)
+    return any(is_kind(arrow_type) for is_kind in kinds)
+
+
+def _children(arrow_type: pa.DataType) -> list[pa.Field]:
+    if pa.types.is_map(arrow_type):
+        return [arrow_type.key_field, arrow_type.item_field]
+    return [arrow_type.field(number) for number in range(arrow_type.num_fields)]
+
+
+_TYPE, _CONTENT_BYTES = 1, 3
+_DATA, _DATA_V2 = 5, 8
+_VALUES, _ROWS = 1, 3
+_DICTIONARY_TYPE = 2
+_DATA_TYPES = (0, 3)
+
+
+@dataclass(frozen=True, slots=True)
+class PageHeader:
+    """A page header.
+
+    Attributes:
+        is_data: Whether the page is a data page.
+        is_dictionary: Whether the page is a dictionary page.
+        size: The bytes of the page with its header.
+        values: The values of a data page, NULLs and empty lists included.
+        rows: The rows of a data page; None if the header does not say.
+    """
+
+    is_data: bool
+    is_dictionary: bool
+    size: int
+    values: int
+    rows: int | None
+
+
+def parse_page_header(page: memoryview, location: str, offset: int) -> PageHeader:
+    """Parse the header at the beginning of a page.
+
+    Args:
+        page: The page.
+        location: The file.
+        offset: Where the page begins in the file.
+
+    Raises:
+        CorruptFileError: If the bytes are no page header.
+    """
+    numbers: dict[int, int] = {}
+    data: dict[int, int] = {}
+    rows: int | None = None
+    with broken_means_corrupt("the page header", location, offset):
+        reader = CompactReader(page)
+        for number, kind in reader.fields():
+            if number in (_TYPE, _CONTENT_BYTES):
+                numbers[number] = reader.integer()
+            elif number in (_DATA, _DATA_V2):
+                data = reader.integers()
+                rows = data.get(_ROWS) if number == _DATA_V2 else None
+            else:
+                reader.skip(kind)
+    kind = numbers.get(_TYPE, -1)
+    size = reader.at + numbers.get(_CONTENT_BYTES, -1)
+    return PageHeader(kind in _DATA_TYPES, kind == _DICTIONARY_TYPE, size, data.get(_VALUES, -1), rows)
+
+
+_MAGIC = b"PAR1"
+_INDEX_BYTES = 32 << 20
+_CHUNKS = 20_000
+
+# Files of a table never change. Keys are location, size, row group and leaf.
+_indexes: LRUCache[tuple[str, int, int, int], OffsetIndex] = LRUCache(_INDEX_BYTES, lambda index: index.byte_count)
+_chunks: LRUCache[tuple[str, int, int, int], ColumnChunk] = LRUCache(_CHUNKS)
+_cache_lock = threading.Lock()
+cleared_by(_indexes.clear, _cache_lock)
+cleared_by(_chunks.clear, _cache_lock)
+
+
+@dataclass(frozen=True, slots=True)
+class LeafPages:
+    """The pages of a leaf column to read.
+
+    Attributes:
+        chunk: The column chunk.
+        index: All pages of the column chunk.
+        pages: The pages to read, ascending; at least one.
+    """
+
+    chunk: ColumnChunk
+    index: OffsetIndex
+    pages: Ints
+
+    @property
+    def bounds(self) -> Ints:
+        """The first row of each page to read, and the row after its last row: shape (pages, 2)."""
+        return np.stack((self.index.first_rows[self.pages], self.index.first_rows[self.pages + 1]), axis=1)
+
+    @property
+    def row_counts(self) -> Ints:
+        """The rows of each page to read."""
+        first_rows = self.index.first_rows
+        counts: Ints = first_rows[self.pages + 1] - first_rows[self.pages]
+        return counts
+
+    @property
+    def byte_count(self) -> int:
+        """The bytes of the pages to read and of the dictionary."""
+        return self.index.dictionary[1] + int(self.index.sizes[self.pages].sum())
+
+    def positions(self, rows: Ints) -> Ints:
+        """Return where rows of the row group are among the rows of these pages."""
+        before = np.cumsum(self.row_counts) - self.row_counts
+        page = np.searchsorted(self.index.first_rows, rows, side="right") - 1
+        at = np.searchsorted(self.pages, page)
+        positions: Ints = before[at] + rows - self.index.first_rows[page]
+        return positions
+
+
+@dataclass(frozen=True, slots=True)
+class PageReader:
+    """Reads pages of one row group.
+
+    Attributes:
+        parquet: The opened file.
+        file: The bytes of the same file.
+        layout: The footer of the file.
+        ordinal: The row group.
+        each: Sends the requests of a round.
+        decode_each: Decodes parts of the columns.
+        parts: How many parts the columns are decoded in.
+    """
+
+    parquet: pq.ParquetFile
+    file: RangedReader
+    layout: FooterLayout
+    ordinal: int
+    each: Each = in_turn
+    decode_each: Each = in_turn
+    parts: int = 1
+
+    @classmethod
+    def of(cls, parquet: pq.ParquetFile, file: RangedReader, ordinal: int) -> PageReader:
+        """Return a reader of a row group."""
+        return cls(parquet, file, layout_of(parquet.metadata, file.location, file.size), ordinal)
+
+    @property
+    def row_count(self) -> int:
+        """The rows of the row group."""
+        return int(self.parquet.metadata.row_group(self.ordinal).num_rows)
+
+    def chunks(self, leaves: Collection[int]) -> dict[int, ColumnChunk]:
+        """Return column chunks by leaf; without those that are encrypted, or that do not lie in this file."""
+        location, size = self.file.location, self.file.size
+        with _cache_lock:
+            known = {leaf: _chunks.get((location, size, self.ordinal, leaf)) for leaf in leaves}
+        missing = frozenset(leaf for leaf, chunk in known.items() if chunk is None)
+        if missing:
+            found = self.layout.chunks(self.ordinal, missing, location)
+            known |= found
+            with _cache_lock:
+                _chunks.update({(location, size, self.ordinal, leaf): chunk for leaf, chunk in found.items()})
+        return {
+            leaf: chunk
+            for leaf, chunk in known.items()
+            if chunk is not None and 0 <= chunk.start <= size and 0 <= chunk.size <= size - chunk.start
+        }
+
+    def offset_indexes(self, chunks: Mapping[int, ColumnChunk]) -> dict[int, OffsetIndex]:
+        """Read offset indexes, in one round of requests; those that were read before are kept.
+
+        Args:
+            chunks: Column chunks by leaf, each with an offset index.
+
+        Returns:
+            The offset index of each leaf; without those of no use (`parse_offset_index`).
+
+        Raises:
+            CorruptFileError: If an offset index is broken.
+        """
+        location, size = self.file.location, self.file.size
+        with _cache_lock:
+            known = {leaf: _indexes.get((location, size, self.ordinal, leaf)) for leaf in chunks}
+        missing = {leaf: chunk for leaf, chunk in chunks.items() if known[leaf] is None}
+        places = np.array([chunk.offset_index for chunk in missing.values()], np.int64).reshape(-1, 2)
+        found = read_ranges(self.file, places[:, 0], places[:, 1], self.each)
+        for (leaf, chunk), data in zip(missing.items(), found, strict=True):
+            index = known[leaf] = parse_offset_index(data, chunk, self.row_count, location)
+            if index is not None and index.byte_count < _INDEX_BYTES:
+                with _cache_lock:
+                    _indexes[location, size, self.ordinal, leaf] = index
+        return {leaf: index for leaf, index in known.items() if index is not None}
+
+    def pages(self, leaf: int, chunk: ColumnChunk, index: OffsetIndex, rows: Ints) -> LeafPages:
+        """Return the pages of a leaf that hold rows of the row group, which ascend."""
+        return LeafPages(chunk, index, index.pages_of(rows, is_repeated=self._is_repeated(leaf)))
+
+    def read(self, fields: Sequence[FileField], leaves: Mapping[int, LeafPages], rows: Ints) -> pa.Table:
+        """Read rows of some columns, in one round of requests.
+
+        Args:
+            fields: Top-level fields of the file, for whose types `can_assemble` holds.
+            leaves: The pages of each leaf of the fields that hold the rows.
+            rows: Rows of the row group, ascending; at least one.
+
+        Raises:
+            CorruptFileError: If pages are not what the offset index says, or cannot be decoded.
+        """
+        part = pa.py_buffer(self._part_file(leaves))
+        coded = coded_by_dictionary(self.parquet.metadata.row_group(self.ordinal), fields)
+
+        def decode(some: Sequence[FileField]) -> pa.Table:
+            # A reader of Arrow is not made for several threads.
+            parquet = pq.ParquetFile(pa.BufferReader(part), coerce_int96_timestamp_unit="us", read_dictionary=coded)
+            taken = _taken(parquet, some, leaves, rows)
+            columns = [_column(field, [taken[leaf] for leaf in field.leaves]) for field in some]
+            return pa.table(columns, schema=pa.schema([field.field for field in some]))
+
+        with decoded(self.file.location, f"pages of row group {self.ordinal}"):
+            count = min(self.parts, len(fields))
+            table, *others = self.decode_each(decode, [fields[number::count] for number in range(count)])
+            for other in others:
+                table = joined(table, other)
+        return table
+
+    def _is_repeated(self, leaf: int) -> bool:
+        return bool(self.parquet.schema.column(leaf).max_repetition_level)
+
+    def _part_file(self, leaves: Mapping[int, LeafPages]) -> bytes:
+        """A Parquet file of one row group with these pages. The rows of its columns differ."""
+        offsets = [np.append(leaf.index.dictionary[0], leaf.index.offsets[leaf.pages]) for leaf in leaves.values()]
+        sizes = [np.append(leaf.index.dictionary[1], leaf.index.sizes[leaf.pages]) for leaf in leaves.values()]
+        found = iter(read_ranges(self.file, np.concatenate(offsets), np.concatenate(sizes), self.each))
+        parts: list[bytes | memoryview] = [_MAGIC]
+        at = len(_MAGIC)
+        chunks: dict[int, bytes] = {}
+        for number, leaf in leaves.items():
+            dictionary = next(found)
+            pages = [next(found) for _ in leaf.pages]
+            values = self._check_pages(number, leaf, dictionary, pages)
+            size = len(dictionary) + sum(map(len, pages))
+            chunks[number] = leaf.chunk.part(at if dictionary else None, at + len(dictionary), size, values)
+            parts += [dictionary, *pages]
+            at += size
+        # One row more than there are: Arrow reads what there is, so that a page with too many rows is seen.
+        most_rows = 1 + max(int(leaf.row_counts.sum()) for leaf in leaves.values())
+        footer = self.layout.footer(most_rows, len(self.parquet.schema), chunks)
+        return b"".join((*parts, footer, write_uint32_le(len(footer)), _MAGIC))
+
+    def _check_pages(self, number: int, leaf: LeafPages, dictionary: memoryview, pages: Sequence[memoryview]) -> int:
+        """Check page headers against the offset index; return the number of values in the pages.
+
+        Raises:
+            CorruptFileError: If a page is no such page, or has other lengths or rows than the offset index says.
+        """
+        location = self.file.location
+        if dictionary:
+            header = parse_page_header(dictionary, location, leaf.index.dictionary[0])
+            if not header.is_dictionary or header.size != len(dictionary):
+                raise CorruptFileError("no dictionary page", location=location, offset=leaf.index.dictionary[0])
+        is_repeated = self._is_repeated(number)
+        values = 0
+        places = zip(pages, leaf.index.offsets[leaf.pages].tolist(), leaf.row_counts.tolist(), strict=True)
+        for page, offset, row_count in places:
+            header = parse_page_header(page, location, offset)
+            rows = header.rows if header.rows is not None or is_repeated else header.values
+            if not header.is_data or header.size != len(page) or header.values < row_count:
+                raise CorruptFileError("no data page of the offset index", location=location, offset=offset)
+            if rows is not None and rows != row_count:
+                raise CorruptFileError(f"a page of {rows} rows, and not {row_count}", location=location, offset=offset)
+            values += header.values
+        return values
+
+
+def _taken(
+    parquet: pq.ParquetFile, fields: Sequence[FileField], leaves: Mapping[int, LeafPages], rows: Ints
+) -> dict[int, pa.ChunkedArray]:
+    """Read the leaves of fields from a file of pages, and take the values in some rows."""
+    alike: dict[object, list[int]] = {}
+    for field in fields:
+        for leaf in field.leaves:
+            # Columns whose pages have the same rows are read together; several leaves of one column would be joined.
+            key = leaves[leaf].bounds.tobytes() if len(field.leaves) == 1 else leaf
+            alike.setdefault(key, []).append(leaf)
+    taken: dict[int, pa.ChunkedArray] = {}
+    for some in map(sorted, alike.values()):
+        read = parquet.reader.read_row_group(0, column_indices=some, use_threads=False)
+        expected = int(leaves[some[0]].row_counts.sum())
+        if any(len(values) != expected for values in read.columns):
+            raise ValueError(f"pages of {expected} rows have {[len(values) for values in read.columns]}")
+        chosen = read.take(pa.array(leaves[some[0]].positions(rows)))
+        taken |= zip(some, chosen.columns, strict=True)
+    return taken
+
+
+def _column(field: FileField, leaves: Sequence[pa.ChunkedArray]) -> pa.Array | pa.ChunkedArray:
+    if len(leaves) == 1:
+        (values,) = leaves
+        return values if values.type == field.field.type else values.cast(field.field.type)
+    return assemble(field.field.type, [pa.concat_arrays(values.chunks) for values in leaves])
+
+
+def joined(table: pa.Table, other: pa.Table) -> pa.Table:
+    """Return a table with the columns of another table of as many rows."""
+    for name in other.column_names:
+        table = table.append_column(other.schema.field(name), other.column(name))
+    return table

@@ -1,0 +1,111 @@
+"""Commits to the index table, where other processes commit as well."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from pyiceberg.exceptions import CommitFailedException, ValidationException
+from pyiceberg.table import Table
+from sqlalchemy.exc import DBAPIError
+from tenacity import (
+    Retrying,
+    retry_if_exception,
+    retry_if_exception_type,
+    stop_after_attempt,
+    stop_after_delay,
+    wait_random_exponential,
+)
+
+from puffin_index.index_table.table import note_commit, refresh_index_table
+
+_MOST_ATTEMPTS = 50
+_LONGEST_WAIT_SECONDS = 5.0
+
+LOCK_SECONDS: Final = 60.0
+"""How long a commit waits for a catalog that another process has locked, unless told otherwise."""
+
+_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+_RETRIED_STATES = {"40001", "40P01", "55P03"}
+"""PostgreSQL: serialization failure, deadlock, lock not available."""
+
+_Outcome = TypeVar("_Outcome")
+
+
+def commit(index_table: Table, attempt: Callable[[], _Outcome], lock_seconds: float = LOCK_SECONDS) -> _Outcome:
+    """Commit to an index table, again and again if another commit comes in between or the catalog is locked.
+
+    Args:
+        index_table: The index table, which is loaded anew before each attempt.
+        attempt: Commits; called again after another commit.
+        lock_seconds: How long to wait while the catalog is locked.
+
+    Returns:
+        What the attempt that succeeded returned.
+
+    Raises:
+        CommitFailedException: If all attempts fail.
+        DBAPIError: If the catalog is locked for longer than `lock_seconds`.
+    """
+    return while_locked(lambda: _commit(index_table, attempt), lock_seconds)
+
+
+def while_locked(action: Callable[[], _Outcome], seconds: float = LOCK_SECONDS) -> _Outcome:
+    """Do something with a catalog, again and again while the catalog's database is locked.
+
+    Args:
+        action: What to do; it has done nothing if it raises because of a lock.
+        seconds: How long to go on. The last attempt takes as long as the database's driver waits (SQLite's: 5 seconds).
+
+    Raises:
+        DBAPIError: If the database is still locked by then.
+    """
+    retrying = Retrying(
+        retry=retry_if_exception(is_locked),
+        stop=stop_after_delay(seconds),
+        wait=wait_random_exponential(multiplier=0.05, max=_LONGEST_WAIT_SECONDS),
+        reraise=True,
+    )
+    return retrying(action)
+
+
+def is_locked(error: BaseException) -> bool:
+    """Return whether a database says that others hold what it needs, so that nothing was done."""
+    if not isinstance(error, DBAPIError):
+        return False
+    code = getattr(error.orig, "sqlite_errorcode", None)
+    # psycopg2 and psycopg name the state differently.
+    state = getattr(error.orig, "pgcode", None) or getattr(error.orig, "sqlstate", None)
+    # The low byte is the plain code of an extended one.
+    return state in _RETRIED_STATES or (code is not None and code & 0xFF in _BUSY)
+
+
+def _commit(index_table: Table, attempt: Callable[[], _Outcome]) -> _Outcome:
+    for one in Retrying(
+        retry=retry_if_exception_type((CommitFailedException, ValidationException)),
+        stop=stop_after_attempt(_MOST_ATTEMPTS),
+        wait=wait_random_exponential(multiplier=0.05, max=_LONGEST_WAIT_SECONDS),
+        reraise=True,
+    ):
+        with one:
+            refresh_index_table(index_table)
+            outcome = attempt()
+            note_commit(index_table)
+            return outcome
+    raise AssertionError("the last attempt returns or raises")
+
+
+def set_properties(index_table: Table, properties: dict[str, str]) -> None:
+    """Give an index table properties, unless it has them."""
+
+    def differ() -> bool:
+        return any(index_table.properties.get(key) != value for key, value in properties.items())
+
+    def attempt() -> None:
+        if differ():
+            with index_table.transaction() as transaction:
+                transaction.set_properties(properties)
+
+    if differ():
+        commit(index_table, attempt)

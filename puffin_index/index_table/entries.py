@@ -1,0 +1,354 @@
+"""Rows of the index table: choose the useful rows, and change rows by one commit despite concurrent commits.
+
+A row (entry) tells which (field, kind) a segment has for a data file. An entry is live if a retained snapshot of the
+data table holds that very file, if scans read the column from the source that the index was built from, if the
+definition has one of the entry's kinds, and if no earlier entry has the same kind.
+
+The work of a build: find the data files that lack indexes, and cut them into segments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.table import Table
+
+from puffin_index.data.column_source import FieldSource, Reading, reading_of
+from puffin_index.data.data_table import DataFile, FileIdentity, refresh_table, retained_files
+from puffin_index.data.row_groups import INDEXED_FORMATS
+from puffin_index.definition.index_definition import ResolvedColumn
+from puffin_index.errors import NotFoundError
+from puffin_index.index_table.commit import LOCK_SECONDS, commit
+from puffin_index.index_table.table import is_bound_to, name_files, read_entries
+from puffin_index.kinds.registry import kind_named
+from puffin_index.segments.directory import FieldKind, is_statistics, statistics_key
+from puffin_index.segments.segment import ROW_SPACE_ALIGNMENT
+from puffin_index.segments.source_segment import IndexedFile, Part
+
+_SOURCE = ["field_id", "source"]
+
+
+def field_kinds(entries: pa.Table) -> list[set[FieldKind]]:
+    """Return the (field, kind) pairs of each entry, without statistics."""
+    return [
+        {
+            (directory["field_id"], directory["kind"])
+            for directory in directories
+            if not is_statistics(directory["kind"])
+        }
+        for directories in entries["directories"].to_pylist()
+    ]
+
+
+def entry_files(entries: pa.Table) -> Iterator[FileIdentity]:
+    """Yield the identity of each entry's data file."""
+    names = ("data_file", "file_size_in_bytes", "record_count", "partition_constants")
+    yield from zip(*(entries[name].to_pylist() for name in names), strict=True)
+
+
+def indexed_files(entries: pa.Table) -> list[IndexedFile]:
+    """Return the data files of the index table with the places of their indexes, by location.
+
+    Args:
+        entries: Live entries; no two entries of a data file share a (field, kind).
+    """
+    by_file: dict[FileIdentity, list[dict[str, object]]] = {}
+    for file, row in zip(entry_files(entries), entries.to_pylist(), strict=True):
+        by_file.setdefault(file, []).append(row)
+    return [_indexed_file(file, by_file[file]) for file in sorted(by_file)]
+
+
+def _indexed_file(identity: FileIdentity, rows: list[dict[str, object]]) -> IndexedFile:
+    first = rows[0]
+    path, size, records, constants = identity
+    offsets, counts = first["split_offsets"], first["row_counts"]
+    assert isinstance(offsets, list) and isinstance(counts, list)  # noqa: PT018
+    parts: dict[FieldKind, Part] = {}
+    sources: dict[int, str] = {}
+    for row in rows:
+        assert isinstance(row["directories"], list)
+        part = Part(str(row["segment"]), int(str(row["first_row_group"])))
+        parts.update(
+            ((one["field_id"], one["kind"]), part) for one in row["directories"] if not is_statistics(one["kind"])
+        )
+        sources.update((one["field_id"], one["source"]) for one in row["directories"])
+    file = DataFile(path, size, records, tuple(offsets), constants_text=constants)
+    origins = frozenset(str(row["segment"]) for row in rows)
+    return IndexedFile(file, tuple(counts), tuple(offsets), parts, origins, sources)
+
+
+def sources_of(entries: pa.Table) -> frozenset[FieldSource]:
+    """Return the distinct sources of indexed columns."""
+    directories = pc.list_flatten(entries["directories"]).combine_chunks()
+    pairs = pa.table([pc.struct_field(directories, name) for name in _SOURCE], _SOURCE).group_by(_SOURCE).aggregate([])
+    return frozenset(zip(*(pairs[name].to_pylist() for name in _SOURCE), strict=True))
+
+
+def without_sources(entries: pa.Table, rejected: Collection[FieldSource]) -> pa.Table:
+    """Leave out the directories of columns with rejected sources; all entries stay."""
+    if not rejected:
+        return entries
+    column = entries["directories"].combine_chunks()
+    directories = column.flatten()
+    fields, sources = (pc.struct_field(directories, name) for name in _SOURCE)
+    gone = np.zeros(len(directories), np.bool_)
+    for field_id, source in rejected:
+        gone |= pc.and_(pc.equal(fields, field_id), pc.equal(sources, source)).to_numpy(zero_copy_only=False)
+    entry = np.repeat(np.arange(len(entries)), pc.list_value_length(column).to_numpy())
+    counts = np.bincount(entry[~gone], minlength=len(entries))
+    offsets = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
+    place = entries.schema.get_field_index("directories")
+    field = entries.schema.field(place)
+    left = pa.ListArray.from_arrays(pa.array(offsets), directories.filter(pa.array(~gone)), type=field.type)
+    return entries.set_column(place, field, left)
+
+
+def readable_entries(entries: pa.Table, reading: Reading) -> pa.Table:
+    """Leave out directories built from other sources than a scan reads."""
+    rejected = reading.rejects(sources_of(entries))
+    if not rejected:
+        return entries
+    left = without_sources(entries, rejected)
+    return left.filter(pc.greater(pc.list_value_length(left["directories"]), 0))
+
+
+def live_entries(entries: pa.Table, retained: Collection[FileIdentity], wanted: Collection[FieldKind]) -> pa.Table:
+    """Leave out entries and directories that nothing needs.
+
+    Args:
+        entries: Rows of the index table, oldest first.
+        retained: The data files of all snapshots of the data table.
+        wanted: The (field, kind) pairs of the definition.
+    """
+    taken: dict[FileIdentity, set[FieldKind]] = {}
+    kept: list[set[FieldKind]] = []
+    for file, own in zip(entry_files(entries), field_kinds(entries), strict=True):
+        here = taken.setdefault(file, set())
+        kept.append({kind for kind in own if kind in wanted} - here if file in retained else set())
+        here |= kept[-1]
+    return with_kinds(entries, kept)
+
+
+def needed_entries(data_table: Table, index_table: Table, wanted: Collection[FieldKind], entries: pa.Table) -> pa.Table:
+    """Leave out entries and directories that nothing needs.
+
+    The data table is loaded after the entries were read, so that files added meanwhile count as retained.
+
+    Raises:
+        NotFoundError: If the data table is gone or was replaced.
+    """
+    refresh_table(data_table)
+    if not is_bound_to(index_table, str(data_table.metadata.table_uuid)):
+        raise NotFoundError(f"the index of {'.'.join(data_table.name())} belongs to an earlier table of that name")
+    return live_entries(readable_entries(entries, reading_of(data_table)), retained_files(data_table), wanted)
+
+
+def with_kinds(entries: pa.Table, kept: list[set[FieldKind]]) -> pa.Table:
+    """Keep some (field, kind) of each entry, and the statistics of their fields; leave out entries without any."""
+    directories: list[list[dict[str, int | str]]] = []
+    for own, kinds in zip(entries["directories"].to_pylist(), kept, strict=True):
+        # Merged blobs need the statistics of their column: statistics stay as long as any kind of the column.
+        wanted = kinds | {statistics_key(key) for key in kinds}
+        directories.append([one for one in own if (one["field_id"], one["kind"]) in wanted])
+    place = entries.schema.get_field_index("directories")
+    field = entries.schema.field(place)
+    changed = entries.set_column(place, field, pa.array(directories, field.type))
+    return changed.filter(pa.array([bool(kinds) for kinds in kept], pa.bool_()))
+
+
+def append_entries(index_table: Table, new: pa.Table, reading: Reading, lock_seconds: float = LOCK_SECONDS) -> pa.Table:
+    """Add entries, except indexes that another builder has added meanwhile.
+
+    The same commit drops entries that scans of the data table can no longer use.
+
+    Args:
+        index_table: The index table, which is loaded anew.
+        reading: The rules by which scans of the data table find columns.
+        new: Entries from `puffin_index.index_table.table.entries_of`.
+        lock_seconds: How long to wait while the catalog is locked.
+
+    Returns:
+        The entries that were added.
+    """
+
+    def attempt() -> pa.Table:
+        every = read_entries(index_table)
+        entries = readable_entries(every, reading)
+        found: dict[FileIdentity, set[FieldKind]] = {}
+        for file, kinds in zip(entry_files(entries), field_kinds(entries), strict=True):
+            found.setdefault(file, set()).update(kinds)
+        of_files = zip(entry_files(new), field_kinds(new), strict=True)
+        added = with_kinds(new, [kinds - found.get(file, set()) for file, kinds in of_files])
+        if entries is not every:
+            with index_table.transaction() as transaction:
+                transaction.overwrite(pa.concat_tables([entries, added]), AlwaysTrue())
+                name_files(index_table, transaction)
+        elif len(added):
+            with index_table.transaction() as transaction:
+                transaction.append(added)
+                name_files(index_table, transaction)
+        return added
+
+    return commit(index_table, attempt, lock_seconds)
+
+
+def replace_entries(index_table: Table, change: Callable[[pa.Table], pa.Table]) -> pa.Table:
+    """Change the entries by one commit that succeeds only on top of the entries that `change` saw.
+
+    Args:
+        index_table: The index table, which is loaded anew.
+        change: Returns the new entries, given all entries, oldest first. The function is called again if another
+            commit comes in between.
+
+    Returns:
+        The new entries.
+    """
+
+    def attempt() -> pa.Table:
+        entries = read_entries(index_table)
+        changed = change(entries)
+        if changed.equals(entries):
+            return entries
+        with index_table.transaction() as transaction:
+            if len(changed):
+                transaction.overwrite(changed, AlwaysTrue())
+            else:
+                transaction.delete(AlwaysTrue())
+            name_files(index_table, transaction)
+        return changed
+
+    return commit(index_table, attempt)
+
+
+TARGET_SEGMENT_BYTES = 256 * 1024 * 1024
+_ROW_SPACE = 2**32
+"""Rows of a segment are numbered in 32 bits, the gaps between row groups included."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileBatch:
+    """Data files for one segment, and the columns and kinds to build."""
+
+    files: tuple[DataFile, ...]
+    columns: tuple[ResolvedColumn, ...]
+
+    @property
+    def row_count(self) -> int:
+        """The number of rows of all files."""
+        return sum(file.record_count for file in self.files)
+
+    @property
+    def data_bytes(self) -> int:
+        """The size of all files in bytes."""
+        return sum(file.file_size for file in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """The data files that lack indexes.
+
+    Attributes:
+        batches: The files to index, one batch per segment.
+        unsupported: Data files whose format cannot be indexed.
+        left: The number of data files beyond the limit of the build.
+    """
+
+    batches: tuple[FileBatch, ...]
+    unsupported: tuple[DataFile, ...]
+    left: int
+
+
+def indexed_kinds(entries: pa.Table, live: Sequence[DataFile]) -> dict[FileIdentity, set[tuple[int, str]]]:
+    """Return the (field id, stored kind) pairs that the index table has for each live data file.
+
+    Args:
+        entries: The rows of the index table that a scan of the snapshot can use.
+        live: The data files of a snapshot.
+    """
+    identities = {file.identity for file in live}
+    found: dict[FileIdentity, set[tuple[int, str]]] = {}
+    for file, directories in zip(entry_files(entries), entries["directories"].to_pylist(), strict=True):
+        if file in identities:
+            found.setdefault(file, set()).update((d["field_id"], d["kind"]) for d in directories)
+    return found
+
+
+def find_missing(
+    live: Sequence[DataFile],
+    columns: tuple[ResolvedColumn, ...],
+    entries: pa.Table,
+    parallelism: int,
+    *,
+    max_files: int | None = None,
+    target_bytes: int = TARGET_SEGMENT_BYTES,
+) -> Missing:
+    """Find the data files that lack indexes, and cut them into batches, one per segment.
+
+    Args:
+        live: The data files of the snapshot to index.
+        columns: The definition.
+        entries: The rows of the index table.
+        parallelism: The number of tasks that can run at a time; a large build has at least as many batches.
+        max_files: The most data files to take, in the order of their locations.
+        target_bytes: The approximate size of segments.
+    """
+    found = indexed_kinds(entries, live)
+    needs: list[tuple[DataFile, tuple[ResolvedColumn, ...]]] = []
+    unsupported: list[DataFile] = []
+    for file in sorted(live, key=lambda file: file.path):
+        need = lacking_columns(columns, found.get(file.identity, set()))
+        if not need or not file.record_count:
+            continue
+        if file.format in INDEXED_FORMATS:
+            needs.append((file, need))
+        else:
+            unsupported.append(file)
+    by_need: dict[tuple[ResolvedColumn, ...], list[DataFile]] = {}
+    for file, need in needs[:max_files]:
+        by_need.setdefault(need, []).append(file)
+    batches = (batch for need, files in by_need.items() for batch in _cut(files, need, parallelism, target_bytes))
+    return Missing(tuple(batches), tuple(unsupported), max(0, len(needs) - (max_files or len(needs))))
+
+
+def lacking_columns(columns: Sequence[ResolvedColumn], found: set[tuple[int, str]]) -> tuple[ResolvedColumn, ...]:
+    """Return the part of a definition that a data file lacks, given the pairs that the file has."""
+    return tuple(column for column in (_lacking(column, found) for column in columns) if column.kinds)
+
+
+def _lacking(column: ResolvedColumn, found: set[tuple[int, str]]) -> ResolvedColumn:
+    kinds = {
+        kind: options
+        for kind, options in column.kinds.items()
+        if (column.field_id, column.stored_kind(kind)) not in found
+    }
+    return replace(column, kinds=kinds)
+
+
+def _cut(
+    files: Sequence[DataFile], columns: tuple[ResolvedColumn, ...], parallelism: int, target_bytes: int
+) -> list[FileBatch]:
+    bytes_per_row = sum(kind_named(kind).bytes_per_row for column in columns for kind in column.kinds)
+    rows = sum(file.record_count for file in files)
+    # Two rounds of tasks keep cores from idling behind the largest task; the minimum prevents tiny segments.
+    rows_for_parallelism = max(1_000_000, rows // max(1, 2 * parallelism))
+    rows_per_batch = min(target_bytes // bytes_per_row, rows_for_parallelism)
+    batches: list[FileBatch] = []
+    current: list[DataFile] = []
+    current_rows = current_space = 0
+    for file in files:
+        space = file.record_count + ROW_SPACE_ALIGNMENT * max(1, len(file.split_offsets))
+        full = current_rows + file.record_count > rows_per_batch or current_space + space > _ROW_SPACE
+        if current and full:
+            batches.append(FileBatch(tuple(current), columns))
+            current, current_rows, current_space = [], 0, 0
+        current.append(file)
+        current_rows += file.record_count
+        current_space += space
+    if current:
+        batches.append(FileBatch(tuple(current), columns))
+    return batches

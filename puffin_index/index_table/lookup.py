@@ -1,0 +1,109 @@
+"""Find index tables by the UUID of their data table, under the default name or any other.
+
+A renamed data table leaves its index table behind under the old name; only the UUID then tells the data table.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, RESTError
+from pyiceberg.table import Table
+
+from puffin_index.errors import NotFoundError, PuffinIndexError
+from puffin_index.index_table.table import (
+    PROPERTY_DATA_TABLE_UUID,
+    SUFFIX,
+    TableName,
+    index_table_name,
+    is_bound_to,
+    load_index_table,
+)
+
+_log = logging.getLogger(__name__)
+
+
+def find_index_table(catalog: Catalog, data_table: Table) -> Table:
+    """Load the index table of a data table, whatever its name, from the namespace of the data table.
+
+    Raises:
+        NotFoundError: If the data table has no index table.
+        DamagedIndexError: If the index table with the default name cannot be read.
+        UnsupportedError: If a later release made the index table.
+    """
+    name, data_uuid = TableName.of(data_table), str(data_table.metadata.table_uuid)
+    own_name = index_table_name(name)
+    try:
+        index_table = load_index_table(catalog, own_name)
+        if is_bound_to(index_table, data_uuid):
+            return index_table
+        absence = NotFoundError(
+            f"the index of {name} belongs to an earlier table of that name: run `puffin-index create` again"
+        )
+    except NotFoundError as error:
+        absence = error
+    other_name = list_index_tables(catalog, name.namespace).get(data_uuid)
+    left_behind = load_left_behind(catalog, other_name, data_uuid) if other_name is not None else None
+    if left_behind is None:
+        raise absence
+    return left_behind
+
+
+def load_left_behind(catalog: Catalog, index_name: TableName, data_uuid: str) -> Table | None:
+    """Load an index table that a renamed data table may have left behind.
+
+    Returns:
+        The index table. None if it is gone, if it belongs to another data table, or if the data table that its name
+        stands for has the same UUID: a table registered twice has one UUID under two names, and the index table
+        belongs to the name it stands for.
+    """
+    try:
+        index_table = load_index_table(catalog, index_name)
+    except NotFoundError:
+        return None
+    if not is_bound_to(index_table, data_uuid):
+        return None
+    owner = TableName(index_name.namespace, index_name.name.removesuffix(SUFFIX))
+    try:
+        is_owned = str(catalog.load_table(owner.identifier).metadata.table_uuid) == data_uuid
+    except NoSuchTableError:
+        is_owned = False
+    return None if is_owned else index_table
+
+
+def list_index_tables(
+    catalog: Catalog, namespace: tuple[str, ...], *, only_left_behind: bool = False
+) -> dict[str, TableName]:
+    """Load all index tables of a namespace; return them by the UUID of their data table.
+
+    Args:
+        catalog: The catalog; for a catalog that cannot list its tables, the result is empty.
+        namespace: The namespace.
+        only_left_behind: Whether to leave out index tables whose name stands for an existing table.
+    """
+    try:
+        names = {identifier[-1] for identifier in catalog.list_tables(namespace)}
+    except (RESTError, NoSuchNamespaceError, NotImplementedError) as error:
+        _log.debug("the tables of %s cannot be listed: %s", ".".join(namespace), error)
+        return {}
+    found: dict[str, TableName] = {}
+    for name in sorted(names):
+        if not name.endswith(SUFFIX) or (only_left_behind and name.removesuffix(SUFFIX) in names):
+            continue
+        index_name = TableName(namespace, name)
+        try:
+            properties = load_index_table(catalog, index_name).properties
+        except (PuffinIndexError, OSError) as error:
+            _log.debug("index table passed over: %s", error)
+            continue
+        found.setdefault(properties.get(PROPERTY_DATA_TABLE_UUID, ""), index_name)
+    return found
+
+
+def following_hint(catalog: Catalog, data_table: TableName, index_table: TableName) -> str:
+    """Return a sentence that says that a data table left its index table behind, and how to mend that."""
+    return (
+        f"the index of {data_table} is still called {index_table}: "
+        f"`puffin-index follow {catalog.name}.{data_table}` renames it"
+    )

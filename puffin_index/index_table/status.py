@@ -1,0 +1,402 @@
+"""The status of an index: its coverage of the data table, its lag, and its size beside the data.
+
+The scope of a build: the snapshot to index, and the data files of the snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias, TypedDict
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.expressions import BooleanExpression
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+
+from puffin_index.data.column_source import Reading, reading_of
+from puffin_index.data.data_table import (
+    DataFile,
+    count_snapshots_behind,
+    find_snapshot,
+    list_data_files,
+    measure_data_files,
+)
+from puffin_index.definition.index_definition import ResolvedColumn
+from puffin_index.display import Cell, Described, Grid, Report, format_bytes, share_of
+from puffin_index.errors import DefinitionError, NotFoundError
+from puffin_index.index_table.entries import entry_files, indexed_kinds, lacking_columns, readable_entries, sources_of
+from puffin_index.index_table.table import read_entries
+from puffin_index.keys.map_key import plain_kind
+from puffin_index.segments.directory import STATISTICS, Directory, FieldKind, read_directory
+from puffin_index.segments.segment import objection
+from puffin_index.storage.arrays import Ints
+from puffin_index.storage.files import FileReader
+from puffin_index.storage.parallel import in_parallel, requests_at_once
+from puffin_index.storage.parts import PartReader
+
+
+@dataclass(frozen=True, slots=True)
+class BuildScope:
+    """The data files to index; by default all data files of the current snapshot.
+
+    An index belongs to a data file, so files that other snapshots, branches and tags share are indexed once.
+
+    Attributes:
+        snapshot_id: The snapshot to index.
+        ref: The branch or tag to index, in place of a snapshot.
+        row_filter: A filter; only data files that may have matching rows, by Iceberg's own metadata, are indexed.
+        max_files: The most data files to index; the next build continues.
+    """
+
+    snapshot_id: int | None = None
+    ref: str | None = None
+    row_filter: BooleanExpression | None = None
+    max_files: int | None = None
+
+    def find_snapshot(self, table: Table) -> Snapshot | None:
+        """Return the snapshot to index in the table's present state; None while the table is empty.
+
+        Raises:
+            NotFoundError: If the table lacks the snapshot, branch or tag.
+        """
+        return find_snapshot(table, self.snapshot_id, self.ref)
+
+    def list_data_files(self, table: Table) -> tuple[DataFile, ...]:
+        """Return the data files in the scope in the table's present state, with or without an index.
+
+        Raises:
+            NotFoundError: If the table lacks the snapshot, branch or tag.
+            DefinitionError: If the filter does not fit the table.
+        """
+        snapshot = self.find_snapshot(table)
+        if snapshot is None:
+            return ()
+        try:
+            return list_data_files(table, snapshot.snapshot_id, self.row_filter)
+        except (ValueError, TypeError, NotImplementedError) as error:
+            raise DefinitionError(f"Iceberg cannot choose data files by this predicate: {error}") from error
+
+
+WHOLE_TABLE = BuildScope()
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Bytes of payloads.
+
+    Attributes:
+        whole: The bytes of all payloads in some segments.
+        live: The approximate bytes that belong to some of the data files.
+    """
+
+    whole: int = 0
+    live: int = 0
+
+    def __add__(self, other: Sizes) -> Sizes:
+        return Sizes(self.whole + other.whole, self.live + other.live)
+
+
+_MOST_JUDGED = 10
+"""Data files without an index whose footers are read for the reason."""
+
+KindSizes: TypeAlias = dict[tuple[int, str], Sizes]
+
+
+class DirectoryRow(TypedDict):
+    """The place of a directory in a row of the index table."""
+
+    field_id: int
+    kind: str
+    offset: int
+    length: int
+    xxh64: str
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnStatus:
+    """One indexed column.
+
+    Attributes:
+        name: The current name.
+        field_id: The field id.
+        kinds: The bytes of each index kind.
+        data_bytes: The bytes of the column in the data files; None if their manifests lack the number.
+        live_kinds: The approximate bytes of each kind that belong to data files of the current snapshot.
+    """
+
+    name: str
+    field_id: int
+    kinds: dict[str, int]
+    data_bytes: int | None = None
+    live_kinds: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def index_bytes(self) -> int:
+        """The bytes of all indexes of the column."""
+        return sum(self.kinds.values())
+
+    @property
+    def live_bytes(self) -> int:
+        """The bytes of all indexes of the column that belong to data files of the current snapshot."""
+        return sum(self.live_kinds.values())
+
+
+@dataclass(frozen=True, slots=True)
+class IndexStatus(Described):
+    """How much of a table's current snapshot is indexed.
+
+    Attributes:
+        table: The data table.
+        snapshot_id: The current snapshot; None while the table is empty.
+        data_files: The data files of the snapshot.
+        indexed_data_files: The data files with every index of the definition.
+        row_groups: Row groups of all data files (a file whose manifest entry lists none counts as one).
+        indexed_row_groups: Row groups of the indexed files.
+        segments: Segments that cover the indexed files.
+        index_bytes: Bytes of those segments, which may hold indexes of other snapshots' files as well.
+        data_bytes: Bytes of all data files.
+        columns: The indexed columns.
+        unindexed_bytes: Bytes of the data files that lack an index of the definition.
+        snapshots_behind: The number of snapshots from the one that added the oldest of these files to the current one;
+            0 without unindexed files.
+        outdated: Reasons, as sentences, why indexes of the snapshot's data files are unusable; builds make them anew.
+        left_out: Reasons why builds leave out data files, of the first ten files without an index.
+        live_index_bytes: Bytes of the definition's indexes that belong to data files of the current snapshot.
+        total_index_bytes: Bytes of all segments, whichever snapshot needs them.
+        index_table: The index table.
+    """
+
+    table: str
+    snapshot_id: int | None
+    data_files: int
+    indexed_data_files: int
+    row_groups: int
+    indexed_row_groups: int
+    segments: int
+    index_bytes: int
+    data_bytes: int
+    columns: tuple[ColumnStatus, ...]
+    unindexed_bytes: int = 0
+    snapshots_behind: int = 0
+    outdated: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    live_index_bytes: int = 0
+    total_index_bytes: int = 0
+    index_table: str = ""
+
+    def describe(self) -> Report:
+        """Describe the status."""
+        beside = f"{format_bytes(self.live_index_bytes)} beside {format_bytes(self.data_bytes)}"
+        numbers: dict[str, Cell] = {
+            "index table": self.index_table,
+            "data files": share_of(self.indexed_data_files, self.data_files),
+            "row groups": share_of(self.indexed_row_groups, self.row_groups),
+            "segments": self.segments,
+            "size": share_of(self.live_index_bytes, self.data_bytes, beside),
+            "behind": f"{self.snapshots_behind} snapshots, {format_bytes(self.unindexed_bytes)}",
+        }
+        sizes = [
+            (column.name, kind, share_of(size, self.live_index_bytes, format_bytes(size)))
+            for column in self.columns
+            for kind, size in column.live_kinds.items()
+        ]
+        title = f"index of {self.table}, snapshot {self.snapshot_id}"
+        sentences = [f"outdated: {line}" for line in self.outdated] + [f"left out: {line}" for line in self.left_out]
+        return Report(title, numbers, (Grid(("column", "kind", "size"), sizes),), sentences)
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """The lag of an index behind its table.
+
+    Attributes:
+        snapshots: The number of snapshots from the one that added the oldest data file without an index to the current
+            one; 0 if all data files have indexes.
+        files: The data files that lack an index of the definition.
+        bytes: The size of these files in bytes.
+    """
+
+    snapshots: int
+    files: int
+    bytes: int
+
+
+def read_lag(
+    data_table: Table, index_table: Table, columns: Sequence[ResolvedColumn], scope: BuildScope = WHOLE_TABLE
+) -> Lag:
+    """Return the lag of an index behind the current snapshot, or behind the scope of a build."""
+    files = scope.list_data_files(data_table)
+    missing = _unindexed(files, readable_entries(read_entries(index_table), reading_of(data_table)), columns)
+    return _lag(data_table, missing, scope.find_snapshot(data_table))
+
+
+def read_status(data_table: Table, index_table: Table, columns: Sequence[ResolvedColumn]) -> IndexStatus:
+    """Return the coverage of the current snapshot and the size of the indexes."""
+    live = measure_data_files(data_table, {column.field_id for column in columns})
+    every, reading = read_entries(index_table), reading_of(data_table)
+    entries = readable_entries(every, reading)
+    missing = _unindexed(live.files, entries, columns)
+    snapshot = data_table.current_snapshot()
+    lag = _lag(data_table, missing, snapshot)
+    known = pa.array([path for path, *_ in indexed_kinds(entries, live.files)], pa.string())
+    used = entries.filter(pc.is_in(entries["data_file"], known))
+    segments = _segment_sizes(used)
+    row_groups = _row_group_count(live.files)
+    column_status = _column_status(columns, _kind_sizes(index_table, used), live.column_bytes)
+    return IndexStatus(
+        table=".".join(data_table.name()),
+        snapshot_id=snapshot.snapshot_id if snapshot else None,
+        data_files=len(live.files),
+        indexed_data_files=len(live.files) - len(missing),
+        row_groups=row_groups,
+        indexed_row_groups=row_groups - _row_group_count(missing),
+        segments=len(segments),
+        index_bytes=sum(segments.values()),
+        data_bytes=sum(file.file_size for file in live.files),
+        columns=column_status,
+        unindexed_bytes=lag.bytes,
+        snapshots_behind=lag.snapshots,
+        outdated=(*_outdated_sources(every, live.files, reading), *_outdated_files(every, live.files)),
+        left_out=tuple(_objections(data_table, missing[:_MOST_JUDGED], reading, columns)),
+        live_index_bytes=sum(column.live_bytes for column in column_status),
+        total_index_bytes=sum(_segment_sizes(every).values()),
+        index_table=".".join(index_table.name()),
+    )
+
+
+def _objections(
+    data_table: Table, files: Sequence[DataFile], reading: Reading, columns: Sequence[ResolvedColumn]
+) -> Iterator[str]:
+    at_once = requests_at_once(data_table.io, data_table.location())
+    reasons = in_parallel(lambda file: objection(data_table.io, file, reading, columns), files, at_once)
+    return (reason for reason in reasons if reason is not None)
+
+
+def _outdated_sources(entries: pa.Table, files: Sequence[DataFile], reading: Reading) -> Iterator[str]:
+    """Yield sentences about columns that scans read from another source than the index was built from."""
+    rejected = reading.rejects(sources_of(entries))
+    if not rejected:
+        return
+    live = {file.path for file in files}
+    affected: dict[tuple[str, str], set[str]] = {}
+    for path, directories in zip(entries["data_file"].to_pylist(), entries["directories"].to_pylist(), strict=True):
+        for field_id, source in {(one["field_id"], one["source"]) for one in directories} if path in live else ():
+            if (field_id, source) in rejected:
+                name = str(reading.schema.find_column_name(field_id))
+                affected.setdefault((name, str(reading.objection(field_id, source))), set()).add(path)
+    for (name, reason), paths in sorted(affected.items()):
+        yield f"column {name} of {len(paths)} data files: {reason} when it was indexed"
+
+
+def _outdated_files(entries: pa.Table, files: Sequence[DataFile]) -> Iterator[str]:
+    """Yield sentences about data files whose partition has other values than at the time of indexing."""
+    live, known = {file.identity for file in files}, set(entry_files(entries))
+    elsewhere = {(path, size, rows) for path, size, rows, _ in known - live}
+    count = sum(file[:3] in elsewhere for file in live - known)
+    if count:
+        yield f"{count} data files: their partitions had other values when they were indexed"
+
+
+def _segment_sizes(entries: pa.Table) -> dict[str, int]:
+    return dict(zip(entries["segment"].to_pylist(), entries["segment_size_in_bytes"].to_pylist(), strict=True))
+
+
+def _unindexed(files: Sequence[DataFile], entries: pa.Table, columns: Sequence[ResolvedColumn]) -> list[DataFile]:
+    found = indexed_kinds(entries, files)
+    return [file for file in files if file.record_count and lacking_columns(columns, found.get(file.identity, set()))]
+
+
+def _lag(data_table: Table, missing: Sequence[DataFile], head: Snapshot | None) -> Lag:
+    behind = count_snapshots_behind(data_table, head, {file.path for file in missing})
+    return Lag(behind, len(missing), sum(file.file_size for file in missing))
+
+
+def _column_status(
+    columns: Sequence[ResolvedColumn], sizes: KindSizes, column_bytes: dict[int, int]
+) -> tuple[ColumnStatus, ...]:
+    status: list[ColumnStatus] = []
+    for column in columns:
+        of_kinds = {kind: sizes.get((column.field_id, column.stored_kind(kind)), Sizes()) for kind in column.kinds}
+        status.append(
+            ColumnStatus(
+                column.name,
+                column.field_id,
+                {kind: size.whole for kind, size in of_kinds.items()},
+                column_bytes.get(column.field_id),
+                {kind: size.live for kind, size in of_kinds.items()},
+            )
+        )
+    return tuple(status)
+
+
+@dataclass(slots=True)
+class _LiveSegment:
+    """A segment and the row groups of some data files in the segment.
+
+    Attributes:
+        size: The size in bytes.
+        directories: The directories that the entries name.
+        spans: First row group and number of row groups of each file, with the directories of the file's entry.
+    """
+
+    size: int
+    directories: dict[tuple[int, str], DirectoryRow] = field(default_factory=dict)
+    spans: dict[tuple[int, str], list[tuple[int, int]]] = field(default_factory=dict)
+
+
+def _kind_sizes(index_table: Table, entries: pa.Table) -> KindSizes:
+    sizes: KindSizes = {}
+    segments = _live_segments(entries)
+    at_once = requests_at_once(index_table.io, index_table.location())
+    read = in_parallel(lambda one: _read_directories(index_table, *one), list(segments.items()), at_once)
+    for segment, directories in zip(segments.values(), read, strict=True):
+        for key, own in directories.items():
+            sizes[key] = sizes.get(key, Sizes()) + _sizes(own, np.array(segment.spans[key], np.int64))
+    return sizes
+
+
+def _read_directories(index_table: Table, location: str, segment: _LiveSegment) -> dict[FieldKind, Directory]:
+    """Read the directories of a segment, which lie side by side, by one request."""
+    places = {key: (own["offset"], own["length"], own["xxh64"]) for key, own in segment.directories.items()}
+    start = min((place[0] for place in places.values()), default=0)
+    end = max((place[0] + place[1] for place in places.values()), default=0)
+    try:
+        with FileReader(index_table.io, location, segment.size) as reader:
+            stored = PartReader(reader.read(start, end - start), location, start)
+    except NotFoundError as error:
+        raise NotFoundError(f"{error}: `puffin-index verify --repair` indexes its data files anew") from error
+    return {key: read_directory(stored, *place) for key, place in places.items()}
+
+
+def _sizes(directory: Directory, spans: Ints) -> Sizes:
+    """Return the bytes of all payloads, and of the row groups in spans (first, count), shape (spans, 2)."""
+    lengths, first, counts = (directory.numbers(name) for name in ("length", "first_row_group", "row_groups"))
+    ends = first + counts
+    is_live = np.zeros(max(ends.max(initial=0), spans.sum(axis=1).max(initial=0)) + 1, np.int64)
+    # Files share no row groups: marks where spans begin (1) and end (-1) sum up to a flag for each row group.
+    np.add.at(is_live, spans[:, 0], 1)
+    np.add.at(is_live, spans.sum(axis=1), -1)
+    live_before = np.concatenate(([0], np.cumsum(np.cumsum(is_live))))
+    shares = (live_before[ends] - live_before[first]) / np.maximum(counts, 1)
+    return Sizes(int(lengths.sum()), int((lengths * np.minimum(shares, 1)).sum()))
+
+
+def _live_segments(entries: pa.Table) -> dict[str, _LiveSegment]:
+    names = ("segment", "segment_size_in_bytes", "first_row_group", "row_counts", "directories")
+    found: dict[str, _LiveSegment] = {}
+    for location, size, first, row_counts, directories in zip(*(entries[n].to_pylist() for n in names), strict=True):
+        segment = found.setdefault(location, _LiveSegment(size))
+        for directory in directories:
+            if plain_kind(directory["kind"]) == STATISTICS:
+                continue
+            key = directory["field_id"], directory["kind"]
+            segment.directories[key] = directory
+            segment.spans.setdefault(key, []).append((first, len(row_counts)))
+    return found
+
+
+def _row_group_count(files: Sequence[DataFile]) -> int:
+    return sum(max(1, len(file.split_offsets)) for file in files)

@@ -1,0 +1,389 @@
+"""The index table: an Iceberg table with a row per data file and segment, which lists the indexes in the segment.
+
+Damage of an index table itself: turn errors of reading its files into one sentence that names the way out.
+
+The files of an index table's newest snapshot, named in its metadata: a reader gets all of them from a store at once.
+
+Without the names, each of the manifest list, the manifests and the data files is a round of requests that tells the
+next. The names are a hint: what a snapshot consists of is still read from its manifest list.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, ValidationError
+from pyiceberg.io.pyarrow import ArrowScan
+from pyiceberg.schema import Schema
+from pyiceberg.table import DataScan, Table, Transaction
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.types import IntegerType, ListType, LongType, NestedField, StringType, StructType, TimestamptzType
+from requests.exceptions import RequestException
+
+from puffin_index.data.data_table import refresh_table
+from puffin_index.errors import DamagedIndexError, NotFoundError, UnsupportedError
+from puffin_index.segments.segment import DirectoryLocation, Segment
+from puffin_index.storage.files import in_context, is_local
+from puffin_index.storage.whole_files import held_in_memory, read_whole
+
+_log = logging.getLogger(__name__)
+
+PROPERTY: Final = "puffin-index.read-ahead"
+_MOST_FILES = 128
+_SNAPSHOT, _FILES = "snapshot-id", "files"
+
+
+def name_files(index_table: Table, transaction: Transaction) -> None:
+    """Name the files of the snapshot that a transaction is about to commit, if they lie in a store and are few.
+
+    Args:
+        index_table: The index table.
+        transaction: Has made the snapshot.
+    """
+    if is_local(index_table.location()):
+        return
+    snapshot = transaction.table_metadata.current_snapshot()
+    folder = _folder(index_table)
+    try:
+        files = [] if snapshot is None else _files_of(snapshot, index_table)
+    except OSError as error:
+        # The names of the last snapshot stay, which nobody uses for this one.
+        _log.info("the new files of %s are not named: %s", ".".join(index_table.name()), error)
+        return
+    if snapshot is not None and len(files) <= _MOST_FILES and all(file.startswith(folder) for file in files):
+        names = {_SNAPSHOT: snapshot.snapshot_id, _FILES: [file.removeprefix(folder) for file in files]}
+        transaction.set_properties({PROPERTY: json.dumps(names)})
+    elif PROPERTY in index_table.properties:
+        transaction.remove_properties(PROPERTY)
+
+
+def _files_of(snapshot: Snapshot, index_table: Table) -> list[str]:
+    manifests = snapshot.manifests(index_table.io)
+    files = [manifest.manifest_path for manifest in manifests]
+    with held_in_memory(index_table.io, files):
+        every = [manifest.fetch_manifest_entry(index_table.io) for manifest in manifests]
+    return files + [entry.data_file.file_path for entries in every for entry in entries]
+
+
+def named_files(index_table: Table, snapshot: Snapshot) -> list[str]:
+    """Return the manifests and data files of a snapshot, as far as the metadata of the index table names them."""
+    try:
+        names = json.loads(index_table.properties.get(PROPERTY, "{}"))
+        is_current = isinstance(names, dict) and names.get(_SNAPSHOT) == snapshot.snapshot_id
+        return [_folder(index_table) + file for file in names[_FILES]] if is_current else []
+    except (ValueError, TypeError, LookupError):
+        # Somebody has changed the hint, which costs a reader two rounds and nothing else.
+        return []
+
+
+def _folder(index_table: Table) -> str:
+    return index_table.location().rstrip("/") + "/"
+
+
+_BROKEN = (
+    ArithmeticError,
+    AssertionError,
+    EOFError,
+    LookupError,
+    MemoryError,
+    SystemError,
+    TypeError,
+    ValueError,
+    ValidationError,
+    pa.ArrowException,
+    zlib.error,
+)
+"""The errors of PyIceberg's readers of JSON, Avro and Parquet for bytes that break their format."""
+
+_LOCATION = re.compile(r"'([^']+)'|((?:\w[\w+.-]*:/|/).*)")
+
+
+@contextmanager
+def index_table_read(name: str) -> Iterator[None]:
+    """Translate errors of a block that reads files of an index table.
+
+    Args:
+        name: The index table.
+
+    Raises:
+        DamagedIndexError: If a file of the table is missing or broken.
+        OSError: If a file cannot be reached; the message names the table.
+    """
+    try:
+        yield
+    except RequestException:
+        raise
+    except FileNotFoundError as error:
+        file = _location_in(error)
+        raise DamagedIndexError(name, f"{file} is missing", file) from error
+    except OSError as error:
+        raise in_context(error, f"index table {name} cannot be read") from error
+    except _BROKEN as error:
+        reason = (str(error).splitlines() or [""])[0]
+        raise DamagedIndexError(name, f"one of its files is broken ({type(error).__name__}: {reason})") from error
+
+
+def _location_in(error: FileNotFoundError) -> str:
+    """Return the missing file from the text of the error; PyArrow quotes the location without its scheme."""
+    text = str(error.filename or error).splitlines()[0]
+    found = _LOCATION.search(text)
+    return found[1] or found[2] if found else text
+
+
+SUFFIX = "__puffin_index"
+SEGMENTS_FOLDER = "_segments"
+"""The folder of segments; with its underscore, Iceberg's `remove_orphan_files` leaves the folder alone."""
+
+FORMAT_VERSION = "3"
+_commits: Counter[str] = Counter()
+PROPERTY_VERSION = "puffin-index.version"
+PROPERTY_DEFINITION = "puffin-index.definition"
+PROPERTY_NAMES = "puffin-index.names"
+"""The names that statements gave to indexes (`puffin_index.definition.names`)."""
+PROPERTY_DATA_TABLE = "puffin-index.data-table"
+PROPERTY_DATA_TABLE_UUID = "puffin-index.data-table-uuid"
+PROPERTY_LOCATION = "puffin-index.location"
+"""States the location that belongs to this table alone; without this property, other tables may share the location."""
+
+SCHEMA = Schema(
+    NestedField(1, "data_file", StringType(), required=True, doc="location of the data file"),
+    NestedField(2, "file_size_in_bytes", LongType(), required=True),
+    NestedField(3, "record_count", LongType(), required=True),
+    NestedField(4, "split_offsets", ListType(5, LongType(), element_required=True), required=True),
+    NestedField(6, "row_counts", ListType(7, LongType(), element_required=True), required=True),
+    NestedField(8, "segment", StringType(), required=True, doc="location of the Puffin file"),
+    NestedField(9, "segment_size_in_bytes", LongType(), required=True),
+    NestedField(10, "segment_footer_size_in_bytes", LongType(), required=True),
+    NestedField(11, "first_row_group", IntegerType(), required=True, doc="ordinal in the segment"),
+    NestedField(12, "first_base", LongType(), required=True, doc="first row in the segment's row space"),
+    NestedField(
+        13,
+        "directories",
+        ListType(
+            14,
+            StructType(
+                NestedField(15, "field_id", IntegerType(), required=True),
+                NestedField(16, "kind", StringType(), required=True),
+                NestedField(17, "offset", LongType(), required=True),
+                NestedField(18, "length", LongType(), required=True),
+                NestedField(20, "xxh64", StringType(), required=True, doc="checksum of the directory's bytes"),
+                NestedField(
+                    22, "source", StringType(), required=True, doc="how the column was found in the data file, as JSON"
+                ),
+            ),
+            element_required=True,
+        ),
+        required=True,
+    ),
+    NestedField(19, "added_at", TimestamptzType(), required=True),
+    NestedField(21, "partition_constants", StringType(), required=True, doc="what identity partitions fix in the file"),
+)
+
+_DIRECTORY_TYPE = pa.struct(
+    [
+        pa.field("field_id", pa.int32(), nullable=False),
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("length", pa.int64(), nullable=False),
+        pa.field("xxh64", pa.string(), nullable=False),
+        pa.field("source", pa.string(), nullable=False),
+    ]
+)
+_LONGS = pa.list_(pa.field("element", pa.int64(), nullable=False))
+_ARROW_SCHEMA = pa.schema(
+    [
+        pa.field("data_file", pa.string(), nullable=False),
+        pa.field("file_size_in_bytes", pa.int64(), nullable=False),
+        pa.field("record_count", pa.int64(), nullable=False),
+        pa.field("split_offsets", _LONGS, nullable=False),
+        pa.field("row_counts", _LONGS, nullable=False),
+        pa.field("segment", pa.string(), nullable=False),
+        pa.field("segment_size_in_bytes", pa.int64(), nullable=False),
+        pa.field("segment_footer_size_in_bytes", pa.int64(), nullable=False),
+        pa.field("first_row_group", pa.int32(), nullable=False),
+        pa.field("first_base", pa.int64(), nullable=False),
+        pa.field("directories", pa.list_(pa.field("element", _DIRECTORY_TYPE, nullable=False)), nullable=False),
+        pa.field("added_at", pa.timestamp("us", tz="UTC"), nullable=False),
+        pa.field("partition_constants", pa.string(), nullable=False),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TableName:
+    """A table's name without its catalog."""
+
+    namespace: tuple[str, ...]
+    name: str
+
+    @classmethod
+    def parse(cls, text: str) -> TableName:
+        """Read `namespace.table`.
+
+        Raises:
+            NotFoundError: If the text has another form.
+        """
+        parts = tuple(text.split("."))
+        if len(parts) < 2 or not all(parts):
+            raise NotFoundError(f"{text!r} is not a table name: it should read namespace.table")
+        return cls(parts[:-1], parts[-1])
+
+    @classmethod
+    def of(cls, table: Table) -> TableName:
+        """Return the name of a loaded table."""
+        return cls(table.name()[:-1], table.name()[-1])
+
+    @property
+    def identifier(self) -> tuple[str, ...]:
+        """The name in PyIceberg's form."""
+        return (*self.namespace, self.name)
+
+    def __str__(self) -> str:
+        return ".".join(self.identifier)
+
+
+def index_table_name(data_table: TableName) -> TableName:
+    """Return the default name of a data table's index table."""
+    return TableName(data_table.namespace, data_table.name + SUFFIX)
+
+
+def load_index_table(catalog: Catalog, name: TableName) -> Table:
+    """Load the index table.
+
+    Raises:
+        NotFoundError: If the index table does not exist.
+        DamagedIndexError: If the metadata of the index table is missing or broken.
+        UnsupportedError: If the index table is of another version.
+    """
+    try:
+        with index_table_read(str(name)):
+            table = read_whole(catalog.load_table(name.identifier), with_data=True)
+    except (NoSuchTableError, NoSuchNamespaceError) as error:
+        raise NotFoundError(f"there is no index table {name}: run `puffin-index create` first") from error
+    version = table.properties.get(PROPERTY_VERSION)
+    if version != FORMAT_VERSION:
+        raise UnsupportedError(
+            f"index table {name} has version {version!r}, this release reads {FORMAT_VERSION!r}: "
+            "drop the index with `puffin-index drop` and build it anew"
+        )
+    return table
+
+
+def is_bound_to(index_table: Table, data_table_uuid: str) -> bool:
+    """Return whether the index table belongs to this very data table, not to a dropped table of the same name."""
+    return index_table.properties.get(PROPERTY_DATA_TABLE_UUID) == data_table_uuid
+
+
+def refresh_index_table(index_table: Table) -> None:
+    """Load the newest state of an index table.
+
+    Raises:
+        NotFoundError: If the index table is gone, or another table has its name.
+        DamagedIndexError: If the metadata of the index table is missing or broken.
+    """
+    with index_table_read(".".join(index_table.name())):
+        refresh_table(index_table, with_data=True)
+
+
+def note_commit(index_table: Table) -> None:
+    """Count a commit of this process to an index table, so that caches can tell that their state is outdated."""
+    _commits[index_table.properties.get(PROPERTY_DATA_TABLE_UUID, "")] += 1
+
+
+def count_commits(data_table_uuid: str) -> int:
+    """Return the number of commits that this process has made to the index table of a data table."""
+    return _commits[data_table_uuid]
+
+
+def segments_folder(index_table: Table) -> str:
+    """Return the folder of the index table's segments."""
+    return f"{index_table.location().rstrip('/')}/{SEGMENTS_FOLDER}"
+
+
+def read_entries(index_table: Table) -> pa.Table:
+    """Read the rows of the index table (columns as in `SCHEMA`), in the order of their addition.
+
+    Raises:
+        DamagedIndexError: If a file of the index table is missing or broken.
+    """
+    if index_table.current_snapshot() is None:
+        return _ARROW_SCHEMA.empty_table()
+    with index_table_read(".".join(index_table.name())):
+        entries = _scan(index_table, index_table.scan())
+    entries = as_entries(entries)
+    return entries.sort_by([("added_at", "ascending"), ("data_file", "ascending")])
+
+
+def _scan(index_table: Table, scan: DataScan) -> pa.Table:
+    """Read the rows of a scan: in a store, all files at once if their names are known, otherwise level by level."""
+    snapshot, io = scan.snapshot(), index_table.io
+    with ExitStack() as held:
+
+        def hold(files: Iterable[str]) -> None:
+            held.enter_context(held_in_memory(io, files))
+
+        if snapshot is not None:
+            # A hint that names other files only costs time; what is missing of the snapshot is found out below.
+            with suppress(FileNotFoundError):
+                hold([snapshot.manifest_list, *named_files(index_table, snapshot)])
+            hold(manifest.manifest_path for manifest in snapshot.manifests(io))
+        tasks = list(scan.plan_files())
+        hold(task.file.file_path for task in tasks)
+        return ArrowScan(index_table.metadata, io, scan.projection(), scan.row_filter).to_table(tasks)
+
+
+def as_entries(rows: pa.Table) -> pa.Table:
+    """Give rows the columns and types of the index table's rows.
+
+    Raises:
+        KeyError: If a column is missing.
+        pa.ArrowException: If a value has another type.
+    """
+    return rows.select(_ARROW_SCHEMA.names).cast(_ARROW_SCHEMA)
+
+
+def entries_of(segments: Sequence[Segment]) -> pa.Table:
+    """Make the rows of new segments."""
+    now = datetime.now(UTC)
+    rows = [
+        {
+            "data_file": covered.file.path,
+            "file_size_in_bytes": covered.file.file_size,
+            "record_count": covered.file.record_count,
+            "split_offsets": list(covered.row_group_offsets),
+            "row_counts": list(covered.row_counts),
+            "segment": segment.location,
+            "segment_size_in_bytes": segment.size,
+            "segment_footer_size_in_bytes": segment.footer_size,
+            "first_row_group": covered.first_row_group,
+            "first_base": covered.first_base,
+            "directories": [_directory_row(one, covered.sources[one.field_id]) for one in segment.directories],
+            "added_at": now,
+            "partition_constants": covered.file.constants_text,
+        }
+        for segment in segments
+        for covered in segment.covered
+    ]
+    return pa.Table.from_pylist(rows, schema=_ARROW_SCHEMA)
+
+
+def _directory_row(directory: DirectoryLocation, source: str) -> dict[str, int | str]:
+    return {
+        "field_id": directory.field_id,
+        "kind": directory.kind,
+        "offset": directory.offset,
+        "length": directory.length,
+        "xxh64": directory.checksum,
+        "source": source,
+    }

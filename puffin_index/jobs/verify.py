@@ -1,0 +1,230 @@
+"""Verification: check the index table against the data table, each segment by itself, and indexes against the data."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from pyiceberg.table import Table
+
+from puffin_index.data.column_source import Reading, reading_of
+from puffin_index.data.data_table import DataFile, FileIdentity, list_data_files, refresh_table, retained_files
+from puffin_index.data.row_groups import open_data_file
+from puffin_index.errors import PuffinIndexError
+from puffin_index.index_table.entries import (
+    entry_files,
+    field_kinds,
+    indexed_files,
+    indexed_kinds,
+    live_entries,
+    readable_entries,
+    replace_entries,
+)
+from puffin_index.index_table.table import read_entries
+from puffin_index.jobs.verify_segment import EntryRow, Finding, Proofs, check_row_group, check_segment
+from puffin_index.segments.directory import FieldKind
+from puffin_index.segments.source_segment import IndexedFile, SourceSegment
+
+DEFAULT_SAMPLE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    """The result of a verification.
+
+    Attributes:
+        table: The data table.
+        data_files: Data files of the current snapshot.
+        indexed_data_files: Data files with every index of the definition; the next build indexes the others.
+        segments: Segments read.
+        blobs: Blobs whose checksum was checked.
+        row_groups: Row groups whose indexes were compared with the data.
+        findings: The errors found.
+        repaired_data_files: Data files that were indexed anew after their bad entries were dropped.
+        seconds: Wall time.
+    """
+
+    table: str
+    data_files: int
+    indexed_data_files: int
+    segments: int
+    blobs: int
+    row_groups: int
+    findings: tuple[Finding, ...]
+    repaired_data_files: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyProgress:
+    """The progress of a verification: segments are read first, then row groups are compared.
+
+    Attributes:
+        segments_done: Segments that were read.
+        segments_total: All segments of the index.
+        row_groups_done: Row groups that were compared with the data.
+        row_groups_total: Row groups to compare; 0 until all segments are read.
+        findings: The errors found so far.
+    """
+
+    segments_done: int
+    segments_total: int
+    row_groups_done: int = 0
+    row_groups_total: int = 0
+    findings: int = 0
+
+
+VerifyListener = Callable[[VerifyProgress], None]
+
+
+def verify(
+    data_table: Table,
+    index_table: Table,
+    wanted: Collection[FieldKind],
+    sample: int | None = DEFAULT_SAMPLE,
+    listener: VerifyListener | None = None,
+) -> VerifyReport:
+    """Check an index.
+
+    Args:
+        data_table: The data table.
+        index_table: The index table.
+        wanted: The (field, kind) pairs of the definition.
+        sample: The number of row groups to compare with the data, chosen at random; None for all.
+        listener: Called after each segment, and after each data file's row groups.
+    """
+    started = time.monotonic()
+    entries = read_entries(index_table)
+    refresh_table(data_table)
+    reading = reading_of(data_table)
+    readable = readable_entries(entries, reading)
+    live, retained = list_data_files(data_table), retained_files(data_table)
+    findings = [*_check_entries(readable, retained)]
+    by_segment: dict[str, list[EntryRow]] = {}
+    for row in entries.to_pylist():
+        by_segment.setdefault(row["segment"], []).append(row)
+    sources: dict[str, SourceSegment] = {}
+    blobs = 0
+    progress = VerifyProgress(0, len(by_segment), findings=len(findings))
+    _tell(listener, progress)
+    for location, rows in by_segment.items():
+        found, source, count = check_segment(index_table.io, location, rows)
+        findings += found
+        blobs += count
+        if source is not None and not found:
+            sources[location] = source
+        progress = replace(progress, segments_done=progress.segments_done + 1, findings=len(findings))
+        _tell(listener, progress)
+    files = indexed_files(live_entries(readable, retained, wanted))
+    row_groups = _chosen([file for file in files if file.origins <= sources.keys()], sample)
+    progress = replace(progress, row_groups_total=len(row_groups))
+    _tell(listener, progress)
+    for compared, wrong in _check_data(data_table, index_table, row_groups, sources, retained, reading):
+        findings += wrong
+        progress = replace(
+            progress, row_groups_done=progress.row_groups_done + compared, findings=progress.findings + len(wrong)
+        )
+        _tell(listener, progress)
+    indexed = indexed_kinds(readable, live)
+    return VerifyReport(
+        table=".".join(data_table.name()),
+        data_files=len(live),
+        indexed_data_files=sum(set(wanted) <= indexed.get(file.identity, set()) for file in live),
+        segments=len(by_segment),
+        blobs=blobs,
+        row_groups=len(row_groups),
+        findings=tuple(findings),
+        repaired_data_files=0,
+        seconds=time.monotonic() - started,
+    )
+
+
+def _tell(listener: VerifyListener | None, progress: VerifyProgress) -> None:
+    if listener is not None:
+        listener(progress)
+
+
+def drop_bad_entries(index_table: Table, findings: Sequence[Finding]) -> int:
+    """Drop the entries of bad segments and data files from the index table; return the number of their data files."""
+    bad = {finding.file for finding in findings}
+    dropped: set[str] = set()
+
+    def change(entries: pa.Table) -> pa.Table:
+        rows = list(zip(entries["data_file"].to_pylist(), entries["segment"].to_pylist(), strict=True))
+        is_good = [path not in bad and segment not in bad for path, segment in rows]
+        dropped.clear()
+        dropped.update(path for (path, _), good in zip(rows, is_good, strict=True) if not good)
+        return entries.filter(pa.array(is_good, pa.bool_()))
+
+    replace_entries(index_table, change)
+    return len(dropped)
+
+
+def _check_entries(entries: pa.Table, retained: Mapping[FileIdentity, DataFile]) -> Iterator[Finding]:
+    taken: dict[FileIdentity, set[FieldKind]] = {}
+    by_path = {file.path: file for file in retained.values()}
+    columns = (entries[name].to_pylist() for name in ("row_counts", "split_offsets"))
+    for file, counts, offsets, own in zip(entry_files(entries), *columns, field_kinds(entries), strict=True):
+        path, size, records, _ = file
+        found = by_path.get(path)
+        if found is not None and (found.file_size, found.record_count) != (size, records):
+            told = f"it has {found.file_size} and {found.record_count}"
+            yield Finding(path, "", 0, f"indexed as a file of {size} bytes and {records} rows, {told}")
+        if sum(counts) != records or len(offsets) != len(counts):
+            yield Finding(path, "", 0, f"row groups of {sum(counts)} rows, a file of {records}")
+        here = taken.setdefault(file, set())
+        if here & own:
+            yield Finding(path, "", 0, f"indexed twice: {sorted(here & own)}")
+        here |= own
+
+
+def _chosen(files: Sequence[IndexedFile], sample: int | None) -> list[tuple[IndexedFile, int]]:
+    every = [(file, ordinal) for file in files for ordinal in range(len(file.row_counts))]
+    if sample is None or sample >= len(every):
+        return every
+    chosen = sorted(random.sample(range(len(every)), sample))
+    return [every[place] for place in chosen]
+
+
+def _check_data(
+    data_table: Table,
+    index_table: Table,
+    row_groups: Sequence[tuple[IndexedFile, int]],
+    sources: Mapping[str, SourceSegment],
+    retained: Mapping[FileIdentity, DataFile],
+    reading: Reading,
+) -> Iterator[tuple[int, list[Finding]]]:
+    """Compare row groups with the data; yield the number of those of each data file, and what is wrong there."""
+    by_file: dict[FileIdentity, tuple[IndexedFile, list[int]]] = {}
+    for file, ordinal in row_groups:
+        by_file.setdefault(file.file.identity, (file, []))[1].append(ordinal)
+    with Proofs(index_table.io) as proofs:
+        for identity, (file, ordinals) in by_file.items():
+            wrong = list(_check_file(data_table, file, ordinals, sources, proofs, retained[identity], reading))
+            yield len(ordinals), wrong
+
+
+def _check_file(
+    data_table: Table,
+    file: IndexedFile,
+    ordinals: Sequence[int],
+    sources: Mapping[str, SourceSegment],
+    proofs: Proofs,
+    data_file: DataFile,
+    reading: Reading,
+) -> Iterator[Finding]:
+    path = file.file.path
+    try:
+        with open_data_file(data_table.io, data_file, reading) as opened:
+            if opened.row_counts != file.row_counts:
+                reason = f"row groups of {opened.row_counts} rows, indexed as {file.row_counts}"
+                yield Finding(path, "", 0, reason)
+                return
+            for key, part in file.parts.items():
+                for ordinal in ordinals:
+                    yield from check_row_group(opened, file, ordinal, key, sources[part.segment], proofs)
+    except (PuffinIndexError, OSError) as error:
+        yield Finding(path, "", 0, f"cannot be compared with its index: {error}")

@@ -1,0 +1,272 @@
+"""Check a segment by itself: every checksum, every place in a directory, and all numbers that must agree.
+
+Check indexes against the data: a row group's values are read again, and no value may be missed.
+
+Statistics must be equal; the kind of an index decides how to prove a payload (`puffin_index.kinds.kind`).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from types import TracebackType
+
+import numpy as np
+import pyarrow as pa
+from cachetools import LRUCache
+from pyiceberg.io import FileIO
+
+from puffin_index.data.row_groups import OpenDataFile, read_keys
+from puffin_index.errors import CorruptFileError, NotFoundError, PuffinIndexError, UnsupportedError, reason_at
+from puffin_index.formats.puffin import BLOB_CHECKSUM, PuffinFile, check_head, read_blob, read_footer
+from puffin_index.keys.columns import SortedColumn
+from puffin_index.keys.map_key import split_kind
+from puffin_index.kinds.base import MergedFilter
+from puffin_index.kinds.kind import Proof
+from puffin_index.kinds.statistics import statistics_of
+from puffin_index.segments.directory import FieldKind, index_kind, int64_column, statistics_key
+from puffin_index.segments.segment import ROW_SPACE_ALIGNMENT, align
+from puffin_index.segments.source_segment import IndexedFile, SourceSegment, read_source
+from puffin_index.storage.files import FileReader
+from puffin_index.storage.ranged import RangedReader
+
+EntryRow = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One error in an index.
+
+    Attributes:
+        file: The segment or data file.
+        blob: The blob's type, or the index's field and kind; empty if neither applies.
+        offset: The offset in the file, in bytes.
+        what: The description of the error.
+    """
+
+    file: str
+    blob: str
+    offset: int
+    what: str
+
+    def __str__(self) -> str:
+        place = f", byte {self.offset}" if self.blob or self.offset else ""
+        return ": ".join(filter(None, (f"{self.file}{place}", self.blob, self.what)))
+
+
+def check_segment(
+    io: FileIO, location: str, rows: Sequence[EntryRow]
+) -> tuple[list[Finding], SourceSegment | None, int]:
+    """Check a segment.
+
+    Args:
+        io: The FileIO of the index table.
+        location: The location of the segment.
+        rows: The entries of the segment in the index table.
+
+    Returns:
+        The errors; the segment, if it can be read at all; the number of blobs read.
+    """
+    size, footer_size = int(str(rows[0]["segment_size_in_bytes"])), int(str(rows[0]["segment_footer_size_in_bytes"]))
+    directories = {(one["field_id"], one["kind"]): one for row in rows for one in _directories(row)}
+    findings: list[Finding] = []
+    try:
+        with FileReader(io, location) as reader:
+            if reader.size != size:
+                return [Finding(location, "", 0, f"a file of {reader.size} bytes, not {size}")], None, 0
+            check_head(reader)
+            footer = read_footer(reader, footer_size, require_checksum=True)
+            findings += _check_blobs(reader, footer)
+            source = read_source(io, location, size, footer_size, list(directories.values()))
+            findings += [Finding(location, "row groups", 0, what) for what in _check_rows(source, rows)]
+            checks = {key: _check_statistics(batch, source) for key, batch in source.statistics.items()}
+            checks |= {key: _check_places(source, reader, key) for key in source.directories}
+            for key, wrong in checks.items():
+                name = f"field {key[0]} {key[1]}"
+                findings += [Finding(location, name, offset, what) for offset, what in wrong]
+    except (PuffinIndexError, OSError) as error:
+        return [*findings, _finding(location, error)], None, 0
+    return findings, source, len(footer.blobs)
+
+
+def _directories(row: EntryRow) -> list[dict[str, int | str]]:
+    found = row["directories"]
+    assert isinstance(found, list)
+    return found
+
+
+def _finding(location: str, error: Exception) -> Finding:
+    if isinstance(error, CorruptFileError):
+        return Finding(location, "", error.offset, error.reason)
+    return Finding(location, "", 0, reason_at(location, error))
+
+
+def _check_blobs(reader: RangedReader, footer: PuffinFile) -> Iterator[Finding]:
+    for blob in footer.blobs:
+        if BLOB_CHECKSUM not in blob.properties:
+            yield Finding(reader.location, blob.type, blob.offset, "a blob without a checksum")
+            continue
+        try:
+            read_blob(reader, blob)
+        except (CorruptFileError, UnsupportedError) as error:
+            yield Finding(reader.location, blob.type, blob.offset, _finding(reader.location, error).what)
+
+
+def _check_rows(source: SourceSegment, rows: Sequence[EntryRow]) -> Iterator[str]:
+    """Compare the segment's own list of row groups with its entries."""
+    bases, counts = source.spans[:, 0], source.spans[:, 1]
+    if not np.array_equal(bases[1:], np.cumsum(align(counts))[:-1]) or bool((bases % ROW_SPACE_ALIGNMENT).any()):
+        yield "bases that do not follow from the row counts"
+    for row in rows:
+        first, counts_wanted = int(str(row["first_row_group"])), row["row_counts"]
+        offsets_wanted = row["split_offsets"]
+        assert isinstance(counts_wanted, list)
+        own = source.row_groups.slice(first, len(counts_wanted))
+        if first < 0 or len(own) != len(counts_wanted) or not len(own):
+            yield f"row groups of {row['data_file']} that the segment does not have"
+        elif (
+            set(own.column("data_file").to_pylist()) != {row["data_file"]}
+            or own.column("row_count").to_pylist() != counts_wanted
+            or own.column("offset").to_pylist() != offsets_wanted
+            or own.column("ordinal").to_pylist() != list(range(len(own)))
+            or own.column("base")[0].as_py() != row["first_base"]
+        ):
+            yield f"row groups of {row['data_file']} that are not those of its entry"
+
+
+def _check_statistics(batch: pa.RecordBatch, source: SourceSegment) -> Iterator[tuple[int, str]]:
+    if len(batch) != len(source.spans):
+        yield 0, f"statistics of {len(batch)} row groups, not {len(source.spans)}"
+        return
+    rows, nulls, distinct, nans = (
+        int64_column(batch, name) for name in ("row_count", "null_count", "distinct_count", "nan_count")
+    )
+    fits = (rows == source.spans[:, 1]) & (nulls >= 0) & (nulls <= rows) & (nans >= 0) & (nans <= rows - nulls)
+    fits &= (distinct >= 0) & (distinct <= rows - nulls) & ((distinct > 0) == (nulls < rows))
+    bounds = (batch.column(name).to_pylist() for name in ("minimum", "maximum", "quantiles"))
+    for row_group, (fit, low, high, quantiles) in enumerate(zip(fits.tolist(), *bounds, strict=True)):
+        if not fit:
+            yield 0, f"row group {row_group}: counts that do not fit each other"
+        # A row group of NULLs alone has neither quantiles nor bounds.
+        ends = [quantiles[0], quantiles[-1]] if quantiles else [None, None]
+        if (
+            ends != [low, high]
+            or quantiles != sorted(quantiles)
+            or (low is None) != (nulls[row_group] == rows[row_group])
+        ):
+            yield 0, f"row group {row_group}: minimum, quantiles and maximum do not ascend"
+
+
+def _check_places(source: SourceSegment, reader: RangedReader, key: FieldKind) -> Iterator[tuple[int, str]]:
+    directory = source.directories[key]
+    offsets, lengths = (directory.numbers(name).tolist() for name in ("offset", "length"))
+    blob_types = directory.blob_types.to_pylist()
+    for row, (offset, length, blob_type) in enumerate(zip(offsets, lengths, blob_types, strict=True)):
+        blob = source.blobs.get((offset, *key))
+        if blob is None or (blob.length, blob.type, blob.fields) != (length, blob_type, (key[0],)):
+            yield offset, "a payload that the footer does not have"
+            continue
+        try:
+            opened = source.open(key, row, reader)
+            if isinstance(opened, MergedFilter):
+                # Only the layout has the checksum of the directory, so the directory is read as a planner reads it.
+                opened.read_directory()
+        except (CorruptFileError, UnsupportedError, NotFoundError) as error:
+            yield offset, _finding(source.location, error).what
+
+
+_MOST_DECODED = 4
+_MOST_OPEN = 4
+
+
+class Proofs(AbstractContextManager["Proofs"]):
+    """The proofs of the payloads checked last, and the open segments that these proofs read.
+
+    Proofs are kept because a proof may have decoded its payload, and a segment's row groups are checked in sequence.
+
+    Args:
+        io: The FileIO of the index table.
+    """
+
+    def __init__(self, io: FileIO) -> None:
+        self._io = io
+        self._known: LRUCache[tuple[str, FieldKind, int], Proof] = LRUCache(_MOST_DECODED)
+        self._readers: OrderedDict[str, FileReader] = OrderedDict()
+
+    def of(self, source: SourceSegment, key: FieldKind, row: int) -> Proof:
+        """Return the proof of a payload.
+
+        Args:
+            source: The segment that has the payload.
+            key: The index.
+            row: The directory row of the payload.
+        """
+        reader, place = self._reader(source), (source.location, key, row)
+        if place not in self._known:
+            row_counts = source.spans[source.directories[key].covered(row), 1]
+            self._known[place] = index_kind(key[1]).proof(source.open(key, row, reader), row_counts)
+        return self._known[place]
+
+    def _reader(self, source: SourceSegment) -> FileReader:
+        if source.location not in self._readers:
+            if len(self._readers) == _MOST_OPEN:
+                location, oldest = self._readers.popitem(last=False)
+                oldest.close()
+                # Proofs of the closed segment would read from a closed file.
+                for place in [place for place in self._known if place[0] == location]:
+                    del self._known[place]
+            self._readers[source.location] = FileReader(self._io, source.location, source.size)
+        self._readers.move_to_end(source.location)
+        return self._readers[source.location]
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close the segments."""
+        for reader in self._readers.values():
+            reader.close()
+
+
+def check_row_group(
+    opened: OpenDataFile,
+    file: IndexedFile,
+    ordinal: int,
+    key: FieldKind,
+    source: SourceSegment,
+    proofs: Proofs,
+) -> Iterator[Finding]:
+    """Compare one index of one row group with the data.
+
+    Args:
+        opened: The data file.
+        file: The data file with the places of its indexes.
+        ordinal: The place of the row group in the data file, from 0.
+        key: The index.
+        source: The segment that has the index.
+        proofs: The proofs of payloads checked before.
+    """
+    name = f"field {key[0]} {key[1]}, row group {ordinal} of {file.file.path}"
+    try:
+        directory = source.directories[key]
+        column = SortedColumn(read_keys(opened, ordinal, split_kind(*key)[0], directory.value_type))
+        row_group = file.parts[key].first_row_group + ordinal
+        row = int(source.payload_rows[key][row_group])
+        prove = proofs.of(source, key, row)
+        wrong = [*_check_values_of_statistics(column, source, key, row_group)]
+        wrong += prove(row_group - directory.covered(row).start, column)
+    except (CorruptFileError, UnsupportedError) as error:
+        wrong = [error.reason if isinstance(error, CorruptFileError) else str(error)]
+    for what in wrong:
+        yield Finding(source.location, name, 0, what)
+
+
+def _check_values_of_statistics(
+    column: SortedColumn, source: SourceSegment, key: FieldKind, row_group: int
+) -> Iterator[str]:
+    stored = source.statistics[statistics_key(key)].slice(row_group, 1).to_pylist()[0]
+    found = statistics_of(column)
+    for name in ("row_count", "null_count", "nan_count", "distinct_count", "minimum", "maximum"):
+        if stored[name] != getattr(found, name):
+            yield f"{name} is {stored[name]!r}, the data has {getattr(found, name)!r}"

@@ -1,0 +1,322 @@
+"""Tables whose keys come in bursts, as the lines of a session do, with three bursts of each key.
+
+A table has a column for each order, type and length of bursts, and a payload that does not compress. `sorted`: keys
+ascend over time. `partly sorted`: bursts come late by up to a fifth of the table. `random`: bursts come in any order.
+
+Queries of one or two columns whose keys come in bursts: as SQL for the planner, and as a test of Arrow columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+from typing import Final, Literal, get_args
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+
+from puffin_index import IndexDefinition, TableIndex
+from puffin_index.storage.arrays import Ints
+
+NAMESPACE: Final = "clustered"
+Order = Literal["sorted", "partly sorted", "random"]
+Kind = Literal["string", "long", "timestamp"]
+ORDERS: Final[tuple[Order, ...]] = get_args(Order)
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+BURSTS: Final = (1, 4, 12, 50, 500)
+PAYLOAD: Final = "payload"
+
+_BURSTS_OF_KEY: Final = 3
+_LATENESS: Final = 0.2
+_STEP: Final = 1009
+_FIRST_MICROSECOND: Final = 1_704_067_200_000_000
+_MICROSECONDS_OF_STEP: Final = 1_000
+_PAYLOAD_BYTES: Final = 300
+_DEFAULT_ROW_GROUP_BYTES: Final = 128 * 1024 * 1024
+_SAMPLE_ROWS: Final = 100_000
+_SEED: Final = 20_250
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How large row groups are.
+
+    Attributes:
+        name: What reports call it.
+        rows: Rows of a row group; None for as many as fill Iceberg's default of 128 MB.
+    """
+
+    name: str
+    rows: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The columns of a table, and its rows.
+
+    Attributes:
+        rows: Rows.
+        file_rows: Rows of a data file.
+        orders: Orders of the keys.
+        kinds: Types of the keys.
+    """
+
+    rows: int = 2_000_000
+    file_rows: int = 1_000_000
+    orders: Sequence[Order] = ORDERS
+    kinds: Sequence[Kind] = KINDS
+
+
+DEFAULT_GRID: Final = Grid()
+SIZES: Final = (Size("20,000 rows", 20_000), Size("250,000 rows", 250_000), Size("128 MB", None))
+
+
+def column_name(order: Order, kind: Kind, burst: int) -> str:
+    """Name the column of an order, a type and a length of bursts."""
+    return f"{order.replace(' ', '_')}_{kind}_{burst}"
+
+
+@lru_cache(len(ORDERS) * len(BURSTS))
+def draw_keys(order: Order, burst: int, rows: int) -> Ints:
+    """Draw the number of the key of each row."""
+    random = np.random.default_rng([_SEED, ORDERS.index(order), burst])
+    numbers = np.arange(-(-rows // burst), dtype=np.int64)
+    if order == "partly sorted":
+        numbers = np.argsort(numbers + random.uniform(0, _LATENESS * len(numbers), len(numbers)))
+    elif order == "random":
+        numbers = random.permutation(numbers)
+    return np.repeat(numbers // _BURSTS_OF_KEY, burst)[:rows]
+
+
+def keys_of(kind: Kind, numbers: Ints, beside: int = 0) -> pa.Array:
+    """Make keys of their numbers, in the same order.
+
+    Args:
+        kind: Their type.
+        numbers: The numbers.
+        beside: How far beside a key; no key lies between one and the next.
+    """
+    values = numbers * _STEP + beside
+    if kind == "long":
+        return pa.array(values)
+    if kind == "timestamp":
+        return pa.array(_FIRST_MICROSECOND + values * _MICROSECONDS_OF_STEP, pa.timestamp("us"))
+    digits = np.frombuffer(b"0123456789abcdef", np.uint8)[values[:, None] >> np.arange(28, -4, -4) & 15]
+    text = np.column_stack([np.full(len(values), ord("u"), np.uint8), digits])
+    fixed = pa.Array.from_buffers(pa.binary(text.shape[1]), len(text), [None, pa.py_buffer(text.tobytes())])
+    return fixed.cast(pa.binary()).cast(pa.string())
+
+
+def make_table(catalog: Catalog, size: Size, grid: Grid) -> TableIndex:
+    """Write a table and its index: bitmaps of strings and longs, bit slices of timestamps."""
+    sample = _make_rows(grid, 0, _SAMPLE_ROWS)
+    limit = size.rows or int(_DEFAULT_ROW_GROUP_BYTES / _bytes_per_row(sample))
+    name = f"{NAMESPACE}.t_{size.name.replace(',', '').replace(' ', '_')}"
+    # A file is one append, whatever its bytes.
+    properties = {"write.parquet.row-group-limit": str(limit), "write.target-file-size-bytes": str(1 << 40)}
+    catalog.create_namespace_if_not_exists(NAMESPACE)
+    table = catalog.create_table(name, sample.schema, properties=properties)
+    for start in range(0, grid.rows, grid.file_rows):
+        table.append(_make_rows(grid, start, start + grid.file_rows))
+    names = [name for name in sample.column_names if name != PAYLOAD]
+    bsi = [name for name in names if "timestamp" in name]
+    definition = IndexDefinition.of(bitmap=[name for name in names if name not in bsi], bsi=bsi)
+    index = TableIndex.create(catalog, name, definition)
+    index.build(workers=2)
+    index.refresh()
+    return index
+
+
+def _make_rows(grid: Grid, start: int, stop: int) -> pa.Table:
+    columns: dict[str, pa.Array] = {}
+    for order, burst in product(grid.orders, BURSTS):
+        numbers = draw_keys(order, burst, grid.rows)[start:stop]
+        columns |= {column_name(order, kind, burst): keys_of(kind, numbers) for kind in grid.kinds}
+    count = min(stop, grid.rows) - start
+    payload = pa.py_buffer(np.random.default_rng([_SEED, start]).bytes(count * _PAYLOAD_BYTES))
+    columns[PAYLOAD] = pa.Array.from_buffers(pa.binary(_PAYLOAD_BYTES), count, [None, payload])
+    return pa.table(columns)
+
+
+def _bytes_per_row(sample: pa.Table) -> float:
+    """About how many bytes of a data file a row takes."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(sample, sink, compression="zstd")
+    return float(sink.getvalue().size) / len(sample)
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroups:
+    """The row groups of a table as its data files have them.
+
+    Attributes:
+        files: Paths of the data files.
+        first: For the path of each data file, the number of its first row group.
+        rows: Rows of each row group.
+        sizes: Bytes of each row group.
+    """
+
+    files: Sequence[str]
+    first: Mapping[str, int]
+    rows: Ints
+    sizes: Ints
+
+    @classmethod
+    def of(cls, table: Table) -> RowGroups:
+        """Read the footers of a table's data files."""
+        files = sorted(task.file.file_path for task in table.scan().plan_files())
+        metadata = [pq.read_metadata(_local(file)) for file in files]
+        groups = [of_file.row_group(at) for of_file in metadata for at in range(of_file.num_row_groups)]
+        counts = np.cumsum([0, *(of_file.num_row_groups for of_file in metadata)])
+        return cls(
+            files,
+            dict(zip(files, counts.tolist(), strict=False)),
+            np.array([group.num_rows for group in groups]),
+            np.array(
+                [sum(group.column(at).total_compressed_size for at in range(group.num_columns)) for group in groups]
+            ),
+        )
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def read(self, columns: Sequence[str]) -> pa.Table:
+        """Read columns of all rows, in the order of the row groups."""
+        tables = [pq.read_table(_local(file), columns=[*columns]) for file in self.files]
+        return pa.concat_tables(tables).combine_chunks()
+
+    def of_rows(self, rows: pa.Array) -> Ints:
+        """Give the row group of each row that is true."""
+        chosen = np.flatnonzero(rows.to_numpy(zero_copy_only=False))
+        return np.searchsorted(np.cumsum(self.rows), chosen, side="right")
+
+
+def _local(path: str) -> str:
+    return path.removeprefix("file://")
+
+
+FIRST_ROWS: Final = 10
+_LISTED_KEYS: Final = 3
+_FEW_KEYS: Final = 4
+_MANY_KEYS: Final = 64
+_PREFIX_LENGTH: Final = 6
+"""A prefix of an `u` and five of eight digits has four keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A comparison of a column with values of its type: one, a list, or the two ends of a range."""
+
+    column: str
+    operator: Literal["=", "IN", "BETWEEN", "LIKE"]
+    values: pa.Array
+
+    @property
+    def sql(self) -> str:
+        """The condition as SQL."""
+        is_timestamp = pa.types.is_timestamp(self.values.type)
+        texts = [value if isinstance(value, int) else f"'{value}'" for value in self.values.to_pylist()]
+        literals = [f"TIMESTAMP {text}" if is_timestamp else str(text) for text in texts]
+        match self.operator:
+            case "BETWEEN":
+                return f"{self.column} BETWEEN {' AND '.join(literals)}"
+            case "IN":
+                return f"{self.column} IN ({', '.join(literals)})"
+            case "LIKE":
+                return f"{self.column} LIKE {literals[0][:-1]}%'"
+            case "=":
+                return f"{self.column} = {literals[0]}"
+
+    def holds(self, column: pa.Array) -> pa.Array:
+        """Say of each row of the column whether the condition holds."""
+        match self.operator:
+            case "BETWEEN":
+                low, high = self.values
+                return pc.and_(pc.greater_equal(column, low), pc.less_equal(column, high))
+            case "IN":
+                return pc.is_in(column, self.values)
+            case "LIKE":
+                return pc.starts_with(column, self.values[0].as_py())
+            case "=":
+                return pc.equal(column, self.values[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Rows for which all conditions hold; of these the first ten, latest first, if there is an order.
+
+    Attributes:
+        conditions: The conditions; none for all rows.
+        order_by: The column of the order; None for all rows.
+    """
+
+    conditions: Sequence[Condition]
+    order_by: str | None = None
+
+    @property
+    def where(self) -> str | None:
+        """The conditions as SQL; None if there is none."""
+        return " AND ".join(condition.sql for condition in self.conditions) or None
+
+    @property
+    def order(self) -> str | None:
+        """The order as SQL."""
+        return None if self.order_by is None else f"{self.order_by} DESC"
+
+    def holds(self, columns: Mapping[str, pa.Array]) -> pa.Array:
+        """Say of each row whether all conditions hold."""
+        masks = [condition.holds(columns[condition.column]) for condition in self.conditions]
+        if not masks:
+            return pa.array(np.ones(len(next(iter(columns.values()))), np.bool_))
+        return masks[0] if len(masks) == 1 else pc.and_(*masks)
+
+
+def draw_queries(
+    random: np.random.Generator, order: Order, kind: Kind, burst: int, rows: int
+) -> Iterator[tuple[str, Query]]:
+    """Draw a query of each sort around a row of the table, with its name.
+
+    `range` and `prefix` have four keys, `both` 64 of one column and 64 of another, whose bursts are of another length.
+    """
+    column, beside = column_name(order, kind, burst), BURSTS[BURSTS.index(burst) - 1]
+    other, row = column_name(order, kind, beside), int(random.integers(rows))
+    keys, other_keys = draw_keys(order, burst, rows), draw_keys(order, beside, rows)
+    listed = keys[random.integers(0, rows, _LISTED_KEYS)]
+    many = Condition(column, "BETWEEN", _ends(kind, int(keys[row]), _MANY_KEYS))
+    of_other = Condition(other, "BETWEEN", _ends(kind, int(other_keys[row]), _MANY_KEYS))
+    yield "needle", Query([Condition(column, "=", keys_of(kind, keys[[row]]))])
+    yield "absent", Query([Condition(column, "=", keys_of(kind, keys[[row]], beside=1))])
+    yield "list", Query([Condition(column, "IN", keys_of(kind, listed))])
+    yield "range", Query([Condition(column, "BETWEEN", _ends(kind, int(keys[row]), _FEW_KEYS))])
+    if kind == "string":
+        prefix = keys_of(kind, keys[[row]])[0].as_py()[:_PREFIX_LENGTH]
+        yield "prefix", Query([Condition(column, "LIKE", pa.array([prefix]))])
+    yield "both", Query([many, of_other])
+    yield "first", Query([], order_by=column)
+    yield "first of range", Query([many], order_by=other)
+
+
+def _ends(kind: Kind, key: int, count: int) -> pa.Array:
+    """Give the first and the last of so many keys around a key."""
+    first = max(0, key - count // 2)
+    return keys_of(kind, np.array([first, first + count - 1]))
+
+
+def matching_rows(query: Query, columns: Mapping[str, pa.Array]) -> tuple[pa.Array, pa.Array]:
+    """Say of each row whether the answer may hold it, and whether it must.
+
+    With an order, the last of the first rows may be any of those that are equal to it.
+    """
+    holds = query.holds(columns)
+    if query.order_by is None:
+        return holds, holds
+    column = columns[query.order_by]
+    found = column.filter(holds)
+    last = found.take(pc.select_k_unstable(found, FIRST_ROWS, [("", "descending")]))[-1]
+    return pc.and_(holds, pc.greater_equal(column, last)), pc.and_(holds, pc.greater(column, last))

@@ -1,0 +1,208 @@
+"""Keys of maps: no row that a predicate on `m['key']` finds lies in a dropped row group, and exact counts are right."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import HealthCheck, given, note, settings
+from hypothesis import strategies as st
+from pyiceberg.catalog.sql import SqlCatalog
+
+from planner.arrow.aggregate import count
+from planner.arrow.arrow_scan import scan
+from planner.arrow.plan import plan
+from puffin_index import IndexDefinition, TableIndex
+from tests.conftest import amount, create_table
+from tests.oracle import compare
+from tests.planner.ten_rows import build_index
+
+ROW_GROUP_ROWS = 4
+WORDS = st.sampled_from(["red", "blue", "rot", "", "é"])
+MAP_TYPES = {"m": pa.map_(pa.string(), pa.string()), "n": pa.map_(pa.int32(), pa.int64())}
+SCHEMA = pa.schema([*MAP_TYPES.items(), ("s", pa.struct([("m", MAP_TYPES["n"])]))])
+ENTRIES = {
+    "m": st.lists(st.tuples(st.sampled_from(["color", "size", "a.b"]), st.none() | WORDS), max_size=3),
+    "n": st.lists(st.tuples(st.integers(-1, 2), st.none() | st.integers(-3, 30)), max_size=3),
+}
+ROWS = st.lists(
+    st.fixed_dictionaries({name: st.none() | maps for name, maps in ENTRIES.items()}), min_size=1, max_size=30
+)
+KINDS = st.fixed_dictionaries(
+    {
+        kind: st.lists(st.sampled_from(["m#k#color", "m#k#size", "m#k#a.b", "n#k#1", "n#k#-1", "s.m#k#1"]), unique=True)
+        for kind in ("bitmap", "bsi", "bloom")
+    }
+)
+
+Row = dict[str, Any]
+Test = Callable[[Row], bool | None]
+
+
+def value(row: Row, column: str, key: object) -> Any:
+    """The value of a key's first entry."""
+    return next((found for name, found in row[column] or () if name == key), None)
+
+
+@st.composite
+def leaf(draw: st.DrawFn) -> tuple[str, Test]:
+    """A leaf as text and as what it says of a row."""
+    column = draw(st.sampled_from(["m", "n", "s.m"]))
+    key: Any = draw(st.sampled_from(["color", "size", "a.b", "none"] if column == "m" else [1, -1, 2]))
+    spelled = f"'{key}'" if column == "m" else str(key)
+    access = draw(st.sampled_from([f"{column}[{spelled}]", f"element_at({column}, {spelled})"]))
+    if column == "m" and key in ("color", "size") and draw(st.booleans()):
+        access = f"m.{key}"
+    operator = draw(st.sampled_from(["=", "<>", "<", ">=", "IS NULL", "IS NOT NULL"]))
+    source = column.removeprefix("s.") if column == "m" else "n"
+    if operator.startswith("IS"):
+        return f"{access} {operator}", lambda row: (value(row, source, key) is None) is (operator == "IS NULL")
+    literal = draw(WORDS if column == "m" else st.integers(-3, 30))
+    spelled_literal = f"'{literal}'" if column == "m" else str(literal)
+    return f"{access} {operator} {spelled_literal}", lambda row: compare(value(row, source, key), operator, literal)
+
+
+def negated(test: Test) -> Test:
+    def opposite(row: Row) -> bool | None:
+        found = test(row)
+        return None if found is None else not found
+
+    return opposite
+
+
+def joined(left: Test, conjunctive: bool, right: Test) -> Test:
+    def both(row: Row) -> bool | None:
+        sides = (left(row), right(row))
+        decisive = not conjunctive
+        return decisive if decisive in sides else None if None in sides else conjunctive
+
+    return both
+
+
+def combine(children: st.SearchStrategy[tuple[str, Test]]) -> st.SearchStrategy[tuple[str, Test]]:
+    pairs = st.tuples(children, st.booleans(), children)
+    return st.one_of(
+        pairs.map(lambda p: (f"({p[0][0]} {'AND' if p[1] else 'OR'} {p[2][0]})", joined(p[0][1], p[1], p[2][1]))),
+        children.map(lambda c: (f"NOT ({c[0]})", negated(c[1]))),
+    )
+
+
+PREDICATES = st.recursive(leaf(), combine, max_leaves=4)
+
+
+@settings(max_examples=amount(8, 125), deadline=None, suppress_health_check=list(HealthCheck))
+@given(rows=ROWS, kinds=KINDS, predicates=st.lists(PREDICATES, min_size=4, max_size=8))
+def test_no_matching_row_lies_in_a_dropped_row_group(
+    rows: list[Row], kinds: dict[str, list[str]], predicates: list[tuple[str, Test]]
+) -> None:
+    if not any(kinds.values()):
+        kinds = {"bitmap": ["m#k#color"]}
+    directory = Path(tempfile.mkdtemp())
+    catalog = SqlCatalog("local", uri=f"sqlite:///{directory / 'catalog.db'}", warehouse=directory.as_uri())
+    try:
+        catalog.create_namespace("ns")
+        data = pa.Table.from_pylist([row | {"s": {"m": row["n"]}} for row in rows], SCHEMA)
+        index = build_index(catalog, data, ROW_GROUP_ROWS, IndexDefinition.of(**kinds))
+        for where, test in predicates:
+            note(where)
+            found = [number for number, row in enumerate(rows) if test(row) is True]
+            splits = list(plan(index, where, strict=True).splits)
+            # A plan leaves no file out, unless the WHERE contradicts itself: Iceberg's statistics know nothing of keys.
+            assert len(splits) == -(-len(rows) // ROW_GROUP_ROWS) or not (splits or found), where
+            for split in splits:
+                matches = [number for number in found if number // ROW_GROUP_ROWS == split.row_group]
+                assert split.verdict == "kept" or not matches, f"{split} drops rows {matches}"
+                assert split.rows is None or split.rows == len(matches), f"{split} but {matches}"
+    finally:
+        catalog.close()
+        shutil.rmtree(directory)
+
+
+def colors(count: int) -> pa.Table:
+    maps = [[("color", f"c{row % 90:02}"), ("size", f"s{row % 7}")] for row in range(count)]
+    return pa.table({"m": pa.array(maps, MAP_TYPES["m"])})
+
+
+def test_keys_of_one_map_have_indexes_of_their_own(local_catalog: SqlCatalog) -> None:
+    create_table(local_catalog, "t", colors(900), 10)
+    definition = IndexDefinition.of(bitmap=["m#k#color", "m#k#size"], bloom=["m#k#color"])
+    index = TableIndex.create(local_catalog, "ns.t", definition)
+    assert index.build(workers=1).row_groups == 90
+
+    by_color, by_size = plan(index, "m['color'] = 'c17'", strict=True), plan(index, "m['size'] = 's1'", strict=True)
+    other, swapped = plan(index, "m['colour'] = 'c17'", strict=True), plan(index, "m['size'] = 'c17'", strict=True)
+
+    assert [split.row_group for split in by_color.splits if split.verdict == "kept"] == list(range(1, 90, 9))
+    assert by_size.dropped == 0
+    assert other.dropped == 0
+    assert swapped.kept == 0
+
+
+def test_a_key_added_to_the_definition_is_built_and_the_others_are_kept(local_catalog: SqlCatalog) -> None:
+    create_table(local_catalog, "t", colors(90), 10)
+    TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bitmap=["m#k#color"])).build(workers=1)
+    index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bitmap=["m#k#color", "m#k#size"]))
+
+    assert index.status().indexed_data_files == 0
+    assert index.build(workers=1).segments == 1
+    assert index.build(workers=1).segments == 0
+
+    status = index.status()
+    assert (status.indexed_data_files, status.segments) == (1, 2)
+    assert [(column.name, column.kinds["bitmap"] > 0) for column in status.columns] == [
+        ("m#k#color", True),
+        ("m#k#size", True),
+    ]
+
+
+def test_a_renamed_map_keeps_its_indexes(local_catalog: SqlCatalog) -> None:
+    index = build_index(local_catalog, colors(900), 10, IndexDefinition.of(bitmap=["m#k#color"]))
+    table = index.data_table
+    with table.update_schema() as update:
+        update.rename_column("m", "attributes")
+
+    assert plan(index, "attributes['color'] = 'c17'", strict=True).dropped == 80
+    assert index.columns[0].name == "attributes#k#color"
+
+
+def test_files_from_before_the_map_was_added_hold_no_key(local_catalog: SqlCatalog) -> None:
+    table = create_table(local_catalog, "t", pa.table({"id": pa.array(range(20), pa.int64())}), 10)
+    with table.update_schema() as update:
+        update.union_by_name(pa.schema([("m", MAP_TYPES["m"])]))
+    index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bitmap=["m#k#color"]))
+    index.build(workers=1)
+
+    assert plan(index, "m['color'] = 'c1'", strict=True).kept == 0
+    assert plan(index, "m['color'] IS NULL", strict=True).kept_rows == 20
+
+
+def test_keys_of_a_map_live_through_compaction_and_scans(local_catalog: SqlCatalog) -> None:
+    index = build_index(
+        local_catalog,
+        colors(90),
+        10,
+        IndexDefinition.of(bitmap=["m#k#color", "m#k#size"], bloom=["m#k#color"], bsi=["m#k#size"]),
+    )
+    table = index.data_table
+    table.append(colors(90))
+    index.build(workers=1)
+    before = index.status()
+    assert index.verify().findings == ()
+
+    index.compact()
+
+    after = index.status()
+    assert (before.segments, after.segments) == (2, 1)
+    assert after.indexed_data_files == before.indexed_data_files == 2
+    assert index.verify().findings == ()
+    index.expire()
+    assert index.verify().findings == ()
+    found = plan(index, "m['color'] = 'c17'", strict=True)
+    assert [split.row_group for split in found.splits if split.verdict == "kept"] == [1, 1]
+    assert count(index, "m['color'] = 'c17' AND m['size'] = 's3'").rows == 2
+    scanned = scan(index, "m['color'] >= 'c88'", ["m"]).read_all()
+    assert sorted(dict(row["m"])["color"] for row in scanned.to_pylist()) == ["c88", "c88", "c89", "c89"]

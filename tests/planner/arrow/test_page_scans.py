@@ -1,0 +1,228 @@
+"""Scans of files with page indexes give the rows of a whole read, from few pages."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, note, settings
+from hypothesis import strategies as st
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.types import LongType
+
+import planner
+from planner.arrow.row_group_reader import DataRead
+from puffin_index import IndexDefinition, TableIndex
+from puffin_index.data.data_table import list_data_files
+from tests.conftest import amount
+from tests.deletes_sample import commit_positional_deletes
+
+ROWS = 12_000
+GROUP_ROWS = 6_000
+PAGE_ROWS = 200
+
+ELEMENT = pa.struct([("a", pa.int64()), ("b", pa.string())])
+SCHEMA = pa.schema(
+    [
+        ("n", pa.int64()),
+        ("k", pa.int32()),
+        ("t", pa.string()),
+        ("d", pa.float64()),
+        ("s", pa.struct([("a", pa.int64()), ("b", pa.string())])),
+        ("l", pa.list_(pa.int64())),
+        ("m", pa.map_(pa.string(), pa.int64())),
+        ("e", pa.list_(ELEMENT)),
+        ("x", pa.map_(pa.string(), ELEMENT)),
+    ]
+)
+
+
+def rows_of(count: int, seed: int) -> list[dict[str, Any]]:
+    random = Random(seed)
+
+    def some(value: Any) -> Any:
+        return None if random.random() < 0.1 else value
+
+    return [
+        {
+            "n": n,
+            "k": some(random.randrange(max(2, count // 4))),
+            "t": some(random.choice("abc") + str(random.randrange(9))),
+            "d": some(random.random()),
+            "s": some({"a": some(n * 2), "b": some(str(n))}),
+            "l": some([some(n + i) for i in range(n % 3)]),
+            "m": some([(f"k{i}", some(i)) for i in range(n % 4)]),
+            "e": some([some({"a": some(n), "b": some("x" * (n % 5))}) for _ in range(n % 3)]),
+            "x": some([("k", some({"a": some(n), "b": some("y")}))][: n % 2]),
+        }
+        for n in range(count)
+    ]
+
+
+def paged_table(
+    directory: Path, rows: list[dict[str, Any]], group_rows: int, *, write_page_index: bool = True, **writing: Any
+) -> TableIndex:
+    """A table of one file, with page indexes unless told otherwise, and an index of `k`."""
+    catalog = SqlCatalog("local", uri=f"sqlite:///{directory / 'catalog.db'}", warehouse=directory.as_uri())
+    catalog.create_namespace("ns")
+    table = catalog.create_table("ns.t", SCHEMA)
+    path = directory / "f.parquet"
+    pq.write_table(
+        pa.Table.from_pylist(rows, SCHEMA),
+        path,
+        row_group_size=group_rows,
+        write_page_index=write_page_index,
+        **writing,
+    )
+    table.add_files([path.as_uri()])
+    index = TableIndex.create(catalog, "ns.t", IndexDefinition.of(bsi=["k"]))
+    index.build(workers=1)
+    return index
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[dict[str, Any]]:
+    return rows_of(ROWS, 1)
+
+
+@pytest.fixture
+def index(tmp_path: Path, rows: list[dict[str, Any]]) -> TableIndex:
+    writing = {"max_rows_per_page": PAGE_ROWS, "write_batch_size": PAGE_ROWS, "use_dictionary": ["t"]}
+    return paged_table(tmp_path, rows, GROUP_ROWS, **writing)
+
+
+def test_a_needle_takes_a_page_of_each_column(index: TableIndex, rows: list[dict[str, Any]]) -> None:
+    wanted = next(row for row in rows if row["k"] is not None)
+    expected = [row for row in rows if row["k"] == wanted["k"]]
+    read = DataRead()
+
+    found = planner.scan(index, f"k = {wanted['k']}", data_read=read).read_all()
+
+    assert found.to_pylist() == expected
+    assert 0 < read.pages_read <= len(expected) * 14
+    assert read.pages >= GROUP_ROWS // PAGE_ROWS * 14
+    assert read.bytes_read < 0.3 * read.bytes
+    assert read.chunks == 0
+
+
+def test_columns_of_the_residual_come_first_and_the_others_for_the_rows_left(
+    index: TableIndex, rows: list[dict[str, Any]]
+) -> None:
+    read, none = DataRead(), DataRead()
+    known = [row for row in rows if row["k"] == 7]
+    expected = [row for row in known if row["n"] == known[0]["n"]]
+
+    assert planner.scan(index, f"k = 7 AND n = {known[0]['n']}", data_read=read).read_all().to_pylist() == expected
+    assert planner.scan(index, "k = 7 AND n = -1", data_read=none).read_all().num_rows == 0
+
+    assert none.pages_read <= len(known)
+    assert read.pages_read <= len(known) + 14
+
+
+def test_most_rows_are_read_by_whole_column_chunks(index: TableIndex, rows: list[dict[str, Any]]) -> None:
+    read = DataRead()
+    found = planner.scan(index, "k > 100", ["n"], data_read=read).read_all()
+    assert found.column("n").to_pylist() == [row["n"] for row in rows if row["k"] is not None and row["k"] > 100]
+    assert (read.pages_read, read.bytes) == (0, read.bytes_read)
+
+
+def test_a_file_without_page_indexes_is_read_as_before(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+    index = paged_table(tmp_path, rows, GROUP_ROWS, write_page_index=False)
+    read = DataRead()
+    assert planner.scan(index, "k = 7", data_read=read).read_all().to_pylist() == [r for r in rows if r["k"] == 7]
+    assert read.pages_read == 0
+    assert read.chunks > 0
+
+
+def test_damaged_pages_are_seen_and_the_whole_is_read(
+    index: TableIndex, rows: list[dict[str, Any]], caplog: pytest.LogCaptureFixture
+) -> None:
+    path = Path(list_data_files(index.data_table)[0].path.removeprefix("file://"))
+    data = bytearray(path.read_bytes())
+    footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    # Offset indexes lie right before the footer.
+    data[footer - 12_000 : footer] = bytes(12_000)
+    path.write_bytes(data)
+    with caplog.at_level(logging.WARNING):
+        assert planner.scan(index, "k = 7").read_all().to_pylist() == [row for row in rows if row["k"] == 7]
+    assert "f.parquet" in caplog.text
+    assert "read whole" in caplog.text
+
+
+def test_evolved_columns_are_read_by_pages_as_they_are_whole(index: TableIndex, rows: list[dict[str, Any]]) -> None:
+    table = index.data_table
+    with table.update_schema(allow_incompatible_changes=True) as update:
+        update.rename_column("t", "text")
+        update.delete_column("d")
+        update.update_column("k", LongType())
+        update.add_column("size", LongType())
+    read = DataRead()
+    found = planner.scan(index, "k = 7 AND size IS NULL", ["text", "k", "size"], data_read=read).read_all()
+    assert found.to_pylist() == [{"text": row["t"], "k": 7, "size": None} for row in rows if row["k"] == 7]
+    assert read.pages_read > 0
+
+
+@dataclass(frozen=True)
+class Case:
+    """A table, how its file is written, deleted rows, and a predicate with its meaning."""
+
+    seed: int
+    row_count: int
+    group_rows: int
+    writing: dict[str, Any]
+    deleted: frozenset[int]
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    row_count = draw(st.integers(1, 600))
+    writing = {
+        "max_rows_per_page": draw(st.integers(1, 40)),
+        "write_batch_size": draw(st.integers(1, 40)),
+        "data_page_version": draw(st.sampled_from(["1.0", "2.0"])),
+        "compression": draw(st.sampled_from(["zstd", "snappy", "none"])),
+        "use_dictionary": draw(st.sampled_from([True, False, ["t"]])),
+    }
+    deleted = draw(st.one_of(st.just(frozenset()), st.frozensets(st.integers(0, row_count - 1))))
+    return Case(draw(st.integers(0, 2**32)), row_count, draw(st.integers(50, 600)), writing, deleted)
+
+
+WHERES = {
+    "k = 3": lambda row: row["k"] == 3,
+    "k IN (1, 5, 9)": lambda row: row["k"] in (1, 5, 9),
+    "k BETWEEN 4 AND 6": lambda row: row["k"] is not None and 4 <= row["k"] <= 6,
+    "k IS NULL": lambda row: row["k"] is None,
+    "k = 2 AND t LIKE 'a%'": lambda row: row["k"] == 2 and (row["t"] or "").startswith("a"),
+    "k < 5 AND d < 0.5": lambda row: None not in (row["k"], row["d"]) and row["k"] < 5 and row["d"] < 0.5,
+    "k = 1 AND s.a > 100": lambda row: (
+        row["k"] == 1 and (row["s"] or {}).get("a", 0) is not None and (row["s"] or {}).get("a", 0) > 100
+    ),
+    "t = 'b3'": lambda row: row["t"] == "b3",
+}
+
+
+@settings(max_examples=amount(8, 125), deadline=None, suppress_health_check=list(HealthCheck))
+@given(case=cases(), columns=st.one_of(st.none(), st.lists(st.sampled_from(SCHEMA.names), min_size=1, unique=True)))
+def test_scans_of_paged_files_agree_with_the_rows(case: Case, columns: list[str] | None) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        rows = rows_of(case.row_count, case.seed)
+        index = paged_table(Path(directory), rows, case.group_rows, **case.writing)
+        if case.deleted:
+            path = list_data_files(index.data_table)[0].path
+            commit_positional_deletes(index.data_table, {path: set(case.deleted)})
+        live = [row for number, row in enumerate(rows) if number not in case.deleted]
+        chosen = columns or SCHEMA.names
+        for where, matches in WHERES.items():
+            note(where)
+            expected = [{name: row[name] for name in chosen} for row in live if matches(row)]
+            found = planner.scan(index, where, columns).read_all()
+            assert found.to_pylist() == expected
+            assert planner.count(index, where).rows == len(expected)
+        index.catalog.close()

@@ -1,0 +1,113 @@
+"""Plans over segments in a store: rounds of requests, not requests, are what a user waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+
+from planner.arrow.plan import plan, plan_files
+from planner.condition.sql.parser import read_where
+from planner.condition.tree.simplify import simplified
+from planner.prune.gate import Limits
+from planner.view.cache import new_cache
+from planner.view.index_view import IndexView
+from puffin_index import IndexDefinition, TableIndex
+from puffin_index.data.data_table import list_data_files
+from puffin_index.errors import DefinitionError
+from puffin_index.index_table.table import read_entries
+from puffin_index.storage.caches import clear_caches
+from puffin_index.storage.parallel import PROPERTY_AT_ONCE
+from puffin_index.storage.whole_files import read_tables_whole
+from ssb_bench.stores.server import StoreServer
+from ssb_bench.stores.traffic import Traffic
+from tests.conftest import amount
+from tests.puffin_index.indexed_table import indexed
+from tests.stores import far_away, store_catalog
+
+SEGMENTS = amount(8, 12)
+DEFINITION = IndexDefinition.of(
+    bitmap=["k", "b", "s"], bsi=["k"], options={f"{name}.layout": "postings" for name in ("k", "b")}
+)
+PATIENCE = 1e6
+
+
+@pytest.fixture(scope="module")
+def catalog(server: StoreServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqlCatalog]:
+    with store_catalog(server, tmp_path_factory.mktemp("plans")) as made:
+        indexed(made, SEGMENTS, DEFINITION)
+        yield made
+
+
+def asked(server: StoreServer, index: TableIndex, where: str) -> Traffic:
+    found: list[Traffic] = []
+    with far_away(server, found):
+        made = plan(index, where, refresh=False, planning_milliseconds=PATIENCE)
+    assert not made.warnings
+    return found[0]
+
+
+@pytest.mark.parametrize(("where", "rounds"), [("k = 77", 4), ("k = 77 AND s = 'value 7'", 5)])
+def test_the_first_plan_of_a_process_takes_few_rounds_and_asks_for_no_size(
+    server: StoreServer, catalog: SqlCatalog, where: str, rounds: int
+) -> None:
+    def first_plan() -> Traffic:
+        clear_caches()
+        return asked(server, TableIndex.open(catalog, "ns.t"), where)
+
+    # A busy machine may send some requests of a round so late that they look like one more.
+    traffic = min((first_plan() for _ in range(3)), key=lambda one: one.rounds)
+
+    # The manifest list of the data table and all of the index table; manifests of the data table and directories;
+    # directories of keys; keys of each column.
+    assert traffic.rounds <= rounds
+    assert traffic.by_kind.keys() == {"GET", "RANGE"}
+
+
+def test_catalogs_of_ours_get_the_metadata_of_a_table_by_one_request(server: StoreServer, catalog: SqlCatalog) -> None:
+    settings = {"uri": catalog.properties["uri"], "warehouse": catalog.properties["warehouse"]}
+    mine = read_tables_whole(SqlCatalog("local", **settings, **server.properties))
+    server.traffic()
+    index = TableIndex.open(mine, "ns.t")
+    assert server.traffic().by_kind == {"GET": 2}
+    index.refresh()
+    assert server.traffic().by_kind == {"GET": 2}
+    assert asked(server, index, "k = 77").by_kind.keys() == {"RANGE"}
+    mine.close()
+
+
+def test_a_property_bounds_the_requests_at_one_time(server: StoreServer, catalog: SqlCatalog) -> None:
+    uri, warehouse = catalog.properties["uri"], catalog.properties["warehouse"]
+    settings = server.properties | {"uri": uri, "warehouse": warehouse}
+    few = SqlCatalog("local", **settings, **{PROPERTY_AT_ONCE: "3"})
+    bad = SqlCatalog("local", **settings, **{PROPERTY_AT_ONCE: "many"})
+    try:
+        clear_caches()
+        index = TableIndex.open(few, "ns.t")
+        asked(server, index, "k = 77")
+        assert asked(server, index, "k = 77").most_at_once == 3
+        clear_caches()
+        with pytest.raises(DefinitionError, match="requests-at-once is 'many'"):
+            plan(TableIndex.open(bad, "ns.t"), "k = 77")
+    finally:
+        few.close()
+        bad.close()
+        clear_caches()
+
+
+def test_what_is_read_ahead_is_used(server: StoreServer, tmp_path: Path) -> None:
+    """Many segments: directories, roots and blocks of postings, and small payloads are read ahead of the look-ups."""
+    with store_catalog(server, tmp_path) as made:
+        definition = IndexDefinition.of(bitmap=["k", "s"], bloom=["b"], bsi=["k"], options={"k.layout": "postings"})
+        index = indexed(made, 2 * SEGMENTS, definition)
+        entries, files = read_entries(index.index_table), list_data_files(index.data_table)
+        for where in ("k = 77", "k < 60 AND b = 3", "s = 'value 7'", "k BETWEEN 3 AND 9"):
+            view = IndexView(where, entries, index.index_table.io, new_cache())
+            server.traffic()
+            plan_files(
+                view, simplified(read_where(where, index.data_table.schema())), files, Limits(strict=True, seconds=60)
+            )
+            assert (view.files.read_ahead >= 2 * SEGMENTS, view.files.read_in_vain) == (True, 0), where
+            assert server.traffic().by_kind.keys() == {"RANGE"}

@@ -1,0 +1,132 @@
+"""Plans, scans and counts without Spark that have keys of other tables, an order and a limit."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+
+import planner
+from planner.arrow.plan import OrderSyntaxError
+from planner.condition.implied import Implied
+from puffin_index import IndexDefinition, TableIndex
+from puffin_index.errors import NotFoundError, UnsupportedError
+from tests.conftest import create_table
+from tests.planner.ten_rows import build_index
+
+NAN = float("nan")
+ROWS = pa.table(
+    {
+        "i": pa.array([5, 1, None, 9, 7, 3, 5, 2], pa.int64()),
+        "f": pa.array([NAN, -0.0, 1.5, None, 0.0, NAN, 2.5, -7.0], pa.float64()),
+        "s": pa.array(["b", "a", None, "d", "é", "a", "c", "B"]),
+    }
+)
+
+
+@pytest.fixture
+def index(local_catalog: SqlCatalog) -> TableIndex:
+    return build_index(local_catalog, ROWS, 2, IndexDefinition.of(bitmap=["i", "s"], bsi=["f"]))
+
+
+def test_keys_leave_the_row_groups_and_rows_that_have_them(index: TableIndex) -> None:
+    keys = {"I": np.array([9, 2, 77])}
+
+    assert planner.plan(index, keys=keys).kept == 2
+    assert planner.plan(index, keys=keys).implied == (Implied("keys", "I in 3 keys"),)
+    assert planner.scan(index, keys=keys).read_all()["i"].to_pylist() == [9, 2]
+    assert planner.count(index, "i > 2", keys=keys).rows == 1
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "rows"),
+    [
+        ("i", pa.array([None, 5], pa.int64()), 2),
+        ("i", [], 0),
+        ("f", [NAN], 2),
+        ("f", [0.0, NAN, None], 4),
+        ("s", pa.array(["é", "B", "zz"]), 2),
+    ],
+)
+def test_keys_are_equal_as_in_a_join(index: TableIndex, column: str, values: Any, rows: int) -> None:
+    assert planner.count(index, keys={column: values}).rows == rows
+    assert planner.scan(index, keys={column: values}).read_all().num_rows == rows
+
+
+@pytest.mark.parametrize(
+    ("order_by", "first"),
+    [
+        ("i", [None, 1, 2]),
+        ("i DESC", [9, 7, 5]),
+        ("i asc nulls last", [1, 2, 3]),
+        ("`i` DESC NULLS FIRST", [None, 9, 7]),
+    ],
+)
+def test_the_first_rows_come_in_order(index: TableIndex, order_by: str, first: list[int | None]) -> None:
+    found = planner.scan(index, columns=["i"], order_by=order_by, limit=3).read_all()
+
+    assert found["i"].to_pylist() == first
+    (implied,) = planner.plan(index, order_by=order_by, limit=3).implied
+    assert (implied.source, implied.dropped_alone) == ("top-k", None)
+    assert implied.dropped_only_by_it is not None
+    assert implied.seconds
+
+
+def test_texts_and_nan_have_an_order(index: TableIndex) -> None:
+    texts = planner.scan(index, columns=["s"], order_by="s desc", limit=4).read_all()["s"].to_pylist()
+    numbers = planner.scan(index, columns=["f", "i"], order_by="f desc", limit=3).read_all()
+
+    assert texts == ["é", "d", "c", "b"]
+    assert str(numbers["f"].to_pylist()) == "[nan, nan, 2.5]"
+    assert numbers.column_names == ["f", "i"]
+
+
+def test_a_limit_without_order_takes_any_rows(index: TableIndex) -> None:
+    found = planner.scan(index, "i >= 5", columns=["i"], limit=2).read_all()["i"].to_pylist()
+
+    assert len(found) == 2
+    assert all(value >= 5 for value in found)
+    assert planner.plan(index, "i >= 5", limit=1).kept == 1
+    assert planner.scan(index, "i >= 5", limit=0).read_all().num_rows == 0
+
+
+def test_what_is_no_order_is_refused(index: TableIndex) -> None:
+    for order_by, limit in (("i, f", 1), ("i upwards", 1), ("i", None), (None, -1)):
+        with pytest.raises(OrderSyntaxError):
+            planner.plan(index, order_by=order_by, limit=limit)
+    with pytest.raises(NotFoundError, match="there is no column 'x'; the table has: i, f, s"):
+        planner.plan(index, order_by="x", limit=1)
+    with pytest.raises(NotFoundError, match="there is no column 'x'"):
+        planner.plan(index, keys={"x": [1]})
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_first_rows_are_those_of_a_sort(local_catalog: SqlCatalog, seed: int) -> None:
+    random = Random(seed)
+    rows = [random.choice([None, *range(40)]) for _ in range(random.choice([1, 30, 300]))]
+    data = pa.table({"i": pa.array(rows, pa.int32()), "c": pa.array([n % 3 for n in range(len(rows))], pa.int32())})
+    create_table(local_catalog, "t", data, row_group_rows=random.choice([1, 8, 50]))
+    index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bitmap=["i", "c"]))
+    index.build(workers=1)
+    for _ in range(10):
+        descending, nulls_first, limit = random.random() < 0.5, random.random() < 0.5, random.choice([1, 3, 20])
+        order_by = f"i {'desc' if descending else 'asc'} nulls {'first' if nulls_first else 'last'}"
+
+        found = planner.scan(index, "c <> 1", ["i"], order_by=order_by, limit=limit).read_all()["i"].to_pylist()
+
+        wanted = [row for n, row in enumerate(rows) if n % 3 != 1]
+        values = sorted((row for row in wanted if row is not None), reverse=descending)
+        nulls = [None] * (len(wanted) - len(values))
+        assert found == ([*nulls, *values] if nulls_first else [*values, *nulls])[:limit]
+
+
+def test_a_column_without_an_order_is_refused(local_catalog: SqlCatalog) -> None:
+    create_table(local_catalog, "t", pa.table({"a": [[1], [2]], "i": [1, 2]}), row_group_rows=1)
+    index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bitmap=["i"]))
+
+    with pytest.raises(UnsupportedError, match="cannot be indexed"):
+        planner.plan(index, order_by="a", limit=1)

@@ -1,0 +1,159 @@
+"""Builds of a part: a partition, some files, a branch, an old snapshot; and a build that goes on where one stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.expressions import EqualTo
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import IntegerType, LongType, NestedField
+
+from puffin_index import BuildScope, IndexDefinition, TableIndex
+from puffin_index.data.data_table import list_data_files
+from puffin_index.definition.index_definition import ResolvedColumn
+from puffin_index.errors import BuildError, DefinitionError, NotFoundError
+from puffin_index.index_table.entries import FileBatch
+from puffin_index.index_table.table import read_entries
+from puffin_index.jobs.build_job import build
+from puffin_index.segments.segment import Segment, SegmentTask, write_segment
+
+DAYS = 3
+
+
+def rows_of(day: int) -> pa.Table:
+    return pa.table({"day": pa.array([day] * 100, pa.int32()), "k": pa.array(range(100), pa.int64())})
+
+
+@pytest.fixture
+def table(local_catalog: SqlCatalog) -> Table:
+    """Three partitions of one file each, each from a snapshot of its own."""
+    schema = Schema(NestedField(1, "day", IntegerType()), NestedField(2, "k", LongType()))
+    spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "day"))
+    table = local_catalog.create_table("ns.t", schema, partition_spec=spec)
+    for day in range(DAYS):
+        table.append(rows_of(day))
+    return table
+
+
+@pytest.fixture
+def index(local_catalog: SqlCatalog, table: Table) -> TableIndex:
+    assert table.name() == ("ns", "t")
+    return TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bsi=["k"]))
+
+
+def indexed_paths(index: TableIndex) -> set[str]:
+    index.refresh()
+    return set(read_entries(index.index_table)["data_file"].to_pylist())
+
+
+def test_a_predicate_on_the_partition_indexes_its_files_alone(index: TableIndex) -> None:
+    report = index.build(scope=BuildScope(row_filter=EqualTo("day", 1)))
+
+    assert (report.files, report.files_left) == (1, 0)
+    assert all("day=1" in path for path in indexed_paths(index))
+
+
+def test_a_predicate_that_iceberg_cannot_compare_is_refused(index: TableIndex) -> None:
+    with pytest.raises(DefinitionError, match="cannot choose data files"):
+        index.build(scope=BuildScope(row_filter=EqualTo("day", "Tuesday")))
+
+
+def test_some_files_at_a_time_make_the_whole(index: TableIndex) -> None:
+    reports = [index.build(scope=BuildScope(max_files=2)) for _ in range(3)]
+
+    assert [(report.files, report.files_left) for report in reports] == [(2, 1), (1, 0), (0, 0)]
+    assert index.status().indexed_data_files == DAYS
+
+
+def test_a_branch_is_indexed_by_name_and_shares_files_with_main(index: TableIndex, table: Table) -> None:
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    table.manage_snapshots().create_branch(snapshot.snapshot_id, "dev").commit()
+    table.append(rows_of(7), branch="dev")
+
+    report = index.build(scope=BuildScope(ref="dev"))
+
+    assert report.files == DAYS + 1
+    assert index.build().files == 0
+    assert index.status().indexed_data_files == DAYS
+
+
+def test_an_old_snapshot_is_indexed_by_id(index: TableIndex, table: Table) -> None:
+    first = table.history()[0].snapshot_id
+
+    assert index.build(scope=BuildScope(snapshot_id=first)).files == 1
+    assert index.status().snapshots_behind == 2
+
+
+@pytest.mark.parametrize("scope", [BuildScope(ref="nowhere"), BuildScope(snapshot_id=17)])
+def test_a_snapshot_that_is_not_there_is_named(index: TableIndex, scope: BuildScope) -> None:
+    with pytest.raises(NotFoundError, match=r"nowhere|17"):
+        index.build(scope=scope)
+
+
+class _FailingEngine:
+    """Writes one segment, then stops as a machine that fails."""
+
+    parallelism = 2
+
+    def run(self, tasks: Sequence[SegmentTask]) -> Iterator[Segment]:
+        yield write_segment(tasks[0])
+        raise BuildError("the machine is gone")
+
+    def cancel(self) -> None:
+        pass
+
+
+def test_a_build_that_was_interrupted_goes_on_where_it_stopped(index: TableIndex, table: Table) -> None:
+    index.build(scope=BuildScope(max_files=1))
+    # One file has k already: two needs, hence two segments.
+    other = TableIndex.create(index.catalog, "ns.t", IndexDefinition.of(bsi=["k"], bitmap=["day"]))
+    with pytest.raises(BuildError, match="the machine is gone"):
+        build(other.data_table, other.index_table, other.columns, _FailingEngine())
+    done = other.status().indexed_data_files
+
+    report = other.build()
+
+    assert 0 < done < DAYS
+    assert report.files == DAYS - done
+    assert other.status().indexed_data_files == DAYS
+    assert len(list_data_files(table)) == DAYS
+
+
+def test_an_unreadable_column_of_a_file_is_skipped_and_the_others_are_indexed(index: TableIndex, table: Table) -> None:
+    victim = list_data_files(table)[1]
+    path = Path(victim.path.removeprefix("file://"))
+    content = bytearray(path.read_bytes())
+    chunk = pq.read_metadata(path).row_group(0).column(1)
+    assert chunk.path_in_schema == "k"
+    first = chunk.dictionary_page_offset or chunk.data_page_offset
+    damaged = slice(first, first + chunk.total_compressed_size)
+    content[damaged] = bytes(255 - byte for byte in content[damaged])
+    path.write_bytes(content)
+    other = TableIndex.create(index.catalog, "ns.t", IndexDefinition.of(bsi=["k"], bitmap=["day"]))
+
+    report = other.build(workers=1)
+
+    [skipped] = report.skipped
+    assert (skipped.path, "row group 0, column 'k'" in skipped.reason) == (victim.path, True)
+    assert [column.name for column in skipped.others] == ["day"]
+    assert report.files == DAYS
+    assert other.status().indexed_data_files == DAYS - 1
+    assert indexed_paths(index) == {file.path for file in list_data_files(table)}
+
+
+def test_a_batch_knows_its_size(index: TableIndex, table: Table) -> None:
+    files = list_data_files(table)
+    columns: tuple[ResolvedColumn, ...] = index.columns
+
+    batch = FileBatch(files, columns)
+
+    assert (batch.row_count, batch.data_bytes) == (100 * DAYS, sum(file.file_size for file in files))
