@@ -38,7 +38,7 @@ from puffin_index.storage.arrays import Flags, Ints
 MOST_ROWS: Final = 1_000_000
 """A query that wants more rows reads most row groups anyway."""
 
-_MOST_COUNTS = 24
+_MOST_COUNTS = 48
 """A threshold is the result of so many counts at most."""
 
 _GOOD_ENOUGH = 0.1

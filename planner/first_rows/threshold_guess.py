@@ -14,7 +14,7 @@ from planner.view.directories import LAST_STEP, FieldStatistics
 from puffin_index.keys.leaf import Key, RangeTest
 from puffin_index.keys.merge import rank_keys
 from puffin_index.keys.sorted_keys import bytes_of_keys, common_prefix
-from puffin_index.storage.arrays import Floats, Ints
+from puffin_index.storage.arrays import Bytes, Floats, Ints
 
 _LEAST_KEY, _GREATEST_KEY = -(2**63), 2**63 - 1
 
@@ -119,7 +119,7 @@ class _ByteScale:
         counts = np.zeros(256, np.int64)
         for at in range(_MOST_DIGITS):
             counts += np.bincount(data[starts[starts + at < offsets[1:]] + at], minlength=256)
-        self._alphabet = np.flatnonzero(counts).astype(np.uint8)
+        self._alphabet = _filled(np.flatnonzero(counts))
         self._base = max(len(self._alphabet) + 1, 2)
         self._digits = min(_MOST_DIGITS, int(_SCALE_BITS / math.log2(self._base)))
         self._heads = np.zeros(len(ends), np.int64)
@@ -145,6 +145,13 @@ class _ByteScale:
         if self._is_text:
             return key.decode(errors="ignore").encode()
         return key if self._length is None else key[: self._length].ljust(self._length, b"\0")
+
+
+def _filled(seen: Ints) -> Bytes:
+    """Bytes that were seen, and the digits and letters between them: few keys do not show all bytes that keys have."""
+    kinds = [seen[(least <= seen) & (seen <= most)] for least, most in (b"09", b"AZ", b"az")]
+    between = [np.arange(kind[0], kind[-1] + 1) for kind in kinds if len(kind)]
+    return np.unique(np.concatenate([seen, *between])).astype(np.uint8)
 
 
 def _bounds(tests: Predicate) -> tuple[int, int]:
