@@ -142,7 +142,7 @@ def _member(value: object, key: str, _: str, name: str) -> tuple[str, Any]:
 
 
 def format_bytes(count: int) -> str:
-    """Return a number of bytes for people: 3 significant digits, binary units. Differences may be negative."""
+    """Return a number of bytes as text: 3 significant digits, binary units. Differences may be negative."""
     sign, value = "-" if count < 0 else "", float(abs(count))
     for unit in ("B", "KiB", "MiB", "GiB"):
         if value < 1024:

@@ -122,7 +122,7 @@ class TableIndex(Described):
 
     @classmethod
     def add(cls, catalog: Catalog, table: str, name: str, definition: IndexDefinition) -> TableIndex:
-        """Add a named index to the definition of a table; create the index table if there is none.
+        """Add a named index to the definition of a table; create the index table if it is missing.
 
         Args:
             catalog: The catalog of the data table.

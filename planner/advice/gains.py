@@ -29,7 +29,7 @@ _SAME_SHARE = 0.002
 """Shares of bytes that differ less count as equal."""
 
 _MOST_TOGETHER = 3
-"""Indexes of so many columns at most are tried as a group."""
+"""At most this many columns are tried as a group."""
 
 
 class Gains:
@@ -157,7 +157,7 @@ Item = TypeVar("Item")
 Gain: TypeAlias = Callable[[frozenset[Item]], float]
 
 MOST_TRIED = 12
-"""With so many candidates at most, all sets are tried."""
+"""All sets of at most this many candidates are tried."""
 
 _LEAST_GAIN = 0.01
 """An index that adds less than this share of the gain is left out."""

@@ -28,7 +28,7 @@ from puffin_index.storage.arrays import Bytes, Flags, Floats, Ints
 from puffin_index.storage.files import FileReader
 
 DEFAULT_SAMPLE: Final = 64
-"""Row groups: with so many, a share of a tenth is known to lie between 3 and 23 %."""
+"""Row groups. A sample of this size places a share of a tenth between 3 and 23 %."""
 
 _SEED = 7
 """The same question gets the same sample."""

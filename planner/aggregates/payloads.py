@@ -189,7 +189,7 @@ def _has_few_keys(view: IndexView, question: Question, statistics: FieldStatisti
 def _within(
     view: IndexView, asked: AskedColumn, whole: _OfKind, row_groups: Ints, matches: Ints, test: AskedTest
 ) -> _OfKind:
-    """Payloads of which only a few rows are wanted, with keys that a test narrows down."""
+    """Payloads that only have to give a few rows, with keys that a test narrows down."""
     directory, none = whole.directory, np.zeros(len(row_groups), np.bool_)
     lengths, costs = np.zeros(len(row_groups)), np.full(len(row_groups), np.inf)
     found: dict[int, KeysWithin] = {}

@@ -99,7 +99,7 @@ class Question:
         columns: The columns that aggregates are of, each once.
         groups: The columns to group by; none for one group of all rows.
         added_doubles: The places of columns to group by whose values Spark adds up as doubles.
-        text: The aggregates and groups of a Spark query, for people.
+        text: The aggregates and groups of a Spark query, as text for reports.
     """
 
     aggregates: tuple[Aggregate, ...]

@@ -44,7 +44,7 @@ def open_data_table(table: str, properties: Iterable[str]) -> Table:
     type=click.IntRange(min=0),
     default=DEFAULT_SAMPLE,
     show_default=True,
-    help="Measure so many row groups at most; 0 for all.",
+    help="Measure at most this many row groups; 0 for all.",
 )
 @click.option("--snapshot-id", type=int, help="Ask about this snapshot.")
 @click.option(
@@ -110,7 +110,7 @@ def _share(_: click.Context, __: click.Parameter, value: str) -> float:
     type=click.IntRange(min=0),
     default=DEFAULT_ADVICE_SAMPLE,
     show_default=True,
-    help="Measure so many row groups at most; 0 for all.",
+    help="Measure at most this many row groups; 0 for all.",
 )
 @click.option("--create", is_flag=True, help="Add the proposals to the definition of the index; build it afterwards.")
 def advise_command(

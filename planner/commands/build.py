@@ -53,7 +53,7 @@ from puffin_index.watch import Watch
 )
 @click.option("--upkeep/--no-upkeep", default=True, show_default=True, help="While watching, compact and expire too.")
 @click.option("--where", metavar="TEXT", help="Index only data files that can have such rows, by partition and bounds.")
-@click.option("--max-files", type=click.IntRange(min=1), help="Index so many data files at most.")
+@click.option("--max-files", type=click.IntRange(min=1), help="Index at most this many data files.")
 @click.option("--ref", help="Index this branch or tag.")
 @click.option("--snapshot-id", type=int, help="Index this snapshot.")
 @click.option(

@@ -1,6 +1,6 @@
 """Which column, or key of a map, a name in a condition means.
 
-The parts of a condition that the planner cannot judge rows by, each with the reason, for people.
+The parts of a condition that the planner cannot judge rows by, each with the reason for reports.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class FoundColumn:
     """A column that a condition tests.
 
     Attributes:
-        name: The column as it was written, for people.
+        name: The column as it was written, for messages.
         column: The column, or the key of a map.
         type: The type of the values; of a part of a list, and of what is no key of a map, that of the list or map.
         value_type: The same as an index has it; None if an index cannot hold such values.
@@ -95,7 +95,7 @@ def column_of_field(field: NestedField, name: str, key: LiteralValue | None = No
 
 
 def find_in(schema: Schema, name: str) -> NestedField | None:
-    """Find a column by its dotted name as Spark does; None if there is none."""
+    """Find a column by its dotted name as Spark does; None if the schema has no such column."""
     for case_sensitive in (True, False):
         with suppress(ValueError):
             return schema.find_field(name, case_sensitive)

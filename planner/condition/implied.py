@@ -23,7 +23,7 @@ class Implied:
 
     Attributes:
         source: Where it comes from.
-        text: What is implied, or why nothing is, for people.
+        text: What is implied, or why nothing is, for reports.
         dropped_alone: Row groups that it would drop by itself, without any other part of the query. None if nobody
             asked: this takes another pass.
         dropped_only_by_it: Row groups that are dropped, and would be read without it. None if that is not known.

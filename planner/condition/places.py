@@ -155,7 +155,7 @@ def prefix_tests(literal: AnyLiteral, scale: Scale) -> Pair | None:
 
 
 def prefix_end(prefix: bytes) -> bytes | None:
-    """Return the least text above all that begin so; None if there is none."""
+    """Return the least text above all texts that begin like this; None if no text is above them."""
     # The next greater byte ends the range. 0xFF has none; text that is not UTF-8 may end with it.
     stem = prefix.rstrip(b"\xff")
     return stem[:-1] + bytes([stem[-1] + 1]) if stem else None

@@ -148,7 +148,7 @@ class Counting:
         reads = IndexReads()
         token = READ_COUNT.set(reads.count)
         try:
-            # Trouble is left to those who judge by the predicate: these tell of it.
+            # Pruning by the predicate meets the same trouble and reports it.
             found = keys_of_rows(self.view, column, rows, self.limits.byte_budget, reads)
         finally:
             READ_COUNT.reset(token)

@@ -1,7 +1,7 @@
 """Pruning for queries that want only some rows: `LIMIT k`, and `ORDER BY column LIMIT k`.
 
-Both need a proof by counting: so many rows certainly satisfy the whole predicate. Exact row sets count them. A row
-group whose rows may be deleted counts as none.
+Both need a proof by counting: at least the wanted number of rows satisfies the whole predicate. Exact row sets count the
+rows. A row group whose rows may be deleted counts as empty.
 
 With an order, the proof gives a threshold: at least k rows have this key or one before it, so a row after it is not
 among the first k, whatever the other columns of the order say. Rows with the threshold itself stay, ties included. The
@@ -39,7 +39,7 @@ MOST_ROWS: Final = 1_000_000
 """A query that wants more rows reads most row groups anyway."""
 
 _MOST_COUNTS = 48
-"""A threshold is the result of so many counts at most."""
+"""A search for a threshold counts at most this many times."""
 
 _GOOD_ENOUGH = 0.1
 """A threshold that is reached by less than this share of rows too many is not made better."""
@@ -51,7 +51,7 @@ _MARGIN = 1.05
 """Aims at a few more rows than are wanted, because too few rows prove nothing."""
 
 _GUESS_GROWTH = 4
-"""A key that too few rows reach is followed by one that so many times the rows may reach."""
+"""After a key that too few rows reach, the next key is one that this many times the rows may reach."""
 
 _MISSED_GROWTH = 2
 """The same if some rows reached the key: counting too many rows takes longer than one more count."""
@@ -96,7 +96,7 @@ class FirstRows:
     Attributes:
         count: The rows, those that OFFSET skips included.
         order: The order whose first rows are wanted; None if any rows will do.
-        text: The same, for people.
+        text: The same, as text for reports.
     """
 
     count: int
@@ -110,7 +110,7 @@ class Enough:
 
     Attributes:
         pruned: The verdicts.
-        implied: What was found to hold for all wanted rows, for people; empty if nothing was found.
+        implied: What was found to hold for all wanted rows, as text; empty if nothing was found.
         threshold: The same as a predicate; None without an order.
         dropped: Which row groups are dropped because of that.
         cost: What finding it took, besides judging by the predicate.
@@ -298,7 +298,7 @@ class _Search:
         return max(self._guess.row_count / counted.total, 1.0)
 
     def _between(self, sure: int) -> int | None:
-        """A key between the one that enough rows reach and the one that too few rows reach; None if there is none."""
+        """A key between the one that enough rows reach and the one that too few reach; None if they are neighbours."""
         width = abs(self._beyond - sure)
         if width < 2:
             return None

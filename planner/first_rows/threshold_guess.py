@@ -19,16 +19,16 @@ from puffin_index.storage.arrays import Bytes, Floats, Ints
 _LEAST_KEY, _GREATEST_KEY = -(2**63), 2**63 - 1
 
 _TAIL_KEYS = 12
-"""So many keys of each row group are guessed between its first key and the next sampled key."""
+"""Keys that are guessed between the first key of a row group and the next sampled key."""
 
 _MOST_SAMPLED_KEYS = 1_000_000
 
 _MOST_DIGITS, _SCALE_BITS = 24, 62
-"""Bytes of a key that make its number, if they fit into so many bits."""
+"""At most this many bytes of a key make its number, as far as they fit into `_SCALE_BITS`."""
 
 
 class Guess:
-    """Guesses from directories alone which key so many rows of a column reach.
+    """Guesses from directories alone which key a given number of rows reaches.
 
     Keys are numbers, see `_ByteScale` where the column's keys are bytes.
 
@@ -87,7 +87,7 @@ class Guess:
         return float(self._reach[ahead - 1]) if ahead else 0.0
 
     def key(self, rows: float) -> int:
-        """The key that about so many rows reach; the last key if there are not so many rows."""
+        """The key that about this many rows reach; the last key if there are fewer rows."""
         if not len(self._keys):
             return self.first_key
         at = int(np.searchsorted(self._reach, rows))

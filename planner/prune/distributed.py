@@ -96,7 +96,7 @@ class Executors:
     mode: PlanningMode = "auto"
 
     def are_worth_it(self, row_groups: int, rows: int) -> bool:
-        """Whether the executors are to judge so many row groups, with so many rows in all."""
+        """Whether the executors are to judge row groups of this number and these rows in all."""
         match self.mode:
             case "local":
                 return False
@@ -156,7 +156,7 @@ def run_on_executors(
 
 
 def join_pruned(parts: Sequence[tuple[Ints, Pruned]], row_groups: int, limits: Limits) -> Pruned:
-    """Join the verdicts of tasks, given their places among so many row groups.
+    """Join the verdicts of tasks, given their places among all row groups.
 
     Raises:
         PuffinIndexError: On index trouble in strict mode.

@@ -33,7 +33,7 @@ _BURST_ROWS = 100
 """Rows of two tests meet by chance in bursts of about this many, not one by one: a key comes in bursts of its own."""
 
 _BLOCK_ROW_GROUPS = 8_192
-"""The arrays of so many row groups stay in the processor's cache."""
+"""Arrays of this length stay in the processor's cache."""
 
 
 @dataclass(frozen=True, slots=True)

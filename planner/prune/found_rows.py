@@ -79,7 +79,7 @@ class FoundRows:
 
 @dataclass(slots=True)
 class RowSets:
-    """The rows behind the verdicts of one plan: for those who read rows, count them, or subtract deleted ones.
+    """The rows behind the verdicts of one plan: to read rows, count them, or subtract deleted ones.
 
     Attributes:
         evaluated: By row group of the view, what the row level gave; rows are numbered from 0 in each row group.

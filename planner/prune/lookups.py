@@ -37,7 +37,7 @@ _BYTES_AT_ONCE = 64 << 20
 """Blocks that are in memory together."""
 
 _DECODING_WEIGHT = 16
-"""Decoding a byte that is found by key takes about as long as reading and combining so many bytes of other kinds."""
+"""Decoding a byte that is found by key takes as long as reading and combining this many bytes of other kinds."""
 
 _REMOTE_DECODING_WEIGHT = 4
 """The same where bytes come over a network."""
@@ -154,7 +154,7 @@ class LookUp:
         return [(blob, undecided[here], test) for blob, here in blobs]
 
     def _first_reads(self, works: Sequence[_Work]) -> list[Span]:
-        """What opening payloads reads first from a store; what is in trouble is left to those who open it."""
+        """What opening payloads reads first from a store. Opening reports the trouble of any of them."""
         view, field_id = self.pruning.view, self.state.leaf.field_id
         spans: list[Span] = []
         for _, positions, _ in () if view.is_local or self.pruning.clock.is_over else works:
@@ -291,7 +291,7 @@ class LookUp:
         row_counts = self.pruning.view.row_counts[row_groups]
         rows, own = int(row_counts.sum()), state.estimate.at(here)
         share, sizes = float((own.selectivity * row_counts).sum()) / rows, one.payload.sizes
-        # The bounds are of all row groups of the payload, of which only some may be asked about.
+        # The bounds are of all row groups of the payload; perhaps only some are asked about.
         share = min(max(share, least / max(rows if sizes is None else sizes[0], 1)), most / rows, 1.0)
         presence = own.presence
         if sizes is not None and statistics is not None:

@@ -35,7 +35,7 @@ class LeafState:
     Attributes:
         leaf: The leaf.
         number: Its number in the tree.
-        statistics: Of its column; None if there are none, or nobody has read them yet.
+        statistics: Of its column; None if the index has none, or before they are read.
         found: The rows that match; None as long as no merged payload was asked.
         answered: For each position whether a merged payload was asked; None as long as `found` is. Look-ups leave out
             what verdicts have settled.

@@ -36,7 +36,7 @@ from puffin_index.storage.arrays import Ints
 from puffin_index.storage.files import READ_COUNT
 
 _MOST_CANDIDATES = 8
-"""So many narrow leaves say where to look a wide leaf up; the rows of more leaves would leave hardly fewer."""
+"""At most this many narrow leaves narrow the candidates of a wide leaf. More would barely shrink them."""
 
 
 class IndexStages:

@@ -15,7 +15,7 @@ from puffin_index.errors import PuffinIndexError
 from puffin_index.table_index import TableIndex
 
 DEFAULT_BYTES_PER_SECOND: Final = 100_000_000
-"""So many bytes of data files a query is taken to read in a second, all of its tasks together."""
+"""Bytes of data files that a query is assumed to read in a second, all of its tasks together."""
 
 
 _HEADERS: Final = (

@@ -57,7 +57,7 @@ class ScanPlan(Described):
         implied: What the rest of the query says about the rows, besides the predicate: keys of joins, first rows of an
             order; and in how many values of a column a function satisfies its condition.
         unused: Parts of the predicate that nothing was dropped by, with the reasons; only of a text.
-        answered: What the index answers of the query's aggregates, for people; empty if the query wants rows.
+        answered: What the index answers of the query's aggregates, as text; empty if the query wants rows.
         unlisted: How many row groups without an index the arrays leave out: Spark's hook only counts these.
         unlisted_files: How many data files the unlisted row groups are of.
     """

@@ -79,7 +79,7 @@ class Scan:
         files: The data files by the same numbers; those without deletes may be missing.
         has_deletes: For each row group whether some of its rows may be deleted.
         io: What reads delete files.
-        table: The data table's name, for people.
+        table: The data table's name, for reports.
         snapshot_id: The snapshot; None for an empty table, and where it is not known.
         unlisted: How many more row groups there are, which have no index.
         unlisted_files: How many data files these are of.

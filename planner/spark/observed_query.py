@@ -201,7 +201,7 @@ def _kept_by_statistics(query: PlannedQuery) -> Flags:
 _log = logging.getLogger(__name__)
 
 MOST_WAITING: Final = 1_000
-"""So many records wait to be written; any more are lost, with one warning."""
+"""At most this many records wait to be written. Further records are lost, with one warning."""
 
 _FLUSH_SECONDS = 1.0
 _REMOTE_FLUSH_SECONDS = 30.0

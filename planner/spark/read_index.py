@@ -66,7 +66,7 @@ class ReadIndexes:
             return ReadIndex(table, newer, reading, view_of(newer, reading))
 
     def newer(self, index: ReadIndex) -> ReadIndex | None:
-        """A newer version of an index in trouble; None if there is none."""
+        """A newer version of an index in trouble; None if the known version is the newest."""
         newer = self._newer_table(index.table, index.index_table)
         return None if newer is None else replace(index, index_table=newer, view=view_of(newer, index.reading))
 

@@ -68,7 +68,7 @@ class Settings(PlanningBounds):
         job_description: Whether the description of a query's jobs says what was kept.
         join_pruning: Whether scans of indexed columns wait for the keys that the other side of a join has.
         top_k: Whether `ORDER BY` an indexed column with `LIMIT` reads only row groups that can have the first rows.
-        limit: Whether `LIMIT` without an order reads only as many row groups as have so many rows.
+        limit: Whether `LIMIT` without an order reads only as many row groups as it takes to have these rows.
         functions: Whether functions of an indexed column are evaluated for the column's values.
         aggregates: Whether aggregates are answered from the index, as far as the index is exact.
         weigh_implied: Whether reports say what each implied predicate drops alone and beside the others. This takes two

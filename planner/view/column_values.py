@@ -114,7 +114,7 @@ def values_to_try(
 def column_values(
     view: IndexView, leaf: Leaf, row_groups: Ints, most: int, most_bytes: int, reads: IndexReads
 ) -> ColumnValues | KeyRange | str:
-    """Find the keys of a column, of which any leaf is given, by at most `most_bytes` of payloads.
+    """Find the keys of the column of a leaf, by at most `most_bytes` of payloads.
 
     Statistics give the keys where the column has integers of a small range, and in row groups with a single key. Other
     keys are read from the payloads of indexes that list their keys.

@@ -66,7 +66,7 @@ class FieldStatistics:
 
     Attributes:
         value_type: The type that the keys belong to.
-        known: Whether there are statistics for the row group; the other arrays are meaningless where there are none.
+        known: Whether there are statistics for the row group; the other arrays are meaningless elsewhere.
         distinct_count: Distinct keys, NULL not counted.
         minimum: Least key; undefined where all rows are NULL.
         maximum: Greatest key (NaN is the greatest).
@@ -123,7 +123,7 @@ class KindDirectory:
         entry: Row of the segment's directory that tells of the payload.
         offset: Where the payload begins in the segment.
         merged: Whether it covers several row groups (sorted postings and the like), not just this one.
-        blob: A number for the payload, the same for row groups that share one; -1 where there is none.
+        blob: A number for the payload, the same for row groups that share one; -1 without one.
     """
 
     kind: str
@@ -159,7 +159,7 @@ class Placement:
     """Which row group of which segment each row group of the view is, for one (field, kind).
 
     Attributes:
-        segment: Number of the segment in `IndexView.segments`; -1 where there is none.
+        segment: Number of the segment in `IndexView.segments`; -1 without one.
         row_group: Ordinal of the row group in the segment; `base` is its first row in the segment's row space.
         locations: Offset, length and xxh64 of the directory in each segment.
         last_row_groups: For each segment the greatest ordinal that is asked of its directory.

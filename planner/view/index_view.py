@@ -221,7 +221,7 @@ class IndexView(CoveredRowGroups):
         return self._keep(key, gather_statistics(placement, leaf.value_type, parts), len(reads.troubles) == troubles)
 
     def directory(self, leaf: Leaf, kind: str, reads: IndexReads) -> KindDirectory | None:
-        """Where the payloads of a kind lie that are of a leaf's column and type; None if there are none."""
+        """Where the payloads of a kind lie for a leaf's column and type; None without any."""
         placement, key = self._place(leaf, kind)
         kept = self._cache.get(key)
         if placement is None or isinstance(kept, KindDirectory):

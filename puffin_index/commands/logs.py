@@ -1,4 +1,4 @@
-"""Log lines on the standard error: text for people, or a JSON object a line for collectors."""
+"""Log lines on the standard error: plain text, or a JSON object a line for collectors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SAID_AGAIN: Final = "puffin_index.jobs.build_job"
 
 
 class _Text(logging.Formatter):
-    """Text for people: errors that other packages log themselves are one line."""
+    """Plain text: errors that other packages log themselves are one line."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line; a traceback follows only where the error is a mistake of this package."""

@@ -37,7 +37,7 @@ class LazyCommand(NamedTuple):
 
 
 class LazyGroup(click.Group):
-    """A group of commands, some of which are not imported yet."""
+    """A group of commands that imports a command when it is called."""
 
     def add_lazy(self, commands: Mapping[str, LazyCommand]) -> None:
         """Add commands by name."""

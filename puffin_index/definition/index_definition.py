@@ -260,7 +260,7 @@ def _resolve_item(item: Mapping[str, Any], schema: Schema) -> ResolvedColumn | N
 
 
 def losses(stored: str, new: Sequence[ResolvedColumn]) -> list[str]:
-    """Return what a new definition takes away from a stored one, kind by kind, for people."""
+    """Return what a new definition takes away from a stored one, kind by kind, as text."""
     names = {_place(item): _name(item) for item in json.loads(stored)}
     wanted = stored_kinds(to_json(tuple(new)))
     lost: list[str] = []

@@ -65,7 +65,7 @@ class StoredDefinition:
         return (*given, *derived)
 
     def describe(self, named: NamedIndex) -> str:
-        """Return a name with its kinds and columns, for people."""
+        """Return a name with its kinds and columns, as text."""
         columns = self._columns()
         indexes = (f"{split_kind(*index)[1]} of {columns[index]}" for index in sorted(named.indexes))
         return f"{named.name} ({', '.join(indexes)})"

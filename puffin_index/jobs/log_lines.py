@@ -1,4 +1,4 @@
-"""Structured log lines: an event, then key=value pairs, readable for people and log collectors."""
+"""Structured log lines: an event, then key=value pairs, readable for humans and log collectors."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from puffin_index.keys.value_types import ValueType, wide_decimal_limbs
 from puffin_index.storage.arrays import Flags, Ints
 
 _FEW_KEYS, _MOST_KEYS, _ROWS_A_KEY = 8, 256, 256
-"""Row sets are made of at most so many keys in any case, of at most so many at all, and of keys of so many rows."""
+"""Row sets are made of any keys up to the first number, of no more than the second, and of keys of this many rows."""
 
 _LOW_32_BITS = np.int64(0xFFFF_FFFF)
 
@@ -133,7 +133,7 @@ class HoldsKeys(ABC):
         return DistinctKeys(counted.keys, int(counted.counts.sum()))
 
     def sets_of(self) -> KeySets | None:
-        """Return the rows of each key; None if there are so many keys that decoding the rows takes less time."""
+        """Return the rows of each key; None if decoding all rows takes less time."""
         return None
 
     def in_memory(self) -> KeysInMemory | None:

@@ -107,7 +107,7 @@ class StoredObject:
 
 
 def _said(error: Exception) -> str:
-    """What obstore says for people, as one line: its own structures follow after that."""
+    """The first line of what obstore says: its own structures follow after that."""
     return " ".join(str(error).partition("Debug source:")[0].split())
 
 

@@ -21,7 +21,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 MOST_AT_ONCE: Final = 1024
-"""Requests side by side, if no property says otherwise: one for each of so many segments costs one round."""
+"""Requests side by side, if no property says otherwise: one for each of this many segments costs one round."""
 
 PROPERTY_AT_ONCE: Final = "puffin-index.requests-at-once"
 """A property of the catalog, or of the index table: requests that a plan has under way at one time."""
@@ -45,7 +45,7 @@ class _Threads:
     """How many threads all callers together may have.
 
     Args:
-        most: So many, and a few more for each caller that comes when all are taken.
+        most: The number, and a few more for each caller that comes when all are taken.
     """
 
     def __init__(self, most: int) -> None:

@@ -102,7 +102,7 @@ def read_whole(table: Table, before: FileIO | None = None, *, with_data: bool = 
 
 @contextmanager
 def held_in_memory(io: FileIO, locations: Iterable[str]) -> Iterator[None]:
-    """Get files side by side, and hold them in memory for whoever reads them meanwhile.
+    """Get files side by side, and hold them in memory for reads in the meantime.
 
     PyIceberg reads a few manifests at a time. Without a store or its FileIO, nothing is read ahead.
 

@@ -148,7 +148,7 @@ def scale_command(layout: Layout, sizes: tuple[int, ...], repeats: int) -> None:
     multiple=True,
     default=DEFAULT_SEGMENTS,
     show_default=True,
-    help="Plans over so many small segments; may be given again.",
+    help="Plans over this many small segments; may be given again.",
 )
 @click.option("--spark/--no-spark", "with_spark", default=True, help="Measure Spark, too.")
 def store_command(

@@ -86,7 +86,7 @@ def _picture(figure: Figure, folder: Path) -> str:
     for path in (file, file.with_suffix(".png")):
         save(picture, path)
     _, _, svg = file.read_text(encoding="utf-8").partition("<svg ")
-    # The label tells those who do not see the picture what it shows.
+    # A screen reader reads the label.
     return f'<figure><svg role="img" aria-label="{escape(figure.shows)}" {svg}</figure>\n'
 
 

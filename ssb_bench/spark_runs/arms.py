@@ -44,7 +44,7 @@ def answer_due(layout: Layout, query: FittedQuery) -> tuple[str, Answer]:
     """Ask DuckDB on the source files; give the SQL (the query, or the digest of its rows) and the answer.
 
     Raises:
-        duckdb.Error: If the query is none.
+        duckdb.Error: If DuckDB cannot read the query.
     """
     with open_duckdb(layout) as connection:
         sql, rows = query.sql, 0
@@ -163,7 +163,7 @@ def open_sessions(spark: SparkSession, namespace: str = NAMESPACE) -> Iterator[S
 
 
 def execute_rounds(sessions: Sessions, task: Task, rounds: int, executions: Executions) -> None:
-    """Execute a query so many times on each arm, unless it has failed before."""
+    """Execute a query in some rounds on each arm, unless it has failed before."""
     if executions.error is not None:
         return
     # The first arm once a round, the fast ones as often as fits.

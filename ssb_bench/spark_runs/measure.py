@@ -120,7 +120,7 @@ def measure(spark: SparkSession, sql: str, *, fetch: bool = True) -> Measurement
 
 
 def _discarded(spark: SparkSession, sql: str) -> list[Row] | None:
-    """Run a query and throw its rows away; there are none to give."""
+    """Run a query and throw its rows away."""
     spark.sql(sql).write.format("noop").mode("overwrite").save()
     return None
 
@@ -158,7 +158,7 @@ A = TypeVar("A")
 
 
 def in_turns(arms: Sequence[A], rounds: int) -> Iterator[A]:
-    """Give the arms forwards, backwards, forwards, ..., in so many rounds."""
+    """Give the arms forwards, backwards, forwards, ..., a round each."""
     for number in range(rounds):
         yield from arms if number % 2 == 0 else reversed(arms)
 

@@ -69,7 +69,7 @@ def run_queries(
         NotFoundError: If the table has no index.
     """
     if repeats < 1:
-        raise BenchError(f"{repeats} repeats are none")
+        raise BenchError(f"repeats must be at least 1, not {repeats}")
     loaded, index = require_load(layout), open_index(layout)
     started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     steps = 2 * len(queries) + 1

@@ -118,7 +118,7 @@ def require_java() -> int:
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     advice = f"install Java {OLDEST_JAVA} or newer (Debian: apt-get install openjdk-17-jre-headless) or set JAVA_HOME"
     if java is None:
-        raise BenchError(f"Spark needs Java and there is none: {advice}")
+        raise BenchError(f"Spark needs Java, which is missing: {advice}")
     try:
         said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
     except OSError as error:

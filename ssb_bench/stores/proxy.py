@@ -52,7 +52,7 @@ class _Link:
     free_at: float = 0.0
 
     async def passes(self, length: int, bandwidth: float | None) -> None:
-        """Wait until so many bytes are through."""
+        """Wait until this many bytes are through."""
         if bandwidth is None or not length:
             return
         self.free_at = max(self.free_at, time.perf_counter()) + length / bandwidth

@@ -191,7 +191,7 @@ class Meter:
         repeats: int = 1,
         before: Callable[[], object] = lambda: None,
     ) -> int | None:
-        """Do some work so many times and note the median execution; return its answer.
+        """Do some work several times and note the median execution; return its answer.
 
         Args:
             name: What it is.

@@ -142,7 +142,7 @@ def _cut_batches(layout: Layout, folder: Path, batches: int, batch_rows: int) ->
 
 
 def _due_answers(files: Sequence[Path], wheres: Mapping[str, str]) -> dict[str, list[int]]:
-    """Give what each query answers after so many batches, from none to all."""
+    """Give what each query answers after each number of batches, from 0 to all."""
     due = {}
     with duckdb.connect() as connection:
         for name, where in wheres.items():

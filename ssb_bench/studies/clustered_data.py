@@ -261,7 +261,7 @@ class Query:
 
     @property
     def where(self) -> str | None:
-        """The conditions as SQL; None if there is none."""
+        """The conditions as SQL; None without any."""
         return " AND ".join(condition.sql for condition in self.conditions) or None
 
     @property
@@ -303,7 +303,7 @@ def draw_queries(
 
 
 def _ends(kind: Kind, key: int, count: int) -> pa.Array:
-    """Give the first and the last of so many keys around a key."""
+    """Give the first and the last of `count` keys around a key."""
     first = max(0, key - count // 2)
     return keys_of(kind, np.array([first, first + count - 1]))
 

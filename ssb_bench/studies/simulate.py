@@ -103,7 +103,7 @@ def segment_multiple(row_groups: int) -> int:
 
 
 def simulate(folder: Path, row_groups: int, *, different: int = 2) -> Simulated:
-    """Write the index of so many row groups, a multiple of 1,000 (rounded up), into a folder of its own.
+    """Write the index of `row_groups` row groups, a multiple of 1,000 (rounded up), into a folder of its own.
 
     Args:
         folder: The folder.

@@ -67,7 +67,7 @@ def small_segments(catalog: SqlCatalog, source: Path) -> SmallSegments:
 
 
 def measure_segments(meter: Meter, small: SmallSegments, count: int, repeats: int) -> None:
-    """Plan over so many segments, first with nothing in memory."""
+    """Plan over `wanted` segments, first with nothing in memory."""
     entries = _copies(small, count)
     one, two = small.leaves[0], Conjunction(small.leaves)
     for name, predicate in (("one column", one), ("two columns", two)):

@@ -81,7 +81,7 @@ class Column(Node):
     Attributes:
         type: The value's type in Spark, by Iceberg's name.
         field: The ID of the column or field in the schema.
-        path: The names of column and fields, the outermost first; for people only.
+        path: The names of column and fields, the outermost first; for messages only.
         key: The key of the map; None for the column itself.
     """
 
@@ -147,7 +147,7 @@ class Function(Node):
 
     Attributes:
         number: Its number in the request.
-        name: The condition as SQL; for people only.
+        name: The condition as SQL; for reports only.
         column: The column.
         values: The fingerprint of the list of values that the function was evaluated for; None if it was not.
         matches: The values for which the function is true; None if they are not known.
@@ -165,7 +165,7 @@ class Unknown(Node):
     """An expression that may be true for any row.
 
     Attributes:
-        name: Spark's name of the expression; for people only.
+        name: Spark's name of the expression; for reports only.
     """
 
     node: Literal["unknown"]

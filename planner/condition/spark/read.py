@@ -205,7 +205,7 @@ def _uuid_text(text: bytes) -> Constant | None:
 
 
 def text_of(node: nodes.Node) -> str:
-    """A node without parts as text, for people only."""
+    """A node without parts as text, for reports only."""
     match node:
         case nodes.Column(path=path, key=key):
             return name_text(path) + (f"[{text_of(key)}]" if key is not None else "")

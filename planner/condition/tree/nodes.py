@@ -96,7 +96,7 @@ class Everything:
     Attributes:
         exact: Whether all rows match.
         text: What was written where nothing is known of it.
-        reason: Why nothing is known, for people; empty if the text tells.
+        reason: Why nothing is known, for reports; empty if the text tells.
     """
 
     exact: bool

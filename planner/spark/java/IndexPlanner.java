@@ -221,8 +221,8 @@ public class IndexPlanner {
   }
 
   /**
-   * The row groups to drop. A row group that was not asked about stays, whatever the summary of its snapshot says. An answer
-   * that ends too early or too late is none.
+   * The row groups to drop. A row group that was not asked about stays, whatever the summary of its snapshot says. A truncated
+   * or over-long answer is ignored.
    */
   public static class Answer {
     public final View view;

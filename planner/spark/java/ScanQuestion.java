@@ -97,7 +97,7 @@ public class ScanQuestion {
     return question;
   }
 
-  /** A column of which more may be known when the query runs, and the rows of the table whose keys these are, or null. */
+  /** A column whose keys a join may know when the query runs, and the rows of the table that has these keys, or null. */
   public void addRuntimeField(Object field, Long rows) {
     runtimeFields.put(field, runtimeFields.containsKey(field) ? fewest((Long) runtimeFields.get(field), rows) : rows);
   }

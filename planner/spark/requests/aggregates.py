@@ -78,7 +78,7 @@ def _asked(
 
 
 def serialize_answer(answer: QueryAnswer, wanted: WantedAggregates, note: str, milliseconds: int) -> bytes | None:
-    """Serialise an answer; None if there is none, or a sum could overflow or be rounded on the way: Spark adds up then.
+    """Serialise an answer; None without one, or if a sum could overflow or be rounded on the way: Spark adds up then.
 
     The note goes into the job's description; Spark's expressions of columns may be evaluated for some milliseconds.
     """

@@ -179,7 +179,7 @@ def _of_keys(keys: RuntimeKeys) -> str:
 
 
 MOST_PRESENCE: Final = 0.5
-"""A column one key of which occurs in a greater share of the row groups is not worth waiting for by itself."""
+"""A column is not worth waiting for if one of its keys occurs in a greater share of the row groups."""
 
 _INTEGERS = {
     "int": (np.int32, pa.int32()),
@@ -225,7 +225,7 @@ def _statistics(field: int, schema: Schema, view: IndexView) -> FieldStatistics 
 
 
 def _has_at_most(statistics: FieldStatistics | None, rows: int | None) -> bool:
-    """Whether a column certainly has at most so many values."""
+    """Whether a column certainly has at most this many values."""
     return statistics is not None and rows is not None and most_distinct(statistics) <= rows
 
 

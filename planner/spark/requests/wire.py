@@ -131,7 +131,7 @@ class RuntimeKeys(_Message):
 
 
 class WantedOrder(_Message):
-    """The first column of an ORDER BY, by ID, name (for people) and Spark's type (by Iceberg's name)."""
+    """The first column of an ORDER BY, by ID, name (for reports) and Spark's type (by Iceberg's name)."""
 
     field: int
     name: str
@@ -218,7 +218,7 @@ class Request(_Message):
         snapshot: The ID of the snapshot that is scanned; None for an empty table, and where Iceberg does not say it.
         filters: The scan's own filters, each as Iceberg's JSON. All hold together.
         conditions: What the filter above the scan says beyond them. All hold together; an unreadable one is unknown.
-        runtime_fields: Columns of which more may be known once the query runs, by ID: the rows of the table whose keys
+        runtime_fields: Columns whose keys may be known once the query runs, by ID: the rows of the table whose keys
             these are; None for keys of a part of a table.
         runtime_keys: What is known of such columns once the query runs. All hold together.
         wanted: How many rows the query wants; None if it wants all rows. The conditions then are the whole filter above

@@ -24,10 +24,10 @@ CODES = ValueType("long")
 """The type of slices that hold codes of a dictionary."""
 
 _DENSE = 16
-"""From one row in so many on, the numbers of all rows are made, which takes less time a row."""
+"""Where at least one row in this many is wanted, the numbers of all rows are made: that takes less time a row."""
 
 _SPARSE = 512
-"""Of fewer rows than one in so many, bits are looked up in row sets, which are not made flat."""
+"""Where fewer than one row in this many is wanted, bits are looked up in row sets instead of flat bits."""
 
 
 class BitSlicedIndex(HoldsKeys):

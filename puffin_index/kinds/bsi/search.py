@@ -161,14 +161,14 @@ class HalfSets:
 
 _READ_AT_ONCE_BYTES = 64 * 1024
 _MORE_BITS = 4
-"""Few candidates take few slices: so many more tell nearly all of them from the bounds."""
+"""Few candidates take few slices: this many more tell nearly all of them from the bounds."""
 
 _WIDE_SHARE = 1 / 64
 """Intervals of a greater share of all numbers are wide."""
 
 _MOST_WIDE_INTERVALS = 4
 _SPARSE = 16
-"""Among fewer candidates than one row in so many, the first slices leave next to nothing."""
+"""Where fewer than one row in this many is a candidate, the first slices leave next to nothing."""
 
 ContentOf: TypeAlias = Callable[[Blob, Part, memoryview, int], Content]
 """Returns the content of a part of a blob, from the part's stored bytes and the number of rows."""
@@ -270,7 +270,7 @@ class HalfReader:
         return corrupt(self._blob, reason, self.half.existence.offset)
 
     def _are_wide(self, intervals: Intervals, candidates: BitMap | None) -> bool:
-        """Return whether the answer probably has so many rows that a search from below takes less time."""
+        """Return whether the answer is probably so large that a search from below takes less time."""
         if len(intervals) > _MOST_WIDE_INTERVALS:
             return False
         if candidates is not None and _SPARSE * len(candidates) < self._row_count:

@@ -29,7 +29,7 @@ Codes: TypeAlias = npt.NDArray[np.unsignedinteger]
 """One more than the place of each row's key; 0 for NULL. Of the smallest type that has them."""
 
 _FEW_LONG_RUNS = 8
-"""Of fewer runs than one in so many that have several rows, the rows after the first are listed apart."""
+"""Where fewer than one run in this many has several rows, the rows after the first are listed apart."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -170,7 +170,7 @@ class CodedNumbers:
 
 
 def no_codes(count: int, key_count: int) -> Codes:
-    """Return the codes of NULL rows, of a type that has codes of so many keys."""
+    """Return the codes of NULL rows, in the type that has codes for this many keys."""
     return np.zeros(count, np.min_scalar_type(key_count))
 
 

@@ -165,7 +165,7 @@ class Postings(MergedIndex, HoldsKeys):
         return PreparedTest(self, test)
 
     def _near(self, candidates: BitMap) -> Near | None:
-        """Return a filter of runs near the candidates; None where so many candidates would let nearly all runs pass."""
+        """Return a filter of runs near the candidates; None where the candidates would let nearly all runs pass."""
         are_few = _SPARSE * len(candidates) < self._numbers.row_count
         return Near(candidates, self._numbers) if self._HAS_RUNS and are_few else None
 

@@ -129,7 +129,7 @@ public class AnswerAggregates extends SparkStrategy implements Predicate {
     Option rows = PhysicalOperation.unapply(aggregate.child());
     List projections = Collections.singletonList(Collections.EMPTY_LIST);
     if (!rows.isEmpty() && ((Tuple3) rows.get())._3() instanceof Expand) {
-      // ROLLUP and CUBE make several rows of each. A filter of these is none of the scan.
+      // ROLLUP and CUBE make several rows of each. A filter of these rows is no filter of the scan.
       Expand expand = (Expand) ((Tuple3) rows.get())._3();
       if (!((scala.collection.Seq) ((Tuple3) rows.get())._2()).isEmpty()) {
         return null;
@@ -284,7 +284,7 @@ public class AnswerAggregates extends SparkStrategy implements Predicate {
     return found;
   }
 
-  /** Keep an answer, and of the earlier ones so many as memory has room for. */
+  /** Keep an answer, and as many of the earlier ones as memory has room for. */
   private void remember(Object[] latest) {
     synchronized (answers) {
       answers.add(0, latest);

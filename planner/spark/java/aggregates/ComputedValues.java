@@ -17,7 +17,7 @@ import org.apache.spark.sql.types.DoubleType;
  * <p>A sum counts only if no order of adding up overflows, and if doubles lose no bit in any order.
  */
 public class ComputedValues {
-  /** Doubles add up multiples of a power of two exactly, up to so many. */
+  /** Doubles add up this many multiples of a power of two exactly. */
   private static final double EXACT_DOUBLES = 1L << 53;
 
   private static final int BITS_OF_FRACTIONS = 52;
@@ -130,7 +130,7 @@ public class ComputedValues {
     return Long.valueOf(sum);
   }
 
-  /** Take down of which power of two a double is a multiple. */
+  /** Note which power of two a double is a multiple of. */
   private void see(double number) {
     if (number == 0) {
       return;

@@ -98,7 +98,7 @@ public class ExistingRows {
     return (Aggregate) constructor.newInstance(arguments);
   }
 
-  /** The rows of the plan, if there are so many rows below. */
+  /** The rows of the plan, if its child has this many rows. */
   public List rows(long count) {
     List rows = new ArrayList();
     for (long i = 0; i < Math.min(count, (long) limit); i++) {

@@ -81,7 +81,7 @@ public class ColumnFunction {
     node.put("matches", null);
   }
 
-  /** The column as text for people; its expression has the table's name, too. */
+  /** The column as text for reports; its expression has the table's name, too. */
   public static String name(Map column) {
     String path = String.join(".", (List) column.get("path"));
     return column.containsKey("key") ? path + "[...]" : path;

@@ -141,7 +141,7 @@ public class JoinPruning {
     final LogicalPlan other;
     final List otherKeys;
     final int at;
-    /** The attribute of this side that the key is made of; null if the key is none that can be turned around. */
+    /** The attribute of this side that the key is made of; null if the key cannot be turned around. */
     final Attribute attribute;
     /** What of the other side is compared with the attribute itself. */
     final Expression otherKey;
