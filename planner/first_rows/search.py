@@ -1,7 +1,7 @@
 """Pruning for queries that want only some rows: `LIMIT k`, and `ORDER BY column LIMIT k`.
 
-Both need a proof by counting: at least the wanted number of rows satisfies the whole predicate. Exact row sets count the
-rows. A row group whose rows may be deleted counts as empty.
+Both need a proof by counting: at least the wanted number of rows satisfies the whole predicate. Exact row sets count
+them. A row group whose rows may be deleted counts as empty.
 
 With an order, the proof gives a threshold: at least k rows have this key or one before it, so a row after it is not
 among the first k, whatever the other columns of the order say. Rows with the threshold itself stay, ties included. The
