@@ -290,7 +290,8 @@ def test_a_sorted_column_has_each_key_once_and_its_rows_in_order(sample: Sample)
     assert ordered.counts.tolist() == [len(rows_of[key]) for key in keys]
     assert ordered.rows.tolist() == [row for key in keys for row in rows_of[key]]
     known = [row for row, key in enumerate(sample.keys) if key is not None]
-    assert [keys[ordered.codes[row]] for row in known] == [sample.keys[row] for row in known]
+    codes = ordered.codes
+    assert [keys[codes[row]] for row in known] == [sample.keys[row] for row in known]
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -20,7 +20,6 @@ from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.data_table import list_data_files
 from ssb_bench.spark_runs.session import SPARK_RELEASE
 from tests.conftest import amount
-from tests.deletes_sample import commit_positional_deletes
 from tests.planner.spark.observed.wrong_index import NEW, OLD, overwrite
 from tests.spark.agreement import row_groups_of
 from tests.spark.corpus_tables import FACT_TABLES, statements
@@ -210,10 +209,11 @@ def test_whatever_was_concluded_from_a_wrong_index_is_found(
 def test_deleted_rows_shares_and_bounds_are_heeded(
     audited: SparkSession, catalog: SqlCatalog, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    index = _planted(catalog, "bounded", IndexDefinition.of(bitmap=["k"]))
-    (file,) = list_data_files(index.data_table)
-    commit_positional_deletes(index.data_table, {file.path: [120]})
-    audited.sql("REFRESH TABLE lake.ns.bounded")
+    _planted(catalog, "bounded", IndexDefinition.of(bitmap=["k"]))
+    audited.sql("ALTER TABLE lake.ns.bounded SET TBLPROPERTIES ('write.delete.mode'='merge-on-read')")
+    audited.conf.set("spark.puffin-index.enabled", "false")
+    audited.sql(f"DELETE FROM lake.ns.bounded WHERE k = {NEW}")
+    audited.conf.set("spark.puffin-index.enabled", "true")
     with caplog.at_level(logging.ERROR, "planner"):
         for name, value in (("audit-row-groups", "3"), ("audit-bytes", "1"), ("audit", "0")):
             audited.conf.set(f"spark.puffin-index.{name}", value)

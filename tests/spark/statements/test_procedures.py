@@ -96,6 +96,7 @@ def test_explain(sql: SparkSession, way: str) -> None:
     assert rows["kept"].seconds > 0
 
 
+@pytest.mark.one_of(2)
 def test_upkeep(sql: SparkSession, way: str) -> None:
     row = one(call(sql, way, "verify", table=TABLE, every=True))
     assert (row.findings, row.what, row.row_groups) == (0, None, FILES - 1)
@@ -105,6 +106,7 @@ def test_upkeep(sql: SparkSession, way: str) -> None:
     assert one(call(sql, way, "compact", table=TABLE, target_size="1MiB")).segments_after == 1
 
 
+@pytest.mark.one_of(2)
 def test_build_and_drop(sql: SparkSession, way: str) -> None:
     name = f"lake.calls.built_{way.lower()}"
     sql.sql(f"CREATE TABLE {name} USING iceberg AS SELECT id, CAST(id % 3 AS INT) AS k FROM range(30)")
@@ -123,6 +125,7 @@ def test_build_and_drop(sql: SparkSession, way: str) -> None:
     assert sql.sql(f"SELECT COUNT(*) FROM {name} WHERE k = 1").collect() == [(10,)]
 
 
+@pytest.mark.one_of(2)
 def test_names_are_those_of_the_session(sql: SparkSession, way: str) -> None:
     sql.sql("USE lake.calls")
     try:
@@ -132,6 +135,7 @@ def test_names_are_those_of_the_session(sql: SparkSession, way: str) -> None:
         sql.sql("USE spark_catalog.default")
 
 
+@pytest.mark.one_of(2)
 def test_a_current_namespace_with_an_odd_name(sql: SparkSession, way: str) -> None:
     sql.sql("CREATE NAMESPACE IF NOT EXISTS lake.`odd-calls`")
     sql.sql("USE lake.`odd-calls`")
