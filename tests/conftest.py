@@ -36,7 +36,7 @@ def amount(few: int, many: int) -> int:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what only `make nightly` tries, and say which tests share a process.
 
-    With `-n 2`, each process begins with tests that share a Spark session: they take longest.
+    Two processes begin with tests that share a Spark session: they take longest.
 
     Those that start a JVM of their own stay together as well, and so do those of a module, which share its tables.
     """
