@@ -5,8 +5,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DATA ?= data
 SF ?= 1
-# Two of three processes have a Spark session that tests share. They leave a quarter of two cores to the third.
-SIDE_BY_SIDE := -n 3 --dist loadgroup
+# Two processes, each with a Spark session that tests share. A third one makes runs no shorter on two cores.
+SIDE_BY_SIDE := -n 2 --dist loadgroup
 # Queries of tests run too seldom to repay the optimizing compiler, which took a quarter of the processor time of their JVM.
 BRIEF_JVM := JAVA_TOOL_OPTIONS="-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
