@@ -110,7 +110,7 @@ def test_a_new_java_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_no_java_is_said_with_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(BenchError, match="there is none: install Java 17"):
+    with pytest.raises(BenchError, match="which is missing: install Java 17"):
         require_java()
 
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
