@@ -26,6 +26,9 @@ from tests.spark.corpus_tables import FACT_TABLES, statements
 
 pytestmark = pytest.mark.spark
 
+_SAYS_SNAPSHOTS = SPARK_RELEASE == "4.1"
+"""Whether Iceberg says which snapshot a scan reads."""
+
 _SETTINGS = {"audit": "1", "audit-row-groups": "100", "aggregates": "true", "strict": "true"}
 
 QUERIES = (
@@ -122,8 +125,7 @@ def test_no_query_of_a_right_index_is_called_wrong(
 
     assert [record.message for record in caplog.records if "audit" in record.message] == []
     log = _log(catalog, tmp_path, "audited")
-    # Older releases do not say which snapshot a scan reads.
-    assert SPARK_RELEASE != "4.1" or [audit.unchecked for audit in log.audits if audit.unchecked] == []
+    assert not _SAYS_SNAPSHOTS or [audit.unchecked for audit in log.audits if audit.unchecked] == []
     assert sum(audit.row_groups for audit in log.audits) > 50
     assert len(log.audits) >= 10
     sources = {source for record in log.queries for source in record.sources}
@@ -167,7 +169,8 @@ def test_a_wrong_index_is_found_and_used_no_more(
     assert (len(missing), len(found)) == (0, 1)
     snapshot = index.data_table.refresh().current_snapshot()
     assert snapshot is not None
-    for part in (f"lake.ns.{name}", str(snapshot.snapshot_id), "row group 2", "rows [20]", f"k = {NEW}", ".puffin"):
+    number = str(snapshot.snapshot_id if _SAYS_SNAPSHOTS else None)
+    for part in (f"lake.ns.{name}", number, "row group 2", "rows [20]", f"k = {NEW}", ".puffin"):
         assert part in caplog.text
     assert re.search(r"not-trusted +kept +8", explained)
     assert callback_of(audited).observers.wait(60)
@@ -195,6 +198,7 @@ def test_a_wrong_index_is_found_and_used_no_more(
         ("SELECT v FROM {t} WHERE k % 4096 = 1792", "row group 2"),
     ],
 )
+@pytest.mark.skipif(not _SAYS_SNAPSHOTS, reason="without a snapshot, aggregates and LIMIT are not audited")
 def test_whatever_was_concluded_from_a_wrong_index_is_found(
     audited: SparkSession, catalog: SqlCatalog, caplog: pytest.LogCaptureFixture, sql: str, said: str
 ) -> None:
@@ -235,5 +239,5 @@ def test_no_query_of_the_corpus_is_called_wrong(
     audits = read_log(catalog.load_table("corpus.lineorder").io, (tmp_path / "log").as_uri()).audits
     assert [str(miss) for audit in audits for miss in audit.misses] == []
     # Scans of files with equality deletes and of ORC are audited as well.
-    assert sum(audit.unchecked for audit in audits) <= len(audits) // 10
+    assert not _SAYS_SNAPSHOTS or sum(audit.unchecked for audit in audits) <= len(audits) // 10
     assert sum(audit.row_groups for audit in audits) > amount(20, 500)
