@@ -1,13 +1,9 @@
-"""`Advice`: which indexes a workload is worth, which existing ones it does not use, and the statements to run.
-
-Statements and commands that create indexes, as text to copy.
-"""
+"""`Advice`: which indexes a workload is worth, which existing ones it does not use, and the statements to run."""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from planner.advice.verdict import CONFIDENCE, range_of
@@ -16,37 +12,17 @@ from puffin_index.keys.map_key import split_name
 from puffin_index.kinds.registry import KINDS
 
 _PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_SHOWN = 10
+_SHOWN_CHARACTERS = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Names:
-    """The names of one table.
-
-    Attributes:
-        table: `catalog.namespace.table`.
-    """
-
-    table: str
-
-    def create_index(self, column: str, kind: str) -> str:
-        """Return the statement that creates the index of a column, or of `map#k#key`."""
-        name, key = split_name(column)
-        index = re.sub(r"\W+", "_", f"{column}_{kind}")
-        option = "" if key is None else f" OPTIONS (key = {_quoted_text(key)})"
-        path = ".".join(map(_quoted, name.split(".")))
-        return f"CREATE INDEX {_quoted(index)} ON {self._quoted_table} USING {kind} ({path}{option})"
-
-    def create_command(self, indexes: Iterable[tuple[str, str]]) -> str:
-        """Return the command line that defines indexes, given as column and kind."""
-        by_kind: dict[str, list[str]] = {kind: [] for kind in KINDS}
-        for column, kind in indexes:
-            by_kind[kind].append(column)
-        options = (f"--{kind} {shlex.quote(','.join(columns))}" for kind, columns in by_kind.items() if columns)
-        return " ".join(["puffin-index create", shlex.quote(self.table), *options])
-
-    @property
-    def _quoted_table(self) -> str:
-        return ".".join(map(_quoted, self.table.split(".")))
+def create_index(table: str, column: str, kind: str) -> str:
+    """Return the statement that creates the index of a column of `catalog.namespace.table`, or of `map#k#key`."""
+    name, key = split_name(column)
+    index = re.sub(r"\W+", "_", f"{column}_{kind}")
+    option = "" if key is None else f" OPTIONS (key = {_quoted_text(key)})"
+    target, path = (".".join(map(_quoted, text.split("."))) for text in (table, name))
+    return f"CREATE INDEX {_quoted(index)} ON {target} USING {kind} ({path}{option})"
 
 
 def _quoted(name: str) -> str:
@@ -58,71 +34,33 @@ def _quoted_text(text: str) -> str:
     return f"'{escaped}'"
 
 
-_SHOWN = 10
-_SHOWN_CHARACTERS = 200
-
-
 @dataclass(frozen=True, slots=True)
-class Evidence:
-    """A query that an index helps.
+class AdvisedIndex:
+    """What the workload says of an index.
 
     Attributes:
-        where: Its WHERE.
-        times: How often it was asked.
-        bytes_saved: The bytes that it would read more without the index, in all times together.
-    """
-
-    where: str
-    times: int
-    bytes_saved: int
-
-
-@dataclass(frozen=True, slots=True)
-class Proposal:
-    """An index to create or to keep.
-
-    Attributes:
+        action: `create` or `keep` for the proposals; `unused` for an existing index that the workload does not need;
+            `do not build` for any other candidate.
         column: The column; `map#k#key` for a key of a map.
         kind: The kind.
-        action: `create` or `keep`.
-        index_bytes: Its bytes; estimated where it does not exist yet.
-        build_seconds: About the seconds that one core takes to build it; 0 for an existing one.
-        bytes_saved: The bytes that the workload would read more without it, beside the other proposals.
+        index_bytes: Its bytes, estimated where it does not exist yet; None where they were not measured.
+        bytes_saved: The bytes that the workload would read more without it, beside the other proposals; for an index
+            that is not proposed, the bytes that it would save without the proposals.
         share_saved: The same as a share of what the workload reads without any index.
-        alone_bytes_saved: The bytes that it saves without the other proposals.
-        evidence: The queries that it helps most.
-        note: What else to know, as a sentence; empty mostly.
+        reason: The queries that it helps most, or why it is not proposed.
+        build_seconds: About the seconds that one core takes to build it.
+        statement: The SQL statement that creates it, if it is to be created.
     """
 
-    column: str
-    kind: str
     action: str
-    index_bytes: int
-    build_seconds: float
-    bytes_saved: int
-    share_saved: float
-    alone_bytes_saved: int
-    evidence: tuple[Evidence, ...]
-    note: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Rejected:
-    """An index that is not proposed, or an existing one that the workload does not need.
-
-    Attributes:
-        column: The column; `map#k#key` for a key of a map.
-        kind: The kind.
-        index_bytes: Its bytes; None where they were not measured.
-        alone_bytes_saved: The bytes that it would save without the proposals.
-        reason: Why, as a sentence without a full stop.
-    """
-
     column: str
     kind: str
     index_bytes: int | None
-    alone_bytes_saved: int
+    bytes_saved: int
+    share_saved: float
     reason: str
+    build_seconds: float = 0.0
+    statement: str | None = None
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -139,11 +77,10 @@ class Advice(Described):
         data_bytes: The bytes of the table's data files.
         budget_bytes: The most that indexes may take.
         index_bytes: The bytes of the proposals, those to keep included.
-        proposals: The indexes to create or to keep; those that save most come first.
-        unused: Existing indexes that the workload does not need.
-        rejected: Candidates that are not proposed.
+        indexes: The proposals, those that save most first; then unused indexes; then the other candidates.
         sampled: The row groups that were measured.
         row_groups: The row groups of the table.
+        defined: Column and kind of each index that exists.
         created: Whether the definition of the table now has the proposals.
         warnings: What could not be read, and what else to know, as sentences.
     """
@@ -157,19 +94,22 @@ class Advice(Described):
     data_bytes: int
     budget_bytes: int
     index_bytes: int
-    proposals: tuple[Proposal, ...]
-    unused: tuple[Rejected, ...]
-    rejected: tuple[Rejected, ...]
+    indexes: tuple[AdvisedIndex, ...]
     sampled: int
     row_groups: int
+    defined: tuple[tuple[str, str], ...] = ()
     created: bool = False
     warnings: tuple[str, ...] = ()
-    _kept: tuple[tuple[str, str], ...] = ()
     JSON = (
         *("table", "snapshot_id", "scans", "queries", "bytes_read", "bytes_saved", "data_bytes", "budget_bytes"),
-        *("index_bytes", "proposals", "unused", "rejected", "sampled", "row_groups", "created", "warnings"),
+        *("index_bytes", "indexes", "sampled", "row_groups", "created", "warnings"),
         *("share_saved", "source", "statements", "command"),
     )
+
+    @property
+    def proposals(self) -> tuple[AdvisedIndex, ...]:
+        """The indexes to create or to keep."""
+        return self._with("create", "keep")
 
     @property
     def share_saved(self) -> float:
@@ -190,88 +130,53 @@ class Advice(Described):
     @property
     def statements(self) -> tuple[str, ...]:
         """The SQL statements that create the proposals."""
-        names = Names(self.table)
-        return tuple(names.create_index(own.column, own.kind) for own in self.proposals if own.action == "create")
+        return tuple(own.statement for own in self.indexes if own.statement is not None)
 
     @property
     def command(self) -> str:
         """The command that defines existing indexes and proposals, as a line for a shell; empty without new ones."""
-        new = [(own.column, own.kind) for own in self.proposals if own.action == "create"]
-        return Names(self.table).create_command([*self._kept, *new]) if new else ""
+        new = self._with("create")
+        if not new:
+            return ""
+        by_kind: dict[str, list[str]] = {kind: [] for kind in KINDS}
+        for column, kind in (*self.defined, *((own.column, own.kind) for own in new)):
+            by_kind[kind].append(column)
+        options = (f"--{kind} {shlex.quote(','.join(columns))}" for kind, columns in by_kind.items() if columns)
+        return " ".join(["puffin-index create", shlex.quote(self.table), *options])
 
-    def rows(self) -> list[dict[str, object]]:
-        """The advice as rows of a table: proposals, then unused indexes, then rejected candidates."""
-        names = Names(self.table)
-        proposals: list[dict[str, object]] = [
-            {
-                "action": own.action,
-                "column": own.column,
-                "kind": own.kind,
-                "index_bytes": own.index_bytes,
-                "bytes_saved": own.bytes_saved,
-                "share_saved": own.share_saved,
-                "reason": own.note or "; ".join(f"{one.times} x {one.where}" for one in own.evidence),
-                "statement": names.create_index(own.column, own.kind) if own.action == "create" else None,
-            }
-            for own in self.proposals
-        ]
-        others: list[dict[str, object]] = [
-            {
-                "action": action,
-                "column": own.column,
-                "kind": own.kind,
-                "index_bytes": own.index_bytes,
-                "bytes_saved": own.alone_bytes_saved,
-                "share_saved": own.alone_bytes_saved / self.bytes_read if self.bytes_read else 0.0,
-                "reason": own.reason,
-                "statement": None,
-            }
-            for action, group in (("unused", self.unused), ("do not build", self.rejected))
-            for own in group
-        ]
-        return [*proposals, *others]
+    def _with(self, *actions: str) -> tuple[AdvisedIndex, ...]:
+        return tuple(own for own in self.indexes if own.action in actions)
 
     def describe(self) -> Report:
         """Describe the advice."""
-        proposals = [
+        rejected = self._with("do not build")
+        shown = (*self.proposals, *self._with("unused"), *rejected[:_SHOWN])
+        rows = [
             (
                 own.action,
                 f"{own.column}.{own.kind}",
                 Bar(f"{format_bytes(own.bytes_saved)} ({own.share_saved:.0%})", own.share_saved),
-                format_bytes(own.index_bytes),
-                f"some {own.build_seconds:.1f} s" if own.action == "create" else "",
-                _shortened(own.note or "; ".join(f"{one.times} x WHERE {one.where}" for one in own.evidence)),
-            )
-            for own in self.proposals
-        ]
-        others = [
-            (
-                action,
-                f"{own.column}.{own.kind}",
                 "" if own.index_bytes is None else format_bytes(own.index_bytes),
-                own.reason,
+                f"some {own.build_seconds:.1f} s" if own.build_seconds else "",
+                _shortened(own.reason),
             )
-            for action, group in (("unused", self.unused), ("do not build", self.rejected[:_SHOWN]))
-            for own in group
+            for own in shown
         ]
         facts: dict[str, Cell] = {
             "advice": self._summary(),
-            "scans": f"{self.scans:,}, of which {self.queries:,} distinct ones could use an index and read "
+            "scans": f"{self.scans:,}; {self.queries:,} distinct ones could use an index and read "
             f"{format_bytes(self.bytes_read)} in all",
         }
-        grids = (
-            Grid(("", "index", "saves", "size", "to build", "evidence"), proposals),
-            Grid(("", "index", "size", "reason"), others),
-        )
         run = (*(f"{one};" for one in self.statements), self.command) if self.statements and not self.created else ()
         sentences = (
-            *_more(len(self.rejected), "that are not worth while"),
+            *_more(len(rejected), "that are not worth while"),
             f"source: {self.source}",
             *(f"note: {_shortened(warning)}" for warning in self.warnings[:_SHOWN]),
             *_more(len(self.warnings), "notes, in the JSON"),
             *run,
         )
-        return Report(f"{self.table}, snapshot {self.snapshot_id}", facts, grids, sentences)
+        grid = Grid(("", "index", "saves", "size", "to build", "queries or reason"), rows)
+        return Report(f"{self.table}, snapshot {self.snapshot_id}", facts, (grid,), sentences)
 
     def __str__(self) -> str:
         return self.describe().as_text()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -11,7 +11,7 @@ import numpy as np
 from pyiceberg.io import load_file_io
 from pyiceberg.table import Table
 
-from planner.advice.advice_answer import Advice, Evidence, Proposal, Rejected
+from planner.advice.advice_answer import Advice, AdvisedIndex, create_index
 from planner.advice.advised_table import AdvisedTable, Scanned
 from planner.advice.candidates import find_candidates, keys_of, names_of
 from planner.advice.gains import Gains, choose, without_idle
@@ -35,7 +35,7 @@ DEFAULT_ADVICE_SAMPLE: Final = 32
 
 _LEAST_SHARE = 0.01
 """A choice that saves less of what the workload reads is not proposed."""
-_EVIDENCE = 3
+_QUERIES_NAMED = 3
 
 
 def advise(
@@ -119,16 +119,14 @@ def advise_on(advised: AdvisedTable, workload: Workload, max_share: float, sampl
         data_bytes=advised.data_bytes,
         budget_bytes=round(advised.data_bytes * max_share),
         index_bytes=0,
-        proposals=(),
-        unused=(),
-        rejected=(),
+        indexes=(),
         sampled=len(positions),
         row_groups=len(everything),
+        defined=tuple((column.name, kind) for column in advised.columns for kind in column.kinds),
         warnings=tuple(warnings),
-        _kept=tuple((column.name, kind) for column in advised.columns for kind in column.kinds),
     )
     if not len(positions) or not columns:
-        return replace(base, unused=_never_asked(advised, keys_of(columns) | served.keys()))
+        return replace(base, indexes=_never_asked(advised, keys_of(columns) | served.keys()))
     with built_sample(advised, everything, positions, columns) as built:
         gains = Gains(advised, built, everything, candidates.queries, left)
         return _Choice(advised, columns, built, gains, base, frozenset(served)).advice()
@@ -137,7 +135,6 @@ def advise_on(advised: AdvisedTable, workload: Workload, max_share: float, sampl
 def _served(advised: AdvisedTable, workload: Workload) -> dict[FieldKind, int]:
     """The existing indexes that scans need in ways that no condition shows, and how many scans do."""
     names = names_of(advised.columns)
-    used = Counter(workload.used)
     used = Counter(workload.used)
     times = {key: used[name] + used[name.rpartition(".")[0]] for key, name in names.items()}
     return {key: count for key, count in times.items() if count}
@@ -161,26 +158,19 @@ def _positions(everything: Scanned, left: Sequence[Scanned], sample: int | None)
     return np.asarray(asked[choose_row_groups(len(asked), sample or len(asked))], np.int64)
 
 
-def _never_asked(advised: AdvisedTable, asked: Iterable[FieldKind]) -> tuple[Rejected, ...]:
-    sizes = _existing_bytes(advised)
+def _never_asked(advised: AdvisedTable, asked: Iterable[FieldKind]) -> tuple[AdvisedIndex, ...]:
+    sizes = advised.index_bytes()
     names = names_of(advised.columns)
-    split = {key: name.rpartition(".") for key, name in names.items()}
     reason = "no query has a condition or aggregate that it could answer"
     return tuple(
-        Rejected(split[key][0], split[key][2], sizes.get(key), 0, reason)
+        AdvisedIndex("unused", *_split(names[key]), sizes.get(key), 0, 0.0, reason)
         for key in sorted(advised.defined - set(asked))
     )
 
 
-def _existing_bytes(advised: AdvisedTable) -> dict[FieldKind, int]:
-    if advised.index is None:
-        return {}
-    status = advised.index.status()
-    return {
-        (column.field_id, column.stored_kind(kind)): own.live_kinds[kind]
-        for own, column in zip(status.columns, advised.columns, strict=True)
-        for kind in column.kinds
-    }
+def _split(name: str) -> tuple[str, str]:
+    column, _, kind = name.rpartition(".")
+    return column, kind
 
 
 @dataclass(frozen=True)
@@ -205,61 +195,66 @@ class _Choice:
 
     def advice(self) -> Advice:
         """Choose, and say why."""
-        existing = _existing_bytes(self.advised)
+        existing = self.advised.index_bytes()
         sizes = {key: existing.get(key) or self.built.table_bytes([key]) for key in sorted(keys_of(self.columns))}
-        asked = frozenset().union(*(one.candidates for one in self.gains.queries))
-        in_use = without_idle(self.advised.defined & asked, sizes, self.gains.total)
+        in_use = without_idle(self.advised.defined & self.asked, sizes, self.gains.total)
         left = self.base.budget_bytes - sum(sizes[key] for key in in_use)
-        open_sizes = {key: size for key, size in sizes.items() if key in asked - self.advised.defined}
-        new = choose(open_sizes, left, lambda some: self.gains.total(some | in_use), self.gains.groups())
+        open_sizes = {key: size for key, size in sizes.items() if key in self.asked - self.advised.defined}
+        new = choose(open_sizes, left, lambda some: self.gains.total(some | in_use))
         total = self.gains.total_read
         if self.gains.total(new | in_use) - self.gains.total(in_use) < _LEAST_SHARE * total:
             new = frozenset()
         chosen = new | in_use
-        proposals = sorted(
-            (self._proposal(key, chosen, sizes) for key in sorted(chosen)), key=lambda own: -own.bytes_saved
-        )
-        rest = asked - chosen
-        idle = tuple(
-            self._rejected(key, chosen, sizes, left) for key in sorted((rest & self.advised.defined) - self.served)
-        )
-        rejected = (self._rejected(key, chosen, sizes, left) for key in sorted(rest - self.advised.defined))
+        proposals = [self._proposal(key, chosen, sizes[key]) for key in sorted(chosen)]
+        others = [self._rejected(key, chosen, sizes[key], left) for key in sorted(self.asked - chosen - self.served)]
+        others.sort(key=lambda own: (own.action != "unused", -own.bytes_saved))
         return replace(
             self.base,
             bytes_read=round(total),
             bytes_saved=round(self.gains.total(chosen)),
             index_bytes=sum(sizes[key] for key in chosen),
-            proposals=tuple(proposals),
-            unused=(*_never_asked(self.advised, asked | self.served), *idle),
-            rejected=tuple(sorted(rejected, key=lambda own: -own.alone_bytes_saved)),
+            indexes=(
+                *sorted(proposals, key=lambda own: -own.bytes_saved),
+                *_never_asked(self.advised, self.asked | self.served),
+                *others,
+            ),
             warnings=(*self.base.warnings, *(f"not indexed: {one.reason}" for one in self.built.skipped)),
         )
 
-    def _name(self, key: FieldKind) -> tuple[str, str]:
-        column, _, kind = names_of(self.columns)[key].rpartition(".")
-        return column, kind
+    @property
+    def asked(self) -> frozenset[FieldKind]:
+        """The indexes that a query could use."""
+        return frozenset().union(*(one.candidates for one in self.gains.queries))
 
-    def _proposal(self, key: FieldKind, chosen: frozenset[FieldKind], sizes: Mapping[FieldKind, int]) -> Proposal:
-        column, kind = self._name(key)
-        others = chosen - {key}
-        saved, alone = self.gains.total(chosen) - self.gains.total(others), self.gains.total(frozenset({key}))
+    def _proposal(self, key: FieldKind, chosen: frozenset[FieldKind], size: int) -> AdvisedIndex:
+        column, kind = _split(names_of(self.columns)[key])
+        is_new = key not in self.advised.defined
+        saved, alone = self.gains.total(chosen) - self.gains.total(chosen - {key}), self._alone(key)
         partners = self._partners(key, chosen)
-        note = f"helps only together with {', '.join(partners)}" if partners and alone < saved / 2 else ""
-        if saved <= _LEAST_SHARE * self.gains.total_read and key in self.advised.defined:
-            note = "once the proposals are built, they do its work, and it can be dropped"
-        count = len(keys_of(self.columns))
-        return Proposal(
+        if saved <= _LEAST_SHARE * self.gains.total_read and not is_new:
+            reason = "once the proposals are built, they do its work, and it can be dropped"
+        elif partners and alone < saved / 2:
+            reason = f"helps only together with {', '.join(partners)}"
+        else:
+            reason = self._queries_helped(key, chosen)
+        seconds = self.built.seconds * self.built.growth / len(keys_of(self.columns))
+        return AdvisedIndex(
+            action="create" if is_new else "keep",
             column=column,
             kind=kind,
-            action="keep" if key in self.advised.defined else "create",
-            index_bytes=sizes[key],
-            build_seconds=0.0 if key in self.advised.defined else self.built.seconds * self.built.growth / count,
+            index_bytes=size,
             bytes_saved=round(saved),
-            share_saved=saved / self.gains.total_read if self.gains.total_read else 0.0,
-            alone_bytes_saved=round(alone),
-            evidence=self._evidence(key, chosen),
-            note=note,
+            share_saved=self._share(saved),
+            reason=reason,
+            build_seconds=seconds if is_new else 0.0,
+            statement=create_index(self.base.table, column, kind) if is_new else None,
         )
+
+    def _alone(self, key: FieldKind) -> float:
+        return self.gains.total(frozenset({key}))
+
+    def _share(self, saved: float) -> float:
+        return saved / self.gains.total_read if self.gains.total_read else 0.0
 
     def _partners(self, key: FieldKind, chosen: frozenset[FieldKind]) -> list[str]:
         """Return the other proposals that queries with this one could use."""
@@ -267,52 +262,48 @@ class _Choice:
         names = names_of(self.columns)
         return sorted(names[other] for other in (near & chosen) - {key})
 
-    def _evidence(self, key: FieldKind, chosen: frozenset[FieldKind]) -> tuple[Evidence, ...]:
-        found = [
-            Evidence(
-                one.query.where or "",
-                one.query.times,
-                round(self.gains.of_query(number, chosen) - self.gains.of_query(number, chosen - {key})),
-            )
+    def _queries_helped(self, key: FieldKind, chosen: frozenset[FieldKind]) -> str:
+        """Name the queries that save most by an index, beside the other proposals."""
+        saved = {
+            f"{one.query.times} x WHERE {one.query.where}": self.gains.of_query(number, chosen)
+            - self.gains.of_query(number, chosen - {key})
             for number, one in enumerate(self.gains.queries)
             if key in one.candidates
-        ]
-        best = sorted((one for one in found if one.bytes_saved > 0), key=lambda one: -one.bytes_saved)
-        return tuple(best[:_EVIDENCE])
+        }
+        best = sorted((text for text in saved if saved[text] > 0), key=lambda text: -saved[text])
+        return "; ".join(best[:_QUERIES_NAMED])
 
-    @staticmethod
-    def _has_part(key: FieldKind, chosen: frozenset[FieldKind]) -> bool:
-        """Return whether another index of the same column was chosen."""
-        return any(split_kind(*other)[0] == split_kind(*key)[0] for other in chosen)
-
-    def _without_effect(self, key: FieldKind, least: float) -> str:
-        asked = frozenset().union(*(one.candidates for one in self.gains.queries))
-        elsewhere = frozenset(other for other in asked if not self._has_part(key, frozenset({other})))
-        if self.gains.total(asked) - self.gains.total(elsewhere) < least:
-            return "it saves next to nothing"
-        return "it helps only together with others, for which the budget has no room"
-
-    def _rejected(
-        self, key: FieldKind, chosen: frozenset[FieldKind], sizes: Mapping[FieldKind, int], budget_left: float
-    ) -> Rejected:
-        column, kind = self._name(key)
-        alone = self.gains.total(frozenset({key}))
+    def _rejected(self, key: FieldKind, chosen: frozenset[FieldKind], size: int, budget_left: float) -> AdvisedIndex:
+        alone = self._alone(key)
         more = self.gains.total(chosen | {key}) - self.gains.total(chosen)
         least = _LEAST_SHARE * self.gains.total_read
-        if max(alone, more) < least and not self._has_part(key, chosen):
+        if max(alone, more) < least and not _has_part(key, chosen):
             reason = self._without_effect(key, least)
         elif more < least:
             reason = "the other indexes do its work"
-        elif sizes[key] > budget_left:
-            reason = f"it would save {more / self.gains.total_read:.0%} more, but is larger than the budget"
+        elif size > budget_left:
+            reason = f"it would save {self._share(more):.0%} more, but is larger than the budget"
         else:
-            reason = f"it would save {more / self.gains.total_read:.0%} more, but others use the budget better"
-        return Rejected(column, kind, sizes[key], round(alone), reason)
+            reason = f"it would save {self._share(more):.0%} more, but others use the budget better"
+        action = "unused" if key in self.advised.defined else "do not build"
+        name = _split(names_of(self.columns)[key])
+        return AdvisedIndex(action, *name, size, round(alone), self._share(alone), reason)
+
+    def _without_effect(self, key: FieldKind, least: float) -> str:
+        elsewhere = frozenset(other for other in self.asked if not _has_part(key, frozenset({other})))
+        if self.gains.total(self.asked) - self.gains.total(elsewhere) < least:
+            return "it saves next to nothing"
+        return "it helps only together with others, for which the budget has no room"
+
+
+def _has_part(key: FieldKind, chosen: frozenset[FieldKind]) -> bool:
+    """Return whether another index of the same column was chosen."""
+    return any(split_kind(*other)[0] == split_kind(*key)[0] for other in chosen)
 
 
 def _created(advised: AdvisedTable, advice: Advice) -> Advice:
     """Add the proposals to the definition of the table's index."""
-    new = [own for own in advice.proposals if own.action == "create"]
+    new = [own for own in advice.indexes if own.action == "create"]
     if not new:
         return advice
     kinds: dict[str, dict[str, dict[str, str]]] = {

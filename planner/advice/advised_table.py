@@ -143,6 +143,17 @@ class AdvisedTable:
             (column.field_id, column.stored_kind(kind)) for column in self.columns for kind in column.kinds
         )
 
+    def index_bytes(self) -> dict[FieldKind, int]:
+        """The bytes of each existing index that belong to the current snapshot."""
+        if self.index is None:
+            return {}
+        status = self.index.status()
+        return {
+            (column.field_id, column.stored_kind(kind)): own.live_kinds[kind]
+            for own, column in zip(status.columns, self.columns, strict=True)
+            for kind in column.kinds
+        }
+
     @cached_property
     def files(self) -> tuple[ScanFile, ...]:
         """All data files of the snapshot."""

@@ -1,15 +1,13 @@
-"""Gains: the bytes that a workload no longer reads with some indexes, measured on a sample.
-
-Choosing indexes under a budget: all sets are tried if they are few, else a greedy choice is improved by swaps.
+"""Gains: the bytes that a workload no longer reads with some indexes, measured on a sample; the best under a budget.
 
 The gain of an index depends on the others: two kinds of a column do each other's work, and two columns of one WHERE may
-help only together. So gains are asked of sets, and indexes are added one by one or as a group that one query could use.
+help only together. So gains are asked of sets of indexes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import combinations, product
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import combinations
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -21,15 +19,11 @@ from planner.advice.candidates import ReadQuery
 from planner.advice.sample import IndexSample
 from planner.aggregates.question import MOST_GROUPS
 from planner.view.directories import IndexReads
-from puffin_index.keys.map_key import ColumnId, split_kind
 from puffin_index.segments.directory import FieldKind
 from puffin_index.storage.arrays import Flags
 
 _SAME_SHARE = 0.002
 """Shares of bytes that differ less count as equal."""
-
-_MOST_TOGETHER = 3
-"""At most this many columns are tried as a group."""
 
 
 class Gains:
@@ -114,18 +108,6 @@ class Gains:
         kept = self._sample.verdicts(self.queries[number].condition, chosen).kept & is_open
         return 1 - float(self._sizes[kept].sum()) / read
 
-    def groups(self) -> Iterator[frozenset[FieldKind]]:
-        """Yield indexes of several columns that one query could use together."""
-        found: set[frozenset[FieldKind]] = set()
-        for one in self.queries:
-            by_column: dict[ColumnId, list[FieldKind]] = {}
-            for key in sorted(one.candidates):
-                by_column.setdefault(split_kind(*key)[0], []).append(key)
-            for count in range(2, min(_MOST_TOGETHER, len(by_column)) + 1):
-                for columns in combinations(by_column.values(), count):
-                    found.update(frozenset(group) for group in product(*columns))
-        yield from sorted(found, key=lambda group: (len(group), sorted(group)))
-
 
 def _bytes_read(one: ReadQuery, scanned: Scanned, schema: Schema) -> float:
     if one.query.bytes_read is not None:
@@ -163,16 +145,10 @@ _LEAST_GAIN = 0.01
 """An index that adds less than this share of the gain is left out."""
 _MOST_LOST = 0.03
 """What leaving out indexes may lose of the gain, in all."""
-_ROUNDS = 20
 
 
 def choose(
-    sizes: Mapping[Item, int],
-    budget: float,
-    gain: Gain[Item],
-    groups: Iterable[Collection[Item]] = (),
-    *,
-    most_tried: int = MOST_TRIED,
+    sizes: Mapping[Item, int], budget: float, gain: Gain[Item], *, most_tried: int = MOST_TRIED
 ) -> frozenset[Item]:
     """Choose the items that gain most and fit a budget together.
 
@@ -180,17 +156,16 @@ def choose(
         sizes: The items and their sizes.
         budget: The most that their sizes may sum up to.
         gain: The gain of a set of items; more items never gain less.
-        groups: Items that may gain together what none of them gains alone.
-        most_tried: With more items than this, only some sets are tried.
+        most_tried: Of more items, this many are chosen from: the others lose least for their size if they go.
     """
-    fitting = [item for item, size in sizes.items() if size <= budget]
-    if len(fitting) <= most_tried:
-        best = _best_of_all(fitting, sizes, budget, gain)
-    else:
-        moves = _moves(fitting, groups)
-        starts = (_greedy(moves, sizes, budget, gain, by_size=by_size) for by_size in (True, False))
-        best = max((_improved(start, fitting, sizes, budget, gain) for start in starts), key=gain)
-    return without_idle(best, sizes, gain)
+    items = frozenset(item for item, size in sizes.items() if size <= budget)
+    while len(items) > most_tried:
+        lost = {item: (gain(items) - gain(items - {item})) / max(1, sizes[item]) for item in sizes if item in items}
+        items -= {min(lost, key=lambda item: (lost[item], -sizes[item]))}
+    ordered = [item for item in sizes if item in items]
+    every = (frozenset(some) for count in range(len(ordered) + 1) for some in combinations(ordered, count))
+    fitting = (some for some in every if _size(some, sizes) <= budget)
+    return without_idle(max(fitting, key=lambda some: (gain(some), -_size(some, sizes))), sizes, gain)
 
 
 def without_idle(chosen: frozenset[Item], sizes: Mapping[Item, int], gain: Gain[Item]) -> frozenset[Item]:
@@ -205,53 +180,3 @@ def without_idle(chosen: frozenset[Item], sizes: Mapping[Item, int], gain: Gain[
 
 def _size(items: Iterable[Item], sizes: Mapping[Item, int]) -> int:
     return sum(sizes[item] for item in items)
-
-
-def _best_of_all(items: Sequence[Item], sizes: Mapping[Item, int], budget: float, gain: Gain[Item]) -> frozenset[Item]:
-    every = (frozenset(some) for count in range(len(items) + 1) for some in combinations(items, count))
-    return max(
-        (some for some in every if _size(some, sizes) <= budget), key=lambda some: (gain(some), -_size(some, sizes))
-    )
-
-
-def _moves(items: Sequence[Item], groups: Iterable[Collection[Item]]) -> list[frozenset[Item]]:
-    fitting = frozenset(items)
-    several = (frozenset(group) & fitting for group in groups)
-    return list(dict.fromkeys([frozenset({item}) for item in items] + [group for group in several if len(group) > 1]))
-
-
-def _greedy(
-    moves: Sequence[frozenset[Item]], sizes: Mapping[Item, int], budget: float, gain: Gain[Item], *, by_size: bool
-) -> frozenset[Item]:
-    """Add what gains most, or most for its size, until nothing fits or gains."""
-    chosen: frozenset[Item] = frozenset()
-    while True:
-        best, best_worth = chosen, 0.0
-        left, before = budget - _size(chosen, sizes), gain(chosen)
-        for move in moves:
-            size = _size(move - chosen, sizes)
-            if not size or size > left:
-                continue
-            worth = (gain(chosen | move) - before) / (size if by_size else 1)
-            if worth > best_worth:
-                best, best_worth = chosen | move, worth
-        if best == chosen:
-            return chosen
-        chosen = best
-
-
-def _improved(
-    chosen: frozenset[Item], items: Sequence[Item], sizes: Mapping[Item, int], budget: float, gain: Gain[Item]
-) -> frozenset[Item]:
-    """Add items, or swap one for another or for two others, as long as that gains."""
-    for _ in range(_ROUNDS):
-        others = [item for item in items if item not in chosen]
-        additions = [frozenset(some) for count in (1, 2) for some in combinations(others, count)]
-        removals = [frozenset[Item](), *(frozenset({item}) for item in items if item in chosen)]
-        candidates = [(chosen - removed) | added for removed in removals for added in additions]
-        fitting = [some for some in candidates if _size(some, sizes) <= budget]
-        best = max(fitting, key=gain, default=chosen)
-        if gain(best) <= gain(chosen) * (1 + 1e-9):
-            return chosen
-        chosen = best
-    return chosen

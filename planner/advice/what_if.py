@@ -1,6 +1,6 @@
-"""What-if: say what a WHERE would read with other indexes, before anybody builds or drops one.
+"""What-if: measure what a WHERE would read with other indexes, before anybody builds or drops one.
 
-`WhatIf`: what a question about an index is answered with.
+All row groups are planned if indexes are only left out; a sample of them is indexed if some are added.
 """
 
 from __future__ import annotations
@@ -11,15 +11,28 @@ from dataclasses import dataclass
 import numpy as np
 from pyiceberg.table import Table
 
-from planner.advice.advised_table import AdvisedTable
-from planner.advice.candidates import names_of
-from planner.advice.measure import Question, measure
-from planner.advice.sample import DEFAULT_SAMPLE
-from planner.advice.verdict import CONFIDENCE, Range, Verdict
+from planner.advice.advised_table import AdvisedTable, Scanned
+from planner.advice.candidates import columns_of, find_named, keys_of, names_of, remaining
+from planner.advice.sample import DEFAULT_SAMPLE, built_sample, choose
+from planner.advice.verdict import (
+    CONFIDENCE,
+    SMALL_ROW_GROUP_ROWS,
+    Range,
+    Verdict,
+    note_on_row_groups,
+    range_of,
+    verdict_on_hidden,
+    verdict_on_new,
+)
 from planner.condition.sql.parser import read_where
+from planner.condition.tree.nodes import EVERY_ROW, Predicate
 from planner.query_log.benefits import DEFAULT_BYTES_PER_SECOND
-from puffin_index.definition.index_definition import IndexDefinition, fit_warnings
+from puffin_index.definition.index_definition import IndexDefinition, ResolvedColumn, fit_warnings, resolve
+from puffin_index.definition.table_properties import unite
 from puffin_index.display import Cell, Described, Grid, Report, format_bytes, share_of
+from puffin_index.errors import DefinitionError
+from puffin_index.segments.directory import FieldKind
+from puffin_index.storage.arrays import Floats, Ints
 from puffin_index.table_index import TableIndex
 
 
@@ -192,32 +205,151 @@ def what_if(
     """
     advised = AdvisedTable.of(index_or_table, snapshot_id)
     condition = read_where(where, advised.schema)
-    question = Question.of(advised, condition, definition, without)
-    scanned = advised.scanned(condition)
-    kept_today = advised.plan(advised.view, condition, scanned.data_files).kept_mask
-    measured = measure(advised, question, scanned, kept_today, sample)
-    row_group_bytes = scanned.row_group_bytes
+    if definition is None and not without:
+        raise DefinitionError("name the indexes to add, or existing ones to leave out")
+    hidden = find_named(without, advised.columns)
+    if isinstance(definition, Mapping):
+        definition = IndexDefinition.of(options=None, **definition)
+    wanted = resolve(definition, advised.schema) if definition is not None else ()
+    names = names_of(advised.columns)
+    question = _Question(advised, condition, advised.scanned(condition), wanted, hidden)
+    measured = question.measure(sample)
+    whole = question.scanned.row_group_bytes
+    today = question.kept_today
 
     def reads(state: str, row_groups: Range, size: float) -> Reads:
         return Reads(state, row_groups, round(size), size / bytes_per_second)
 
-    kept_now = Range.exactly(int(np.count_nonzero(kept_today)))
-    whole = float(row_group_bytes.sum())
     return WhatIf(
         table=advised.name,
         snapshot_id=advised.snapshot.snapshot_id if advised.snapshot else None,
         where=where,
         added=tuple(names_of(question.added).values()),
-        left_out=question.hidden_names,
+        left_out=tuple(sorted(names[key] for key in hidden)),
         row_groups=sum(max(1, len(own.file.split_offsets)) for own in advised.files),
-        without_index=reads("without index", Range.exactly(len(scanned)), whole),
-        today=reads("today", kept_now, float(row_group_bytes[kept_today].sum())),
-        what_if=reads("what if", measured.kept, measured.kept_share * whole),
+        without_index=reads("without index", Range.exactly(len(today)), float(whole.sum())),
+        today=reads("today", Range.exactly(int(np.count_nonzero(today))), float(whole[today].sum())),
+        what_if=reads("what if", measured.kept, measured.kept_share * float(whole.sum())),
         sampled=measured.sampled,
-        index_bytes=measured.index_bytes,
+        index_bytes=measured.added_bytes - question.hidden_bytes,
         data_bytes=advised.data_bytes,
         build_seconds=measured.build_seconds,
         verdict=measured.verdict,
         bytes_per_second=bytes_per_second,
         warnings=(*fit_warnings(question.added), *measured.warnings),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """What was found.
+
+    Attributes:
+        kept: The row groups that the query would read.
+        kept_share: Their share of the bytes of all row groups that Iceberg's own pruning leaves.
+        verdict: Whether that is worth while.
+        sampled: The row groups that were measured.
+        added_bytes: About the bytes of the added indexes.
+        build_seconds: About the seconds that one core takes to build them.
+        warnings: What else to know, as sentences.
+    """
+
+    kept: Range
+    kept_share: float
+    verdict: Verdict
+    sampled: int = 0
+    added_bytes: int = 0
+    build_seconds: float = 0.0
+    warnings: tuple[str, ...] = ()
+
+
+class _Question:
+    """The indexes that a what-if adds and leaves out.
+
+    Attributes:
+        scanned: The row groups that Iceberg's own pruning leaves.
+        kept_today: Which of them the query reads today.
+        added: The indexes to add that the table lacks.
+        hidden_bytes: The bytes of the indexes that are left out.
+    """
+
+    def __init__(
+        self,
+        advised: AdvisedTable,
+        condition: Predicate,
+        scanned: Scanned,
+        wanted: tuple[ResolvedColumn, ...],
+        hidden: frozenset[FieldKind],
+    ) -> None:
+        there = advised.defined - hidden
+        self.scanned = scanned
+        self.kept_today = advised.plan(advised.view, condition, scanned.data_files).kept_mask
+        self.added = remaining(wanted, there)
+        self.hidden_bytes = sum(size for key, size in advised.index_bytes().items() if key in hidden) if hidden else 0
+        self._existing = ", ".join(name for key, name in names_of(wanted).items() if key in there)
+        self._advised = advised
+        self._condition = condition
+        self._hidden = hidden
+
+    def measure(self, sample: int | None) -> _Measured:
+        """Measure what the query would read, on at most `sample` row groups if indexes are added; None for all."""
+        if not self.added:
+            return self._measure_hidden()
+        if not len(self.scanned):
+            return self._measure_size(sample)
+        return self._measure_added(choose(len(self.scanned), sample or len(self.scanned)))
+
+    def _measure_size(self, sample: int | None) -> _Measured:
+        """Measure the size of indexes on other row groups, as the query has none left."""
+        everything = self._advised.scanned(EVERY_ROW)
+        positions = choose(len(everything), sample or len(everything))
+        verdict = Verdict("do not build", "Iceberg's own pruning leaves no row group to read")
+        with built_sample(self._advised, everything, positions, self.added) as built:
+            size, seconds = built.table_bytes(keys_of(self.added)), built.seconds * built.growth
+        return _Measured(Range.exactly(0), 0.0, verdict, added_bytes=size, build_seconds=seconds)
+
+    def _measure_hidden(self) -> _Measured:
+        view = self._advised.view.only(self._advised.view.built - self._hidden)
+        kept = self._advised.plan(view, self._condition, self.scanned.data_files).kept_mask
+        before, after = int(np.count_nonzero(self.kept_today)), int(np.count_nonzero(kept))
+        if self._hidden:
+            verdict = verdict_on_hidden(before, Range.exactly(after - before))
+        else:
+            verdict = Verdict("do not build", f"the table has it already: {self._existing}")
+        sizes = self.scanned.row_group_bytes
+        return _Measured(Range.exactly(after), _share(sizes[kept], sizes), verdict, len(sizes))
+
+    def _measure_added(self, positions: Ints) -> _Measured:
+        tested = columns_of(self._condition)
+        # An index may help only together with another one: the sample has today's indexes of the WHERE's columns, too.
+        current = remaining(self._advised.columns, self._hidden)
+        columns = unite(self.added, tuple(own for own in current if own.column_id in tested))
+        total, sampled = len(self.scanned), len(positions)
+        with built_sample(self._advised, self.scanned, positions, columns) as built:
+            verdicts = built.verdicts(self._condition)
+            shares_left = built.shares_left(self._condition, SMALL_ROW_GROUP_ROWS)
+            added_bytes = built.table_bytes(keys_of(self.added))
+            # The time is shared out by rows and by the number of indexes.
+            seconds = built.seconds * built.growth * len(keys_of(self.added)) / len(keys_of(columns))
+            warnings = [f"not indexed: {skipped.reason}" for skipped in built.skipped]
+        today = self.kept_today[positions]
+        saved = int(np.count_nonzero(today)) - int(np.count_nonzero(verdicts.kept))
+        verdict = verdict_on_new(
+            int(np.count_nonzero(self.kept_today)),
+            range_of(max(0, saved), sampled, total),
+            verdicts.reasons[verdicts.kept],
+            any(column.column_id in tested for column in self.added),
+            {column.name for column in self.added if column.column_id not in tested},
+        )
+        if self._existing:
+            warnings.append(f"the table has already: {self._existing}")
+        sizes = self.scanned.row_group_bytes[positions]
+        if note := note_on_row_groups(sizes, today, verdicts.kept, shares_left):
+            warnings.append(note)
+        kept = range_of(int(np.count_nonzero(verdicts.kept)), sampled, total)
+        share = _share(sizes[verdicts.kept], sizes)
+        return _Measured(kept, share, verdict, sampled, added_bytes, seconds, tuple(warnings))
+
+
+def _share(part: Floats, whole: Floats) -> float:
+    return float(part.sum() / max(1.0, whole.sum()))

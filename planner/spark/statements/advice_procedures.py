@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 
 from pyiceberg.catalog import Catalog
 
@@ -57,7 +58,7 @@ def _advise(
         max_share=max_share,
         sample=sample or None,
     )
-    yield from _rows(advice.rows(), _ADVISE_COLUMNS)
+    yield from _rows((asdict(own) for own in advice.indexes), _ADVISE_COLUMNS)
     for warning in advice.warnings:
         yield ("note", *(None,) * 5, warning, None)
 

@@ -124,9 +124,9 @@ def test_what_helps_only_together(table: Table) -> None:
         table, "SELECT * FROM ns.t WHERE a = 3 AND b = 7; SELECT * FROM ns.t WHERE c = 1", max_share=2
     )
     assert proposed(advice) == {"a": "create", "b": "create"}
-    assert all("only together with" in own.note for own in advice.proposals)
+    assert all("only together with" in own.reason for own in advice.proposals)
     assert advice.bytes_saved > 0
-    assert {own.column for own in advice.rejected} >= {"c"}
+    assert {own.column for own in advice.indexes if own.action == "do not build"} >= {"c"}
     cannot = planner.advise(table, "SELECT * FROM ns.t WHERE a = 3 AND b = 7", max_share=0.0001)
     assert cannot.proposals == ()
     assert "create nothing" in str(cannot)
@@ -146,8 +146,9 @@ def test_statements_and_command(table: Table) -> None:
     ]
     assert advice.command.startswith("puffin-index create local.ns.t --")
     assert "'" in advice.command
-    assert json.loads(json.dumps(advice.to_json()))["proposals"][0]["evidence"]
-    assert {row["action"] for row in advice.rows()} >= {"create", "do not build"}
+    indexes = json.loads(json.dumps(advice.to_json()))["indexes"]
+    assert indexes[0]["reason"].startswith("1 x WHERE")
+    assert {own["action"] for own in indexes} >= {"create", "do not build"}
 
 
 def test_existing_indexes(table: Table) -> None:
@@ -158,7 +159,7 @@ def test_existing_indexes(table: Table) -> None:
     advice = planner.advise(index, queries, max_share=3)
     assert proposed(advice) == {"k": "keep"}
     assert advice.statements == ()
-    reasons = {f"{own.column}.{own.kind}": own.reason for own in advice.unused}
+    reasons = {f"{own.column}.{own.kind}": own.reason for own in advice.indexes if own.action == "unused"}
     assert reasons.keys() == {"b.bitmap", "c.bitmap"}
     assert reasons["b.bitmap"] == "no query has a condition or aggregate that it could answer"
     assert "1 scans have no condition" in " ".join(advice.warnings)
@@ -182,7 +183,7 @@ def test_answers_and_joins_are_uses(table: Table, monkeypatch: pytest.MonkeyPatc
     advice = planner.advise(index, queries, max_share=3, sample=20)
 
     assert proposed(advice) == {"c": "keep", "k": "keep"}
-    assert {f"{own.column}.{own.kind}" for own in advice.unused} == {"a.bsi", "k.bloom"}
+    assert {f"{own.column}.{own.kind}" for own in advice.indexes if own.action == "unused"} == {"a.bsi", "k.bloom"}
     assert "b.bitmap: joins, aggregates or first rows of 1 scans" in " ".join(advice.warnings)
     # A group for each row is more than the index answers.
     assert "id" not in {own.column for own in advice.proposals}
