@@ -29,13 +29,12 @@ from ssb_bench.data.layout import NAMESPACE, Layout, write_record
 from ssb_bench.data.workload import FittedQuery
 from ssb_bench.report.document import Line, Part, Table, render
 from ssb_bench.report.figures import draw_run, save
-from ssb_bench.report.run_report import literal_parts, run_parts
+from ssb_bench.report.reports import literal_parts, run_parts
 from ssb_bench.results.run import Run
-from ssb_bench.spark_runs.arms import hooked, with_report
 from ssb_bench.spark_runs.indexing import IndexColumns, define_index, record_build
 from ssb_bench.spark_runs.load import load
 from ssb_bench.spark_runs.measure import measure
-from ssb_bench.spark_runs.run import fit_queries, run_queries, stamped_path
+from ssb_bench.spark_runs.run import fit_queries, hooked, run_queries, stamped_path, with_report
 from ssb_bench.spark_runs.session import CATALOG, require_java
 
 Seen: TypeAlias = tuple[float, ScanPlan | None]

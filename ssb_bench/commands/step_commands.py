@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any, Final
 
 import click
 
@@ -22,18 +24,32 @@ from ssb_bench.data.dataset import build_step, require_dataset, step_bar
 from ssb_bench.data.layout import Layout, read_if_there, read_record
 from ssb_bench.data.workload import ALL_QUERIES, QUERIES_OF, VOLCANO_QUERIES, Workload
 from ssb_bench.report.compare import DEFAULT_NOISE_BAND, compare_runs, comparison_parts
-from ssb_bench.report.document import render
+from ssb_bench.report.document import Part, render
 from ssb_bench.report.figures import draw_run, save
-from ssb_bench.report.page import Sources, write_page
-from ssb_bench.report.run_report import literal_parts, run_parts
+from ssb_bench.report.page import write_page
+from ssb_bench.report.reports import (
+    append_parts,
+    clustered_parts,
+    literal_parts,
+    run_parts,
+    scale_parts,
+    store_parts,
+    systems_parts,
+)
 from ssb_bench.results.run import Run, newest_run
-from ssb_bench.results.statistics import read_times
-from ssb_bench.results.studies import AppendRun, ClusteredRun
+from ssb_bench.results.studies import AppendRun, ClusteredRun, Scale, StoreRun, SystemsRun
 from ssb_bench.spark_runs.indexing import IndexColumns, build_index, define_index
 from ssb_bench.spark_runs.load import load, make_bloom_table, require_load
 from ssb_bench.spark_runs.run import fit_queries, run_queries, stamped_path
-from ssb_bench.studies.scale import Scale
-from ssb_bench.systems.run import SystemsRun
+
+_STUDIES: Final[dict[str, tuple[str, type, Callable[[Any], Iterable[Part]]]]] = {
+    "systems": ("Other systems", SystemsRun, systems_parts),
+    "append": ("While data arrive", AppendRun, append_parts),
+    "clustered": ("Keys in bursts", ClusteredRun, clustered_parts),
+    "scale": ("Planning at scale", Scale, scale_parts),
+    "store": ("In an object store", StoreRun, store_parts),
+}
+"""By study: its heading on the page, its record, and what the page says of it."""
 
 
 @click.command("generate")
@@ -116,7 +132,7 @@ def run_command(
     workloads: tuple[Workload, ...],
     output: Path | None,
 ) -> None:
-    """Run queries without the index, with it, and with perfect pruning; exit 1 if an answer or a count is wrong."""
+    """Run queries without the index and with it; exit 1 if an answer or a count is wrong."""
     console = make_console()
     require_load(layout)
     chosen = [*names, *(name for workload in workloads for name in QUERIES_OF[workload])]
@@ -140,16 +156,11 @@ def report_command(layout: Layout, file: Path | None, page: Path | None) -> None
     run, target, html = read_record(path, Run), path.with_suffix(".png"), page or path.with_suffix(".html")
     save(draw_run(run), target)
     console.print(render(run_parts(run)))
-    scaled = read_if_there(layout.result("scale"), Scale)
-    sources = Sources(
-        run,
-        read_if_there(layout.result("systems"), SystemsRun),
-        read_if_there(layout.result("append"), AppendRun),
-        () if scaled is None else scaled.points,
-        read_if_there(layout.result("clustered"), ClusteredRun),
-        read_times(layout),
-    )
-    pictures = write_page(sources, html)
+    sections = {"Queries in Spark": run_parts(run)}
+    for study, (heading, record, parts) in _STUDIES.items():
+        if (measured := read_if_there(layout.result(study), record)) is not None:
+            sections[heading] = iter(parts(measured))
+    pictures = write_page(sections, html)
     console.print(f"picture: {target}\npage: {html}\npictures of the page: {pictures}", soft_wrap=True)
 
 

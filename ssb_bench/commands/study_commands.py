@@ -18,16 +18,14 @@ from ssb_bench.commands.options import (
 from ssb_bench.data.dataset import step_bar
 from ssb_bench.data.layout import Layout
 from ssb_bench.data.workload import ROWS_QUERIES, VOLCANO_QUERIES
-from ssb_bench.report.clustered_report import clustered_parts
-from ssb_bench.report.study_reports import append_parts, scale_parts, store_parts, systems_parts
+from ssb_bench.report.reports import append_parts, clustered_parts, scale_parts, store_parts, systems_parts
 from ssb_bench.spark_runs.load import make_bloom_table, require_load
 from ssb_bench.spark_runs.run import fit_queries
-from ssb_bench.spark_runs.session import describe_host
 from ssb_bench.studies.append import DEFAULT_BATCH_ROWS, DEFAULT_EVERY_SECONDS, measure_appends
 from ssb_bench.studies.clustered import DEFAULT_REPEATS, DEFAULT_TRIALS, measure_clustered
 from ssb_bench.studies.clustered_data import DEFAULT_GRID, Grid
-from ssb_bench.studies.scale import DEFAULT_SIZES, Scale, measure_scale, scale_failures
-from ssb_bench.studies.store import DEFAULT_MEGABYTES, DEFAULT_MILLISECONDS, DEFAULT_SEGMENTS, S3_SUPPORT, measure_store
+from ssb_bench.studies.scale import DEFAULT_SIZES, measure_scale
+from ssb_bench.studies.store import DEFAULT_MEGABYTES, DEFAULT_MILLISECONDS, S3_SUPPORT, measure_store
 from ssb_bench.systems.peers import SYSTEM_NAMES, SYSTEMS
 from ssb_bench.systems.run import run_systems
 
@@ -118,9 +116,8 @@ def scale_command(layout: Layout, sizes: tuple[int, ...], repeats: int) -> None:
     """Plan over simulated indexes of 10^3 to 10^6 row groups: time, reads, memory, and what dominates."""
     console = make_console()
     with console.status("scale") as status:
-        points = measure_scale(layout.root / "scale", sizes or DEFAULT_SIZES, repeats=repeats, on_step=status.update)
-    scale = Scale(describe_host(), tuple(points))
-    finish(console, layout.result("scale"), scale, scale_parts(points), scale_failures(points))
+        scale = measure_scale(layout.root / "scale", sizes or DEFAULT_SIZES, repeats=repeats, on_step=status.update)
+    finish(console, layout.result("scale"), scale, scale_parts(scale), scale.failures)
 
 
 @click.command("store")
@@ -142,14 +139,6 @@ def scale_command(layout: Layout, sizes: tuple[int, ...], repeats: int) -> None:
     show_default=True,
     help="MB a second each way.",
 )
-@click.option(
-    "--segments",
-    type=POSITIVE,
-    multiple=True,
-    default=DEFAULT_SEGMENTS,
-    show_default=True,
-    help="Plans over this many small segments; may be given again.",
-)
 @click.option("--spark/--no-spark", "with_spark", default=True, help="Measure Spark, too.")
 def store_command(
     layout: Layout,
@@ -157,7 +146,6 @@ def store_command(
     repeats: int,
     milliseconds: tuple[float, ...],
     bandwidth: float,
-    segments: tuple[int, ...],
     with_spark: bool,
 ) -> None:
     """Work on lineorder in an object store: rounds, requests, bytes and seconds at several distances."""
@@ -171,7 +159,6 @@ def store_command(
             queries,
             milliseconds=milliseconds,
             megabytes_a_second=bandwidth,
-            segments=segments,
             repeats=repeats,
             spark=spark,
             on_step=move,

@@ -26,8 +26,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressC
 
 from puffin_index import BuildProgress
 from ssb_bench.data import tables
-from ssb_bench.data.layout import SSB_TABLES, Layout, read_if_there, write_record
-from ssb_bench.errors import BenchError
+from ssb_bench.data.layout import SSB_TABLES, BenchError, Layout, read_if_there, write_record
 
 RULES_VERSION: Final = 1
 """Raised when a rule of `tables` changes, so that older files are made anew."""

@@ -24,12 +24,16 @@ from urllib.parse import unquote, urlparse
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
 
-from ssb_bench.errors import BenchError
+from puffin_index.errors import PuffinIndexError
 
 SSB_TABLES: Final = ("lineorder", "customer", "supplier", "part", "date")
 NAMESPACE: Final = "ssb"
 LARGEST_SCALE_FACTOR: Final = 1000.0
 SMALLEST_SCALE_FACTOR: Final = 0.001
+
+
+class BenchError(PuffinIndexError):
+    """A benchmark cannot go on; the text says why, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,7 @@
 """The queries as data files, and the rule that fits their literals to the data at hand.
 
 A query file is SQL under a header of `-- key: value` lines; `-- param: NAME COLUMN OPERATOR LITERAL` names a literal
-of the source, which stands as `$NAME` in the SQL. `-- matters: PREDICATE` says which rows of lineorder an answer needs,
-where the query's own WHERE does not say so. The source's literals belong to its own data (scale factor 1000), so:
+of the source, which stands as `$NAME` in the SQL. The source's literals belong to its own data (scale factor 1000), so:
 
 - `=`: the literal, if the column has that value. Otherwise the value at the same rank: the greatest value that is not
   above the literal, or the least value of the column if the literal is below all values.
@@ -24,7 +23,7 @@ from typing import Final, Literal, Protocol, get_args
 
 import duckdb
 
-from ssb_bench.errors import BenchError
+from ssb_bench.data.layout import BenchError
 
 Operator = Literal["=", ">", ">=", "<", "<="]
 Reason = Literal["in the data", "value at the same rank", "range has values", "range moved to values"]
@@ -85,7 +84,6 @@ class Query:
         parameters: Its literals.
         template: The SQL.
         workload: `count`, `ssb` and `shapes` as in the files; `rows` and `aggregate` are variants of `count`.
-        matters: Which rows of lineorder the answer needs, as DuckDB reads it; None where the WHERE says so.
     """
 
     name: str
@@ -93,7 +91,6 @@ class Query:
     parameters: tuple[Parameter, ...]
     template: str
     workload: Workload = "count"
-    matters: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +118,7 @@ class FittedQuery:
 
     @property
     def where(self) -> str | None:
-        """Which rows of lineorder the answer needs; None if the query does not say so."""
-        if self.query.matters is not None:
-            return Template(self.query.matters).substitute(_values_of(self.literals))
-        if self.query.workload == "shapes":
-            return None
+        """The predicate of a query of lineorder alone; None for another query."""
         match = _ONE_TABLE.fullmatch(self.sql)
         return None if match is None else match["where"]
 
@@ -204,7 +197,7 @@ def parse_query(text: str) -> Query:
     template = "\n".join(line for line in text.splitlines() if line and not line.startswith("--"))
     if set(Template(template).get_identifiers()) != {parameter.name for parameter in parameters}:
         raise BenchError(f"query {fields['name']}: its parameters are not the names in its SQL")
-    return Query(fields["name"], fields["title"], parameters, template, matters=fields.get("matters"))
+    return Query(fields["name"], fields["title"], parameters, template)
 
 
 def _parse_parameter(text: str) -> Parameter:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from ssb_bench.errors import BenchError
+from ssb_bench.data.layout import BenchError
 from ssb_bench.report.document import Cell, Line, Marked, Part, Table
 from ssb_bench.results.run import QueryResult, Run
 from ssb_bench.results.statistics import Summary, geometric_mean, summarize, verdict

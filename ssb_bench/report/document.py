@@ -1,7 +1,4 @@
-"""What a report says, as plain parts: `terminal` prints them, `page` makes HTML of them.
-
-A report in the terminal.
-"""
+"""What a report says, as plain parts, and how they look in a terminal; `page` makes HTML of them."""
 
 from __future__ import annotations
 

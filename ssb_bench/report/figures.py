@@ -16,15 +16,12 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from ssb_bench.results.run import QueryResult, Run
 from ssb_bench.results.statistics import summarize
-from ssb_bench.results.studies import AppendRun, ClusteredRun
-from ssb_bench.studies.scale import TARGET_ROW_GROUPS, TARGET_SECONDS, ScalePoint
-from ssb_bench.systems.run import SystemsRun
+from ssb_bench.results.studies import AppendRun, ClusteredRun, ScalePoint, SystemsRun
 
 # Blue and grey stay apart for every kind of colour vision, and in print.
 _WITHOUT: Final = "#a3a9b3"
 _WITH: Final = "#0b6fb8"
 _INDEX: Final = "#f0a202"
-_PERFECT: Final = "#3a9a5b"
 _GRID: Final = "#e4e6ea"
 _LINE_STYLES: Final = ("-", "--", "-.", ":", (0, (1, 1)))
 _DPI: Final = 130
@@ -81,7 +78,6 @@ def _draw_queries(workloads: Sequence[Sequence[QueryResult]], names: Sequence[st
         _draw_bytes(read, queries)
         if name:
             times.set_title(f"{name}: {times.get_title()}")
-    # A panel may lack an arm, so the legend has what any panel has.
     legend: dict[str, Artist] = {}
     for axes in panels.flat:
         handles, labels = axes.get_legend_handles_labels()
@@ -94,16 +90,14 @@ def _draw_times(axes: Axes, queries: Sequence[QueryResult]) -> None:
     arms = (
         ("without index", _WITHOUT, [q.without_index for q in queries]),
         ("with index", _WITH, [q.with_index for q in queries]),
-        ("perfect pruning", _PERFECT, [q.perfect for q in queries]),
     )
-    shown = [arm for arm in arms if any(side is not None for side in arm[2])]
     ends = [0.0] * len(queries)
-    for number, (label, color, sides) in enumerate(shown):
+    for number, (label, color, sides) in enumerate(arms):
         there = [(place, summarize(side.seconds)) for place, side in enumerate(sides) if side is not None]
         medians = np.array([summary.median_seconds for _, summary in there])
         below = medians - [summary.least_seconds for _, summary in there]
         above = [summary.greatest_seconds for _, summary in there] - medians
-        places, height = _places([place for place, _ in there], number, len(shown))
+        places, height = _places([place for place, _ in there], number, len(arms))
         axes.barh(places, medians, height, color=color, label=label)
         axes.errorbar(medians, places, xerr=[below, above], fmt="none", ecolor="#333333", elinewidth=0.8)
         for place, summary in there:
@@ -123,12 +117,10 @@ def _draw_row_groups(axes: Axes, queries: Sequence[QueryResult]) -> None:
     counts: tuple[tuple[str, Values], ...] = (
         (_WITHOUT, [q.plan.row_groups if q.plan else None for q in queries]),
         (_WITH, [q.plan.kept if q.plan else None for q in queries]),
-        (_PERFECT, [q.survivors for q in queries]),
     )
-    shown = [arm for arm in counts if any(value is not None for value in arm[1])]
-    for number, (color, values) in enumerate(shown):
-        _bars(axes, values, number, len(shown), color, "{:,.0f}".format)
-    _label(axes, queries, "row groups: of the scan, kept, with a match", "row groups")
+    for number, (color, values) in enumerate(counts):
+        _bars(axes, values, number, len(counts), color, "{:,.0f}".format)
+    _label(axes, queries, "row groups: of the scan, kept", "row groups")
 
 
 def _draw_bytes(axes: Axes, queries: Sequence[QueryResult]) -> None:
@@ -193,7 +185,7 @@ def draw_scale(points: Sequence[ScalePoint]) -> Figure:
         warm.plot(sizes, [p.warm_median_seconds for _, p in mine], marker="o", ms=3, label=scenario)
         cold.plot(sizes, [p.cold_seconds for _, p in mine], marker="o", ms=3)
         memory.plot(sizes, [p.peak_bytes / 1e6 for _, p in mine], marker="o", ms=3)
-    warm.plot([TARGET_ROW_GROUPS], [TARGET_SECONDS], marker="*", ms=11, color="#c22", ls="", label="target, equality")
+    warm.plot([1_000_000], [0.3], marker="*", ms=11, color="#c22", ls="", label="target, equality")
     for axes, title, unit in (
         (cold, "first plan (directories are read)", "seconds"),
         (warm, "later plans", "seconds"),

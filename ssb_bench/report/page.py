@@ -3,67 +3,33 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 from html import escape
 from importlib.resources import files
 from itertools import repeat
 from pathlib import Path
 from string import Template
 
-from ssb_bench.report.clustered_report import clustered_parts
 from ssb_bench.report.document import Cell, Facts, Figure, Heading, Line, Marked, Part, Table
 from ssb_bench.report.figures import save
-from ssb_bench.report.opening import opening_parts
-from ssb_bench.report.run_report import run_parts
-from ssb_bench.report.study_reports import append_parts, scale_parts, step_parts, systems_parts
-from ssb_bench.results.run import Run
-from ssb_bench.results.statistics import StepTime
-from ssb_bench.results.studies import AppendRun, ClusteredRun
-from ssb_bench.studies.scale import ScalePoint
-from ssb_bench.systems.run import SystemsRun
 
 
-@dataclass(frozen=True, slots=True)
-class Sources:
-    """What there is to report; any part may be missing."""
+def write_page(sections: Mapping[str, Iterable[Part]], path: Path) -> Path:
+    """Write a page of sections under headings, and each picture as SVG and PNG into `<page>-pictures` beside it.
 
-    run: Run | None = None
-    systems: SystemsRun | None = None
-    appends: AppendRun | None = None
-    scale: Sequence[ScalePoint] = ()
-    clustered: ClusteredRun | None = None
-    steps: Mapping[str, StepTime] = field(default_factory=dict)
-
-
-def write_page(sources: Sources, path: Path) -> Path:
-    """Write the page, and each picture as SVG and PNG into `<page>-pictures` beside it; give that directory."""
+    Returns:
+        The directory of the pictures.
+    """
     folder = path.with_name(f"{path.stem}-pictures")
     folder.mkdir(parents=True, exist_ok=True)
     body = "\n".join(
         f"<section><h2>{heading}</h2>\n{''.join(_html(part, folder) for part in parts)}</section>"
-        for heading, parts in _sections(sources)
+        for heading, parts in sections.items()
     )
     template = Template(files("ssb_bench.report").joinpath("page.html").read_text(encoding="utf-8"))
     made = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
-    opening = "" if sources.run is None else "".join(_html(part, folder) for part in opening_parts(sources.run))
-    path.write_text(template.substitute(made=made, opening=opening, body=body), encoding="utf-8")
+    path.write_text(template.substitute(made=made, body=body), encoding="utf-8")
     return folder
-
-
-def _sections(sources: Sources) -> Iterator[tuple[str, Iterator[Part]]]:
-    if sources.run is not None:
-        yield "Without the index, with it, and perfect pruning", run_parts(sources.run)
-    if sources.systems is not None:
-        yield "Systems on the same rows", systems_parts(sources.systems)
-    if sources.appends is not None:
-        yield "While data arrive", append_parts(sources.appends)
-    if sources.clustered is not None:
-        yield "Keys that come in bursts: row groups kept", clustered_parts(sources.clustered)
-    if sources.scale:
-        yield "Planning over up to a million row groups", scale_parts(sources.scale)
-    if sources.steps:
-        yield "Time of each step", step_parts(sources.steps)
 
 
 def _html(part: Part, folder: Path) -> str:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from ssb_bench.data.layout import BenchError
 from ssb_bench.data.workload import Workload
-from ssb_bench.errors import BenchError
-from ssb_bench.results.statistics import geometric_mean, ratio, summarize
+from ssb_bench.results.statistics import geometric_mean, ratio
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,31 +65,27 @@ class QueryResult:
         title: What it is.
         sql: The SQL that ran.
         literals: How its literals were fitted to the data, one sentence each.
-        answer: The answer without the index: the value, or a count of rows and a checksum; None after a failure.
+        workload: See `ssb_bench.data.workload.Query`.
+        answer: The answer without the index: the value, or a count of rows; None after a failure.
         answers_equal: Whether DuckDB on the source files and Spark with the index gave the same.
         without_index: Measured without the index; None after a failure.
         with_index: Measured with the index; None after a failure.
         plan: What the planner reported; None if the planner reported nothing. That is a failure, but not of the 13
             standard queries, where nothing can be skipped.
         failures: What went wrong, one sentence each.
-        workload: See `ssb_bench.data.workload.Query`.
-        perfect: Measured with the surviving row groups handed in for free; None where it was not measured.
-        survivors: How many row groups really hold a match; None where it is not known.
     """
 
     name: str
     title: str
     sql: str
     literals: tuple[str, ...]
-    answer: str | None
-    answers_equal: bool
-    without_index: Side | None
-    with_index: Side | None
-    plan: Plan | None
-    failures: tuple[str, ...]
     workload: Workload = "count"
-    perfect: Side | None = None
-    survivors: int | None = None
+    answer: str | None = None
+    answers_equal: bool = False
+    without_index: Side | None = None
+    with_index: Side | None = None
+    plan: Plan | None = None
+    failures: tuple[str, ...] = ()
 
     @property
     def speed_up(self) -> float | None:
@@ -97,20 +93,6 @@ class QueryResult:
         if self.without_index is None or self.with_index is None:
             return None
         return ratio(self.without_index.seconds, self.with_index.seconds)
-
-    @property
-    def share_of_perfect(self) -> float | None:
-        """The speed-up as a share of the one that perfect pruning gives; None where one was not measured."""
-        if self.perfect is None or self.with_index is None:
-            return None
-        return ratio(self.perfect.seconds, self.with_index.seconds)
-
-    @property
-    def planning_share(self) -> float | None:
-        """Median planning time, of warm executions, as a share of the median time without the index."""
-        if self.plan is None or self.without_index is None:
-            return None
-        return self.plan.planning_seconds / summarize(self.without_index.seconds).median_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +151,7 @@ class Run:
         queries: The queries, in order; a failed one is there with its failures.
     """
 
-    FORMAT: ClassVar = "ssb-bench/run/1"
+    FORMAT: ClassVar = "ssb-bench/run/2"
 
     started_at: str
     scale_factor: float
@@ -195,11 +177,6 @@ class Run:
     def measured(self, workload: Workload) -> list[QueryResult]:
         """Give the queries of a workload that ran without the index and with it."""
         return [query for query in self.queries if query.workload == workload and query.speed_up is not None]
-
-    @property
-    def geometric_mean_speed_up(self) -> float | None:
-        """Geometric mean of the speed-ups of the queries that did not fail; None if all did."""
-        return mean_speed_up(self.queries)
 
 
 def mean_speed_up(queries: Sequence[QueryResult]) -> float | None:

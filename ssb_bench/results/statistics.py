@@ -1,7 +1,4 @@
-"""Medians, ratios and geometric means of timings, refusing input that would make them lie.
-
-What each step of the whole benchmark took, as one JSON file.
-"""
+"""Medians, ratios and geometric means of timings, refusing input that would make them lie."""
 
 from __future__ import annotations
 
@@ -10,8 +7,6 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
-
-from ssb_bench.data.layout import Layout, read_if_there
 
 NOISE_BAND = 0.02
 """A ratio within this share of 1 says nothing."""
@@ -82,25 +77,3 @@ def _check_positive(values: Sequence[float], what: str) -> None:
         raise ValueError(f"no {what}")
     if any(not math.isfinite(value) or value <= 0 for value in values):
         raise ValueError(f"{what} must be finite and greater than zero")
-
-
-@dataclass(frozen=True, slots=True)
-class StepTime:
-    """What a step took when it last ran.
-
-    Attributes:
-        seconds: Wall time, the start of its process included.
-        exit_code: Exit code of its process.
-    """
-
-    seconds: float
-    exit_code: int
-
-
-def read_times(layout: Layout) -> dict[str, StepTime]:
-    """Read what each step took when it last ran; nothing if there is no such file.
-
-    Raises:
-        BenchError: If the file is something else.
-    """
-    return read_if_there(layout.result("steps"), dict[str, StepTime]) or {}

@@ -1,14 +1,13 @@
-"""What was measured while data arrived.
-
-What was kept of tables whose keys come in bursts, beside what holds a match. What was measured of tables in a store.
-"""
+"""What the studies measured: appends, keys in bursts, stores, planning at scale, systems side by side."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import statistics
+from dataclasses import dataclass, field
 from typing import ClassVar, Final, Literal
 
 from ssb_bench.results.statistics import Summary, ratio, summarize
+from ssb_bench.stores.traffic import Traffic
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +92,7 @@ MOST_KEPT: Final = 1.1
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class BurstCell:
     """One query of one column. Row groups and bytes are sums over the trials.
 
     Attributes:
@@ -141,6 +140,11 @@ class Cell:
         """Whether too many row groups are kept."""
         return self.is_selective and self.kept > MOST_KEPT * self.matching
 
+    @property
+    def share_read(self) -> float:
+        """The index bytes that were read, as a share of the data bytes."""
+        return self.index_bytes / max(self.data_bytes, 1)
+
 
 @dataclass(frozen=True, slots=True)
 class TimedScan:
@@ -169,7 +173,7 @@ class TimedScan:
 
 
 @dataclass(frozen=True, slots=True)
-class TableFacts:
+class BurstTable:
     """A table.
 
     Attributes:
@@ -206,8 +210,8 @@ class ClusteredRun:
     rows: int
     trials: int
     machine: dict[str, str | int]
-    tables: tuple[TableFacts, ...]
-    cells: tuple[Cell, ...]
+    tables: tuple[BurstTable, ...]
+    cells: tuple[BurstCell, ...]
     scans: tuple[TimedScan, ...]
     failures: tuple[str, ...]
 
@@ -221,30 +225,18 @@ class StoreStep:
 
     Attributes:
         milliseconds: From a request to the first byte of its answer.
-        megabytes_a_second: Bandwidth each way; None for no bound.
         name: What was done.
         side: With the index, or without any.
         seconds: Wall time.
-        rounds: Sequential rounds: the longest chain of requests, each of which began after the end of the one before.
-        requests: Requests.
-        by_kind: Requests of each kind: `GET`, `RANGE`, `HEAD`, `LIST`, `PUT`, `POST`, `DELETE`.
-        most_at_once: The most requests under way at one time.
-        bytes_in: Bytes read.
-        bytes_out: Bytes written.
+        traffic: What the work asked of the store.
         answer: Rows that were counted, read or indexed, or segments that were left; None if nothing was.
     """
 
     milliseconds: float
-    megabytes_a_second: float | None
     name: str
     side: Side
     seconds: float
-    rounds: int
-    requests: int
-    by_kind: dict[str, int]
-    most_at_once: int
-    bytes_in: int
-    bytes_out: int
+    traffic: Traffic
     answer: int | None
 
 
@@ -255,8 +247,8 @@ class StoreRun:
     Attributes:
         scale_factor: Scale factor of lineorder.
         machine: Hardware and versions.
-        rows: Rows of lineorder.
-        data_files: Its data files.
+        megabytes_a_second: Bandwidth each way; None for no bound.
+        data_files: Data files of lineorder.
         data_bytes: Their bytes.
         index_bytes: Bytes of its index.
         segments: Segments of its index.
@@ -266,10 +258,168 @@ class StoreRun:
 
     scale_factor: float
     machine: dict[str, str | int]
-    rows: int
+    megabytes_a_second: float | None
     data_files: int
     data_bytes: int
     index_bytes: int
     segments: int
     steps: tuple[StoreStep, ...]
     failures: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What planning one predicate over a simulated index took.
+
+    Attributes:
+        open_seconds: From the index table's rows to a numbered view.
+        cold_seconds: The first plan: directories are read.
+        warm_seconds: Each later plan.
+        cold_requests: Index reads of the first plan.
+        cold_bytes: Their bytes.
+        warm_requests: Index reads of a later plan.
+        warm_bytes: Their bytes.
+        kept: Row groups that survive.
+        needle_kept: Whether the row group with the needle is among them.
+        peak_bytes: Peak of the process's memory, libraries included.
+        stage_seconds: Time of each stage of a later plan.
+    """
+
+    open_seconds: float
+    cold_seconds: float
+    warm_seconds: tuple[float, ...]
+    cold_requests: int
+    cold_bytes: int
+    warm_requests: int
+    warm_bytes: int
+    kept: int
+    needle_kept: bool
+    peak_bytes: int
+    stage_seconds: dict[str, float]
+
+    @property
+    def warm_median_seconds(self) -> float:
+        """Median of the later plans."""
+        return statistics.median(self.warm_seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class ScalePoint:
+    """One scenario over one simulated index.
+
+    Attributes:
+        scenario: Its name.
+        row_groups: The size of the index.
+        index_bytes: Bytes of the simulated segments.
+        probe: What planning took; None after a failure.
+        failure: What went wrong, or None.
+    """
+
+    scenario: str
+    row_groups: int
+    index_bytes: int
+    probe: Probe | None
+    failure: str | None
+
+
+_LINEAR_SLACK: Final = 1.5
+_SHORTEST_SECONDS: Final = 0.01
+"""Shorter plans are taken as this long: their times are noise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Planning over simulated indexes.
+
+    Attributes:
+        machine: Hardware and versions.
+        points: The points, smallest indexes first.
+    """
+
+    FORMAT: ClassVar = "ssb-bench/scale/3"
+
+    machine: dict[str, str | int]
+    points: tuple[ScalePoint, ...]
+
+    def grows_linearly(self, scenario: str) -> bool | None:
+        """Whether warm planning grows no faster than the row groups, from the largest index but one to the largest.
+
+        None if fewer than two sizes were measured.
+        """
+        measured = [
+            (p.row_groups, p.probe.warm_median_seconds) for p in self.points if p.scenario == scenario and p.probe
+        ]
+        if len(measured) < 2:
+            return None
+        (less, less_seconds), (more, more_seconds) = sorted(measured)[-2:]
+        return more_seconds <= _LINEAR_SLACK * more / less * max(less_seconds, _SHORTEST_SECONDS)
+
+    @property
+    def failures(self) -> list[str]:
+        """What is wrong: probes that failed, and needles that were not found."""
+        lost = "the matching row group was dropped"
+        return [
+            f"{point.scenario}, {point.row_groups:,} row groups: {point.failure or lost}"
+            for point in self.points
+            if point.probe is None or not point.probe.needle_kept
+        ]
+
+
+@dataclass(slots=True)
+class SystemResult:
+    """One system on the queries.
+
+    Attributes:
+        name: Its short name.
+        title: What it is.
+        facts: Version, build seconds and bytes, as the system tells them.
+        failure: Why the system did not run at all, or None.
+        cold: Seconds of the first execution, by query; None after a failure.
+        warm: Seconds of the later executions, by query.
+        failures: What went wrong, by query.
+    """
+
+    name: str
+    title: str
+    facts: dict[str, str | float] = field(default_factory=dict)
+    failure: str | None = None
+    cold: dict[str, float | None] = field(default_factory=dict)
+    warm: dict[str, list[float]] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+
+    def median(self, query: str) -> float | None:
+        """Median of a query's warm times; None after a failure."""
+        seconds = self.warm.get(query)
+        return summarize(seconds).median_seconds if seconds and query not in self.failures else None
+
+
+@dataclass(frozen=True, slots=True)
+class SystemsRun:
+    """A comparison of systems.
+
+    Attributes:
+        started_at: Begin, ISO 8601 in UTC.
+        scale_factor: Of the data.
+        rows: Rows of lineorder.
+        row_groups: Its row groups.
+        data_bytes: Bytes of the Iceberg table.
+        machine: Hardware and versions.
+        queries: What ran, in order: name and predicate.
+        systems: The systems, in order.
+    """
+
+    FORMAT: ClassVar = "ssb-bench/systems/2"
+
+    started_at: str
+    scale_factor: float
+    rows: int
+    row_groups: int
+    data_bytes: int
+    machine: dict[str, str | int]
+    queries: dict[str, str]
+    systems: tuple[SystemResult, ...]
+
+    @property
+    def failures(self) -> list[str]:
+        """What went wrong while a system ran; one that could not be run at all is listed, but is no failure."""
+        return [f"{s.name}, {query}: {why}" for s in self.systems for query, why in s.failures.items()]

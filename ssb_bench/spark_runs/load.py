@@ -16,8 +16,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from ssb_bench.data.dataset import Step, open_duckdb, require_dataset
-from ssb_bench.data.layout import NAMESPACE, SSB_TABLES, Layout, local_path, read_if_there, write_record
-from ssb_bench.errors import BenchError
+from ssb_bench.data.layout import NAMESPACE, SSB_TABLES, BenchError, Layout, local_path, read_if_there, write_record
 from ssb_bench.results.run import TableFacts
 from ssb_bench.spark_runs.session import CATALOG
 

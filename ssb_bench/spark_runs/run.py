@@ -1,9 +1,11 @@
-"""Run the queries without the index, with it and with perfect pruning, side by side; compare answers and reads.
+"""Run the queries without the index and with it, side by side; compare answers and reads.
 
-- All arms run in one application, on one table, each in a session of its own. The hook stays in one session.
-- Each query runs once on each arm to warm up (`first_seconds`), then in turns: without, with, perfect, perfect, with,
-  without. A drift of the machine hits all arms. The two fast arms run several times a turn.
-- Answers are compared by value, with each other and with DuckDB's on the source files.
+- Both sides run in one application, on one table, each in a session of its own.
+- Each query runs once on each side to warm up (`first_seconds`). Then the sides run in turns (without, with, with,
+  without), so that a drift of the machine hits both.
+- Answers are compared by value, with each other and with DuckDB's on the source files. A `select *` of many rows is
+  compared by a digest: the count of rows, the sum of every numeric column, and least value, greatest value and total
+  length of every text column.
 - A failure is a row with a reason.
 - A slow query runs as many rounds as fit `ROUNDS_SECONDS`, two at least.
 """
@@ -13,28 +15,40 @@ from __future__ import annotations
 import datetime
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields
-from functools import cache, partial
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal, TypeVar
 
 import duckdb
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+import planner
+from planner.report.scan_plan import ScanPlan
 from ssb_bench.data.dataset import Step, open_duckdb, require_dataset
-from ssb_bench.data.layout import Layout
+from ssb_bench.data.layout import NAMESPACE, BenchError, Layout
 from ssb_bench.data.workload import VOLCANO_QUERIES, DuckValues, FittedQuery, fit, load_query
-from ssb_bench.errors import BenchError
 from ssb_bench.results.run import Plan, QueryResult, Run, Side, TableFacts
-from ssb_bench.spark_runs.arms import Arm, Executions, Task, answer_due, execute_rounds, open_sessions
 from ssb_bench.spark_runs.indexing import describe_index, open_index
 from ssb_bench.spark_runs.load import require_load
-from ssb_bench.spark_runs.measure import Answer, Measurement
-from ssb_bench.spark_runs.perfect import Survivors, count_survivors, data_file_locations, find_survivors
-from ssb_bench.spark_runs.session import describe_machine
+from ssb_bench.spark_runs.measure import Answer, Measurement, answer_of, in_turns, measure, rows_text
+from ssb_bench.spark_runs.session import CATALOG, describe_machine
 
+R = TypeVar("R")
+_Arm = Literal["without", "with"]
+_ARMS: Final[tuple[_Arm, ...]] = ("without", "with")
+
+MOST_ROWS_COMPARED: Final = 20_000
 ROUNDS_SECONDS: Final = 15.0
 LEAST_ROUNDS: Final = 2
+_NUMBERS: Final = (
+    *("lo_orderkey", "lo_linenumber", "lo_custkey", "lo_partkey", "lo_suppkey", "lo_orderdate", "lo_shippriority"),
+    *("lo_quantity", "lo_extendedprice", "lo_ordtotalprice", "lo_discount", "lo_revenue", "lo_supplycost", "lo_tax"),
+    "lo_commitdate",
+)
+_TEXTS: Final = ("lo_orderpriority", "lo_shipmode")
 
 
 def fit_queries(layout: Layout, names: Sequence[str] = VOLCANO_QUERIES) -> list[FittedQuery]:
@@ -52,13 +66,13 @@ def run_queries(
     repeats: int = 5,
     on_step: Callable[[Step], None] = lambda _: None,
 ) -> Run:
-    """Measure queries without the index, with it, and with perfect pruning.
+    """Measure queries without the index and with it.
 
     Args:
         spark: A session over the layout's warehouse; nothing else may run in it.
         layout: The data.
         queries: What to run.
-        repeats: Measured executions of each query on each arm, at most.
+        repeats: Measured executions of each query on each side, at most.
         on_step: Called before each query and once at the end.
 
     Returns:
@@ -73,21 +87,16 @@ def run_queries(
     loaded, index = require_load(layout), open_index(layout)
     started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     steps = 2 * len(queries) + 1
-    on_step(Step(0, steps, "perfect pruning and answers, by DuckDB"))
-    locations = data_file_locations(layout)
-    # The queries of a workload ask for the same rows as those of the others.
-    survivors = cache(partial(find_survivors, locations, layout=layout))
-    tasks = [_task_of(layout, survivors, query) for query in queries]
-    collected = [Executions(error=task.refusal) for task in tasks]
-    with open_sessions(spark) as sessions:
-        for number, (task, executions) in enumerate(zip(tasks, collected, strict=True)):
+    on_step(Step(0, steps, "answers, by DuckDB"))
+    running = [_Running.of(layout, query) for query in queries]
+    with _open_sessions(spark) as sessions:
+        for number, one in enumerate(running):
             on_step(Step(1 + number, steps, "warming up"))
-            execute_rounds(sessions, task, 1, executions)
-        for number, (task, executions) in enumerate(zip(tasks, collected, strict=True)):
-            on_step(Step(1 + len(queries) + number, steps, f"{task.query.query.name}, {task.query.query.title}"))
-            execute_rounds(sessions, task, rounds_within(executions.round_seconds, repeats), executions)
+            one.execute(sessions, 1)
+        for number, one in enumerate(running):
+            on_step(Step(1 + len(queries) + number, steps, f"{one.query.query.name}, {one.query.query.title}"))
+            one.execute(sessions, rounds_within(one.round_seconds, repeats))
     on_step(Step(steps, steps, "done"))
-    results = [_result(task, executions, loaded.rows) for task, executions in zip(tasks, collected, strict=True)]
     return Run(
         started_at=started,
         scale_factor=layout.scale_factor,
@@ -96,7 +105,7 @@ def run_queries(
         # The facts of a table are some of those of its load.
         table=TableFacts(**{field.name: getattr(loaded, field.name) for field in fields(TableFacts)}),
         index=describe_index(layout, index),
-        queries=tuple(results),
+        queries=tuple(one.result(loaded.rows) for one in running),
     )
 
 
@@ -112,79 +121,181 @@ def stamped_path(layout: Layout, kind: str, started_at: str) -> Path:
     return layout.runs / f"{kind}-{stamp}.json"
 
 
-def _task_of(layout: Layout, survivors: Callable[[str], Survivors], query: FittedQuery) -> Task:
+@contextmanager
+def hooked(session: SparkSession, *, strict: bool = False, aggregates: bool = True) -> Iterator[SparkSession]:
+    """Install the hook in a session, and take it out at the end.
+
+    Args:
+        session: The session.
+        strict: Raise errors of the index.
+        aggregates: Answer aggregates from the index; False where counts stand for scans.
+    """
+    session.conf.set("spark.puffin-index.aggregates", str(aggregates).lower())
+    planner.enable(session, strict=strict)
     try:
-        return Task(query, *answer_due(layout, query), None if query.where is None else survivors(query.where))
-    except duckdb.Error as error:
-        return Task(query, query.sql, Answer("", ""), None, refusal=str(error).splitlines()[0])
+        yield session
+    finally:
+        planner.disable(session)
 
 
-def _result(task: Task, executions: Executions, table_rows: int) -> QueryResult:
-    """Compare the answers with each other and with DuckDB, and what was read with what the planner kept."""
-    if executions.error is not None:
-        sides, plan, failures = {}, None, [executions.error]
-        equal = False
-    else:
-        sides = {arm: _side_of(runs) for arm, runs in executions.measurements.items() if runs}
-        equal = executions.answers == {task.due}
-        plan = _plan_of(executions)
-        failures = list(_failures(task, executions, equal, sides, plan, table_rows))
-    return QueryResult(
-        name=task.query.query.name,
-        title=task.query.query.title,
-        sql=task.query.sql,
-        literals=tuple(str(literal) for literal in task.query.literals),
-        answer=None if executions.error is not None else task.due.text,
-        answers_equal=equal,
-        without_index=sides.get("without"),
-        with_index=sides.get("with"),
-        plan=plan,
-        failures=tuple(failures),
-        workload=task.query.query.workload,
-        perfect=sides.get("perfect"),
-        survivors=None if task.survivors is None else count_survivors(task.survivors),
-    )
+def with_report(spark: SparkSession, action: Callable[[], R]) -> tuple[R, ScanPlan | None]:
+    """Do something, and give its result and the planner's report of it; None if the planner reported nothing."""
+    before = planner.reports(spark)[-1:]
+    result = action()
+    after = planner.reports(spark)[-1:]
+    return result, after[0] if after and (not before or after[0] is not before[0]) else None
 
 
-def _failures(
-    task: Task, executions: Executions, equal: bool, sides: Mapping[Arm, Side], plan: Plan | None, table_rows: int
-) -> Iterator[str]:
-    if not equal:
-        texts = ", ".join(sorted(answer.text for answer in executions.answers))
-        yield f"the answers differ: DuckDB {task.due.text}, Spark {texts}"
-    # A join without a filter on lineorder need not have a plan, and reads other tables as well.
-    if task.query.query.workload not in ("ssb", "shapes"):
+def answer_due(layout: Layout, query: FittedQuery) -> tuple[str, Answer]:
+    """Ask DuckDB on the source files; give the SQL (the query, or the digest of its rows) and the answer.
+
+    Raises:
+        duckdb.Error: If DuckDB cannot read the query.
+    """
+    with open_duckdb(layout) as connection:
+        sql, rows = query.sql, 0
+        if not _is_fetched(query):
+            counted = connection.execute(f"SELECT count(*) FROM ({query.sql}) AS matching").fetchone()
+            rows = 0 if counted is None else int(counted[0])
+            sql = _digest_sql(query.sql) if rows > MOST_ROWS_COMPARED else sql
+        answer = answer_of(connection.execute(sql).fetchall())
+    return sql, answer if sql == query.sql else replace(answer, text=rows_text(rows))
+
+
+def _is_fetched(query: FittedQuery) -> bool:
+    """Whether a query gives so few rows that every execution can fetch them: not a `select *`."""
+    return query.query.workload != "rows"
+
+
+def _digest_sql(sql: str) -> str:
+    parts = ["count(*)", *(f"sum(CAST({column} AS BIGINT))" for column in _NUMBERS)]
+    for column in _TEXTS:
+        parts += [f"min({column})", f"max({column})", f"sum(length({column}))"]
+    return f"SELECT {', '.join(parts)} FROM ({sql}) AS matching"
+
+
+@contextmanager
+def _open_sessions(spark: SparkSession) -> Iterator[dict[_Arm, SparkSession]]:
+    """Give a session for each side, with the hook in one of them."""
+    sessions: dict[_Arm, SparkSession] = {arm: spark.newSession() for arm in _ARMS}
+    for session in sessions.values():
+        session.sql(f"USE {CATALOG}.{NAMESPACE}")
+    with hooked(sessions["with"]):
+        yield sessions
+
+
+@dataclass(slots=True)
+class _Running:
+    """One query and its executions so far.
+
+    Attributes:
+        query: The query.
+        checking_sql: The SQL whose answer is compared.
+        due: The answer that DuckDB gives.
+        error: Why DuckDB could not answer the query, or what ended its executions.
+        measurements: By side, in order; the first one warms up.
+        answers: What the sides answered.
+        reports: The planner's reports, one for each execution with the index.
+    """
+
+    query: FittedQuery
+    checking_sql: str
+    due: Answer
+    error: str | None = None
+    measurements: dict[_Arm, list[Measurement]] = field(default_factory=lambda: {arm: [] for arm in _ARMS})
+    answers: set[Answer] = field(default_factory=set)
+    reports: list[ScanPlan] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, layout: Layout, query: FittedQuery) -> _Running:
+        try:
+            return cls(query, *answer_due(layout, query))
+        except duckdb.Error as error:
+            return cls(query, query.sql, Answer("", ""), str(error).splitlines()[0])
+
+    @property
+    def round_seconds(self) -> float:
+        """Time of the last round."""
+        return sum(runs[-1].seconds for runs in self.measurements.values() if runs)
+
+    def execute(self, sessions: Mapping[_Arm, SparkSession], rounds: int) -> None:
+        """Execute the query in some rounds on each side, unless it has failed before."""
+        if self.error is not None:
+            return
+        try:
+            for arm in in_turns(_ARMS, rounds):
+                self._execute(sessions[arm], arm)
+        except (PySparkException, Py4JError) as error:
+            self.error = (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+    def _execute(self, spark: SparkSession, arm: _Arm) -> None:
+        is_fetched = _is_fetched(self.query)
+        measured, report = with_report(spark, lambda: measure(spark, self.query.sql, fetch=is_fetched))
+        if report is not None:
+            self.reports.append(report)
+        if measured.answer is not None:
+            self.answers.add(measured.answer)
+        elif not self.measurements[arm]:
+            self.answers.add(answer_of(spark.sql(self.checking_sql).collect()))
+        self.measurements[arm].append(measured)
+
+    def result(self, table_rows: int) -> QueryResult:
+        """Compare the answers with each other and with DuckDB, and what was read with what the planner kept."""
+        query = self.query.query
+        bare = QueryResult(
+            name=query.name,
+            title=query.title,
+            sql=self.query.sql,
+            literals=tuple(str(literal) for literal in self.query.literals),
+            workload=query.workload,
+        )
+        if self.error is not None:
+            return replace(bare, failures=(self.error,))
+        without, with_index = (_side_of(self.measurements[arm]) for arm in _ARMS)
+        plan = self._plan()
+        return replace(
+            bare,
+            answer=self.due.text,
+            answers_equal=self.answers == {self.due},
+            without_index=without,
+            with_index=with_index,
+            plan=plan,
+            failures=tuple(self._failures(without, with_index, plan, table_rows)),
+        )
+
+    def _failures(self, without: Side, with_index: Side, plan: Plan | None, table_rows: int) -> Iterator[str]:
+        if self.answers != {self.due}:
+            texts = ", ".join(sorted(answer.text for answer in self.answers))
+            yield f"the answers differ: DuckDB {self.due.text}, Spark {texts}"
+        # A join without a filter on lineorder need not have a plan, and reads other tables as well.
+        if self.query.query.workload in ("ssb", "shapes"):
+            return
         if plan is None:
-            count = len(executions.measurements["with"])
-            yield f"the planner reported {len(executions.reports)} of {count} scans: the index was not used"
-        elif not plan.unindexed and sides["with"].rows_read > plan.kept_rows:
-            yield f"Spark read {sides['with'].rows_read:,} rows, but the kept row groups have {plan.kept_rows:,}"
-        if sides["without"].rows_read > table_rows:
-            yield f"Spark read {sides['without'].rows_read:,} rows of a table of {table_rows:,}"
-    if plan is not None and task.survivors is not None and plan.kept + plan.answered < count_survivors(task.survivors):
-        known = f"{plan.kept} were kept and {plan.answered} answered from the index"
-        yield f"{count_survivors(task.survivors)} row groups hold a match, but {known}"
+            count = len(self.measurements["with"])
+            yield f"the planner reported {len(self.reports)} of {count} scans: the index was not used"
+        elif not plan.unindexed and with_index.rows_read > plan.kept_rows:
+            yield f"Spark read {with_index.rows_read:,} rows, but the kept row groups have {plan.kept_rows:,}"
+        if without.rows_read > table_rows:
+            yield f"Spark read {without.rows_read:,} rows of a table of {table_rows:,}"
 
-
-def _plan_of(executions: Executions) -> Plan | None:
-    """Sum up the planner's reports; None if there is not one for each execution with the index."""
-    reports = executions.reports
-    if len(reports) != len(executions.measurements["with"]):
-        return None
-    last = reports[-1]
-    return Plan(
-        row_groups=last.row_groups,
-        kept=last.kept,
-        unindexed=last.unindexed,
-        kept_rows=last.kept_rows,
-        index_bytes_read=max(report.index_bytes_read for report in reports),
-        planning_seconds=statistics.median(report.planning_seconds for report in reports[1:]),
-        answered=last.reason_counts().get("answered", 0),
-    )
+    def _plan(self) -> Plan | None:
+        """Sum up the planner's reports; None if there is not one for each execution with the index."""
+        if len(self.reports) != len(self.measurements["with"]):
+            return None
+        last = self.reports[-1]
+        return Plan(
+            row_groups=last.row_groups,
+            kept=last.kept,
+            unindexed=last.unindexed,
+            kept_rows=last.kept_rows,
+            index_bytes_read=max(report.index_bytes_read for report in self.reports),
+            planning_seconds=statistics.median(report.planning_seconds for report in self.reports[1:]),
+            answered=last.reason_counts().get("answered", 0),
+        )
 
 
 def _side_of(measurements: Sequence[Measurement]) -> Side:
-    """Sum up the executions of one arm: the first apart, the others as timings, the last for what was read."""
+    """Sum up the executions of one side: the first apart, the others as timings, the last for what was read."""
     first, *measured = measurements
     last = measured[-1]
     process_bytes = [run.process_bytes for run in measured if run.process_bytes is not None]

@@ -25,7 +25,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
 from puffin_index.jobs.processor import settings_of_executors
-from ssb_bench.errors import BenchError
+from ssb_bench.data.layout import BenchError
 
 CATALOG = "lake"
 _ICEBERG_RUNTIMES = {

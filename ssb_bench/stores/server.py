@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -20,8 +20,7 @@ from typing import Final
 import pyarrow.fs
 from pydantic import TypeAdapter
 
-from ssb_bench.errors import BenchError
-from ssb_bench.results.studies import Side, StoreStep
+from ssb_bench.data.layout import BenchError
 from ssb_bench.stores.traffic import Request, Taken, Traffic
 
 _PATIENCE_SECONDS: Final = 60.0
@@ -166,67 +165,3 @@ def _run_proxy(origin: int) -> Iterator[StoreServer]:
             yield StoreServer(f"http://127.0.0.1:{int(proxy.stdout.readline())}", proxy)
         finally:
             proxy.terminate()
-
-
-@dataclass(slots=True)
-class Meter:
-    """Measures work on a store at one distance.
-
-    Attributes:
-        server: The store.
-        distance: How far away it is.
-        steps: What was measured so far.
-    """
-
-    server: StoreServer
-    distance: Distance
-    steps: list[StoreStep] = field(default_factory=list)
-
-    def measure(
-        self,
-        name: str,
-        work: Callable[[], int | None],
-        *,
-        side: Side = "index",
-        repeats: int = 1,
-        before: Callable[[], object] = lambda: None,
-    ) -> int | None:
-        """Do some work several times and note the median execution; return its answer.
-
-        Args:
-            name: What it is.
-            work: Gives its answer.
-            side: With the index, or without any.
-            repeats: How often.
-            before: Done before each execution, with the store near.
-        """
-        steps: list[StoreStep] = []
-        for _ in range(repeats):
-            self.server.move(Distance())
-            before()
-            self.server.move(self.distance)
-            self.server.traffic()
-            started = time.perf_counter()
-            answer = work()
-            seconds = time.perf_counter() - started
-            traffic = self.server.traffic()
-            steps.append(
-                StoreStep(
-                    self.distance.milliseconds,
-                    self.distance.megabytes_a_second,
-                    name,
-                    side,
-                    seconds,
-                    traffic.rounds,
-                    traffic.requests,
-                    traffic.by_kind,
-                    traffic.most_at_once,
-                    traffic.bytes_in,
-                    traffic.bytes_out,
-                    answer,
-                )
-            )
-        self.server.move(Distance())
-        steps.sort(key=lambda step: step.seconds)
-        self.steps.append(steps[len(steps) // 2])
-        return self.steps[-1].answer

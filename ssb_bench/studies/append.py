@@ -30,14 +30,13 @@ from puffin_index import TableIndex
 from puffin_index.index_table.status import read_lag
 from puffin_index.watch import Watch
 from ssb_bench.data.dataset import Step
-from ssb_bench.data.layout import NAMESPACE, Layout
+from ssb_bench.data.layout import NAMESPACE, BenchError, Layout
 from ssb_bench.data.workload import FittedQuery
-from ssb_bench.errors import BenchError
 from ssb_bench.results.studies import Appended, AppendRun, Execution
-from ssb_bench.spark_runs.arms import hooked, with_report
 from ssb_bench.spark_runs.indexing import IndexColumns
 from ssb_bench.spark_runs.load import DEFAULT_ROW_GROUP_ROWS, row_group_properties
 from ssb_bench.spark_runs.measure import time_in_turns
+from ssb_bench.spark_runs.run import hooked, with_report
 from ssb_bench.spark_runs.session import CATALOG, describe_machine, open_catalog
 
 DEFAULT_BATCH_ROWS: Final = 250_000

@@ -22,7 +22,7 @@ from planner.condition.iceberg_filters import file_filter
 from planner.condition.sql.parser import read_where
 from puffin_index import TableIndex
 from puffin_index.storage.arrays import Flags
-from ssb_bench.results.studies import Cell, ClusteredRun, TableFacts, TimedScan
+from ssb_bench.results.studies import BurstCell, BurstTable, ClusteredRun, TimedScan
 from ssb_bench.spark_runs.measure import seconds_of, time_in_turns
 from ssb_bench.spark_runs.session import describe_host, open_catalog
 from ssb_bench.studies.clustered_data import (
@@ -72,13 +72,13 @@ def measure_clustered(
     """
     shutil.rmtree(warehouse, ignore_errors=True)
     catalog = open_catalog(warehouse)
-    facts, cells, scans, failures = list[TableFacts](), list[Cell](), list[TimedScan](), list[str]()
+    facts, cells, scans, failures = list[BurstTable](), list[BurstCell](), list[TimedScan](), list[str]()
     for size in sizes:
         on_step(f"row groups of {size.name}: writing and indexing")
         index = make_table(catalog, size, grid)
         groups, status = RowGroups.of(index.data_table), index.status()
         most = int(groups.rows.max())
-        facts.append(TableFacts(size.name, len(groups), most, status.data_bytes, status.index_bytes))
+        facts.append(BurstTable(size.name, len(groups), most, status.data_bytes, status.index_bytes))
         on_step(f"row groups of {size.name}: planning")
         cells += measure_cells(index, groups, size, grid, trials, failures)
         if repeats:
@@ -92,7 +92,7 @@ def measure_clustered(
 
 def measure_cells(
     index: TableIndex, groups: RowGroups, size: Size, grid: Grid, trials: int, failures: list[str]
-) -> Iterator[Cell]:
+) -> Iterator[BurstCell]:
     """Plan the queries of every cell of a table, and find what holds a match.
 
     Args:
@@ -109,10 +109,10 @@ def measure_cells(
         columns = {name: table.column(name).chunk(0) for name in names}
         for burst in BURSTS:
             random = np.random.default_rng([_SEED, ORDERS.index(order), KINDS.index(kind), burst])
-            tried: dict[str, list[Cell]] = {}
+            tried: dict[str, list[BurstCell]] = {}
             for _ in range(trials):
                 for name, query in draw_queries(random, order, kind, burst, grid.rows):
-                    empty = Cell(size.name, order, kind, burst, name)
+                    empty = BurstCell(size.name, order, kind, burst, name)
                     tried.setdefault(name, []).append(_try(index, groups, columns, query, empty, failures))
             yield from map(_together, tried.values())
 
@@ -122,9 +122,9 @@ def _try(
     groups: RowGroups,
     columns: Mapping[str, pa.Array],
     query: Query,
-    cell: Cell,
+    cell: BurstCell,
     failures: list[str],
-) -> Cell:
+) -> BurstCell:
     """Plan a query, and put what came out into a cell."""
     plan = partial(planner.plan, index, query.where, planning_milliseconds=_PATIENCE_MILLISECONDS, refresh=False)
     made = plan(order_by=query.order, limit=None if query.order is None else FIRST_ROWS)
@@ -144,7 +144,7 @@ def _try(
     )
 
 
-def _together(trials: Sequence[Cell]) -> Cell:
+def _together(trials: Sequence[BurstCell]) -> BurstCell:
     sums = {name: sum(getattr(trial, name) for trial in trials) for name in _SUMS}
     return replace(trials[0], **sums, planning_seconds=max(trial.planning_seconds for trial in trials))
 

@@ -2,67 +2,56 @@
 
 from __future__ import annotations
 
+import resource
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import Final
 
+import numpy as np
 import pyarrow as pa
+from pyiceberg.io.pyarrow import PyArrowFileIO
 
+from planner.condition.tree.nodes import Leaf
+from planner.prune.distributed import prune_row_groups
+from planner.prune.gate import Limits
+from planner.prune.verdicts import Pruned
+from planner.view.index_view import IndexView
 from puffin_index.jobs.worker_pool import worker_pool
-from ssb_bench.studies.scale_probe import SCENARIOS, Probe, probe_file
-from ssb_bench.studies.simulate import segment_multiple, simulate
+from puffin_index.keys.leaf import RangeTest, SetTest
+from puffin_index.storage.arrays import Ints
+from ssb_bench.results.studies import Probe, Scale, ScalePoint
+from ssb_bench.spark_runs.session import describe_host
+from ssb_bench.studies.simulate import (
+    FEW,
+    FILTERED,
+    MATRIX,
+    NEEDLE,
+    NEEDLE_ROW_GROUP,
+    SCATTERED,
+    SORTED,
+    VALUE_TYPE,
+    segment_multiple,
+    simulate,
+)
 
 DEFAULT_SIZES: Final = (1_000, 10_000, 100_000, 1_000_000)
-TARGET_ROW_GROUPS: Final = 1_000_000
-TARGET_SECONDS: Final = 0.3
-_LINEAR_SLACK: Final = 1.5
-_SHORTEST_SECONDS: Final = 0.01
-"""Shorter plans are taken as this long: their times are noise."""
-
+SCENARIOS: Final[dict[str, Leaf]] = {
+    "sorted, equality": Leaf(SORTED, SetTest((NEEDLE[SORTED],)), VALUE_TYPE),
+    "sorted, range": Leaf(SORTED, RangeTest(NEEDLE[SORTED], NEEDLE[SORTED] + 4_000), VALUE_TYPE),
+    "postings, equality": Leaf(SCATTERED, SetTest((NEEDLE[SCATTERED],)), VALUE_TYPE),
+    "postings, range": Leaf(SCATTERED, RangeTest(NEEDLE[SCATTERED], NEEDLE[SCATTERED] + 1), VALUE_TYPE),
+    "bloom, equality": Leaf(FILTERED, SetTest((NEEDLE[FILTERED],)), VALUE_TYPE),
+    "merged bloom, equality": Leaf(MATRIX, SetTest((NEEDLE[MATRIX],)), VALUE_TYPE),
+    "merged bitmaps, equality": Leaf(FEW, SetTest((NEEDLE[FEW],)), VALUE_TYPE),
+}
 _PROBE_TIMEOUT_SECONDS: Final = 600
-_MOST_SECONDS: Final = 5.0
-"""A scenario whose plan takes longer is not tried with more row groups."""
-
-
-@dataclass(frozen=True, slots=True)
-class ScalePoint:
-    """One scenario over one simulated index.
-
-    Attributes:
-        scenario: Its name in `SCENARIOS`.
-        row_groups: N.
-        index_bytes: Bytes of the simulated segments.
-        simulate_seconds: Time to write the segments.
-        probe: What planning took; None if it was not measured.
-        failure: What went wrong, or None.
-        left_out: Why the scenario was not tried, which is no failure; None if it was tried.
-    """
-
-    scenario: str
-    row_groups: int
-    index_bytes: int
-    simulate_seconds: float
-    probe: Probe | None
-    failure: str | None
-    left_out: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Scale:
-    """The points of a measurement.
-
-    Attributes:
-        machine: Hardware and versions.
-        points: The points, smallest indexes first.
-    """
-
-    FORMAT: ClassVar = "ssb-bench/scale/2"
-
-    machine: dict[str, str | int]
-    points: tuple[ScalePoint, ...]
+_WARM_SECONDS: Final = 20.0
+# What is measured is the whole planning, so no time bound cuts it short.
+_LIMITS: Final = Limits(strict=True, seconds=600)
+_STATUS: Final = Path("/proc/self/status")
 
 
 def measure_scale(
@@ -71,55 +60,35 @@ def measure_scale(
     *,
     repeats: int = 5,
     on_step: Callable[[str], None] = lambda _: None,
-) -> list[ScalePoint]:
+) -> Scale:
     """Measure every scenario over simulated indexes of these sizes.
 
     Args:
         scratch: A directory on the disk to measure on; what is put there is deleted again.
-        sizes: Numbers of row groups, ascending.
+        sizes: Numbers of row groups.
         repeats: Warm plans of each.
         on_step: Called with what comes next.
     """
     scratch.mkdir(parents=True, exist_ok=True)
     points: list[ScalePoint] = []
     for size in sorted({segment_multiple(size) for size in sizes}):
-        left_out = {name: too_slow(points, name, size) for name in SCENARIOS}
-        points += [ScalePoint(name, size, 0, 0.0, None, None, why) for name, why in left_out.items() if why]
-        tried = [name for name, why in left_out.items() if why is None]
-        if not tried:
-            continue
         with tempfile.TemporaryDirectory(dir=scratch) as folder:
             on_step(f"{size:,} row groups: writing segments")
-            started = time.perf_counter()
             simulated = simulate(Path(folder) / "segments", size)
-            seconds = time.perf_counter() - started
             entries = Path(folder) / "entries.arrow"
             with pa.OSFile(str(entries), "wb") as sink, pa.ipc.new_file(sink, simulated.entries.schema) as writer:
                 writer.write_table(simulated.entries)
-            for scenario in tried:
+            for scenario in SCENARIOS:
                 on_step(f"{size:,} row groups: {scenario}")
-                probe, failure = _run_probe(entries, scenario, repeats)
-                points.append(ScalePoint(scenario, size, simulated.index_bytes, seconds, probe, failure))
-    return points
-
-
-def too_slow(points: Sequence[ScalePoint], scenario: str, row_groups: int) -> str | None:
-    """Say which smaller index took too long, if one did."""
-    for point in points:
-        if (
-            point.scenario == scenario
-            and point.row_groups < row_groups
-            and point.probe is not None
-            and point.probe.cold_seconds > _MOST_SECONDS
-        ):
-            return f"left out: {point.row_groups:,} row groups took {point.probe.cold_seconds:.1f} s"
-    return None
+                probed = _run_probe(entries, scenario, repeats)
+                points.append(ScalePoint(scenario, size, simulated.index_bytes, *probed))
+    return Scale(describe_host(), tuple(points))
 
 
 def _run_probe(entries: Path, scenario: str, repeats: int) -> tuple[Probe | None, str | None]:
     """Probe in a process of its own, so that nothing else is in its memory; give the probe or what went wrong."""
     with worker_pool(1, {}) as pool:
-        future = pool.submit(probe_file, entries, scenario, repeats)
+        future = pool.submit(_probe_file, entries, scenario, repeats)
         try:
             error = future.exception(_PROBE_TIMEOUT_SECONDS)
         except TimeoutError:
@@ -128,20 +97,49 @@ def _run_probe(entries: Path, scenario: str, repeats: int) -> tuple[Probe | None
     return (future.result(), None) if error is None else (None, f"{type(error).__name__}: {error}")
 
 
-def grows_linearly(points: Sequence[ScalePoint], scenario: str) -> bool | None:
-    """Whether warm planning grows no faster than the row groups, from the largest index to the one before it.
-
-    None if fewer than two sizes were measured.
-    """
-    measured = [(p.row_groups, p.probe.warm_median_seconds) for p in points if p.scenario == scenario and p.probe]
-    if len(measured) < 2:
-        return None
-    (less, less_seconds), (more, more_seconds) = sorted(measured)[-2:]
-    return more_seconds <= _LINEAR_SLACK * more / less * max(less_seconds, _SHORTEST_SECONDS)
+def _probe_file(path: Path, scenario: str, repeats: int) -> Probe:
+    with pa.memory_map(str(path)) as source:
+        entries = pa.ipc.open_file(source).read_all()
+    return probe(entries, scenario, repeats)
 
 
-def scale_failures(points: Sequence[ScalePoint]) -> list[str]:
-    """List what is wrong: probes that failed, and needles that were not found."""
-    failures = [f"{p.scenario}, {p.row_groups:,} row groups: {p.failure}" for p in points if p.failure is not None]
-    lost = [p for p in points if p.probe is not None and not p.probe.needle_kept]
-    return failures + [f"{p.scenario}, {p.row_groups:,} row groups: the matching row group was dropped" for p in lost]
+def probe(entries: pa.Table, scenario: str, repeats: int) -> Probe:
+    """Plan a scenario once cold, then this many times warm, fewer where it is slow."""
+    started = time.perf_counter()
+    view = IndexView("simulated", entries, PyArrowFileIO())
+    numbers = np.arange(view.row_group_count)
+    opened = time.perf_counter() - started
+    leaf = SCENARIOS[scenario]
+    cold, cold_seconds = _timed(view, leaf, numbers)
+    fitting = max(1, min(repeats, int(_WARM_SECONDS / cold_seconds)))
+    warm = [_timed(view, leaf, numbers) for _ in range(fitting)]
+    last = warm[-1][0]
+    return Probe(
+        open_seconds=opened,
+        cold_seconds=cold_seconds,
+        warm_seconds=tuple(seconds for _, seconds in warm),
+        cold_requests=sum(stage.reads for stage in cold.stages),
+        cold_bytes=sum(stage.bytes_read for stage in cold.stages),
+        warm_requests=sum(stage.reads for stage in last.stages),
+        warm_bytes=sum(stage.bytes_read for stage in last.stages),
+        kept=int(last.kept.sum()),
+        needle_kept=bool(last.kept[NEEDLE_ROW_GROUP[leaf.field_id]]),
+        peak_bytes=_peak_bytes(),
+        stage_seconds={stage.name: stage.seconds for stage in last.stages},
+    )
+
+
+def _timed(view: IndexView, leaf: Leaf, numbers: Ints) -> tuple[Pruned, float]:
+    started = time.perf_counter()
+    pruned = prune_row_groups(view, leaf, numbers, _LIMITS)
+    return pruned, time.perf_counter() - started
+
+
+def _peak_bytes() -> int:
+    """Give the most memory that this process has had so far."""
+    if _STATUS.exists():
+        # The counter of `getrusage` starts with the memory of the process that forked this one.
+        lines = _STATUS.read_text(encoding="ascii").splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) * 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

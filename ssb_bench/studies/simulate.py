@@ -69,6 +69,8 @@ SORTED, SCATTERED, FILTERED, MATRIX, FEW = 1, 2, 3, 4, 5
 NEEDLE: Final[Mapping[int, int]] = {SORTED: 500_001, SCATTERED: 1 << 23, FILTERED: 1 << 23, MATRIX: 1 << 23, FEW: 50}
 """The key of each column that one row group of the first segment has."""
 
+NEEDLE_ROW_GROUP: Final[Mapping[object, int]] = {SORTED: 250, SCATTERED: 500, FILTERED: 500, MATRIX: 500, FEW: 500}
+
 _KEYS: Final = 1 << 24
 _FEW_KEYS: Final = 100
 _TYPE: Final = value_type_named(VALUE_TYPE)

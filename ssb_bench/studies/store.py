@@ -2,15 +2,15 @@
 
 The store is a real S3 server behind a proxy that delays answers, bounds bytes a second and counts
 (`ssb_bench.stores`). Without an index, PyIceberg or Spark scans with the same filter.
-
-Spark on a table in a store, with the hook and without.
 """
 
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -29,22 +29,121 @@ from planner.condition.sql.parser import read_where
 from puffin_index import TableIndex
 from puffin_index.storage.caches import clear_caches
 from ssb_bench.data.dataset import Step
-from ssb_bench.data.layout import NAMESPACE, Layout
+from ssb_bench.data.layout import NAMESPACE, BenchError, Layout
 from ssb_bench.data.workload import FittedQuery
-from ssb_bench.errors import BenchError
-from ssb_bench.results.studies import Side, StoreRun
-from ssb_bench.spark_runs.arms import hooked
+from ssb_bench.results.studies import Side, StoreRun, StoreStep
 from ssb_bench.spark_runs.indexing import IndexColumns
 from ssb_bench.spark_runs.load import DEFAULT_ROW_GROUP_ROWS
+from ssb_bench.spark_runs.run import hooked
 from ssb_bench.spark_runs.session import describe_host
-from ssb_bench.stores.server import BUCKET, KEY, REGION, SECRET, Distance, Meter, StoreServer, run_store
-from ssb_bench.studies.store_segments import measure_segments, small_segments
+from ssb_bench.stores.server import BUCKET, KEY, REGION, SECRET, Distance, StoreServer, run_store
 
 S3_SUPPORT: Final = "org.apache.iceberg:iceberg-aws-bundle:1.12.0"
 """What Iceberg reads S3 with; Spark's session needs it from the begin."""
 
-_SIDES: Final[tuple[Side, ...]] = ("none", "index")
-_QUERIES: Final = ("q1", "q6")
+DEFAULT_MILLISECONDS: Final = (10.0, 30.0, 100.0)
+DEFAULT_MEGABYTES: Final = 200.0
+_CATALOG: Final = "store"
+_TABLE: Final = f"{NAMESPACE}.lineorder"
+_WAREHOUSE: Final = f"s3://{BUCKET}/warehouse"
+_PATIENCE_MILLISECONDS: Final = 1e6
+_SCANNED: Final = ("q1", "q6")
+"""Scans of the whole table take long; these are enough to compare with."""
+
+
+@dataclass(slots=True)
+class Meter:
+    """Measures work on a store at one distance; `steps` has what was measured so far."""
+
+    server: StoreServer
+    distance: Distance
+    steps: list[StoreStep] = field(default_factory=list)
+
+    def measure(
+        self,
+        name: str,
+        work: Callable[[], int | None],
+        *,
+        side: Side = "index",
+        repeats: int = 1,
+        before: Callable[[], object] = lambda: None,
+    ) -> int | None:
+        """Do some work several times and note the median execution; return its answer.
+
+        Args:
+            name: What it is.
+            work: Gives its answer.
+            side: With the index, or without any.
+            repeats: How often.
+            before: Done before each execution, with the store near.
+        """
+        steps: list[StoreStep] = []
+        for _ in range(repeats):
+            self.server.move(Distance())
+            before()
+            self.server.move(self.distance)
+            self.server.traffic()
+            started = time.perf_counter()
+            answer = work()
+            seconds = time.perf_counter() - started
+            steps.append(StoreStep(self.distance.milliseconds, name, side, seconds, self.server.traffic(), answer))
+        self.server.move(Distance())
+        steps.sort(key=lambda step: step.seconds)
+        self.steps.append(steps[len(steps) // 2])
+        return self.steps[-1].answer
+
+
+def measure_store(
+    layout: Layout,
+    queries: Sequence[FittedQuery],
+    *,
+    milliseconds: Sequence[float] = DEFAULT_MILLISECONDS,
+    megabytes_a_second: float | None = DEFAULT_MEGABYTES,
+    repeats: int = 5,
+    row_group_rows: int = DEFAULT_ROW_GROUP_ROWS,
+    spark: SparkSession | None = None,
+    on_step: Callable[[Step], None] = lambda _: None,
+) -> StoreRun:
+    """Put lineorder into a store, and work on it at several distances.
+
+    Args:
+        layout: The data.
+        queries: Counts of lineorder alone.
+        milliseconds: The distances.
+        megabytes_a_second: Bandwidth each way; None for no bound.
+        repeats: Executions of each plan; of scans, builds and compactions there is one.
+        row_group_rows: Rows of a row group.
+        spark: A session that was started with `S3_SUPPORT`; None for no Spark.
+        on_step: Called before each distance.
+
+    Raises:
+        BenchError: If a query is no count of lineorder, or there is no S3 server.
+    """
+    wheres = {query.query.name: _where(query) for query in queries}
+    steps: list[StoreStep] = []
+    failures: list[str] = []
+    with run_store() as server, tempfile.TemporaryDirectory() as folder:
+        on_step(Step(0, len(milliseconds) + 1, "writing lineorder into the store"))
+        uri = f"sqlite:///{folder}/catalog.db"
+        catalog = SqlCatalog(_CATALOG, uri=uri, warehouse=_WAREHOUSE, **server.properties)
+        session = None if spark is None else session_of(spark, server, _CATALOG, uri, _WAREHOUSE)
+        try:
+            table = _write_table(catalog, layout.files("lineorder"), row_group_rows)
+            index = _build(catalog)
+            for number, distance in enumerate(milliseconds):
+                on_step(Step(number + 1, len(milliseconds) + 1, f"{distance:g} ms away"))
+                meter = Meter(server, Distance(distance, megabytes_a_second), steps)
+                _measure_queries(meter, catalog, wheres, repeats, failures)
+                _measure_scans(meter, catalog, table, wheres, failures)
+                if session is not None:
+                    _measure_spark(meter, session, wheres, repeats)
+                _measure_upkeep(meter, catalog)
+                index = _build(catalog)
+            status = index.status()
+        finally:
+            catalog.close()
+    facts = (status.data_files, status.data_bytes, status.index_bytes, status.segments)
+    return StoreRun(layout.scale_factor, describe_host(), megabytes_a_second, *facts, tuple(steps), tuple(failures))
 
 
 def session_of(spark: SparkSession, server: StoreServer, name: str, uri: str, warehouse: str) -> SparkSession:
@@ -75,104 +174,6 @@ def session_of(spark: SparkSession, server: StoreServer, name: str, uri: str, wa
     return session
 
 
-def measure_spark(meter: Meter, session: SparkSession, table: str, wheres: Mapping[str, str], repeats: int) -> None:
-    """Read all columns of the rows of some queries, without the hook and with it, first and again.
-
-    Args:
-        meter: Of the store.
-        session: From `session_of`.
-        table: The table, with its catalog.
-        wheres: The queries' predicates.
-        repeats: Executions of each query after the first.
-    """
-    for side in _SIDES:
-        clear_caches()
-        with hooked(session, aggregates=False) if side == "index" else nullcontext():
-            for name in (name for name in _QUERIES if name in wheres):
-                work = partial(_count_rows, session, f"SELECT * FROM {table} WHERE {wheres[name]}")
-                meter.measure(f"{name}: rows in Spark, first", work, side=side)
-                meter.measure(f"{name}: rows in Spark", work, side=side, repeats=repeats)
-
-
-def _count_rows(session: SparkSession, sql: str) -> int:
-    return len(session.sql(sql).toArrow())
-
-
-DEFAULT_MILLISECONDS: Final = (10.0, 30.0, 100.0)
-DEFAULT_MEGABYTES: Final = 200.0
-DEFAULT_SEGMENTS: Final = (100, 1000)
-_CATALOG: Final = "store"
-_TABLE: Final = f"{NAMESPACE}.lineorder"
-_PATIENCE_MILLISECONDS: Final = 1e6
-_WITHOUT_INDEX: Final = ("q1", "q6")
-"""Scans of the whole table take long; these are enough to compare with."""
-
-
-def measure_store(
-    layout: Layout,
-    queries: Sequence[FittedQuery],
-    *,
-    milliseconds: Sequence[float] = DEFAULT_MILLISECONDS,
-    megabytes_a_second: float | None = DEFAULT_MEGABYTES,
-    segments: Sequence[int] = DEFAULT_SEGMENTS,
-    repeats: int = 5,
-    row_group_rows: int = DEFAULT_ROW_GROUP_ROWS,
-    spark: SparkSession | None = None,
-    on_step: Callable[[Step], None] = lambda _: None,
-) -> StoreRun:
-    """Put lineorder into a store, and work on it at several distances.
-
-    Args:
-        layout: The data.
-        queries: Counts of lineorder alone.
-        milliseconds: The distances.
-        megabytes_a_second: Bandwidth each way; None for no bound.
-        segments: Numbers of small segments to plan over.
-        repeats: Executions of each plan; of scans, builds and compactions there is one.
-        row_group_rows: Rows of a row group.
-        spark: A session that was started with `ssb_bench.studies.store.S3_SUPPORT`; None for no Spark.
-        on_step: Called before each distance.
-
-    Raises:
-        BenchError: If a query is no count of lineorder, or there is no S3 server.
-    """
-    wheres = {query.query.name: _where(query) for query in queries}
-    count_of_steps = len(milliseconds) + 1
-    with run_store() as server, tempfile.TemporaryDirectory() as folder:
-        on_step(Step(0, count_of_steps, "writing lineorder into the store"))
-        uri = f"sqlite:///{folder}/catalog.db"
-        catalog = SqlCatalog(_CATALOG, uri=uri, warehouse=_WAREHOUSE, **server.properties)
-        session = None if spark is None else session_of(spark, server, _CATALOG, uri, _WAREHOUSE)
-        try:
-            table = _write_table(catalog, layout.files("lineorder"), row_group_rows)
-            index = _build(catalog)
-            small = small_segments(catalog, layout.files("lineorder")[0])
-            meters, failures = [], list[str]()
-            for number, distance in enumerate(milliseconds):
-                on_step(Step(number + 1, count_of_steps, f"{distance:g} ms away"))
-                meter = Meter(server, Distance(distance, megabytes_a_second))
-                meters.append(meter)
-                _measure_queries(meter, catalog, wheres, repeats, failures)
-                _measure_scans(meter, catalog, table, wheres, failures)
-                if session is not None:
-                    measure_spark(meter, session, f"{_CATALOG}.{_TABLE}", wheres, repeats)
-                for wanted in segments:
-                    measure_segments(meter, small, wanted, repeats)
-                _measure_upkeep(meter, catalog)
-                index = _build(catalog)
-            status = index.status()
-        finally:
-            catalog.close()
-    steps = tuple(step for meter in meters for step in meter.steps)
-    machine = describe_host()
-    facts = (status.data_files, status.data_bytes, status.index_bytes, status.segments)
-    rows = sum(pq.read_metadata(file).num_rows for file in layout.files("lineorder"))
-    return StoreRun(layout.scale_factor, machine, rows, *facts, steps, tuple(failures))
-
-
-_WAREHOUSE: Final = f"s3://{BUCKET}/warehouse"
-
-
 def _where(query: FittedQuery) -> str:
     if query.where is None or query.query.workload != "count":
         raise BenchError(f"stores are measured with counts of lineorder, not with {query.query.name}")
@@ -197,9 +198,9 @@ def _build(catalog: SqlCatalog) -> TableIndex:
 
 
 def _measure_queries(
-    meter: Meter, catalog: SqlCatalog, wheres: dict[str, str], repeats: int, failures: list[str]
+    meter: Meter, catalog: SqlCatalog, wheres: Mapping[str, str], repeats: int, failures: list[str]
 ) -> None:
-    """Plan each query in a process that knows nothing yet, and once more; count it."""
+    """Plan each query in a process that knows nothing yet, and once more."""
     opened: list[TableIndex] = []
 
     def open_anew() -> None:
@@ -218,7 +219,7 @@ def _measure_queries(
 
 
 def _measure_scans(
-    meter: Meter, catalog: SqlCatalog, table: Table, wheres: dict[str, str], failures: list[str]
+    meter: Meter, catalog: SqlCatalog, table: Table, wheres: Mapping[str, str], failures: list[str]
 ) -> None:
     """Count and read the rows of some queries, with the index and without."""
     index = TableIndex.open(catalog, _TABLE)
@@ -233,13 +234,31 @@ def _measure_scans(
         row_filter = file_filter(read_where(where, table.schema()), table.schema())
         return len(table.scan(row_filter=row_filter).to_arrow())
 
-    for name in (name for name in _WITHOUT_INDEX if name in wheres):
-        where = wheres[name]
+    for name, where in wheres.items():
+        if name not in _SCANNED:
+            continue
         counted = meter.measure(f"{name}: count", partial(counted_rows, where), before=clear_caches)
         found = meter.measure(f"{name}: rows", partial(with_index, where), before=clear_caches)
         due = meter.measure(f"{name}: rows", partial(without, where), side="none")
         if not counted == found == due:
             failures.append(f"{name}: {counted} and {found} rows with the index, {due} without")
+
+
+def _measure_spark(meter: Meter, session: SparkSession, wheres: Mapping[str, str], repeats: int) -> None:
+    """Read all columns of the rows of some queries, without the hook and with it, first and again."""
+    sides: tuple[Side, ...] = ("none", "index")
+    for side in sides:
+        clear_caches()
+        with hooked(session, aggregates=False) if side == "index" else nullcontext():
+            for name, where in wheres.items():
+                if name in _SCANNED:
+                    work = partial(_count_rows, session, f"SELECT * FROM {_CATALOG}.{_TABLE} WHERE {where}")
+                    meter.measure(f"{name}: rows in Spark, first", work, side=side)
+                    meter.measure(f"{name}: rows in Spark", work, side=side, repeats=repeats)
+
+
+def _count_rows(session: SparkSession, sql: str) -> int:
+    return len(session.sql(sql).toArrow())
 
 
 def _measure_upkeep(meter: Meter, catalog: SqlCatalog) -> None:

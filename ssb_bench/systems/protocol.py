@@ -5,11 +5,11 @@ This module runs in any environment, so it imports nothing but the standard libr
 | request | reply |
 | --- | --- |
 | `{"open": {...}}` | `{"facts": {...}}`: version, build seconds, bytes |
-| `{"query": {"kind": "count" or "rows", "where", "system", "survivors"}}` | `{"seconds", "answer", "read"}` |
+| `{"query": {"kind": "count" or "rows", "where", "system"}}` | `{"seconds", "answer"}` |
 | any of them, in trouble | `{"error": sentence}` |
 
 The answer to `count` is a number. The answer to `rows` (all columns of the matching rows, in batches that are thrown
-away) is the number of rows and the sum of lo_revenue. `read` is what the worker counts of its reads; empty if nothing.
+away) is the number of rows and the sum of lo_revenue.
 """
 
 from __future__ import annotations
@@ -40,12 +40,10 @@ class Worker(ABC):
 
     Attributes:
         facts: The `version`, and `build_seconds`, `index_bytes`, `data_bytes` of a system with data of its own.
-        read: What the last query read, if the system counts it: `files`, `rows`, `splits`.
         errors: What the system's library raises besides Python's own exceptions.
     """
 
     facts: Mapping[str, object]
-    read: Mapping[str, float] = {}
     errors: tuple[type[Exception], ...] = ()
 
     @abstractmethod
@@ -58,9 +56,6 @@ class Worker(ABC):
     @abstractmethod
     def rows(self, query: Json) -> tuple[int, int]:
         """Read the matching rows; give how many there are and the sum of their lo_revenue."""
-
-    def prepare(self, query: Json) -> None:  # noqa: B027 - most systems have nothing to prepare
-        """Do what is not a part of the query's time."""
 
 
 def serve(system: type[Worker]) -> None:
@@ -87,10 +82,9 @@ def serve(system: type[Worker]) -> None:
 
 
 def _answer(worker: Worker, query: Json) -> dict[str, object]:
-    worker.prepare(query)
     started = time.perf_counter()
     answer: object = worker.count(query) if query["kind"] == "count" else worker.rows(query)
-    return {"seconds": time.perf_counter() - started, "answer": answer, "read": worker.read}
+    return {"seconds": time.perf_counter() - started, "answer": answer}
 
 
 def make_once(folder: Path, make: Callable[[], Mapping[str, float]]) -> Mapping[str, float]:

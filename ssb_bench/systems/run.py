@@ -14,86 +14,21 @@ import os
 import subprocess
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
-from functools import cache, partial
+from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import Final
 
 from ssb_bench.data.dataset import Step, open_duckdb
-from ssb_bench.data.layout import Layout, local_path
+from ssb_bench.data.layout import BenchError, Layout, local_path
 from ssb_bench.data.workload import FittedQuery
-from ssb_bench.errors import BenchError
-from ssb_bench.results.statistics import summarize
+from ssb_bench.results.studies import SystemResult, SystemsRun
 from ssb_bench.spark_runs.indexing import IndexColumns, describe_index, open_index
 from ssb_bench.spark_runs.load import BloomTable, Load, require_load
-from ssb_bench.spark_runs.perfect import Survivors, data_file_locations, find_survivors
 from ssb_bench.spark_runs.session import describe_host
 from ssb_bench.systems.peers import PeerError, System, WorkerProcess, environment_python
 
 SECONDS_A_QUERY: Final = 5.0
 """A system whose cold execution took longer than this gets one warm execution."""
-
-
-@dataclass(slots=True)
-class SystemResult:
-    """One system.
-
-    Attributes:
-        name: Its short name.
-        title: What it is.
-        facts: Version, build seconds and bytes, as the system tells them.
-        failure: Why the system did not run at all, or None.
-        cold: Seconds of the first execution, by query; None after a failure.
-        warm: Seconds of the later executions, by query.
-        failures: What went wrong, by query.
-        reads: Files and rows that the last execution read, by query; empty for a system that does not count them.
-    """
-
-    name: str
-    title: str
-    facts: dict[str, str | float] = field(default_factory=dict)
-    failure: str | None = None
-    cold: dict[str, float | None] = field(default_factory=dict)
-    warm: dict[str, list[float]] = field(default_factory=dict)
-    failures: dict[str, str] = field(default_factory=dict)
-    reads: dict[str, dict[str, float]] = field(default_factory=dict)
-
-    def median(self, query: str) -> float | None:
-        """Median of a query's warm times; None after a failure."""
-        seconds = self.warm.get(query)
-        return summarize(seconds).median_seconds if seconds and query not in self.failures else None
-
-
-@dataclass(frozen=True, slots=True)
-class SystemsRun:
-    """A comparison of systems.
-
-    Attributes:
-        started_at: Begin, ISO 8601 in UTC.
-        scale_factor: Of the data.
-        rows: Rows of lineorder.
-        row_groups: Its row groups.
-        data_bytes: Bytes of the Iceberg table.
-        machine: Hardware and versions.
-        queries: What ran, in order: name and predicate.
-        systems: The systems, in order.
-    """
-
-    FORMAT: ClassVar = "ssb-bench/systems/1"
-
-    started_at: str
-    scale_factor: float
-    rows: int
-    row_groups: int
-    data_bytes: int
-    machine: dict[str, str | int]
-    queries: dict[str, str]
-    systems: tuple[SystemResult, ...]
-
-    @property
-    def failures(self) -> list[str]:
-        """What went wrong while a system ran; one that could not be run at all is listed, but is no failure."""
-        return [f"{s.name}, {query}: {why}" for s in self.systems for query, why in s.failures.items()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +38,6 @@ class _Query:
     name: str
     kind: str
     where: str
-    survivors: Survivors
     due: object
 
 
@@ -119,8 +53,7 @@ class _Running:
         """Execute a query and give its seconds; a failure is noted, and the query is not executed again."""
         if query.name in self.result.failures:
             return None
-        survivors = query.survivors if self.system.name == "perfect" else {}
-        request = {"kind": query.kind, "where": query.where, "system": self.system.name, "survivors": survivors}
+        request = {"kind": query.kind, "where": query.where, "system": self.system.name}
         try:
             reply = self.process.ask({"query": request})
         except PeerError as error:
@@ -129,8 +62,6 @@ class _Running:
         if reply["answer"] != query.due:
             self.result.failures[query.name] = f"answers {reply['answer']}, {query.due} is due"
             return None
-        if reply["read"]:
-            self.result.reads[query.name] = dict(reply["read"])
         return float(reply["seconds"])
 
     def execute_warm(self, query: _Query) -> None:
@@ -228,7 +159,7 @@ def _add_facts(layout: Layout, loaded: Load, bloom: BloomTable | None, results: 
     index = describe_index(layout, open_index(layout))
     written: dict[str, str | float] = {"write_seconds": loaded.write_seconds, "data_bytes": loaded.data_bytes}
     for result in results:
-        if result.name in ("iceberg", "index", "perfect"):
+        if result.name in ("iceberg", "index"):
             result.facts |= written
         if result.name in ("index", "arrow"):
             result.facts["index_bytes"] = index.index_bytes
@@ -252,8 +183,6 @@ def _open(
     try:
         if system.worker not in processes:
             own.mkdir(parents=True, exist_ok=True)
-            if system.classpath is not None:
-                config = config | {"classpath": system.classpath()}
             process = WorkerProcess(python.result(), system.worker, own / f"{system.name}.log")
             processes[system.worker] = process
             result.facts = dict(process.ask({"open": config | {"folder": str(own / system.name)}})["facts"])
@@ -267,8 +196,6 @@ def _open(
 
 def _due(layout: Layout, queries: Sequence[FittedQuery]) -> list[_Query]:
     """Ask DuckDB for the answers."""
-    # The queries of both workloads have the same predicates.
-    survivors = cache(partial(find_survivors, data_file_locations(layout)))
     asked = []
     with open_duckdb(layout) as connection:
         for query in queries:
@@ -278,7 +205,7 @@ def _due(layout: Layout, queries: Sequence[FittedQuery]) -> list[_Query]:
             sql = f"SELECT count(*), coalesce(sum(lo_revenue), 0) FROM lineorder WHERE {where}"
             [(count, revenue)] = connection.execute(sql).fetchall()
             due = [int(count), int(revenue)] if workload == "rows" else int(count)
-            asked.append(_Query(name, "rows" if workload == "rows" else "count", where, survivors(where), due))
+            asked.append(_Query(name, "rows" if workload == "rows" else "count", where, due))
     return asked
 
 
@@ -288,8 +215,8 @@ def link_files(layout: Layout) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.iterdir():
         old.unlink()
-    for location in data_file_locations(layout):
-        path = local_path(location)
+    for task in open_index(layout).data_table.scan().plan_files():
+        path = local_path(task.file.file_path)
         (folder / path.name).symlink_to(path)
     return folder
 

@@ -1,8 +1,7 @@
-"""Four systems in one Spark application: no index, Parquet bloom filters, this index, and perfect pruning."""
+"""Three systems in one Spark application: no index, Parquet bloom filters, and this index."""
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from pathlib import Path
 
 from pyspark.sql import Observation
@@ -11,11 +10,10 @@ from pyspark.sql import functions as f
 import planner
 from ssb_bench.data.layout import NAMESPACE
 from ssb_bench.spark_runs.load import BLOOM_TABLE, LINEORDER
-from ssb_bench.spark_runs.perfect import perfect_pruning
 from ssb_bench.spark_runs.session import CATALOG, create_session
 from ssb_bench.systems.protocol import Json, Worker, serve
 
-TABLES = {"iceberg": LINEORDER, "iceberg-bloom": BLOOM_TABLE, "index": LINEORDER, "perfect": LINEORDER}
+TABLES = {"iceberg": LINEORDER, "iceberg-bloom": BLOOM_TABLE, "index": LINEORDER}
 
 
 class SparkWorker(Worker):
@@ -26,16 +24,8 @@ class SparkWorker(Worker):
         self.facts = {"version": f"Spark {spark.version}"}
         self._sessions = {name: spark.newSession() for name in TABLES}
         planner.enable(self._sessions["index"])
-        # Both rules stay until the process ends.
-        self._stack = ExitStack()
-        self._keep = self._stack.enter_context(perfect_pruning(self._sessions["perfect"]))
         for session in self._sessions.values():
             session.sql(f"SELECT count(*) FROM {CATALOG}.{NAMESPACE}.supplier WHERE s_suppkey > 3").collect()
-
-    def prepare(self, query: Json) -> None:
-        """Hand the surviving row groups to perfect pruning, at no cost to the query."""
-        if query["system"] == "perfect":
-            self._keep(query["survivors"])
 
     def count(self, query: Json) -> int:
         """Count the matching rows."""

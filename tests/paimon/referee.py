@@ -6,21 +6,28 @@ the user's cache directory.
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final, TypeAlias
 
 import jpype
+import pyspark
 from pyroaring import BitMap
 
 from puffin_index.formats.paimon_container import write_container
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import value_type_named
 from puffin_index.keys.values import value_of
-from ssb_bench.systems.peers import paimon_classpath
+from puffin_index.storage.caches import user_folder
 
 INDEX_NAMES = {"bitmap": "bitmap", "bsi": "bsi", "bloom": "bloom-filter"}
 _COLUMN = "c"
+
+_PAIMON: Final = ("org.apache.paimon", "paimon-bundle", "1.4.2")
+_TIMEOUT_SECONDS: Final = 500
 
 # Java's objects and classes have no types in Python.
 Java: TypeAlias = Any
@@ -90,10 +97,47 @@ class Paimon:
                 raise AssertionError(f"Paimon has no such test: {test}")
 
 
+def _classpath() -> list[str]:
+    """Give Paimon's bundle, and the archives of PySpark that the bundle needs.
+
+    Raises:
+        subprocess.SubprocessError: If it cannot be fetched.
+        OSError: If there is no Java, or no room.
+    """
+    parts = [path for name in ("slf4j-api-*.jar", "hadoop-client-*.jar") for path in _spark_jars().glob(name)]
+    return [str(_fetch_jar(*_PAIMON)), *map(str, sorted(parts))]
+
+
+def _fetch_jar(group: str, artifact: str, version: str) -> Path:
+    """Give an archive from the user's cache directory; the first use fetches the archive.
+
+    Raises:
+        subprocess.SubprocessError: If it cannot be fetched.
+        OSError: If there is no Java, or no room.
+    """
+    cache = user_folder()
+    jar = cache / f"{artifact}-{version}.jar"
+    if not jar.exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        # The archive is fetched into another directory, so that other processes see it only when it is whole.
+        with TemporaryDirectory(dir=cache) as fetched:
+            ivy = ["java", "-cp", str(_spark_jars() / "*"), "org.apache.ivy.Main", "-cache", f"{fetched}/ivy"]
+            module = ["-dependency", group, artifact, version, "-confs", "default", "-notransitive"]
+            retrieve = ["-retrieve", f"{fetched}/[artifact]-[revision].[ext]"]
+            subprocess.run([*ivy, *module, *retrieve], check=True, timeout=_TIMEOUT_SECONDS)
+            (Path(fetched) / jar.name).replace(jar)
+    return jar
+
+
+def _spark_jars() -> Path:
+    """Give the directory of the archives that PySpark brings."""
+    return Path(next(iter(pyspark.__path__))) / "jars"
+
+
 def start_paimon() -> Paimon:
     """Start the JVM with Paimon's bundle, unless it runs already."""
     if not jpype.isJVMStarted():
-        jpype.startJVM("-Xmx1g", classpath=paimon_classpath(), convertStrings=False)
+        jpype.startJVM("-Xmx1g", classpath=_classpath(), convertStrings=False)
     types = jpype.JClass("org.apache.paimon.types.DataTypes")
     strings = jpype.JClass("org.apache.paimon.data.BinaryString")
     decimals = jpype.JClass("org.apache.paimon.data.Decimal")

@@ -26,7 +26,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from planner.prune.gate import Limits
 from planner.prune.distributed import prune_row_groups
 from planner.view.index_view import IndexView
-from ssb_bench.studies.scale_probe import SCENARIOS
+from ssb_bench.studies.scale import SCENARIOS
 with pa.memory_map(sys.argv[1]) as source:
     entries = pa.ipc.open_file(source).read_all()
 view = IndexView("simulated", entries, PyArrowFileIO())

@@ -16,11 +16,9 @@ from rich.console import Console
 from puffin_index import BuildProgress
 from ssb_bench.commands.demo import show
 from ssb_bench.data.dataset import Step, generate, open_duckdb
-from ssb_bench.data.layout import NAMESPACE, Layout, read_record, write_record
-from ssb_bench.errors import BenchError
+from ssb_bench.data.layout import NAMESPACE, BenchError, Layout, read_record, write_record
 from ssb_bench.results.run import Run
 from ssb_bench.results.studies import AppendRun
-from ssb_bench.spark_runs.arms import answer_due
 from ssb_bench.spark_runs.indexing import IndexColumns, build_index, define_index, describe_index, open_index
 from ssb_bench.spark_runs.load import (
     LINEORDER,
@@ -33,7 +31,7 @@ from ssb_bench.spark_runs.load import (
     write_table,
 )
 from ssb_bench.spark_runs.measure import answer_of, measure, read_task_input
-from ssb_bench.spark_runs.run import fit_queries, run_queries
+from ssb_bench.spark_runs.run import answer_due, fit_queries, run_queries
 from ssb_bench.spark_runs.session import CATALOG
 from ssb_bench.studies.append import measure_appends
 from ssb_bench.systems.peers import SYSTEMS
@@ -268,17 +266,6 @@ def test_the_demonstration_builds_beside_queries_and_draws_the_comparison(
     assert path.with_suffix(".png").stat().st_size > 10_000
 
 
-def test_perfect_pruning_reads_the_row_groups_that_hold_a_match_and_no_others(run: Run, loaded: Load) -> None:
-    for query in run.queries:
-        assert query.perfect is not None
-        assert query.plan is not None
-        assert query.survivors is not None
-        assert query.survivors <= query.plan.kept + query.plan.answered, query.name
-        assert query.perfect.rows_read <= query.survivors * ROW_GROUP_ROWS, query.name
-    assert run.queries[0].survivors == 1
-    assert run.queries[-1].survivors == loaded.row_groups
-
-
 @pytest.mark.nightly
 def test_rows_aggregates_and_joins_answer_as_duckdb_does(
     spark: SparkSession, layout: Layout, indexed: list[BuildProgress]
@@ -291,7 +278,6 @@ def test_rows_aggregates_and_joins_answer_as_duckdb_does(
     assert compared.failures == []
     assert all(query.answers_equal for query in compared.queries)
     assert [query.answer for query in compared.queries if query.name == "q7-rows"] != ["0 rows"]
-    assert all(query.perfect is None for query in compared.queries if query.workload == "ssb")
 
 
 def test_a_wrong_digest_is_noticed(spark: SparkSession, layout: Layout, indexed: list[BuildProgress]) -> None:
@@ -311,10 +297,10 @@ def test_a_wrong_digest_is_noticed(spark: SparkSession, layout: Layout, indexed:
 def test_systems_answer_alike_each_in_its_process(
     spark: SparkSession, layout: Layout, indexed: list[BuildProgress]
 ) -> None:
-    """Three of Spark's, DuckDB, and one that is not run."""
+    """Two of Spark's, DuckDB, and one that is not run."""
     assert indexed
     bloom = make_bloom_table(spark, layout)
-    names = ("index", "iceberg-bloom", "perfect", "duckdb", "hudi")
+    names = ("index", "iceberg-bloom", "duckdb", "hudi")
     systems = [system for system in SYSTEMS if system.name in names]
     compared = run_systems(layout, systems, fit_queries(layout, ["q1", "q6-rows"]), repeats=1, memory="1g", bloom=bloom)
 

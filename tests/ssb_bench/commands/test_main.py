@@ -10,8 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from ssb_bench.commands.main import cli, main
-from ssb_bench.data.layout import Layout
-from ssb_bench.errors import BenchError
+from ssb_bench.data.layout import BenchError, Layout
 from ssb_bench.spark_runs.session import require_java
 
 RECORDED = Path(__file__).parents[1] / "run.json"

@@ -12,8 +12,7 @@ import pytest
 
 from ssb_bench.data import tables
 from ssb_bench.data.dataset import Step, generate, read_dataset, require_dataset, slices_of
-from ssb_bench.data.layout import SSB_TABLES, Layout
-from ssb_bench.errors import BenchError
+from ssb_bench.data.layout import SSB_TABLES, BenchError, Layout
 
 LINEORDER_ROWS = 60_175
 """TPC-H's lineitem at scale factor 0.01."""

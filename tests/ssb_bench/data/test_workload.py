@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ssb_bench.data.layout import Layout
+from ssb_bench.data.layout import BenchError, Layout
 from ssb_bench.data.workload import (
     ALL_QUERIES,
     QUERIES_OF,
@@ -22,7 +22,6 @@ from ssb_bench.data.workload import (
     load_query,
     parse_query,
 )
-from ssb_bench.errors import BenchError
 from ssb_bench.spark_runs.run import fit_queries
 
 SEED_LITERALS = {

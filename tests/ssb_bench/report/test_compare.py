@@ -10,8 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from ssb_bench.commands.main import cli
-from ssb_bench.data.layout import read_record, write_record
-from ssb_bench.errors import BenchError
+from ssb_bench.data.layout import BenchError, read_record, write_record
 from ssb_bench.report.compare import Compared, compare_runs
 from ssb_bench.results.run import QueryResult, Run, Side
 

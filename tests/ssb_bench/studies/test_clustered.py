@@ -11,7 +11,7 @@ import pytest
 
 from puffin_index import TableIndex
 from ssb_bench.data.layout import read_record, write_record
-from ssb_bench.results.studies import Cell, ClusteredRun
+from ssb_bench.results.studies import BurstCell, ClusteredRun
 from ssb_bench.spark_runs.session import open_catalog
 from ssb_bench.studies.clustered import judge, measure_cells, measure_clustered
 from ssb_bench.studies.clustered_data import (
@@ -124,7 +124,7 @@ def test_a_whole_run_times_scans_and_survives_its_json(tmp_path: Path) -> None:
 
 
 def test_a_cell_is_missed_where_few_row_groups_match_and_many_are_kept() -> None:
-    cell = Cell("20,000 rows", "random", "long", 1, "needle", 100, 20, 22, 100, 0, 9, 900, 0.1)
+    cell = BurstCell("20,000 rows", "random", "long", 1, "needle", 100, 20, 22, 100, 0, 9, 900, 0.1)
 
     assert cell.is_selective
     assert not cell.is_missed

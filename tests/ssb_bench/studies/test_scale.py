@@ -14,15 +14,8 @@ from planner.view.index_view import IndexView
 from puffin_index.formats.puffin import read_footer, verify
 from puffin_index.storage.files import FileReader
 from ssb_bench.data.layout import read_record, write_record
-from ssb_bench.studies.scale import (
-    Scale,
-    ScalePoint,
-    grows_linearly,
-    measure_scale,
-    scale_failures,
-    too_slow,
-)
-from ssb_bench.studies.scale_probe import SCENARIOS, Probe, probe
+from ssb_bench.results.studies import Probe, Scale, ScalePoint
+from ssb_bench.studies.scale import SCENARIOS, measure_scale, probe
 from ssb_bench.studies.simulate import SEGMENT_ROW_GROUPS, Simulated, simulate
 
 
@@ -61,45 +54,36 @@ def test_without_a_needle_an_exact_index_keeps_nothing(simulated: Simulated) -> 
     assert not prune_row_groups(view, SCENARIOS["postings, equality"], others, Limits(strict=True)).kept.any()
 
 
-def point(row_groups: int, seconds: float) -> ScalePoint:
-    measured = Probe(0.1, 0.1, (seconds,), 1, 1, 1, 1, 1, True, 1, {})
-    return ScalePoint("bloom, equality", row_groups, 1, 0.0, measured, None)
+def scale_of(*seconds: float) -> Scale:
+    """Points of 1,000, 10,000, … row groups with the times of their later plans."""
+    probes = [Probe(0.1, 0.1, (each,), 1, 1, 1, 1, 1, True, 1, {}) for each in seconds]
+    return Scale({}, tuple(ScalePoint("bloom", 10 ** (3 + at), 1, each, None) for at, each in enumerate(probes)))
 
 
 def test_growth_beyond_the_row_groups_is_not_linear() -> None:
-    assert grows_linearly([point(1_000, 0.1), point(10_000, 1.0)], "bloom, equality")
-    assert grows_linearly([point(1_000, 0.1), point(10_000, 3.0)], "bloom, equality") is False
-    assert grows_linearly([point(1_000, 0.1)], "bloom, equality") is None
+    assert scale_of(0.1, 1.0).grows_linearly("bloom")
+    assert scale_of(0.1, 3.0).grows_linearly("bloom") is False
+    assert scale_of(0.1).grows_linearly("bloom") is None
 
 
 def test_a_lost_needle_and_a_failed_probe_are_failures() -> None:
-    good = point(1_000, 0.1)
+    (good,) = scale_of(0.1).points
     assert good.probe is not None
     lost = replace(good, probe=replace(good.probe, needle_kept=False))
     broken = replace(good, probe=None, failure="out of memory")
 
-    assert len(scale_failures([good, lost, broken])) == 2
-
-
-def test_a_scenario_that_would_take_too_long_is_left_out() -> None:
-    slow = point(1_000, 1.0)
-    assert slow.probe is not None
-    slow = replace(slow, probe=replace(slow.probe, cold_seconds=11.0))
-
-    assert too_slow([slow], slow.scenario, 2_000) == "left out: 1,000 row groups took 11.0 s"
-    assert too_slow([slow], slow.scenario, 1_000) is None
-    assert scale_failures([replace(slow, probe=None, left_out="left out")]) == []
+    assert len(Scale({}, (good, lost, broken)).failures) == 2
 
 
 @pytest.mark.nightly
 def test_a_measurement_survives_its_json(tmp_path: Path) -> None:
-    path, points = tmp_path / "scale.json", measure_scale(tmp_path / "scratch", [1_000], repeats=1)
+    path, scale = tmp_path / "scale.json", measure_scale(tmp_path / "scratch", [1_000], repeats=1)
 
-    assert [point.scenario for point in points] == [*SCENARIOS]
-    assert all(point.probe is not None and point.probe.cold_bytes > 0 for point in points)
-    assert scale_failures(points) == []
-    write_record(path, Scale({"cores": 2}, tuple(points)))
-    assert read_record(path, Scale).points == tuple(points)
+    assert [point.scenario for point in scale.points] == [*SCENARIOS]
+    assert all(point.probe is not None and point.probe.cold_bytes > 0 for point in scale.points)
+    assert scale.failures == []
+    write_record(path, scale)
+    assert read_record(path, Scale) == scale
     assert [*(tmp_path / "scratch").iterdir()] == [], "segments are deleted again"
 
 

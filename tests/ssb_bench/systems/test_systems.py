@@ -11,9 +11,10 @@ from zipfile import ZipFile
 import pytest
 
 from ssb_bench.data.layout import Layout, read_record, write_record
-from ssb_bench.report.study_reports import fact_line
+from ssb_bench.report.reports import fact_line
+from ssb_bench.results.studies import SystemResult, SystemsRun
 from ssb_bench.systems.peers import SYSTEMS, PeerError, System, WorkerProcess, environment_python
-from ssb_bench.systems.run import SystemResult, SystemsRun, drop_caches
+from ssb_bench.systems.run import drop_caches
 
 
 @pytest.fixture

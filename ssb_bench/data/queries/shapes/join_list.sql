@@ -2,7 +2,6 @@
 -- title: join with a list of three order prices
 -- source: this project
 -- note: the keys stand in the query, but in another relation
--- matters: lo_ordtotalprice IN ($first, $second, $third)
 -- param: first lo_ordtotalprice = 19665277
 -- param: second lo_ordtotalprice = 20000000
 -- param: third lo_ordtotalprice = 21000000

@@ -2,6 +2,5 @@
 -- title: the price of a scalar subquery
 -- source: this project
 -- note: the subquery finds its few rows by the index as well
--- matters: lo_ordtotalprice = $price
 -- param: price lo_ordtotalprice = 19665277
 SELECT count(*), sum(lo_revenue) FROM lineorder WHERE lo_ordtotalprice = (SELECT max(lo_ordtotalprice) FROM lineorder WHERE lo_ordtotalprice = $price AND lo_revenue > 0)

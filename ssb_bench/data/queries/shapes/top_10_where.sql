@@ -2,6 +2,5 @@
 -- title: the ten greatest revenues of a supplier
 -- source: this project
 -- note: the whole WHERE has to hold for the rows that prove the threshold
--- matters: lo_suppkey = $supplier AND lo_revenue >= (SELECT min(v) FROM (SELECT lo_revenue AS v FROM lineorder WHERE lo_suppkey = $supplier ORDER BY v DESC LIMIT 10) AS t)
 -- param: supplier lo_suppkey = 7
 SELECT lo_orderkey, lo_linenumber, lo_revenue FROM lineorder WHERE lo_suppkey = $supplier ORDER BY lo_revenue DESC, lo_orderkey, lo_linenumber LIMIT 10

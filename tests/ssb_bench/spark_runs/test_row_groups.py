@@ -1,3 +1,5 @@
+"""How row groups of lineorder are cut into pages."""
+
 from __future__ import annotations
 
 import pytest
