@@ -15,6 +15,15 @@ IN_MEMORY = bash scripts/in-test-folder env
 WITH_SPARK = JAVA_HOME="$$(bash scripts/find-java)" $(BRIEF_JVM) $(BIN)/python -m pytest $(SIDE_BY_SIDE)
 RELEASES ?= 4.0 3.5
 PAIRS ?= 50000
+BENCH := $(DATA)/sf$(SF)
+OF_SF := --sf $(SF) --data $(DATA)
+SSB_BENCH = JAVA_HOME="$$(bash scripts/find-java)" $(BIN)/ssb-bench
+MEASURED := run systems append clustered scale
+OPTIONS_run := --workload count --workload rows --workload aggregate --workload ssb --repeats 3 --output $(BENCH)/all/run.json
+OPTIONS_systems := --repeats 2
+OPTIONS_append := --batches 12
+OPTIONS_clustered := --rows 1000000 --trials 1 --repeats 3
+OPTIONS_scale := --repeats 3
 SECONDS ?= 3600
 
 help: ## Show what there is to make
@@ -66,8 +75,20 @@ lint: $(STAMP) ## Formatting, lint, types and import directions
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
 
+# A measurement that fails leaves its result, with the failures in it, so that the next run goes on behind it.
 bench: $(STAMP) ## The whole benchmark, resumable: all workloads, systems, keys in bursts, scale; JSON and HTML page under data/
-	@JAVA_HOME="$$(bash scripts/find-java)" $(BIN)/ssb-bench all --sf $(SF) --data $(DATA)
+	@$(MAKE) --keep-going $(MEASURED:%=$(BENCH)/all/%.json); measured=$$?; \
+	$(BIN)/ssb-bench report $(OF_SF) --run $(BENCH)/all/run.json --page $(BENCH)/all/report.html && exit $$measured
+
+$(BENCH)/warehouse/load.json: | $(STAMP)
+	@$(BIN)/ssb-bench generate $(OF_SF)
+	@$(SSB_BENCH) load $(OF_SF) --bloom-filters
+
+$(BENCH)/warehouse/build.json: $(BENCH)/warehouse/load.json
+	@$(SSB_BENCH) build $(OF_SF)
+
+$(BENCH)/all/%.json: $(BENCH)/warehouse/build.json
+	@$(SSB_BENCH) $* $(OF_SF) $(OPTIONS_$*)
 
 lock: $(STAMP) ## Renew requirements/dev.txt and requirements/build.txt from pyproject.toml
 	@$(BIN)/$(LOCK) --extra dev --output-file requirements/dev.txt pyproject.toml

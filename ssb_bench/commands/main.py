@@ -9,7 +9,7 @@ import click
 from rich.console import Console
 
 from puffin_index.errors import PuffinIndexError
-from ssb_bench.commands import all_steps, demo, step_commands, study_commands
+from ssb_bench.commands import demo, step_commands, study_commands
 
 
 @click.group()
@@ -21,7 +21,7 @@ def cli() -> None:
     """
 
 
-for _module in (step_commands, demo, all_steps, study_commands):
+for _module in (step_commands, demo, study_commands):
     for _command in vars(_module).values():
         if isinstance(_command, click.Command):
             cli.add_command(_command)

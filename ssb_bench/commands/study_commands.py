@@ -21,7 +21,7 @@ from ssb_bench.data.workload import ROWS_QUERIES, VOLCANO_QUERIES
 from ssb_bench.report.reports import append_parts, clustered_parts, scale_parts, store_parts, systems_parts
 from ssb_bench.spark_runs.load import make_bloom_table, require_load
 from ssb_bench.spark_runs.run import fit_queries
-from ssb_bench.studies.append import DEFAULT_BATCH_ROWS, DEFAULT_EVERY_SECONDS, measure_appends
+from ssb_bench.studies.append import DEFAULT_EVERY_SECONDS, fitting_batch_rows, measure_appends
 from ssb_bench.studies.clustered import DEFAULT_REPEATS, DEFAULT_TRIALS, measure_clustered
 from ssb_bench.studies.clustered_data import DEFAULT_GRID, Grid
 from ssb_bench.studies.scale import DEFAULT_SIZES, measure_scale
@@ -76,17 +76,18 @@ def systems_command(
 @layout_options
 @spark_options
 @click.option("--batches", type=POSITIVE, default=20, show_default=True, help="Appends.")
-@click.option("--batch-rows", type=POSITIVE, default=DEFAULT_BATCH_ROWS, show_default=True)
+@click.option("--batch-rows", type=POSITIVE, help="Rows of an append; 250,000 by default, fewer of small data.")
 @click.option(
     "--every", type=click.FloatRange(min=0), default=DEFAULT_EVERY_SECONDS, show_default=True, help="Seconds."
 )
-def append_command(layout: Layout, size: SparkSize, batches: int, batch_rows: int, every: float) -> None:
+def append_command(layout: Layout, size: SparkSize, batches: int, batch_rows: int | None, every: float) -> None:
     """Append batches while a watch indexes them and queries run: the lag of the index, the times of the queries."""
     console = make_console()
     queries = fit_queries(layout, APPEND_QUERIES)
+    rows = batch_rows or fitting_batch_rows(layout, batches)
     with size.session(layout, console) as spark, step_bar(console, "append") as move:
         run = measure_appends(
-            spark, layout, queries, batches=batches, batch_rows=batch_rows, every_seconds=every, on_step=move
+            spark, layout, queries, batches=batches, batch_rows=rows, every_seconds=every, on_step=move
         )
     finish(console, layout.result("append"), run, append_parts(run), run.failures)
 

@@ -123,6 +123,18 @@ class FittedQuery:
         return None if match is None else match["where"]
 
 
+def count_predicates(queries: Sequence[FittedQuery]) -> dict[str, str]:
+    """Give the predicates of counts of lineorder, by the names of the queries.
+
+    Raises:
+        BenchError: If a query is anything else.
+    """
+    for query in queries:
+        if query.where is None or query.query.workload != "count":
+            raise BenchError(f"{query.query.name} is not a count of lineorder")
+    return {query.query.name: query.where for query in queries if query.where is not None}
+
+
 class Values(Protocol):
     """The values of the data's columns, in order."""
 

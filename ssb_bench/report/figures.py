@@ -199,23 +199,15 @@ def draw_scale(points: Sequence[ScalePoint]) -> Figure:
 
 @_styled
 def draw_appends(run: AppendRun) -> Figure:
-    """Draw the lag of each batch, and each query's time, over the time; lines: what the queries take afterwards."""
+    """Draw the lag of each batch, and each query's time, over the time."""
     figure = Figure(figsize=(11, 5.2), layout="constrained")
     lag, times = figure.subplots(2, 1, sharex=True, height_ratios=(2, 3))
     indexed = [(batch.committed_seconds, batch.lag_seconds) for batch in run.appended if batch.lag_seconds]
     lag.bar([at for at, _ in indexed], [seconds for _, seconds in indexed], 0.5, color=_INDEX, align="edge")
     lag.set_ylabel("seconds from a batch's\ncommit to its index")
-    for number, query in enumerate(run.settled_with):
-        mine = [execution for execution in run.executions if execution.query == query]
+    for number, (query, mine) in enumerate(run.by_query().items()):
         starts, seconds = [e.started_seconds for e in mine], [e.seconds for e in mine]
         times.plot(starts, seconds, marker="o", ms=3, lw=0.8, color=f"C{number}", label=query)
-    for color, label, settled in (
-        (_WITH, "median afterwards, with index", run.settled_with),
-        (_WITHOUT, "median afterwards, without index", run.settled_without),
-    ):
-        every = [seconds for of_query in settled.values() for seconds in of_query]
-        if every:
-            times.axhline(summarize(every).median_seconds, color=color, lw=1.2, ls="--", label=label)
     for batch in run.appended:
         times.axvline(batch.committed_seconds, color=_GRID, lw=0.8, zorder=0)
     times.set_ylim(bottom=0)

@@ -170,17 +170,18 @@ def _index_line(run: Run) -> str:
 
 
 def append_parts(run: AppendRun) -> Iterator[Part]:
-    """Lay out the lag of the indexes, and the times of the queries meanwhile and afterwards."""
+    """Lay out the lag of the indexes, and the times of the queries meanwhile."""
     yield Line(f"{_lag_text(run)}. A watch builds in the background of the application that queries.")
     yield Figure(
         "appends", "Lag of the index and times of queries while batches are appended", partial(draw_appends, run)
     )
     rows = []
-    for query in run.settled_with:
-        sides = (run.meanwhile(query), run.settled_with[query], run.settled_without[query])
-        rows.append([query, str(len(sides[0])), *(_range(summarize(side)) if side else "null" for side in sides)])
-    headings = ("query", "executions", "meanwhile", "settled, with", "settled, without")
-    yield Table(headings, rows, "queries while data arrive, seconds: median and range")
+    for query, executions in run.by_query().items():
+        unindexed = max((execution.unindexed or 0) for execution in executions)
+        seconds = summarize([execution.seconds for execution in executions])
+        rows.append([query, str(len(executions)), _range(seconds), str(unindexed)])
+    headings = ("query", "executions", "seconds: median and range", "most row groups not yet indexed")
+    yield Table(headings, rows, "queries while data arrive")
     yield from failed(run.failures)
 
 

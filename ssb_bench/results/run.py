@@ -21,16 +21,12 @@ class Side:
         seconds: Wall times of the measured executions, in order.
         rows_read: Rows that Spark's tasks read (`inputMetrics.recordsRead`), the same in every execution.
         bytes_read: Bytes that the Spark process asked the operating system for; None where the system does not tell.
-        spark_input_bytes: `inputMetrics.bytesRead` of Spark's tasks, which leaves out vectored reads.
-        tasks: Tasks that Spark ran.
     """
 
     first_seconds: float
     seconds: tuple[float, ...]
     rows_read: int
     bytes_read: int | None
-    spark_input_bytes: int
-    tasks: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +147,7 @@ class Run:
         queries: The queries, in order; a failed one is there with its failures.
     """
 
-    FORMAT: ClassVar = "ssb-bench/run/2"
+    FORMAT: ClassVar = "ssb-bench/run/3"
 
     started_at: str
     scale_factor: float

@@ -50,7 +50,7 @@ class Execution:
 
 @dataclass(frozen=True, slots=True)
 class AppendRun:
-    """Batches, and the queries that ran meanwhile and afterwards.
+    """Batches, and the queries that ran meanwhile.
 
     Attributes:
         scale_factor: Scale factor of the data that the batches are cut from.
@@ -59,12 +59,10 @@ class AppendRun:
         machine: Hardware and versions.
         appended: The batches, in order.
         executions: The queries while data arrived, in order.
-        settled_without: Seconds of each query without the hook, after all was indexed.
-        settled_with: The same with the hook, in turns with the former.
         failures: What went wrong, one sentence each.
     """
 
-    FORMAT: ClassVar = "ssb-bench/append/1"
+    FORMAT: ClassVar = "ssb-bench/append/2"
 
     scale_factor: float
     every_seconds: float
@@ -72,8 +70,6 @@ class AppendRun:
     machine: dict[str, str | int]
     appended: tuple[Appended, ...]
     executions: tuple[Execution, ...]
-    settled_without: dict[str, list[float]]
-    settled_with: dict[str, list[float]]
     failures: tuple[str, ...]
 
     @property
@@ -82,9 +78,12 @@ class AppendRun:
         lags = [batch.lag_seconds for batch in self.appended if batch.lag_seconds is not None]
         return summarize(lags) if lags else None
 
-    def meanwhile(self, query: str) -> list[float]:
-        """Give the seconds of a query while data arrived."""
-        return [execution.seconds for execution in self.executions if execution.query == query]
+    def by_query(self) -> dict[str, list[Execution]]:
+        """Give the executions of each query, in order."""
+        of_query: dict[str, list[Execution]] = {}
+        for execution in self.executions:
+            of_query.setdefault(execution.query, []).append(execution)
+        return of_query
 
 
 MOST_KEPT: Final = 1.1

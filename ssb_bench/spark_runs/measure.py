@@ -8,7 +8,7 @@ Three sources were compared on Spark 4.1.4 with Iceberg 1.12.0:
   group by its statistics or dictionary after opening the file, index or not, so they say more than the plan does.
 - **Bytes, as Spark counts them** (`inputMetrics.bytesRead`): they come from Hadoop's per-thread statistics, which see
   footers and dictionaries, but not the vectored reads of column chunks: a scan of whole columns counts as 0.3 MB,
-  not 50 MB. They are recorded, but nothing is concluded from them.
+  not 50 MB. They are not recorded.
 - **Bytes, as the operating system counts them** (`rchar` of the Spark process, Linux): everything that was read, from
   disk or from the page cache; repeated runs agree within 0.1 %. In a local session driver and executors are one
   process, so this is the number to believe.
@@ -48,34 +48,19 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class TaskInput:
-    """What the tasks of a query read, as Spark counts it.
-
-    Attributes:
-        rows: Rows.
-        spark_bytes: Bytes, without vectored reads.
-        tasks: Tasks that ended well.
-    """
-
-    rows: int
-    spark_bytes: int
-    tasks: int
-
-
-@dataclass(frozen=True, slots=True)
 class Measurement:
     """One execution of a query.
 
     Attributes:
         answer: The answer; None where the rows were computed but not fetched.
         seconds: Wall time from handing over the SQL to having the rows, planning included.
-        read: What the tasks read.
+        rows_read: Rows that the tasks read.
         process_bytes: What the Spark process read meanwhile; None where the system does not tell.
     """
 
     answer: Answer | None
     seconds: float
-    read: TaskInput
+    rows_read: int
     process_bytes: int | None
 
 
@@ -116,7 +101,7 @@ def measure(spark: SparkSession, sql: str, *, fetch: bool = True) -> Measurement
     finally:
         context._jsc.clearJobGroup()
     process_bytes = None if bytes_before is None or bytes_after is None else bytes_after - bytes_before
-    return Measurement(None if rows is None else answer_of(rows), seconds, read_task_input(spark, group), process_bytes)
+    return Measurement(None if rows is None else answer_of(rows), seconds, rows_read(spark, group), process_bytes)
 
 
 def _discarded(spark: SparkSession, sql: str) -> list[Row] | None:
@@ -125,20 +110,15 @@ def _discarded(spark: SparkSession, sql: str) -> list[Row] | None:
     return None
 
 
-def read_task_input(spark: SparkSession, group: str) -> TaskInput:
-    """Sum what the tasks of a job group read."""
+def rows_read(spark: SparkSession, group: str) -> int:
+    """Sum the input records of the tasks of a job group."""
     scala_context = spark.sparkContext._jsc.sc()
     scala_context.listenerBus().waitUntilEmpty(_EVENTS_TIMEOUT_MILLISECONDS)
     tracker, store = spark.sparkContext.statusTracker(), scala_context.statusStore()
     jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
     # A stage that several jobs share (adaptive execution) ran once.
     stage_ids = {int(stage) for job in jobs if job is not None for stage in job.stageIds}
-    stages = [store.lastStageAttempt(stage) for stage in sorted(stage_ids)]
-    return TaskInput(
-        rows=sum(int(stage.inputRecords()) for stage in stages),
-        spark_bytes=sum(int(stage.inputBytes()) for stage in stages),
-        tasks=sum(int(stage.numCompleteTasks()) for stage in stages),
-    )
+    return sum(int(store.lastStageAttempt(stage).inputRecords()) for stage in stage_ids)
 
 
 def _process_bytes(spark: SparkSession) -> int | None:

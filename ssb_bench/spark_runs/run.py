@@ -297,14 +297,11 @@ class _Running:
 def _side_of(measurements: Sequence[Measurement]) -> Side:
     """Sum up the executions of one side: the first apart, the others as timings, the last for what was read."""
     first, *measured = measurements
-    last = measured[-1]
     process_bytes = [run.process_bytes for run in measured if run.process_bytes is not None]
     return Side(
         first_seconds=first.seconds,
         seconds=tuple(run.seconds for run in measured),
-        rows_read=last.read.rows,
+        rows_read=measured[-1].rows_read,
         # The least: sometimes the process reads what is not the query's.
         bytes_read=min(process_bytes) if process_bytes else None,
-        spark_input_bytes=last.read.spark_bytes,
-        tasks=last.read.tasks,
     )

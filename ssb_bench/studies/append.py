@@ -29,23 +29,26 @@ from pyspark.sql import SparkSession
 from puffin_index import TableIndex
 from puffin_index.index_table.status import read_lag
 from puffin_index.watch import Watch
-from ssb_bench.data.dataset import Step
+from ssb_bench.data.dataset import FEWEST_FILES, Step, require_dataset
 from ssb_bench.data.layout import NAMESPACE, BenchError, Layout
-from ssb_bench.data.workload import FittedQuery
+from ssb_bench.data.workload import FittedQuery, count_predicates
 from ssb_bench.results.studies import Appended, AppendRun, Execution
 from ssb_bench.spark_runs.indexing import IndexColumns
 from ssb_bench.spark_runs.load import DEFAULT_ROW_GROUP_ROWS, row_group_properties
-from ssb_bench.spark_runs.measure import time_in_turns
 from ssb_bench.spark_runs.run import hooked, with_report
 from ssb_bench.spark_runs.session import CATALOG, describe_machine, open_catalog
 
 DEFAULT_BATCH_ROWS: Final = 250_000
 DEFAULT_EVERY_SECONDS: Final = 4.0
-SETTLED_ROUNDS: Final = 3
 _TABLE: Final = f"{NAMESPACE}.lineorder_appended"
 _SPARK_TABLE: Final = f"{CATALOG}.{_TABLE}"
 _WATCH_INTERVAL_SECONDS: Final = 0.5
 _LONGEST_LAG_SECONDS: Final = 120.0
+
+
+def fitting_batch_rows(layout: Layout, batches: int) -> int:
+    """Give the rows of a batch, so that lineorder has as many batches."""
+    return min(DEFAULT_BATCH_ROWS, require_dataset(layout).rows["lineorder"] // (batches + FEWEST_FILES))
 
 
 @dataclass(slots=True)
@@ -74,7 +77,6 @@ def measure_appends(
     batch_rows: int = DEFAULT_BATCH_ROWS,
     every_seconds: float = DEFAULT_EVERY_SECONDS,
     row_group_rows: int = DEFAULT_ROW_GROUP_ROWS,
-    settled_rounds: int = SETTLED_ROUNDS,
     on_step: Callable[[Step], None] = lambda _: None,
 ) -> AppendRun:
     """Append batches of lineorder to a table of their own while a watch indexes it and queries run.
@@ -87,13 +89,12 @@ def measure_appends(
         batch_rows: Rows of a batch.
         every_seconds: Seconds from the begin of an append to that of the next.
         row_group_rows: Rows of a row group.
-        settled_rounds: Executions of each query, without the hook and with it, after all is indexed.
         on_step: Called before each query.
 
     Raises:
         BenchError: If lineorder has too few rows, or a query is no count of lineorder.
     """
-    wheres = {query.query.name: _where(query) for query in queries}
+    wheres = count_predicates(queries)
     folder = layout.root / "appends"
     try:
         files = _cut_batches(layout, folder, batches, batch_rows)
@@ -107,21 +108,12 @@ def measure_appends(
             executions = _query_until_indexed(spark, index, wheres, due, writing, appending, began, failures, on_step)
         index.refresh()
         appended = _appended(index, files, writing, began)
-        without, with_index = _settle(spark, wheres, due, settled_rounds, failures)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     failures += [f"batch {n} was never indexed" for n, batch in enumerate(appended) if batch.lag_seconds is None]
     machine = describe_machine(spark)
-    return AppendRun(
-        *(layout.scale_factor, every_seconds, row_group_rows, machine, tuple(appended), tuple(executions)),
-        *(without, with_index, tuple(failures)),
-    )
-
-
-def _where(query: FittedQuery) -> str:
-    if query.where is None or query.query.workload != "count":
-        raise BenchError(f"appends are measured with counts of lineorder, not with {query.query.name}")
-    return query.where
+    measured = (tuple(appended), tuple(executions), tuple(failures))
+    return AppendRun(layout.scale_factor, every_seconds, row_group_rows, machine, *measured)
 
 
 def _cut_batches(layout: Layout, folder: Path, batches: int, batch_rows: int) -> list[Path]:
@@ -235,29 +227,6 @@ def _count(spark: SparkSession, where: str) -> tuple[float, int]:
     started = time.perf_counter()
     answer = int(spark.sql(f"SELECT count(*) FROM {_SPARK_TABLE} WHERE {where}").collect()[0][0])
     return time.perf_counter() - started, answer
-
-
-def _settle(
-    spark: SparkSession,
-    wheres: Mapping[str, str],
-    due: Mapping[str, Sequence[int]],
-    rounds: int,
-    failures: list[str],
-) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
-    """Measure the queries without the hook and with it, in turns, after a round that warms up."""
-
-    def count(side: str, session: SparkSession, name: str) -> float:
-        seconds, answer = _count(session, wheres[name])
-        if answer != due[name][-1]:
-            failures.append(f"{name}, {side} the index: answers {answer}, {due[name][-1]} is due")
-        return seconds
-
-    with hooked(spark.newSession(), aggregates=False) as session:
-        sides = {"without": spark.newSession(), "with": session}
-        arms = {(side, name): partial(count, side, sides[side], name) for name in wheres for side in sides}
-        times = time_in_turns(arms, rounds)
-    without, with_index = ({name: times[side, name] for name in wheres} for side in sides)
-    return without, with_index
 
 
 def _appended(index: TableIndex, files: Sequence[Path], writing: _Writing, began: float) -> list[Appended]:

@@ -29,8 +29,8 @@ from planner.condition.sql.parser import read_where
 from puffin_index import TableIndex
 from puffin_index.storage.caches import clear_caches
 from ssb_bench.data.dataset import Step
-from ssb_bench.data.layout import NAMESPACE, BenchError, Layout
-from ssb_bench.data.workload import FittedQuery
+from ssb_bench.data.layout import NAMESPACE, Layout
+from ssb_bench.data.workload import FittedQuery, count_predicates
 from ssb_bench.results.studies import Side, StoreRun, StoreStep
 from ssb_bench.spark_runs.indexing import IndexColumns
 from ssb_bench.spark_runs.load import DEFAULT_ROW_GROUP_ROWS
@@ -119,7 +119,7 @@ def measure_store(
     Raises:
         BenchError: If a query is no count of lineorder, or there is no S3 server.
     """
-    wheres = {query.query.name: _where(query) for query in queries}
+    wheres = count_predicates(queries)
     steps: list[StoreStep] = []
     failures: list[str] = []
     with run_store() as server, tempfile.TemporaryDirectory() as folder:
@@ -172,12 +172,6 @@ def session_of(spark: SparkSession, server: StoreServer, name: str, uri: str, wa
     }.items():
         session.conf.set(f"spark.sql.catalog.{name}{key}", value)
     return session
-
-
-def _where(query: FittedQuery) -> str:
-    if query.where is None or query.query.workload != "count":
-        raise BenchError(f"stores are measured with counts of lineorder, not with {query.query.name}")
-    return query.where
 
 
 def _write_table(catalog: SqlCatalog, files: Sequence[Path], row_group_rows: int) -> Table:

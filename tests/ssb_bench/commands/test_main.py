@@ -20,7 +20,9 @@ def invoke(*arguments: str) -> Result:
     return CliRunner().invoke(cli, arguments)
 
 
-@pytest.mark.parametrize("command", ["generate", "load", "build", "run", "report", "demo", "systems", "append", "all"])
+@pytest.mark.parametrize(
+    "command", ["generate", "load", "build", "run", "report", "demo", "systems", "append", "clustered"]
+)
 def test_each_command_has_help(command: str) -> None:
     result = invoke(command, "--help")
 

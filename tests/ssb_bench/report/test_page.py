@@ -81,8 +81,7 @@ def sections() -> dict[str, Iterable[Part]]:
     clustered = ClusteredRun(100, 1, {}, tables, tuple(cells), scans, ("1 row group with matches is dropped",))
     appended = (Appended(1000, 0.5, 1.0, 2.0), Appended(1000, 0.4, 5.0, None))
     executions = (Execution("q1", 0.5, 0.3, None, None, None), Execution("q1", 4.0, 0.2, 4, 1, 0))
-    settled = {"q1": [0.1, 0.2]}
-    appends = AppendRun(1.0, 4.0, 100, {}, appended, executions, settled, settled, ("batch 1 was never indexed",))
+    appends = AppendRun(1.0, 4.0, 100, {}, appended, executions, ("batch 1 was never indexed",))
     return {
         "Systems": systems_parts(systems),
         "Appends": append_parts(appends),

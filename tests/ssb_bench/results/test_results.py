@@ -113,9 +113,9 @@ def test_a_picture_is_drawn_of_what_did_not_fail(run: Run, tmp_path: Path) -> No
     ("content", "reason"),
     [
         ("{", "is not JSON"),
-        ("[]", "is not of format ssb-bench/run/2"),
-        ('{"format": "ssb-bench/run/0"}', "is not of format ssb-bench/run/2"),
-        ('{"format": "ssb-bench/run/2"}', "not a whole Run: started_at"),
+        ("[]", "is not of format ssb-bench/run/3"),
+        ('{"format": "ssb-bench/run/0"}', "is not of format ssb-bench/run/3"),
+        ('{"format": "ssb-bench/run/3"}', "not a whole Run: started_at"),
     ],
 )
 def test_a_file_that_is_no_run_is_refused(tmp_path: Path, content: str, reason: str) -> None:
