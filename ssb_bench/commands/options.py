@@ -67,25 +67,14 @@ def layout_options(command: Command) -> Command:
 
 @dataclass(frozen=True, slots=True)
 class SparkSize:
-    """How large Spark's process is.
-
-    Attributes:
-        cores: Threads of the local master.
-        memory: Heap, in Spark's notation.
-    """
+    """How large Spark's process is."""
 
     cores: int
     memory: str
 
     @contextmanager
     def session(self, layout: Layout, console: Console, packages: Sequence[str] = ()) -> Iterator[SparkSession]:
-        """Start Spark with its own messages in a file, and stop it at the end.
-
-        Args:
-            layout: The data.
-            console: Says that Spark is starting.
-            packages: Maven coordinates of further jars.
-        """
+        """Start Spark with its own messages in a file, and stop it at the end."""
         require_java()
         log = layout.root / "spark.log"
         with console.status("starting Spark (the first time it downloads Iceberg)"), stderr_to(log):

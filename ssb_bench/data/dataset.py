@@ -51,10 +51,7 @@ class Dataset:
     """What `generate` made.
 
     Attributes:
-        scale_factor: The scale factor.
         rules_version: `RULES_VERSION` of the program that made the tables.
-        rows: Rows of each table.
-        data_bytes: Size of all files.
     """
 
     scale_factor: float
@@ -69,8 +66,6 @@ class Slice:
 
     Attributes:
         number: Which slice, from 1.
-        slices: How many slices there are.
-        targets: The lineorder files, in key order.
     """
 
     number: int
@@ -90,9 +85,7 @@ def generate(layout: Layout, *, keep_tpch: bool = False, on_step: Callable[[Step
     """Make what is missing of the SSB tables of a scale factor.
 
     Args:
-        layout: Where to put the tables, and the scale factor.
         keep_tpch: Keep the TPC-H files; otherwise each is deleted as soon as it has been used.
-        on_step: Called before each step and once at the end.
 
     Raises:
         BenchError: If the TPC-H generator is missing or fails, or if rows are missing at the end.

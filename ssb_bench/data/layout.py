@@ -43,7 +43,6 @@ class Layout:
     Attributes:
         root: `DATA/sf<scale factor>`.
         scale_factor: 1 stands for 6,000,000 lineorder rows.
-        warehouse: The directory of the Iceberg catalog and its tables, `warehouse` in the root by default.
     """
 
     root: Path

@@ -79,10 +79,6 @@ class Query:
     """A query file: what it is, its parameters, and SQL with `$name` in place of literals.
 
     Attributes:
-        name: Its name.
-        title: What it is.
-        parameters: Its literals.
-        template: The SQL.
         workload: `count`, `ssb` and `shapes` as in the files; `rows` and `aggregate` are variants of `count`.
     """
 

@@ -27,13 +27,9 @@ class Compared:
     """One query in two runs.
 
     Attributes:
-        name: The query.
         old: The query's times with the index in the old run; None if there are none.
         new: In the new run.
         ratio: New median by old median, both as shares of the time without the index if asked for; None without both.
-        old_kept: Row groups that the planner kept in the old run; None if it reported none.
-        new_kept: The same in the new run.
-        change: The verdict.
     """
 
     name: str
@@ -56,8 +52,6 @@ def compare_runs(
     """Compare two runs query by query, in the order of the new run, then what only the old one has.
 
     Args:
-        old: The run to measure against.
-        new: The run to judge.
         noise_band: A ratio within this share of 1 says nothing.
         relative: Compare shares of the time without the index.
 

@@ -46,9 +46,7 @@ class Table:
     """A table; headings and cells may have several lines.
 
     Attributes:
-        headings: One a column.
         rows: The cells; a row may end before its last columns.
-        title: What the table shows.
         texts: Headings of the columns besides the first that hold text, not numbers.
     """
 
@@ -89,12 +87,7 @@ def marked_if(is_bad: bool, text: str) -> Cell:
 
 
 def marked_ratio(speed_up: float | None, digits: int) -> Cell:
-    """Return a speed-up as text, marked unless it may be noise; empty if there is none.
-
-    Args:
-        speed_up: Time without divided by time with.
-        digits: After the decimal point.
-    """
+    """Return a speed-up as text, marked unless it may be noise; empty if there is none."""
     if speed_up is None:
         return ""
     text, change = f"{speed_up:.{digits}f}", verdict(speed_up)

@@ -18,7 +18,6 @@ class Side:
 
     Attributes:
         first_seconds: Wall time of the first execution in this application (cold code, warm or cold files).
-        seconds: Wall times of the measured executions, in order.
         rows_read: Rows that Spark's tasks read (`inputMetrics.recordsRead`), the same in every execution.
         bytes_read: Bytes that the Spark process asked the operating system for; None where the system does not tell.
     """
@@ -34,11 +33,7 @@ class Plan:
     """What the planner reported for a query with the index.
 
     Attributes:
-        row_groups: Row groups of the scan.
-        kept: Row groups that the planner kept.
-        unindexed: Row groups that were kept because they have no index.
         kept_rows: Rows of the kept, indexed row groups.
-        index_bytes_read: Bytes of index that were read.
         planning_seconds: Median of the planning times.
         answered: Row groups whose part of the aggregates came from the index, so that they were not read.
     """
@@ -57,18 +52,11 @@ class QueryResult:
     """One query of a run.
 
     Attributes:
-        name: Its name.
-        title: What it is.
-        sql: The SQL that ran.
         literals: How its literals were fitted to the data, one sentence each.
-        workload: See `ssb_bench.data.workload.Query`.
         answer: The answer without the index: the value, or a count of rows; None after a failure.
         answers_equal: Whether DuckDB on the source files and Spark with the index gave the same.
-        without_index: Measured without the index; None after a failure.
-        with_index: Measured with the index; None after a failure.
         plan: What the planner reported; None if the planner reported nothing. That is a failure, but not of the 13
             standard queries, where nothing can be skipped.
-        failures: What went wrong, one sentence each.
     """
 
     name: str
@@ -96,12 +84,7 @@ class TableFacts:
     """The table that was queried.
 
     Attributes:
-        rows: Rows of lineorder.
-        data_files: Its data files.
-        row_groups: Its row groups.
         row_group_rows: Rows of a row group as they were asked for.
-        data_bytes: Size of the data files.
-        write_seconds: Time that Spark took to write them.
     """
 
     rows: int
@@ -114,16 +97,7 @@ class TableFacts:
 
 @dataclass(frozen=True, slots=True)
 class IndexFacts:
-    """The index that was used.
-
-    Attributes:
-        columns: Index kinds by column.
-        column_bytes: Index bytes by column.
-        indexed_row_groups: Row groups that have the index.
-        index_bytes: Size of the segments.
-        build_seconds: Time that the build took; None if it is not known.
-        build_in_background: Whether queries ran during the build.
-    """
+    """The index that was used."""
 
     columns: dict[str, list[str]]
     column_bytes: dict[str, int]
@@ -139,11 +113,6 @@ class Run:
 
     Attributes:
         started_at: Begin, ISO 8601 in UTC.
-        scale_factor: Scale factor of the data.
-        repeats: Measured executions of each query on each side.
-        machine: Hardware and versions.
-        table: The table.
-        index: The index.
         queries: The queries, in order; a failed one is there with its failures.
     """
 

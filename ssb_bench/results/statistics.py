@@ -16,13 +16,7 @@ Verdict = Literal["faster", "unchanged", "slower"]
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What several timings of one thing say.
-
-    Attributes:
-        median_seconds: The median.
-        least_seconds: The shortest.
-        greatest_seconds: The longest.
-    """
+    """What several timings of one thing say."""
 
     median_seconds: float
     least_seconds: float

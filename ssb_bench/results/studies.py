@@ -15,8 +15,6 @@ class Appended:
     """One batch.
 
     Attributes:
-        rows: Its rows.
-        write_seconds: Time that Spark took to append it.
         committed_seconds: Its commit, in seconds after the first append began.
         lag_seconds: Time from its commit to the commit of its index; None if the batch was never indexed.
     """
@@ -32,12 +30,8 @@ class Execution:
     """One execution of a query with the hook while data arrived.
 
     Attributes:
-        query: Name of the query.
         started_seconds: Start of the execution, in seconds after the first append began.
-        seconds: Wall time.
         row_groups: Row groups of the scan; None if there was no index yet.
-        kept: Row groups that the planner kept.
-        unindexed: Row groups that were kept because they had no index yet.
     """
 
     query: str
@@ -53,13 +47,7 @@ class AppendRun:
     """Batches, and the queries that ran meanwhile.
 
     Attributes:
-        scale_factor: Scale factor of the data that the batches are cut from.
         every_seconds: Pace of the appends; an append waits for the one before it.
-        row_group_rows: Rows of a row group.
-        machine: Hardware and versions.
-        appended: The batches, in order.
-        executions: The queries while data arrived, in order.
-        failures: What went wrong, one sentence each.
     """
 
     FORMAT: ClassVar = "ssb-bench/append/2"
@@ -95,19 +83,10 @@ class BurstCell:
     """One query of one column. Row groups and bytes are sums over the trials.
 
     Attributes:
-        size: Row-group size of the table.
-        order: Order of the keys over time.
-        kind: Type of the keys.
         burst: Rows in which a key comes at a time.
-        query: The query.
-        row_groups: Row groups of the table.
-        matching: Row groups that hold a match.
-        kept: Row groups that the planner keeps.
         without: Row groups that minimum and maximum keep.
         wrong: Row groups that hold a match and are dropped.
-        index_bytes: Index bytes that were read.
         data_bytes: Bytes of the row groups that minimum and maximum keep.
-        planning_seconds: The longest of the plans.
     """
 
     size: str
@@ -150,11 +129,6 @@ class TimedScan:
     """Reading the rows of a query without Spark.
 
     Attributes:
-        size: Row-group size of the table.
-        query: The query.
-        row_groups: Row groups of the table.
-        kept: Row groups that the planner keeps.
-        without_seconds: Times of PyIceberg's scan.
         with_seconds: Times of the planner's scan, as many: times at the same place are a pair.
     """
 
@@ -176,11 +150,7 @@ class BurstTable:
     """A table.
 
     Attributes:
-        size: Row-group size that was asked for.
-        row_groups: Row groups.
         row_group_rows: The most rows of a row group.
-        data_bytes: Bytes of the data files.
-        index_bytes: Bytes of the index.
     """
 
     size: str
@@ -192,17 +162,7 @@ class BurstTable:
 
 @dataclass(frozen=True, slots=True)
 class ClusteredRun:
-    """What was measured.
-
-    Attributes:
-        rows: Rows of each table.
-        trials: Queries of each cell.
-        machine: Hardware and versions.
-        tables: The tables.
-        cells: The cells.
-        scans: Times of some queries.
-        failures: Wrong answers and index troubles.
-    """
+    """What was measured."""
 
     FORMAT: ClassVar = "ssb-bench/clustered/1"
 
@@ -224,10 +184,6 @@ class StoreStep:
 
     Attributes:
         milliseconds: From a request to the first byte of its answer.
-        name: What was done.
-        side: With the index, or without any.
-        seconds: Wall time.
-        traffic: What the work asked of the store.
         answer: Rows that were counted, read or indexed, or segments that were left; None if nothing was.
     """
 
@@ -244,15 +200,7 @@ class StoreRun:
     """Work on tables in a store.
 
     Attributes:
-        scale_factor: Scale factor of lineorder.
-        machine: Hardware and versions.
         megabytes_a_second: Bandwidth each way; None for no bound.
-        data_files: Data files of lineorder.
-        data_bytes: Their bytes.
-        index_bytes: Bytes of its index.
-        segments: Segments of its index.
-        steps: What was measured.
-        failures: Answers with the index that differ from those without.
     """
 
     scale_factor: float
@@ -272,16 +220,7 @@ class Probe:
 
     Attributes:
         open_seconds: From the index table's rows to a numbered view.
-        cold_seconds: The first plan: directories are read.
-        warm_seconds: Each later plan.
-        cold_requests: Index reads of the first plan.
-        cold_bytes: Their bytes.
-        warm_requests: Index reads of a later plan.
-        warm_bytes: Their bytes.
-        kept: Row groups that survive.
-        needle_kept: Whether the row group with the needle is among them.
         peak_bytes: Peak of the process's memory, libraries included.
-        stage_seconds: Time of each stage of a later plan.
     """
 
     open_seconds: float
@@ -304,15 +243,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class ScalePoint:
-    """One scenario over one simulated index.
-
-    Attributes:
-        scenario: Its name.
-        row_groups: The size of the index.
-        index_bytes: Bytes of the simulated segments.
-        probe: What planning took; None after a failure.
-        failure: What went wrong, or None.
-    """
+    """One scenario over one simulated index."""
 
     scenario: str
     row_groups: int
@@ -328,12 +259,7 @@ _SHORTEST_SECONDS: Final = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Planning over simulated indexes.
-
-    Attributes:
-        machine: Hardware and versions.
-        points: The points, smallest indexes first.
-    """
+    """Planning over simulated indexes."""
 
     FORMAT: ClassVar = "ssb-bench/scale/3"
 
@@ -369,13 +295,9 @@ class SystemResult:
     """One system on the queries.
 
     Attributes:
-        name: Its short name.
-        title: What it is.
         facts: Version, build seconds and bytes, as the system tells them.
         failure: Why the system did not run at all, or None.
         cold: Seconds of the first execution, by query; None after a failure.
-        warm: Seconds of the later executions, by query.
-        failures: What went wrong, by query.
     """
 
     name: str
@@ -397,14 +319,7 @@ class SystemsRun:
     """A comparison of systems.
 
     Attributes:
-        started_at: Begin, ISO 8601 in UTC.
-        scale_factor: Of the data.
-        rows: Rows of lineorder.
-        row_groups: Its row groups.
-        data_bytes: Bytes of the Iceberg table.
-        machine: Hardware and versions.
         queries: What ran, in order: name and predicate.
-        systems: The systems, in order.
     """
 
     FORMAT: ClassVar = "ssb-bench/systems/2"

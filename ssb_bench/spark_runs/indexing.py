@@ -32,13 +32,7 @@ class IndexColumns:
 
 @dataclass(frozen=True, slots=True)
 class BuildRecord:
-    """What the build of the present index took.
-
-    Attributes:
-        snapshot_id: The snapshot of lineorder that was indexed.
-        build_seconds: Wall time.
-        in_background: Whether queries ran at the same time.
-    """
+    """What the build of the present index took."""
 
     snapshot_id: int
     build_seconds: float

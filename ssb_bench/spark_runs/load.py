@@ -47,8 +47,6 @@ def row_group_properties(rows: DataFrame, row_group_rows: int, most_page_rows: i
 
     Args:
         rows: What will be written, in order. The rows of all row groups must take nearly the same bytes.
-        row_group_rows: Rows of a row group.
-        most_page_rows: Rows of a page at most.
     """
     page = page_rows(row_group_rows, most_page_rows)
     pages = row_group_rows // page
@@ -99,11 +97,7 @@ class Load(TableFacts):
     """What `load` wrote, as the Parquet footers tell it.
 
     Attributes:
-        scale_factor: The scale factor.
         smallest_row_group_rows: Rows of the smallest row group (the last one of some file).
-        median_row_group_rows: Median of the rows of the row groups.
-        largest_row_group_rows: Rows of the largest row group.
-        snapshot_id: The snapshot that was written.
         order_by: The column of lineorder that the rows are ordered by; empty for the order of the SSB files.
     """
 
@@ -127,12 +121,7 @@ def load(
     """Make the Iceberg tables, unless they are there with the same row-group size and order.
 
     Args:
-        spark: A session whose catalog lives in the layout's warehouse.
-        layout: Where the SSB files are.
-        row_group_rows: Rows of a row group of lineorder.
         order_by: The column of lineorder to order its rows by; empty for the order of the SSB files.
-        anew: Make the tables anew in any case.
-        on_step: Called before each table and once at the end.
 
     Raises:
         BenchError: If the SSB files are not there, or if rows did not arrive as they were.
@@ -202,9 +191,6 @@ def table_rows(spark: SparkSession, layout: Layout, table: str, order_by: str = 
     """Give the rows of an SSB table as they are to be written: a source file is a task and gives one data file.
 
     Args:
-        spark: The session.
-        layout: Where the SSB files are.
-        table: The SSB table.
         order_by: The column to order the rows by; empty for the order of the SSB files.
 
     Raises:
@@ -220,13 +206,7 @@ def table_rows(spark: SparkSession, layout: Layout, table: str, order_by: str = 
 
 
 def write_table(rows: DataFrame, name: str, properties: Mapping[str, str]) -> float:
-    """Write rows into an Iceberg table anew; give the seconds that it took.
-
-    Args:
-        rows: The rows.
-        name: The Iceberg table, with its catalog.
-        properties: Its table properties.
-    """
+    """Write rows into an Iceberg table anew; give the seconds that it took."""
     rows.sparkSession.sql(f"DROP TABLE IF EXISTS {name} PURGE")
     started = time.perf_counter()
     writer = rows.writeTo(name).using("iceberg")
@@ -274,7 +254,6 @@ class BloomTable:
 
     Attributes:
         source_snapshot_id: The snapshot of lineorder that has the same rows.
-        write_seconds: Time that Spark took to write the table.
         data_bytes: Size of the data files, filters included.
     """
 

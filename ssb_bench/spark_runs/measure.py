@@ -40,7 +40,6 @@ class Answer:
 
     Attributes:
         text: The value of a single cell, or the number of rows; not compared.
-        checksum: SHA-256 of the sorted rows.
     """
 
     text: str = field(compare=False)
@@ -54,7 +53,6 @@ class Measurement:
     Attributes:
         answer: The answer; None where the rows were computed but not fetched.
         seconds: Wall time from handing over the SQL to having the rows, planning included.
-        rows_read: Rows that the tasks read.
         process_bytes: What the Spark process read meanwhile; None where the system does not tell.
     """
 
@@ -81,8 +79,6 @@ def measure(spark: SparkSession, sql: str, *, fetch: bool = True) -> Measurement
     """Run a query once, alone in the application, and measure it.
 
     Args:
-        spark: The session.
-        sql: The query.
         fetch: Bring the rows to Python. Otherwise Spark makes whole rows and throws them away (its `noop` sink):
             bringing millions of rows to Python would hide what reading them takes.
 
@@ -148,7 +144,6 @@ def time_in_turns(arms: Mapping[A, Callable[[], float]], rounds: int, *, warm_up
 
     Args:
         arms: By name, a function that runs the arm once and gives its time.
-        rounds: Measured rounds.
         warm_up: Rounds before, whose times are thrown away.
 
     Returns:

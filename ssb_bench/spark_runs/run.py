@@ -70,10 +70,6 @@ def run_queries(
 
     Args:
         spark: A session over the layout's warehouse; nothing else may run in it.
-        layout: The data.
-        queries: What to run.
-        repeats: Measured executions of each query on each side, at most.
-        on_step: Called before each query and once at the end.
 
     Returns:
         The run; `failures` in it is empty if all went well.
@@ -126,8 +122,6 @@ def hooked(session: SparkSession, *, strict: bool = False, aggregates: bool = Tr
     """Install the hook in a session, and take it out at the end.
 
     Args:
-        session: The session.
-        strict: Raise errors of the index.
         aggregates: Answer aggregates from the index; False where counts stand for scans.
     """
     session.conf.set("spark.puffin-index.aggregates", str(aggregates).lower())
@@ -189,13 +183,9 @@ class _Running:
     """One query and its executions so far.
 
     Attributes:
-        query: The query.
-        checking_sql: The SQL whose answer is compared.
         due: The answer that DuckDB gives.
         error: Why DuckDB could not answer the query, or what ended its executions.
         measurements: By side, in order; the first one warms up.
-        answers: What the sides answered.
-        reports: The planner's reports, one for each execution with the index.
     """
 
     query: FittedQuery

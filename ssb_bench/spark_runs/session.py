@@ -50,16 +50,7 @@ def create_session(
     packages: Sequence[str] = (),
     conf: Mapping[str, str] = MappingProxyType({}),
 ) -> SparkSession:
-    """Start (or get) a local Spark session whose catalog `lake` lives in `warehouse`.
-
-    Args:
-        warehouse: Directory of the catalog's SQLite file and of the tables; made if missing.
-        cores: Threads of the local master.
-        memory: JVM heap, in Spark's notation.
-        name: The application's name.
-        packages: Maven coordinates of further jars.
-        conf: Further settings.
-    """
+    """Start (or get) a local Spark session whose catalog `lake` lives in `warehouse`."""
     warehouse.mkdir(parents=True, exist_ok=True)
     # Executors must see the packages of this very environment, whatever `python3` is on the path.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

@@ -64,7 +64,6 @@ class Proxy:
     """The proxy.
 
     Attributes:
-        origin: The port of the S3 server on this machine.
         latency: Seconds before each answer.
         bandwidth: Bytes a second each way; None for no bound.
     """

@@ -91,11 +91,7 @@ class Distance:
 
 @dataclass(slots=True)
 class StoreServer:
-    """A running store with one bucket.
-
-    Attributes:
-        endpoint: The address of the proxy.
-    """
+    """A running store with one bucket."""
 
     endpoint: str
     _proxy: subprocess.Popen[str]

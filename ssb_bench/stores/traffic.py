@@ -18,10 +18,7 @@ class Request:
         began: When its head had arrived, in seconds.
         ended: When the last byte of its answer was sent.
         kind: `GET`, `RANGE` (a GET of a part), `HEAD`, `PUT`, `LIST`, `DELETE` or `POST`.
-        key: Bucket and key.
         bytes_in: Bytes of the answer's body, which the client reads.
-        bytes_out: Bytes of the request's body.
-        status: The HTTP status.
     """
 
     began: float
@@ -35,12 +32,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What the proxy has noted.
-
-    Attributes:
-        requests: The requests that have ended.
-        connections: Connections that were opened.
-    """
+    """What the proxy has noted."""
 
     requests: list[Request]
     connections: int
@@ -52,12 +44,6 @@ class Traffic:
 
     Attributes:
         rounds: Sequential rounds (`rounds_of`).
-        requests: How many requests.
-        by_kind: How many of each kind.
-        most_at_once: The most requests under way at one time.
-        connections: Connections that were opened.
-        bytes_in: Bytes read.
-        bytes_out: Bytes written.
         failed: Requests with a status of 400 or more.
     """
 

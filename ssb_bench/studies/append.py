@@ -53,12 +53,7 @@ def fitting_batch_rows(layout: Layout, batches: int) -> int:
 
 @dataclass(slots=True)
 class _Writing:
-    """How far the appending thread is.
-
-    Attributes:
-        begun: Batches whose append has begun.
-        seconds: Write times of the batches that are there.
-    """
+    """How far the appending thread is."""
 
     begun: int = 0
     seconds: list[float] = field(default_factory=list)
@@ -82,14 +77,7 @@ def measure_appends(
     """Append batches of lineorder to a table of their own while a watch indexes it and queries run.
 
     Args:
-        spark: A session over the layout's warehouse.
-        layout: The data.
         queries: Counts of lineorder alone.
-        batches: How many batches.
-        batch_rows: Rows of a batch.
-        every_seconds: Seconds from the begin of an append to that of the next.
-        row_group_rows: Rows of a row group.
-        on_step: Called before each query.
 
     Raises:
         BenchError: If lineorder has too few rows, or a query is no count of lineorder.

@@ -64,11 +64,7 @@ def measure_clustered(
 
     Args:
         warehouse: A folder, which is emptied before and after.
-        grid: Rows and columns of each table.
-        sizes: Row-group sizes, a table each.
-        trials: Queries of each cell.
         repeats: Pairs of scans of a timed query; 0 for none.
-        on_step: Called with what is done.
     """
     shutil.rmtree(warehouse, ignore_errors=True)
     catalog = open_catalog(warehouse)
@@ -96,11 +92,6 @@ def measure_cells(
     """Plan the queries of every cell of a table, and find what holds a match.
 
     Args:
-        index: The table's index.
-        groups: The table's row groups.
-        size: The row-group size.
-        grid: Rows and columns of the table.
-        trials: Queries of each cell.
         failures: Gets the warnings of plans.
     """
     for order, kind in product(grid.orders, grid.kinds):
@@ -150,14 +141,7 @@ def _together(trials: Sequence[BurstCell]) -> BurstCell:
 
 
 def judge(query: Query, columns: Mapping[str, pa.Array], groups: RowGroups, kept: Flags) -> tuple[int, int]:
-    """Count the row groups that hold a match, and those of them that are dropped though the answer needs them.
-
-    Args:
-        query: The query.
-        columns: Its columns, whole.
-        groups: The row groups.
-        kept: Which row groups are kept.
-    """
+    """Count the row groups that hold a match, and those of them that are dropped though the answer needs them."""
     may, must = matching_rows(query, columns)
     group_of_match = groups.of_rows(may)
     wrong = np.unique(groups.of_rows(must))

@@ -48,7 +48,6 @@ class Size:
     """How large row groups are.
 
     Attributes:
-        name: What reports call it.
         rows: Rows of a row group; None for as many as fill Iceberg's default of 128 MB.
     """
 
@@ -58,14 +57,7 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """The columns of a table, and its rows.
-
-    Attributes:
-        rows: Rows.
-        file_rows: Rows of a data file.
-        orders: Orders of the keys.
-        kinds: Types of the keys.
-    """
+    """The columns of a table, and its rows."""
 
     rows: int = 2_000_000
     file_rows: int = 1_000_000
@@ -98,8 +90,6 @@ def keys_of(kind: Kind, numbers: Ints, beside: int = 0) -> pa.Array:
     """Make keys of their numbers, in the same order.
 
     Args:
-        kind: Their type.
-        numbers: The numbers.
         beside: How far beside a key; no key lies between one and the next.
     """
     values = numbers * _STEP + beside
@@ -156,9 +146,7 @@ class RowGroups:
     """The row groups of a table as its data files have them.
 
     Attributes:
-        files: Paths of the data files.
         first: For the path of each data file, the number of its first row group.
-        rows: Rows of each row group.
         sizes: Bytes of each row group.
     """
 
@@ -249,12 +237,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Rows for which all conditions hold; of these the first ten, latest first, if there is an order.
-
-    Attributes:
-        conditions: The conditions; none for all rows.
-        order_by: The column of the order; None for all rows.
-    """
+    """Rows for which all conditions hold; of these the first ten, latest first, if there is an order."""
 
     conditions: Sequence[Condition]
     order_by: str | None = None

@@ -65,9 +65,6 @@ def measure_scale(
 
     Args:
         scratch: A directory on the disk to measure on; what is put there is deleted again.
-        sizes: Numbers of row groups.
-        repeats: Warm plans of each.
-        on_step: Called with what comes next.
     """
     scratch.mkdir(parents=True, exist_ok=True)
     points: list[ScalePoint] = []

@@ -89,8 +89,6 @@ class Simulated:
     """A simulated index.
 
     Attributes:
-        entries: The rows of its index table.
-        row_groups: N.
         index_bytes: Bytes of all segments, links counted as files.
     """
 
@@ -108,8 +106,6 @@ def simulate(folder: Path, row_groups: int, *, different: int = 2) -> Simulated:
     """Write the index of `row_groups` row groups, a multiple of 1,000 (rounded up), into a folder of its own.
 
     Args:
-        folder: The folder.
-        row_groups: How many.
         different: How many segments are written beside the one with the needle.
     """
     shutil.rmtree(folder, ignore_errors=True)

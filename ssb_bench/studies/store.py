@@ -71,10 +71,6 @@ class Meter:
         """Do some work several times and note the median execution; return its answer.
 
         Args:
-            name: What it is.
-            work: Gives its answer.
-            side: With the index, or without any.
-            repeats: How often.
             before: Done before each execution, with the store near.
         """
         steps: list[StoreStep] = []
@@ -107,14 +103,9 @@ def measure_store(
     """Put lineorder into a store, and work on it at several distances.
 
     Args:
-        layout: The data.
-        queries: Counts of lineorder alone.
-        milliseconds: The distances.
         megabytes_a_second: Bandwidth each way; None for no bound.
         repeats: Executions of each plan; of scans, builds and compactions there is one.
-        row_group_rows: Rows of a row group.
         spark: A session that was started with `S3_SUPPORT`; None for no Spark.
-        on_step: Called before each distance.
 
     Raises:
         BenchError: If a query is no count of lineorder, or there is no S3 server.
@@ -151,10 +142,7 @@ def session_of(spark: SparkSession, server: StoreServer, name: str, uri: str, wa
 
     Args:
         spark: A session that was started with `S3_SUPPORT`.
-        server: The store.
-        name: The name of the catalog, here and in PyIceberg.
         uri: The address of its database in SQLite, as PyIceberg has it.
-        warehouse: Where its tables are.
     """
     session = spark.newSession()
     for key, value in {

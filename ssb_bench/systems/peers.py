@@ -24,8 +24,6 @@ class System:
     """One system.
 
     Attributes:
-        name: Its short name.
-        title: What it is, for a table.
         worker: The module of `ssb_bench.systems` that runs the system, and its arguments; systems with one worker share
             a process.
         packages: The packages of its own environment; empty for the project's environment.
@@ -99,9 +97,7 @@ class WorkerProcess:
     """A worker's process.
 
     Args:
-        python: Its interpreter.
         worker: Its module in `ssb_bench.systems`, and the arguments.
-        log: Where its stderr goes.
     """
 
     def __init__(self, python: Path, worker: str, log: Path) -> None:

@@ -35,9 +35,6 @@ _EXPECTED = (ArithmeticError, AttributeError, ImportError, LookupError, OSError,
 class Worker(ABC):
     """One system.
 
-    Args:
-        config: What the request to open the system says.
-
     Attributes:
         facts: The `version`, and `build_seconds`, `index_bytes`, `data_bytes` of a system with data of its own.
         errors: What the system's library raises besides Python's own exceptions.

@@ -88,13 +88,7 @@ def run_systems(
 
     Args:
         layout: The data, loaded and indexed; the table with bloom filters must be there if it is asked for.
-        systems: What to compare.
         queries: Queries of the workloads `count` and `rows`.
-        repeats: Warm executions of each query.
-        cores: Spark's threads.
-        memory: Spark's heap.
-        bloom: What writing the table with bloom filters took.
-        on_step: Called before each step and once at the end.
 
     Raises:
         BenchError: If the table is not loaded, or a query is a join.
