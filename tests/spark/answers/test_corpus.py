@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 import planner
 from puffin_index import TableIndex
-from ssb_bench.spark_runs.measure import Answer, answer_of, read_task_input
+from ssb_bench.spark_runs.measure import Answer, answer_of, rows_read
 from tests.spark.agreement import check_exact_rows
 from tests.spark.corpus_tables import FACT_TABLES, PLAIN_TABLES, Statement, statements
 
@@ -62,7 +62,7 @@ def run(spark: SparkSession, sql: str, enabled: bool) -> Outcome:
         rows = frame.collect()
     finally:
         spark.sparkContext._jsc.clearJobGroup()
-    return Outcome(frame.schema.json(), answer_of(rows), read_task_input(spark, group).rows)
+    return Outcome(frame.schema.json(), answer_of(rows), rows_read(spark, group))
 
 
 @pytest.mark.one_of(7)

@@ -84,7 +84,7 @@ def check_in_spark(spark: SparkSession, index: TableIndex, *wheres: str) -> dict
         measured = measure(spark, query)
         assert measured.answer == answer_of(rows), where
         for report in planner.reports(spark)[reports:]:
-            assert report.unindexed or measured.read.rows <= report.kept_rows, where
+            assert report.unindexed or measured.rows_read <= report.kept_rows, where
         counts[where] = len(rows)
     return counts
 

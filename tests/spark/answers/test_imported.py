@@ -186,8 +186,8 @@ def test_the_row_groups_that_are_kept_are_read_and_no_others(
         report, measured = with_and_without(spark, sql.format(f"lake.{index.name}"))
         assert report.row_groups == ROW_GROUPS
         # Of what it is given, Iceberg itself leaves out row groups by their statistics.
-        assert measured.read.rows <= report.kept_rows, sql
-        assert measured.read.rows == report.kept_rows or writer in READ_WHOLE, sql
+        assert measured.rows_read <= report.kept_rows, sql
+        assert measured.rows_read == report.kept_rows or writer in READ_WHOLE, sql
         kept.append(report.kept)
 
     assert kept[0] == (ROW_GROUPS if writer in READ_WHOLE else 1)
@@ -220,7 +220,7 @@ def test_splits_of_any_size_and_either_reader_read_the_same(
                 f"'read.split.target-size'='{size}', 'read.split.open-file-cost'='1')"
             )
             report, measured = with_and_without(spark, QUERIES[1].format(f"lake.{index.name}"))
-            assert (report.kept, measured.read.rows) == (3, report.kept_rows)
+            assert (report.kept, measured.rows_read) == (3, report.kept_rows)
 
 
 @pytest.mark.one_of(3)
@@ -274,7 +274,7 @@ def test_files_that_pyiceberg_imported_are_read_by_their_own_footers(
     for sql in QUERIES:
         report, measured = with_and_without(spark, sql.format(table))
         assert report.row_groups == ROW_GROUPS
-        assert measured.read.rows <= report.kept_rows
+        assert measured.rows_read <= report.kept_rows
         assert report.kept < ROW_GROUPS or writer in READ_WHOLE
 
 
@@ -322,7 +322,7 @@ def test_stripes_of_imported_orc_files_are_dropped(
         for sql in QUERIES:
             plan, measured = with_and_without(spark, sql.format(table))
             assert plan.kept < plan.row_groups == report.row_groups
-            assert measured.read.rows <= plan.kept_rows
+            assert measured.rows_read <= plan.kept_rows
     spark.sql(f"DELETE FROM {table} WHERE k IN (8, 4710)")
     for sql in QUERIES:
         with_and_without(spark, sql.format(table))

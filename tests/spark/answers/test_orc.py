@@ -82,7 +82,7 @@ def test_an_equality_reads_one_stripe_by_sparks_own_metrics(hook: SparkSession) 
 
     report = planner.reports(hook)[-1]
     assert (report.kept, report.unindexed) == (1, 0)
-    assert measured.read.rows <= report.kept_rows < ROWS / 10
+    assert measured.rows_read <= report.kept_rows < ROWS / 10
 
 
 @pytest.mark.parametrize(

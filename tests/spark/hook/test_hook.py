@@ -71,7 +71,7 @@ def hook(spark: SparkSession, index: TableIndex) -> Iterator[SparkSession]:
 
 
 def rows_read(spark: SparkSession, sql: str) -> int:
-    return measure(spark, sql).read.rows
+    return measure(spark, sql).rows_read
 
 
 def test_an_equality_reads_one_row_group_by_sparks_own_metrics(hook: SparkSession) -> None:
@@ -84,8 +84,8 @@ def test_an_equality_reads_one_row_group_by_sparks_own_metrics(hook: SparkSessio
 
     assert with_index.answer == without.answer
     assert (report.row_groups, report.kept) == (20, 1)
-    assert with_index.read.rows == report.kept_rows == ROW_GROUP_ROWS
-    assert without.read.rows > ROW_GROUP_ROWS
+    assert with_index.rows_read == report.kept_rows == ROW_GROUP_ROWS
+    assert without.rows_read > ROW_GROUP_ROWS
 
 
 def test_two_columns_that_never_meet_read_nothing(hook: SparkSession) -> None:
@@ -96,7 +96,7 @@ def test_two_columns_that_never_meet_read_nothing(hook: SparkSession) -> None:
     measured = measure(hook, f"SELECT COUNT(*) FROM lake.ns.items WHERE k = 7919 AND price = {price[0]}")
 
     assert measured.answer.text == "0"
-    assert measured.read.rows == 0
+    assert measured.rows_read == 0
     assert planner.reports(hook)[-1].kept == 0
 
 
@@ -105,7 +105,7 @@ def test_a_range_over_everything_reads_everything_and_no_index_bytes_but_directo
 
     report = planner.reports(hook)[-1]
     assert report.kept == 20
-    assert measured.read.rows == ROWS
+    assert measured.rows_read == ROWS
     assert [stage.bytes_read for stage in report.funnel if stage.name in ("bloom", "rows")] == [0, 0]
 
 
@@ -137,7 +137,7 @@ def test_answers_are_those_without_the_hook(hook: SparkSession, sql: str) -> Non
     without = measure(hook, sql)
 
     assert with_index.answer == without.answer
-    assert with_index.read.rows <= without.read.rows
+    assert with_index.rows_read <= without.rows_read
 
 
 def test_dataframe_queries_are_pruned_as_well(hook: SparkSession) -> None:
@@ -208,7 +208,7 @@ def test_appended_files_are_read_and_then_indexed(spark: SparkSession, catalog: 
         report = planner.reports(spark)[-1]
         assert second.answer == first.answer
         assert report.unindexed == 0
-        assert second.read.rows < first.read.rows
+        assert second.rows_read < first.rows_read
 
         assert index.build(spark).files == 0
     finally:
@@ -426,9 +426,9 @@ def test_columns_that_old_files_lack_are_null_or_their_default(spark: SparkSessi
     planner.enable(spark, strict=True)
     try:
         sql = "SELECT COUNT(*) FROM lake.ns.evolving WHERE "
-        assert measure(spark, sql + "plain = 5").read.rows == 0
+        assert measure(spark, sql + "plain = 5").rows_read == 0
         assert measure(spark, sql + "plain IS NULL").answer.text == str(ROWS)
-        assert measure(spark, sql + "plain IS NULL AND k = 4711").read.rows == ROW_GROUP_ROWS
+        assert measure(spark, sql + "plain IS NULL AND k = 4711").rows_read == ROW_GROUP_ROWS
     finally:
         planner.disable(spark)
 
@@ -463,8 +463,8 @@ def test_renamed_and_promoted_columns_keep_their_index(spark: SparkSession, cata
     planner.enable(spark, strict=True)
     try:
         measured = measure(spark, "SELECT COUNT(*) FROM lake.ns.renamed WHERE number = 4711")
-        assert (measured.answer.text, measured.read.rows) == ("1", ROW_GROUP_ROWS)
-        assert measure(spark, "SELECT COUNT(*) FROM lake.ns.renamed WHERE number = 3000000000").read.rows == 0
+        assert (measured.answer.text, measured.rows_read) == ("1", ROW_GROUP_ROWS)
+        assert measure(spark, "SELECT COUNT(*) FROM lake.ns.renamed WHERE number = 3000000000").rows_read == 0
         assert measure(spark, "SELECT COUNT(*) FROM lake.ns.renamed WHERE k IS NULL").answer.text == str(ROWS)
     finally:
         planner.disable(spark)

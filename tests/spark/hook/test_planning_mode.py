@@ -51,7 +51,7 @@ def test_executors_plan_for_a_query_and_its_answer_stays(distributed: SparkSessi
     by_driver = measure(distributed, sql)
 
     assert by_executors.answer == by_driver.answer
-    assert by_executors.read.rows == by_driver.read.rows
+    assert by_executors.rows_read == by_driver.rows_read
     assert len(reports) * 2 == len(planner.reports(distributed))
     for ours, drivers in zip(reports, planner.reports(distributed)[len(reports) :], strict=True):
         assert np.array_equal(ours.reasons, drivers.reasons)

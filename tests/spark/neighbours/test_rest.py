@@ -84,7 +84,7 @@ def count(house: House, where: str) -> tuple[str, int]:
     """What a query counts, and how many rows it reads for that."""
     measured = measure(house.spark, f"SELECT COUNT(*) FROM house.ns.orders WHERE {where}")
     assert measured.answer is not None
-    return measured.answer.text, measured.read.rows
+    return measured.answer.text, measured.rows_read
 
 
 def test_an_index_lives_its_life_on_a_rest_catalog(house: House) -> None:

@@ -72,12 +72,12 @@ def index(store: Store) -> TableIndex:
 def test_a_table_on_s3_is_built_appended_to_and_queried(store: Store, index: TableIndex) -> None:
     planner.enable(store.spark, strict=True)
     measured = measure(store.spark, "SELECT COUNT(*) FROM store.ns.items WHERE price = 4711")
-    assert (measured.answer.text, measured.read.rows) == ("1", 500)
+    assert (measured.answer.text, measured.rows_read) == ("1", 500)
 
     store.spark.range(5_000, 6_000, 1, 1).selectExpr("id", "id AS price").writeTo("store.ns.items").append()
     assert index.build().row_groups == 2
     measured = measure(store.spark, "SELECT COUNT(*) FROM store.ns.items WHERE price = 5432")
-    assert (measured.answer.text, measured.read.rows) == ("1", 500)
+    assert (measured.answer.text, measured.rows_read) == ("1", 500)
     assert planner.plan(index, "price = 5432").kept == 1
     assert index.index_table.location().startswith("s3://lakehouse/")
 
@@ -94,7 +94,7 @@ def test_an_index_on_s3_follows_a_merge_and_is_compacted_and_expired(store: Stor
     assert index.verify(None).findings == ()
     measured = measure(store.spark, "SELECT COUNT(*) FROM store.ns.items WHERE price = 77777")
     assert measured.answer is not None
-    assert (measured.answer.text, measured.read.rows <= 1_000) == ("10", True)
+    assert (measured.answer.text, measured.rows_read <= 1_000) == ("10", True)
 
 
 def test_no_secret_is_written_to_segments_tables_plans_or_logs(
