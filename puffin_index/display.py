@@ -25,7 +25,6 @@ class Bar:
     """A text beside a bar.
 
     Attributes:
-        text: The text.
         share: The length of the bar, from 0 to 1.
     """
 
@@ -54,9 +53,7 @@ class Report:
     """The description of an object.
 
     Attributes:
-        title: What it is.
         facts: Values by name; empty texts are left out.
-        grids: Tables.
         sentences: What else to know.
         warnings: What was in trouble, as sentences.
         below: The description of what is behind it.

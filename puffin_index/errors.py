@@ -59,7 +59,6 @@ class WhereSyntaxError(PuffinIndexError, ValueError):
     """Say that a WHERE text does not parse, with a caret under the place.
 
     Attributes:
-        text: The text.
         position: The zero-based character offset of the error.
         expected: The possible continuations at that position.
     """
@@ -111,7 +110,6 @@ class MissingExtraError(PuffinIndexError, ImportError):
     """Say which package is not installed, and what to install.
 
     Attributes:
-        package: The missing package.
         extra: The extra of puffin-index that brings the package.
     """
 

@@ -79,7 +79,6 @@ class TableIndex(Described):
         their column badly are logged as warnings (`puffin_index.definition.index_definition`).
 
         Args:
-            catalog: The catalog of the data table.
             table: `namespace.table`.
             definition: The columns, kinds and options.
             replace: Whether the new definition may take kinds or options away; if not, this is an error. What goes is
@@ -125,7 +124,6 @@ class TableIndex(Described):
         """Add a named index to the definition of a table; create the index table if it is missing.
 
         Args:
-            catalog: The catalog of the data table.
             table: `namespace.table`.
             name: The name, which must be free.
             definition: The columns, kinds and options. Indexes that exist keep their options if none are given.
@@ -435,7 +433,6 @@ class TableIndex(Described):
 
         Args:
             data_file: The location of the data file, or its last parts; a file of one row group.
-            container: The container.
         """
         self.refresh()
         return import_indexes(self.data_table, self.index_table, self.columns, data_file, container)

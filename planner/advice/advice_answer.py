@@ -74,12 +74,10 @@ class Advice(Described):
         queries: The distinct ones among them that an index could help.
         bytes_read: The bytes that these read without any index, in all.
         bytes_saved: The bytes that the proposals save of them.
-        data_bytes: The bytes of the table's data files.
         budget_bytes: The most that indexes may take.
         index_bytes: The bytes of the proposals, those to keep included.
         indexes: The proposals, those that save most first; then unused indexes; then the other candidates.
         sampled: The row groups that were measured.
-        row_groups: The row groups of the table.
         defined: Column and kind of each index that exists.
         created: Whether the definition of the table now has the proposals.
         warnings: What could not be read, and what else to know, as sentences.

@@ -88,8 +88,6 @@ def advise_on(advised: AdvisedTable, workload: Workload, max_share: float, sampl
     """Say which indexes a workload is worth.
 
     Args:
-        advised: The table.
-        workload: The scans of the table.
         max_share: The bytes of all indexes together, as a share of the data's bytes.
         sample: The most row groups to measure; None for all.
     """
@@ -178,7 +176,6 @@ class _Choice:
     """A choice among measured candidates.
 
     Attributes:
-        advised: The table.
         columns: The candidates, existing ones among them.
         built: The sample.
         gains: What sets of them save.

@@ -41,7 +41,6 @@ class Scanned:
     """The row groups that Iceberg's own pruning leaves. A file whose manifest lists no row groups counts as one.
 
     Attributes:
-        files: The data files.
         file_of: For each row group the number of its data file.
         ordinals: For each row group its ordinal in the data file.
     """
@@ -97,7 +96,6 @@ class AdvisedTable:
     """One snapshot of a table, with the index that the table has today.
 
     Attributes:
-        table: The data table.
         index: The index of the table; None if it has none.
         snapshot: The snapshot; None for an empty table.
         schema: The schema of the snapshot.

@@ -91,13 +91,10 @@ class ReadQuery:
     """A query whose WHERE was read.
 
     Attributes:
-        query: The query.
-        condition: Its WHERE.
         candidates: The indexes that could answer a part of it.
         columns: The columns of these indexes.
         answered_by: For each column that the answer needs, and each test of the WHERE, the indexes that have it: an
             index of each of them answers the query. Empty if it wants rows, or what no index says exactly.
-        groups: The columns that it groups by.
     """
 
     query: Query

@@ -30,10 +30,7 @@ class Gains:
     """Bytes that queries save, for any set of candidates. Each plan is made once.
 
     Args:
-        advised: The table.
         sample: The candidates, built over some row groups of `everything`.
-        everything: All row groups of the table.
-        queries: The queries.
         left: What Iceberg's own pruning leaves of the table to each of them.
     """
 

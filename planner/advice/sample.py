@@ -52,7 +52,6 @@ class IndexSample:
     """Indexes of some row groups.
 
     Attributes:
-        advised: The table.
         positions: The sampled row groups, as places among those that were sampled from.
         view: The indexes.
         rows: The rows that the indexes cover.
@@ -88,7 +87,6 @@ class IndexSample:
         """Plan a scan of the sampled row groups.
 
         Args:
-            condition: The WHERE.
             chosen: The indexes to use; None for all that were built.
         """
         view = self.view if chosen is None else self.view.only(chosen)
@@ -117,7 +115,6 @@ class IndexSample:
         A matching row keeps one of the smaller row groups at most. The share is 1 where the indexes do not count rows.
 
         Args:
-            condition: The WHERE.
             row_group_rows: Rows of a smaller row group.
         """
         shares, known = np.ones(len(self.positions)), (self._part_of >= 0) & ~self._is_whole_file
@@ -143,7 +140,6 @@ def built_sample(
     """Build indexes of some row groups; they are gone when the block ends.
 
     Args:
-        advised: The table.
         scanned: The row groups that were sampled from.
         positions: The sampled row groups among them, ascending.
         columns: The columns and kinds to build.

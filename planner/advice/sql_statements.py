@@ -90,7 +90,6 @@ class _Names:
     Attributes:
         alias: The name of the table in the statement.
         others: The names of the statement's other tables.
-        columns: The table's columns.
     """
 
     alias: str

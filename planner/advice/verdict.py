@@ -54,7 +54,6 @@ def range_of(found: int, sampled: int, total: int, confidence: float = CONFIDENC
     Args:
         found: How many of the sample have the property.
         sampled: The size of the sample.
-        total: The number of all row groups.
         confidence: How often the bounds hold at least.
     """
     if not sampled:

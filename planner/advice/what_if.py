@@ -42,7 +42,6 @@ class Reads:
 
     Attributes:
         state: `without index`, `today` or `what if`.
-        row_groups: The row groups.
         bytes: About the bytes of these row groups.
         seconds: About the seconds that one core takes to read them.
     """
@@ -60,7 +59,6 @@ class WhatIf(Described):
     Attributes:
         table: `namespace.table`.
         snapshot_id: The snapshot; None for an empty table.
-        where: The WHERE.
         added: The indexes to add, as `column.kind`.
         left_out: The existing indexes that were hidden, as `column.kind`.
         row_groups: The row groups of the snapshot.
@@ -69,7 +67,6 @@ class WhatIf(Described):
         what_if: What it would read.
         sampled: The row groups that were measured.
         index_bytes: About the bytes of the indexes to add, for the whole table; less the bytes of those left out.
-        data_bytes: The bytes of the table's data files.
         build_seconds: About the seconds that one core takes to build the indexes to add for the whole table.
         verdict: Whether to build (or keep) the indexes.
         bytes_per_second: The reading speed that `seconds` assume.
@@ -248,7 +245,6 @@ class _Measured:
         kept: The row groups that the query would read.
         kept_share: Their share of the bytes of all row groups that Iceberg's own pruning leaves.
         verdict: Whether that is worth while.
-        sampled: The row groups that were measured.
         added_bytes: About the bytes of the added indexes.
         build_seconds: About the seconds that one core takes to build them.
         warnings: What else to know, as sentences.

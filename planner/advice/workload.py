@@ -48,7 +48,6 @@ class Workload:
     Attributes:
         queries: The distinct scans; those asked most often come first.
         skipped: What could not be read, with the reasons, as sentences.
-        of_other_tables: Scans of other tables.
         used: How many scans needed an index in ways that no condition shows, such as a join: by `column.kind`, or by
             `column` where the kind is not known.
     """
@@ -100,7 +99,6 @@ def condensed(workload: Workload, most_alike: int = 4, most: int = 100) -> Workl
     """Let some queries stand for others that differ from them in their literals only.
 
     Args:
-        workload: The scans.
         most_alike: The queries that stand for all that are alike.
         most: The most queries in all; those that are asked least often are left out.
     """
@@ -133,7 +131,6 @@ def read_query_log(io: FileIO, folder: str, table: Sequence[str]) -> Workload:
 
     Args:
         io: The FileIO of the folder.
-        folder: The folder of the log.
         table: Namespace and name of the table.
 
     Raises:

@@ -133,7 +133,6 @@ class _Unit:
     """Row groups that are answered together.
 
     Attributes:
-        positions: The row groups of the plan.
         row_groups: The same as row groups of the view.
         payloads: The payloads of each column.
         places: The places of the row groups in the arrays of `payloads`.

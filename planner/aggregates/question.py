@@ -135,7 +135,6 @@ def ask(aggregates: str | Sequence[str], group_by: str | Sequence[str], schema: 
         aggregates: Texts such as `count(*)`, `sum(c) AS n` or `count(DISTINCT c)`; one text may have several, between
             commas. A name with other characters than letters, digits and `_` stands in backquotes.
         group_by: Names of columns; one text may have several, between commas.
-        schema: The schema of the scan.
 
     Raises:
         AggregateSyntaxError: If a text does not read so, no aggregate is wanted, or two results have one name.

@@ -111,7 +111,6 @@ def plan(
     """Plan a scan of a table by an engine that reads ranges of bytes, as Spark does.
 
     Args:
-        index: The table's index.
         where: SQL WHERE text; None for everything.
         snapshot_id: The snapshot to scan, None for the current one.
         strict: Raise on index trouble instead of keeping the row groups.

@@ -62,7 +62,6 @@ class DataRead:
 
     Attributes:
         pages: Data pages of the column chunks that were read by pages.
-        chunks: Column chunks that were read whole.
         bytes: The bytes of all column chunks in question.
         bytes_read: The bytes of pages and whole chunks that were read.
     """

@@ -46,8 +46,6 @@ def as_sql(predicate: Predicate, schema: Schema, *, literals: bool = True, for_p
     """Write a condition as SQL that reads back as the same condition, as far as the condition is known.
 
     Args:
-        predicate: The condition.
-        schema: The schema that has the columns.
         literals: Whether literals are in the text; otherwise each is a `?`.
         for_people: Whether to say what is not known, as it was written, and to cut long lists short. Otherwise an
             unknown part is a `?`.

@@ -81,9 +81,7 @@ def column_of_field(field: NestedField, name: str, key: LiteralValue | None = No
     """Return a field as a column, or what a map holds for a key.
 
     Args:
-        field: The field.
         name: The column as it was written.
-        key: The key.
     """
     if key is None:
         return FoundColumn(name, field.field_id, field.field_type, _value_type(field.field_type))

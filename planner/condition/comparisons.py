@@ -54,7 +54,6 @@ class Column:
     """A column, or what a map column holds for a key.
 
     Attributes:
-        found: The column.
         zone: The time zone of the session; None if literals of dates and times have the column's type as they are.
     """
 
@@ -382,7 +381,6 @@ def like(value: Value, word: str, pattern: Value, escape: str, text: str) -> Tru
     Args:
         value: What is tested.
         word: `LIKE`, `ILIKE`, `RLIKE` or `REGEXP`.
-        pattern: The pattern.
         escape: The escape character of LIKE and ILIKE.
         text: As written, for what can't be said.
 

@@ -131,7 +131,6 @@ def condition_of(expression: BooleanExpression, schema: Schema) -> Predicate:
 
     Args:
         expression: The filter, unbound.
-        schema: The schema that has its columns.
 
     Raises:
         NotFoundError: If the filter names a column that the schema lacks.
@@ -204,10 +203,6 @@ def _tests(node: BooleanExpression, scale: Scale) -> Pair | None:
 
 def file_filter(predicate: Predicate, schema: Schema) -> BooleanExpression:
     """Write a condition for Iceberg's own pruning of files. What is true for a row is true of the row's file.
-
-    Args:
-        predicate: The condition.
-        schema: The schema that has its columns.
 
     Raises:
         DefinitionError: If files say nothing of a part of the condition.

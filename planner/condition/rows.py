@@ -74,7 +74,6 @@ class Residual:
 
         Args:
             read_column: Gives the columns.
-            row_count: The number of rows.
 
         Raises:
             UnsupportedError: If only Spark knows for certain whether one of the rows satisfies the condition.

@@ -58,7 +58,6 @@ def in_session(literal: Literal[Any], column_type: IcebergType, zone: tzinfo) ->
 
     Args:
         literal: What the column is compared with.
-        column_type: The type of the column.
         zone: The time zone of the session.
     """
     if isinstance(literal, TextLiteral):

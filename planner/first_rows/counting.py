@@ -61,13 +61,11 @@ class Counting:
     """Counts rows that certainly match, and the index bytes that this takes.
 
     Attributes:
-        view: The index.
         row_groups: The row groups of the view; positions are places among them.
         is_countable: For each of them whether no row is deleted.
         clock: Says how much time is left.
         limits: Bounds.
         executors: Where to judge many row groups; None for here.
-        bytes_read: Index bytes that were read.
         candidates: All rows that may still be counted, by position, see `narrow`; None if only the predicate says which
             these are.
         keys: For the column of an order, the rows whose keys are known, and their keys, by position; candidates are

@@ -64,7 +64,6 @@ class Order:
     """The first column of an ORDER BY.
 
     Attributes:
-        field_id: The column.
         value_type: The name of its type.
         descending: Whether the greatest keys come first.
         nulls_first: Whether NULL comes before all keys.
@@ -152,7 +151,6 @@ def prune_first_rows(
     """Judge row groups for a query that may want only some rows.
 
     Args:
-        view: The index.
         predicate: Exactly what rows satisfy; if any part is unknown, this prunes for the predicate alone.
         row_groups: Which row groups of the view to judge (int64).
         is_countable: For each of them whether no row is deleted.
@@ -225,8 +223,6 @@ class _Search:
         counting: Counts rows.
         predicate: What rows satisfy.
         plain: The verdicts for the predicate alone.
-        wanted: How many rows are wanted.
-        order: Their order.
         guess: Where to begin.
     """
 

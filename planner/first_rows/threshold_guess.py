@@ -33,7 +33,6 @@ class Guess:
     Keys are numbers, see `_ByteScale` where the column's keys are bytes.
 
     Args:
-        statistics: Of the column.
         row_groups: The row groups of the view that may have a wanted row (int64).
         tests: What the predicate says of the column.
         descending: Whether the greatest keys come first.

@@ -62,7 +62,6 @@ class _Part:
     Attributes:
         metadata: Location of the index table's metadata, which names one version of the table.
         io_properties: Of the FileIO that reads the index table.
-        version: The version of the view.
         rejected: The sources of columns that the view leaves out.
         first_file, end_file: The data files of the task, by number in the view.
         row_groups: Row groups of these files, counted from the first one of the first file.
@@ -112,8 +111,6 @@ def prune_on_executors(
     """Judge row groups of a view on the executors of a Spark application.
 
     Args:
-        executors: The executors.
-        view: The index.
         predicate: What to look for.
         row_groups: Which row groups of the view to judge (int64), in any order.
         limits: Bounds. Tasks share the byte budget evenly; the tasks of a core share the time.
@@ -132,8 +129,6 @@ def run_on_executors(
     """Let the executors of a Spark application do something with row groups.
 
     Args:
-        executors: The executors.
-        view: The index.
         row_groups: Row groups of the view (int64), in any order.
         limits: Bounds. Tasks share the byte budget evenly; the tasks of a core share the time.
         work: What to do.

@@ -57,7 +57,6 @@ class JoinedEstimates(JoinedValues[Estimate]):
     """Estimates of the leaves of a tree, joined as if the leaves were independent.
 
     Args:
-        tree: The tree.
         row_counts: Rows of the row groups that are judged.
     """
 
@@ -87,9 +86,6 @@ def estimate_leaf(test: LeafTest, statistics: FieldStatistics, row_groups: Ints,
     """Estimate a leaf test. A row group without statistics may well hold a match: both shares are 1 there.
 
     Args:
-        test: The test.
-        statistics: Of its column.
-        row_groups: Which row groups of the view to estimate.
         is_alone: The test is the whole predicate, and nobody wants its rows. Selectivity then does not matter where a
             match is certain, and may be given as 1.
     """
@@ -118,7 +114,6 @@ def estimate_by_payload(
     A row group with d of the payload's K keys has any one of these with a chance of d / K, in bursts or not.
 
     Args:
-        test: The test.
         estimate: What statistics say of the row groups.
         distinct: The distinct keys of each row group.
         sizes: The non-NULL rows of the payload, and its distinct keys.

@@ -63,7 +63,6 @@ class FoundRows:
         """How many rows match in each row group; -1 where nobody asked its payload.
 
         Args:
-            row_groups: The row groups.
             groups: Where the row groups of each payload stand among them, if the caller knows.
         """
         counts = np.full(len(row_groups), -1, np.int64)

@@ -50,7 +50,6 @@ class _Opened:
     Attributes:
         blob: The payload's number (`KindDirectory.blob`).
         positions: The positions that are asked about.
-        payload: The payload.
         test: The leaf's test of it.
         bounds: The least and the greatest number of rows that may match.
         reads: Requests that reading the rows takes.

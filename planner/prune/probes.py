@@ -21,7 +21,6 @@ class _Asked:
     """A matrix that is open, before it is asked.
 
     Attributes:
-        matrix: The matrix.
         first: The row group of the segment that the matrix begins with.
         reads: Requests that asking takes.
         cost: Bytes that asking takes.

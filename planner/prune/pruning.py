@@ -33,7 +33,6 @@ class LeafState:
     """All that is known of one leaf: its statistics, verdicts, estimate, and the rows that look-ups found.
 
     Attributes:
-        leaf: The leaf.
         number: Its number in the tree.
         statistics: Of its column; None if the index has none, or before they are read.
         found: The rows that match; None as long as no merged payload was asked.
@@ -75,8 +74,6 @@ class Pruning:
     """Some row groups that are judged for one predicate. Positions are places among these row groups.
 
     Attributes:
-        view: The index.
-        tree: The predicate.
         row_groups: The row groups of the view (int64).
         limits: Bounds.
         clock: Says when no more work is begun.
@@ -186,7 +183,6 @@ class Funnel:
         """Run one stage as the body of a `with` statement.
 
         Args:
-            name: The stage.
             pruning: What the stage judges.
             reason: The stage gives this reason to the row groups that it drops.
 

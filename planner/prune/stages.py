@@ -334,7 +334,6 @@ def prune(view: IndexView, predicate: Predicate, row_groups: Ints, limits: Limit
     """Judge row groups of one view for one predicate.
 
     Args:
-        view: The index.
         predicate: What to look for.
         row_groups: Which row groups of the view to judge (int64).
         limits: Bounds; the time begins now.

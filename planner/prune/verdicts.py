@@ -80,9 +80,6 @@ class Stage:
     Attributes:
         name: `zone-map`, `postings`, `bloom`, `rows` or `deletes`.
         entered: Row groups that the stage saw.
-        dropped: Row groups that the stage dropped.
-        reads: Index reads.
-        bytes_read: Index bytes.
         seconds: Time spent.
     """
 

@@ -41,7 +41,6 @@ class JoinedVerdicts(JoinedValues[Verdicts]):
     """Verdicts on the leaves of a tree, joined up to the root.
 
     Args:
-        tree: The tree.
         count: How many row groups are judged.
     """
 
@@ -64,8 +63,6 @@ def judge_by_zone_map(test: LeafTest, statistics: FieldStatistics, row_groups: I
 
     Args:
         test: The leaf test.
-        statistics: Of its column.
-        row_groups: Which row groups of the view to judge.
 
     Returns:
         Verdicts in the order of `row_groups`; nothing is known where there are no statistics.

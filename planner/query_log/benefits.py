@@ -58,7 +58,6 @@ class Benefits(Described):
     """What the log says of the indexes of a table.
 
     Attributes:
-        table: The table.
         total: The sums of all scans.
         by_day: The sums of each day, in UTC.
         by_index: The sums of the scans in which a column's index of a kind decided something. A scan counts for each of
@@ -136,7 +135,6 @@ def benefits(index: TableIndex, query_log: str, *, bytes_per_second: int = DEFAU
     """Sum up what the log has of a table.
 
     Args:
-        index: The table's index.
         query_log: The folder of the log.
         bytes_per_second: How many bytes of row groups a query is taken to read in a second.
 

@@ -89,7 +89,6 @@ class AuditMiss(BaseModel):
         data_file: The location of the data file; empty for a claim about several.
         row_group: The ordinal of the row group in the data file; -1 for a claim about several.
         columns: The columns and kinds of index that decided.
-        segments: The segments that have them.
         where: What the query says about the rows, with literals.
         rows: The first of the rows in the row group that contradict the claim, from 0.
     """

@@ -40,7 +40,6 @@ class ScanPlan(Described):
     """Which row groups of a scan are to be read.
 
     Attributes:
-        table: The data table.
         snapshot_id: The snapshot that is scanned, None for an empty table.
         where: The predicate as it came.
         data_files: Locations of the scan's data files.
@@ -51,7 +50,6 @@ class ScanPlan(Described):
         matches: For each row group its matching rows where they are known exactly, else -1.
         funnel: The stages, in order.
         index_reads: Requests for index bytes.
-        index_bytes_read: Index bytes that were read.
         planning_seconds: Time spent.
         warnings: Index troubles, as sentences.
         implied: What the rest of the query says about the rows, besides the predicate: keys of joins, first rows of an
@@ -59,7 +57,6 @@ class ScanPlan(Described):
         unused: Parts of the predicate that nothing was dropped by, with the reasons; only of a text.
         answered: What the index answers of the query's aggregates, as text; empty if the query wants rows.
         unlisted: How many row groups without an index the arrays leave out: Spark's hook only counts these.
-        unlisted_files: How many data files the unlisted row groups are of.
     """
 
     table: str

@@ -46,7 +46,6 @@ def may_match(table: Table, schema: Schema, files: Sequence[DataFile], predicate
     """Say which data files may have a row that satisfies a predicate, as far as manifests tell.
 
     Args:
-        table: The table of the files.
         schema: The schema that the predicate is bound to.
         files: Entries of manifests.
         predicate: What to look for.

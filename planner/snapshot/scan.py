@@ -73,8 +73,6 @@ class Scan:
     """What a query may have to read of one table.
 
     Attributes:
-        view: The index.
-        row_groups: The row groups.
         paths: Locations of the data files, by the numbers that `row_groups.file_of` has.
         files: The data files by the same numbers; those without deletes may be missing.
         has_deletes: For each row group whether some of its rows may be deleted.
@@ -82,7 +80,6 @@ class Scan:
         table: The data table's name, for reports.
         snapshot_id: The snapshot; None for an empty table, and where it is not known.
         unlisted: How many more row groups there are, which have no index.
-        unlisted_files: How many data files these are of.
     """
 
     view: IndexView
@@ -114,12 +111,9 @@ class Scan:
         """The scan of some data files.
 
         Args:
-            view: The index.
-            files: The data files.
             known: The same with their delete files; none if deletes are not to be subtracted.
             io: What reads delete files; None for what reads the index.
             table: The data table's name.
-            snapshot_id: The snapshot.
         """
         row_groups = ScanRowGroups.of(view, files)
         has_deletes = np.array([file.has_deletes for file in files], np.bool_)[row_groups.file_of]
@@ -138,8 +132,6 @@ class Scan:
         """The scan of some row groups of a view, whose deletes are known by the view's numbers of data files.
 
         Args:
-            view: The index.
-            numbers: The row groups.
             files: The data files that have deletes; None if their deletes are not to be subtracted.
             has_deletes: For each row group whether some of its rows may be deleted; None to go by `files`.
             io: What reads delete files; None for what reads the index.

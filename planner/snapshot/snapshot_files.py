@@ -38,7 +38,6 @@ class FileWithDeletes:
     """A data file and what deletes its rows.
 
     Attributes:
-        file: The data file.
         deletes: Positional delete files and deletion vectors that may hold positions of the data file.
         has_equality_deletes: Whether equality deletes apply to the data file; these are never read here.
     """
@@ -72,8 +71,6 @@ def list_scan_files(
     """List the data files of a snapshot that its manifests leave.
 
     Args:
-        table: The data table.
-        snapshot: The snapshot.
         schema: The schema that the predicate is bound to.
         predicate: Prunes files by their partitions and bounds.
         clock: Says when the time is over; what is untested by then is listed.

@@ -48,7 +48,6 @@ def subtract_deletes(
     """Run the stage.
 
     Args:
-        scan: The scan.
         pruned: What all other stages say of its row groups.
         clock: Says when no more row groups are judged, unless exact counts are wanted.
         all_rows: The predicate is true for every row, whatever an index says.

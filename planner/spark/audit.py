@@ -198,7 +198,6 @@ class _SampledScans:
             fetch: Runs the query.
             columns: What to select, as SQL.
             where: Which rows, as SQL.
-            numbers: The row groups, as numbers of the view.
             more: What follows WHERE.
 
         Raises:
@@ -234,9 +233,7 @@ class _Audit:
     """What an audit of one scan has found.
 
     Attributes:
-        query: The scan.
         random: Chooses samples.
-        checked: How many row groups were checked.
         unchecked: How many row groups of the sample could not be checked.
         misses: What was wrong.
     """
@@ -364,8 +361,6 @@ class _Audit:
 
         Args:
             path: The location of the data file.
-            count: The number of rows.
-            first: The place of the first one in the file.
         """
         query, view = self.query, self.query.view
         files = view.file_of[query.numbers]

@@ -43,7 +43,6 @@ class SparkCatalogs:
         """Find a catalog; None if Spark has no such catalog, or (with a warning, once) if PyIceberg cannot open it.
 
         Args:
-            name: The catalog's name in Spark.
             conf: The configuration of the session that asks, at least its entries about the catalog.
         """
         if name in self._given:
@@ -77,7 +76,6 @@ def open_spark_catalog(conf: Mapping[str, str], name: str) -> Catalog:
 
     Args:
         conf: The whole configuration of the session.
-        name: The catalog's name in Spark.
 
     Raises:
         CatalogError: If PyIceberg has no catalog of this kind, and its own configuration (`.pyiceberg.yaml`) has none

@@ -39,9 +39,7 @@ class DataTable:
     """A data table under one name in one catalog; the same table may have another index under another name or catalog.
 
     Attributes:
-        catalog: The catalog.
         name: The table's name there, without the catalog's.
-        uuid: The table's UUID.
     """
 
     catalog: Catalog
@@ -106,7 +104,6 @@ class _Known:
     """An index table as the catalog last had it.
 
     Attributes:
-        table: The table.
         seen: When the catalog was asked, by the monotonic clock.
         commits: How many commits this process had made to the table by then.
     """
@@ -129,7 +126,6 @@ class KnownIndexTables:
         """Return the index table of a data table; None if the data table has none.
 
         Args:
-            table: The data table.
             refresh_seconds: How old a version may be to be used without asking the catalog; 0: always ask.
         """
         with self._lock:

@@ -50,11 +50,7 @@ class PlannedQuery:
     """One scan that the hook was asked about.
 
     Attributes:
-        request: The request.
-        settings: The settings of its session.
-        table: The data table.
         reading: How the scan finds columns.
-        answer: What was planned.
         time: When it was planned, in UTC.
     """
 

@@ -31,10 +31,7 @@ class ReadIndex:
     """One version of the index of a data table.
 
     Attributes:
-        table: The data table.
-        index_table: The index table.
         reading: How a scan finds columns.
-        view: The index.
     """
 
     table: DataTable

@@ -199,7 +199,6 @@ def compile_java(
     """Compile Java files with Janino, which Spark ships, once a JVM; return the class loader that has the classes.
 
     Args:
-        spark: The session.
         sources: The texts of the files. Each file sees the files before it.
         parent: The loader of classes that the files see; by default that of the thread.
         target: The version of Java to compile for; 8 if the files call static methods of interfaces.

@@ -193,7 +193,6 @@ class ByValueTests(ABC):
     """Tests that an evaluator decides over the values of their columns: what they say of rows, and what that cost.
 
     Attributes:
-        row_groups: The row groups of the view that the scan has.
         byte_budget: How many bytes of payloads may be read for the values of a column.
         found: What each test says of rows, and what is implied.
     """

@@ -159,7 +159,6 @@ def reading_of(table: Table, schema: Schema | None = None) -> Reading:
     """Return the rules by which scans of a table find columns.
 
     Args:
-        table: The data table.
         schema: The schema of the scan; the table's current one by default.
 
     Raises:
@@ -212,7 +211,6 @@ def locate_column(
     """Find a column in a data file.
 
     Args:
-        fields: The file's fields.
         reading: The rules by which scans of the table find columns.
         constants: The constants of the file's partition, by field id.
         field_id: The column: a leaf of structs, or a map.

@@ -88,8 +88,6 @@ def constant_column(text: str, value_type: ValueType, row_count: int) -> Column:
 
     Args:
         text: The value, in its text form (`puffin_index.data.constants`).
-        value_type: The type of the column.
-        row_count: The number of rows.
 
     Raises:
         UnsupportedError: If the value is not of this type.

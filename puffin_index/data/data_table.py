@@ -34,7 +34,6 @@ class DataFile:
     Attributes:
         path: The location.
         file_size: The size in bytes.
-        record_count: The number of rows.
         split_offsets: The start of each row group in bytes, ascending; empty if the manifest lacks the offsets.
         format: `PARQUET`, `ORC` or `AVRO`.
         has_deletes: Whether delete files apply to the file in the listed snapshot; False if no snapshot was listed.
@@ -88,7 +87,6 @@ def refresh_table(table: Table, *, with_data: bool = False) -> None:
     """Load the newest state of a table.
 
     Args:
-        table: The table.
         with_data: Whether the data files of the table are small, and always read whole.
 
     Raises:
@@ -133,7 +131,6 @@ def list_data_files(
     """List the data files of a snapshot that remain after Iceberg's own pruning.
 
     Args:
-        table: The data table.
         snapshot_id: The snapshot, None for the current one.
         row_filter: The filter by which Iceberg prunes partitions and files.
 
@@ -149,7 +146,6 @@ class SizedFiles:
     """The data files of a snapshot, and the size of some columns in them.
 
     Attributes:
-        files: The data files.
         column_bytes: The bytes of each column by field id, for columns whose size the manifests state.
     """
 
@@ -173,8 +169,6 @@ def count_snapshots_behind(table: Table, head: Snapshot | None, missing: Collect
     """Count the snapshots from the one that added the oldest of some data files to the head, including both.
 
     Args:
-        table: The data table.
-        head: The snapshot that has the files.
         missing: The locations of data files without an index.
 
     Returns:

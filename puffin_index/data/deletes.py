@@ -129,7 +129,6 @@ def read_positional_deletes(io: FileIO, location: str, file_format: str = "PARQU
 
     Args:
         io: The FileIO of the file.
-        location: The location of the file.
         file_format: `PARQUET` or `ORC`.
 
     Raises:

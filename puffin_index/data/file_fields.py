@@ -36,7 +36,6 @@ class FileField:
     """A field of a data file.
 
     Attributes:
-        field: The field in the file's schema.
         field_id: The id of the table column that Iceberg matches with the field; None without a match.
         leaves: The leaf columns of the field, as ordinals in the file.
         children: The fields of a struct; the key and the value of a map; the element of a list.

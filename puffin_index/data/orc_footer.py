@@ -47,7 +47,6 @@ class Stripe:
 
     Attributes:
         offset: The first byte.
-        rows: The number of rows.
     """
 
     offset: int
@@ -71,7 +70,6 @@ def read_footer(stream: SeekableStream, orc: ORCFile) -> OrcFooter:
     """Read the footer of an ORC file.
 
     Args:
-        stream: The file.
         orc: The file, opened by Arrow.
 
     Raises:

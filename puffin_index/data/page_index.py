@@ -120,9 +120,7 @@ class FooterLayout:
         """Return some column chunks of a row group; without those that are encrypted or that lie in another file.
 
         Args:
-            ordinal: The row group.
             leaves: Ordinals of leaf columns.
-            location: The file.
 
         Raises:
             CorruptFileError: If the row group is broken.
@@ -146,8 +144,6 @@ class FooterLayout:
         """Return a footer of one row group.
 
         Args:
-            row_count: The rows of the row group.
-            leaf_count: The number of leaf columns of the schema.
             chunks: Column chunks by leaf. Nobody may read the others.
         """
         rows = (I64, integer_bytes(row_count))
@@ -264,7 +260,6 @@ class OffsetIndex:
         """Return the pages that hold some ascending rows, ascending.
 
         Args:
-            rows: Rows of the row group.
             is_repeated: Whether a row can have several values. Some writers of old let such a row go on in the next
                 page, so that the next page is read, too, after the last row of a page. (A page that begins within a
                 row has a row more than this index says, which `PageReader` refuses.)
@@ -287,9 +282,6 @@ def parse_offset_index(data: Buffer, chunk: ColumnChunk, row_count: int, locatio
 
     Args:
         data: The bytes of the offset index.
-        chunk: The column chunk.
-        row_count: The rows of the row group.
-        location: The file.
 
     Returns:
         The offset index; None if a page begins no row. Such a page is empty or goes on with a row, which only a read of

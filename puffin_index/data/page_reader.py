@@ -52,7 +52,6 @@ def read_ranges(reader: RangedReader, offsets: Ints, sizes: Ints, each: Each = i
     """Read ranges of a file in one round of requests; near ranges share a request.
 
     Args:
-        reader: The file.
         offsets: Where each range begins, in any order.
         sizes: The length of each range.
         each: Reads the requests.
@@ -146,8 +145,6 @@ class PageHeader:
     """A page header.
 
     Attributes:
-        is_data: Whether the page is a data page.
-        is_dictionary: Whether the page is a dictionary page.
         size: The bytes of the page with its header.
         values: The values of a data page, NULLs and empty lists included.
         rows: The rows of a data page; None if the header does not say.
@@ -164,8 +161,6 @@ def parse_page_header(page: memoryview, location: str, offset: int) -> PageHeade
     """Parse the header at the beginning of a page.
 
     Args:
-        page: The page.
-        location: The file.
         offset: Where the page begins in the file.
 
     Raises:
@@ -206,7 +201,6 @@ class LeafPages:
     """The pages of a leaf column to read.
 
     Attributes:
-        chunk: The column chunk.
         index: All pages of the column chunk.
         pages: The pages to read, ascending; at least one.
     """
@@ -249,7 +243,6 @@ class PageReader:
         parquet: The opened file.
         file: The bytes of the same file.
         layout: The footer of the file.
-        ordinal: The row group.
         each: Sends the requests of a round.
         decode_each: Decodes parts of the columns.
         parts: How many parts the columns are decoded in.

@@ -73,7 +73,6 @@ def coded_by_dictionary(group: pq.RowGroupMetaData, fields: Iterable[FileField])
     To make strings of all values takes ten times as long as to leave them coded, where a few rows are wanted.
 
     Args:
-        group: The row group.
         fields: Top-level fields of the file.
     """
     names: list[str] = []
@@ -106,7 +105,6 @@ class FetchedParquet(pq.ParquetFile):  # type: ignore[misc]  # PyArrow has no ty
     """A Parquet file in a store: column chunks are fetched before PyArrow asks for them one after the other.
 
     Args:
-        stream: The file.
         options: Those of `pyarrow.parquet.ParquetFile`.
     """
 
@@ -148,7 +146,6 @@ def open_stream(io: FileIO, location: str, size: int | None = None) -> ObjectStr
 
     Args:
         io: A FileIO.
-        location: The file.
         size: Its size in bytes if known; a store is not asked for anything then, not even whether there is such a file.
 
     Raises:
@@ -176,7 +173,6 @@ def open_parquet_file(io: FileIO, location: str, size: int | None = None) -> Ite
 
     Args:
         io: A FileIO.
-        location: The file.
         size: Its size in bytes, if known, which saves a request to a store.
 
     Raises:

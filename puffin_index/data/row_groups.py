@@ -114,7 +114,6 @@ class OpenDataFile(RowGroups, Protocol):
 
         Args:
             row_groups: The ordinals, in the order in which `read_column` will be asked; empty to stop.
-            field_id: A column.
         """
 
     def read_column(self, row_group: int, field_id: int, map_key: str | None = None) -> Iterator[pa.Array]:
@@ -252,7 +251,6 @@ def open_data_file(io: FileIO, file: DataFile, reading: Reading) -> Iterator[Ope
 
     Args:
         io: The FileIO of the data table.
-        file: The data file.
         reading: The rules by which scans of the table find columns.
 
     Raises:
@@ -338,7 +336,6 @@ class ChosenRowGroups:
         file: The data file with the rows, and about the bytes, of the chosen row groups.
         row_counts: The number of rows of each chosen row group.
         row_group_offsets: The start of each chosen row group's byte range.
-        whole: The data file.
         chosen: The ordinal of each chosen row group in the data file.
     """
 

@@ -103,8 +103,6 @@ def check_stored(
     Args:
         stored: Names the type of a leaf column.
         field: The field, whose leaves are compared with the columns of their field ids.
-        schema: The schema of the scan.
-        location: The data file.
         value_type: The type that values are read as, of a map its values; by default that of the schema. A tag may hold
             files of before the table was replaced by one with other types.
 

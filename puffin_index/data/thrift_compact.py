@@ -45,7 +45,6 @@ def broken_means_corrupt(what: str, location: str, offset: int) -> Iterator[None
 
     Args:
         what: The struct that is read.
-        location: The file.
         offset: Where the struct begins in the file.
     """
     try:

@@ -53,7 +53,6 @@ class IndexDefinition:
         """Make a definition from column names by kind.
 
         Args:
-            bitmap: Columns with a bitmap index.
             bsi: Columns with a bit-sliced index.
             bloom: Columns with a bloom filter.
             options: `{"column.key": value}`; an option goes to all kinds of the column that know the key.
@@ -96,7 +95,6 @@ class ResolvedColumn:
     Attributes:
         field_id: The field id of the column; that of the map if `map_key` is set.
         name: The name in the schema; `map#k#key` if `map_key` is set.
-        value_type: The type of the values.
         kinds: The options of each kind.
         map_key: The key of the map, in the spelling of `puffin_index.keys.map_key`; None for a whole column.
     """
@@ -319,7 +317,6 @@ def fit_warnings(columns: Sequence[ResolvedColumn], bytes_per_row: Mapping[int, 
     No data are read: type and size of a column suggest the number of distinct values.
 
     Args:
-        columns: The columns.
         bytes_per_row: The sizes of columns in the data files by field id, in bytes a row, as far as known.
     """
     sizes = bytes_per_row or {}

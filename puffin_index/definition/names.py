@@ -27,7 +27,6 @@ class NamedIndex:
     """A name and the indexes that the name stands for.
 
     Attributes:
-        name: The name.
         indexes: The (field id, stored kind) pairs.
         is_given: Whether a statement gave the name; otherwise the name is derived from column and kind.
     """

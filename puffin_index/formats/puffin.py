@@ -137,7 +137,6 @@ class PuffinWriter:
         """Write one blob and return its description.
 
         Args:
-            blob_type: The blob type.
             data: The content.
             fields: The ids of the fields that the blob was computed from.
             snapshot_id: The snapshot that the blob was computed from.
@@ -204,7 +203,6 @@ def read_footer(reader: RangedReader, footer_size: int | None = None, *, require
     name of the checksum itself makes the footer look like one without a checksum, which `require_checksum` refuses.
 
     Args:
-        reader: The file.
         footer_size: The footer's size in bytes, if a catalogue knows the size.
         require_checksum: Whether to refuse a footer without `footer-xxh64`, which every file of `PuffinWriter` has.
 
@@ -278,8 +276,6 @@ def read_blob(
     With `verify`, the result is the content that was written, unless the blob has no checksum.
 
     Args:
-        reader: The file.
-        blob: The blob.
         verify: Whether to check `xxh64` if the blob has it.
         limit: The most bytes of content to accept, checked before allocation.
 

@@ -35,7 +35,6 @@ class BlobMetadata:
     """The description of one blob in the footer.
 
     Attributes:
-        type: The blob type.
         fields: The ids of the fields that the blob was computed from.
         snapshot_id: The snapshot that the blob was computed from, -1 for none.
         sequence_number: The sequence number of that snapshot, -1 for none.

@@ -63,12 +63,7 @@ _BRANCHES = "nessie."
 
 @dataclass(frozen=True, slots=True)
 class AbandonedFolder:
-    """A folder that no index table of the catalog uses.
-
-    Attributes:
-        location: The folder.
-        files: Its files.
-    """
+    """A folder that no index table of the catalog uses."""
 
     location: str
     files: tuple[StoredFile, ...]
@@ -86,9 +81,7 @@ def abandoned_folders(catalog: Catalog, default: str, data_table_uuid: uuid.UUID
     """Find the folders of a data table's former index tables that no table of the catalog uses.
 
     Args:
-        catalog: The catalog.
         default: The default location of the index table; its folders lie beside this one.
-        data_table_uuid: The data table's UUID.
 
     Raises:
         PuffinIndexError: If a table of the catalog cannot be read, so that nobody knows which folder it uses.
@@ -188,8 +181,6 @@ def create_index_table(catalog: Catalog, name: TableName, data_table: Table, def
     """Create the index table, or load it if it exists already.
 
     Args:
-        catalog: The catalog of the index table.
-        name: The name of the index table.
         data_table: The data table; the index table is bound to its UUID.
         definition: The resolved index definition as JSON.
 

@@ -292,7 +292,6 @@ def find_missing(
     Args:
         live: The data files of the snapshot to index.
         columns: The definition.
-        entries: The rows of the index table.
         parallelism: The number of tasks that can run at a time; a large build has at least as many batches.
         max_files: The most data files to take, in the order of their locations.
         target_bytes: The approximate size of segments.

@@ -79,7 +79,6 @@ def list_index_tables(
 
     Args:
         catalog: The catalog; for a catalog that cannot list its tables, the result is empty.
-        namespace: The namespace.
         only_left_behind: Whether to leave out index tables whose name stands for an existing table.
     """
     try:

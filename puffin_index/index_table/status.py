@@ -45,7 +45,6 @@ class BuildScope:
     An index belongs to a data file, so files that other snapshots, branches and tags share are indexed once.
 
     Attributes:
-        snapshot_id: The snapshot to index.
         ref: The branch or tag to index, in place of a snapshot.
         row_filter: A filter; only data files that may have matching rows, by Iceberg's own metadata, are indexed.
         max_files: The most data files to index; the next build continues.
@@ -121,7 +120,6 @@ class ColumnStatus:
 
     Attributes:
         name: The current name.
-        field_id: The field id.
         kinds: The bytes of each index kind.
         data_bytes: The bytes of the column in the data files; None if their manifests lack the number.
         live_kinds: The approximate bytes of each kind that belong to data files of the current snapshot.
@@ -149,15 +147,12 @@ class IndexStatus(Described):
     """How much of a table's current snapshot is indexed.
 
     Attributes:
-        table: The data table.
         snapshot_id: The current snapshot; None while the table is empty.
         data_files: The data files of the snapshot.
         indexed_data_files: The data files with every index of the definition.
         row_groups: Row groups of all data files (a file whose manifest entry lists none counts as one).
-        indexed_row_groups: Row groups of the indexed files.
         segments: Segments that cover the indexed files.
         index_bytes: Bytes of those segments, which may hold indexes of other snapshots' files as well.
-        data_bytes: Bytes of all data files.
         columns: The indexed columns.
         unindexed_bytes: Bytes of the data files that lack an index of the definition.
         snapshots_behind: The number of snapshots from the one that added the oldest of these files to the current one;
@@ -166,7 +161,6 @@ class IndexStatus(Described):
         left_out: Reasons why builds leave out data files, of the first ten files without an index.
         live_index_bytes: Bytes of the definition's indexes that belong to data files of the current snapshot.
         total_index_bytes: Bytes of all segments, whichever snapshot needs them.
-        index_table: The index table.
     """
 
     table: str

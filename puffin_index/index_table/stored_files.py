@@ -34,7 +34,6 @@ class StoredFile:
 
     Attributes:
         name: The path below the location of the table.
-        location: The location of the file.
         size: The size in bytes.
         modified: The time of writing.
     """
@@ -83,7 +82,6 @@ def own_files(table: Table, listed: Sequence[StoredFile]) -> list[StoredFile]:
     table alone, and metadata of another table lies there, only files in this table's history count as its own.
 
     Args:
-        table: The index table.
         listed: All files below the table's location.
     """
     ours = [file for file in listed if file.is_ours]

@@ -48,7 +48,6 @@ def name_files(index_table: Table, transaction: Transaction) -> None:
     """Name the files of the snapshot that a transaction is about to commit, if they lie in a store and are few.
 
     Args:
-        index_table: The index table.
         transaction: Has made the snapshot.
     """
     if is_local(index_table.location()):
@@ -112,9 +111,6 @@ _LOCATION = re.compile(r"'([^']+)'|((?:\w[\w+.-]*:/|/).*)")
 @contextmanager
 def index_table_read(name: str) -> Iterator[None]:
     """Translate errors of a block that reads files of an index table.
-
-    Args:
-        name: The index table.
 
     Raises:
         DamagedIndexError: If a file of the table is missing or broken.

@@ -136,8 +136,6 @@ def build(
     Every commit counts: the next build continues a build that stopped half-way.
 
     Args:
-        data_table: The data table.
-        index_table: The index table.
         columns: The definition.
         engine: Runs the tasks.
         listener: Called after each commit.

@@ -64,7 +64,6 @@ class CompactReport:
     """The result of a compaction.
 
     Attributes:
-        segments_before: Segments in the index table before.
         segments_after: Segments in the index table now.
         rewritten: Segments that were read.
         segments: Segments committed.
@@ -115,8 +114,6 @@ def compact(
     """Rewrite small segments, and segments with few live bytes, as segments of the target size.
 
     Args:
-        data_table: The data table.
-        index_table: The index table.
         wanted: The (field, kind) pairs of the definition, with their options.
         target_bytes: The approximate size of new segments.
         sparse_only: Rewrite only segments with few live bytes.
@@ -163,7 +160,6 @@ def is_due(entries: pa.Table, target_bytes: int = TARGET_SEGMENT_BYTES, fewest: 
     """Return whether a compaction is worthwhile, judging by the index table alone.
 
     Args:
-        entries: The rows of the index table.
         target_bytes: The approximate size of new segments.
         fewest: The fewest small segments that are worth a compaction.
     """

@@ -30,7 +30,6 @@ def change_definition(
     """Change a definition by one commit that succeeds only on top of the definition that `change` saw.
 
     Args:
-        data_table: The data table.
         index_table: The index table, which is loaded anew.
         change: Called again if another commit comes in between.
     """
@@ -50,7 +49,6 @@ def take_out(
     """Take indexes out of the definition and of all entries, so that no query uses them from now on.
 
     Args:
-        data_table: The data table.
         index_table: The index table, which is loaded anew.
         change: Returns the new definition, and the (field id, stored kind) pairs that it no longer has. Called again if
             another commit comes in between.

@@ -52,7 +52,6 @@ class DropReport:
     """The result of a drop.
 
     Attributes:
-        index_table: The index table.
         segments: Segments deleted.
         bytes: Size of all deleted files.
         kept: Files below the table's location that no build or commit of this index wrote.
@@ -71,7 +70,6 @@ def drop_index(catalog: Catalog, table: str, *, abandoned: bool = False) -> Drop
     """Drop an index. If the index table is damaged, drop everything that surely belongs to the index.
 
     Args:
-        catalog: The catalog of the index.
         table: `namespace.table` of the data table, or of the index table itself.
         abandoned: Whether to delete as well what earlier index tables of the data table left when they were dropped by
             hand. No other catalog and no branch of this one may use these folders, which nobody sees from here.

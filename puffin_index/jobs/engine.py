@@ -110,7 +110,6 @@ class SparkEngine:
     """Executors of a live Spark application: one Spark job with one task per segment, in a FAIR pool.
 
     Args:
-        spark: The session.
         tag: The tag of the jobs, by which they are cancelled.
         in_background: Whether to leave half of the task slots to queries. A FAIR pool shares slots as they become free,
             but takes none from a running task, and a segment takes long.

@@ -39,7 +39,6 @@ class ImportReport:
     """The result of an import.
 
     Attributes:
-        data_file: The data file.
         imported: The names of the columns with the imported kinds of each.
         left_out: Parts of the container that were not imported, with the reasons.
         segment: The location of the new segment.
@@ -63,8 +62,6 @@ def export_indexes(
     """Put the indexes of one row group into a container.
 
     Args:
-        data_table: The data table.
-        index_table: The index table.
         columns: The indexed columns, in the container's order.
         data_file: The location of the data file, or its last parts.
         row_group: The row group's place in the file, from 0; None for the only one.
@@ -99,11 +96,8 @@ def import_indexes(
     """Take the indexes of a container over, once they are proven to be right.
 
     Args:
-        data_table: The data table.
-        index_table: The index table.
         columns: The indexed columns: only indexes of the definition are imported.
         data_file: The location of the data file, or its last parts.
-        container: The container.
 
     Raises:
         NotFoundError: If the table has no such data file, or nothing in the container is of the definition.

@@ -20,7 +20,6 @@ def context_of(spark: SparkSession, instead: str) -> SparkContext:
     """Return the application of a session.
 
     Args:
-        spark: The session.
         instead: What the user of a session of Spark Connect is to do, as a clause.
 
     Raises:

@@ -81,8 +81,6 @@ def expire(
     older than `older_than`. Snapshots of the index table expire once they have been superseded for `older_than`.
 
     Args:
-        data_table: The data table.
-        index_table: The index table.
         wanted: The (field, kind) pairs of the definition, with their options.
         older_than: The grace period. With 0, no build may run at the same time.
         dry_run: Whether to change nothing.

@@ -30,9 +30,6 @@ class JobSegments(AbstractContextManager["JobSegments"]):
     As a context manager, the object cleans up after a failing block: it deletes segments of the job that no entry
     names, also half-written segments of killed processes. Segments of a commit with unknown outcome stay.
 
-    Args:
-        index_table: The index table.
-
     Attributes:
         job_id: The first digits of the names.
     """

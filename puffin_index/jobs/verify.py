@@ -36,7 +36,6 @@ class VerifyReport:
     """The result of a verification.
 
     Attributes:
-        table: The data table.
         data_files: Data files of the current snapshot.
         indexed_data_files: Data files with every index of the definition; the next build indexes the others.
         segments: Segments read.
@@ -64,7 +63,6 @@ class VerifyProgress:
 
     Attributes:
         segments_done: Segments that were read.
-        segments_total: All segments of the index.
         row_groups_done: Row groups that were compared with the data.
         row_groups_total: Row groups to compare; 0 until all segments are read.
         findings: The errors found so far.
@@ -90,8 +88,6 @@ def verify(
     """Check an index.
 
     Args:
-        data_table: The data table.
-        index_table: The index table.
         wanted: The (field, kind) pairs of the definition.
         sample: The number of row groups to compare with the data, chosen at random; None for all.
         listener: Called after each segment, and after each data file's row groups.

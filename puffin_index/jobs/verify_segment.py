@@ -63,7 +63,6 @@ def check_segment(
 
     Args:
         io: The FileIO of the index table.
-        location: The location of the segment.
         rows: The entries of the segment in the index table.
 
     Returns:
@@ -200,7 +199,6 @@ class Proofs(AbstractContextManager["Proofs"]):
 
         Args:
             source: The segment that has the payload.
-            key: The index.
             row: The directory row of the payload.
         """
         reader, place = self._reader(source), (source.location, key, row)
@@ -240,10 +238,8 @@ def check_row_group(
     """Compare one index of one row group with the data.
 
     Args:
-        opened: The data file.
         file: The data file with the places of its indexes.
         ordinal: The place of the row group in the data file, from 0.
-        key: The index.
         source: The segment that has the index.
         proofs: The proofs of payloads checked before.
     """

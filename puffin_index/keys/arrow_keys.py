@@ -40,7 +40,6 @@ def column_of(values: pa.Array | pa.ChunkedArray, value_type: ValueType) -> Colu
     Args:
         values: The column as read: any Arrow type that can hold the values of `value_type`, or NULLs of any type. The
             Arrow type may be narrower, if the column was promoted since the file was written.
-        value_type: The type of the column in the table's schema.
 
     Raises:
         UnsupportedError: If the Arrow type does not fit the column, or a value is out of range.
@@ -65,7 +64,6 @@ def gather_column(batches: Iterable[pa.Array], value_type: ValueType, row_count:
 
     Args:
         batches: The column's rows in order, each batch as for `column_of`.
-        value_type: The type of the column in the table's schema.
         row_count: The expected number of rows.
 
     Raises:
@@ -237,7 +235,6 @@ def arrow_of_keys(keys: pa.Array, value_type: ValueType, arrow_type: pa.DataType
 
     Args:
         keys: int64 or large_binary, by the domain of the type; NULL for NULL.
-        value_type: The type of the values.
         arrow_type: The Arrow type of such a column (`schema_to_pyarrow`).
     """
     if isinstance(arrow_type, pa.ExtensionType):

@@ -110,7 +110,6 @@ class AskedTest:
     """A test, and everything worked out of the test once for all payloads.
 
     Attributes:
-        test: The test.
         negated: Whether the test is a negated set or range test.
     """
 

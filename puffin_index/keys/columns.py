@@ -47,7 +47,6 @@ class Column:
     """The keys of one column in one row group.
 
     Attributes:
-        value_type: The type of the values.
         row_count: The number of rows, NULLs included.
         keys: One key per row. In the int64 domain, numbers of `key_dtype`, undefined in NULL rows. In the bytes domain,
             either values, which `bytes_keys` turns into keys, or keys coded by a dictionary of distinct keys that all
@@ -128,9 +127,6 @@ class SortedColumn:
 
     All users of a column share one object. Each part is made on first use: sorting integer keys alone is faster than
     sorting them with rows. Code that needs rows and keys asks for `rows` first, as one sort makes both.
-
-    Attributes:
-        column: The column.
     """
 
     def __init__(self, column: Column) -> None:

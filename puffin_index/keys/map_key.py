@@ -37,7 +37,6 @@ class MapKey:
     """The values of one key of a map column.
 
     Attributes:
-        field_id: The field id of the map.
         key: The key as text.
     """
 

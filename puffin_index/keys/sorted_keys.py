@@ -37,7 +37,6 @@ class BytesKeys:
     """Ascending byte strings at arbitrary places of some bytes.
 
     Attributes:
-        data: The bytes.
         starts: The start of each key.
         ends: The end of each key.
     """

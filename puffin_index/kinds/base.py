@@ -30,7 +30,6 @@ class Payload:
 
     Attributes:
         blob_type: The Puffin blob type.
-        data: The payload.
         layout: Numbers (int64), stored in the directory, that let a reader find parts of the payload without parsing.
             Each kind defines their meaning.
     """
@@ -45,7 +44,6 @@ class MergedPayload:
     """A payload of a segment, and the number of row groups that the payload covers.
 
     Attributes:
-        payload: The payload.
         row_groups: The number of covered row groups, which follow the row groups of the previous payload.
     """
 
@@ -61,7 +59,6 @@ class StoredPayload:
         blob: The bytes of the payload.
         blob_type: The Puffin blob type.
         layout: The layout; empty for a blob that Paimon wrote.
-        value_type: The type of the column.
         spans: Base and row count of each covered row group in the segment's row space, in order: shape (n, 2).
     """
 

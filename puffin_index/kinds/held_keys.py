@@ -29,10 +29,8 @@ class KeyCounts:
     """The distinct keys of some rows.
 
     Attributes:
-        value_type: The type of the column.
         keys: Ascending.
         counts: The number of rows of each key.
-        null_count: The number of NULL rows.
     """
 
     value_type: ValueType
@@ -59,10 +57,8 @@ class KeySets:
     """The rows of each distinct key of a payload. Nobody changes the sets.
 
     Attributes:
-        value_type: The type of the column.
         keys: Ascending.
         rows: The rows of each key; disjoint, none empty.
-        nulls: The NULL rows.
     """
 
     value_type: ValueType

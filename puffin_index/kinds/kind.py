@@ -59,7 +59,6 @@ class Proof(Protocol):
 
         Args:
             place: The place of the row group in the payload, from 0.
-            column: The column of the data.
 
         Raises:
             CorruptFileError: If the payload is damaged.
@@ -243,8 +242,6 @@ class IndexKind(ABC):
         """Yield reasons, one sentence each, why the kind suits an indexable column badly.
 
         Args:
-            value_type: The type of the column.
-            options: The options of the index.
             bytes_per_row: The size of the column in the data files, in bytes a row; None if that is unknown.
         """
         del value_type, options, bytes_per_row

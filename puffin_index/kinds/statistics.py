@@ -20,7 +20,6 @@ class ColumnStatistics:
 
     Attributes:
         row_count: The number of rows, NULLs included.
-        null_count: The number of NULL rows.
         nan_count: The number of NaN rows. NaN is a value, the greatest.
         distinct_count: The number of distinct keys.
         minimum: The least key; None if all rows are NULL.

@@ -73,7 +73,6 @@ class Frame:
     """Sets with written headers and room for the bytes of their containers.
 
     Attributes:
-        sets: The sets.
         has_runs: Which containers are runs.
         starts: The start of each container's bytes.
     """

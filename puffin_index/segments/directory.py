@@ -79,7 +79,6 @@ class Directory:
     Attributes:
         kind: The stored kind (`puffin_index.keys.map_key`).
         type_name: Iceberg's name of the type that the index was built for.
-        batch: The columns.
         location: The segment, for error messages.
     """
 
@@ -132,7 +131,6 @@ class Directory:
         """Return a payload without opening it.
 
         Args:
-            row: The row of the payload.
             reader: The segment.
             spans: Base and row count of each covered row group: shape (n, 2).
         """
@@ -289,7 +287,6 @@ class RowGroupEntry:
         data_file: The location of the data file.
         ordinal: The place of the row group in the data file, from 0.
         offset: The start of the row group in the data file, in bytes.
-        row_count: The number of rows.
         base: The first row in the segment's row space, a multiple of 65,536.
     """
 
@@ -308,7 +305,6 @@ class PlacedPayload:
         row_group: The first covered row group.
         row_groups: The number of covered row groups: one, or more for merged payloads.
         offset: The start of the payload in the file, in bytes.
-        payload: The payload.
     """
 
     row_group: int

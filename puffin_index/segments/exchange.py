@@ -52,7 +52,6 @@ def export_container(
     """Put those payloads of one row group that Paimon can read into a Paimon container.
 
     Args:
-        segment: The segment.
         footer: The footer of the segment.
         row_group: The row group's ordinal in the segment.
         names: The columns to export, in the container's order, with their names in the container (`map[key]` for one
@@ -149,9 +148,7 @@ def import_blob(container_blob: Blob, kind: str, value_type: ValueType, row_coun
     """Open a blob that Paimon wrote.
 
     Args:
-        container_blob: The blob in its container.
         kind: The index kind: `bitmap`, `bsi` or `bloom`.
-        value_type: The type of the column.
         row_count: The number of covered rows. Bloom filters need the number, as they do not store it. Other kinds
             default to the blob's own number, up to `UNTOLD_ROWS_LIMIT`.
 

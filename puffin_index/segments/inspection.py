@@ -33,10 +33,8 @@ class PayloadPlace:
     """One payload of a segment, as the directory describes the payload.
 
     Attributes:
-        field_id: The field id of the column.
         kind: The stored kind, with the key of a map if the index is about one.
         value_type: Iceberg's name of the column's type.
-        blob_type: The blob type of the payload.
         first_row_group: The ordinal, in the segment, of the first covered row group.
         row_groups: The number of covered row groups.
         offset: The start of the payload in the segment, in bytes.
@@ -63,7 +61,6 @@ class DirectorySummary:
     """One directory of a segment, or the statistics of one column.
 
     Attributes:
-        field_id: The field id of the column.
         kind: The index kind, or `statistics`.
         value_type: Iceberg's name of the column's type.
         row_groups: The number of covered row groups.

@@ -54,7 +54,6 @@ class DirectoryLocation:
     """The place of the directory of one (field, kind) in a segment, or of a column's statistics.
 
     Attributes:
-        field_id: The field id of the column.
         kind: The stored kind, or `statistics`, with the key of a map if any (`puffin_index.keys.map_key`).
         offset: The start of the directory in bytes.
         length: The length of the directory in bytes.
@@ -73,7 +72,6 @@ class CoveredFile:
     """A data file that a segment covers.
 
     Attributes:
-        file: The data file.
         row_counts: The number of rows of each row group.
         row_group_offsets: The start of each row group's byte range (`puffin_index.data.row_groups`).
         first_row_group: The ordinal, in the segment, of the file's first row group.
@@ -112,8 +110,6 @@ class Segment:
         location: The location of the Puffin file.
         size: The size of the file in bytes.
         footer_size: The size of the footer in bytes.
-        covered: The covered data files.
-        directories: The places of the directories.
         skipped: The data files of the batch that could not be indexed.
     """
 
@@ -173,7 +169,6 @@ def place_files(files: Sequence[RowGroups], sources: Sequence[Mapping[int, str]]
     """Number the row groups and rows of a segment's data files.
 
     Args:
-        files: The data files.
         sources: The sources of the indexed columns of each file.
     """
     covered: list[CoveredFile] = []
@@ -255,9 +250,7 @@ def write_files(
     """Write one segment of open data files.
 
     Args:
-        task: The columns, and where to write.
         location: The location of the new segment.
-        opened: The data files.
         skipped: Data files that the segment's report names as left out.
         build: Gives the payloads; by default they are built from the data.
     """

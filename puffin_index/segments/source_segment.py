@@ -50,7 +50,6 @@ class IndexedFile:
     """A data file and its indexes, in one segment or several.
 
     Attributes:
-        file: The data file.
         row_counts: The number of rows of each row group.
         row_group_offsets: The start of each row group's byte range (`puffin_index.data.row_groups`).
         parts: The place of the index of each (field, kind).
@@ -71,9 +70,7 @@ class SourceSegment:
     """A segment's footer and directories.
 
     Attributes:
-        location: The location of the segment.
         size: The size in bytes.
-        footer: The footer.
         directories: The directory of each index.
         statistics: The statistics of each column.
         row_groups: The list of row groups.
@@ -139,9 +136,7 @@ class SourceSegment:
         """Return a payload by the row of its directory.
 
         Args:
-            key: The index.
             row: The row of its directory.
-            reader: The segment.
         """
         directory = self.directories[key]
         return directory.payload(row, reader, self.spans[directory.covered(row)])
@@ -159,8 +154,6 @@ class SourceSegment:
         """Read one payload and check its checksum.
 
         Args:
-            reader: The segment.
-            key: The index.
             row: The directory row of the payload.
 
         Raises:

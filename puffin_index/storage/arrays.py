@@ -54,7 +54,6 @@ def take_bytes(data: Bytes, starts: Ints, sizes: Ints) -> Bytes:
     """Return the bytes of ranges, one after the other.
 
     Args:
-        data: The bytes.
         starts: The start of each range, in any order; ranges do not overlap.
         sizes: The length of each range.
     """

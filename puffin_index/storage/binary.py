@@ -98,7 +98,6 @@ class ByteCursor:
     """Read bytes from front to back, never past their end.
 
     Args:
-        data: The bytes.
         location: The file of the bytes, for error messages.
         base_offset: The start of the bytes in the file, for error messages.
 

@@ -36,7 +36,6 @@ def bounds_of_streams(numbers: Words, ends: Ints) -> tuple[Words, Words]:
     """Return the least and the greatest number of each stream; 0 for an empty one.
 
     Args:
-        numbers: The numbers of all streams.
         ends: The start of each stream, followed by the length of `numbers`.
     """
     least, most = np.zeros(len(ends) - 1, np.uint64), np.zeros(len(ends) - 1, np.uint64)

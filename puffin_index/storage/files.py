@@ -35,7 +35,6 @@ class StreamReader:
 
     Args:
         stream: The stream, which the caller closes.
-        location: The file.
         size: The size in bytes, if known; otherwise the stream is asked.
     """
 
@@ -69,7 +68,6 @@ class ObjectReader:
     """A `RangedReader` over an object of a store. Safe to share between threads.
 
     Args:
-        stored: The object.
         size: Its size in bytes.
     """
 
@@ -99,7 +97,6 @@ class FileReader(AbstractContextManager["FileReader"]):
 
     Args:
         io: The FileIO.
-        location: The file.
         size: The size in bytes, if known, which saves a request to the store.
     """
 

@@ -28,7 +28,6 @@ class ObjectStream(io.RawIOBase):
     """A seekable stream over an object of known size. Not safe to share between threads.
 
     Args:
-        stored: The object.
         size: Its size in bytes.
     """
 

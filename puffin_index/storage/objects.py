@@ -120,7 +120,6 @@ def find_object(io: FileIO, location: str) -> StoredObject | None:
 
     Args:
         io: A FileIO.
-        location: The location of a file.
     """
     if not location.startswith(SCHEMES) or not (type(io) is PyArrowFileIO or isinstance(io, OwnFileIO)):
         return None

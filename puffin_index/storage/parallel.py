@@ -126,7 +126,6 @@ def in_parallel(function: Callable[[Item], Result], items: Sequence[Item], at_on
 
     Args:
         function: What to do with an item.
-        items: The items.
         at_once: For how many of them at one time.
 
     Raises:

@@ -46,7 +46,6 @@ def read_parts(blob: Blob, parts: Sequence[Part], gap_bytes: int = GAP_BYTES) ->
     """Read parts and check their checksums; parts at most `gap_bytes` apart share a request.
 
     Args:
-        blob: The blob.
         parts: The parts, by ascending offset.
         gap_bytes: The most useless bytes to read between two parts.
 
@@ -88,7 +87,6 @@ def content_of_frame(blob: Blob, stored: memoryview, offset: int, least: int, mo
 
     Args:
         blob: The blob, for error messages.
-        stored: The frame.
         offset: The start of the frame in the blob, for error messages.
         least: The least permitted content size, in bytes.
         most: The greatest permitted content size, in bytes.

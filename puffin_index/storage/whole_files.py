@@ -108,7 +108,6 @@ def held_in_memory(io: FileIO, locations: Iterable[str]) -> Iterator[None]:
 
     Args:
         io: The FileIO of a table.
-        locations: The files.
 
     Raises:
         FileNotFoundError: If there is no such file.

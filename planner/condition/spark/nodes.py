@@ -148,7 +148,6 @@ class Function(Node):
     Attributes:
         number: Its number in the request.
         name: The condition as SQL; for reports only.
-        column: The column.
         values: The fingerprint of the list of values that the function was evaluated for; None if it was not.
         matches: The values for which the function is true; None if they are not known.
     """

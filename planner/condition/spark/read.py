@@ -53,12 +53,7 @@ _INTEGERS: Final[dict[str, Callable[[int], LiteralValue]]] = {
 
 
 def read_node(node: nodes.ConditionNode, schema: Schema) -> Predicate:
-    """Return the rows for which a condition is true.
-
-    Args:
-        node: The condition.
-        schema: The schema that has the condition's columns.
-    """
+    """Return the rows for which a condition is true."""
     return matching_rows(_condition(node, schema))
 
 

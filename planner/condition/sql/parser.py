@@ -108,8 +108,6 @@ def read_where(text: str, schema: Schema, zone: tzinfo = UTC) -> Predicate:
     """Read a WHERE clause; the word WHERE itself may stand before it.
 
     Args:
-        text: The condition.
-        schema: The schema that has the columns.
         zone: The time zone of the session, for dates and times without one.
 
     Returns:

@@ -54,7 +54,6 @@ class NamedColumns:
     """Finds columns.
 
     Attributes:
-        schema: The schema that has the columns.
         zone: The time zone of the session.
         missing: Why there are no columns of some names. First the text has to be a condition.
     """
@@ -125,7 +124,6 @@ class _Clause:
         value_start: Offset of the latest value.
         computed: The next value is part of arithmetic.
         left: Left side and operator of a comparison; `value` is the right side, once there.
-        subject: What the predicate tests.
         predicate: A predicate such as BETWEEN; `value` is the operand, once there.
         low: The lower bound of BETWEEN.
         escape: The escape character of LIKE.
@@ -171,8 +169,6 @@ def read_condition(tokens: Iterable[Token], text: str, schema: Schema, zone: tzi
 
     Args:
         tokens: The tokens of a text; the last one is the END.
-        text: The text.
-        schema: The schema that has the columns.
         zone: The time zone of the session.
 
     Raises:

@@ -64,8 +64,6 @@ class Called:
     """A function of a column.
 
     Attributes:
-        function: The function.
-        column: The column.
         text: The call as written.
         prefix: The second operand of `startswith`.
     """

@@ -78,7 +78,6 @@ class ByValue:
 
     Attributes:
         field_id: The column, or a key of a map.
-        test: The test.
         value_type: Name of the column's type.
         text: The test as it was written.
     """

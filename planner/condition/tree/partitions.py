@@ -45,10 +45,8 @@ def partition_tests(
     """Project a test of a column: where a row satisfies it, the row's partition value satisfies one of the results.
 
     Args:
-        test: The test.
         transform: One that has a `partition_type`.
         source: The type of the column's keys.
-        source_type: The column's type.
     """
     if isinstance(test, NullTest) or isinstance(transform, IdentityTransform):
         return (test,)

@@ -253,9 +253,7 @@ def among(field_id: ColumnId, values: pa.Array, value_type: ValueType) -> Predic
     """Return the predicate that a column has one of some values.
 
     Args:
-        field_id: The column.
         values: Arrow values of the column's type, in any order, with or without duplicates. NULL equals nothing.
-        value_type: The column's type.
 
     Raises:
         UnsupportedError: If the values are not of the column's type.
@@ -273,10 +271,8 @@ def chosen(field_id: ColumnId, keys: KeyArray, places: Ints, value_type: ValueTy
     """Return the predicate that a column has one of some keys among all keys that it has.
 
     Args:
-        field_id: The column.
         keys: All keys of the column, ascending.
         places: The places of the chosen keys, ascending.
-        value_type: The column's type.
     """
 
     def leaf(test: LeafTest) -> Leaf:
@@ -310,10 +306,8 @@ def compared(
     """Return the predicate that a column compares with a value.
 
     Args:
-        field_id: The column.
         operator: The column stands on its left.
         values: The value, of the column's type. Nothing compares with NULL, or with no value.
-        value_type: The column's type.
 
     Raises:
         UnsupportedError: If the value is not of the column's type, or there are several.

@@ -61,15 +61,9 @@ class Node:
 class PredicateTree:
     """The nodes of a predicate. Operands have smaller numbers than the node that joins them; the root has the greatest.
 
-    Args:
-        predicate: The predicate.
-
     Attributes:
-        predicate: The predicate.
         leaves: The distinct leaves, left to right; a leaf's number is its place here.
         places: For each leaf the nodes where it stands.
-        nodes: The nodes by number.
-        root: The number of the root.
     """
 
     def __init__(self, predicate: Predicate) -> None:

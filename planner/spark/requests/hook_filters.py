@@ -202,8 +202,6 @@ def wanted_runtime_fields(
     Args:
         fields: The columns by ID: rows of the table whose keys they are compared with, None if not known.
         predicate: What is known of the scan before.
-        schema: The schema that has the columns.
-        view: The index.
     """
     indexed = {field_id for field_id, _ in view.placements}
     known = {

@@ -102,7 +102,6 @@ class RuntimeKeys(_Message):
 
     Attributes:
         field: The ID of the column.
-        name: The column's name.
         type: The column's type in Spark, by Iceberg's name.
         operator: `=` for the keys that the other side of a join has, or for the value of a scalar subquery. Any other
             operator compares with the value of a scalar subquery, so there is one key at most.
@@ -179,7 +178,6 @@ class FileDeletes(_Message):
     """The delete files that apply to one data file.
 
     Attributes:
-        first: The first row group of the data file, as a view number.
         files: Positional delete files and deletion vectors: location, size in bytes, listed rows, format.
         others: Whether there are other deletes, such as equality deletes.
     """
@@ -193,11 +191,7 @@ class WantedAggregates(_Message):
     """What a query wants of all rows that satisfy the whole filter above the scan.
 
     Attributes:
-        columns: The columns that aggregates are of.
-        groups: The columns to group by.
         added_doubles: The places of columns to group by whose values are added up as doubles.
-        deletes: The delete files of the scan, by data file.
-        text: The aggregates and groups.
         declined: Whether the answer that was given is of no use, so that Spark reads all rows.
     """
 
@@ -214,7 +208,6 @@ class Request(_Message):
 
     Attributes:
         table: The table's name in Spark, the catalog's name first.
-        uuid: The table's UUID.
         snapshot: The ID of the snapshot that is scanned; None for an empty table, and where Iceberg does not say it.
         filters: The scan's own filters, each as Iceberg's JSON. All hold together.
         conditions: What the filter above the scan says beyond them. All hold together; an unreadable one is unknown.
@@ -234,7 +227,6 @@ class Request(_Message):
         thread: The ID of the JVM's thread that plans the query.
         version: The version of the view that numbers the row groups, empty without one.
         unindexed: How many row groups the scan has that have no number.
-        unindexed_files: How many data files these are of.
     """
 
     table: str

@@ -40,7 +40,6 @@ class CallProcedure(BaseModel):
     """`CALL puffin.system.name(arguments)`.
 
     Attributes:
-        name: The name of the procedure.
         arguments: The arguments by name.
     """
 
@@ -59,7 +58,6 @@ class Statements:
     """Executes the statements of an application's sessions.
 
     Args:
-        catalogs: The catalogs of the sessions.
         context: The application.
     """
 

@@ -29,7 +29,6 @@ class StatementColumn(BaseModel):
 
     Attributes:
         path: The names of structs and leaf.
-        options: The column's options.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -44,10 +43,8 @@ class CreateIndex(BaseModel):
     Attributes:
         catalog: The table's catalog in Spark.
         table: The parts of the table's name in the catalog.
-        name: The name of the index.
         kind: The kind of the index; empty without USING.
         if_not_exists: Whether an index of the name makes the statement do nothing.
-        columns: The columns.
         options: The options of the statement: how to build, and those that hold for all columns.
     """
 
@@ -69,7 +66,6 @@ class DropIndex(BaseModel):
     Attributes:
         catalog: The table's catalog in Spark.
         table: The parts of the table's name in the catalog.
-        name: The name of the index.
         if_exists: Whether the statement does nothing if there is no such index.
     """
 

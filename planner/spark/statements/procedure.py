@@ -27,7 +27,6 @@ class Parameter:
     """A parameter.
 
     Attributes:
-        name: The name.
         type: The SQL type.
         default: The default; ignored for a required parameter.
         is_required: Whether calls must give the parameter.
@@ -44,7 +43,6 @@ class ResultColumn:
     """A column of a result.
 
     Attributes:
-        name: The name.
         type: The SQL type.
     """
 
@@ -57,7 +55,6 @@ class Procedure:
     """A procedure of `puffin.system`.
 
     Attributes:
-        name: The name.
         description: One sentence.
         parameters: The parameters, the required ones first.
         columns: The columns of the result.
@@ -74,7 +71,6 @@ class Procedure:
         """Call the procedure.
 
         Args:
-            session: The session that calls.
             arguments: The arguments by name; parameters that are left out, or NULL, have their defaults.
 
         Raises:

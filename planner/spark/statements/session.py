@@ -83,7 +83,6 @@ class StatementSession:
     """A session that executes a statement.
 
     Args:
-        spark: The session.
         catalogs: The catalogs of the application.
         builds: The builds of the application.
     """

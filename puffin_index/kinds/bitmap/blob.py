@@ -95,7 +95,6 @@ def serialize_bitmaps(ordered: SortedColumn, version: int, block_bytes: int | No
     """Return the blob of a column, and the blob's layout.
 
     Args:
-        ordered: The column.
         version: 1 or 2.
         block_bytes: The most bytes of a block of several entries; None balances the directory with the blocks, from
             16 KiB up.

@@ -27,7 +27,6 @@ class EntryTable:
     """Entries in ascending order of their keys.
 
     Attributes:
-        keys: The keys.
         offsets: The start of each row set in the body, or -1 - row.
         lengths: The length of each row set; -1 where the offset is a row.
     """

@@ -48,9 +48,7 @@ class BitmapBody:
     """The row sets of a blob.
 
     Attributes:
-        blob: The blob.
         start: The start of the body in the blob.
-        row_count: The number of rows of the row group.
         null_offset: The start of the NULLs' row set in the body, or -1 - row.
         null_length: The length of the NULLs' row set; 0 where the offset is a row, `NO_NULLS` without NULLs.
         seal_bytes: The length of the seal behind each row set: 4, or 0 without seals.

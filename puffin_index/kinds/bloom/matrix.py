@@ -71,9 +71,7 @@ class Matrix:
     Attributes:
         offset: The start of the matrix in the blob.
         k: The number of bits that a key sets.
-        filters: The number of filters.
         bits: The number of bits of each filter, which is the number of rows.
-        page_rows: The number of rows in a page.
     """
 
     offset: int
@@ -104,7 +102,6 @@ class MatrixDirectory:
     """The directory of a blob.
 
     Attributes:
-        matrices: The matrices.
         matrix_of: The number of each row group's matrix.
     """
 
@@ -120,7 +117,6 @@ class BloomMatrix(MergedFilter):
     """Tells which row groups may have a key. Memory keeps the directory once read, but no pages.
 
     Args:
-        blob: The blob.
         layout: The layout of the blob.
         value_type: The type of the keys.
         row_groups: The number of covered row groups.
@@ -234,7 +230,6 @@ def check_pages(blob: Blob, part: Part, data: memoryview, page_bytes: int) -> li
     Args:
         blob: The blob, for error messages.
         part: The place of the pages in the blob.
-        data: The pages.
         page_bytes: The length of every page but the last, without its seal.
 
     Raises:

@@ -109,7 +109,6 @@ def build_slices(ordered: SortedColumn, row_counts: Sequence[int], *, may_compre
     """Build the payload of some row groups.
 
     Args:
-        ordered: The column of all row groups.
         row_counts: The number of rows of each row group.
         may_compress: Whether to compress slices where that pays, and to leave Paimon's format for smaller bytes.
     """

@@ -91,7 +91,6 @@ class WrittenBlock:
     Attributes:
         data: The bytes of the block.
         row_count: The number of rows of all its keys.
-        key_count: The number of its keys.
         first_key: The first key, as `OrderedRows.span` returns keys.
     """
 

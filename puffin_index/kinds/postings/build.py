@@ -46,7 +46,6 @@ class PlacedBlock(NamedTuple):
     Attributes:
         end: The end of the block in the blob.
         row_count: The number of rows of all its keys.
-        key_count: The number of its keys.
         first_key: The first key, as `OrderedRows.span` returns keys.
         checksum: The low half of the xxh64 of its bytes.
     """
@@ -120,7 +119,6 @@ def finish_postings(
         children: The directory's description of the blocks.
         nulls: The serialised set of the NULL rows; empty without NULL rows.
         is_bytes: Whether the keys are of the bytes domain.
-        numbers: The row groups.
         sizes: The sizes of directory pages.
         layout_forms: The number to add to the form of the keys for the form in the layout.
     """
@@ -165,7 +163,6 @@ def separators_of_blocks(
 
     Args:
         ordered: The rows that the blocks were written from.
-        blocks: The blocks.
         before_all: The last key of earlier blocks, if any; used only in the bytes domain.
     """
     if ordered.dictionary is None:

@@ -51,7 +51,6 @@ def key_rows(blocks: ParsedBlocks, first_keys: Ints, is_bytes: bool) -> KeyRows:
     """Decode whole blocks.
 
     Args:
-        blocks: The blocks.
         first_keys: The first key of each block; used only in the int64 domain.
         is_bytes: Whether the keys are of the bytes domain.
 
@@ -182,8 +181,6 @@ def code_numbers(
     Args:
         blob: The blob, for error messages.
         parts: All keys, ascending, and their rows; only one part is in memory at a time.
-        key_count: The number of all keys.
-        numbers: The row groups.
         value_type: The type of the keys.
 
     Raises:

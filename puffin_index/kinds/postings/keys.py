@@ -30,7 +30,6 @@ def key_ranks(raw: RawBlocks, places: Ints, keys: Ints | Sequence[bytes], right:
     Args:
         raw: The blocks.
         places: The place among the blocks of the block to search for each key, ascending.
-        keys: The keys.
         right: One flag per key.
         first_keys: The first key of each block; used only in the int64 domain.
 
@@ -44,7 +43,6 @@ def first_runs(blocks: ParsedBlocks, places: Ints, ranks: Ints) -> Ints:
     """Return, for each rank, the first run of the key with this rank in its block.
 
     Args:
-        blocks: The blocks.
         places: The place among the blocks of the block of each rank, ascending.
         ranks: The number of earlier keys in the block.
 
@@ -63,7 +61,6 @@ def keys_of_blocks(raw: RawBlocks, first_keys: Ints, is_bytes: bool) -> KeyArray
     """Return all keys of some blocks, ascending.
 
     Args:
-        raw: The blocks.
         first_keys: The first key of each block; used only in the int64 domain.
         is_bytes: Whether the keys are of the bytes domain.
 
@@ -168,7 +165,6 @@ class AskedBlocks:
     """Blocks of one blob and the keys to look for.
 
     Attributes:
-        stored: The blocks.
         cuts: The places around the keys.
         numbers: The row groups behind the row numbers of the blob.
         form: `INT_KEYS` or `BYTES_KEYS`.

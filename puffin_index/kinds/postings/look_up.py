@@ -93,7 +93,6 @@ class Postings(MergedIndex, HoldsKeys):
     Safe to share between threads.
 
     Args:
-        blob: The blob.
         layout: The layout of the blob.
         value_type: The type of the keys.
         row_numbers: The row groups of the segment.
@@ -133,7 +132,6 @@ class Postings(MergedIndex, HoldsKeys):
         """Open a blob without reading it.
 
         Args:
-            blob: The blob.
             layout: The layout of the blob.
             value_type: The type of the keys.
             spans: Base and row count of each row group of the segment, in order.

@@ -93,7 +93,6 @@ def write_directory(
     """Encode a directory; return its pages and its root.
 
     Args:
-        blocks: The blocks.
         form: `INT_KEYS` or `BYTES_KEYS`.
         offset: The start of the first page in the blob; the root follows the pages.
         root_bytes: The longest root that lists the blocks itself.

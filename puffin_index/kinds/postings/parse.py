@@ -25,7 +25,6 @@ class StoredBlocks:
     """The bytes of some blocks, and their description in the directory.
 
     Attributes:
-        blob: The blob of the blocks.
         numbers: The number of each block in the blob, ascending.
         offsets: The start of each block in the blob.
         views: The bytes of each block.
@@ -130,8 +129,6 @@ class ParsedBlocks:
     """Blocks and their sections. Runs are numbered through all sections.
 
     Attributes:
-        raw: The blocks.
-        sections: The sections of all blocks.
         section_runs: The first run of each section, followed by the number of runs.
         block_sections: The first section of each block, followed by the number of sections.
     """
@@ -154,7 +151,6 @@ def read_blocks(blob: Blob, directory: PostingsDirectory, numbers: Ints) -> Stor
     """Read blocks; neighbours share a request.
 
     Args:
-        blob: The blob.
         directory: The directory of the blob, with the pages of these blocks loaded.
         numbers: The numbers of the blocks, ascending; at least one.
 

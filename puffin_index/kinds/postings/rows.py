@@ -52,7 +52,6 @@ def rows_of_runs(
     """Return, for each of some blobs, the rows of some runs.
 
     Args:
-        blocks: The blocks.
         lows: The first run of each interval of runs, ascending.
         highs: The end of each interval: not before its low, not after the next low.
         owners: The blob of each interval, ascending.
