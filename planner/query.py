@@ -34,23 +34,8 @@ from planner.snapshot.snapshot_files import FileWithDeletes, keep_whole_files
 from planner.snapshot.subtract_deletes import subtract_deletes
 from planner.view.cache import sharing_payloads
 from planner.view.index_view import IndexView
-from puffin_index.storage.arrays import Flags, Ints
+from puffin_index.storage.arrays import Ints
 from puffin_index.storage.files import ReadCount
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """One thing that a query implies.
-
-    Attributes:
-        implied: The thing.
-        alone: What it says of a row, without the rest of the query; None if it is not weighed.
-        others: What the rest of the query says; None if it is not weighed.
-    """
-
-    implied: Implied
-    alone: Predicate | None = None
-    others: Predicate | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -59,14 +44,13 @@ class QueryRequest:
 
     Attributes:
         where: The predicate as it was written.
-        pieces: What the rest of the query says about the rows, and what functions do.
+        implied: What the rest of the query says about the rows, and what functions do.
         unused: Parts of the text that nothing is known of.
         first_rows: How many rows are wanted, and in what order; None for all.
         question: Aggregates of the matching rows; None if the rows are wanted.
         for_spark: Spark reads the rest by ranges of bytes, so that some data files are read whole or not at all, and
             plans once more where the index does not answer aggregates.
         executors: The executors that judge many row groups; None to judge all here.
-        is_weighed: Whether to say what each piece drops, which takes a pass for each.
         condition: The condition as it was read, for readers that test rows; Spark tests its own.
         ahead: What was read of the index before.
         started: When planning began, by `time.perf_counter`.
@@ -75,14 +59,13 @@ class QueryRequest:
     scan: Scan
     predicate: Predicate
     where: str = ""
-    pieces: tuple[Piece, ...] = ()
+    implied: tuple[Implied, ...] = ()
     unused: tuple[Unused, ...] = ()
     first_rows: FirstRows | None = None
     question: Question | None = None
     for_spark: bool = False
     limits: Limits = DEFAULT_LIMITS
     executors: Executors | None = None
-    is_weighed: bool = False
     schema: Schema = field(default_factory=Schema)
     condition: Predicate = EVERY_ROW
     ahead: ReadCount = field(default_factory=ReadCount)
@@ -201,6 +184,7 @@ def _answer_of(request: QueryRequest, found: _Found) -> QueryAnswer:
         is_answered[aggregates.unread] = False
         reasons = np.where(is_answered, np.uint8(Reason.ANSWERED), reasons)
         answered = aggregates.describe(scan.unlisted)
+    first_rows = "" if request.first_rows is None else request.first_rows.text
     plan = ScanPlan(
         table=scan.table,
         snapshot_id=scan.snapshot_id,
@@ -219,7 +203,7 @@ def _answer_of(request: QueryRequest, found: _Found) -> QueryAnswer:
         unlisted=scan.unlisted,
         unlisted_files=scan.unlisted_files,
         answered=answered,
-        implied=_implied(request, found.enough, kept_mask(reasons)),
+        implied=(*request.implied, *found.enough.as_implied(first_rows, kept_mask(reasons))),
         unused=request.unused,
     )
     return QueryAnswer(request, plan, found.enough, aggregates, (*of_index, *troubles))
@@ -240,26 +224,6 @@ def _warnings(view: IndexView, pruned: Pruned) -> tuple[str, ...]:
         for segment, reasons in of_segment.items()
     )
     return (*outdated, *damaged)
-
-
-def _implied(request: QueryRequest, enough: Enough, kept: Flags) -> tuple[Implied, ...]:
-    """Say what a query implies, and what each piece drops."""
-    text = "" if request.first_rows is None else request.first_rows.text
-    first = (Piece(implied, enough.threshold) for implied in enough.as_implied(text, kept))
-    return tuple(_weighed(piece, request, kept) for piece in (*request.pieces, *first))
-
-
-def _weighed(piece: Piece, request: QueryRequest, kept: Flags) -> Implied:
-    def read(predicate: Predicate, first_rows: FirstRows | None) -> Flags:
-        return _judge(replace(request, predicate=predicate, first_rows=first_rows)).enough.pruned.kept
-
-    implied = piece.implied
-    if request.is_weighed and piece.alone is not None:
-        implied = replace(implied, dropped_alone=int(np.count_nonzero(~read(piece.alone, None))))
-    if request.is_weighed and piece.others is not None:
-        only = int(np.count_nonzero(~kept & read(piece.others, request.first_rows)))
-        implied = replace(implied, dropped_only_by_it=only)
-    return implied
 
 
 def _aggregate(request: QueryRequest, question: Question) -> _Found | None:

@@ -34,7 +34,7 @@ from planner.condition.tree.tree import PredicateTree
 from planner.first_rows.search import FirstRows, Order
 from planner.prune.distributed import Executors, PlanningMode
 from planner.prune.gate import DEFAULT_BYTE_BUDGET, DEFAULT_LIMITS, Limits
-from planner.query import Piece, QueryAnswer, QueryRequest, answer_query
+from planner.query import QueryAnswer, QueryRequest, answer_query
 from planner.report.scan_plan import ScanPlan
 from planner.snapshot.scan import Scan
 from planner.snapshot.snapshot_files import ScanFile, list_scan_files
@@ -206,7 +206,7 @@ def plan_scan(
         scan=scan,
         predicate=predicate,
         where=where or "true",
-        pieces=tuple(map(Piece, (*implied, *tried.implied))),
+        implied=(*implied, *tried.implied),
         unused=(*unused_parts(condition), *quoted_names(where or "", schema)),
         first_rows=first,
         question=question,

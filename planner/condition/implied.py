@@ -16,17 +16,12 @@ Source: TypeAlias = Literal["function", "join", "subquery", "join or subquery", 
 
 @dataclass(frozen=True, slots=True)
 class Implied:
-    """One thing that a query implies about the rows, and what it was good for.
-
-    Row groups are counted among those of the scan. What another part of the query drops as well counts for both alone,
-    and as dropped only by either of them it does not count.
+    """One thing that a query implies about the rows, and what finding it cost.
 
     Attributes:
         source: Where it comes from.
         text: What is implied, or why nothing is, for reports.
-        dropped_alone: Row groups that it would drop by itself, without any other part of the query. None if nobody
-            asked: this takes another pass.
-        dropped_only_by_it: Row groups that are dropped, and would be read without it. None if that is not known.
+        dropped: Row groups that nothing else in the query drops; known for first rows only.
         seconds: What finding it took the planner, and Spark's evaluator for a function. None for keys: jobs of
             Spark find them, mostly jobs that run anyway.
         bytes_read: Index bytes that were read to find it.
@@ -34,18 +29,17 @@ class Implied:
 
     source: Source
     text: str
-    dropped_alone: int | None = None
-    dropped_only_by_it: int | None = None
+    dropped: int | None = None
     seconds: float | None = None
     bytes_read: int = 0
 
     def __str__(self) -> str:
-        drops = {"drops {} row groups alone": self.dropped_alone, "{} that nothing else drops": self.dropped_only_by_it}
-        known = ", ".join(text.format(count) for text, count in drops.items() if count is not None)
-        parts = [f"{self.source}: {self.text}", known]
+        parts = [f"{self.source}: {self.text}"]
+        if self.dropped is not None:
+            parts.append(f"drops {self.dropped} row groups that nothing else drops")
         if self.seconds is not None:
             parts.append(f"found in {self.seconds * 1000:.1f} ms with {self.bytes_read} bytes read")
-        return "; ".join(filter(None, parts))
+        return "; ".join(parts)
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 
 from planner.clock import Clock
-from planner.condition.implied import Cost, Implied
+from planner.condition.implied import Cost, Implied, Source
 from planner.condition.tree.nodes import Conjunction, Everything, Leaf, Predicate, is_exact
 from planner.condition.tree.simplify import conjunction, disjunction
 from planner.first_rows.counting import WIDE_SHARE, Counting
@@ -132,11 +132,8 @@ class Enough:
             return ()
         only = int(np.count_nonzero(self.dropped & ~kept))
         text = f"{wanted}: {self.implied}"
-        if self.threshold is not None:
-            return (Implied("top-k", text, None, only, self.cost.seconds, self.cost.bytes_read),)
-        # Row groups that are enough leave out all others, whatever else does.
-        alone = int(np.count_nonzero(~kept))
-        return (Implied("limit", text, alone, only, self.cost.seconds, self.cost.bytes_read),)
+        source: Source = "limit" if self.threshold is None else "top-k"
+        return (Implied(source, text, only, self.cost.seconds, self.cost.bytes_read),)
 
 
 def prune_first_rows(

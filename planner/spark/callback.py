@@ -21,7 +21,7 @@ from planner.spark.observed_query import PlannedQuery
 from planner.spark.observers import Observers
 from planner.spark.read_index import ReadIndex, ReadIndexes, Reports
 from planner.spark.requests.aggregates import question_of, serialize_answer
-from planner.spark.requests.functions import ColumnFunctions, functions_of, pieces_of
+from planner.spark.requests.functions import ColumnFunctions, functions_of, implied_by
 from planner.spark.requests.hook_filters import bind_filters, first_rows, scan_of, wanted_runtime_fields, where_of
 from planner.spark.requests.wire import KEEP_ALL, Request, serialize_absence, serialize_dropped, serialize_view
 from planner.spark.settings import Settings, read_settings
@@ -89,7 +89,6 @@ class PlannerCallback:
             # Not strict yet: what an older version of the index lacks, a newer one may have.
             limits=settings.limits(strict=False),
             executors=Executors(self._context, index.index_table, settings.planning_mode),
-            is_weighed=self.reports.is_explained(request) or settings.weigh_implied,
             started=started,
         )
         objection = self.observers.objection(request, index.table)
@@ -131,13 +130,13 @@ class PlannerCallback:
             question = None if wanted.declined or not settings.aggregates else question_of(wanted, schema)
             if question is None:
                 return KEEP_ALL
-            query = replace(query, question=question, is_weighed=False)
+            query = replace(query, question=question)
         elif not request.asks_for_rows and not (waiting and self.reports.is_explained(request)):
             return serialize_dropped(BitMap(), "", waiting) if waiting else KEEP_ALL
-        pieces = pieces_of(request, schema, functions, waiting, are_weighed=query.is_weighed)
+        implied = implied_by(request, schema, functions, waiting)
         first = first_rows(request.wanted, schema, settings)
         where = where_of(request, literals=True, for_people=True)
-        answer = answer_query(replace(query, predicate=predicate, where=where, pieces=pieces, first_rows=first))
+        answer = answer_query(replace(query, predicate=predicate, where=where, implied=implied, first_rows=first))
         if answer.troubles:
             newer = self._indexes.newer(index)
             if newer is not None:

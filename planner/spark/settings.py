@@ -71,8 +71,6 @@ class Settings(PlanningBounds):
         limit: Whether `LIMIT` without an order reads only as many row groups as it takes to have these rows.
         functions: Whether functions of an indexed column are evaluated for the column's values.
         aggregates: Whether aggregates are answered from the index, as far as the index is exact.
-        weigh_implied: Whether reports say what each implied predicate drops alone and beside the others. This takes two
-            more passes for each; `planner.explain` always says so.
         planning_mode: Whether the driver plans, the executors plan, or the number of row groups decides.
         refresh_seconds: How old a version of the index may be for a query to use it without asking the catalog; 0: each
             query asks the catalog and waits.
@@ -92,7 +90,6 @@ class Settings(PlanningBounds):
     limit: Flag = True
     functions: Flag = True
     aggregates: Flag = True
-    weigh_implied: Flag = False
     planning_mode: PlanningMode = "auto"
     refresh_seconds: float = Field(default=1.0, ge=0, allow_inf_nan=False)
     absence_seconds: float = Field(default=10.0, ge=0, allow_inf_nan=False)

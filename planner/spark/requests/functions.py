@@ -17,8 +17,6 @@ from planner.condition.spark.read import found_column
 from planner.condition.tree.nodes import (
     UNKNOWN,
     ByValue,
-    Conjunction,
-    Disjunction,
     EngineTest,
     Leaf,
     Nothing,
@@ -26,8 +24,8 @@ from planner.condition.tree.nodes import (
     leaves,
 )
 from planner.condition.tree.simplify import chosen, conjunction, disjunction
-from planner.query import Piece, QueryRequest, answer_query
-from planner.spark.requests.hook_filters import bind_filters, bind_runtime_keys, read_conditions
+from planner.query import QueryRequest, answer_query
+from planner.spark.requests.hook_filters import bind_filters
 from planner.spark.requests.wire import Request, ValueList, serialize_values
 from planner.view.column_values import ByValueTests, ColumnValues, KeyRange
 from puffin_index.keys.leaf import NullTest, RangeTest
@@ -134,52 +132,19 @@ def _leaves_one(request: Request, query: QueryRequest) -> bool:
     rest = bind_filters(request)
     if all(isinstance(leaf.test, NullTest) for leaf in leaves(rest)):
         return False
-    return answer_query(replace(query, predicate=rest, is_weighed=False)).plan.kept <= query.scan.unlisted + 1
+    return answer_query(replace(query, predicate=rest)).plan.kept <= query.scan.unlisted + 1
 
 
-def pieces_of(
-    request: Request, schema: Schema, functions: ColumnFunctions, waiting: Sequence[int], *, are_weighed: bool
-) -> tuple[Piece, ...]:
+def implied_by(
+    request: Request, schema: Schema, functions: ColumnFunctions, waiting: Sequence[int]
+) -> tuple[Implied, ...]:
     """List what a request implies, besides the rows that it wants; all its functions must be decided.
 
-    `waiting` are the columns whose keys are known when the query runs. With `are_weighed`, each piece says what it and
-    the others say of rows; keys are bound once more for that.
+    `waiting` are the columns whose keys are known when the query runs.
     """
-    pieces = [
-        _weighable(leaf, request, functions) if are_weighed else Piece(implied)
-        for leaf, (_, implied) in functions.found.items()
-    ]
-    for at, keys in enumerate(request.runtime_keys):
-        implied = Implied(keys.source, str(keys))
-        if not are_weighed:
-            pieces.append(Piece(implied))
-            continue
-        rest = request.model_copy(update={"runtime_keys": request.runtime_keys[:at] + request.runtime_keys[at + 1 :]})
-        pieces.append(Piece(implied, bind_runtime_keys(keys, schema), bind_filters(rest, functions.decide)))
-    for field_id in waiting:
-        text = f"{schema.find_column_name(field_id)}: its keys are known when the query runs"
-        pieces.append(Piece(Implied("join or subquery", text)))
-    return tuple(pieces)
-
-
-def _weighable(leaf: ByValue, request: Request, functions: ColumnFunctions) -> Piece:
-    predicate, implied = functions.found[leaf]
-    if predicate == UNKNOWN:
-        return Piece(implied)
-    # Below OR, the function says nothing without the other branches.
-    alone = [_only(condition, leaf, predicate) for condition in read_conditions(request, filters=False)]
-    others = bind_filters(request, lambda other: UNKNOWN if other == leaf else functions.decide(other))
-    return Piece(implied, conjunction(alone), others)
-
-
-def _only(condition: Predicate, leaf: ByValue, predicate: Predicate) -> Predicate:
-    """What a condition says if all tests but one are unknown."""
-    match condition:
-        case Conjunction(children):
-            return conjunction([_only(child, leaf, predicate) for child in children])
-        case Disjunction(children):
-            return disjunction([_only(child, leaf, predicate) for child in children])
-        case ByValue() if condition == leaf:
-            return predicate
-        case _:
-            return UNKNOWN
+    awaited = (f"{schema.find_column_name(field_id)}: its keys are known when the query runs" for field_id in waiting)
+    return (
+        *(implied for _, implied in functions.found.values()),
+        *(Implied(keys.source, str(keys)) for keys in request.runtime_keys),
+        *(Implied("join or subquery", text) for text in awaited),
+    )

@@ -204,7 +204,7 @@ def test_what_a_function_says_of_a_column_is_shown(run: Runner, table: str) -> N
 
     explained = run.json("explain", table, "trim(name) = 'name-1'")
     (implied,) = cast(list[dict[str, object]], explained["implied"])
-    assert (implied["source"], implied["dropped_alone"], implied["bytes_read"]) == ("function", None, 0)
+    assert (implied["source"], implied["dropped"], implied["bytes_read"]) == ("function", None, 0)
 
 
 def test_a_column_that_is_not_there_is_named(run: Runner, table: str) -> None:

@@ -11,18 +11,17 @@ from puffin_index.storage.files import READ_COUNT
 
 def test_an_implied_predicate_says_what_is_known_of_it() -> None:
     bare = Implied("join", "i in 3 keys")
-    weighed = Implied("function", "f(i): i in 1 of 9 values", 12, 0, 0.0015, 77)
+    known = Implied("top-k", "order by i limit 3: 3 rows are <= 7", 12, 0.0015, 77)
 
     assert str(bare) == "join: i in 3 keys"
-    assert str(weighed) == (
-        "function: f(i): i in 1 of 9 values; drops 12 row groups alone, 0 that nothing else drops; "
+    assert str(known) == (
+        "top-k: order by i limit 3: 3 rows are <= 7; drops 12 row groups that nothing else drops; "
         "found in 1.5 ms with 77 bytes read"
     )
-    assert json.loads(json.dumps(as_json(weighed))) == {
-        "source": "function",
-        "text": "f(i): i in 1 of 9 values",
-        "dropped_alone": 12,
-        "dropped_only_by_it": 0,
+    assert json.loads(json.dumps(as_json(known))) == {
+        "source": "top-k",
+        "text": "order by i limit 3: 3 rows are <= 7",
+        "dropped": 12,
         "seconds": 0.0015,
         "bytes_read": 77,
     }
