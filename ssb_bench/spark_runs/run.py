@@ -40,6 +40,7 @@ R = TypeVar("R")
 _Arm = Literal["without", "with"]
 _ARMS: Final[tuple[_Arm, ...]] = ("without", "with")
 
+_AGGREGATES: Final = "spark.puffin-index.aggregates"
 MOST_ROWS_COMPARED: Final = 20_000
 ROUNDS_SECONDS: Final = 15.0
 LEAST_ROUNDS: Final = 2
@@ -118,18 +119,23 @@ def stamped_path(layout: Layout, kind: str, started_at: str) -> Path:
 
 
 @contextmanager
-def hooked(session: SparkSession, *, strict: bool = False, aggregates: bool = True) -> Iterator[SparkSession]:
-    """Install the hook in a session, and take it out at the end.
+def hooked(session: SparkSession, *, aggregates: bool = True) -> Iterator[SparkSession]:
+    """Install the hook in a session; take it out and restore the setting at the end.
 
     Args:
         aggregates: Answer aggregates from the index; False where counts stand for scans.
     """
-    session.conf.set("spark.puffin-index.aggregates", str(aggregates).lower())
-    planner.enable(session, strict=strict)
+    before = session.conf.get(_AGGREGATES, None)
+    session.conf.set(_AGGREGATES, str(aggregates).lower())
+    planner.enable(session)
     try:
         yield session
     finally:
         planner.disable(session)
+        if before is None:
+            session.conf.unset(_AGGREGATES)
+        else:
+            session.conf.set(_AGGREGATES, before)
 
 
 def with_report(spark: SparkSession, action: Callable[[], R]) -> tuple[R, ScanPlan | None]:

@@ -34,7 +34,7 @@ QUESTIONS = [
 ]
 
 
-@pytest.mark.one_of(4)
+@pytest.mark.one_of(8)
 @pytest.mark.parametrize(("kind", "column", "where"), QUESTIONS)
 def test_the_real_build_keeps_what_was_said(lineorder: Table, kind: str, column: str, where: str) -> None:
     sampled = planner.what_if(lineorder, where, {kind: [column]}, sample=20)

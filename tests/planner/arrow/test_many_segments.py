@@ -53,7 +53,7 @@ def answers(made: ScanPlan) -> tuple[object, ...]:
     return made.reasons.tolist(), made.matches.tolist(), made.index_reads, made.index_bytes_read
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(9)
 @pytest.mark.parametrize("where", WHERES)
 def test_plans_ask_for_no_other_bytes_than_range_by_range(catalog: SqlCatalog, other: SqlCatalog, where: str) -> None:
     clear_caches()
@@ -66,6 +66,7 @@ def test_plans_ask_for_no_other_bytes_than_range_by_range(catalog: SqlCatalog, o
     assert not first.warnings
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     ("where", "rounds"),
     [

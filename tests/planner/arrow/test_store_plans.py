@@ -49,6 +49,7 @@ def asked(server: StoreServer, index: TableIndex, where: str) -> Traffic:
     return found[0]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(("where", "rounds"), [("k = 77", 4), ("k = 77 AND s = 'value 7'", 5)])
 def test_the_first_plan_of_a_process_takes_few_rounds_and_asks_for_no_size(
     server: StoreServer, catalog: SqlCatalog, where: str, rounds: int

@@ -37,6 +37,7 @@ for _ in range(2):
 """
 
 
+@pytest.mark.nightly
 def test_an_index_of_many_segments_leaves_files_to_its_process(tmp_path: Path) -> None:
     """Payloads stay opened from one plan to the next; each that held its file would soon leave none to anybody."""
     simulated = simulate(tmp_path / "segments", 80_000, different=1)

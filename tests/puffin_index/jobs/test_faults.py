@@ -75,6 +75,7 @@ def faulty_catalog(tmp_path: Path) -> Iterator[SqlCatalog]:
     catalog.close()
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(("action", "most_bytes"), [("build", 9_000), ("compact", 3_000)])
 def test_a_full_disk_leaves_nothing_half_done(
     local_catalog: SqlCatalog, tmp_path: Path, action: str, most_bytes: int
@@ -90,6 +91,7 @@ def test_a_full_disk_leaves_nothing_half_done(
     check_recovery(index)
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("action", ACTIONS)
 def test_a_store_that_fails_leaves_nothing_half_done(
     local_catalog: SqlCatalog, faulty_catalog: SqlCatalog, action: str
@@ -112,6 +114,7 @@ def test_a_store_that_fails_leaves_nothing_half_done(
         check_recovery(index)
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("action", ACTIONS)
 def test_a_slow_store_only_takes_longer(local_catalog: SqlCatalog, faulty_catalog: SqlCatalog, action: str) -> None:
     index = prepared(local_catalog)

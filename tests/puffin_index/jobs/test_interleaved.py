@@ -132,7 +132,7 @@ def run(place: Place, outer: str, inner: str, at: int) -> int:
     return requests
 
 
-@pytest.mark.one_of(4)
+@pytest.mark.one_of(8)
 @pytest.mark.parametrize("pair", PAIRS, ids="-".join)
 def test_a_job_in_the_midst_of_another(place: Place, pair: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(expire, "LEAST_SNAPSHOT_GRACE", timedelta(0))

@@ -108,6 +108,7 @@ def test_a_full_disk_is_one_line_of_build_and_stays_no_fuller(
     check_entries(index)
 
 
+@pytest.mark.nightly
 def test_a_full_disk_is_one_line_of_create_and_nothing_is_left(local_catalog: SqlCatalog, tmp_path: Path) -> None:
     make_table(local_catalog)
     before = set(tmp_path.rglob("*"))

@@ -95,7 +95,7 @@ def semaphores_of(pid: int) -> list[Path]:
     return list(Path("/dev/shm").glob(f"sem.loky-{pid}-*"))
 
 
-@pytest.mark.one_of(5)
+@pytest.mark.one_of(10)
 @pytest.mark.parametrize("segments", [0, 1], ids=["starting", "building"])
 @pytest.mark.parametrize(
     "command",

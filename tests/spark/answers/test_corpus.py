@@ -65,7 +65,7 @@ def run(spark: SparkSession, sql: str, enabled: bool) -> Outcome:
     return Outcome(frame.schema.json(), answer_of(rows), rows_read(spark, group))
 
 
-@pytest.mark.one_of(7)
+@pytest.mark.one_of(12)
 @pytest.mark.parametrize(("name", "statement"), _QUERIES, ids=lambda v: v if isinstance(v, str) else v.sql[:100])
 def test_a_query_answers_the_same_and_reads_no_more(
     hooked: SparkSession, corpus: dict[str, dict[str, str]], name: str, statement: Statement
@@ -121,7 +121,7 @@ def change(spark: SparkSession, table: str, sql: str, enabled: bool) -> Change:
     return Change(rows, tuple(summary.get(key) for key in _COUNTS))
 
 
-@pytest.mark.one_of(5)
+@pytest.mark.one_of(9)
 @pytest.mark.parametrize(("name", "statement"), _CHANGES, ids=lambda v: v if isinstance(v, str) else v.sql[:100])
 def test_a_statement_changes_the_same_rows(
     hooked: SparkSession, corpus: dict[str, dict[str, str]], name: str, statement: Statement

@@ -93,8 +93,7 @@ def answer(spark: SparkSession, where: str) -> tuple[int, int | None] | str:
         return str(error.getCondition())
 
 
-@pytest.mark.one_of(7)
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(8)
 @pytest.mark.usefixtures("index")
 @pytest.mark.parametrize("ansi", ["true", "false"])
 @pytest.mark.parametrize("where", PREDICATES)

@@ -116,6 +116,7 @@ def test_a_column_that_took_the_name_of_a_renamed_one(hook: SparkSession, catalo
     assert index.verify(None).findings == ()
 
 
+@pytest.mark.nightly
 def test_another_name_mapping(hook: SparkSession, catalog: SqlCatalog, tmp_path: Path) -> None:
     write_file(tmp_path / "f" / "a.parquet", {"id": numbers(), "a": numbers(5000), "b": numbers(9000)})
     create(hook, "mapped", "id INT, a INT")
@@ -287,6 +288,7 @@ def test_a_default_of_another_lineage(hook: SparkSession, catalog: SqlCatalog) -
     check(hook, index, "b = 7", "b IS NULL", "id = 7")
 
 
+@pytest.mark.nightly
 def test_imported_orc_files_are_found_by_name(hook: SparkSession, catalog: SqlCatalog, tmp_path: Path) -> None:
     folder = tmp_path / "f"
     hook.range(0, ROWS, 1, 1).selectExpr(
@@ -306,6 +308,7 @@ def test_imported_orc_files_are_found_by_name(hook: SparkSession, catalog: SqlCa
     assert index.verify(None).findings == ()
 
 
+@pytest.mark.nightly
 def test_constants_that_writers_of_the_table_made(hook: SparkSession, catalog: SqlCatalog) -> None:
     columns = {
         "b": ("BIGINT", "id % 3"),

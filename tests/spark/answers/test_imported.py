@@ -175,7 +175,7 @@ def with_and_without(spark: SparkSession, sql: str) -> tuple[ScanPlan, Measureme
     return report, measured
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(5)
 @pytest.mark.parametrize("writer", WRITERS)
 def test_the_row_groups_that_are_kept_are_read_and_no_others(
     spark: SparkSession, catalog: SqlCatalog, tmp_path: Path, writer: str
@@ -300,7 +300,7 @@ def orc_items(spark: SparkSession) -> DataFrame:
     return spark.range(0, ROWS, 1, 1).selectExpr(*columns)
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.nightly
 @pytest.mark.parametrize("write", [write_orc_by_iceberg, write_orc_by_spark])
 def test_stripes_of_imported_orc_files_are_dropped(
     row_reader: SparkSession,

@@ -62,6 +62,7 @@ def hook(spark: SparkSession, index: TableIndex) -> Iterator[SparkSession]:
     planner.disable(spark)
 
 
+@pytest.mark.nightly
 def test_an_entry_lists_the_stripes_of_the_manifest(index: TableIndex) -> None:
     files = list_data_files(index.data_table)
 
@@ -85,6 +86,7 @@ def test_an_equality_reads_one_stripe_by_sparks_own_metrics(hook: SparkSession) 
     assert measured.rows_read <= report.kept_rows < ROWS / 10
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize(
     "where",
     [

@@ -55,7 +55,7 @@ def index(spark: SparkSession, catalog: SqlCatalog) -> Iterator[TableIndex]:
     spark.sql("DROP TABLE lake.ns.spread PURGE")
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("where", PREDICATES)
 def test_executors_come_to_the_drivers_verdicts(spark: SparkSession, index: TableIndex, where: str) -> None:
     local = planner.plan(index, where)

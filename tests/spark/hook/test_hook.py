@@ -109,6 +109,7 @@ def test_a_range_over_everything_reads_everything_and_no_index_bytes_but_directo
     assert [stage.bytes_read for stage in report.funnel if stage.name in ("bloom", "rows")] == [0, 0]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     "sql",
     [

@@ -85,6 +85,7 @@ def later_version(index: TableIndex) -> None:
         transaction.set_properties({"puffin-index.version": "99"})
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     "damage",
     [

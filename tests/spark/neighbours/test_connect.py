@@ -174,6 +174,7 @@ def views(remote: ConnectSession, index: TableIndex, options: dict[str, str]) ->
     return remote
 
 
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize(
     ("use", "instead"),
     [
@@ -194,6 +195,7 @@ def test_what_needs_a_jvm_says_what_to_do_instead(
         use(remote, index)
 
 
+@pytest.mark.nightly
 def test_the_schema_is_sparks_own_for_these_files(views: ConnectSession) -> None:
     ours, native = views.table("items").schema, views.table("plain").schema
     assert [(field.name, field.dataType) for field in ours] == [(field.name, field.dataType) for field in native]
@@ -242,6 +244,7 @@ def one_row_group(lake: SqlCatalog, options: dict[str, str]) -> dict[str, str]:
     return options
 
 
+@pytest.mark.nightly
 def test_row_groups_that_the_index_drops_are_never_read(remote: ConnectSession, one_row_group: dict[str, str]) -> None:
     def found(where: str) -> list[int]:
         reader = remote.read.format("puffin-index").options(**one_row_group, where=where)
@@ -254,7 +257,7 @@ def test_row_groups_that_the_index_drops_are_never_read(remote: ConnectSession, 
         found("k = 1235")
 
 
-@pytest.mark.one_of(4)
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "where",
     [

@@ -37,7 +37,7 @@ def indexed(catalog: SqlCatalog, name: str, **columns: list[str]) -> TableIndex:
     return index
 
 
-@pytest.mark.one_of(5)
+@pytest.mark.one_of(9)
 @pytest.mark.parametrize("table", [_PLAIN, _DELETED])
 @pytest.mark.parametrize(
     "sql",
@@ -107,7 +107,7 @@ def test_strings_of_other_collations_are_left_to_spark(hooked: SparkSession) -> 
     assert not check(hooked, f"SELECT MAX(s COLLATE UTF8_LCASE) FROM {_PLAIN} WHERE i < 90")
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(5)
 @pytest.mark.parametrize(
     "make",
     [

@@ -57,7 +57,7 @@ def plan_of(spark: SparkSession, sql: str) -> str:
     return str(spark.sql(sql)._jdf.queryExecution().executedPlan().toString())
 
 
-@pytest.mark.one_of(5)
+@pytest.mark.one_of(9)
 @pytest.mark.parametrize(
     "sql",
     [

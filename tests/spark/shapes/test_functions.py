@@ -67,7 +67,7 @@ def _thread(spark: SparkSession) -> int:
     return int(spark.sparkContext._jvm.java.lang.Thread.currentThread().getId())
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(6)
 @pytest.mark.parametrize(
     "where",
     [
@@ -110,7 +110,7 @@ def test_a_function_of_one_column_reads_only_row_groups_that_have_matches(hooked
     assert any(one.source == "function" and "not used" not in one.text for one in plan.implied)
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(6)
 @pytest.mark.parametrize(
     "where",
     [
@@ -147,7 +147,7 @@ def test_odd_conditions_have_the_same_rows(hooked: SparkSession, where: str) -> 
     check(hooked, where)
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize(
     ("name", "values", "where"),
     [
@@ -188,6 +188,7 @@ def costly(spark: SparkSession, catalog: SqlCatalog, table: TableIndex) -> str:
     return f"lake.{name}"
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     ("where", "kept", "text"),
     [
@@ -371,7 +372,7 @@ def _monotone(random: Random, column: str) -> str:
     return f"{text} {operator} {random.choice((0, 1, -5, 357913 * 4, 3141, random.randrange(-(10**6), 10**6)))}"
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("column", _EDGES)
 def test_random_functions_that_may_be_monotone(hooked: SparkSession, edges: str, column: str) -> None:
     random = Random(column)
@@ -565,6 +566,7 @@ def test_deletes_and_updates_by_a_function_change_the_right_rows(hooked: SparkSe
         check(hooked, "k % 10 = 4", f"lake.{name}")
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     "sql",
     [
@@ -589,7 +591,7 @@ def test_an_order_by_a_leaf_of_a_struct_reads_few_row_groups(hooked: SparkSessio
     assert all(plan.kept < plan.row_groups for plan in first)
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(6)
 @pytest.mark.parametrize("order", ["inner.leaf", "inner.deep.word DESC", "inner.leaf DESC NULLS FIRST"])
 @pytest.mark.parametrize("where", ["TRUE", "small < 0", "inner.leaf % 7 = 3", "inner IS NULL"])
 def test_leaves_of_missing_structs_are_null_in_an_order(hooked: SparkSession, order: str, where: str) -> None:

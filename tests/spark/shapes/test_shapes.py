@@ -51,7 +51,7 @@ _NO_BROADCAST = {"spark.sql.autoBroadcastJoinThreshold": "-1"}
 _NOT_ADAPTIVE = {"spark.sql.adaptive.enabled": "false"}
 
 
-@pytest.mark.one_of(5)
+@pytest.mark.one_of(9)
 @pytest.mark.parametrize(
     "conf",
     [{}, _NO_BROADCAST, _NOT_ADAPTIVE, _NO_BROADCAST | _NOT_ADAPTIVE],
@@ -104,6 +104,7 @@ def test_no_thread_of_subqueries_waits_for_another(hooked: SparkSession) -> None
     assert len(keys_of(planner.reports(hooked)[-6:])) >= 5
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize(
     "sql",
     [

@@ -178,6 +178,7 @@ def test_a_name_is_taken_once(sql: SparkSession, catalog: SqlCatalog) -> None:
     sql.sql(f"DROP INDEX IF EXISTS j ON {TABLE}")
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     ("statement", "message"),
     [

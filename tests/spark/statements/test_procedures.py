@@ -63,6 +63,7 @@ def one(frame: DataFrame) -> Row:
     return row
 
 
+@pytest.mark.one_of(2)
 def test_status_and_indexes(sql: SparkSession, way: str) -> None:
     row = one(call(sql, way, "status", table=TABLE))
     assert (row.table, row.index_table) == ("calls.t", "calls.t__puffin_index")

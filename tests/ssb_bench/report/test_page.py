@@ -95,8 +95,16 @@ def page_of(run: Run, folder: Path, **others: Iterable[Part]) -> str:
     return (folder / "page.html").read_text(encoding="utf-8")
 
 
-def test_the_page_is_well_formed_and_needs_nothing_else(run: Run, tmp_path: Path) -> None:
-    text = page_of(run, tmp_path, **sections())
+@pytest.fixture(scope="module")
+def page(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of everything, which is drawn once."""
+    folder = tmp_path_factory.mktemp("page")
+    page_of(run, folder, **sections())
+    return folder / "page.html"
+
+
+def test_the_page_is_well_formed_and_needs_nothing_else(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
     parser = Balance()
     parser.feed(text)
 
@@ -106,16 +114,14 @@ def test_the_page_is_well_formed_and_needs_nothing_else(run: Run, tmp_path: Path
     assert re.findall(r'(?:src|href)="http', text) == []
 
 
-def test_every_picture_is_also_a_file_of_either_kind(run: Run, tmp_path: Path) -> None:
-    page_of(run, tmp_path, **sections())
-
+def test_every_picture_is_also_a_file_of_either_kind(page: Path) -> None:
     names = {"queries-count", "systems", "appends", "clustered", "scale"}
     files = {f"{name}.{kind}" for name in names for kind in ("png", "svg")}
-    assert {file.name for file in (tmp_path / "page-pictures").iterdir()} == files
+    assert {file.name for file in page.with_name("page-pictures").iterdir()} == files
 
 
-def test_everything_that_was_measured_is_there(run: Run, tmp_path: Path) -> None:
-    text = page_of(run, tmp_path, **sections())
+def test_everything_that_was_measured_is_there(run: Run, page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
 
     for query in run.queries:
         assert f"<td>{query.name}</td>" in text

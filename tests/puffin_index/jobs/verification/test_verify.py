@@ -62,6 +62,7 @@ def test_an_index_of_columns_too_large_for_memory_has_no_findings(
     assert index.verify(None).findings == ()
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("layout", ["postings", "bitmaps"])
 def test_indexes_of_every_type_have_no_findings_before_and_after_they_are_merged(
     local_catalog: SqlCatalog, layout: str
