@@ -43,10 +43,8 @@ class QueryRequest:
     """What a query asks of one scan.
 
     Attributes:
-        where: The predicate as it was written.
         implied: What the rest of the query says about the rows, and what functions do.
         unused: Parts of the text that nothing is known of.
-        first_rows: How many rows are wanted, and in what order; None for all.
         question: Aggregates of the matching rows; None if the rows are wanted.
         for_spark: Spark reads the rest by ranges of bytes, so that some data files are read whole or not at all, and
             plans once more where the index does not answer aggregates.

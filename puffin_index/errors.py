@@ -89,7 +89,6 @@ class DamagedIndexError(PuffinIndexError):
 
     Attributes:
         index_table: The name of the index table.
-        reason: The description of the damage.
         file: The location of the file, if known.
     """
 

@@ -48,10 +48,7 @@ class Watch:
 
     Args:
         open_index: Opens the index; called in each pass, so that a table dropped and made anew is followed.
-        start: Starts a build.
         interval_seconds: The rest between two looks at the table.
-        scope: The scope of each build.
-        on_report: Called after each build.
         upkeep: Whether to compact and expire as well, when due.
     """
 

@@ -42,14 +42,11 @@ class AdvisedIndex:
         action: `create` or `keep` for the proposals; `unused` for an existing index that the workload does not need;
             `do not build` for any other candidate.
         column: The column; `map#k#key` for a key of a map.
-        kind: The kind.
         index_bytes: Its bytes, estimated where it does not exist yet; None where they were not measured.
         bytes_saved: The bytes that the workload would read more without it, beside the other proposals; for an index
             that is not proposed, the bytes that it would save without the proposals.
         share_saved: The same as a share of what the workload reads without any index.
         reason: The queries that it helps most, or why it is not proposed.
-        build_seconds: About the seconds that one core takes to build it.
-        statement: The SQL statement that creates it, if it is to be created.
     """
 
     action: str
@@ -69,15 +66,10 @@ class Advice(Described):
 
     Attributes:
         table: `catalog.namespace.table`.
-        snapshot_id: The snapshot; None for an empty table.
-        scans: The scans of the table that were looked at.
         queries: The distinct ones among them that an index could help.
         bytes_read: The bytes that these read without any index, in all.
-        bytes_saved: The bytes that the proposals save of them.
-        budget_bytes: The most that indexes may take.
         index_bytes: The bytes of the proposals, those to keep included.
         indexes: The proposals, those that save most first; then unused indexes; then the other candidates.
-        sampled: The row groups that were measured.
         defined: Column and kind of each index that exists.
         created: Whether the definition of the table now has the proposals.
         warnings: What could not be read, and what else to know, as sentences.

@@ -50,7 +50,6 @@ def advise(
     """Say which indexes a workload is worth. Candidates are measured on a sample of row groups, not guessed.
 
     Args:
-        index_or_table: The table, whether it has an index or not.
         queries: SQL statements, in one text between semicolons or one by one; `WHERE …` alone is one, too.
         query_log: The folder of the hook's own log of queries, with literals.
         max_share: The bytes of all indexes together, as a share of the data's bytes.
@@ -89,7 +88,6 @@ def advise_on(advised: AdvisedTable, workload: Workload, max_share: float, sampl
 
     Args:
         max_share: The bytes of all indexes together, as a share of the data's bytes.
-        sample: The most row groups to measure; None for all.
     """
     served = _served(advised, workload)
     workload = condensed(workload)
@@ -177,9 +175,6 @@ class _Choice:
 
     Attributes:
         columns: The candidates, existing ones among them.
-        built: The sample.
-        gains: What sets of them save.
-        base: The advice without proposals.
         served: Existing indexes that are of use in ways that are not measured.
     """
 

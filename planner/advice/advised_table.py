@@ -96,9 +96,6 @@ class AdvisedTable:
     """One snapshot of a table, with the index that the table has today.
 
     Attributes:
-        index: The index of the table; None if it has none.
-        snapshot: The snapshot; None for an empty table.
-        schema: The schema of the snapshot.
         view: What is built of the index.
     """
 

@@ -91,8 +91,6 @@ class ReadQuery:
     """A query whose WHERE was read.
 
     Attributes:
-        candidates: The indexes that could answer a part of it.
-        columns: The columns of these indexes.
         answered_by: For each column that the answer needs, and each test of the WHERE, the indexes that have it: an
             index of each of them answers the query. Empty if it wants rows, or what no index says exactly.
     """
@@ -110,8 +108,6 @@ class Candidates:
     """The indexes that could help.
 
     Attributes:
-        queries: The queries with a WHERE that an index could answer a part of.
-        columns: The columns and kinds.
         skipped: Queries that cannot be read, and indexes that cannot be built, with the reasons.
     """
 

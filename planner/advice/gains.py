@@ -150,8 +150,6 @@ def choose(
     """Choose the items that gain most and fit a budget together.
 
     Args:
-        sizes: The items and their sizes.
-        budget: The most that their sizes may sum up to.
         gain: The gain of a set of items; more items never gain less.
         most_tried: Of more items, this many are chosen from: the others lose least for their size if they go.
     """

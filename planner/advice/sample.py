@@ -39,7 +39,6 @@ class Verdicts:
     """What a scan by an index does with the sampled row groups.
 
     Attributes:
-        kept: Whether each row group is read.
         reasons: A `Reason` for each.
     """
 
@@ -53,11 +52,7 @@ class IndexSample:
 
     Attributes:
         positions: The sampled row groups, as places among those that were sampled from.
-        view: The indexes.
-        rows: The rows that the indexes cover.
         own_bytes: The bytes of each index with its directory, and of the statistics of each column.
-        seconds: The time that the build took, on one core.
-        skipped: Data files that cannot be indexed, with the reasons.
     """
 
     advised: AdvisedTable
@@ -142,7 +137,6 @@ def built_sample(
     Args:
         scanned: The row groups that were sampled from.
         positions: The sampled row groups among them, ascending.
-        columns: The columns and kinds to build.
     """
     with tempfile.TemporaryDirectory(prefix="puffin-index-sample-") as folder:
         location = Path(folder).as_uri()

@@ -30,8 +30,6 @@ def read_statements(text: str, table: Sequence[str], columns: Sequence[str]) -> 
     """Read SQL statements that stand between semicolons. A statement that begins with WHERE is a mere condition.
 
     Args:
-        text: The statements, in Spark's SQL.
-        table: Namespace and name of the table.
         columns: The names of the table's columns, by which names without a table are told apart.
 
     Raises:
@@ -85,12 +83,7 @@ def _shown(statement: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """How a statement names the columns of the table.
-
-    Attributes:
-        alias: The name of the table in the statement.
-        others: The names of the statement's other tables.
-    """
+    """How a statement names the columns of the table."""
 
     alias: str
     others: frozenset[str]

@@ -22,8 +22,6 @@ class Range:
     """A number with its bounds.
 
     Attributes:
-        estimate: The most likely number.
-        low: The lower bound.
         high: The upper bound; equal to `low` if the number was counted, not estimated.
     """
 
@@ -123,7 +121,6 @@ class Verdict:
 
     Attributes:
         text: `build`, `do not build` or `uncertain`; of existing indexes `keep` or `can be dropped`.
-        reason: Why, as a sentence without a full stop.
     """
 
     text: str
@@ -134,11 +131,8 @@ def verdict_on_new(before: int, saved: Range, reasons_kept: Bytes, tested: bool,
     """Judge indexes that do not exist yet.
 
     Args:
-        before: The row groups that a query reads today.
         saved: How many of them it would no longer read.
         reasons_kept: The `Reason` of each sampled row group that it would still read.
-        tested: Whether the WHERE tests any of the columns to index.
-        untested: The columns to index that the WHERE does not test.
     """
     note = f"the WHERE does not test {', '.join(sorted(untested))}" if untested else ""
     if not before:
@@ -157,12 +151,7 @@ def verdict_on_new(before: int, saved: Range, reasons_kept: Bytes, tested: bool,
 
 
 def verdict_on_hidden(before: int, more: Range) -> Verdict:
-    """Judge indexes that exist.
-
-    Args:
-        before: The row groups that a query reads today.
-        more: How many more it would read without the indexes.
-    """
+    """Judge indexes that exist."""
     if more.high <= before * WORTH_WHILE:
         return Verdict("can be dropped", f"this WHERE would read {more} row groups more than the {before:,} of today")
     return Verdict("keep", f"without it, this WHERE would read {more} row groups more than the {before:,} of today")
@@ -173,8 +162,6 @@ def note_on_row_groups(sizes: Floats, today: Flags, kept: Flags, shares_left: Fl
 
     Args:
         sizes: The bytes of each sampled row group.
-        today: Which of them a query reads today.
-        kept: Which of them it would still read with the indexes.
         shares_left: The most that it would read of each of them with smaller row groups and the indexes.
     """
     before, after, least = (float(part.sum()) for part in (sizes[today], sizes[kept], sizes[kept] * shares_left[kept]))

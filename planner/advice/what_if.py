@@ -42,7 +42,6 @@ class Reads:
 
     Attributes:
         state: `without index`, `today` or `what if`.
-        bytes: About the bytes of these row groups.
         seconds: About the seconds that one core takes to read them.
     """
 
@@ -58,19 +57,12 @@ class WhatIf(Described):
 
     Attributes:
         table: `namespace.table`.
-        snapshot_id: The snapshot; None for an empty table.
         added: The indexes to add, as `column.kind`.
         left_out: The existing indexes that were hidden, as `column.kind`.
-        row_groups: The row groups of the snapshot.
         without_index: What the query reads by Iceberg's own pruning alone.
-        today: What it reads with today's index.
-        what_if: What it would read.
-        sampled: The row groups that were measured.
         index_bytes: About the bytes of the indexes to add, for the whole table; less the bytes of those left out.
         build_seconds: About the seconds that one core takes to build the indexes to add for the whole table.
-        verdict: Whether to build (or keep) the indexes.
         bytes_per_second: The reading speed that `seconds` assume.
-        warnings: What else to know, as sentences.
     """
 
     table: str
@@ -187,12 +179,9 @@ def what_if(
     leaves, and the ordinary planner reads them.
 
     Args:
-        index_or_table: The table, whether it has an index or not.
-        where: SQL WHERE text.
         definition: The indexes to add: a definition, or columns by kind such as `{"bitmap": ["a"]}`.
         without: The existing indexes to leave out, as `column.kind`.
         sample: The most row groups to measure; None for all.
-        snapshot_id: The snapshot, None for the current one.
         bytes_per_second: The reading speed of one core, by which bytes become seconds.
 
     Raises:
@@ -244,10 +233,6 @@ class _Measured:
     Attributes:
         kept: The row groups that the query would read.
         kept_share: Their share of the bytes of all row groups that Iceberg's own pruning leaves.
-        verdict: Whether that is worth while.
-        added_bytes: About the bytes of the added indexes.
-        build_seconds: About the seconds that one core takes to build them.
-        warnings: What else to know, as sentences.
     """
 
     kept: Range
@@ -265,7 +250,6 @@ class _Question:
     Attributes:
         scanned: The row groups that Iceberg's own pruning leaves.
         kept_today: Which of them the query reads today.
-        added: The indexes to add that the table lacks.
         hidden_bytes: The bytes of the indexes that are left out.
     """
 

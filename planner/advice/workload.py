@@ -28,7 +28,6 @@ class Query:
         where: The condition on columns of the table; None if all rows are asked for.
         columns: The names of the columns that are read; None if that is unknown or all are.
         bytes_read: The bytes that the scan reads without any index; None if that is unknown.
-        times: How often it was asked.
         groups: The columns by which the query groups; an index that holds them and `held` can answer it.
         held: The columns that the query's aggregates need, `groups` included; empty if it wants rows.
     """
@@ -47,7 +46,6 @@ class Workload:
 
     Attributes:
         queries: The distinct scans; those asked most often come first.
-        skipped: What could not be read, with the reasons, as sentences.
         used: How many scans needed an index in ways that no condition shows, such as a join: by `column.kind`, or by
             `column` where the kind is not known.
     """
@@ -89,7 +87,6 @@ def is_named(parts: Sequence[str], table: Sequence[str]) -> bool:
 
     Args:
         parts: The name in the query: `table`, `namespace.table` or `catalog.namespace.table`.
-        table: Namespace and name of the table.
     """
     asked, own = [part.casefold() for part in parts], [part.casefold() for part in table]
     return asked[-len(own) :] == own[-len(asked) :]
@@ -128,10 +125,6 @@ _BESIDE_WHERE: Final = frozenset({"join", "subquery", "join or subquery", "top-k
 
 def read_query_log(io: FileIO, folder: str, table: Sequence[str]) -> Workload:
     """Read a query log. A scan that keys of a join narrowed once more counts once.
-
-    Args:
-        io: The FileIO of the folder.
-        table: Namespace and name of the table.
 
     Raises:
         PuffinIndexError: If the folder has no query.

@@ -37,12 +37,8 @@ class Answer:
     """What statistics and indexes give of a question before data is read.
 
     Attributes:
-        partial: What they give together.
         unread: The row groups of the plan whose data has to be read, ascending: the rest of the answer, exactly.
-        row_groups_settled: Row groups that statistics answer.
-        row_groups_indexed: Row groups that indexes answer.
         index_reads: Requests for index bytes, besides those of the plan; `index_bytes_read` likewise.
-        warnings: Index troubles, as sentences.
     """
 
     partial: Partial
@@ -97,8 +93,6 @@ def answer(rows: KnownRows, question: Question, data_costs: Floats, limits: Limi
     """Answer a question from statistics and indexes as far as they are exact.
 
     Args:
-        rows: The matching rows.
-        question: The question, bound to the schema of the scan.
         data_costs: For each row group what reading it costs, in weighed bytes; dearer indexes are not read.
         limits: Bounds on weighed index bytes and time, beyond which row groups are unread.
     """

@@ -134,7 +134,6 @@ class _Unit:
 
     Attributes:
         row_groups: The same as row groups of the view.
-        payloads: The payloads of each column.
         places: The places of the row groups in the arrays of `payloads`.
         row_sets: The matching rows of row groups that were asked for, by place in the unit.
     """

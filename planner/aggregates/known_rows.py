@@ -20,7 +20,6 @@ class KnownRows:
     """The matching rows of row groups, where they are known exactly.
 
     Attributes:
-        scan: A scan for which exact rows were wanted.
         reasons: For each row group why it is kept or dropped (`Reason` values).
         matches: For each row group its matching rows, deleted ones subtracted; -1 where they are not known exactly.
         row_sets: Rows that can match, by number in the view; deleted rows are not subtracted.

@@ -115,8 +115,6 @@ class Partial:
         """Return what several sets of rows of one group each give.
 
         Args:
-            row_counts: The number of rows of each set.
-            totals: The totals of each set, for each column.
             distinct: Distinct keys, in parts, where they are needed; only questions without columns to group by have
                 any.
             groups: The key of each set's group, if the question has a column to group by; it has no more.

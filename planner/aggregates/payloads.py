@@ -37,7 +37,6 @@ class Payloads:
     """The payloads that hold the keys of one column. Costs are weighed bytes.
 
     Attributes:
-        directories: The directories of the kinds that the column has.
         chosen: For each position the directory that tells of its payload, as a place in `directories`; -1 without one.
         numbers: For each position the number of its payload; -1 without one.
         costs: For each position its share of the cost of its payload.

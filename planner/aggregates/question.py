@@ -81,7 +81,6 @@ class Aggregate:
     Attributes:
         function: One of `FUNCTIONS`.
         column: The place of its column in `Question.columns`; None for `count(*)`.
-        name: The name of the result's column.
     """
 
     function: str
@@ -95,8 +94,6 @@ class Question:
     """Aggregates and groups, bound to the columns of a schema.
 
     Attributes:
-        aggregates: The aggregates, in the order of the result's columns.
-        columns: The columns that aggregates are of, each once.
         groups: The columns to group by; none for one group of all rows.
         added_doubles: The places of columns to group by whose values Spark adds up as doubles.
         text: The aggregates and groups of a Spark query, as text for reports.

@@ -73,7 +73,6 @@ class Aggregated(Described):
     """Aggregates, what they took, and the scan plan behind them.
 
     Attributes:
-        table: The result: columns to group by, then aggregates.
         row_groups: Row groups of the scan: statistics settled some, indexes answered some, and others had to be read.
     """
 

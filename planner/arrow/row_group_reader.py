@@ -62,8 +62,6 @@ class DataRead:
 
     Attributes:
         pages: Data pages of the column chunks that were read by pages.
-        bytes: The bytes of all column chunks in question.
-        bytes_read: The bytes of pages and whole chunks that were read.
     """
 
     pages: int = 0
@@ -93,7 +91,6 @@ class RowGroupTask:
 
     Attributes:
         rows: Rows that can match, None if no index tells. Exact rows need no test.
-        memory_bytes: The approximate memory of the rows.
     """
 
     file: ScanFile

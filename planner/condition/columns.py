@@ -135,12 +135,7 @@ _ARITHMETIC: Final = re.compile(r"[-+*/%|&^~]|\bDIV\b|::|\bINTERVAL\b|\bCASE\b|\
 
 @dataclass(frozen=True, slots=True)
 class Unused:
-    """A part of a condition that drops nothing.
-
-    Attributes:
-        text: The part.
-        reason: Why the planner cannot use the part.
-    """
+    """A part of a condition that drops nothing."""
 
     text: str
     reason: str

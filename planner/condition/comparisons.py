@@ -184,10 +184,7 @@ def compare(left: Value, comparison: Comparison, right: Value, text: str) -> Tru
     """Make a comparison.
 
     Args:
-        left: Its left side.
         comparison: `=`, `<>`, `<`, `<=`, `>`, `>=` or the NULL-safe `<=>`.
-        right: Its right side.
-        text: As written, for what can't be said.
     """
     if comparison == "<=>":
         return _compare_null_safe(left, right, text)
@@ -379,10 +376,8 @@ def like(value: Value, word: str, pattern: Value, escape: str, text: str) -> Tru
     """Make `value word pattern ESCAPE escape`.
 
     Args:
-        value: What is tested.
         word: `LIKE`, `ILIKE`, `RLIKE` or `REGEXP`.
         escape: The escape character of LIKE and ILIKE.
-        text: As written, for what can't be said.
 
     Raises:
         ValueError: If the pattern is malformed; the message says what was expected.

@@ -103,11 +103,7 @@ def read_filter(text: str) -> BooleanExpression:
 
 
 class Unreadable(BooleanExpression):
-    """A part of a filter that may be true for any row.
-
-    Attributes:
-        text: The part as JSON.
-    """
+    """A part of a filter that may be true for any row."""
 
     text: str
 
@@ -128,9 +124,6 @@ def _read_leaf(node: Any) -> BooleanExpression:
 
 def condition_of(expression: BooleanExpression, schema: Schema) -> Predicate:
     """Return the condition that a filter says.
-
-    Args:
-        expression: The filter, unbound.
 
     Raises:
         NotFoundError: If the filter names a column that the schema lacks.

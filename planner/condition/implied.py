@@ -19,12 +19,10 @@ class Implied:
     """One thing that a query implies about the rows, and what finding it cost.
 
     Attributes:
-        source: Where it comes from.
         text: What is implied, or why nothing is, for reports.
         dropped: Row groups that nothing else in the query drops; known for first rows only.
         seconds: What finding it took the planner, and Spark's evaluator for a function. None for keys: jobs of
             Spark find them, mostly jobs that run anyway.
-        bytes_read: Index bytes that were read to find it.
     """
 
     source: Source

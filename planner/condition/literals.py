@@ -293,7 +293,6 @@ def timestamp_literal(type_name: str, text: str) -> Literal[int] | None:
 
     Args:
         type_name: `TIMESTAMP`, `TIMESTAMP_LTZ` or `TIMESTAMP_NTZ`.
-        text: What the quotes hold.
 
     Raises:
         ValueError: If Spark reads no timestamp in it; the message says what was expected.

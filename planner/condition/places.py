@@ -93,7 +93,6 @@ class Scale:
     """What literals are compared with.
 
     Attributes:
-        value_type: The type of the column's keys.
         zone: The time zone of the session; None if literals of dates and times have the column's type as they are.
         dialect: Where the literals come from.
     """

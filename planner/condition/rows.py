@@ -72,9 +72,6 @@ class Residual:
     def matching(self, read_column: ReadColumn, row_count: int) -> Flags:
         """Say which rows satisfy the condition.
 
-        Args:
-            read_column: Gives the columns.
-
         Raises:
             UnsupportedError: If only Spark knows for certain whether one of the rows satisfies the condition.
         """
@@ -107,7 +104,6 @@ class _Batch:
     """Rows that are tested.
 
     Attributes:
-        read_column: Gives their columns.
         uncertain: The tests that only Spark can decide for some of the rows.
     """
 

@@ -54,12 +54,7 @@ def zone_named(name: str) -> tzinfo:
 
 
 def in_session(literal: Literal[Any], column_type: IcebergType, zone: tzinfo) -> Literal[Any]:
-    """Convert a date, a time or a text to the type of a column, wherever that is certain.
-
-    Args:
-        literal: What the column is compared with.
-        zone: The time zone of the session.
-    """
+    """Convert a date, a time or a text to the type of a column, wherever that is certain."""
     if isinstance(literal, TextLiteral):
         return literal
     return _converted(literal, column_type, zone) or literal

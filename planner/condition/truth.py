@@ -80,7 +80,6 @@ class _Open:
     Attributes:
         conjunctive: Whether the junction is AND, once NOT is pushed down.
         pending: Parts to walk, last first; and whether NOT stands above them.
-        done: The predicates of the parts that were walked.
     """
 
     conjunctive: bool

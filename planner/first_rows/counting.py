@@ -37,9 +37,7 @@ class Counted:
     """What was counted in some row groups.
 
     Attributes:
-        at: Their positions.
         counts: The rows that certainly match in each of them; 0 where rows may be deleted.
-        pruned: The verdict on each of them.
         rows: The matching rows by position, without positions that have none; None if nobody has taken them yet.
         reach: How many rows come first, whatever else they satisfy; 0 if nobody counted them.
     """
@@ -61,10 +59,7 @@ class Counting:
     """Counts rows that certainly match, and the index bytes that this takes.
 
     Attributes:
-        row_groups: The row groups of the view; positions are places among them.
         is_countable: For each of them whether no row is deleted.
-        clock: Says how much time is left.
-        limits: Bounds.
         executors: Where to judge many row groups; None for here.
         candidates: All rows that may still be counted, by position, see `narrow`; None if only the predicate says which
             these are.
@@ -93,8 +88,6 @@ class Counting:
         Args:
             predicate: The predicate; the candidates, if there are any, satisfy it.
             first: Says which rows come first, by tests of one column.
-            at: The positions to count at.
-            column: Names the column.
         """
         if self.candidates is None:
             return self.of(conjunction([predicate, first]), at)

@@ -64,7 +64,6 @@ class Order:
     """The first column of an ORDER BY.
 
     Attributes:
-        value_type: The name of its type.
         descending: Whether the greatest keys come first.
         nulls_first: Whether NULL comes before all keys.
     """
@@ -95,7 +94,6 @@ class FirstRows:
     Attributes:
         count: The rows, those that OFFSET skips included.
         order: The order whose first rows are wanted; None if any rows will do.
-        text: The same, as text for reports.
     """
 
     count: int
@@ -108,10 +106,8 @@ class Enough:
     """Row groups that have all the rows that a query wants.
 
     Attributes:
-        pruned: The verdicts.
         implied: What was found to hold for all wanted rows, as text; empty if nothing was found.
         threshold: The same as a predicate; None without an order.
-        dropped: Which row groups are dropped because of that.
         cost: What finding it took, besides judging by the predicate.
     """
 
@@ -126,7 +122,6 @@ class Enough:
 
         Args:
             wanted: The rows that are wanted, as text.
-            kept: Which row groups are read in the end.
         """
         if self.dropped is None:
             return ()
@@ -152,7 +147,6 @@ def prune_first_rows(
         row_groups: Which row groups of the view to judge (int64).
         is_countable: For each of them whether no row is deleted.
         wanted: The rows; None if all rows are wanted.
-        limits: Bounds.
         executors: Where to judge many row groups; None for here.
     """
     clock = Clock(limits.seconds)
@@ -214,14 +208,7 @@ def _any_rows(counting: Counting, predicate: Predicate, plain: Pruned, wanted: i
 
 
 class _Search:
-    """Looks for a key that at least the wanted rows reach, and not many more. Keys are numbers as in `Guess`.
-
-    Args:
-        counting: Counts rows.
-        predicate: What rows satisfy.
-        plain: The verdicts for the predicate alone.
-        guess: Where to begin.
-    """
+    """Looks for a key that at least the wanted rows reach, and not many more. Keys are numbers as in `Guess`."""
 
     def __init__(
         self, counting: Counting, predicate: Predicate, plain: Pruned, wanted: int, order: Order, guess: Guess

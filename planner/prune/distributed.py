@@ -65,7 +65,6 @@ class _Part:
         rejected: The sources of columns that the view leaves out.
         first_file, end_file: The data files of the task, by number in the view.
         row_groups: Row groups of these files, counted from the first one of the first file.
-        work: What to do.
         limits: The task's share of the limits.
     """
 
@@ -85,7 +84,6 @@ class Executors:
     """The executors of a Spark application, and when they plan.
 
     Attributes:
-        context: The application.
         index_table: The index table, at the version of the views.
         mode: `local`; `auto` for what suits the number of row groups; `distributed` for all but the smallest scans.
     """
@@ -111,7 +109,6 @@ def prune_on_executors(
     """Judge row groups of a view on the executors of a Spark application.
 
     Args:
-        predicate: What to look for.
         row_groups: Which row groups of the view to judge (int64), in any order.
         limits: Bounds. Tasks share the byte budget evenly; the tasks of a core share the time.
 
@@ -131,7 +128,6 @@ def run_on_executors(
     Args:
         row_groups: Row groups of the view (int64), in any order.
         limits: Bounds. Tasks share the byte budget evenly; the tasks of a core share the time.
-        work: What to do.
 
     Returns:
         For each task, the places of its row groups in `row_groups`, and what the task has found; the verdict

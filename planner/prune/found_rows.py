@@ -116,8 +116,6 @@ def joint_rows(predicate: Predicate, found: Mapping[Leaf, FoundRows], row_groups
     """Join the rows of leaves to the rows that satisfy a predicate, exactly: a segment at a time, not a row group.
 
     Args:
-        predicate: What the rows satisfy.
-        found: The rows of leaves.
         row_groups: Row groups of the view for which a look-up answered each leaf of `found`.
 
     Returns:

@@ -75,11 +75,8 @@ class CostGate:
     """Weighs what reading an index saves against what it costs, for some row groups of a view.
 
     Args:
-        row_groups: The row groups of the view that are judged; positions are places in this array.
-        limits: Bounds.
         matches: Of each position the matching rows, -1 where they are not known. Look-ups write into this array: where
             it is 0, a row group was dropped.
-        reads: Counts what look-ups read.
     """
 
     def __init__(

@@ -95,9 +95,6 @@ class LookUp:
     """Looks one leaf up in merged payloads.
 
     Attributes:
-        pruning: The row groups that are judged.
-        state: The leaf.
-        directory: Of the payloads.
         widest_share: A leaf that matches a greater share of the rows is not looked up.
         candidates: Rows that may still match, where that is known: a wide leaf is looked for among these only.
     """

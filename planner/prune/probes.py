@@ -22,9 +22,6 @@ class _Asked:
 
     Attributes:
         first: The row group of the segment that the matrix begins with.
-        reads: Requests that asking takes.
-        cost: Bytes that asking takes.
-        positions: The positions that are asked about.
     """
 
     matrix: MergedFilter
@@ -36,13 +33,7 @@ class _Asked:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Probes the filters of one column for the keys of a leaf.
-
-    Attributes:
-        pruning: The row groups that are judged.
-        state: The leaf.
-        directory: Of the filters.
-    """
+    """Probes the filters of one column for the keys of a leaf."""
 
     pruning: Pruning
     state: LeafState

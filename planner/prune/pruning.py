@@ -33,7 +33,6 @@ class LeafState:
     """All that is known of one leaf: its statistics, verdicts, estimate, and the rows that look-ups found.
 
     Attributes:
-        number: Its number in the tree.
         statistics: Of its column; None if the index has none, or before they are read.
         found: The rows that match; None as long as no merged payload was asked.
         answered: For each position whether a merged payload was asked; None as long as `found` is. Look-ups leave out
@@ -75,10 +74,6 @@ class Pruning:
 
     Attributes:
         row_groups: The row groups of the view (int64).
-        limits: Bounds.
-        clock: Says when no more work is begun.
-        reads: Counts what is read and takes down troubles.
-        verdicts: On the leaves, joined up to the root.
         gate: Weighs what reading an index saves; has the estimates.
         leaves: What is known of each leaf, by number.
         reasons: A `Reason` for each position (uint8).
@@ -169,9 +164,7 @@ class Funnel:
     """Takes down what stages do.
 
     Attributes:
-        reads: What the stages read.
         strict: Raise on index trouble instead of warning.
-        stages: The stages that have run.
     """
 
     reads: IndexReads
@@ -183,7 +176,6 @@ class Funnel:
         """Run one stage as the body of a `with` statement.
 
         Args:
-            pruning: What the stage judges.
             reason: The stage gives this reason to the row groups that it drops.
 
         Raises:

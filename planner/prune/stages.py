@@ -40,11 +40,7 @@ _MOST_CANDIDATES = 8
 
 
 class IndexStages:
-    """Judges row groups that zone maps have left open.
-
-    Args:
-        pruning: The row groups, and what zone maps say of each leaf.
-    """
+    """Judges row groups that zone maps have left open."""
 
     def __init__(self, pruning: Pruning) -> None:
         self._pruning = pruning
@@ -334,7 +330,6 @@ def prune(view: IndexView, predicate: Predicate, row_groups: Ints, limits: Limit
     """Judge row groups of one view for one predicate.
 
     Args:
-        predicate: What to look for.
         row_groups: Which row groups of the view to judge (int64).
         limits: Bounds; the time begins now.
 

@@ -80,7 +80,6 @@ class Stage:
     Attributes:
         name: `zone-map`, `postings`, `bloom`, `rows` or `deletes`.
         entered: Row groups that the stage saw.
-        seconds: Time spent.
     """
 
     name: str
@@ -98,7 +97,6 @@ class Pruned:
     Attributes:
         reasons: `Reason` values (uint8).
         matches: Matching rows where they are known exactly, else -1.
-        stages: The funnel.
         troubles: Parts of the index that could not be read, and why.
         row_sets: The rows behind the verdicts, where an index gave them.
         used: What dropped row groups, or had a part in that.

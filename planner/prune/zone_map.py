@@ -38,11 +38,7 @@ class Verdicts:
 
 
 class JoinedVerdicts(JoinedValues[Verdicts]):
-    """Verdicts on the leaves of a tree, joined up to the root.
-
-    Args:
-        count: How many row groups are judged.
-    """
+    """Verdicts on the leaves of a tree, joined up to the root."""
 
     def __init__(self, tree: PredicateTree, count: int) -> None:
         self._count = count
@@ -60,9 +56,6 @@ class JoinedVerdicts(JoinedValues[Verdicts]):
 
 def judge_by_zone_map(test: LeafTest, statistics: FieldStatistics, row_groups: Ints) -> Verdicts:
     """Judge a leaf test by the statistics of its column.
-
-    Args:
-        test: The leaf test.
 
     Returns:
         Verdicts in the order of `row_groups`; nothing is known where there are no statistics.

@@ -29,15 +29,12 @@ class Sums:
     """Sums over some scans. A scan that keys of a join narrow once more counts once.
 
     Attributes:
-        scans: How many scans there were.
         row_groups: Their row groups, after Iceberg's own pruning of partitions and files.
         dropped_by_default: Row groups that statistics of row groups drop without any index.
         dropped_by_index: Row groups that were dropped in addition.
         answered: Row groups among these that were answered from the index.
         bytes_without_index: What would have been read without an index, all columns of the row groups.
         bytes_saved: How much less was read, likewise.
-        index_bytes: What was read of the index.
-        planning_seconds: How long planning took.
         seconds_saved: About how much shorter the queries were: the bytes at an assumed speed, less the planning.
     """
 
@@ -63,7 +60,6 @@ class Benefits(Described):
         by_index: The sums of the scans in which a column's index of a kind decided something. A scan counts for each of
             them, so these sums overlap.
         unused: Columns and kinds of the table's index that no scan of the log used.
-        audits: How many scans were audited.
         audited_row_groups: How many row groups the audits read and checked.
         misses: What the audits found wrong, as text.
         scans_not_trusted: How many scans read everything because of that.
@@ -135,7 +131,6 @@ def benefits(index: TableIndex, query_log: str, *, bytes_per_second: int = DEFAU
     """Sum up what the log has of a table.
 
     Args:
-        query_log: The folder of the log.
         bytes_per_second: How many bytes of row groups a query is taken to read in a second.
 
     Raises:
@@ -154,9 +149,6 @@ def sum_up(
     """Sum up a log of one table.
 
     Args:
-        log: The records.
-        table: The table's name.
-        indexes: The columns and kinds of its index.
         bytes_per_second: How many bytes of row groups a query is taken to read in a second.
     """
     by_day: dict[date, list[QueryRecord]] = {}

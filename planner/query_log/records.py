@@ -53,8 +53,6 @@ class QueryRecord(_Record):
         kept: Those that were read.
         bytes_without_index: The size of `kept_without_index` in bytes, all columns of indexed data files.
         bytes_read: The size of `kept` likewise.
-        index_bytes: How many bytes of index were read.
-        planning_seconds: How long planning took.
         sources: Of the parts of a query (`predicate`, `function`, `join`, `subquery`, `join or subquery`, `top-k`,
             `limit`, `aggregates`) those by which row groups were dropped or answered.
         columns: Columns and kinds of index that decided something; `zone-map` for statistics alone.
@@ -126,7 +124,6 @@ class AuditRecord(_Record):
     Attributes:
         row_groups: How many row groups were read and checked.
         unchecked: How many row groups of the sample could not be checked.
-        misses: What was wrong.
     """
 
     row_groups: int
@@ -136,12 +133,7 @@ class AuditRecord(_Record):
 
 @dataclass(frozen=True, slots=True)
 class QueryLog:
-    """What a log has of one table, or of all tables.
-
-    Attributes:
-        queries: The scans, by time.
-        audits: The audits, by time.
-    """
+    """What a log has of one table, or of all tables."""
 
     queries: tuple[QueryRecord, ...]
     audits: tuple[AuditRecord, ...]
@@ -154,8 +146,6 @@ def read_log(io: FileIO, location: str, table: str | None = None) -> QueryLog:
     """Read a log. Lines that are no records are left out with a warning.
 
     Args:
-        io: The FileIO that reads the folder.
-        location: The folder.
         table: `namespace.table`, or the name in Spark, with the catalog first; None for all tables.
     """
     queries: list[QueryRecord] = []

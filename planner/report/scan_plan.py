@@ -48,9 +48,6 @@ class ScanPlan(Described):
         row_counts: For each row group its rows; 0 where they are not known (unindexed files).
         reasons: For each row group a `Reason` value.
         matches: For each row group its matching rows where they are known exactly, else -1.
-        funnel: The stages, in order.
-        index_reads: Requests for index bytes.
-        planning_seconds: Time spent.
         warnings: Index troubles, as sentences.
         implied: What the rest of the query says about the rows, besides the predicate: keys of joins, first rows of an
             order; and in how many values of a column a function satisfies its condition.

@@ -76,8 +76,6 @@ class Scan:
         paths: Locations of the data files, by the numbers that `row_groups.file_of` has.
         files: The data files by the same numbers; those without deletes may be missing.
         has_deletes: For each row group whether some of its rows may be deleted.
-        io: What reads delete files.
-        table: The data table's name, for reports.
         snapshot_id: The snapshot; None for an empty table, and where it is not known.
         unlisted: How many more row groups there are, which have no index.
     """
@@ -113,7 +111,6 @@ class Scan:
         Args:
             known: The same with their delete files; none if deletes are not to be subtracted.
             io: What reads delete files; None for what reads the index.
-            table: The data table's name.
         """
         row_groups = ScanRowGroups.of(view, files)
         has_deletes = np.array([file.has_deletes for file in files], np.bool_)[row_groups.file_of]

@@ -48,7 +48,6 @@ def subtract_deletes(
     """Run the stage.
 
     Args:
-        pruned: What all other stages say of its row groups.
         clock: Says when no more row groups are judged, unless exact counts are wanted.
         all_rows: The predicate is true for every row, whatever an index says.
         strict: Raise if a delete file cannot be read, instead of keeping its row groups.

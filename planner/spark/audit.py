@@ -78,12 +78,7 @@ _NOT_EMPTY = (Reason.ENOUGH_ROWS, Reason.ANSWERED)
 
 
 class Auditor:
-    """Audits a share of the scans of a hook in the background, and knows which indexes an audit found wrong.
-
-    Args:
-        context: The application.
-        report: Is told of each audit, with the scan.
-    """
+    """Audits a share of the scans of a hook in the background, and knows which indexes an audit found wrong."""
 
     def __init__(self, context: SparkContext, report: Callable[[PlannedQuery, AuditRecord], object]) -> None:
         self._context = context
@@ -235,7 +230,6 @@ class _Audit:
     Attributes:
         random: Chooses samples.
         unchecked: How many row groups of the sample could not be checked.
-        misses: What was wrong.
     """
 
     query: PlannedQuery

@@ -56,7 +56,6 @@ class BackgroundQueue(Generic[Item]):
     Args:
         handle: Handles the items that have come since the last call. An exception costs these items, and is logged
             once.
-        what: Says what `handle` does, for warnings.
         most: How many items may wait; any more are refused.
         delay_seconds: How long the first of some items waits for others.
         is_finished_at_exit: Whether the end of the process waits a little for what is still to be handled.

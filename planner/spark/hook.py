@@ -168,11 +168,6 @@ if TYPE_CHECKING:
 def call(spark: SparkSession, procedure: str, /, **arguments: Value) -> DataFrame:
     """Call a procedure, as `CALL puffin.system.<procedure>(<name> => <value>, ...)` does on Spark 4.
 
-    Args:
-        spark: A session with the hook.
-        procedure: The name.
-        arguments: The arguments by name.
-
     Returns:
         The rows of the result.
 

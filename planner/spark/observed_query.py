@@ -226,11 +226,7 @@ def local_path(location: str) -> Path | None:
 
 
 class LogWriter:
-    """Writes one query log.
-
-    Args:
-        location: The folder: a path, or any URL that PyIceberg writes.
-    """
+    """Writes one query log."""
 
     def __init__(self, location: str) -> None:
         self._location = location.rstrip("/") or "/"
@@ -246,7 +242,6 @@ class LogWriter:
 
         Args:
             content: What becomes a line.
-            session: The UUID of the session.
             properties: Open the store, as those of the table's catalog do.
         """
         if not self._queue.put(_Entry(content, session, properties)) and not self._has_lost:

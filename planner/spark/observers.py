@@ -16,11 +16,7 @@ if TYPE_CHECKING:
 
 
 class Observers:
-    """The log and the audits of one hook.
-
-    Args:
-        context: The application.
-    """
+    """The log and the audits of one hook."""
 
     def __init__(self, context: SparkContext) -> None:
         self._logs = LogWriters()

@@ -51,7 +51,6 @@ class SourceOptions(PlanningBounds):
         where: SQL WHERE text that rows must satisfy. Spark's own filters are not used: Spark 4.1 keeps the last ones
             with the loaded DataFrame, not with each scan, so a self-join would lack rows.
         snapshot_id: The snapshot to read, None for the current one.
-        strict: Whether trouble with the index fails the query.
         session_zone: The time zone of timestamps in `where` that name none.
         catalog: Properties of the catalog, besides PyIceberg's configuration.
     """

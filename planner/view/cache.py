@@ -36,7 +36,6 @@ class BoundedCache(Generic[Key, Value]):
 
     Args:
         limit: How many bytes the values may have in all.
-        size_of: The bytes of a value, about.
     """
 
     def __init__(self, limit: int, size_of: Callable[[Value], int]) -> None:

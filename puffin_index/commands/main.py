@@ -26,7 +26,6 @@ class LazyCommand(NamedTuple):
     """A command that is not imported yet.
 
     Attributes:
-        attribute: The name of the command in the module.
         summary: The first sentence of the command's help.
     """
 

@@ -83,7 +83,6 @@ class Reading:
 
     Attributes:
         schema: The schema of the scan, or the part of the schema that the scan reads.
-        name_mapping: The table's name mapping, if any.
     """
 
     schema: Schema

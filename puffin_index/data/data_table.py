@@ -32,8 +32,6 @@ class DataFile:
     """One data file of the table; an index entry is used only if path, size, rows and partition constants agree.
 
     Attributes:
-        path: The location.
-        file_size: The size in bytes.
         split_offsets: The start of each row group in bytes, ascending; empty if the manifest lacks the offsets.
         format: `PARQUET`, `ORC` or `AVRO`.
         has_deletes: Whether delete files apply to the file in the listed snapshot; False if no snapshot was listed.

@@ -54,9 +54,6 @@ class DeleteFile:
     """A delete file that applies to a data file.
 
     Attributes:
-        path: The location.
-        file_size: The size in bytes.
-        record_count: The number of listed rows.
         format: `PARQUET`, `ORC` or `PUFFIN`; other formats cannot be read.
     """
 
@@ -85,8 +82,6 @@ def deleted_positions(io: FileIO, data_file: str, delete_files: Iterable[DeleteF
     """Read the positions of a data file's deleted rows. Memory keeps delete files once read, as they never change.
 
     Args:
-        io: The FileIO of the delete files.
-        data_file: The location of the data file.
         delete_files: All delete files that apply to the data file, in any order.
 
     Returns:
@@ -192,8 +187,6 @@ def parse_deletion_vector(data: Buffer, *, location: str = "<bytes>", offset: in
 
     Args:
         data: The blob.
-        location: The file, for error messages.
-        offset: The start of the blob in the file, for error messages.
 
     Raises:
         CorruptFileError: If the bytes are not a deletion vector.

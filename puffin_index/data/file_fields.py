@@ -91,7 +91,6 @@ def identify_fields(schema: pa.Schema, file_format: str, name_mapping: NameMappi
     Args:
         schema: The file's Arrow schema.
         file_format: `PARQUET` or `ORC`.
-        name_mapping: The table's name mapping, if any.
 
     Returns:
         The fields; None for an ORC file whose columns have to be found by their current names.

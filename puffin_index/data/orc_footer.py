@@ -43,11 +43,7 @@ class SeekableStream(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Stripe:
-    """One stripe of an ORC file.
-
-    Attributes:
-        offset: The first byte.
-    """
+    """One stripe of an ORC file."""
 
     offset: int
     rows: int
@@ -58,7 +54,6 @@ class OrcFooter:
     """What a footer says.
 
     Attributes:
-        stripes: The stripes, in their order.
         leaf_types: The stored type of each leaf column, in the order of the schema: `ORC CHAR`.
     """
 

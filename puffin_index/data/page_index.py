@@ -70,8 +70,6 @@ class ColumnChunk:
     """A column chunk of a row group, as the footer has it.
 
     Attributes:
-        start: Its first byte in the file.
-        size: Its length in bytes.
         offset_index: Offset and length of its offset index; None without one.
         metadata: The fields of its ColumnMetaData that hold for some of its pages, too.
     """

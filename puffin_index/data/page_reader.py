@@ -145,7 +145,6 @@ class PageHeader:
     """A page header.
 
     Attributes:
-        size: The bytes of the page with its header.
         values: The values of a data page, NULLs and empty lists included.
         rows: The rows of a data page; None if the header does not say.
     """
@@ -240,10 +239,6 @@ class PageReader:
     """Reads pages of one row group.
 
     Attributes:
-        parquet: The opened file.
-        file: The bytes of the same file.
-        layout: The footer of the file.
-        each: Sends the requests of a round.
         decode_each: Decodes parts of the columns.
         parts: How many parts the columns are decoded in.
     """

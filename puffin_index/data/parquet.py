@@ -47,12 +47,7 @@ cleared_by(_footers.clear, _footers_lock)
 
 @dataclass(frozen=True, slots=True)
 class OpenParquet:
-    """An opened Parquet file.
-
-    Attributes:
-        parquet: Arrow's reader.
-        file: The bytes of the file.
-    """
+    """An opened Parquet file."""
 
     parquet: pq.ParquetFile
     file: RangedReader
@@ -71,9 +66,6 @@ def coded_by_dictionary(group: pq.RowGroupMetaData, fields: Iterable[FileField])
     """Return the columns of strings whose values a row group has in dictionaries.
 
     To make strings of all values takes ten times as long as to leave them coded, where a few rows are wanted.
-
-    Args:
-        fields: Top-level fields of the file.
     """
     names: list[str] = []
     for field in fields:
@@ -145,7 +137,6 @@ def open_stream(io: FileIO, location: str, size: int | None = None) -> ObjectStr
     """Open a file to be read anywhere.
 
     Args:
-        io: A FileIO.
         size: Its size in bytes if known; a store is not asked for anything then, not even whether there is such a file.
 
     Raises:
@@ -172,7 +163,6 @@ def open_parquet_file(io: FileIO, location: str, size: int | None = None) -> Ite
     """Open a Parquet file; its footer is read once and kept.
 
     Args:
-        io: A FileIO.
         size: Its size in bytes, if known, which saves a request to a store.
 
     Raises:

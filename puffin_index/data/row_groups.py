@@ -249,10 +249,6 @@ def read_keys(opened: OpenDataFile, row_group: int, column: ColumnId, value_type
 def open_data_file(io: FileIO, file: DataFile, reading: Reading) -> Iterator[OpenDataFile]:
     """Read a data file's footer and check it against the manifest.
 
-    Args:
-        io: The FileIO of the data table.
-        reading: The rules by which scans of the table find columns.
-
     Raises:
         BuildError: If the file does not exist or contradicts the manifest.
         UnsupportedError: If the file has no row groups, or its columns cannot be identified.

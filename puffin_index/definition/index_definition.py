@@ -53,8 +53,6 @@ class IndexDefinition:
         """Make a definition from column names by kind.
 
         Args:
-            bsi: Columns with a bit-sliced index.
-            bloom: Columns with a bloom filter.
             options: `{"column.key": value}`; an option goes to all kinds of the column that know the key.
             others: Columns with an index of another kind of the registry, by the name of the kind.
 

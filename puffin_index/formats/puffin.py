@@ -103,7 +103,6 @@ class PuffinWriter:
     Args:
         stream: The stream to write to, from its current position on; the writer neither flushes nor closes the stream.
         created_by: The file property `created-by`, which names the program.
-        properties: More file properties.
 
     Raises:
         ValueError: If a property has a name that the writer sets itself.
@@ -137,11 +136,8 @@ class PuffinWriter:
         """Write one blob and return its description.
 
         Args:
-            data: The content.
-            fields: The ids of the fields that the blob was computed from.
             snapshot_id: The snapshot that the blob was computed from.
             sequence_number: The sequence number of that snapshot.
-            properties: Text properties.
             compress: Whether to store one zstd frame, which readers must read whole, instead of the plain content.
 
         Raises:

@@ -41,7 +41,6 @@ class BlobMetadata:
         offset: The start of the stored bytes in the file.
         length: The number of stored bytes.
         compression_codec: None, `zstd` or `lz4`.
-        properties: Text properties.
     """
 
     type: str
@@ -88,9 +87,6 @@ def parse_footer(
     """Read and check a payload.
 
     Args:
-        payload: The JSON, in UTF-8.
-        location: The file, for error messages.
-        payload_offset: The start of the payload in the file, for error messages.
         blobs_range: The offsets that blobs may occupy.
         require_checksum: Whether to refuse a payload without `footer-xxh64`.
 

@@ -167,10 +167,7 @@ def append_entries(index_table: Table, new: pa.Table, reading: Reading, lock_sec
     The same commit drops entries that scans of the data table can no longer use.
 
     Args:
-        index_table: The index table, which is loaded anew.
-        reading: The rules by which scans of the data table find columns.
         new: Entries from `puffin_index.index_table.table.entries_of`.
-        lock_seconds: How long to wait while the catalog is locked.
 
     Returns:
         The entries that were added.
@@ -291,7 +288,6 @@ def find_missing(
 
     Args:
         live: The data files of the snapshot to index.
-        columns: The definition.
         parallelism: The number of tasks that can run at a time; a large build has at least as many batches.
         max_files: The most data files to take, in the order of their locations.
         target_bytes: The approximate size of segments.

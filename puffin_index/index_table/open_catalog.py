@@ -60,7 +60,6 @@ def open_catalog(name: str, overrides: Mapping[str, str]) -> Catalog:
     """Open a catalog.
 
     Args:
-        name: The name in PyIceberg's configuration.
         overrides: Properties that win over the configuration.
 
     Raises:

@@ -147,13 +147,10 @@ class IndexStatus(Described):
     """How much of a table's current snapshot is indexed.
 
     Attributes:
-        snapshot_id: The current snapshot; None while the table is empty.
-        data_files: The data files of the snapshot.
         indexed_data_files: The data files with every index of the definition.
         row_groups: Row groups of all data files (a file whose manifest entry lists none counts as one).
         segments: Segments that cover the indexed files.
         index_bytes: Bytes of those segments, which may hold indexes of other snapshots' files as well.
-        columns: The indexed columns.
         unindexed_bytes: Bytes of the data files that lack an index of the definition.
         snapshots_behind: The number of snapshots from the one that added the oldest of these files to the current one;
             0 without unindexed files.
@@ -331,7 +328,6 @@ class _LiveSegment:
     """A segment and the row groups of some data files in the segment.
 
     Attributes:
-        size: The size in bytes.
         directories: The directories that the entries name.
         spans: First row group and number of row groups of each file, with the directories of the file's entry.
     """

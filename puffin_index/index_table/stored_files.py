@@ -34,8 +34,6 @@ class StoredFile:
 
     Attributes:
         name: The path below the location of the table.
-        size: The size in bytes.
-        modified: The time of writing.
     """
 
     name: str

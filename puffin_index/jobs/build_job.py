@@ -45,13 +45,6 @@ class BuildProgress(Described):
 
     Attributes:
         files_done: Data files indexed and committed.
-        files_total: Data files to index at the start.
-        rows_done: Rows of `files_done`.
-        rows_total: Rows of `files_total`.
-        segments: Segments committed.
-        index_bytes: Bytes of the committed segments.
-        bytes_done: Bytes of `files_done`.
-        bytes_total: Bytes of `files_total`.
     """
 
     files_done: int
@@ -81,14 +74,7 @@ class BuildReport(Described):
     """The result of a build.
 
     Attributes:
-        snapshot_id: The indexed snapshot; None for an empty table.
-        files: Data files indexed.
-        row_groups: Row groups of the indexed files.
-        rows: Rows of the indexed files.
-        segments: Segments committed.
-        index_bytes: Bytes of the committed segments.
         skipped: Data files that could not be indexed, with the reasons.
-        seconds: Wall time.
         files_left: Data files that still lack an index because the build had a limit.
         warnings: Parts of the definition that could not be used, with the reasons.
     """
@@ -136,8 +122,6 @@ def build(
     Every commit counts: the next build continues a build that stopped half-way.
 
     Args:
-        columns: The definition.
-        engine: Runs the tasks.
         listener: Called after each commit.
         scope: The snapshot to index, and the data files of the snapshot.
         commit_timeout_seconds: How long a commit waits for a catalog that another process has locked.

@@ -48,9 +48,6 @@ class CompactProgress:
 
     Attributes:
         files_done: Data files whose indexes have moved.
-        files_total: Data files whose indexes are to move.
-        segments: Segments committed.
-        index_bytes: Bytes of the committed segments.
     """
 
     files_done: int
@@ -64,13 +61,8 @@ class CompactReport:
     """The result of a compaction.
 
     Attributes:
-        segments_after: Segments in the index table now.
-        rewritten: Segments that were read.
-        segments: Segments committed.
         files: Data files whose indexes have moved.
-        index_bytes: Bytes of the committed segments.
         skipped: Segments that could not be read, with the reasons; `verify --repair` rebuilds them.
-        seconds: Wall time.
     """
 
     segments_before: int
@@ -115,9 +107,7 @@ def compact(
 
     Args:
         wanted: The (field, kind) pairs of the definition, with their options.
-        target_bytes: The approximate size of new segments.
         sparse_only: Rewrite only segments with few live bytes.
-        listener: Called at the start and after each commit.
 
     Raises:
         NotFoundError: If the data table is gone or was replaced.
@@ -160,7 +150,6 @@ def is_due(entries: pa.Table, target_bytes: int = TARGET_SEGMENT_BYTES, fewest: 
     """Return whether a compaction is worthwhile, judging by the index table alone.
 
     Args:
-        target_bytes: The approximate size of new segments.
         fewest: The fewest small segments that are worth a compaction.
     """
     sizes = dict(zip(entries["segment"].to_pylist(), entries["segment_size_in_bytes"].to_pylist(), strict=True))

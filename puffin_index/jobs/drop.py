@@ -52,8 +52,6 @@ class DropReport:
     """The result of a drop.
 
     Attributes:
-        segments: Segments deleted.
-        bytes: Size of all deleted files.
         kept: Files below the table's location that no build or commit of this index wrote.
         abandoned: Folders that index tables left when they were dropped by hand. If the drop was told to delete them,
             their files are among the deleted.

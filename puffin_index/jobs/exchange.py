@@ -41,8 +41,6 @@ class ImportReport:
     Attributes:
         imported: The names of the columns with the imported kinds of each.
         left_out: Parts of the container that were not imported, with the reasons.
-        segment: The location of the new segment.
-        index_bytes: The size of the segment in bytes.
     """
 
     data_file: str

@@ -46,13 +46,8 @@ class ExpireReport:
         entries: Entries dropped from the index table.
         directories: Directories dropped from entries that stay.
         snapshots: Expired snapshots of the index table.
-        segments: Deleted segments.
         leftovers: Deleted segments that were never committed.
         table_files: Deleted data and metadata files of the index table.
-        bytes: Size of all deleted files.
-        files: Locations of all deleted files.
-        dry_run: Whether nothing was changed.
-        seconds: Wall time.
     """
 
     entries: int
@@ -83,7 +78,6 @@ def expire(
     Args:
         wanted: The (field, kind) pairs of the definition, with their options.
         older_than: The grace period. With 0, no build may run at the same time.
-        dry_run: Whether to change nothing.
 
     Raises:
         NotFoundError: If the data table is gone or was replaced.

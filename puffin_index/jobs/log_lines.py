@@ -36,7 +36,6 @@ def log_line(event: str, **fields: object) -> LogLine:
     """Return one line, such as `committed segments=2 seconds=0.31 table="a b"`.
 
     Args:
-        event: The name of the event.
         fields: The pairs. None is left out; texts with blanks, quotes or `=` are quoted as in JSON.
     """
     known = {name: value for name, value in fields.items() if value is not None}

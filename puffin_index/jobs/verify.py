@@ -38,12 +38,9 @@ class VerifyReport:
     Attributes:
         data_files: Data files of the current snapshot.
         indexed_data_files: Data files with every index of the definition; the next build indexes the others.
-        segments: Segments read.
         blobs: Blobs whose checksum was checked.
         row_groups: Row groups whose indexes were compared with the data.
-        findings: The errors found.
         repaired_data_files: Data files that were indexed anew after their bad entries were dropped.
-        seconds: Wall time.
     """
 
     table: str
@@ -62,10 +59,7 @@ class VerifyProgress:
     """The progress of a verification: segments are read first, then row groups are compared.
 
     Attributes:
-        segments_done: Segments that were read.
-        row_groups_done: Row groups that were compared with the data.
         row_groups_total: Row groups to compare; 0 until all segments are read.
-        findings: The errors found so far.
     """
 
     segments_done: int

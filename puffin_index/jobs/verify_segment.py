@@ -40,10 +40,8 @@ class Finding:
     """One error in an index.
 
     Attributes:
-        file: The segment or data file.
         blob: The blob's type, or the index's field and kind; empty if neither applies.
         offset: The offset in the file, in bytes.
-        what: The description of the error.
     """
 
     file: str
@@ -62,7 +60,6 @@ def check_segment(
     """Check a segment.
 
     Args:
-        io: The FileIO of the index table.
         rows: The entries of the segment in the index table.
 
     Returns:

@@ -18,7 +18,6 @@ def worker_pool(workers: int, environment: Mapping[str, str]) -> ProcessPoolExec
     loky's processes do not import the caller's main module, so a script works without a main guard.
 
     Args:
-        workers: The number of processes.
         environment: Variables of the new processes, in addition to those of this process.
     """
     return ProcessPoolExecutor(

@@ -42,8 +42,6 @@ class RangeTest:
     Attributes:
         low: The lower bound, None for unbounded.
         high: The upper bound, None for unbounded.
-        low_inclusive: Whether a key equal to `low` is inside.
-        high_inclusive: Whether a key equal to `high` is inside.
         negated: Whether the test asks for the non-NULL rows outside the range instead.
     """
 

@@ -34,11 +34,7 @@ _INTEGER_BITS = {IntegerType: 32, LongType: 64}
 
 @dataclass(frozen=True, slots=True)
 class MapKey:
-    """The values of one key of a map column.
-
-    Attributes:
-        key: The key as text.
-    """
+    """The values of one key of a map column."""
 
     field_id: int
     key: str
@@ -128,7 +124,6 @@ def values_of_key(maps: pa.MapArray, key: str) -> pa.Array:
 
     Args:
         maps: One map per row, with keys as read from the file.
-        key: The key as text.
 
     Raises:
         UnsupportedError: If keys of this Arrow type have no text.

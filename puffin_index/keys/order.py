@@ -93,8 +93,6 @@ def order_by_key(
 
     Args:
         keys: Integers of any width, one per row.
-        minimum: The least key.
-        maximum: The greatest key.
         rows: The row of each key, ascending; None if key i belongs to row i.
         row_count: A number greater than every row.
     """
@@ -121,11 +119,7 @@ def pack_rows(
 
     Args:
         packed: The array to write, one integer per key.
-        keys: See `order_by_key`.
         minimum: The number to subtract from each key; not above the least key.
-        rows: See `order_by_key`.
-        row_bits: See `PackedRows`.
-        dropped_bits: See `PackedRows`.
         first_row: The number to add to each row.
     """
     number = packed.dtype.type

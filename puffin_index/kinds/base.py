@@ -29,7 +29,6 @@ class Payload:
     """The bytes of one index, of one row group or several.
 
     Attributes:
-        blob_type: The Puffin blob type.
         layout: Numbers (int64), stored in the directory, that let a reader find parts of the payload without parsing.
             Each kind defines their meaning.
     """
@@ -56,8 +55,6 @@ class StoredPayload:
     """A payload in a segment, as the segment's directory describes the payload.
 
     Attributes:
-        blob: The bytes of the payload.
-        blob_type: The Puffin blob type.
         layout: The layout; empty for a blob that Paimon wrote.
         spans: Base and row count of each covered row group in the segment's row space, in order: shape (n, 2).
     """
@@ -299,7 +296,6 @@ def runs_of(
     """Yield runs of neighbouring parts of one form.
 
     Args:
-        parts: The parts, in order.
         form_of: Returns the form of a part, which must be the same for all parts of a run.
         most_bytes: The most bytes of a run (a single part may have more); None for any number.
     """

@@ -30,7 +30,6 @@ class KeyCounts:
 
     Attributes:
         keys: Ascending.
-        counts: The number of rows of each key.
     """
 
     value_type: ValueType
@@ -45,7 +44,6 @@ class DistinctKeys:
 
     Attributes:
         keys: Ascending.
-        value_count: The number of rows that are not NULL.
     """
 
     keys: KeyArray
@@ -90,12 +88,9 @@ class Totals:
     """The keys of some rows taken together. What nobody wanted is 0 or None.
 
     Attributes:
-        value_count: The number of rows that are not NULL.
         positive: The exact sum of the positive keys. A decimal's key counts as its unscaled value. For types that are
             neither integers nor decimals, sums mean nothing.
         negative: The exact sum of the negative keys.
-        minimum: The least key; None without values.
-        maximum: The greatest key; None without values.
     """
 
     value_count: int

@@ -303,7 +303,6 @@ class IndexKind(ABC):
         """Return whether merging would shrink the payloads of one segment.
 
         Args:
-            options: The options of the index in the definition.
             blob_types: The blob type of each row group's payload.
             row_counts: The number of rows of each row group.
         """
@@ -322,7 +321,6 @@ class IndexKind(ABC):
         Args:
             parts: The payloads, in the order of the new segment. The new bases of kept row groups ascend through all
                 parts. A part may have the type that its column was promoted from.
-            options: The options of the index in the definition.
             limits: The most to merge into one payload.
 
         Raises:
@@ -341,7 +339,6 @@ class IndexKind(ABC):
         """Return a proof that checks an opened payload against the data, one row group after another.
 
         Args:
-            opened: The payload.
             row_counts: The number of rows of each covered row group.
         """
         if not isinstance(opened, HoldsKeys):

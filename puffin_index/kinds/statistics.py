@@ -19,11 +19,8 @@ class ColumnStatistics:
     """The statistics of a column's keys in one row group.
 
     Attributes:
-        row_count: The number of rows, NULLs included.
         nan_count: The number of NaN rows. NaN is a value, the greatest.
         distinct_count: The number of distinct keys.
-        minimum: The least key; None if all rows are NULL.
-        maximum: The greatest key; None if all rows are NULL.
         quantiles: The keys at evenly spaced ranks of the sorted keys, from the first to the last; empty if all rows are
             NULL.
     """

@@ -33,11 +33,8 @@ def deserialize(
     """Read one serialised set.
 
     Args:
-        data: The bytes.
         row_count: The limit that every row must be below.
         whole: Whether the set must take all bytes; otherwise other bytes may follow.
-        location: The file, for error messages.
-        offset: The start of `data` in the file, for error messages.
 
     Raises:
         CorruptFileError: If the bytes are not such a set.

@@ -71,13 +71,8 @@ def union_of_sets(
     """Return the union of disjoint serialised row sets.
 
     Args:
-        data: The bytes.
-        starts: The start of each set.
-        lengths: The length of each set.
         row_count: The limit that every row must be below.
         most_rows: The most rows of all sets together; `row_count` by default.
-        location: The file, for error messages.
-        offset: The start of `data` in the file, for error messages.
 
     Raises:
         CorruptFileError: If a set is damaged.
@@ -103,12 +98,7 @@ def rows_by_set(
     """Return the rows of disjoint serialised row sets, in any order, and the set of each row.
 
     Args:
-        data: The bytes.
-        starts: The start of each set.
-        lengths: The length of each set.
         row_count: The limit that every row must be below.
-        location: The file, for error messages.
-        offset: The start of `data` in the file, for error messages.
 
     Raises:
         CorruptFileError: If a set is damaged.
@@ -256,8 +246,6 @@ def bits_of_sets(contents: Sequence[Buffer], row_count: int, *, location: str = 
     Args:
         contents: The bytes of each set in the portable roaring format.
         row_count: The limit that every row must be below.
-        location: The file, for error messages.
-        offset: The start of the first set in the file, for error messages.
 
     Returns:
         Shape (sets, bytes).
@@ -360,13 +348,6 @@ def containers_of_sets(
     data: memoryview, starts: Ints, lengths: Ints, *, location: str = "<bytes>", offset: int = 0
 ) -> LooseContainers:
     """Return the containers of serialised row sets; sets are numbered in the order of `starts`.
-
-    Args:
-        data: The bytes.
-        starts: The start of each set.
-        lengths: The length of each set.
-        location: The file, for error messages.
-        offset: The start of `data` in the file, for error messages.
 
     Raises:
         CorruptFileError: If a set is damaged.

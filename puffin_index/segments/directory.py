@@ -79,7 +79,6 @@ class Directory:
     Attributes:
         kind: The stored kind (`puffin_index.keys.map_key`).
         type_name: Iceberg's name of the type that the index was built for.
-        location: The segment, for error messages.
     """
 
     kind: str
@@ -131,7 +130,6 @@ class Directory:
         """Return a payload without opening it.
 
         Args:
-            reader: The segment.
             spans: Base and row count of each covered row group: shape (n, 2).
         """
         blob = Blob(reader, self._at("offset", row), self._at("length", row))
@@ -155,9 +153,6 @@ def read_directory(reader: RangedReader, offset: int, length: int, checksum: str
     """Read the directory of an index from a segment, with one ranged read.
 
     Args:
-        reader: The segment.
-        offset: The start of the directory, in bytes.
-        length: The length of the directory, in bytes.
         checksum: The xxh64 of the directory in the index table, 16 hex digits.
 
     Raises:
@@ -173,9 +168,6 @@ def read_statistics(
     """Read the statistics of a column from a segment, one row per row group, with one ranged read.
 
     Args:
-        reader: The segment.
-        offset: The start of the statistics, in bytes.
-        length: The length of the statistics, in bytes.
         checksum: The xxh64 of the statistics in the index table, 16 hex digits.
         columns: The required columns.
 
@@ -195,11 +187,6 @@ def _read(reader: RangedReader, offset: int, length: int, checksum: str) -> memo
 
 def parse_directory(data: memoryview, *, location: str, offset: int) -> Directory:
     """Parse the directory of an index.
-
-    Args:
-        data: The whole blob.
-        location: The file, for error messages.
-        offset: The start of the blob in the file.
 
     Raises:
         CorruptFileError: If the blob is damaged or does not have every row group exactly once.
@@ -245,10 +232,7 @@ def parse_batch(data: memoryview, columns: Sequence[str], *, location: str, offs
     """Parse any directory blob.
 
     Args:
-        data: The whole blob.
         columns: The required columns.
-        location: The file, for error messages.
-        offset: The start of the blob in the file.
 
     Raises:
         CorruptFileError: If the blob is damaged.
@@ -284,7 +268,6 @@ class RowGroupEntry:
     """One row group of a segment.
 
     Attributes:
-        data_file: The location of the data file.
         ordinal: The place of the row group in the data file, from 0.
         offset: The start of the row group in the data file, in bytes.
         base: The first row in the segment's row space, a multiple of 65,536.

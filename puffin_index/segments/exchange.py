@@ -38,7 +38,6 @@ class ExportedContainer:
     """A container made from a segment.
 
     Attributes:
-        data: The bytes of the container.
         left_out: The payloads of the row group that the container leaves out, as Paimon has no format for them.
     """
 
@@ -52,7 +51,6 @@ def export_container(
     """Put those payloads of one row group that Paimon can read into a Paimon container.
 
     Args:
-        footer: The footer of the segment.
         row_group: The row group's ordinal in the segment.
         names: The columns to export, in the container's order, with their names in the container (`map[key]` for one
             key of a map).
@@ -71,7 +69,6 @@ class TakenPayloads:
     """Payloads of one row group from one segment.
 
     Attributes:
-        location: The location of the segment.
         indexes: Column name -> Paimon's index name -> the bytes.
         left_out: The payloads that Paimon cannot read.
     """

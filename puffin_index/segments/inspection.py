@@ -36,9 +36,6 @@ class PayloadPlace:
         kind: The stored kind, with the key of a map if the index is about one.
         value_type: Iceberg's name of the column's type.
         first_row_group: The ordinal, in the segment, of the first covered row group.
-        row_groups: The number of covered row groups.
-        offset: The start of the payload in the segment, in bytes.
-        length: The length of the payload, in bytes.
     """
 
     field_id: int
@@ -62,12 +59,8 @@ class DirectorySummary:
 
     Attributes:
         kind: The index kind, or `statistics`.
-        value_type: Iceberg's name of the column's type.
-        row_groups: The number of covered row groups.
         payloads: The number of payloads: fewer than row groups where some are merged; 0 for statistics.
         blob_types: The blob types of the payloads.
-        payload_bytes: The length of all payloads, in bytes; 0 for statistics.
-        directory_bytes: The length of the directory itself, in bytes.
     """
 
     field_id: int

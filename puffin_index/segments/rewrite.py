@@ -49,7 +49,6 @@ class MergeJob:
         files: Data files of one shape: with the same indexes, of the same value types and forms.
         sources: The segments that have indexes of these files, by location.
         options: The options of each index in the definition.
-        io: The FileIO of the index table.
     """
 
     def __init__(
@@ -82,10 +81,6 @@ class MergeJob:
 
 def write_merged(job: MergeJob, location: str) -> Segment:
     """Write a merged segment.
-
-    Args:
-        job: The files and their old segments.
-        location: The location of the new segment.
 
     Raises:
         CorruptFileError: If an old segment is damaged.

@@ -55,8 +55,6 @@ class DirectoryLocation:
 
     Attributes:
         kind: The stored kind, or `statistics`, with the key of a map if any (`puffin_index.keys.map_key`).
-        offset: The start of the directory in bytes.
-        length: The length of the directory in bytes.
         checksum: The xxh64 of the directory, 16 hex digits; planners read directories without the segment's footer.
     """
 
@@ -92,8 +90,6 @@ class SkippedFile:
     """A data file that could not be indexed as a whole. Scans simply read the file.
 
     Attributes:
-        path: The location of the file.
-        reason: Why not.
         others: The columns without trouble, which can be indexed without the others.
     """
 
@@ -107,9 +103,6 @@ class Segment:
     """A written segment, not yet committed.
 
     Attributes:
-        location: The location of the Puffin file.
-        size: The size of the file in bytes.
-        footer_size: The size of the footer in bytes.
         skipped: The data files of the batch that could not be indexed.
     """
 
@@ -126,10 +119,7 @@ class SegmentTask:
     """Everything that a worker needs to write one segment; pickled to executors and processes.
 
     Attributes:
-        files: The data files to cover.
-        columns: The columns and kinds to build.
         io: The FileIO of the data table (FileIO objects pickle with their properties).
-        index_io: The FileIO of the index table.
         folder: The folder of the new segment. Each run of the task chooses a new file name: Spark reruns tasks of lost
             executors and runs slow tasks twice, and the file of another run may still exist.
         reading: The rules by which scans of the table find columns in data files.
@@ -250,7 +240,6 @@ def write_files(
     """Write one segment of open data files.
 
     Args:
-        location: The location of the new segment.
         skipped: Data files that the segment's report names as left out.
         build: Gives the payloads; by default they are built from the data.
     """

@@ -70,10 +70,6 @@ class SourceSegment:
     """A segment's footer and directories.
 
     Attributes:
-        size: The size in bytes.
-        directories: The directory of each index.
-        statistics: The statistics of each column.
-        row_groups: The list of row groups.
         payload_rows: The directory row of each row group's payload, for each index.
     """
 
@@ -180,10 +176,6 @@ def read_source(
     """Read a segment's footer and directories.
 
     Args:
-        io: The FileIO of the index table.
-        location: The location of the segment.
-        size: The size of the segment in bytes.
-        footer_size: The size of the footer in bytes.
         directories: The places of the directories, from an entry of the index table.
 
     Raises:

@@ -97,10 +97,6 @@ write_float64_be = struct.Struct(">d").pack
 class ByteCursor:
     """Read bytes from front to back, never past their end.
 
-    Args:
-        location: The file of the bytes, for error messages.
-        base_offset: The start of the bytes in the file, for error messages.
-
     Each reading method raises `CorruptFileError`, without moving, if the bytes end too early.
     """
 

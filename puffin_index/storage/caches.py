@@ -14,7 +14,6 @@ def cleared_by(clear: Callable[[], object], lock: AbstractContextManager[object]
     """Register a cache; to be called where the cache is made.
 
     Args:
-        clear: Empties the cache.
         lock: The lock to hold meanwhile, unless `clear` takes the lock itself.
     """
     _caches.append((clear, nullcontext() if lock is None else lock))

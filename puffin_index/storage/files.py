@@ -65,11 +65,7 @@ def _size_of(stream: InputStream) -> int:
 
 
 class ObjectReader:
-    """A `RangedReader` over an object of a store. Safe to share between threads.
-
-    Args:
-        size: Its size in bytes.
-    """
+    """A `RangedReader` over an object of a store. Safe to share between threads."""
 
     def __init__(self, stored: StoredObject, size: int) -> None:
         self.location = stored.location
@@ -96,7 +92,6 @@ class FileReader(AbstractContextManager["FileReader"]):
     """A `RangedReader` over a file of a FileIO. Safe to share between threads.
 
     Args:
-        io: The FileIO.
         size: The size in bytes, if known, which saves a request to the store.
     """
 
@@ -181,7 +176,6 @@ class NewFile(AbstractContextManager["NewFile"]):
     """A new file, written from front to back; an unfinished file is deleted, so that a full disk does not stay full.
 
     Args:
-        io: The FileIO.
         location: The file, which must not exist.
 
     Raises:

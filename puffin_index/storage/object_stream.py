@@ -25,11 +25,7 @@ def _pool() -> ThreadPoolExecutor:
 
 
 class ObjectStream(io.RawIOBase):
-    """A seekable stream over an object of known size. Not safe to share between threads.
-
-    Args:
-        size: Its size in bytes.
-    """
+    """A seekable stream over an object of known size. Not safe to share between threads."""
 
     def __init__(self, stored: StoredObject, size: int) -> None:
         super().__init__()

@@ -47,11 +47,7 @@ _CONNECT_TIMEOUT: Final = timedelta(seconds=5)
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """An object of a store, which may not exist.
-
-    Attributes:
-        location: The location, for error messages.
-    """
+    """An object of a store, which may not exist."""
 
     location: str
     _store: S3Store
@@ -116,11 +112,7 @@ class OwnFileIO(PyArrowFileIO):
 
 
 def find_object(io: FileIO, location: str) -> StoredObject | None:
-    """Return the object at a location; None if only the FileIO itself can read there as its properties say.
-
-    Args:
-        io: A FileIO.
-    """
+    """Return the object at a location; None if only the FileIO itself can read there as its properties say."""
     if not location.startswith(SCHEMES) or not (type(io) is PyArrowFileIO or isinstance(io, OwnFileIO)):
         return None
     bucket, _, key = location.partition("://")[2].partition("/")
@@ -223,7 +215,6 @@ def read_many(spans: Sequence[ObjectSpan], at_once: int) -> list[memoryview | No
     """Read ranges of objects; None where a range cannot be read, or the object ends before the range does.
 
     Args:
-        spans: The ranges.
         at_once: How many requests may be under way at one time.
     """
     found: list[memoryview | None] = [None] * len(spans)

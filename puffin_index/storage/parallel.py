@@ -124,10 +124,6 @@ def release_memory() -> None:
 def in_parallel(function: Callable[[Item], Result], items: Sequence[Item], at_once: int = MOST_AT_ONCE) -> list[Result]:
     """Return the results of a function for some items, in their order; context variables are those of the caller.
 
-    Args:
-        function: What to do with an item.
-        at_once: For how many of them at one time.
-
     Raises:
         Exception: Whatever the function raises for the first item that fails.
     """

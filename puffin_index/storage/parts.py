@@ -28,7 +28,6 @@ class Part:
 
     Attributes:
         offset: The start of the part, from the blob's start.
-        length: The length in bytes.
         checksum: The low 32 bits of the part's xxh64; None if unknown.
     """
 
@@ -86,8 +85,6 @@ def content_of_frame(blob: Blob, stored: memoryview, offset: int, least: int, mo
     """Return the content of a zstd frame that states the content size.
 
     Args:
-        blob: The blob, for error messages.
-        offset: The start of the frame in the blob, for error messages.
         least: The least permitted content size, in bytes.
         most: The greatest permitted content size, in bytes.
 
@@ -126,8 +123,6 @@ class PartReader:
     """A `RangedReader` of a part of a file in memory, addressed by the offsets of the file.
 
     Attributes:
-        data: The bytes.
-        location: The file's location, for error messages.
         start: Where in the file the bytes begin.
     """
 

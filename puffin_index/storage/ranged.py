@@ -117,7 +117,6 @@ def near_spans(spans: Iterable[Span], gap_bytes: int = GAP_BYTES, most_bytes: in
     """Return the requests that read some ranges, by ascending offset.
 
     Args:
-        spans: The ranges, in any order.
         gap_bytes: The most useless bytes to read between two ranges.
         most_bytes: The most bytes of a request for several ranges; None for any number.
     """
@@ -134,12 +133,7 @@ def near_spans(spans: Iterable[Span], gap_bytes: int = GAP_BYTES, most_bytes: in
 
 
 def near_groups(starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
-    """Return, for many ranges by ascending start, the first range of each request, and the end of each request.
-
-    Args:
-        starts: Where each range begins.
-        ends: Where each range ends.
-    """
+    """Return, for many ranges by ascending start, the first range of each request, and the end of each request."""
     reach = np.maximum.accumulate(ends)
     first = np.flatnonzero(np.append(True, starts[1:] > reach[:-1] + GAP_BYTES))
     return first, reach[np.append(first[1:], len(starts)) - 1]
@@ -150,8 +144,6 @@ class HeldRange(Generic[Data]):
     """A range of a file that was read ahead.
 
     Attributes:
-        offset: Where the range begins.
-        length: The length in bytes.
         data: The bytes, or what becomes the bytes.
         is_used: Whether a part was asked for.
     """

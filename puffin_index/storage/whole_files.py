@@ -106,9 +106,6 @@ def held_in_memory(io: FileIO, locations: Iterable[str]) -> Iterator[None]:
 
     PyIceberg reads a few manifests at a time. Without a store or its FileIO, nothing is read ahead.
 
-    Args:
-        io: The FileIO of a table.
-
     Raises:
         FileNotFoundError: If there is no such file.
     """

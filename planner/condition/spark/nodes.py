@@ -130,7 +130,6 @@ class Matches(BaseModel):
         null: Whether the function is true for NULL.
         exact: Whether the function is true for all these values; otherwise it failed for some, or depends on the sign
             of zero.
-        microseconds: How long the evaluation took.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -146,8 +145,6 @@ class Function(Node):
     """A condition on one column that Spark evaluates, value by value.
 
     Attributes:
-        number: Its number in the request.
-        name: The condition as SQL; for reports only.
         values: The fingerprint of the list of values that the function was evaluated for; None if it was not.
         matches: The values for which the function is true; None if they are not known.
     """
@@ -161,11 +158,7 @@ class Function(Node):
 
 
 class Unknown(Node):
-    """An expression that may be true for any row.
-
-    Attributes:
-        name: Spark's name of the expression; for reports only.
-    """
+    """An expression that may be true for any row."""
 
     node: Literal["unknown"]
     name: str

@@ -54,7 +54,6 @@ class NamedColumns:
     """Finds columns.
 
     Attributes:
-        zone: The time zone of the session.
         missing: Why there are no columns of some names. First the text has to be a condition.
     """
 
@@ -119,14 +118,11 @@ class _Clause:
 
     Attributes:
         start: Offset of its first value; -1 before.
-        negated: An odd number of NOTs stands before it.
-        value: The latest value; None until the next one comes.
         value_start: Offset of the latest value.
         computed: The next value is part of arithmetic.
         left: Left side and operator of a comparison; `value` is the right side, once there.
         predicate: A predicate such as BETWEEN; `value` is the operand, once there.
         low: The lower bound of BETWEEN.
-        escape: The escape character of LIKE.
         complete: The predicate is done; only AND, OR, a comma or a closing bracket can follow.
     """
 
@@ -148,12 +144,10 @@ class _Bracket:
     """An open bracket, or the text as a whole.
 
     Attributes:
-        start: Offset of the bracket.
         is_list: The bracket holds the members of an IN.
         members: What stands before each comma.
         alternatives: What stands before each OR, since the last comma.
         conjuncts: What stands before each AND, since the last OR.
-        clause: What is being read.
     """
 
     start: int = 0
@@ -169,7 +163,6 @@ def read_condition(tokens: Iterable[Token], text: str, schema: Schema, zone: tzi
 
     Args:
         tokens: The tokens of a text; the last one is the END.
-        zone: The time zone of the session.
 
     Raises:
         WhereSyntaxError: If the tokens make up no condition.
@@ -185,10 +178,7 @@ class _Reader:
     """Takes tokens one by one.
 
     Attributes:
-        text: What the tokens were made from.
-        columns: Finds the columns.
         brackets: The open brackets, outermost first.
-        end: Offset behind the latest token.
     """
 
     def __init__(self, text: str, columns: NamedColumns) -> None:

@@ -64,7 +64,6 @@ class Called:
     """A function of a column.
 
     Attributes:
-        text: The call as written.
         prefix: The second operand of `startswith`.
     """
 
@@ -82,11 +81,7 @@ class Token:
     """A piece of the text.
 
     Attributes:
-        kind: The role.
-        start: Offset of the first character.
-        end: Offset behind the last character.
         word: The operator or keyword, in capitals.
-        negated: Whether the token contains NOT.
         values: The value, the escape character, or the members of a list.
     """
 

@@ -47,7 +47,6 @@ class ValueTest:
         literals: Texts, or integers beside a function that gives integers; one, or several for `IN`. A pattern is as
             written, with its escapes.
         escape: In a pattern of LIKE, the character that makes the next wildcard an ordinary character.
-        negated: The opposite.
     """
 
     function: TextFunction | NumberFunction | None
@@ -79,7 +78,6 @@ class ByValue:
     Attributes:
         field_id: The column, or a key of a map.
         value_type: Name of the column's type.
-        text: The test as it was written.
     """
 
     field_id: ColumnId

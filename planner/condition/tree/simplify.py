@@ -39,7 +39,6 @@ def simplified(predicate: Predicate, decide: Callable[[ByValue], Predicate] = la
     """Return what a condition says of rows, in as few tests as possible.
 
     Args:
-        predicate: The condition as it was read.
         decide: Says what a test means that is decided value by value.
     """
     match predicate:
@@ -132,7 +131,6 @@ class _AllOf:
         inside: The keys that `IN` tests leave; None without one.
         outside: The keys that `NOT IN` tests exclude; None without one.
         others: Ranges that exclude what is inside of them.
-        nulls: What null tests say.
     """
 
     column: _Column

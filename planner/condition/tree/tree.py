@@ -127,9 +127,6 @@ class JoinedValues(ABC, Generic[Value]):
     Several threads may read, one may change.
 
     A new value of a leaf marks the nodes above the leaf as stale. The next question for the root joins all stale nodes.
-
-    Args:
-        tree: The tree. A leaf is unknown until somebody puts a value.
     """
 
     def __init__(self, tree: PredicateTree) -> None:

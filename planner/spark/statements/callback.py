@@ -37,11 +37,7 @@ _EXPECTED = (
 
 
 class CallProcedure(BaseModel):
-    """`CALL puffin.system.name(arguments)`.
-
-    Attributes:
-        arguments: The arguments by name.
-    """
+    """`CALL puffin.system.name(arguments)`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -55,11 +51,7 @@ _REQUEST: TypeAdapter[CreateIndex | DropIndex | CallProcedure] = TypeAdapter(_Re
 
 
 class Statements:
-    """Executes the statements of an application's sessions.
-
-    Args:
-        context: The application.
-    """
+    """Executes the statements of an application's sessions."""
 
     def __init__(self, catalogs: SparkCatalogs, context: SparkContext) -> None:
         self._catalogs = catalogs

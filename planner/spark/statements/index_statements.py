@@ -41,9 +41,7 @@ class CreateIndex(BaseModel):
     """`CREATE INDEX name ON table USING kind (columns) OPTIONS (options)`.
 
     Attributes:
-        catalog: The table's catalog in Spark.
         table: The parts of the table's name in the catalog.
-        kind: The kind of the index; empty without USING.
         if_not_exists: Whether an index of the name makes the statement do nothing.
         options: The options of the statement: how to build, and those that hold for all columns.
     """
@@ -65,7 +63,6 @@ class DropIndex(BaseModel):
 
     Attributes:
         catalog: The table's catalog in Spark.
-        table: The parts of the table's name in the catalog.
         if_exists: Whether the statement does nothing if there is no such index.
     """
 

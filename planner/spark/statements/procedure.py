@@ -27,7 +27,6 @@ class Parameter:
     """A parameter.
 
     Attributes:
-        type: The SQL type.
         default: The default; ignored for a required parameter.
         is_required: Whether calls must give the parameter.
     """
@@ -40,11 +39,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class ResultColumn:
-    """A column of a result.
-
-    Attributes:
-        type: The SQL type.
-    """
+    """A column of a result."""
 
     name: str
     type: SqlType = "string"
@@ -55,9 +50,7 @@ class Procedure:
     """A procedure of `puffin.system`.
 
     Attributes:
-        description: One sentence.
         parameters: The parameters, the required ones first.
-        columns: The columns of the result.
         run: The function: takes the session and all parameters by name, and returns the rows of the result.
     """
 

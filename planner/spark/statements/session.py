@@ -29,7 +29,6 @@ class StatementTable:
     Attributes:
         catalog_name: The catalog's name in Spark.
         catalog: The same catalog as PyIceberg sees it.
-        name: The table's name there.
     """
 
     catalog_name: str
@@ -80,12 +79,7 @@ class Builds:
 
 
 class StatementSession:
-    """A session that executes a statement.
-
-    Args:
-        catalogs: The catalogs of the application.
-        builds: The builds of the application.
-    """
+    """A session that executes a statement."""
 
     def __init__(self, spark: SparkSession, catalogs: SparkCatalogs, builds: Builds) -> None:
         self.spark = spark

@@ -75,7 +75,6 @@ class _Entries:
 
     Attributes:
         form: The form of the values.
-        keys: The distinct keys.
         first_rows: The first row of each key.
         several: Which keys have several rows.
         offsets: The start of each row set in the body (keys with several rows only), followed by the end of the body.

@@ -93,7 +93,6 @@ def parse_directory(blob: Blob, data: memoryview, header: Header, form: int) -> 
     """Parse the block directory of version 2; return the directory and the start of the body.
 
     Args:
-        blob: The blob, for error messages and for its length.
         data: The bytes of the blob, at least up to the end of the directory.
         header: The first numbers of the blob.
         form: The form of the values.
@@ -125,7 +124,6 @@ def parse_block(blob: Blob, data: memoryview, offset: int, form: int, *, sealed:
     """Parse one block of version 2.
 
     Args:
-        blob: The blob, for error messages.
         data: The bytes of the block.
         offset: The start of the block in the blob.
         form: The form of the values.

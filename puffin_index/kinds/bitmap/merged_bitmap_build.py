@@ -145,7 +145,6 @@ def build_merged_bitmap(parts: Sequence[KeyedContainers], domain: Domain, spans:
         parts: The bitmaps, taken apart.
         domain: The domain of the keys.
         spans: Base and row count of each row group in the new row space: shape (n, 2).
-        location: The file of the parts, for error messages.
 
     Raises:
         BuildError: If the rows exceed the row space.

@@ -179,7 +179,6 @@ class BitmapBody:
             data: Bytes of the blob, seals included.
             starts: The start of each row set in `data`.
             lengths: The length of each row set.
-            offset: The start of `data` in the blob, for error messages.
 
         Raises:
             CorruptFileError: If a row set does not match its seal.

@@ -166,7 +166,6 @@ def build_filter(column: SortedColumn, items: int | None, fpp: float, room: floa
     """Build the filter of a row group.
 
     Args:
-        column: The keys.
         items: The number of keys to size the filter for; None for the number of distinct keys.
         fpp: The share of absent keys that a filter holding its planned number of keys may report as present.
         room: The factor on the number of distinct keys if `items` is None.

@@ -118,8 +118,6 @@ class BloomMatrix(MergedFilter):
 
     Args:
         layout: The layout of the blob.
-        value_type: The type of the keys.
-        row_groups: The number of covered row groups.
 
     Raises:
         UnsupportedError: If the layout is of another version, or the filters are of another type.
@@ -228,7 +226,6 @@ def check_pages(blob: Blob, part: Part, data: memoryview, page_bytes: int) -> li
     """Check the seals of neighbouring pages and return the rows.
 
     Args:
-        blob: The blob, for error messages.
         part: The place of the pages in the blob.
         page_bytes: The length of every page but the last, without its seal.
 

@@ -197,7 +197,6 @@ class HalfReader:
 
         Args:
             intervals: Disjoint, ascending intervals, none touching another.
-            candidates: The rows of interest; None for all.
         """
         half = self.half
         wanted = shift(clip(intervals, half.minimum, half.maximum), -half.minimum)

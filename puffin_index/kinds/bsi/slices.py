@@ -64,8 +64,6 @@ class Half:
 
     Attributes:
         row_count: The number of rows with a number of this sign.
-        minimum: The smallest magnitude.
-        maximum: The largest magnitude.
         existence: The row set of these rows.
         slices: One row set for each bit of magnitude - minimum, lowest first.
     """

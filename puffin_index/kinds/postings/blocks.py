@@ -89,8 +89,6 @@ class WrittenBlock:
     """A block and its numbers for the directory.
 
     Attributes:
-        data: The bytes of the block.
-        row_count: The number of rows of all its keys.
         first_key: The first key, as `OrderedRows.span` returns keys.
     """
 

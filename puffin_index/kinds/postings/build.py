@@ -33,7 +33,6 @@ class PlacedColumn:
 
     Attributes:
         base: The row group's first row in the row space of the segment; a multiple of 65,536.
-        column: The keys.
     """
 
     base: int
@@ -45,7 +44,6 @@ class PlacedBlock(NamedTuple):
 
     Attributes:
         end: The end of the block in the blob.
-        row_count: The number of rows of all its keys.
         first_key: The first key, as `OrderedRows.span` returns keys.
         checksum: The low half of the xxh64 of its bytes.
     """
@@ -62,7 +60,6 @@ def build_postings(columns: Sequence[PlacedColumn], sizes: Sizes = DEFAULT_SIZES
 
     Args:
         columns: At least one column; all of one value type, by ascending base, with disjoint rows.
-        sizes: The sizes of blocks and pages.
 
     Raises:
         BuildError: If the rows exceed the row space, or the columns cannot be of one segment.
@@ -114,12 +111,10 @@ def finish_postings(
     """Complete a payload from its blocks.
 
     Args:
-        blob_type: The blob type of the payload.
         data: The bytes of all blocks; becomes the payload.
         children: The directory's description of the blocks.
         nulls: The serialised set of the NULL rows; empty without NULL rows.
         is_bytes: Whether the keys are of the bytes domain.
-        sizes: The sizes of directory pages.
         layout_forms: The number to add to the form of the keys for the form in the layout.
     """
     form = BYTES_KEYS if is_bytes else INT_KEYS

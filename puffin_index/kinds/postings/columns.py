@@ -123,7 +123,6 @@ class CodedNumbers:
     """The key of each row of a blob.
 
     Attributes:
-        value_type: The type of the keys.
         keys: Distinct keys, ascending.
         codes: For each number (`puffin_index.kinds.postings.sort`) one more than the place of its key in `keys`; 0
             for NULL.
@@ -179,9 +178,7 @@ def code_numbers(
     """Return the key of each row.
 
     Args:
-        blob: The blob, for error messages.
         parts: All keys, ascending, and their rows; only one part is in memory at a time.
-        value_type: The type of the keys.
 
     Raises:
         CorruptFileError: If a row has two keys or belongs to no row group, or if there are more keys.
@@ -217,7 +214,6 @@ class CodedRows(KeysInMemory):
 
     Args:
         coded: The key of each row.
-        numbers: The row groups of the segment.
     """
 
     def __init__(self, coded: CodedNumbers, numbers: RowNumbers) -> None:
@@ -248,11 +244,8 @@ class RowsWithin(KeysWithin):
     """Answers with the rows of the segment's row space whose keys lie in some blocks. Memory keeps nothing.
 
     Args:
-        blob: The blob, for error messages.
         read: Reads the blocks; returns their keys, ascending, with all of their rows.
         cost_bytes: The number of bytes that `read` reads.
-        numbers: The row groups of the segment.
-        value_type: The type of the keys.
     """
 
     def __init__(

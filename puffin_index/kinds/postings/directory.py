@@ -74,7 +74,6 @@ class PostingsDirectory:
     """Find the blocks of keys; read the root and each needed page only once. Safe to share between threads.
 
     Args:
-        root: The place of the root page.
         form: `INT_KEYS` or `BYTES_KEYS`.
         blocks_end: The end of the last block in the blob.
         row_count: The number of rows of all blocks.

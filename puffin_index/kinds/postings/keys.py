@@ -28,7 +28,6 @@ def key_ranks(raw: RawBlocks, places: Ints, keys: Ints | Sequence[bytes], right:
     """Return, for each key, how many keys of a block are less than the key, or not greater where `right`.
 
     Args:
-        raw: The blocks.
         places: The place among the blocks of the block to search for each key, ascending.
         right: One flag per key.
         first_keys: The first key of each block; used only in the int64 domain.

@@ -78,7 +78,6 @@ class _Plan:
         cuts: The places around the keys whose rows are read.
         blocks: The blocks of these keys.
         subtract: Whether the answer is all non-NULL rows except the rows that are read.
-        cost: Requests and bytes.
     """
 
     cuts: Cuts
@@ -91,11 +90,6 @@ class Postings(MergedIndex, HoldsKeys):
     """Answer any test with rows of the segment's row space. Memory keeps the directory once read, but no blocks.
 
     Safe to share between threads.
-
-    Args:
-        layout: The layout of the blob.
-        value_type: The type of the keys.
-        row_numbers: The row groups of the segment.
     """
 
     _FIRST_FORM = 0
@@ -132,8 +126,6 @@ class Postings(MergedIndex, HoldsKeys):
         """Open a blob without reading it.
 
         Args:
-            layout: The layout of the blob.
-            value_type: The type of the keys.
             spans: Base and row count of each row group of the segment, in order.
 
         Raises:

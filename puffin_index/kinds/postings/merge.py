@@ -65,7 +65,6 @@ def merge_postings(
 
     Args:
         parts: The postings; new bases of row groups ascend through all parts.
-        sizes: The sizes of blocks and pages.
         rows_at_once: The approximate number of rows to hold in memory.
 
     Raises:

@@ -98,7 +98,6 @@ class KeyedRows:
     """Some rows and their keys.
 
     Attributes:
-        keys: One key per row.
         rows: The rows, minus `first`; None stands for 0, 1, 2, ...
         first: The number to add to each row.
     """
