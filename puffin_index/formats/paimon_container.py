@@ -1,22 +1,7 @@
 """Paimon's file index container: the indexes of many columns in one run of bytes, found through a head.
 
-| offset | size | meaning |
-| --- | --- | --- |
-| 0 | 8 | magic 1493475289347502 |
-| 8 | 4 | version, 1 |
-| 12 | 4 | head length: everything before the body, magic included |
-| 16 | 4 | number of columns |
-| - | 2 + n | for each column: its name, then |
-| - | 4 | the number of indexes of the column |
-| - | 2 + n | for each index: its name (`bitmap`, `bsi`, `bloom-filter`), then |
-| - | 4 | start, from the container's beginning; -1 for an index without bytes |
-| - | 4 | length; 0 for an index without bytes |
-| - | 4 + n | redundant length and bytes; kept for later versions, 0 in this one |
-| head length | any | body: the bytes of the indexes, in the order of the head, without gaps |
-
-All numbers are big-endian and signed, except the unsigned 16 bits before a name. Names are in Java's modified UTF-8:
-NUL takes two bytes, and a character beyond U+FFFF is two surrogates of three bytes each. To Paimon's reader, an index
-without bytes means that no row satisfies a test. Sources: seed 001, seed 004, and Paimon's `FileIndexFormat`.
+The format is in docs/formats.md, Paimon's container. To Paimon's reader, an index without bytes means that no row
+satisfies a test. Sources: seed 001, seed 004, and Paimon's `FileIndexFormat`.
 """
 
 from __future__ import annotations

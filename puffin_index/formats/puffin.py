@@ -1,18 +1,7 @@
 """Puffin files: typed blobs one after another, and a JSON footer that describes the blobs and their places.
 
-| part | size | meaning |
-| --- | --- | --- |
-| magic | 4 | `PFA1` |
-| blobs | any | as stored, in the order of writing |
-| magic | 4 | `PFA1`; here the footer begins |
-| payload | n | JSON in UTF-8: `{"blobs": [...], "properties": {...}}` |
-| payload size | 4 | n, little-endian int32 |
-| flags | 4 | byte 0 bit 0: the payload is LZ4-compressed; every other bit is reserved |
-| magic | 4 | `PFA1` |
-
-Source: Iceberg's Puffin specification. Two properties are this project's own; other readers see them as plain
-properties. `xxh64` of a blob is the xxHash64 of the blob's stored bytes. `footer-xxh64` of the file is the xxHash64 of
-the footer's JSON values (`puffin_index.formats.puffin_footer`).
+Source: Iceberg's Puffin specification. Two properties are this project's own (docs/formats.md, Segment): `xxh64` of a
+blob, and `footer-xxh64` of the file (`puffin_index.formats.puffin_footer`).
 """
 
 from __future__ import annotations

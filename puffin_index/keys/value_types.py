@@ -1,22 +1,7 @@
-"""The Iceberg types that an index supports, and the domain of their keys.
+"""The Iceberg types that an index supports, the domain of their keys, and the form that Paimon's formats store.
 
-The form of keys in arrays: their width, and the bits of doubles and wide decimals.
-
-The stored form of a key: the value as Paimon's formats store and hash it.
-
-| form | number | value | Iceberg types | Paimon type that reads it |
-| --- | --- | --- | --- | --- |
-| BYTES | 0 | length as a big-endian int32, then the bytes of the key | string | STRING |
-| | | | binary, fixed, uuid, decimal of more than 18 digits | (in a bloom filter:) BYTES |
-| BOOLEAN | 1 | 1 byte, 0 or 1 | boolean | BOOLEAN; TINYINT in a bloom filter |
-| INT32 | 4 | big-endian int32 | int, date | INT, DATE |
-| INT64 | 8 | big-endian int64 | long, timestamp, timestamptz | BIGINT, TIMESTAMP(6), TIMESTAMP_LTZ(6) |
-| | | | time, timestamp_ns, timestamptz_ns, decimal of at most 18 digits (unscaled) | BIGINT |
-| FLOAT32 | -4 | big-endian binary32 | float | FLOAT |
-| FLOAT64 | -8 | big-endian binary64 | double | DOUBLE |
-
-The layout keeps the form, because a column promoted later (int to long, float to double) still has blobs of its old
-form.
+The forms are in docs/formats.md, Stored forms. The layout keeps the form, because a column promoted later (int to long,
+float to double) still has blobs of its old form.
 """
 
 from __future__ import annotations

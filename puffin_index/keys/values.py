@@ -1,17 +1,7 @@
 """Values as keys: the form in which an index orders, compares and hashes the values of an Iceberg column.
 
-| Iceberg type | domain | key |
-| --- | --- | --- |
-| boolean | int64 | 0 or 1 |
-| int, long, date, time, timestamp(tz), timestamp(tz)_ns | int64 | the number itself |
-| decimal, precision <= 18 | int64 | the unscaled value |
-| float, double | int64 | the bits of the double, mapped so that their order is Spark's: -0.0 = 0.0, NaN greatest |
-| decimal, precision > 18 | bytes | the unscaled value, 16 bytes big-endian, sign bit flipped |
-| string, binary, fixed, uuid | bytes | the bytes (UTF-8 for strings), compared unsigned |
-
-The mapping of a double's bits: -0.0 becomes 0.0, every NaN becomes 7FF8000000000000; then, if the sign bit is set, the
-other 63 bits are flipped. A float is widened to a double first, so that a column promoted from float to double keeps
-its keys.
+The keys of each type are in docs/formats.md, Keys. A float is widened to a double first, so that a column promoted from
+float to double keeps its keys.
 """
 
 from __future__ import annotations

@@ -1,17 +1,7 @@
 """Write row sets in the portable roaring format by array operations; `puffin_index.roaring.read` reads them.
 
-One serialised set (all numbers little-endian; RoaringBitmap format specification):
-
-| part | bytes | meaning |
-| --- | --- | --- |
-| cookie | 4 | 12346 if no container holds runs, else 12347 + (n - 1) * 65536 for n containers |
-| n | 4 | the number of containers; only after 12346 |
-| run flags | ceil(n / 8) | bit i set: container i holds runs; only after 12347 |
-| keys | 4 n | upper 16 bits of the rows, then cardinality - 1, of each container |
-| offsets | 4 n | start of each container in the set; left out after 12347 if n < 4 |
-| containers | | sorted 16-bit numbers (cardinality <= 4096), 65,536 bits, or run count and (start, length - 1) pairs |
-
-A container holds runs where runs take fewer bytes than its other form, as in Java's `runOptimize`.
+The format is in docs/formats.md, Row sets; source: the RoaringBitmap format specification. A container holds runs where
+runs take fewer bytes than its other form, as in Java's `runOptimize`.
 """
 
 from __future__ import annotations

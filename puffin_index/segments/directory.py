@@ -1,19 +1,8 @@
 """Directories: the small columnar blobs that describe a segment. All code reads them through this module.
 
-Each directory is one Arrow IPC stream with one record batch (buffers zstd-compressed) and metadata in its schema:
-
-| blob type | one row per | columns |
-| --- | --- | --- |
-| `puffin-index-statistics-v1` | row group | `row_count`, `null_count`, `nan_count`, `distinct_count` int64; `minimum`, `maximum` key; `quantiles` list of keys |
-| `puffin-index-directory-v1` | row group or merged blob | `first_row_group`, `row_groups` int32; `offset`, `length` int64; `blob_type` string; `layout` list of int64 |
-| `puffin-index-row-groups-v1` | row group | `data_file`, `ordinal` int32, `offset` int64, `row_count`, `base` int64 |
-
-A key is int64 or binary, by the domain of the column's value type (`puffin_index.keys.values`). `minimum` and `maximum`
-are NULL and `quantiles` empty where a row group has only NULLs. Metadata: `version` = 1, `value-type` (statistics,
-directory), `kind` (directory).
-
-Serialise directories: statistics, places of payloads, and the list of row groups of a segment.
-"""  # noqa: E501
+Each is one Arrow IPC stream with one record batch: statistics, places of payloads, and the list of row groups
+(docs/formats.md, Directories).
+"""
 
 from __future__ import annotations
 

@@ -1,35 +1,7 @@
-"""The bitmap format, Paimon bitmap V2 and V1: the set of rows of each distinct value of a row group.
+"""Paimon's bitmap format, V2 and V1, with seals: the row set of each value (docs/formats.md, Bitmap; seed 001).
 
-All numbers are big-endian. Row sets are in the portable roaring format (`puffin_index.roaring.write`), values in the
-form of their type (`puffin_index.keys.value_types`). Version 2:
-
-| part | bytes | meaning |
-| --- | --- | --- |
-| version | 1 | 2 |
-| rows | 4 | the number of rows, NULLs included |
-| values | 4 | the number of distinct values |
-| has NULL | 1 | 1 if there are NULLs; only then the next two numbers follow |
-| NULL offset, NULL length | 4, 4 | the place of the NULL rows, as in an entry |
-| blocks | 4 | the number of blocks |
-| block directory | | first value and offset (4) of each block; offsets count from the end of the header |
-| body offset | 4 | start of the body, counted from the end of the header |
-| | | the header ends here |
-| block | | the number of entries (4), entries in ascending order of their values, a seal (4) |
-| body | | row sets, each followed by a seal (4) |
-
-An entry is a value, an offset (4) and a length (4). An offset >= 0 is the start of the row set in the body, and the
-length is that of the row set. An offset < 0 stands for the single row -1 - offset; the length is then -1, or for the
-NULLs the length that the set would have. A seal is the low half of the xxh64 of the block or row set before it. Paimon
-writes no seals and skips ours.
-
-Version 1 begins with the number 1 and the same numbers up to the NULL offset, without a NULL length. All entries
-follow, without lengths, then the body. Row sets of version 1 have seals too, and lie in the order of their entries.
-
-Blob types: `paimon-bitmap-v2`, `paimon-bitmap-v1`. Paimon's bitmaps do not support binary, fixed, uuid and decimals of
-more than 18 digits, which version 2 holds here as well.
-
-Layout: `[1, form, version, end of the header, low half of its xxh64, start of the body, NULL offset, NULL length]`. The
-NULL length is -1 without NULLs, 0 if the offset stands for a row. In version 1 the header ends where the body begins.
+Paimon writes no seals and skips ours. Its bitmaps do not support binary, fixed, uuid and decimals of more than 18
+digits, which version 2 holds here as well.
 """
 
 from __future__ import annotations

@@ -1,21 +1,8 @@
-"""The blob type `puffin-index-merged-bitmap-v1`: the set of rows of each distinct key of many row groups.
+"""The blob type `puffin-index-merged-bitmap-v1`: the row set of each distinct key of many row groups.
 
-One blob has the rows of consecutive row groups of a segment, in the segment's row space. Merging segments makes the
-blob of the bitmaps of these row groups by moving the containers to new container keys.
-
-| part | meaning |
-| --- | --- |
-| row sets | the set of each key, ascending by key, in the portable roaring format (`puffin_index.roaring.write`) |
-| NULL rows | the set of NULL rows, in the same format; of length 0 without NULL rows |
-| pages | pages of the directory (`puffin_index.kinds.postings.pages`); none if the root lists the row sets itself |
-| root | the root page of the directory |
-
-Directory and layout are those of `puffin-index-postings-v1` (`puffin_index.kinds.postings.look_up`), with two
-differences. The layout's form is 2 for the int64 domain and 3 for the bytes domain. A block is the row set of one key,
-and the block's separator is the key itself, however long the key is.
-
-Looking up a key reads the root, one page if there are pages, and the row set. The directory alone tells the number of
-rows of a key.
+The format is in docs/formats.md, Merged bitmaps. Merging segments makes the blob of the bitmaps of its row groups by
+moving the containers to new container keys. A look-up of a key reads the root, one page if there are pages, and the
+row set.
 """
 
 from __future__ import annotations

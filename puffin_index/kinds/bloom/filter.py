@@ -1,17 +1,6 @@
 """The blob type `paimon-bloom-v1`: a filter that tells which keys a row group certainly lacks.
 
-| offset | bytes | meaning |
-| --- | --- | --- |
-| 0 | 4 | k, the number of bits that a key sets, big-endian |
-| 4 | | m bits: bit i is bit `i & 7` of byte `i >> 3` |
-
-A key's hash has 64 bits: xxh64 (seed 0) of the key's bytes, or Thomas Wang's hash of the key's number as a signed
-64-bit integer. The number of a double is its bits; the number of a float is its 32 bits, sign-extended. Let h1 be the
-lower and h2 the upper half of the hash, as signed 32-bit integers. For i from 1 to k, let x = h1 + i h2 modulo 2**32 as
-a signed integer, complemented if negative; the key sets the bits x mod m (seed 002).
-
-Layout: `[1, form, k, page bytes, checksums...]`: the form of the values (`puffin_index.keys.value_types`), then the
-low half of the xxh64 of each page of the bits. Two checksums share a number, the first in the upper half.
+The format and the hashes are in docs/formats.md, Bloom filter; source: seed 002.
 """
 
 from __future__ import annotations

@@ -1,29 +1,7 @@
 """The blob type `puffin-index-bloom-matrix-v1`: bloom filters of many row groups, equal bit positions side by side.
 
-All numbers are little-endian.
-
-| part | meaning |
-| --- | --- |
-| matrices | one after the other |
-| directory | up to the end of the blob |
-
-All n filters of a matrix have the same number of bits, m, and of bits that a key sets, k. Row i of a matrix has bit i
-of every filter, in ceil(n / 8) bytes: that of filter j is bit `j & 7` of byte `j >> 3`. A page has p rows, the last
-page may have fewer. A seal of 4 bytes follows each page: the low half of the xxh64 of its rows.
-
-| part of the directory | bytes | meaning |
-| --- | --- | --- |
-| version | 4 | 1 |
-| matrices | 4 | t, the number of matrices |
-| matrix | 24 t | k (4), n (4), m (8), p (4), 0 (4) of each matrix |
-| row groups | 2 g | the matrix of each row group; the row group has the next filter of the matrix |
-
-A key's bits are those of `paimon-bloom-v1` (`puffin_index.kinds.bloom.filter`). A filter of m bits may stand in a
-matrix of c m bits, as c copies of itself: bit x mod (c m) of the copies equals bit x mod m of the filter.
-
-Layout: `[1, form, row groups, start of the directory, low half of the directory's xxh64]`.
-
-Build a bloom matrix from the bloom filters of row groups, and from other matrices.
+The format is in docs/formats.md, Bloom matrix. A matrix is built from the bloom filters of row groups, and from other
+matrices.
 """
 
 from __future__ import annotations

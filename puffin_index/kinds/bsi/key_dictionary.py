@@ -1,34 +1,6 @@
-"""The sorted dictionary of a row group's keys, read block by block; the code of each key is its rank.
+"""The sorted dictionary of a row group's keys, read block by block (docs/formats.md, Dictionary).
 
-All numbers are big-endian.
-
-| offset | bytes | meaning |
-| --- | --- | --- |
-| 0 | 1 | version: 1 |
-| 1 | 1 | form of the keys: 0 for 64-bit integers, 1 for byte strings |
-| 2 | 2 | flags: 0 |
-| 4 | 4 | k, the number of keys |
-| 8 | 4 | n, the number of blocks |
-| 12 | 4 | the length of the directory, which begins at 20 |
-| 16 | 4 | the length of all blocks, which follow the directory |
-
-The directory has columns, each with one number per block:
-
-| bytes | meaning |
-| --- | --- |
-| 4 n | code of the block's first key |
-| 4 n | end of the block, counted from the first block's start |
-| 4 n | length of the block's content |
-| 4 n | low half of the xxh64 of the stored block |
-| form 0: 8 n | the block's first key |
-| form 1: 4 n, then the bytes | end of each separator; the separators |
-
-A separator is the shortest prefix of the block's first key that is greater than every key of earlier blocks. A block is
-stored as a zstd frame with the content size in it; where stored and content length are equal, the content is plain. The
-content takes at most 32 KiB, except in a block of one key, which is plain. The content of form 0 is the m keys as m
-first bytes, m second bytes, and so on; the content of form 1 is m lengths of 4 bytes, then the keys.
-
-Opened bit slices of dictionary codes: keys of any type, compared by the slices of their codes.
+The code of a key is its rank. Opened bit slices of codes compare keys of any type by the slices of their codes.
 """
 
 from __future__ import annotations

@@ -1,30 +1,8 @@
-"""The blob type `puffin-index-bsi-v1`: bit slices of any number of row groups, compressed where that pays.
+"""The blob type `puffin-index-bsi-v1`: bit slices of any number of row groups (docs/formats.md, Bit slices).
 
-| part | meaning |
-| --- | --- |
-| dictionary | the keys behind the numbers (`puffin_index.kinds.bsi.key_dictionary`); none where keys are the numbers |
-| positive half | existence set, slices |
-| negative half | the same |
-
-The rows of all row groups are numbered from 0 without gaps, in the order of the row groups. In the segment's row space
-even the first rows of two tiny row groups are 65,536 apart. The content of an existence set or slice is one of two:
-
-| content | when |
-| --- | --- |
-| plain bits of all rows, bit `row & 7` of byte `row >> 3`, then zeros | the length is (rows + 7) / 8 |
-| a row set in the portable roaring format | otherwise |
-
-In a slice of few rows a row set takes 8 bits a row, in a slice of 65,536 rows 1 bit; plain bits always take 1. A part
-is stored as its content or, where frames save enough, as a zstd frame with its content size. A stored part of
-(rows + 7) / 8 bytes is always plain bits: writers store no other form of that length. Any other part that begins with
-the magic of zstd, 28 B5 2F FD, is a frame: no row set begins with these bytes.
-
-Where neighbouring rows often share a value, in runs too short for run containers, zstd saves a third to a half of the
-bytes. On values in random order zstd saves nothing. Saved reading and added decompression break even at about 230 MB/s.
-
-Layout: `[1, low half of the xxh64 of the row counts (8 bytes each, little-endian), end of the dictionary's directory (0
-without a dictionary), low half of the xxh64 up to that end (or 0)]`, then the numbers of the halves as in Paimon's BSI
-(`puffin_index.kinds.bsi.slices`), except that an existence set ends where the next part begins.
+In a slice of few rows a row set takes 8 bits a row, in a slice of 65,536 rows 1 bit; plain bits always take 1. Where
+neighbouring rows often share a value, in runs too short for run containers, zstd saves a third to a half of the bytes.
+On values in random order zstd saves nothing. Saved reading and added decompression break even at about 230 MB/s.
 """
 
 from __future__ import annotations

@@ -1,30 +1,6 @@
-"""The bit-sliced format, Paimon BSI V1: the numbers of one row group as one row set per bit.
-
-All numbers are big-endian, row sets are in the portable roaring format (`puffin_index.roaring.write`).
-
-| part | bytes | meaning |
-| --- | --- | --- |
-| version | 1 | 1 |
-| rows | 4 | the number of rows, NULLs included |
-| has positive | 1 | 1 if a half for the numbers >= 0 follows |
-| positive half | | see below |
-| has negative | 1 | 1 if a half for the numbers < 0 follows |
-| negative half | | see below; holds magnitudes |
-
-| part of a half | bytes | meaning |
-| --- | --- | --- |
-| version | 1 | 1 |
-| minimum, maximum | 8, 8 | the least and greatest magnitude of the half; Paimon's own writer stores 0 as the minimum |
-| existence | | the rows that have a number in this half |
-| slices | 4 | the number of slices: the bits of maximum - minimum |
-| slice i | | the rows whose magnitude - minimum has bit i set; lowest bit first |
+"""Paimon's bit-sliced format, BSI V1: the numbers of one row group as a row set per bit (docs/formats.md, seed 001).
 
 The magnitude of -2**63 does not fit: a row group that holds it cannot be written in this format.
-
-Layout: `[1, positive, negative, parts...]`. A half is five numbers: slices (-1: no such half), rows in the half,
-minimum, maximum, end of the half. The parts are the existence set and the slices of each present half, in order, one
-number each: `offset << 32 | low half of the part's xxh64`. Each slice ends where the next begins, the existence set 4
-bytes before the next part.
 """
 
 from __future__ import annotations

@@ -1,40 +1,8 @@
-"""The blocks of a postings blob: keys and the rows of each key, bit-packed.
+"""The blocks of a postings blob: keys and the rows of each key, bit-packed (docs/formats.md, Postings, "Block").
 
-All numbers are little-endian; a stream is bit-packed (`puffin_index.storage.bit_packing`).
-
-| part of a block | bytes | meaning |
-| --- | --- | --- |
-| sections | 4 | s, the number of sections |
-| key word | 4 | int64 domain: the width of the key steps; bytes domain: the stored length of the keys |
-| key number | 8 | int64 domain: the least key step; bytes domain: the length of the keys' content |
-| lengths | 4 s | the length of each section |
-| keys | | see below |
-| sections | | one after the other |
-
-A block holds whole keys, so no key is in two blocks: k keys in one section, or one key in several sections (this
-release writes at most 4,096 runs into a section).
-
-Keys of the int64 domain are a stream of k - 1 numbers: the step from each key to the next, minus the least step (modulo
-2 ** 64). The first key is the block's separator in the directory. Keys of the bytes domain are k lengths of 4 bytes,
-then the k keys. This content is a zstd frame with the content size in its header; where stored and content length are
-equal, the content is stored plain. The content takes at most 32 KiB, except in a block of one key, which is plain.
-
-The rows of a key are runs of neighbouring rows of one row group. A row stands here for its number
-(`puffin_index.kinds.postings.sort`). A group is the runs of one key in one section.
-
-| part of a section | bytes | meaning |
-| --- | --- | --- |
-| runs | 2 | r - 1 for r runs |
-| groups | 2 | g - 1 for g groups: one for each key of the block, or one |
-| widths | 4 | the widths of the four streams, one byte each |
-| least | 16 | the least number of each of the four streams, 4 bytes each |
-| rows | 4 | the number of rows |
-| counts | | stream of g numbers: the runs of each group |
-| first rows | | stream of g numbers: the first row of each group |
-| gaps | | stream of r - g numbers: for every other run, the rows between the previous run and this one |
-| run lengths | | stream of r numbers: the rows of each run |
-
-A stream holds each number minus the least number of the stream.
+A block holds whole keys: several in one section, or one key in several sections. A row stands here for its number
+(`puffin_index.kinds.postings.sort`). The rows of a key are runs of neighbouring rows of one row group; a group is the
+runs of one key in one section.
 """
 
 from __future__ import annotations

@@ -1,22 +1,6 @@
-"""The blob type `puffin-index-postings-v1`: the rows of all keys of a segment, sorted by key, in bit-packed blocks.
+"""The blob type `puffin-index-postings-v1`: the rows of a segment's keys, sorted by key (docs/formats.md, Postings).
 
-One blob has the rows of all row groups of a segment. Row group i has the rows from base_i to base_i + n_i of the
-segment's row space; blocks number the rows without gaps (`puffin_index.kinds.postings.sort`). The bitmap kind uses
-postings for many distinct values, where one roaring bitmap per value takes 7 to 14 bytes a row.
-
-| part | meaning |
-| --- | --- |
-| blocks | keys and their rows (`puffin_index.kinds.postings.blocks`), ascending by key |
-| NULL rows | the set of NULL rows in the portable roaring format, in the row space; of length 0 without NULL rows |
-| pages | pages of the directory (`puffin_index.kinds.postings.pages`); none if the root lists the blocks itself |
-| root | the root page of the directory |
-
-Layout: `[1, form, rows, NULLs, checksum of the row groups, start of the NULL rows, checksum of the NULL rows, start of
-the pages, start of the root, checksum of the root]`. A checksum is the low half of an xxh64. Form is 0 for the int64
-domain, 1 for the bytes domain. Rows counts the non-NULL rows. The checksum of the row groups is that of base and row
-count of each row group, 8 bytes each, little-endian. The blocks end where the NULL rows begin; the root ends where the
-blob ends. The directory has the checksums of blocks and pages.
-
+The bitmap kind uses postings for many distinct values, where one roaring bitmap per value takes 7 to 14 bytes a row.
 Looking up a key takes the root, one page (if there are pages) and one block. A range takes either all blocks from its
 lower to its upper bound or all other blocks, whichever are fewer bytes.
 """

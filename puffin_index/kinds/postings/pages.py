@@ -1,30 +1,9 @@
-"""The pages of a postings directory, on one or two levels: the place and content of each block.
-
-All numbers are little-endian.
-
-| offset | bytes | meaning |
-| --- | --- | --- |
-| 0 | 1 | version: 1 |
-| 1 | 1 | form of the keys: 0 for 64-bit integers, 1 for byte strings |
-| 2 | 1 | level: 0 if the children are blocks, 1 if they are pages |
-| 3 | 1 | flags: 0 |
-| 4 | 4 | c, the number of children |
-| 8 | 4 | the number of blocks under each child (the last child may have fewer): 1 at level 0 |
-| 12 | 4 | the number of blocks under all children |
-| 16 | 8 | the number of rows in these blocks |
-| 24 | 8 | the start of the first child in the blob; every other child begins where the previous child ends |
-| 32 | 8 c | the end of each child in the blob |
-| | 4 c | the number of rows in all children before each child |
-| | 4 c | 2 * keys of each child, plus 1 if the separator is the child's first key |
-| | 4 c | low half of the xxh64 of each child's bytes |
-| | | form 0: c separators of 8 bytes (signed); form 1: the end of each separator (4 c), then the separators |
-
-A separator is greater than every key before its child and not greater than the child's first key. In form 0 the
-separator is the first key. In form 1 the separator is the shortest prefix of the first key; but it is the whole key if
-the block has no other key and the key has at most 256 bytes.
+"""The pages of a postings directory: the place and content of each block (docs/formats.md, Postings, "Page").
 
 The root page is of level 0, or it is of level 1 and its children are pages of level 0. This release writes a root of
-level 0 if the root then takes at most 24 KiB, and other pages of about 8 KiB.
+level 0 if the root then takes at most 24 KiB, and other pages of about 8 KiB. A separator of bytes is the shortest
+prefix of the first key that tells it from earlier keys. It is the whole key if the block has no other key, and this
+one at most 256 bytes.
 """
 
 from __future__ import annotations
