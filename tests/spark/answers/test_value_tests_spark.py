@@ -23,7 +23,7 @@ from tests.conftest import amount
 
 pytestmark = pytest.mark.spark
 
-CONDITIONS = amount(20, 10_000) * 5
+CONDITIONS = amount(20, 1_000) * 5
 SCHEMA = Schema(
     NestedField(1, "s", StringType()), NestedField(2, "dt", DateType()), NestedField(3, "nt", TimestampType())
 )

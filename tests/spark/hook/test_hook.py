@@ -151,7 +151,7 @@ def test_dataframe_queries_are_pruned_as_well(hook: SparkSession) -> None:
 def test_random_predicates_agree_with_duckdb_on_the_same_files(hook: SparkSession, index: TableIndex) -> None:
     paths = [file.path.removeprefix("file://").removeprefix("file:") for file in list_data_files(index.data_table)]
     chooser = random.Random(20_261)
-    predicates = [random_predicate(chooser, 3) for _ in range(amount(30, 2_000))]
+    predicates = [random_predicate(chooser, 3) for _ in range(amount(30, 500))]
 
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE items AS SELECT * FROM read_parquet(?)", [paths])

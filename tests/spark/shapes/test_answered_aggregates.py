@@ -25,7 +25,7 @@ from tests.spark.shapes.aggregate_queries import RandomAggregate
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("tables")]
 
 ENABLED = "spark.puffin-index.enabled"
-RANDOM_QUERIES = amount(10, 10_000)
+RANDOM_QUERIES = amount(10, 1_000)
 _PARTS = amount(1, 4)
 _SPACE = "answered"
 _PLAIN = f"lake.{shapes.NAMESPACE}.plain"

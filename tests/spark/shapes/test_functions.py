@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("table")]
 ENABLED = "spark.puffin-index.enabled"
 NAMESPACE = "functions"
 TABLE = f"lake.{NAMESPACE}.types"
-RANDOM_QUERIES = amount(20, 10_000)
+RANDOM_QUERIES = amount(20, 1_000)
 _ERRORS = re.compile(
     r"\[(DIVIDE_BY_ZERO|CAST_INVALID_INPUT|CAST_OVERFLOW|ARITHMETIC_OVERFLOW|NUMERIC_VALUE_OUT_OF_RANGE|DATETIME_OVERFLOW"
     r"|INTERVAL_ARITHMETIC_OVERFLOW|INVALID_[A-Z_]+|INCONSISTENT_BEHAVIOR_CROSS_VERSION)"

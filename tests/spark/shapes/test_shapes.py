@@ -19,7 +19,7 @@ from tests.spark.shapes import shapes
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("tables")]
 
 ENABLED = "spark.puffin-index.enabled"
-RANDOM_QUERIES = amount(10, 10_000)
+RANDOM_QUERIES = amount(10, 1_000)
 _PARTS = amount(1, 4)
 _PLAIN = f"lake.{shapes.NAMESPACE}.plain"
 _FEW = f"lake.{shapes.NAMESPACE}.few"
