@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
-import click
 from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.live import Live
 
 from planner.report.scan_plan import ScanPlan
 from puffin_index import TableIndex
-from ssb_bench.commands.options import (
-    SparkSize,
-    index_options,
-    layout_options,
-    make_console,
-    repeat_option,
-    row_group_option,
-    spark_options,
-)
 from ssb_bench.data.dataset import Step, build_step, generate, step_bar
 from ssb_bench.data.layout import NAMESPACE, Layout, write_record
 from ssb_bench.data.workload import FittedQuery
@@ -35,7 +24,7 @@ from ssb_bench.spark_runs.indexing import IndexColumns, define_index, record_bui
 from ssb_bench.spark_runs.load import load
 from ssb_bench.spark_runs.measure import measure
 from ssb_bench.spark_runs.run import fit_queries, hooked, run_queries, stamped_path, with_report
-from ssb_bench.spark_runs.session import CATALOG, require_java
+from ssb_bench.spark_runs.session import CATALOG
 
 Seen: TypeAlias = tuple[float, ScanPlan | None]
 """One execution of a query while the index is built: its seconds and the planner's report; None without any index."""
@@ -66,7 +55,7 @@ def show(
     watch_build(spark, layout, define_index(layout, columns), queries, console)
     with step_bar(console, "compare") as move:
         run = run_queries(spark, layout, queries, repeats=repeats, on_step=move)
-    path = stamped_path(layout, "run", run.started_at)
+    path = stamped_path(layout, run.started_at)
     publish(run, path, console)
     return run, path
 
@@ -126,30 +115,3 @@ def _seen_parts(seen: dict[str, list[Seen]], built: Step) -> Iterator[Part]:
     headings = ("query", "executions", "first s", "latest s", "kept at first", "kept now", "not yet indexed")
     yield Table(headings, rows, "queries while the index is built")
     yield Line(f"build: {built.done} of {built.total} files, {built.text}")
-
-
-@click.command("demo")
-@layout_options
-@spark_options
-@row_group_option
-@repeat_option
-@index_options
-@click.option("--anew", is_flag=True, help="Load the table and build its index even if they are there.")
-def demo_command(
-    layout: Layout, size: SparkSize, row_group_rows: int, repeats: int, columns: IndexColumns, anew: bool
-) -> None:
-    """Show the whole way: data, table, an index built while queries run, the comparison, a picture."""
-    console = make_console()
-    require_java()
-    make_dataset(layout, console)
-    with size.session(layout, console) as spark:
-        run, _ = show(
-            *(spark, layout),
-            row_group_rows=row_group_rows,
-            columns=columns,
-            repeats=repeats,
-            console=console,
-            anew=anew,
-        )
-    if run.failures:
-        sys.exit(1)

@@ -1,15 +1,70 @@
-"""`ssb-bench`: make the SSB data, load it, index it, compare queries without and with the index."""
+"""`ssb-bench`: make the SSB data, load it, index it, compare queries without and with the index, and the studies."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
 
 import click
 from rich.console import Console
 
 from puffin_index.errors import PuffinIndexError
-from ssb_bench.commands import demo, step_commands, study_commands
+from ssb_bench.commands.demo import make_dataset, publish, show
+from ssb_bench.commands.options import (
+    FILE,
+    POSITIVE,
+    SparkSize,
+    index_options,
+    layout_options,
+    make_console,
+    many,
+    repeat_option,
+    row_group_option,
+    setting,
+    spark_options,
+)
+from ssb_bench.data.dataset import build_step, require_dataset, step_bar
+from ssb_bench.data.layout import Layout, read_if_there, read_record, write_record
+from ssb_bench.data.workload import ALL_QUERIES, QUERIES_OF, ROWS_QUERIES, VOLCANO_QUERIES, Workload
+from ssb_bench.report import reports
+from ssb_bench.report.compare import DEFAULT_NOISE_BAND, compare_runs, comparison_parts
+from ssb_bench.report.document import Part, render
+from ssb_bench.report.figures import draw_run, save
+from ssb_bench.report.page import write_page
+from ssb_bench.results.run import Run, newest_run
+from ssb_bench.results.studies import AppendRun, ClusteredRun, Scale, StoreRun, SystemsRun
+from ssb_bench.spark_runs.indexing import IndexColumns, build_index, define_index
+from ssb_bench.spark_runs.load import load, make_bloom_table, require_load
+from ssb_bench.spark_runs.run import fit_queries, run_queries, stamped_path
+from ssb_bench.studies.append import DEFAULT_EVERY_SECONDS, fitting_batch_rows, measure_appends
+from ssb_bench.studies.clustered import DEFAULT_REPEATS, DEFAULT_TRIALS, measure_clustered
+from ssb_bench.studies.clustered_data import DEFAULT_GRID, Grid
+from ssb_bench.studies.scale import DEFAULT_SIZES, measure_scale
+from ssb_bench.studies.store import DEFAULT_MEGABYTES, DEFAULT_MILLISECONDS, S3_SUPPORT, measure_store
+from ssb_bench.systems.peers import SYSTEM_NAMES, SYSTEMS
+from ssb_bench.systems.run import run_systems
+
+SYSTEMS_QUERIES = (*VOLCANO_QUERIES, *ROWS_QUERIES[:-1])
+"""All but the rows of Q7, which are most of the table."""
+
+APPEND_QUERIES = VOLCANO_QUERIES[:-1]
+"""All but Q7, which the index does not help."""
+
+STORE_QUERIES = ("q1", "q2", "q5", "q6")
+"""One column and two, few rows and many."""
+
+_STUDIES: Final[dict[str, tuple[str, type, Callable[[Any], Iterable[Part]]]]] = {
+    "systems": ("Other systems", SystemsRun, reports.systems_parts),
+    "append": ("While data arrive", AppendRun, reports.append_parts),
+    "clustered": ("Keys in bursts", ClusteredRun, reports.clustered_parts),
+    "scale": ("Planning at scale", Scale, reports.scale_parts),
+    "store": ("In an object store", StoreRun, reports.store_parts),
+}
+"""By study: its heading on the page, its record, and what the page says of it."""
 
 
 @click.group()
@@ -21,10 +76,238 @@ def cli() -> None:
     """
 
 
-for _module in (step_commands, demo, study_commands):
-    for _command in vars(_module).values():
-        if isinstance(_command, click.Command):
-            cli.add_command(_command)
+@cli.command()
+@layout_options
+@spark_options
+@row_group_option
+@repeat_option
+@index_options
+@click.option("--anew", is_flag=True, help="Load the table and build its index even if they are there.")
+def demo(layout: Layout, size: SparkSize, row_group_rows: int, repeats: int, columns: IndexColumns, anew: bool) -> None:
+    """Show the whole way: data, table, an index built while queries run, the comparison, a picture."""
+    console = make_console()
+    make_dataset(layout, console)
+    with size.session(layout, console) as spark:
+        run, _ = show(
+            *(spark, layout),
+            row_group_rows=row_group_rows,
+            columns=columns,
+            repeats=repeats,
+            console=console,
+            anew=anew,
+        )
+    _exit_if(run.failures)
+
+
+@cli.command()
+@layout_options
+def generate(layout: Layout) -> None:
+    """Make the five SSB tables as Parquet files."""
+    console = make_console()
+    make_dataset(layout, console)
+    dataset = require_dataset(layout)
+    for table, rows in dataset.rows.items():
+        console.print(f"{table}: {rows:,} rows")
+    console.print(f"{dataset.data_bytes / 1e6:.0f} MB in {layout.ssb}", soft_wrap=True)
+
+
+@cli.command("load")
+@layout_options
+@spark_options
+@row_group_option
+@click.option("--bloom-filters", is_flag=True, help="Also write lineorder with Parquet bloom filters, for `systems`.")
+def load_command(layout: Layout, size: SparkSize, row_group_rows: int, bloom_filters: bool) -> None:
+    """Write the SSB tables into Iceberg through Spark, and prove that all rows arrived."""
+    console = make_console()
+    require_dataset(layout)
+    with size.session(layout, console) as spark:
+        with step_bar(console, "load") as move:
+            loaded = load(spark, layout, row_group_rows=row_group_rows, on_step=move)
+        if bloom_filters:
+            with console.status("writing bloom filters"):
+                make_bloom_table(spark, layout)
+    console.print(
+        f"lineorder: {loaded.rows:,} rows, {loaded.row_groups} row groups of {loaded.smallest_row_group_rows:,} to "
+        f"{loaded.largest_row_group_rows:,} rows, {loaded.data_files} files, {loaded.data_bytes / 1e6:.0f} MB, "
+        f"written in {loaded.write_seconds:.1f} s"
+    )
+
+
+@cli.command()
+@layout_options
+@spark_options
+@index_options
+def build(layout: Layout, size: SparkSize, columns: IndexColumns) -> None:
+    """Define the index of lineorder and build what is missing of it."""
+    console = make_console()
+    index = define_index(layout, columns)
+    with size.session(layout, console) as spark, step_bar(console, "build") as move:
+        report = build_index(spark, layout, index, lambda built: move(build_step(built)))
+    built = f"{report.row_groups} row groups indexed in {report.seconds:.1f} s, {report.index_bytes / 1e6:.1f} MB"
+    console.print(built if report.rows else "nothing to build")
+
+
+@cli.command()
+@layout_options
+@spark_options
+@repeat_option
+@many("--query", "names", ALL_QUERIES, "A query, such as q1, q1-rows, q1-aggregate or q1.1.")
+@many("--workload", "workloads", [*QUERIES_OF], "Q1-Q7 as count (the default), rows or aggregate; ssb; shapes.")
+@click.option("--output", type=FILE, help="Where to write JSON.")
+def run(
+    layout: Layout,
+    size: SparkSize,
+    repeats: int,
+    names: tuple[str, ...],
+    workloads: tuple[Workload, ...],
+    output: Path | None,
+) -> None:
+    """Run queries without the index and with it; exit 1 if an answer or a count is wrong."""
+    console = make_console()
+    require_load(layout)
+    chosen = [*names, *(name for workload in workloads for name in QUERIES_OF[workload])]
+    queries = fit_queries(layout, chosen or VOLCANO_QUERIES)
+    console.print(render(reports.literal_parts(queries)))
+    with size.session(layout, console) as spark, step_bar(console, "compare") as move:
+        measured = run_queries(spark, layout, queries, repeats=repeats, on_step=move)
+    publish(measured, output or stamped_path(layout, measured.started_at), console)
+    _exit_if(measured.failures)
+
+
+@cli.command()
+@layout_options
+@click.option("--run", "file", type=FILE, help="A run; the newest by default.")
+@click.option("--page", type=FILE, help="Where to write the HTML page; beside the run by default.")
+def report(layout: Layout, file: Path | None, page: Path | None) -> None:
+    """Print a run as a table, draw it, and make an HTML page of it and of what else was measured."""
+    console = make_console()
+    path = file or newest_run(layout.runs)
+    newest, target, html = read_record(path, Run), path.with_suffix(".png"), page or path.with_suffix(".html")
+    save(draw_run(newest), target)
+    console.print(render(reports.run_parts(newest)))
+    sections: dict[str, Iterable[Part]] = {"Queries in Spark": reports.run_parts(newest)}
+    for study, (heading, record, parts) in _STUDIES.items():
+        if (measured := read_if_there(layout.result(study), record)) is not None:
+            sections[heading] = parts(measured)
+    pictures = write_page(sections, html)
+    console.print(f"picture: {target}\npage: {html}\npictures of the page: {pictures}", soft_wrap=True)
+
+
+@cli.command()
+@click.argument("old", type=FILE)
+@click.argument("new", type=FILE)
+@click.option("--noise", type=click.FloatRange(0, 1, max_open=True), default=DEFAULT_NOISE_BAND, show_default=True)
+@click.option("--relative", is_flag=True, help="Compare by the time without the index of each run.")
+def compare(old: Path, new: Path, noise: float, relative: bool) -> None:
+    """Compare two runs query by query; exit 1 if one is slower, keeps more row groups, fails or is missing."""
+    compared = compare_runs(read_record(old, Run), read_record(new, Run), noise_band=noise, relative=relative)
+    make_console().print(render(comparison_parts(compared, noise_band=noise)))
+    _exit_if([query.name for query in compared if query.is_regression])
+
+
+@cli.command()
+@layout_options
+@spark_options
+@repeat_option
+@many("--system", "names", SYSTEM_NAMES, "A system.")
+@many("--query", "queries", SYSTEMS_QUERIES, "A query.")
+def systems(layout: Layout, size: SparkSize, repeats: int, names: tuple[str, ...], queries: tuple[str, ...]) -> None:
+    """Compare systems on the same rows, cold and warm; one that cannot be run is listed with the reason."""
+    console = make_console()
+    require_load(layout)
+    chosen = [system for system in SYSTEMS if not names or system.name in names]
+    bloom = None
+    if any(system.name == "iceberg-bloom" for system in chosen):
+        with size.session(layout, console) as spark, console.status("writing bloom filters"):
+            bloom = make_bloom_table(spark, layout)
+    fitted = fit_queries(layout, queries or SYSTEMS_QUERIES)
+    resources = {"cores": size.cores, "memory": size.memory}
+    with step_bar(console, "systems") as move:
+        measured = run_systems(layout, chosen, fitted, repeats=repeats, resources=resources, bloom=bloom, on_step=move)
+    _finish(console, layout, "systems", measured)
+
+
+@cli.command()
+@layout_options
+@spark_options
+@setting("--batches", 20, "Appends.")
+@click.option("--batch-rows", type=POSITIVE, help="Rows of an append; 250,000 by default, fewer of small data.")
+@setting("--every", DEFAULT_EVERY_SECONDS, "Seconds.", click.FloatRange(min=0))
+def append(layout: Layout, size: SparkSize, batches: int, batch_rows: int | None, every: float) -> None:
+    """Append batches while a watch indexes them and queries run: the lag of the index, the times of the queries."""
+    console = make_console()
+    queries = fit_queries(layout, APPEND_QUERIES)
+    rows = batch_rows or fitting_batch_rows(layout, batches)
+    with size.session(layout, console) as spark, step_bar(console, "append") as move:
+        measured = measure_appends(
+            spark, layout, queries, batches=batches, batch_rows=rows, every_seconds=every, on_step=move
+        )
+    _finish(console, layout, "append", measured)
+
+
+@cli.command()
+@layout_options
+@setting("--rows", DEFAULT_GRID.rows, "Of a table.", click.IntRange(min=1000))
+@setting("--trials", DEFAULT_TRIALS, "Queries of each cell.")
+@setting("--repeats", DEFAULT_REPEATS, "Pairs of timed scans.", click.IntRange(min=0))
+def clustered(layout: Layout, rows: int, trials: int, repeats: int) -> None:
+    """Plan queries of keys in bursts: what is kept, beside what holds a match; exit 1 if a match is dropped."""
+    console, folder = make_console(), layout.root / "clustered"
+    with console.status("clustered") as status:
+        measured = measure_clustered(folder, grid=Grid(rows), trials=trials, repeats=repeats, on_step=status.update)
+    _finish(console, layout, "clustered", measured)
+
+
+@cli.command()
+@layout_options
+@click.option("--row-groups", "sizes", type=POSITIVE, multiple=True, help="N; may be given again.")
+@repeat_option
+def scale(layout: Layout, sizes: tuple[int, ...], repeats: int) -> None:
+    """Plan over simulated indexes of 10^3 to 10^6 row groups: time, reads, memory, and what dominates."""
+    console = make_console()
+    with console.status("scale") as status:
+        measured = measure_scale(layout.root / "scale", sizes or DEFAULT_SIZES, repeats=repeats, on_step=status.update)
+    _finish(console, layout, "scale", measured)
+
+
+@cli.command()
+@layout_options
+@spark_options
+@repeat_option
+@setting("--milliseconds", DEFAULT_MILLISECONDS, "From a request to its answer; may be given again.", multiple=True)
+@setting("--bandwidth", DEFAULT_MEGABYTES, "MB a second each way.", click.FloatRange(min=0, min_open=True))
+@click.option("--spark/--no-spark", "with_spark", default=True, help="Measure Spark, too.")
+def store(
+    layout: Layout,
+    size: SparkSize,
+    repeats: int,
+    milliseconds: tuple[float, ...],
+    bandwidth: float,
+    with_spark: bool,
+) -> None:
+    """Work on lineorder in an object store: rounds, requests, bytes and seconds at several distances."""
+    console = make_console()
+    queries = fit_queries(layout, STORE_QUERIES)
+    with ExitStack() as stack:
+        spark = stack.enter_context(size.session(layout, console, [S3_SUPPORT])) if with_spark else None
+        move = stack.enter_context(step_bar(console, "store"))
+        measure = partial(measure_store, milliseconds=milliseconds, megabytes_a_second=bandwidth)
+        measured = measure(layout, queries, repeats=repeats, spark=spark, on_step=move)
+    _finish(console, layout, "store", measured)
+
+
+def _finish(console: Console, layout: Layout, study: str, measured: Any) -> None:
+    """Write what a study measured, print it, and exit with 1 if there are failures."""
+    path, (_, _, parts) = layout.result(study), _STUDIES[study]
+    write_record(path, measured)
+    console.print(render(parts(measured)))
+    console.print(f"JSON: {path}", soft_wrap=True)
+    _exit_if(measured.failures)
+
+
+def _exit_if(failures: Sequence[str]) -> None:
+    if failures:
+        sys.exit(1)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -14,8 +14,7 @@ import click
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from ssb_bench.data.layout import Layout, write_record
-from ssb_bench.report.document import Part, render
+from ssb_bench.data.layout import Layout
 from ssb_bench.spark_runs.indexing import IndexColumns
 from ssb_bench.spark_runs.load import DEFAULT_ROW_GROUP_ROWS
 from ssb_bench.spark_runs.session import create_session, require_java, stderr_to
@@ -31,36 +30,34 @@ POSITIVE = click.IntRange(min=1)
 Command: TypeAlias = Callable[..., Any]
 Option: TypeAlias = Callable[[Command], Command]
 
-row_group_option = click.option(
-    "--row-group-rows",
-    type=POSITIVE,
-    default=DEFAULT_ROW_GROUP_ROWS,
-    show_default=True,
-    help="Rows of a row group of lineorder.",
-)
-repeat_option = click.option(
-    "--repeats",
-    type=POSITIVE,
-    default=5,
-    show_default=True,
-    help="Measured executions of each query on each side, after one that warms up.",
-)
+
+def setting(
+    name: str, default: object, text: str, kind: click.ParamType[Any] = POSITIVE, *, multiple: bool = False
+) -> Option:
+    """Make an option with a default that its help shows."""
+    typed = click.FloatRange(min=0) if multiple else kind
+    return click.option(name, type=typed, default=default, show_default=True, multiple=multiple, help=text)
+
+
+def many(name: str, parameter: str, choices: Sequence[str], text: str) -> Option:
+    """Make an option of some names that may be given again."""
+    kind = click.Choice(choices)
+    return click.option(name, parameter, multiple=True, type=kind, metavar="NAME", help=f"{text} May be given again.")
+
+
+row_group_option = setting("--row-group-rows", DEFAULT_ROW_GROUP_ROWS, "Rows of a row group of lineorder.")
+repeat_option = setting("--repeats", 5, "Measured executions of each query on each side, after one that warms up.")
 
 
 def layout_options(command: Command) -> Command:
     """Add `--data` and `--sf`; the command gets a `layout`."""
+    folder = click.Path(path_type=Path, file_okay=False)
 
-    @click.option(
-        "--data",
-        type=click.Path(path_type=Path, file_okay=False),
-        default=Path("data"),
-        show_default=True,
-        help="Directory of the data; each scale factor has its own below it.",
-    )
-    @click.option("--sf", "scale_factor", type=float, default=1.0, show_default=True, help="Scale factor.")
+    @setting("--data", Path("data"), "Directory of the data; each scale factor has its own below it.", folder)
+    @setting("--sf", 1.0, "Scale factor.", click.FLOAT)
     @wraps(command)
-    def with_layout(*, data: Path, scale_factor: float, **others: object) -> object:
-        return command(layout=Layout.of(data, scale_factor), **others)
+    def with_layout(*, data: Path, sf: float, **others: object) -> object:
+        return command(layout=Layout.of(data, sf), **others)
 
     return with_layout
 
@@ -79,12 +76,7 @@ class SparkSize:
         log = layout.root / "spark.log"
         with console.status("starting Spark (the first time it downloads Iceberg)"), stderr_to(log):
             spark = create_session(
-                layout.warehouse,
-                cores=self.cores,
-                memory=self.memory,
-                name="ssb-bench",
-                packages=packages,
-                conf=_SPARK_CONF,
+                layout.warehouse, cores=self.cores, memory=self.memory, packages=packages, conf=_SPARK_CONF
             )
         try:
             yield spark
@@ -95,8 +87,8 @@ class SparkSize:
 def spark_options(command: Command) -> Command:
     """Add `--cores` and `--memory`; the command gets a `size`."""
 
-    @click.option("--cores", type=POSITIVE, default=2, show_default=True, help="Spark's threads.")
-    @click.option("--memory", default="3g", show_default=True, help="Heap of Spark's process.")
+    @setting("--cores", 2, "Spark's threads.")
+    @setting("--memory", "3g", "Heap of Spark's process.", click.STRING)
     @wraps(command)
     def with_size(*, cores: int, memory: str, **others: object) -> object:
         return command(size=SparkSize(cores, memory), **others)
@@ -107,9 +99,9 @@ def spark_options(command: Command) -> Command:
 def index_options(command: Command) -> Command:
     """Add the columns of each index kind; the command gets `columns`."""
 
-    @_column_option("bitmap", IndexColumns().bitmap)
-    @_column_option("bsi", IndexColumns().bsi)
-    @_column_option("bloom", IndexColumns().bloom)
+    @_columns_of("bitmap", IndexColumns().bitmap)
+    @_columns_of("bsi", IndexColumns().bsi)
+    @_columns_of("bloom", IndexColumns().bloom)
     @wraps(command)
     def with_columns(*, bitmap: str, bsi: str, bloom: str, **others: object) -> object:
         names = ([name.strip() for name in text.split(",")] for text in (bitmap, bsi, bloom))
@@ -118,22 +110,11 @@ def index_options(command: Command) -> Command:
     return with_columns
 
 
-def _column_option(kind: str, default: Sequence[str]) -> Option:
-    return click.option(
-        f"--{kind}", default=",".join(default), show_default=True, help=f"Columns with a {kind} index, by comma."
-    )
+def _columns_of(kind: str, default: Sequence[str]) -> Option:
+    return setting(f"--{kind}", ",".join(default), f"Columns with a {kind} index, by comma.", click.STRING)
 
 
 def make_console() -> Console:
     """Make the console that commands print on."""
     # A pipe or a log has no width of its own; the 80 columns that rich assumes would break the tables.
     return Console(width=None if sys.stdout.isatty() else 120)
-
-
-def finish(console: Console, path: Path, record: object, parts: Iterator[Part], failures: Sequence[str] = ()) -> None:
-    """Write what was measured, print it, and exit with 1 if there are failures."""
-    write_record(path, record)
-    console.print(render(parts))
-    console.print(f"JSON: {path}", soft_wrap=True)
-    if failures:
-        sys.exit(1)

@@ -2,8 +2,6 @@
 
 Each file is written under another name and renamed when it is whole, so a run that was stopped goes on where it was.
 `dataset.json` is written last and says that everything is there.
-
-Progress bars for the steps of the benchmark; lines where there is no terminal.
 """
 
 from __future__ import annotations
@@ -48,11 +46,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """What `generate` made.
-
-    Attributes:
-        rules_version: `RULES_VERSION` of the program that made the tables.
-    """
+    """What `generate` made, and `RULES_VERSION` of the program that made it."""
 
     scale_factor: float
     rules_version: int
@@ -62,11 +56,7 @@ class Dataset:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A slice of TPC-H's lineitem, made by one run of the generator, and the lineorder files that the slice becomes.
-
-    Attributes:
-        number: Which slice, from 1.
-    """
+    """A slice of TPC-H's lineitem, from 1, made by one run of the generator, and the lineorder files it becomes."""
 
     number: int
     slices: int

@@ -4,11 +4,9 @@ DATA/sf1/tpch/       TPC-H Parquet files while the SSB tables are made from them
 DATA/sf1/ssb/        the SSB tables as Parquet, and `dataset.json`, written last
 DATA/sf1/warehouse/  the Iceberg catalog (SQLite) and its tables, and `load.json`
 DATA/sf1/runs/       one JSON and one PNG for each run
-DATA/sf1/all/        the last JSON of each study, the times of the steps of `all`, and its page
+DATA/sf1/all/        the last JSON of each study, and the page of them
 
-Dataclasses as JSON files, and back.
-
-A class with a `FORMAT` writes that name into its files, and refuses files of another one.
+Records are dataclasses as JSON. A class with a `FORMAT` writes that name into its files, and refuses others.
 """
 
 from __future__ import annotations
@@ -83,14 +81,9 @@ class Layout:
         """The directory of the results."""
         return self.root / "runs"
 
-    @property
-    def results(self) -> Path:
-        """The directory with the last result of each study."""
-        return self.root / "all"
-
     def result(self, study: str) -> Path:
         """Name the file with the last result of a study."""
-        return self.results / f"{study}.json"
+        return self.root / "all" / f"{study}.json"
 
     @property
     def dataset_json(self) -> Path:

@@ -136,18 +136,16 @@ class Values(Protocol):
 
     def greatest_at_most(self, column: str, value: int) -> int | None:
         """Give the greatest value of a column that is not above `value`, or None."""
-        ...
 
     def least_at_least(self, column: str, value: int) -> int | None:
         """Give the least value of a column that is not below `value`, or None."""
-        ...
 
 
+@dataclass(frozen=True, slots=True)
 class DuckValues:
     """The values of lineorder's columns, asked of DuckDB on the SSB files."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
-        self._connection = connection
+    _connection: duckdb.DuckDBPyConnection
 
     def greatest_at_most(self, column: str, value: int) -> int | None:
         """Give the greatest value of a column that is not above `value`, or None."""
@@ -223,11 +221,8 @@ def fit(query: Query, values: Values) -> FittedQuery:
         BenchError: If a column has no values.
     """
     literals = tuple(_fit_parameter(parameter, query.parameters, values) for parameter in query.parameters)
-    return FittedQuery(query, Template(query.template).substitute(_values_of(literals)), literals)
-
-
-def _values_of(literals: Sequence[FittedLiteral]) -> dict[str, str]:
-    return {fitted.parameter.name: str(fitted.used) for fitted in literals}
+    used = {fitted.parameter.name: fitted.used for fitted in literals}
+    return FittedQuery(query, Template(query.template).substitute(used), literals)
 
 
 def _fit_parameter(parameter: Parameter, parameters: Sequence[Parameter], values: Values) -> FittedLiteral:

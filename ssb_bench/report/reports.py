@@ -62,7 +62,7 @@ def run_parts(run: Run) -> Iterator[Part]:
         yield Table(_RUN_HEADINGS, [row for query in queries for row in _query_rows(query)], texts=("index",))
         if (mean := mean_speed_up(queries)) is not None:
             yield Line(f"geometric mean of the ratios: {mean:.2f}")
-    yield from map(Line, (_rows_line(run), _table_line(run), _index_line(run)))
+    yield from map(Line, (_table_line(run), _index_line(run)))
     yield Facts("machine", run.machine)
     yield from failed(run.failures)
 
@@ -109,11 +109,11 @@ def _query_rows(query: QueryResult) -> Iterator[list[Cell]]:
     groups, kept = ("?", "not used") if plan is None else (f"{plan.row_groups:,}", _kept(plan))
     planned = ("", "") if plan is None else (_megabytes(plan.index_bytes_read), f"{plan.planning_seconds * 1000:.0f}")
     yield [
-        *(query.name, marked_if(not query.answers_equal, answer), "without", groups, f"{without.rows_read:,}  "),
+        *(query.name, marked_if(not query.answers_equal, answer), "without", groups, f"{without.rows_read:,}"),
         *(_megabytes(without.bytes_read), "", "", *_times(without)),
     ]
     yield [
-        *("", "", "with", kept, f"{with_index.rows_read:,} {_against_plan(query)}", _megabytes(with_index.bytes_read)),
+        *("", "", "with", kept, f"{with_index.rows_read:,}", _megabytes(with_index.bytes_read)),
         *(*planned, *_times(with_index), marked_ratio(query.speed_up, 2)),
     ]
 
@@ -127,26 +127,8 @@ def _times(side: Side) -> tuple[str, str]:
     return f"{times.median_seconds:.3f}", f"{times.least_seconds:.3f}..{times.greatest_seconds:.3f}"
 
 
-def _against_plan(query: QueryResult) -> str:
-    """Compare the rows that Spark read with those of the row groups that the plan kept."""
-    if query.plan is None or query.with_index is None or query.plan.unindexed or query.workload == "ssb":
-        return "?"
-    if query.with_index.rows_read == query.plan.kept_rows:
-        return "="
-    return "<" if query.with_index.rows_read < query.plan.kept_rows else ">"
-
-
 def _megabytes(count: int | None) -> str:
     return "?" if count is None else f"{count / 1e6:.2f}"
-
-
-def _rows_line(run: Run) -> str:
-    checked = [_against_plan(query) for query in run.queries]
-    return (
-        "rows Spark read, from the input records of its tasks, against the rows of the kept row groups: "
-        f"= equal ({checked.count('=')}), < Iceberg skipped some more by its dictionaries ({checked.count('<')}), "
-        f"> more ({checked.count('>')}), ? not known ({checked.count('?')})"
-    )
 
 
 def _table_line(run: Run) -> str:
@@ -208,9 +190,9 @@ def scale_parts(scale: Scale) -> Iterator[Part]:
     ordered = sorted(scale.points, key=lambda point: (point.scenario, point.row_groups))
     headings = (
         *("scenario", "row groups", "open s", "cold s", "warm s", "cold reads", "cold MB", "warm reads", "warm MB"),
-        *("kept", "peak MB", "linear"),
+        *("kept", "peak MB"),
     )
-    yield Table(headings, [_scale_row(scale, point) for point in ordered], "planning over simulated indexes")
+    yield Table(headings, [_scale_row(point) for point in ordered], "planning over simulated indexes")
     largest = {point.scenario: point for point in ordered if point.probe is not None}
     for scenario, point in largest.items():
         stages = point.probe.stage_seconds.items() if point.probe is not None else ()
@@ -219,18 +201,16 @@ def scale_parts(scale: Scale) -> Iterator[Part]:
     yield from failed(scale.failures)
 
 
-def _scale_row(scale: Scale, point: ScalePoint) -> list[Cell]:
+def _scale_row(point: ScalePoint) -> list[Cell]:
     probe = point.probe
     if probe is None:
         return [point.scenario, f"{point.row_groups:,}", Marked("null", "bad")]
-    linear = scale.grows_linearly(point.scenario)
     return [
         *(point.scenario, f"{point.row_groups:,}"),
         *(f"{seconds:.3f}" for seconds in (probe.open_seconds, probe.cold_seconds, probe.warm_median_seconds)),
         *(f"{probe.cold_requests:,}", f"{probe.cold_bytes / 1e6:.1f}"),
         *(f"{probe.warm_requests:,}", f"{probe.warm_bytes / 1e6:.1f}"),
         *(f"{probe.kept:,}", f"{probe.peak_bytes / 1e6:.0f}"),
-        "" if linear is None else "yes" if linear else Marked("no", "bad"),
     ]
 
 

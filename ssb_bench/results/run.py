@@ -81,11 +81,7 @@ class QueryResult:
 
 @dataclass(frozen=True, slots=True)
 class TableFacts:
-    """The table that was queried.
-
-    Attributes:
-        row_group_rows: Rows of a row group as they were asked for.
-    """
+    """The table that was queried; `row_group_rows` as they were asked for."""
 
     rows: int
     data_files: int
@@ -109,12 +105,7 @@ class IndexFacts:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run: the machine, the table, the index, and each query.
-
-    Attributes:
-        started_at: Begin, ISO 8601 in UTC.
-        queries: The queries, in order; a failed one is there with its failures.
-    """
+    """One run: its begin (ISO 8601, UTC), the machine, the table, the index, and each query, failed ones too."""
 
     FORMAT: ClassVar = "ssb-bench/run/3"
 

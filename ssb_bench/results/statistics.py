@@ -24,30 +24,18 @@ class Summary:
 
 
 def summarize(seconds: Sequence[float]) -> Summary:
-    """Give median, least and greatest of timings.
-
-    Raises:
-        ValueError: If there is none, or one is not finite and greater than zero.
-    """
+    """Give median, least and greatest of timings; ValueError if there is none, or one is not finite and above zero."""
     _check_positive(seconds, "timings")
     return Summary(statistics.median(seconds), min(seconds), max(seconds))
 
 
 def ratio(without_seconds: Sequence[float], with_seconds: Sequence[float]) -> float:
-    """Give how many times as long a thing takes without as with: the ratio of the medians.
-
-    Raises:
-        ValueError: If there are no timings of one of them, or one is not finite and greater than zero.
-    """
+    """Give how many times as long a thing takes without as with: the ratio of the medians; errors as `summarize`."""
     return summarize(without_seconds).median_seconds / summarize(with_seconds).median_seconds
 
 
 def geometric_mean(ratios: Sequence[float]) -> float:
-    """Give the geometric mean of ratios.
-
-    Raises:
-        ValueError: If there is none, or one is not finite and greater than zero.
-    """
+    """Give the geometric mean of ratios; errors as `summarize`."""
     _check_positive(ratios, "ratios")
     return math.exp(math.fsum(math.log(value) for value in ratios) / len(ratios))
 

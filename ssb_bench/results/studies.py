@@ -44,11 +44,7 @@ class Execution:
 
 @dataclass(frozen=True, slots=True)
 class AppendRun:
-    """Batches, and the queries that ran meanwhile.
-
-    Attributes:
-        every_seconds: Pace of the appends; an append waits for the one before it.
-    """
+    """Batches, one every so many seconds or when the one before it is written, and the queries that ran meanwhile."""
 
     FORMAT: ClassVar = "ssb-bench/append/2"
 
@@ -126,11 +122,7 @@ class BurstCell:
 
 @dataclass(frozen=True, slots=True)
 class TimedScan:
-    """Reading the rows of a query without Spark.
-
-    Attributes:
-        with_seconds: Times of the planner's scan, as many: times at the same place are a pair.
-    """
+    """Reading the rows of a query without Spark, by PyIceberg and by the planner; times at one place are a pair."""
 
     size: str
     query: str
@@ -147,11 +139,7 @@ class TimedScan:
 
 @dataclass(frozen=True, slots=True)
 class BurstTable:
-    """A table.
-
-    Attributes:
-        row_group_rows: The most rows of a row group.
-    """
+    """A table; a row group has at most `row_group_rows` rows."""
 
     size: str
     row_groups: int
@@ -197,11 +185,7 @@ class StoreStep:
 
 @dataclass(frozen=True, slots=True)
 class StoreRun:
-    """Work on tables in a store.
-
-    Attributes:
-        megabytes_a_second: Bandwidth each way; None for no bound.
-    """
+    """Work on tables in a store; the bandwidth is that of each way, None for no bound."""
 
     scale_factor: float
     machine: dict[str, str | int]
@@ -252,11 +236,6 @@ class ScalePoint:
     failure: str | None
 
 
-_LINEAR_SLACK: Final = 1.5
-_SHORTEST_SECONDS: Final = 0.01
-"""Shorter plans are taken as this long: their times are noise."""
-
-
 @dataclass(frozen=True, slots=True)
 class Scale:
     """Planning over simulated indexes."""
@@ -265,19 +244,6 @@ class Scale:
 
     machine: dict[str, str | int]
     points: tuple[ScalePoint, ...]
-
-    def grows_linearly(self, scenario: str) -> bool | None:
-        """Whether warm planning grows no faster than the row groups, from the largest index but one to the largest.
-
-        None if fewer than two sizes were measured.
-        """
-        measured = [
-            (p.row_groups, p.probe.warm_median_seconds) for p in self.points if p.scenario == scenario and p.probe
-        ]
-        if len(measured) < 2:
-            return None
-        (less, less_seconds), (more, more_seconds) = sorted(measured)[-2:]
-        return more_seconds <= _LINEAR_SLACK * more / less * max(less_seconds, _SHORTEST_SECONDS)
 
     @property
     def failures(self) -> list[str]:
@@ -316,11 +282,7 @@ class SystemResult:
 
 @dataclass(frozen=True, slots=True)
 class SystemsRun:
-    """A comparison of systems.
-
-    Attributes:
-        queries: What ran, in order: name and predicate.
-    """
+    """A comparison of systems; `queries` has the predicate of each query, in order."""
 
     FORMAT: ClassVar = "ssb-bench/systems/2"
 

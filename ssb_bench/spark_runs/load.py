@@ -1,15 +1,10 @@
-"""Write the SSB tables into Iceberg through Spark, in row groups of chosen rows, and prove that they arrived.
-
-The same lineorder with Parquet bloom filters, as Iceberg writes them, on the columns of the queries. Table properties
-that make Iceberg's Parquet writer cut even row groups of several pages a column.
-"""
+"""Write the SSB tables into Iceberg through Spark, in row groups of chosen rows, and prove that they arrived."""
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import pyarrow.parquet as pq
@@ -94,19 +89,12 @@ _CHECKED_COLUMNS: Final = ("lo_orderkey", "lo_linenumber", "lo_ordtotalprice", "
 
 @dataclass(frozen=True, slots=True)
 class Load(TableFacts):
-    """What `load` wrote, as the Parquet footers tell it.
-
-    Attributes:
-        smallest_row_group_rows: Rows of the smallest row group (the last one of some file).
-        order_by: The column of lineorder that the rows are ordered by; empty for the order of the SSB files.
-    """
+    """What `load` wrote, as the Parquet footers tell it; the last row group of a file is smaller than the others."""
 
     scale_factor: float
     smallest_row_group_rows: int
-    median_row_group_rows: int
     largest_row_group_rows: int
     snapshot_id: int
-    order_by: str = ""
 
 
 def load(
@@ -114,14 +102,10 @@ def load(
     layout: Layout,
     *,
     row_group_rows: int = DEFAULT_ROW_GROUP_ROWS,
-    order_by: str = "",
     anew: bool = False,
     on_step: Callable[[Step], None] = lambda _: None,
 ) -> Load:
-    """Make the Iceberg tables, unless they are there with the same row-group size and order.
-
-    Args:
-        order_by: The column of lineorder to order its rows by; empty for the order of the SSB files.
+    """Make the Iceberg tables, unless they are there with the same row-group size.
 
     Raises:
         BenchError: If the SSB files are not there, or if rows did not arrive as they were.
@@ -130,8 +114,8 @@ def load(
     if row_group_rows < 1:
         raise BenchError(f"a row group cannot have {row_group_rows} rows")
     finished = read_if_there(layout.load_json, Load)
-    if anew or finished is None or (finished.row_group_rows, finished.order_by) != (row_group_rows, order_by):
-        finished = _load(spark, layout, row_group_rows, order_by, on_step)
+    if anew or finished is None or finished.row_group_rows != row_group_rows:
+        finished = _load(spark, layout, row_group_rows, on_step)
     on_step(Step(len(SSB_TABLES) + 1, len(SSB_TABLES) + 1, f"{dataset.rows['lineorder']:,} lineorder rows in Iceberg"))
     return finished
 
@@ -166,43 +150,27 @@ def prove_arrival(spark: SparkSession, layout: Layout, table: str) -> None:
         raise BenchError(f"{table} did not arrive whole in Iceberg: {projection} is {arrived}, {due} is due")
 
 
-def _load(
-    spark: SparkSession, layout: Layout, row_group_rows: int, order_by: str, on_step: Callable[[Step], None]
-) -> Load:
+def _load(spark: SparkSession, layout: Layout, row_group_rows: int, on_step: Callable[[Step], None]) -> Load:
     layout.load_json.unlink(missing_ok=True)
     spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {CATALOG}.{NAMESPACE}")
     seconds = 0.0
     # lineorder last: its time is a measure of Spark's writing, not of its waking up.
     for number, table in enumerate(reversed(SSB_TABLES)):
         on_step(Step(number, len(SSB_TABLES) + 1, f"writing {table} into Iceberg"))
-        is_fact = table == "lineorder"
-        rows = table_rows(spark, layout, table, order_by if is_fact else "")
-        properties = row_group_properties(rows, row_group_rows) if is_fact else {}
+        rows = table_rows(spark, layout, table)
+        properties = row_group_properties(rows, row_group_rows) if table == "lineorder" else {}
         seconds = write_table(rows, f"{CATALOG}.{NAMESPACE}.{table}", properties)
     on_step(Step(len(SSB_TABLES), len(SSB_TABLES) + 1, "checking that all rows arrived"))
     for table in SSB_TABLES:
         prove_arrival(spark, layout, table)
-    loaded = replace(_describe(spark, layout, row_group_rows, seconds), order_by=order_by)
+    loaded = _describe(spark, layout, row_group_rows, seconds)
     write_record(layout.load_json, loaded)
     return loaded
 
 
-def table_rows(spark: SparkSession, layout: Layout, table: str, order_by: str = "") -> DataFrame:
-    """Give the rows of an SSB table as they are to be written: a source file is a task and gives one data file.
-
-    Args:
-        order_by: The column to order the rows by; empty for the order of the SSB files.
-
-    Raises:
-        BenchError: If there is no such column.
-    """
-    files = [file.as_uri() for file in layout.files(table)]
-    rows = spark.read.parquet(*files)
-    if not order_by:
-        return rows
-    if order_by not in rows.columns:
-        raise BenchError(f"{table} has no column {order_by!r} to be ordered by; it has {', '.join(rows.columns)}")
-    return rows.repartitionByRange(len(files), order_by).sortWithinPartitions(order_by)
+def table_rows(spark: SparkSession, layout: Layout, table: str) -> DataFrame:
+    """Give the rows of an SSB table as they are to be written: a source file is a task and gives one data file."""
+    return spark.read.parquet(*(file.as_uri() for file in layout.files(table)))
 
 
 def write_table(rows: DataFrame, name: str, properties: Mapping[str, str]) -> float:
@@ -234,7 +202,6 @@ def _describe(spark: SparkSession, layout: Layout, row_group_rows: int, write_se
         data_files=len(files),
         row_groups=len(rows),
         smallest_row_group_rows=min(rows),
-        median_row_group_rows=int(statistics.median(rows)),
         largest_row_group_rows=max(rows),
         data_bytes=sum(file.file_size_in_bytes for file in files),
         write_seconds=write_seconds,
@@ -250,12 +217,7 @@ _MOST_BYTES: Final = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class BloomTable:
-    """What writing the table took.
-
-    Attributes:
-        source_snapshot_id: The snapshot of lineorder that has the same rows.
-        data_bytes: Size of the data files, filters included.
-    """
+    """What writing the table took; the snapshot is that of lineorder with the same rows."""
 
     source_snapshot_id: int
     write_seconds: float

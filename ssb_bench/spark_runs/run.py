@@ -3,9 +3,9 @@
 - Both sides run in one application, on one table, each in a session of its own.
 - Each query runs once on each side to warm up (`first_seconds`). Then the sides run in turns (without, with, with,
   without), so that a drift of the machine hits both.
-- Answers are compared by value, with each other and with DuckDB's on the source files. A `select *` of many rows is
-  compared by a digest: the count of rows, the sum of every numeric column, and least value, greatest value and total
-  length of every text column.
+- Answers are compared by value, with each other and with DuckDB's on the source files. A `select *` is compared by a
+  digest: the count of rows, the sum of every numeric column, and least value, greatest value and total length of every
+  text column.
 - A failure is a row with a reason.
 - A slow query runs as many rounds as fit `ROUNDS_SECONDS`, two at least.
 """
@@ -41,7 +41,6 @@ _Arm = Literal["without", "with"]
 _ARMS: Final[tuple[_Arm, ...]] = ("without", "with")
 
 _AGGREGATES: Final = "spark.puffin-index.aggregates"
-MOST_ROWS_COMPARED: Final = 20_000
 ROUNDS_SECONDS: Final = 15.0
 LEAST_ROUNDS: Final = 2
 _NUMBERS: Final = (
@@ -71,9 +70,6 @@ def run_queries(
 
     Args:
         spark: A session over the layout's warehouse; nothing else may run in it.
-
-    Returns:
-        The run; `failures` in it is empty if all went well.
 
     Raises:
         BenchError: If the table is not loaded, or `repeats` is not positive.
@@ -112,10 +108,10 @@ def rounds_within(round_seconds: float, repeats: int) -> int:
     return min(repeats, max(LEAST_ROUNDS, fitting))
 
 
-def stamped_path(layout: Layout, kind: str, started_at: str) -> Path:
-    """Name the file of a measurement by its begin, ISO 8601 in UTC."""
+def stamped_path(layout: Layout, started_at: str) -> Path:
+    """Name the file of a run by its begin, ISO 8601 in UTC."""
     stamp = datetime.datetime.fromisoformat(started_at).strftime("%Y%m%dT%H%M%SZ")
-    return layout.runs / f"{kind}-{stamp}.json"
+    return layout.runs / f"run-{stamp}.json"
 
 
 @contextmanager
@@ -146,20 +142,16 @@ def with_report(spark: SparkSession, action: Callable[[], R]) -> tuple[R, ScanPl
     return result, after[0] if after and (not before or after[0] is not before[0]) else None
 
 
-def answer_due(layout: Layout, query: FittedQuery) -> tuple[str, Answer]:
-    """Ask DuckDB on the source files; give the SQL (the query, or the digest of its rows) and the answer.
+def answer_due(layout: Layout, query: FittedQuery) -> Answer:
+    """Ask DuckDB on the source files.
 
     Raises:
         duckdb.Error: If DuckDB cannot read the query.
     """
     with open_duckdb(layout) as connection:
-        sql, rows = query.sql, 0
-        if not _is_fetched(query):
-            counted = connection.execute(f"SELECT count(*) FROM ({query.sql}) AS matching").fetchone()
-            rows = 0 if counted is None else int(counted[0])
-            sql = _digest_sql(query.sql) if rows > MOST_ROWS_COMPARED else sql
-        answer = answer_of(connection.execute(sql).fetchall())
-    return sql, answer if sql == query.sql else replace(answer, text=rows_text(rows))
+        rows = connection.execute(checking_sql(query)).fetchall()
+    answer = answer_of(rows)
+    return answer if _is_fetched(query) else replace(answer, text=rows_text(rows[0][0]))
 
 
 def _is_fetched(query: FittedQuery) -> bool:
@@ -167,11 +159,14 @@ def _is_fetched(query: FittedQuery) -> bool:
     return query.query.workload != "rows"
 
 
-def _digest_sql(sql: str) -> str:
+def checking_sql(query: FittedQuery) -> str:
+    """Give the SQL whose answer is compared: the query, or the digest of its rows."""
+    if _is_fetched(query):
+        return query.sql
     parts = ["count(*)", *(f"sum(CAST({column} AS BIGINT))" for column in _NUMBERS)]
     for column in _TEXTS:
         parts += [f"min({column})", f"max({column})", f"sum(length({column}))"]
-    return f"SELECT {', '.join(parts)} FROM ({sql}) AS matching"
+    return f"SELECT {', '.join(parts)} FROM ({query.sql}) AS matching"
 
 
 @contextmanager
@@ -186,16 +181,9 @@ def _open_sessions(spark: SparkSession) -> Iterator[dict[_Arm, SparkSession]]:
 
 @dataclass(slots=True)
 class _Running:
-    """One query and its executions so far.
-
-    Attributes:
-        due: The answer that DuckDB gives.
-        error: Why DuckDB could not answer the query, or what ended its executions.
-        measurements: By side, in order; the first one warms up.
-    """
+    """One query, DuckDB's answer, the executions so far (the first warms up), and the error that ended them, if any."""
 
     query: FittedQuery
-    checking_sql: str
     due: Answer
     error: str | None = None
     measurements: dict[_Arm, list[Measurement]] = field(default_factory=lambda: {arm: [] for arm in _ARMS})
@@ -205,9 +193,9 @@ class _Running:
     @classmethod
     def of(cls, layout: Layout, query: FittedQuery) -> _Running:
         try:
-            return cls(query, *answer_due(layout, query))
+            return cls(query, answer_due(layout, query))
         except duckdb.Error as error:
-            return cls(query, query.sql, Answer("", ""), str(error).splitlines()[0])
+            return cls(query, Answer("", ""), str(error).splitlines()[0])
 
     @property
     def round_seconds(self) -> float:
@@ -232,7 +220,7 @@ class _Running:
         if measured.answer is not None:
             self.answers.add(measured.answer)
         elif not self.measurements[arm]:
-            self.answers.add(answer_of(spark.sql(self.checking_sql).collect()))
+            self.answers.add(answer_of(spark.sql(checking_sql(self.query)).collect()))
         self.measurements[arm].append(measured)
 
     def result(self, table_rows: int) -> QueryResult:

@@ -1,9 +1,4 @@
-"""A local Spark session with the stock Iceberg runtime and an embedded SQLite catalog that PyIceberg shares.
-
-Find a Java that Spark 4.1 can run on, or say in one sentence what is missing. Keep the Spark process's own messages out
-of the terminal, in a file. The machine and the versions that a run was made with; runs on different ones do not
-compare.
-"""
+"""A local Spark session with the stock Iceberg runtime and an SQLite catalog that PyIceberg shares; its machine."""
 
 from __future__ import annotations
 
@@ -88,11 +83,7 @@ def create_session(
 def open_catalog(warehouse: Path) -> SqlCatalog:
     """Open the same catalog from PyIceberg."""
     warehouse.mkdir(parents=True, exist_ok=True)
-    return SqlCatalog(
-        CATALOG,
-        uri=f"sqlite:///{warehouse / 'catalog.db'}",
-        warehouse=warehouse.as_uri(),
-    )
+    return SqlCatalog(CATALOG, uri=f"sqlite:///{warehouse / 'catalog.db'}", warehouse=warehouse.as_uri())
 
 
 OLDEST_JAVA: Final = 17

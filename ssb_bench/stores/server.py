@@ -1,8 +1,4 @@
-"""An S3 server behind the proxy, both as processes of their own, and the settings that reach them.
-
-A server that speaks the S3 protocol (moto), as a process of its own on a free port. Measuring one piece of work on a
-store: its time and its traffic.
-"""
+"""An S3 server (moto) behind the proxy, both as processes of their own, and the settings that reach them."""
 
 from __future__ import annotations
 

@@ -138,8 +138,7 @@ def _make_table(spark: SparkSession, layout: Layout, example: Path, row_group_ro
     catalog = open_catalog(layout.warehouse)
     catalog.create_namespace_if_not_exists(NAMESPACE)
     if catalog.table_exists(_TABLE):
-        with_index = TableIndex.open_or_define(catalog, _TABLE)
-        with_index.drop()
+        TableIndex.open_or_define(catalog, _TABLE).drop()
     spark.sql(f"DROP TABLE IF EXISTS {_SPARK_TABLE} PURGE")
     rows = spark.read.parquet(example.as_uri())
     writer = rows.limit(0).writeTo(_SPARK_TABLE).using("iceberg")

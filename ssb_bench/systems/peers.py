@@ -24,8 +24,7 @@ class System:
     """One system.
 
     Attributes:
-        worker: The module of `ssb_bench.systems` that runs the system, and its arguments; systems with one worker share
-            a process.
+        worker: Its name in `ssb_bench.systems.workers`; systems with one worker share a process.
         packages: The packages of its own environment; empty for the project's environment.
         unavailable: Why the system is not run at all; None for one that is run.
     """
@@ -38,24 +37,17 @@ class System:
 
 
 SYSTEMS: Final = (
-    System("iceberg", "Spark, Iceberg without index", "spark_worker"),
-    System("iceberg-bloom", "Spark, Iceberg with Parquet bloom filters", "spark_worker"),
-    System("index", "Spark, Iceberg with this index", "spark_worker"),
-    System("arrow", "this index without a JVM (Arrow scan)", "library_workers arrow"),
-    System("duckdb", "DuckDB on the same Parquet files", "library_workers duckdb"),
-    System(
-        "datafusion",
-        "DataFusion on the same Parquet files",
-        "library_workers datafusion",
-        ("datafusion==54.*", "pyarrow"),
-    ),
-    System("lance", "Lance, its own format, BTREE indexes", "library_workers lance", ("pylance==14.0.2", "pyarrow")),
+    System("iceberg", "Spark, Iceberg without index", "spark"),
+    System("iceberg-bloom", "Spark, Iceberg with Parquet bloom filters", "spark"),
+    System("index", "Spark, Iceberg with this index", "spark"),
+    System("arrow", "this index without a JVM (Arrow scan)", "arrow"),
+    System("duckdb", "DuckDB on the same Parquet files", "duckdb"),
+    System("datafusion", "DataFusion on the same Parquet files", "datafusion", ("datafusion==54.*", "pyarrow")),
+    System("lance", "Lance, its own format, BTREE indexes", "lance", ("pylance==14.0.2", "pyarrow")),
     System("paimon", "Paimon", "", unavailable="its Java API writes row by row: a minute was too short for its table"),
     System("hudi", "Hudi", "", unavailable="runs on Spark 3.5 only: its times would also be those of another Spark"),
+    System("hyperspace", "Hyperspace", "", unavailable="last built for Spark 2.4, not in the registry"),
     System("xskipper", "Xskipper", "", unavailable="its artifacts are not in the registry"),
-    System(
-        "hyperspace", "Hyperspace", "", unavailable="its artifacts are not in the registry; last built for Spark 2.4"
-    ),
 )
 SYSTEM_NAMES: Final = tuple(system.name for system in SYSTEMS)
 
@@ -94,19 +86,14 @@ def environment_python(system: System, environments: Path) -> Path:
 
 
 class WorkerProcess:
-    """A worker's process.
-
-    Args:
-        worker: Its module in `ssb_bench.systems`, and the arguments.
-    """
+    """The process of a worker of `ssb_bench.systems.workers`."""
 
     def __init__(self, python: Path, worker: str, log: Path) -> None:
-        module, *arguments = worker.split()
         package_root = str(Path(__file__).resolve().parents[2])
         self._log = log
         with log.open("wb") as stderr:
             self._process = subprocess.Popen(
-                [str(python), "-m", f"ssb_bench.systems.{module}", *arguments],
+                [str(python), "-m", "ssb_bench.systems.workers", worker],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stderr,

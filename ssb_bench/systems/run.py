@@ -12,10 +12,11 @@ import datetime
 import itertools
 import os
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from ssb_bench.data.dataset import Step, open_duckdb
@@ -79,8 +80,7 @@ def run_systems(
     queries: Sequence[FittedQuery],
     *,
     repeats: int = 5,
-    cores: int = 2,
-    memory: str = "2g",
+    resources: Mapping[str, object] = MappingProxyType({"cores": 2, "memory": "2g"}),
     bloom: BloomTable | None = None,
     on_step: Callable[[Step], None] = lambda _: None,
 ) -> SystemsRun:
@@ -89,6 +89,7 @@ def run_systems(
     Args:
         layout: The data, loaded and indexed; the table with bloom filters must be there if it is asked for.
         queries: Queries of the workloads `count` and `rows`.
+        resources: `cores` and `memory` of Spark.
 
     Raises:
         BenchError: If the table is not loaded, or a query is a join.
@@ -102,13 +103,8 @@ def run_systems(
     asked = _due(layout, queries)
     total = len(systems) + len(asked) * (1 + repeats) + 1
     steps = itertools.count()
-    config = {
-        "files": str(files),
-        "warehouse": str(layout.warehouse),
-        "columns": list(IndexColumns().bsi),
-        "cores": cores,
-        "memory": memory,
-    }
+    columns = list(IndexColumns().bsi)
+    config = {"files": str(files), "warehouse": str(layout.warehouse), "columns": columns, **resources}
     results = [SystemResult(system.name, system.title, failure=system.unavailable) for system in systems]
     processes: dict[str, WorkerProcess] = {}
     running: list[_Running] = []

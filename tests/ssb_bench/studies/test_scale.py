@@ -60,12 +60,6 @@ def scale_of(*seconds: float) -> Scale:
     return Scale({}, tuple(ScalePoint("bloom", 10 ** (3 + at), 1, each, None) for at, each in enumerate(probes)))
 
 
-def test_growth_beyond_the_row_groups_is_not_linear() -> None:
-    assert scale_of(0.1, 1.0).grows_linearly("bloom")
-    assert scale_of(0.1, 3.0).grows_linearly("bloom") is False
-    assert scale_of(0.1).grows_linearly("bloom") is None
-
-
 def test_a_lost_needle_and_a_failed_probe_are_failures() -> None:
     (good,) = scale_of(0.1).points
     assert good.probe is not None

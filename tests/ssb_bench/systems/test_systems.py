@@ -19,7 +19,7 @@ from ssb_bench.systems.run import drop_caches
 
 @pytest.fixture
 def duck(layout: Layout, tmp_path: Path) -> Iterator[WorkerProcess]:
-    worker = WorkerProcess(Path(sys.executable), "library_workers duckdb", tmp_path / "duckdb.log")
+    worker = WorkerProcess(Path(sys.executable), "duckdb", tmp_path / "duckdb.log")
     worker.ask({"open": {"files": str(layout.ssb / "lineorder")}})
     yield worker
     worker.close()
