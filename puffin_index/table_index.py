@@ -105,8 +105,7 @@ class TableIndex(Described):
     def open_or_define(cls, catalog: Catalog, table: str) -> TableIndex:
         """Open the index of a table; if the table only has properties that define an index, create the index.
 
-        Raises:
-            NotFoundError: If the table does not exist, or has neither an index nor defining properties.
+        Raises NotFoundError if the table does not exist, or has neither an index nor defining properties.
         """
         try:
             return cls.open(catalog, table)
@@ -162,8 +161,7 @@ class TableIndex(Described):
     def follow(cls, catalog: Catalog, table: str) -> TableIndex:
         """Open the index of a renamed table, and rename the index table after the table.
 
-        Raises:
-            NotFoundError: If the table does not exist, or its namespace has no index of it.
+        Raises NotFoundError if the table does not exist, or its namespace has no index of it.
         """
         data_table = open_table(catalog, TableName.parse(table).identifier)
         return cls(catalog, data_table, follow(catalog, data_table))
@@ -195,8 +193,7 @@ class TableIndex(Described):
     def add_kinds(self, definition: IndexDefinition) -> None:
         """Add kinds to the definition; everything else of the definition stays. The next build makes them.
 
-        Raises:
-            DefinitionError: If the kinds do not fit the table.
+        Raises DefinitionError if the kinds do not fit the table.
         """
         self.refresh()
         columns = resolve(definition, self.data_table.schema())
@@ -210,8 +207,7 @@ class TableIndex(Described):
     def remove_kinds(self, definition: IndexDefinition) -> None:
         """Take kinds out of the definition; queries no longer use them, and `expire` deletes their bytes.
 
-        Raises:
-            DefinitionError: If the definition lacks one of the kinds, or nothing would be left.
+        Raises DefinitionError if the definition lacks one of the kinds, or nothing would be left.
         """
         self.refresh()
         columns = resolve(definition, self.data_table.schema())
@@ -266,11 +262,7 @@ class TableIndex(Described):
         return self.index_table.properties[catalogue.PROPERTY_DEFINITION]
 
     def refresh(self) -> None:
-        """Load the newest state of both tables.
-
-        Raises:
-            NotFoundError: If one of the tables is gone.
-        """
+        """Load the newest state of both tables, or raise NotFoundError if one of the tables is gone."""
         refresh_table(self.data_table)
         catalogue.refresh_index_table(self.index_table)
 

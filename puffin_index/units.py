@@ -13,11 +13,7 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 def parse_duration(text: str) -> timedelta:
-    """Read a duration such as `3d`, `12h`, `30m` or `0s`.
-
-    Raises:
-        UnsupportedError: If the text is no duration.
-    """
+    """Read a duration such as `3d`, `12h`, `30m` or `0s`, or raise UnsupportedError if the text is no duration."""
     parts = _DURATION.fullmatch(text.strip().lower())
     if parts is None:
         raise UnsupportedError(f"{text!r} is not a duration such as 3d, 12h, 30m or 0s")
@@ -27,8 +23,7 @@ def parse_duration(text: str) -> timedelta:
 def parse_size(text: str) -> int:
     """Read a size of at least 1 byte, such as `256MiB`; units are binary.
 
-    Raises:
-        UnsupportedError: If the text is no size.
+    Raises UnsupportedError if the text is no size.
     """
     parts = _SIZE.fullmatch(text.strip().lower())
     if parts is None or int(parts[1]) == 0:

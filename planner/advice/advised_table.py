@@ -107,11 +107,7 @@ class AdvisedTable:
 
     @classmethod
     def of(cls, index_or_table: TableIndex | Table, snapshot_id: int | None = None) -> AdvisedTable:
-        """Look up the newest state of a table and its index.
-
-        Raises:
-            NotFoundError: If there is no such snapshot.
-        """
+        """Look up the newest state of a table and its index, or raise NotFoundError if there is no such snapshot."""
         index = index_or_table if isinstance(index_or_table, TableIndex) else _index_of(index_or_table)
         table = index_or_table if isinstance(index_or_table, Table) else index_or_table.data_table
         if index is not None:

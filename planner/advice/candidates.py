@@ -41,8 +41,7 @@ def names_of(columns: Iterable[ResolvedColumn]) -> dict[FieldKind, str]:
 def find_named(names: Sequence[str], columns: Sequence[ResolvedColumn]) -> frozenset[FieldKind]:
     """Find the indexes of a definition that `column.kind` names; letters of either case.
 
-    Raises:
-        DefinitionError: If the definition has no such index.
+    Raises DefinitionError if the definition has no such index.
     """
     known = names_of(columns)
     by_name = {name.lower(): key for key, name in known.items()}

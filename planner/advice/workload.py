@@ -126,8 +126,7 @@ _BESIDE_WHERE: Final = frozenset({"join", "subquery", "join or subquery", "top-k
 def read_query_log(io: FileIO, folder: str, table: Sequence[str]) -> Workload:
     """Read a query log. A scan that keys of a join narrowed once more counts once.
 
-    Raises:
-        PuffinIndexError: If the folder has no query.
+    Raises PuffinIndexError if the folder has no query.
     """
     records = read_log(io, folder).queries
     if not records:

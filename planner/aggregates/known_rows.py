@@ -73,8 +73,7 @@ class KnownRows:
     def of(self, at: int) -> BitMap:
         """The matching rows of a row group, numbered from 0 in it.
 
-        Raises:
-            PuffinIndexError: If deleted rows can no longer be read.
+        Raises PuffinIndexError if deleted rows can no longer be read.
         """
         row_groups = self.row_groups
         row_count = int(row_groups.row_counts[at])

@@ -236,8 +236,7 @@ class AggregateOverflowError(PuffinIndexError, OverflowError):
 def table_of(partial: Partial) -> pa.Table:
     """Return the columns to group by, then the aggregates, one row per group, in ascending order of the groups.
 
-    Raises:
-        AggregateOverflowError: If a sum or an average does not fit the type that it has in Spark.
+    Raises AggregateOverflowError if a sum or an average does not fit the type that it has in Spark.
     """
     question = partial.question
     keys = [group_name(number) for number in range(len(question.groups))]

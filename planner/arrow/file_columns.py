@@ -66,11 +66,7 @@ class FileColumns:
     def of(
         cls, reading: Reading, parquet: pq.ParquetFile, constants: Mapping[int, object], location: str
     ) -> FileColumns:
-        """Match a file's columns to field ids.
-
-        Raises:
-            UnsupportedError: If two fields of the file have one name.
-        """
+        """Match a file's columns to field ids, or raise UnsupportedError if two fields of the file have one name."""
         file_schema = parquet.schema_arrow
         if len(set(file_schema.names)) < len(file_schema.names):
             raise UnsupportedError(f"data file {location}: two of its columns have one name")
@@ -81,8 +77,7 @@ class FileColumns:
     def fields_of(self, field_ids: Iterable[int]) -> list[FileField]:
         """The file's top-level fields that hold some columns, each once; columns that the file lacks are left out.
 
-        Raises:
-            UnsupportedError: If Iceberg's readers would give other values of a column than Arrow.
+        Raises UnsupportedError if Iceberg's readers would give other values of a column than Arrow.
         """
         paths = {field_id: path for field_id in field_ids if (path := self._path(field_id))}
         for field_id in paths.keys() - self._checked:
@@ -119,8 +114,7 @@ class FileColumns:
     def project(self, table: pa.Table, projection: Schema, target: pa.Schema) -> pa.Table:
         """Give rows of the file, with at least one column, the shape of a projection whose Arrow schema is `target`.
 
-        Raises:
-            UnsupportedError: If the file's values are not of the types of the projection.
+        Raises UnsupportedError if the file's values are not of the types of the projection.
         """
         unchanged = self._unchanged(table, projection, target)
         if unchanged is not None:
@@ -206,8 +200,7 @@ class _Projection(ArrowProjectionVisitor):
 def identified_schema(fields: tuple[FileField, ...], wanted: frozenset[int]) -> Schema:
     """The Iceberg schema of a file's top-level fields that hold some columns; other fields are left out.
 
-    Raises:
-        ValueError: If Iceberg has no such type.
+    Raises ValueError if Iceberg has no such type.
     """
     arrow_fields = [_with_ids(field) for field in fields if field.field_id in wanted]
     # Iceberg's timestamps have microseconds; other writers may write nanoseconds.

@@ -151,8 +151,7 @@ def plan(
 def snapshot_of(table: Table, snapshot_id: int | None) -> tuple[Snapshot | None, Schema]:
     """A snapshot of a table (None for an empty table) and the schema that a scan of it has.
 
-    Raises:
-        NotFoundError: If there is no such snapshot.
+    Raises NotFoundError if there is no such snapshot.
     """
     if snapshot_id is None:
         return table.current_snapshot(), table.schema()

@@ -102,8 +102,7 @@ class RowGroupTask:
 def tasks_of(planned: QueryAnswer, table: Table, positions: Ints) -> Iterator[RowGroupTask]:
     """Give the row groups at ascending positions of a plan to read. The footer of a file without an index is read.
 
-    Raises:
-        UnsupportedError: If a data file is not Parquet, or equality deletes apply to a data file.
+    Raises UnsupportedError if a data file is not Parquet, or equality deletes apply to a data file.
     """
     plan, seen = planned.plan, -1
     for at in positions.tolist():
@@ -230,8 +229,7 @@ class RowGroupReader:
     def _candidates(self, group: RowGroupColumns, task: RowGroupTask) -> Ints | None:
         """The rows of a row group that can match and are not deleted, ascending; None for all.
 
-        Raises:
-            CorruptFileError: If the index knows rows that the row group does not have.
+        Raises CorruptFileError if the index knows rows that the row group does not have.
         """
         rows = None if task.rows is None else np.frombuffer(task.rows.rows.to_array(), np.uint32).astype(np.int64)
         if rows is not None and len(rows) and rows[-1] >= group.row_count:
@@ -291,8 +289,7 @@ class RowGroupColumns:
     def read(self, fields: Sequence[FileField], rows: Ints | None) -> pa.Table:
         """Read some rows (ascending; None for all) of at least one top-level field of the file.
 
-        Raises:
-            CorruptFileError: If the file cannot be decoded.
+        Raises CorruptFileError if the file cannot be decoded.
         """
         if rows is None:
             return self._whole(fields)

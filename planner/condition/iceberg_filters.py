@@ -77,8 +77,7 @@ _NULL_TESTS: Final[Pair] = (NullTest(is_null=True), NullTest(is_null=False))
 def read_filter(text: str) -> BooleanExpression:
     """Read a filter of Iceberg's JSON; a leaf that PyIceberg cannot read, or that has lost bytes, is a `Unreadable`.
 
-    Raises:
-        JSONDecodeError: If the text is no JSON.
+    Raises JSONDecodeError if the text is no JSON.
     """
     # An explicit stack, because generated predicates nest deeper than Python can recurse.
     pending: list[tuple[Any, bool]] = [(json.loads(text), False)]
@@ -125,8 +124,7 @@ def _read_leaf(node: Any) -> BooleanExpression:
 def condition_of(expression: BooleanExpression, schema: Schema) -> Predicate:
     """Return the condition that a filter says.
 
-    Raises:
-        NotFoundError: If the filter names a column that the schema lacks.
+    Raises NotFoundError if the filter names a column that the schema lacks.
     """
     pending: list[tuple[BooleanExpression, bool]] = [(expression, False)]
     done: list[Condition] = []
@@ -197,8 +195,7 @@ def _tests(node: BooleanExpression, scale: Scale) -> Pair | None:
 def file_filter(predicate: Predicate, schema: Schema) -> BooleanExpression:
     """Write a condition for Iceberg's own pruning of files. What is true for a row is true of the row's file.
 
-    Raises:
-        DefinitionError: If files say nothing of a part of the condition.
+    Raises DefinitionError if files say nothing of a part of the condition.
     """
     match predicate:
         case Conjunction(children):

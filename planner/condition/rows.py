@@ -54,8 +54,7 @@ class Residual:
     def certain(cls, condition: Predicate) -> Residual:
         """Return a condition that is known as a whole.
 
-        Raises:
-            UnsupportedError: If only Spark knows for certain what a part of the condition means.
+        Raises UnsupportedError if only Spark knows for certain what a part of the condition means.
         """
         for unused in unused_parts(condition):
             raise UnsupportedError(
@@ -72,8 +71,7 @@ class Residual:
     def matching(self, read_column: ReadColumn, row_count: int) -> Flags:
         """Say which rows satisfy the condition.
 
-        Raises:
-            UnsupportedError: If only Spark knows for certain whether one of the rows satisfies the condition.
+        Raises UnsupportedError if only Spark knows for certain whether one of the rows satisfies the condition.
         """
         batch = _Batch(read_column)
         may, does = batch.masks(self.predicate)

@@ -41,8 +41,7 @@ _MICROSECOND = timedelta(microseconds=1)
 def zone_named(name: str) -> tzinfo:
     """Return a time zone by its name, or by its offset such as `+05:30`.
 
-    Raises:
-        NotFoundError: If there is no such zone.
+    Raises NotFoundError if there is no such zone.
     """
     if offset := _OFFSET.fullmatch(name):
         minutes = timedelta(hours=int(offset["hours"]), minutes=int(offset["minutes"]))

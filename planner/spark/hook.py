@@ -140,11 +140,7 @@ def reports(spark: SparkSession) -> ScanPlans:
 
 
 def callback_of(spark: SparkSession) -> PlannerCallback:
-    """The planner's side of a session's hook.
-
-    Raises:
-        PuffinIndexError: If the session is not enabled.
-    """
+    """The planner's side of a session's hook, or raise PuffinIndexError if the session is not enabled."""
     found = _hook_of(spark)
     if found is None:
         raise PuffinIndexError("the hook is not enabled in this session: call planner.enable(spark) first")
@@ -187,8 +183,7 @@ if TYPE_CHECKING:
 def explain(frame: DataFrame) -> str:
     """Plan a DataFrame anew and say what it reads of its indexed tables; nothing is executed.
 
-    Raises:
-        PuffinIndexError: If the session's hook is not enabled.
+    Raises PuffinIndexError if the session's hook is not enabled.
     """
     callback = callback_of(frame.sparkSession)
     thread = jvm_of(frame.sparkSession).java.lang.Thread.currentThread().getId()

@@ -77,8 +77,7 @@ class SourceOptions(PlanningBounds):
 def read_options(options: Mapping[str, str]) -> SourceOptions:
     """Read Spark's options, whose names may be in upper or lower case.
 
-    Raises:
-        UnsupportedError: If there is no such option, or an option does not take its value.
+    Raises UnsupportedError if there is no such option, or an option does not take its value.
     """
     lowered = {key.lower(): value for key, value in options.items()}
     catalog = {key.removeprefix(_CATALOG): value for key, value in lowered.items() if key.startswith(_CATALOG)}
@@ -96,8 +95,7 @@ def read_options(options: Mapping[str, str]) -> SourceOptions:
 def spark_schema(schema: Schema) -> StructType:
     """An Iceberg schema as Spark's.
 
-    Raises:
-        UnsupportedError: If a column has a type that Spark does not take from Python.
+    Raises UnsupportedError if a column has a type that Spark does not take from Python.
     """
     return StructType([_spark_field(field) for field in schema_to_pyarrow(schema, include_field_ids=False)])
 

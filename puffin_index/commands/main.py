@@ -196,8 +196,7 @@ def open_index(table: str, properties: Iterable[str]) -> TableIndex:
 def spark_session(name: str) -> SparkSession:
     """Start or get a Spark session for a command.
 
-    Raises:
-        PuffinIndexError: If PySpark is not installed or does not start.
+    Raises PuffinIndexError if PySpark is not installed or does not start.
     """
     from puffin_index.jobs.processor import settings_of_executors
 

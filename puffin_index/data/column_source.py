@@ -64,11 +64,7 @@ class ColumnSource:
 
     @classmethod
     def of_text(cls, text: str) -> ColumnSource:
-        """Read a source back.
-
-        Raises:
-            ValueError: If the text is not a source.
-        """
+        """Read a source back, or raise ValueError if the text is not a source."""
         document = json.loads(text)
         try:
             names = tuple(tuple(map(str, level)) for level in document.get("names", ()))

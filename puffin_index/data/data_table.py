@@ -58,11 +58,7 @@ class DataFile:
 
 
 def open_table(catalog: Catalog, identifier: tuple[str, ...]) -> Table:
-    """Load a data table.
-
-    Raises:
-        NotFoundError: If the table does not exist.
-    """
+    """Load a data table, or raise NotFoundError if the table does not exist."""
     try:
         return read_whole(catalog.load_table(identifier))
     except (NoSuchTableError, NoSuchNamespaceError) as error:

@@ -189,8 +189,7 @@ cleared_by(_layouts.clear, _layouts_lock)
 def layout_of(footer: pq.FileMetaData, location: str, size: int) -> FooterLayout:
     """Cut the footer of a file of some size into its parts, once a file.
 
-    Raises:
-        CorruptFileError: If the footer is broken.
+    Raises CorruptFileError if the footer is broken.
     """
     with _layouts_lock:
         layout = _layouts.get((location, size))
@@ -314,8 +313,7 @@ def parse_offset_index(data: Buffer, chunk: ColumnChunk, row_count: int, locatio
 def _page_locations(data: Buffer) -> Ints:
     """Offset, bytes and first row of each page: shape (pages, 3).
 
-    Raises:
-        ValueError: If a page lacks one of the three.
+    Raises ValueError if a page lacks one of the three.
     """
     reader = CompactReader(bytes(data))
     for number, kind in reader.fields():

@@ -362,8 +362,7 @@ class PageReader:
     def _check_pages(self, number: int, leaf: LeafPages, dictionary: memoryview, pages: Sequence[memoryview]) -> int:
         """Check page headers against the offset index; return the number of values in the pages.
 
-        Raises:
-            CorruptFileError: If a page is no such page, or has other lengths or rows than the offset index says.
+        Raises CorruptFileError if a page is no such page, or has other lengths or rows than the offset index says.
         """
         location = self.file.location
         if dictionary:

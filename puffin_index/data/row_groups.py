@@ -96,17 +96,12 @@ class OpenDataFile(RowGroups, Protocol):
     """A data file whose footer agrees with the manifest."""
 
     def locate(self, field_id: int) -> LocatedColumn:
-        """Find a column of the table.
-
-        Raises:
-            UnsupportedError: If it is uncertain what Iceberg would read.
-        """
+        """Find a column of the table, or raise UnsupportedError if it is uncertain what Iceberg would read."""
 
     def check_type(self, field_id: int, value_type: ValueType | None = None) -> None:
         """Check that Iceberg and Arrow read the same values of a column from the file.
 
-        Raises:
-            UnsupportedError: If they do not, or the values of this file cannot be read without a loss.
+        Raises UnsupportedError if they do not, or the values of this file cannot be read without a loss.
         """
 
     def fetch(self, row_groups: Sequence[int], field_id: int) -> None:

@@ -116,8 +116,7 @@ class ResolvedColumn:
 def resolve(definition: IndexDefinition, schema: Schema) -> tuple[ResolvedColumn, ...]:
     """Bind a definition to a schema, in the order of field ids.
 
-    Raises:
-        DefinitionError: If a column is missing or cannot be indexed, or if a kind or option does not fit its column.
+    Raises DefinitionError if a column is missing or cannot be indexed, or if a kind or option does not fit its column.
     """
     if not definition.columns:
         raise DefinitionError("an index definition needs at least one column")
@@ -184,8 +183,7 @@ def _indexed_type(name: str, field_type: IcebergType, key: str | None) -> Primit
 def find_field(schema: Schema, name: str) -> NestedField:
     """Find a column by its case-insensitive name. Dots join the names of structs and leaf; names may contain dots, too.
 
-    Raises:
-        DefinitionError: If the column is missing, or lies in a list or a map.
+    Raises DefinitionError if the column is missing, or lies in a list or a map.
     """
     try:
         found = schema.find_field(name, case_sensitive=False)
@@ -281,11 +279,7 @@ def with_kinds(stored: str, columns: Sequence[ResolvedColumn]) -> str:
 
 
 def without_kinds(stored: str, columns: Sequence[ResolvedColumn]) -> str:
-    """Take kinds out of a stored definition.
-
-    Raises:
-        DefinitionError: If the definition lacks one of the kinds.
-    """
+    """Take kinds out of a stored definition, or raise DefinitionError if the definition lacks one of the kinds."""
     items = {_place(item): item for item in json.loads(stored)}
     for column in columns:
         item = items.get((column.field_id, column.map_key or ""), {"kinds": {}})

@@ -70,11 +70,7 @@ class StoredDefinition:
         return f"{named.name} ({', '.join(indexes)})"
 
     def find(self, name: str) -> NamedIndex:
-        """Find an index by its name, in capitals or not.
-
-        Raises:
-            NotFoundError: If no index has the name.
-        """
+        """Find an index by its name, in capitals or not, or raise NotFoundError if no index has the name."""
         for one in self.all_names:
             if one.name.casefold() == name.casefold():
                 return one

@@ -124,8 +124,7 @@ def split_map_key_column(name: str) -> tuple[str, str] | None:
 def encode_modified_utf8(text: str) -> bytes:
     """Return the bytes of `text` in Java's modified UTF-8, without a length.
 
-    Raises:
-        UnicodeEncodeError: If the text has a lone surrogate.
+    Raises UnicodeEncodeError if the text has a lone surrogate.
     """
     text.encode("utf-8")
     return _SUPPLEMENTARY.sub(_surrogates, text).encode("utf-8", "surrogatepass").replace(b"\0", b"\xc0\x80")
@@ -134,8 +133,7 @@ def encode_modified_utf8(text: str) -> bytes:
 def decode_modified_utf8(data: bytes) -> str:
     """Return the text of bytes in Java's modified UTF-8; each text has exactly one spelling.
 
-    Raises:
-        UnicodeError: If `encode_modified_utf8` gives these bytes for no text.
+    Raises UnicodeError if `encode_modified_utf8` gives these bytes for no text.
     """
     halves = data.replace(b"\xc0\x80", b"\0").decode("utf-8", "surrogatepass")
     text = halves.encode("utf-16-be", "surrogatepass").decode("utf-16-be")

@@ -109,8 +109,7 @@ def abandoned_folders(catalog: Catalog, default: str, data_table_uuid: uuid.UUID
 def delete_abandoned(catalog: Catalog, folders: Sequence[AbandonedFolder]) -> list[StoredFile]:
     """Delete what builds and commits of ours wrote into abandoned folders; return these files.
 
-    Raises:
-        PuffinIndexError: If another index table may use the folders.
+    Raises PuffinIndexError if another index table may use the folders.
     """
     if any(name.startswith(_BRANCHES) for name in catalog.properties):
         raise PuffinIndexError(

@@ -45,11 +45,7 @@ class QualifiedTable:
 
     @classmethod
     def parse(cls, text: str) -> QualifiedTable:
-        """Read `catalog.namespace.table`.
-
-        Raises:
-            NotFoundError: If the text has another form.
-        """
+        """Read `catalog.namespace.table`, or raise NotFoundError if the text has another form."""
         catalog, _, name = text.partition(".")
         if not catalog or name.count(".") < 1 or not all(name.split(".")):
             raise NotFoundError(f"{text!r} is not a table name: it should read catalog.namespace.table")

@@ -58,8 +58,7 @@ class BuildScope:
     def find_snapshot(self, table: Table) -> Snapshot | None:
         """Return the snapshot to index in the table's present state; None while the table is empty.
 
-        Raises:
-            NotFoundError: If the table lacks the snapshot, branch or tag.
+        Raises NotFoundError if the table lacks the snapshot, branch or tag.
         """
         return find_snapshot(table, self.snapshot_id, self.ref)
 

@@ -132,8 +132,7 @@ def _filesystem(io: FileIO, location: str) -> tuple[FileSystem, str]:
 def reachable_files(table: Table) -> set[str]:
     """Return the locations of all files in the metadata of an index table, for all snapshots.
 
-    Raises:
-        DamagedIndexError: If a file of the table is missing or broken.
+    Raises DamagedIndexError if a file of the table is missing or broken.
     """
 
     def read() -> set[str]:
@@ -150,8 +149,7 @@ def reachable_files(table: Table) -> set[str]:
 def committed_segments(table: Table) -> set[str]:
     """Return the locations of all segments in any snapshot of an index table.
 
-    Raises:
-        DamagedIndexError: If a file of the table is missing or broken.
+    Raises DamagedIndexError if a file of the table is missing or broken.
     """
 
     def read() -> set[str]:

@@ -225,11 +225,7 @@ class TableName:
 
     @classmethod
     def parse(cls, text: str) -> TableName:
-        """Read `namespace.table`.
-
-        Raises:
-            NotFoundError: If the text has another form.
-        """
+        """Read `namespace.table`, or raise NotFoundError if the text has another form."""
         parts = tuple(text.split("."))
         if len(parts) < 2 or not all(parts):
             raise NotFoundError(f"{text!r} is not a table name: it should read namespace.table")
@@ -310,8 +306,7 @@ def segments_folder(index_table: Table) -> str:
 def read_entries(index_table: Table) -> pa.Table:
     """Read the rows of the index table (columns as in `SCHEMA`), in the order of their addition.
 
-    Raises:
-        DamagedIndexError: If a file of the index table is missing or broken.
+    Raises DamagedIndexError if a file of the index table is missing or broken.
     """
     if index_table.current_snapshot() is None:
         return _ARROW_SCHEMA.empty_table()

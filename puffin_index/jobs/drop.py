@@ -128,11 +128,7 @@ def _with_abandoned(
 
 
 def drop_index_table(catalog: Catalog, index_table: Table) -> DropReport:
-    """Drop an index table with its segments.
-
-    Raises:
-        NotFoundError: If the index table is gone.
-    """
+    """Drop an index table with its segments, or raise NotFoundError if the index table is gone."""
     io, location = index_table.io, index_table.location()
     try:
         # Entries go first: without them no planner asks for segments, and an interrupted drop can be run again.

@@ -42,8 +42,7 @@ def use_python_of_driver(context: SparkContext) -> None:
 def check_package(context: SparkContext) -> None:
     """Ask the executors whether they find this package: without it, each task fails with pages of stack traces.
 
-    Raises:
-        BuildError: If they do not find it.
+    Raises BuildError if they do not find it.
     """
     # The question is made of Python's own functions: ours could not be loaded there.
     if not context.parallelize([_PACKAGE], 1).map(find_spec).map(bool).collect()[0]:

@@ -266,11 +266,7 @@ def arrow_of_keys(keys: pa.Array, value_type: ValueType, arrow_type: pa.DataType
 
 
 def with_scale(unscaled: pa.Decimal128Array, decimal_type: pa.Decimal128Type) -> pa.Decimal128Array:
-    """Return unscaled numbers as decimals.
-
-    Raises:
-        ArrowInvalid: If a number has more digits than the type.
-    """
+    """Return unscaled numbers as decimals, or raise ArrowInvalid if a number has more digits than the type."""
     exact = unscaled.cast(pa.decimal128(decimal_type.precision, 0))
     return pa.Array.from_buffers(decimal_type, len(exact), exact.buffers(), exact.null_count, exact.offset)
 

@@ -52,8 +52,7 @@ def column_and_key(column: ColumnId) -> tuple[int, str | None]:
 def split_name(name: str) -> tuple[str, str | None]:
     """Split `column#k#key`; the key of any other name is None.
 
-    Raises:
-        DefinitionError: If the column or the key is missing.
+    Raises DefinitionError if the column or the key is missing.
     """
     column, separator, key = name.partition(SEPARATOR)
     if not separator:

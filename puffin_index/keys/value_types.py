@@ -135,8 +135,7 @@ def _decimal_of(name: str) -> tuple[int, int]:
 def value_type_of(iceberg_type: object) -> ValueType:
     """Return the value type of an Iceberg type.
 
-    Raises:
-        UnsupportedError: If values of the type have no keys: structs, lists, maps, variants, geometries, unknown.
+    Raises UnsupportedError if values of the type have no keys: structs, lists, maps, variants, geometries, unknown.
     """
     if not isinstance(iceberg_type, PrimitiveType) or not isinstance(iceberg_type, _INDEXABLE):
         raise UnsupportedError(f"a column of type {iceberg_type} cannot be indexed")
@@ -144,11 +143,7 @@ def value_type_of(iceberg_type: object) -> ValueType:
 
 
 def value_type_named(name: str) -> ValueType:
-    """Return the value type of an Iceberg type string.
-
-    Raises:
-        UnsupportedError: If no value type has the string.
-    """
+    """Return the value type of an Iceberg type string, or raise UnsupportedError if no value type has the string."""
     canonical = name.replace(", ", ",")
     if canonical in _INT64_NAMES or canonical in _BYTES_NAMES or _FIXED.fullmatch(canonical):
         return ValueType(canonical)

@@ -74,8 +74,7 @@ class StoredPayload:
     def row_count(self) -> int:
         """The number of rows of the only row group.
 
-        Raises:
-            CorruptFileError: If the payload does not cover exactly one row group.
+        Raises CorruptFileError if the payload does not cover exactly one row group.
         """
         if len(self.spans) != 1:
             raise CorruptFileError(
@@ -186,8 +185,7 @@ class MergedIndex(ABC):
     def keys(self, most: int) -> KeyArray | None:
         """Return the distinct keys, ascending; None if the payload does not list its keys, or has more than `most`.
 
-        Raises:
-            CorruptFileError: If the list is damaged.
+        Raises CorruptFileError if the list is damaged.
         """
         del most
         return None
@@ -210,8 +208,7 @@ class MergedFilter(ABC):
     def read_directory(self) -> None:
         """Read and check the directory, which every look-up needs; later calls read nothing.
 
-        Raises:
-            CorruptFileError: If the directory is damaged.
+        Raises CorruptFileError if the directory is damaged.
         """
 
     @abstractmethod
@@ -222,8 +219,7 @@ class MergedFilter(ABC):
     def possible(self, test: AskedTest) -> Flags:
         """Return, for each covered row group, whether one of its rows may satisfy the test.
 
-        Raises:
-            CorruptFileError: If the payload is damaged.
+        Raises CorruptFileError if the payload is damaged.
         """
 
 

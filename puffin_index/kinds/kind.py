@@ -281,8 +281,7 @@ class IndexKind(ABC):
     def merged_form(self, blob_type: str) -> str:
         """Return the form that payloads of a blob type take when merged; all payloads of one segment share a form.
 
-        Raises:
-            UnsupportedError: If this release cannot merge the blob type.
+        Raises UnsupportedError if this release cannot merge the blob type.
         """
         if blob_type not in self.blob_types | self.merged_types:
             raise UnsupportedError(f"kind {self.name} merges no blob {blob_type}")
@@ -291,8 +290,7 @@ class IndexKind(ABC):
     def form_of(self, part: MergePart) -> str:
         """Return the form that a part takes when merged; see `merged_form`.
 
-        Raises:
-            UnsupportedError: If this release cannot merge the part.
+        Raises UnsupportedError if this release cannot merge the part.
         """
         try:
             return self.merged_form(part.payload.blob_type)
@@ -353,8 +351,7 @@ class IndexKind(ABC):
     def paimon_type(self, blob: Blob) -> str:
         """Return the blob type of a blob that Paimon wrote.
 
-        Raises:
-            UnsupportedError: If Paimon has no such index, or this release does not know the version.
+        Raises UnsupportedError if Paimon has no such index, or this release does not know the version.
         """
         if len(self.paimon_types) != 1:
             raise UnsupportedError(f"{blob.location}: Paimon has no index of kind {self.name}")
@@ -363,8 +360,7 @@ class IndexKind(ABC):
     def paimon_row_count(self, blob: Blob) -> int:
         """Return the number of rows that a blob from Paimon covers.
 
-        Raises:
-            UnsupportedError: If blobs of the kind do not have the number.
+        Raises UnsupportedError if blobs of the kind do not have the number.
         """
         raise UnsupportedError(f"{blob.location}: kind {self.name} does not tell how many rows a blob covers")
 

@@ -23,11 +23,7 @@ KINDS: dict[str, IndexKind] = {
 
 
 def kind_named(name: str) -> IndexKind:
-    """Return the kind of a name.
-
-    Raises:
-        DefinitionError: If no kind has the name.
-    """
+    """Return the kind of a name, or raise DefinitionError if no kind has the name."""
     if name not in KINDS:
         raise DefinitionError(f"unknown index kind {name!r}; known: {', '.join(KINDS)}{did_you_mean(name, KINDS)}")
     return KINDS[name]

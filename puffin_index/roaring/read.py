@@ -105,8 +105,7 @@ def _corrupt(reason: str, location: str, offset: int) -> NoReturn:
 def serialized_length(data: Buffer, *, location: str = "<bytes>", offset: int = 0) -> int:
     """Return the length of the serialised set at the start of `data`.
 
-    Raises:
-        CorruptFileError: If the set does not end inside `data`.
+    Raises CorruptFileError if the set does not end inside `data`.
     """
     if len(data) >= _HEADER_BYTES and (length := _length_of_bitsets(data)):
         return length

@@ -151,8 +151,7 @@ def require(holds: Flags, reason: str) -> None:
 def parse_containers(raw: Bytes, starts: Ints, ends: Ints) -> ParsedContainers:
     """Find the containers of serialised sets without decoding any.
 
-    Raises:
-        BrokenSetError: If the headers of a set break the format.
+    Raises BrokenSetError if the headers of a set break the format.
     """
     cookies = _uint32_at(raw, starts)
     with_runs = cookies & 0xFFFF == RUN_COOKIE
@@ -349,8 +348,7 @@ def containers_of_sets(
 ) -> LooseContainers:
     """Return the containers of serialised row sets; sets are numbered in the order of `starts`.
 
-    Raises:
-        CorruptFileError: If a set is damaged.
+    Raises CorruptFileError if a set is damaged.
     """
     raw = np.frombuffer(data, np.uint8)
     try:
@@ -393,8 +391,7 @@ def joined(parts: Sequence[LooseContainers]) -> LooseContainers:
 def assemble_sets(containers: LooseContainers, set_count: int) -> SerializedSets:
     """Serialise the sets of containers; each set must have a container.
 
-    Raises:
-        BrokenSetError: If two containers of a set have the same key, or containers overlap.
+    Raises BrokenSetError if two containers of a set have the same key, or containers overlap.
     """
     places = containers.sets * BLOCK_ROWS + containers.blocks
     order = np.argsort(places, kind="stable")

@@ -50,11 +50,7 @@ def statistics_key(key: FieldKind) -> FieldKind:
 
 
 def index_kind(stored: str) -> IndexKind:
-    """Return the kind of a stored index.
-
-    Raises:
-        UnsupportedError: If this release does not know the kind.
-    """
+    """Return the kind of a stored index, or raise UnsupportedError if this release does not know the kind."""
     name = plain_kind(stored)
     if name not in KINDS:
         raise UnsupportedError(f"an index of kind {name}, which this release does not know; known: {', '.join(KINDS)}")
@@ -85,11 +81,7 @@ class Directory:
 
     @property
     def value_type(self) -> ValueType:
-        """The type that the index was built for.
-
-        Raises:
-            UnsupportedError: If this release does not know the type.
-        """
+        """The type that the index was built for, or raise UnsupportedError if this release does not know the type."""
         return value_type_named(self.type_name)
 
     def numbers(self, name: str) -> Ints:
@@ -208,8 +200,7 @@ def _flaw_of(batch: pa.RecordBatch) -> str | None:
 def metadata_of(batch: pa.RecordBatch, name: str, *, location: str, offset: int) -> str:
     """Return `kind` or `value-type` from the metadata of a directory or of statistics.
 
-    Raises:
-        CorruptFileError: If the metadata lacks the name.
+    Raises CorruptFileError if the metadata lacks the name.
     """
     value = (batch.schema.metadata or {}).get(name.encode())
     if value is None:

@@ -108,8 +108,7 @@ def take_payloads(
 def write_exported(taken: Sequence[TakenPayloads]) -> ExportedContainer:
     """Write one container of the payloads that segments have of the same row group.
 
-    Raises:
-        UnsupportedError: If Paimon has a format for none of the payloads, or the container would be too large.
+    Raises UnsupportedError if Paimon has a format for none of the payloads, or the container would be too large.
     """
     indexes: dict[str, dict[str, bytes | None]] = {}
     for one in taken:

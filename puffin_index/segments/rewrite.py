@@ -80,11 +80,7 @@ class MergeJob:
 
 
 def write_merged(job: MergeJob, location: str) -> Segment:
-    """Write a merged segment.
-
-    Raises:
-        CorruptFileError: If an old segment is damaged.
-    """
+    """Write a merged segment, or raise CorruptFileError if an old segment is damaged."""
     keys = sorted(job.files[0].parts)
     with NewFile(job.io, location) as stream:
         writer = PuffinWriter(stream, created_by="puffin-index")

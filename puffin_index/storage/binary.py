@@ -32,21 +32,13 @@ class IntFormat:
     layout: struct.Struct
 
     def read(self, data: Buffer, offset: int = 0, *, location: str = "<bytes>", base_offset: int = 0) -> int:
-        """Return the integer at `offset`.
-
-        Raises:
-            CorruptFileError: If the integer does not lie inside `data`.
-        """
+        """Return the integer at `offset`, or raise CorruptFileError if the integer does not lie inside `data`."""
         check_inside(self.name, len(data), offset, self.layout.size, location, base_offset)
         value: int = self.layout.unpack_from(data, offset)[0]
         return value
 
     def write(self, value: int) -> bytes:
-        """Return the bytes of `value`.
-
-        Raises:
-            OverflowError: If the value does not fit.
-        """
+        """Return the bytes of `value`, or raise OverflowError if the value does not fit."""
         try:
             return self.layout.pack(value)
         except struct.error as error:

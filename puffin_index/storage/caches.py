@@ -29,7 +29,6 @@ def clear_caches() -> None:
 def user_folder() -> Path:
     """Return the folder of what is kept for later processes of the same user; it may not exist yet.
 
-    Raises:
-        RuntimeError: If the user has no home.
+    Raises RuntimeError if the user has no home.
     """
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "puffin-index"

@@ -33,8 +33,7 @@ class RangedReader(Protocol):
     def read(self, offset: int, length: int) -> memoryview:
         """Return exactly `length` bytes from `offset`.
 
-        Raises:
-            CorruptFileError: If the range does not lie inside the file.
+        Raises CorruptFileError if the range does not lie inside the file.
         """
 
 

@@ -26,11 +26,7 @@ class _WholeObject(InputFile):
         self._content = content
 
     def open(self, seekable: bool = True) -> InputStream:  # noqa: ARG002 - bytes in memory are seekable
-        """Get the object.
-
-        Raises:
-            FileNotFoundError: If there is no such object.
-        """
+        """Get the object, or raise FileNotFoundError if there is no such object."""
         return cast(InputStream, pa.BufferReader(pa.py_buffer(self._read())))
 
     def __len__(self) -> int:

@@ -79,8 +79,7 @@ def watch_build(
 ) -> None:
     """Build the index in the background while the queries run again and again, until the index is complete.
 
-    Raises:
-        BuildError: If the build fails.
+    Raises BuildError if the build fails.
     """
     spark.sql(f"USE {CATALOG}.{NAMESPACE}")
     seen: dict[str, list[Seen]] = {query.query.name: [] for query in queries}

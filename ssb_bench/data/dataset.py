@@ -101,11 +101,7 @@ def read_dataset(layout: Layout) -> Dataset | None:
 
 
 def require_dataset(layout: Layout) -> Dataset:
-    """Read what `generate` left.
-
-    Raises:
-        BenchError: If there is nothing complete.
-    """
+    """Read what `generate` left, or raise BenchError if there is nothing complete."""
     dataset = read_dataset(layout)
     if dataset is None:
         raise BenchError(

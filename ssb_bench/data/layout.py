@@ -51,8 +51,7 @@ class Layout:
     def of(cls, data: Path, scale_factor: float, *, warehouse: Path | None = None) -> Layout:
         """Name the directories of `scale_factor` under `data`, making none of them.
 
-        Raises:
-            BenchError: If the scale factor is outside 0.001 … 1000.
+        Raises BenchError if the scale factor is outside 0.001 … 1000.
         """
         if not math.isfinite(scale_factor) or not SMALLEST_SCALE_FACTOR <= scale_factor <= LARGEST_SCALE_FACTOR:
             raise BenchError(
@@ -98,8 +97,7 @@ class Layout:
     def files(self, table: str) -> list[Path]:
         """List the Parquet files of an SSB table, in the order of its rows.
 
-        Raises:
-            BenchError: If the table has no file yet.
+        Raises BenchError if the table has no file yet.
         """
         files = sorted((self.ssb / table).glob("*.parquet"))
         if not files:
@@ -128,8 +126,7 @@ def write_record(path: Path, record: object) -> None:
 def read_record(path: Path, kind: type[T]) -> T:
     """Read what `write_record` wrote.
 
-    Raises:
-        BenchError: If the file is not there, is not JSON or of another format, lacks a field or has one too many.
+    Raises BenchError if the file is not there, is not JSON or of another format, lacks a field or has one too many.
     """
     found = read_if_there(path, kind)
     if found is None:

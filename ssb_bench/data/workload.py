@@ -122,8 +122,7 @@ class FittedQuery:
 def count_predicates(queries: Sequence[FittedQuery]) -> dict[str, str]:
     """Give the predicates of counts of lineorder, by the names of the queries.
 
-    Raises:
-        BenchError: If a query is anything else.
+    Raises BenchError if a query is anything else.
     """
     for query in queries:
         if query.where is None or query.query.workload != "count":
@@ -161,11 +160,7 @@ class DuckValues:
 
 
 def load_query(name: str) -> Query:
-    """Read a query of this package by name.
-
-    Raises:
-        BenchError: If there is no such query.
-    """
+    """Read a query of this package by name, or raise BenchError if there is no such query."""
     if name not in ALL_QUERIES:
         raise BenchError(f"there is no query {name!r}; there are {', '.join(ALL_QUERIES)}")
     base, _, variant = name.partition("-")
@@ -191,8 +186,7 @@ def _variant_of(query: Query, variant: str) -> Query:
 def parse_query(text: str) -> Query:
     """Read a query file.
 
-    Raises:
-        BenchError: If a header line is missing or has another form, or a parameter is not used by the SQL.
+    Raises BenchError if a header line is missing or has another form, or a parameter is not used by the SQL.
     """
     headers = [match for line in text.splitlines() if (match := _HEADER.fullmatch(line))]
     fields = {match["key"]: match["value"] for match in headers if match["key"] != "param"}
@@ -215,11 +209,7 @@ def _parse_parameter(text: str) -> Parameter:
 
 
 def fit(query: Query, values: Values) -> FittedQuery:
-    """Fit the literals of a query to the data by the rule above.
-
-    Raises:
-        BenchError: If a column has no values.
-    """
+    """Fit the literals of a query to the data by the rule above, or raise BenchError if a column has no values."""
     literals = tuple(_fit_parameter(parameter, query.parameters, values) for parameter in query.parameters)
     used = {fitted.parameter.name: fitted.used for fitted in literals}
     return FittedQuery(query, Template(query.template).substitute(used), literals)

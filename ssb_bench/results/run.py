@@ -142,11 +142,7 @@ def mean_speed_up(queries: Sequence[QueryResult]) -> float | None:
 
 
 def newest_run(runs: Path) -> Path:
-    """Find the newest run of a directory.
-
-    Raises:
-        BenchError: If there is none.
-    """
+    """Find the newest run of a directory, or raise BenchError if there is none."""
     found = sorted(runs.glob("run-*.json"))
     if not found:
         raise BenchError(f"no run under {runs}: run `ssb-bench run` first")

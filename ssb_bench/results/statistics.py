@@ -43,8 +43,7 @@ def geometric_mean(ratios: Sequence[float]) -> float:
 def verdict(speed_up: float, noise_band: float = NOISE_BAND) -> Verdict:
     """Say whether a ratio (time without by time with) is a change; the bounds of the band belong to it.
 
-    Raises:
-        ValueError: If the ratio is not finite and greater than zero, or the band is not in 0 … 1.
+    Raises ValueError if the ratio is not finite and greater than zero, or the band is not in 0 … 1.
     """
     _check_positive([speed_up], "ratios")
     if not 0 <= noise_band < 1:

@@ -107,8 +107,7 @@ def load(
 ) -> Load:
     """Make the Iceberg tables, unless they are there with the same row-group size.
 
-    Raises:
-        BenchError: If the SSB files are not there, or if rows did not arrive as they were.
+    Raises BenchError if the SSB files are not there, or if rows did not arrive as they were.
     """
     dataset = require_dataset(layout)
     if row_group_rows < 1:
@@ -121,11 +120,7 @@ def load(
 
 
 def require_load(layout: Layout) -> Load:
-    """Read what `load` left.
-
-    Raises:
-        BenchError: If there is nothing complete.
-    """
+    """Read what `load` left, or raise BenchError if there is nothing complete."""
     loaded = read_if_there(layout.load_json, Load)
     if loaded is None:
         raise BenchError(

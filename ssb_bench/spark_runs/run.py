@@ -143,11 +143,7 @@ def with_report(spark: SparkSession, action: Callable[[], R]) -> tuple[R, ScanPl
 
 
 def answer_due(layout: Layout, query: FittedQuery) -> Answer:
-    """Ask DuckDB on the source files.
-
-    Raises:
-        duckdb.Error: If DuckDB cannot read the query.
-    """
+    """Ask DuckDB on the source files, or raise duckdb.Error if DuckDB cannot read the query."""
     with open_duckdb(layout) as connection:
         rows = connection.execute(checking_sql(query)).fetchall()
     answer = answer_of(rows)

@@ -93,8 +93,7 @@ _VERSION: Final = re.compile(r'version "(\d+)')
 def require_java() -> int:
     """Give the major version of the Java that Spark will start.
 
-    Raises:
-        BenchError: If there is no Java, or the Java is too old.
+    Raises BenchError if there is no Java, or the Java is too old.
     """
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")

@@ -30,11 +30,7 @@ def free_port() -> int:
 
 
 def wait_for(port: int) -> None:
-    """Wait until somebody listens on a port.
-
-    Raises:
-        BenchError: If nobody does in time.
-    """
+    """Wait until somebody listens on a port, or raise BenchError if nobody does in time."""
     end = time.monotonic() + _PATIENCE_SECONDS
     while time.monotonic() < end:
         try:
@@ -49,8 +45,7 @@ def wait_for(port: int) -> None:
 def moto_server() -> Iterator[int]:
     """Run the server; gives its port.
 
-    Raises:
-        BenchError: If moto is not installed, or its server does not start.
+    Raises BenchError if moto is not installed, or its server does not start.
     """
     if find_spec("moto") is None:
         raise BenchError("the store is served by moto: pip install 'moto[server]'")
@@ -139,8 +134,7 @@ class StoreServer:
 def run_store() -> Iterator[StoreServer]:
     """Run an S3 server (moto) behind the proxy, near at first.
 
-    Raises:
-        BenchError: If moto is not installed, or its server does not start.
+    Raises BenchError if moto is not installed, or its server does not start.
     """
     with moto_server() as port, _run_proxy(port) as server:
         server.filesystem().create_dir(BUCKET)

@@ -59,8 +59,7 @@ class PeerError(BenchError):
 def environment_python(system: System, environments: Path) -> Path:
     """Give the interpreter of a system: the project's, or that of an environment of its own, which pip makes once.
 
-    Raises:
-        PeerError: If it cannot be installed.
+    Raises PeerError if it cannot be installed.
     """
     if not system.packages:
         return Path(sys.executable)
@@ -102,11 +101,7 @@ class WorkerProcess:
             )
 
     def ask(self, request: Mapping[str, object]) -> Mapping[str, Any]:
-        """Send a request and give the reply.
-
-        Raises:
-            PeerError: If the worker reports a failure, or has ended.
-        """
+        """Send a request and give the reply, or raise PeerError if the worker reports a failure, or has ended."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:

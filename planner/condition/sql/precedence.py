@@ -100,11 +100,7 @@ class NamedColumns:
             self.missing[name] = NotFoundError(f"there is no column {name!r}; the table has: {columns}; {hint}")
 
     def check(self) -> None:
-        """Refuse a name that no column has.
-
-        Raises:
-            NotFoundError: If there is such a name.
-        """
+        """Refuse a name that no column has, or raise NotFoundError if there is such a name."""
         for error in self.missing.values():
             raise error
 

@@ -80,8 +80,7 @@ class Statements:
     def call(self, name: str, arguments: Mapping[str, Value], spark: SparkSession) -> list[Row]:
         """Call a procedure.
 
-        Raises:
-            PuffinIndexError: If there is no such procedure, or whatever the procedure raises.
+        Raises PuffinIndexError if there is no such procedure, or whatever the procedure raises.
         """
         return procedure_named(name).call(StatementSession(spark, self._catalogs, self._builds), arguments)
 

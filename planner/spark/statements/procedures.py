@@ -330,11 +330,7 @@ PROCEDURES: dict[str, Procedure] = {
 
 
 def procedure_named(name: str) -> Procedure:
-    """Return the procedure of a name.
-
-    Raises:
-        NotFoundError: If there is none.
-    """
+    """Return the procedure of a name, or raise NotFoundError if there is none."""
     if name not in PROCEDURES:
         raise NotFoundError(f"there is no procedure {name!r}; there are: {', '.join(PROCEDURES)}")
     return PROCEDURES[name]

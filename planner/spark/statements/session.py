@@ -39,11 +39,7 @@ class StatementTable:
         return f"{self.catalog_name}.{self.name}"
 
     def index(self) -> TableIndex:
-        """Open the index of the table.
-
-        Raises:
-            NotFoundError: If the table or its index does not exist.
-        """
+        """Open the index of the table, or raise NotFoundError if the table or its index does not exist."""
         return TableIndex.open(self.catalog, self.name)
 
 

@@ -55,8 +55,7 @@ _LEAST_BLOCK_BYTES, _MOST_BLOCK_BYTES = 64, 64 * 1024 * 1024
 def layout_of(options: Mapping[str, str]) -> BitmapLayout:
     """Return the layout of the options; naming a version of Paimon's format means `bitmaps` as well.
 
-    Raises:
-        DefinitionError: If the layout is unknown or contradicts the other options.
+    Raises DefinitionError if the layout is unknown or contradicts the other options.
     """
     asked = options.get("layout", "auto")
     layout = next((layout for layout in _LAYOUTS if layout == asked), None)
@@ -100,8 +99,7 @@ def is_paimon_type(value_type: ValueType) -> bool:
 def block_bytes_of(options: Mapping[str, str], value_type: ValueType) -> int | None:
     """Return the block size of the options in bytes; None if the options leave the size open.
 
-    Raises:
-        DefinitionError: If the size is not between 64 bytes and 64 MB.
+    Raises DefinitionError if the size is not between 64 bytes and 64 MB.
     """
     text = options.get("index-block-size")
     if text is None:

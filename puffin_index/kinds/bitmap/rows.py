@@ -70,8 +70,7 @@ class BitmapBody:
     def rows_of(self, places: RowSetPlaces) -> BitMap:
         """Return the rows of some entries.
 
-        Raises:
-            CorruptFileError: If a row set leaves the body, breaks its seal, or is damaged.
+        Raises CorruptFileError if a row set leaves the body, breaks its seal, or is damaged.
         """
         is_row = places.offsets < 0
         found = row_set_of(self._single_rows(places), self.row_count)
@@ -92,8 +91,7 @@ class BitmapBody:
     def rows_by_entry(self, places: RowSetPlaces) -> tuple[Ints, Ints]:
         """Return the rows of all entries, in any order, and the entry of each row.
 
-        Raises:
-            CorruptFileError: If a row set leaves the body, breaks its seal, or is damaged.
+        Raises CorruptFileError if a row set leaves the body, breaks its seal, or is damaged.
         """
         is_row = places.offsets < 0
         entries, several = np.flatnonzero(is_row), np.flatnonzero(~is_row)
@@ -109,8 +107,7 @@ class BitmapBody:
     def set_of_each(self, places: RowSetPlaces) -> list[BitMap]:
         """Return the row set of each entry.
 
-        Raises:
-            CorruptFileError: If a row set leaves the body, breaks its seal, or is damaged.
+        Raises CorruptFileError if a row set leaves the body, breaks its seal, or is damaged.
         """
         is_row = places.offsets < 0
         found = iter(self._single_rows(places).tolist())
@@ -131,11 +128,7 @@ class BitmapBody:
         return [BitMap([next(found)]) if single else next(read) for single in is_row.tolist()]
 
     def _single_rows(self, places: RowSetPlaces) -> Ints:
-        """Return the rows of entries of one row.
-
-        Raises:
-            CorruptFileError: If a row lies beyond the row group.
-        """
+        """Return the rows of entries of one row, or raise CorruptFileError if a row lies beyond the row group."""
         rows: Ints = -1 - places.offsets[places.offsets < 0]
         if len(rows) and int(rows.max()) >= self.row_count:
             raise corrupt(self.blob, f"row {rows.max()} in a row group of {self.row_count} rows")
@@ -144,8 +137,7 @@ class BitmapBody:
     def _read_all(self, starts: Ints, lengths: Ints) -> memoryview:
         """Read the body and check the seals of some row sets in it.
 
-        Raises:
-            CorruptFileError: If a row set leaves the body or breaks its seal.
+        Raises CorruptFileError if a row set leaves the body or breaks its seal.
         """
         body_bytes = self.blob.length - self.start
         if int(lengths.min()) < 1 or int((starts + lengths).max()) + self.seal_bytes > body_bytes:

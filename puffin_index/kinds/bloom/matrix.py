@@ -141,8 +141,7 @@ class BloomMatrix(MergedFilter):
     def possible(self, test: AskedTest) -> Flags:
         """Return, for each covered row group, whether it may have one of the keys of a set test.
 
-        Raises:
-            CorruptFileError: If the blob is damaged.
+        Raises CorruptFileError if the blob is damaged.
         """
         found = np.zeros(self._row_groups, np.bool_)
         for number, matrix in enumerate(self.directory.matrices):
@@ -287,8 +286,7 @@ class BloomBits:
 def filters_of_matrix(matrix: BloomMatrix) -> list[BloomBits]:
     """Return the filters of a blob, in the order of the row groups.
 
-    Raises:
-        CorruptFileError: If the blob is damaged.
+    Raises CorruptFileError if the blob is damaged.
     """
     directory = matrix.directory
     filters: dict[int, BloomBits] = {}

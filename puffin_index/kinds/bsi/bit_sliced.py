@@ -171,11 +171,7 @@ class BitSlicedIndex(HoldsKeys):
         return corrupt(self._blob, "bit slices of other numbers than they are said to have")
 
     def column(self, value_type: ValueType) -> Column:
-        """Return the column that the slices were built from.
-
-        Raises:
-            CorruptFileError: If the blob is damaged.
-        """
+        """Return the column that the slices were built from, or raise CorruptFileError if the blob is damaged."""
         numbers, valid = self.numbers()
         return Column(value_type, self._row_count, numbers, valid)
 

@@ -315,8 +315,7 @@ class DictionaryCodedIndex(HoldsKeys):
     def column(self, value_type: ValueType) -> Column:
         """Return the column that the dictionary and the slices were built from.
 
-        Raises:
-            CorruptFileError: If the blob is damaged.
+        Raises CorruptFileError if the blob is damaged.
         """
         return self._column(value_type, None)
 

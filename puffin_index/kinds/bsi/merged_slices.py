@@ -88,8 +88,7 @@ class MergedSlices(MergedIndex, HoldsKeys):
     def columns(self) -> list[Column]:
         """Return the column of each row group, decoded from all slices.
 
-        Raises:
-            CorruptFileError: If the blob is damaged.
+        Raises CorruptFileError if the blob is damaged.
         """
         column = self._open().column(self._payload.value_type)
         return [
@@ -136,8 +135,7 @@ class PreparedSlices:
     def rows(self, candidates: BitMap | None = None) -> BitMap:
         """Return exactly the rows that satisfy the test; with candidates (of the row space), only rows among these.
 
-        Raises:
-            CorruptFileError: If the blob is damaged.
+        Raises CorruptFileError if the blob is damaged.
         """
         index = self._index
         among = None if candidates is None else index._numbers_of(candidates)

@@ -199,9 +199,8 @@ def _not_read(payload: StoredPayload) -> UnsupportedError:
 def content_of_part(blob: Blob, part: Part, stored: memoryview, row_count: int) -> Content:
     """Return the content of a part, plain bits or a row set.
 
-    Raises:
-        CorruptFileError: If a frame is broken or claims a content longer than any set of these rows, or if plain bits
-            lie beyond the last row.
+    Raises CorruptFileError if a frame is broken or claims a content longer than any set of these rows, or if plain bits
+    lie beyond the last row.
     """
     length = _bits_length(row_count)
     if len(stored) != length and bytes(stored[: len(_MAGIC)]) == _MAGIC:

@@ -224,8 +224,7 @@ class HalfReader:
     def flat(self) -> FlatHalf:
         """Return the numbers as flat bits; reads all slices.
 
-        Raises:
-            CorruptFileError: If rows or slices contradict the numbers of the half.
+        Raises CorruptFileError if rows or slices contradict the numbers of the half.
         """
         half, blob = self.half, self._blob
         is_full = half.row_count == self._row_count
@@ -252,8 +251,7 @@ class HalfReader:
     def sets(self) -> HalfSets:
         """Return the numbers as row sets; reads all slices.
 
-        Raises:
-            CorruptFileError: If rows or slices contradict the numbers of the half.
+        Raises CorruptFileError if rows or slices contradict the numbers of the half.
         """
         bits = range(len(self.half.slices))
         self._read([self.half.existence] if self._existence is None else [], bits)

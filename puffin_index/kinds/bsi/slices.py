@@ -198,8 +198,7 @@ def numbers_of_halves(halves: Halves, existence_gap: int) -> list[int]:
 def halves_of_layout(blob: Blob, numbers: Sequence[int], row_count: int, existence_gap: int) -> Halves:
     """Return the halves that the numbers of a layout describe; `existence_gap` bytes lie behind each existence set.
 
-    Raises:
-        CorruptFileError: If the numbers, at least `LEAST_NUMBERS`, do not fit the blob.
+    Raises CorruptFileError if the numbers, at least `LEAST_NUMBERS`, do not fit the blob.
     """
     position = LEAST_NUMBERS
     halves: list[Half | None] = []
@@ -245,11 +244,7 @@ def content_as_stored(blob: Blob, part: Part, stored: memoryview, row_count: int
 
 
 def row_set_of_content(blob: Blob, part: Part, content: Content, row_count: int) -> BitMap:
-    """Return the row set of a part's content.
-
-    Raises:
-        CorruptFileError: If the content is not a set of these rows.
-    """
+    """Return the row set of a part's content, or raise CorruptFileError if the content is not a set of these rows."""
     if content.are_bits:
         return row_set_of_bits(content.data, row_count)
     return deserialize(content.data, row_count, location=blob.location, offset=blob.offset + part.offset)

@@ -270,8 +270,7 @@ class RowsWithin(KeysWithin):
     def keys_of(self, rows: BitMap | None) -> Column:
         """Return the keys of some rows.
 
-        Raises:
-            CorruptFileError: If the blob is damaged, or a row's key does not lie in the blocks.
+        Raises CorruptFileError if the blob is damaged, or a row's key does not lie in the blocks.
         """
         if rows is None:
             raise corrupt(self._blob, "rows of other keys are asked for")

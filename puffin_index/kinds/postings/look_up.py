@@ -156,8 +156,7 @@ class Postings(MergedIndex, HoldsKeys):
     def columns(self) -> list[Column]:
         """Return the column of each row group, decoded from all blocks.
 
-        Raises:
-            CorruptFileError: If the blob is damaged.
+        Raises CorruptFileError if the blob is damaged.
         """
         return self._coded().columns(self._numbers)
 
@@ -166,11 +165,7 @@ class Postings(MergedIndex, HoldsKeys):
         return self.in_memory().keys_of(rows)
 
     def in_memory(self) -> CodedRows:
-        """Decode the key of each row.
-
-        Raises:
-            CorruptFileError: If the blob is damaged.
-        """
+        """Decode the key of each row, or raise CorruptFileError if the blob is damaged."""
         return CodedRows(self._coded(), self._numbers)
 
     def within(self, test: AskedTest) -> RowsWithin | None:
@@ -233,8 +228,7 @@ class Postings(MergedIndex, HoldsKeys):
     def keys(self, most: int) -> KeyArray | None:
         """Return the distinct keys, ascending; None if there are more than `most`.
 
-        Raises:
-            CorruptFileError: If the blob is damaged.
+        Raises CorruptFileError if the blob is damaged.
         """
         return None if self._directory.key_count > most else self._key_list()
 
@@ -339,8 +333,7 @@ class PreparedTest:
     def rows(self, candidates: BitMap | None = None) -> BitMap:
         """Return exactly the rows that satisfy the test; with candidates (rows of the blob), only rows among these.
 
-        Raises:
-            CorruptFileError: If the blob is damaged.
+        Raises CorruptFileError if the blob is damaged.
         """
         postings = self._postings
         if isinstance(self._test, NullTest):

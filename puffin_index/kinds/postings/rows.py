@@ -106,8 +106,7 @@ def _own_places(blocks: ParsedBlocks, sections: Ints, places: Ints) -> Ints:
 def decode_runs(blocks: ParsedBlocks, sections: Ints) -> tuple[Ints, Ints | None]:
     """Return the number of the first row of each run of some sections, and the length of each run; None if all are 1.
 
-    Raises:
-        CorruptFileError: If a section's runs or rows do not add up to the numbers in its header.
+    Raises CorruptFileError if a section's runs or rows do not add up to the numbers in its header.
     """
     parsed = blocks.sections
     firsts = parsed.stream(FIRST_ROWS, sections)
