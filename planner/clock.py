@@ -10,11 +10,7 @@ DEFAULT_MILLISECONDS: Final = 2_000
 
 
 class Clock:
-    """Says when the time for judging row groups is over.
-
-    Args:
-        seconds: The time from now on; with 0 the time is over at once.
-    """
+    """Says when the time for judging row groups is over: so many seconds from now on."""
 
     def __init__(self, seconds: float) -> None:
         self._end = time.monotonic() + seconds

@@ -22,11 +22,7 @@ _CELL = "padding:2px 12px 2px 0;vertical-align:top"
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A text beside a bar.
-
-    Attributes:
-        share: The length of the bar, from 0 to 1.
-    """
+    """A text beside a bar, whose length is a share from 0 to 1."""
 
     text: str
     share: float

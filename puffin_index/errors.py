@@ -106,11 +106,7 @@ class DamagedIndexError(PuffinIndexError):
 
 
 class MissingExtraError(PuffinIndexError, ImportError):
-    """Say which package is not installed, and what to install.
-
-    Attributes:
-        extra: The extra of puffin-index that brings the package.
-    """
+    """Say which package is not installed, and the extra of puffin-index that brings it."""
 
     def __init__(self, package: str, extra: str) -> None:
         self.package = package

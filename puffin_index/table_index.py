@@ -421,10 +421,9 @@ class TableIndex(Described):
         return export_indexes(self.data_table, self.index_table, self.columns, data_file, row_group)
 
     def import_indexes(self, data_file: str, container: Container) -> ImportReport:
-        """Take the indexes in a container of Paimon's over, each compared with the data (`puffin_index.jobs.exchange`).
+        """Take the indexes of a container of Paimon's over, each compared with the data (`puffin_index.jobs.exchange`).
 
-        Args:
-            data_file: The location of the data file, or its last parts; a file of one row group.
+        `data_file` is a location, or its last parts, of a file of one row group.
         """
         self.refresh()
         return import_indexes(self.data_table, self.index_table, self.columns, data_file, container)

@@ -84,11 +84,7 @@ def advise(
 
 
 def advise_on(advised: AdvisedTable, workload: Workload, max_share: float, sample: int | None) -> Advice:
-    """Say which indexes a workload is worth.
-
-    Args:
-        max_share: The bytes of all indexes together, as a share of the data's bytes.
-    """
+    """Say which indexes a workload is worth, if they may take a share of the data's bytes together."""
     served = _served(advised, workload)
     workload = condensed(workload)
     candidates = find_candidates(workload.queries, advised.schema)

@@ -93,11 +93,7 @@ must not end what look-ups in the whole table would pay for."""
 
 @dataclass(frozen=True)
 class AdvisedTable:
-    """One snapshot of a table, with the index that the table has today.
-
-    Attributes:
-        view: What is built of the index.
-    """
+    """One snapshot of a table, with what is built of the index that the table has today."""
 
     table: Table
     index: TableIndex | None

@@ -104,11 +104,7 @@ class ReadQuery:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The indexes that could help.
-
-    Attributes:
-        skipped: Queries that cannot be read, and indexes that cannot be built, with the reasons.
-    """
+    """The indexes that could help, and why some queries or indexes were skipped."""
 
     queries: tuple[ReadQuery, ...]
     columns: tuple[ResolvedColumn, ...]

@@ -36,11 +36,7 @@ _SEED = 7
 
 @dataclass(frozen=True, slots=True)
 class Verdicts:
-    """What a scan by an index does with the sampled row groups.
-
-    Attributes:
-        reasons: A `Reason` for each.
-    """
+    """What a scan by an index does with the sampled row groups, and the `Reason` for each."""
 
     kept: Flags
     reasons: Bytes
@@ -79,11 +75,7 @@ class IndexSample:
         return round(sum(self.own_bytes.get(key, 0) for key in counted) * self.growth)
 
     def verdicts(self, condition: Predicate, chosen: Collection[FieldKind] | None = None) -> Verdicts:
-        """Plan a scan of the sampled row groups.
-
-        Args:
-            chosen: The indexes to use; None for all that were built.
-        """
+        """Plan a scan of the sampled row groups by some of the indexes that were built; None: by all."""
         view = self.view if chosen is None else self.view.only(chosen)
         if not view.row_group_count:
             return Verdicts(
@@ -105,12 +97,9 @@ class IndexSample:
         return Verdicts(kept, reasons)
 
     def shares_left(self, condition: Predicate, row_group_rows: int) -> Floats:
-        """Bound the share of each sampled row group that would be read if it were cut into smaller ones.
+        """Bound the share of each sampled row group that would be read if row groups had this many rows.
 
         A matching row keeps one of the smaller row groups at most. The share is 1 where the indexes do not count rows.
-
-        Args:
-            row_group_rows: Rows of a smaller row group.
         """
         shares, known = np.ones(len(self.positions)), (self._part_of >= 0) & ~self._is_whole_file
         if (self.view.row_counts > row_group_rows).any():

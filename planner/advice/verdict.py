@@ -19,11 +19,7 @@ CONFIDENCE = 0.99
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A number with its bounds.
-
-    Attributes:
-        high: The upper bound; equal to `low` if the number was counted, not estimated.
-    """
+    """A number with its bounds, which are equal if it was counted and not estimated."""
 
     estimate: int
     low: int

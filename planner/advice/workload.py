@@ -83,11 +83,7 @@ class Workload:
 
 
 def is_named(parts: Sequence[str], table: Sequence[str]) -> bool:
-    """Return whether a table's name in a query can mean a table; catalogs and letters of either case do not count.
-
-    Args:
-        parts: The name in the query: `table`, `namespace.table` or `catalog.namespace.table`.
-    """
+    """Return whether the parts of a name in a query can mean a table; catalogs and case do not count."""
     asked, own = [part.casefold() for part in parts], [part.casefold() for part in table]
     return asked[-len(own) :] == own[-len(asked) :]
 

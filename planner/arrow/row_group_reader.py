@@ -58,11 +58,7 @@ _UNPACKED: Final = 4
 
 @dataclass(slots=True)
 class DataRead:
-    """Pages and bytes that were read, summed up over row groups and threads.
-
-    Attributes:
-        pages: Data pages of the column chunks that were read by pages.
-    """
+    """Bytes, and data pages of chunks read by pages, summed up over row groups and threads."""
 
     pages: int = 0
     pages_read: int = 0
@@ -87,11 +83,7 @@ class DataRead:
 
 @dataclass(frozen=True, slots=True)
 class RowGroupTask:
-    """One row group to read.
-
-    Attributes:
-        rows: Rows that can match, None if no index tells. Exact rows need no test.
-    """
+    """One row group to read, and the rows that can match (None: no index tells). Exact rows need no test."""
 
     file: ScanFile
     ordinal: int

@@ -78,11 +78,7 @@ def find_column(schema: Schema, name: str, key: LiteralValue | None = None) -> F
 
 
 def column_of_field(field: NestedField, name: str, key: LiteralValue | None = None) -> FoundColumn:
-    """Return a field as a column, or what a map holds for a key.
-
-    Args:
-        name: The column as it was written.
-    """
+    """Return a field as a column, or what a map holds for a key, by the name that was written."""
     if key is None:
         return FoundColumn(name, field.field_id, field.field_type, _value_type(field.field_type))
     text = _key_text(key, field.field_type.key_type) if isinstance(field.field_type, MapType) else None

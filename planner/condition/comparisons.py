@@ -181,11 +181,7 @@ _ORDERS: Final[dict[Comparison, frozenset[int]]] = {
 
 
 def compare(left: Value, comparison: Comparison, right: Value, text: str) -> Truth:
-    """Make a comparison.
-
-    Args:
-        comparison: `=`, `<>`, `<`, `<=`, `>`, `>=` or the NULL-safe `<=>`.
-    """
+    """Make a comparison by `=`, `<>`, `<`, `<=`, `>`, `>=` or the NULL-safe `<=>`."""
     if comparison == "<=>":
         return _compare_null_safe(left, right, text)
     match left, right:

@@ -42,11 +42,7 @@ ReadColumn: TypeAlias = Callable[[int], pa.Array | pa.ChunkedArray]
 
 @dataclass(frozen=True, slots=True)
 class Residual:
-    """A condition ready to be tested on rows.
-
-    Attributes:
-        predicate: The condition; what is unknown in it is taken for true.
-    """
+    """A condition ready to be tested on rows; what is unknown in it is taken for true."""
 
     predicate: Predicate
 
@@ -99,11 +95,7 @@ _Masks: TypeAlias = tuple[Flags, Flags]
 
 @dataclass(slots=True)
 class _Batch:
-    """Rows that are tested.
-
-    Attributes:
-        uncertain: The tests that only Spark can decide for some of the rows.
-    """
+    """Rows that are tested, and the tests that only Spark can decide for some of them."""
 
     read_column: ReadColumn
     uncertain: list[str] = field(default_factory=list)

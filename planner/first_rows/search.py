@@ -118,11 +118,7 @@ class Enough:
     cost: Cost = field(default_factory=Cost)
 
     def as_implied(self, wanted: str, kept: Flags) -> tuple[Implied, ...]:
-        """What was found, if anything.
-
-        Args:
-            wanted: The rows that are wanted, as text.
-        """
+        """What was found of the wanted rows, if anything."""
         if self.dropped is None:
             return ()
         only = int(np.count_nonzero(self.dropped & ~kept))

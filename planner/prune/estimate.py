@@ -54,11 +54,7 @@ class Estimate:
 
 
 class JoinedEstimates(JoinedValues[Estimate]):
-    """Estimates of the leaves of a tree, joined as if the leaves were independent.
-
-    Args:
-        row_counts: Rows of the row groups that are judged.
-    """
+    """Estimates of the leaves of a tree, joined as if the leaves were independent."""
 
     def __init__(self, tree: PredicateTree, row_counts: Ints) -> None:
         self._row_counts = row_counts.astype(np.float64)

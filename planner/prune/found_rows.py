@@ -60,11 +60,7 @@ class FoundRows:
         return bool((blobs >> 32 == segment).all() and np.isin(blobs, list(self.rows)).all())
 
     def counts(self, row_groups: Ints, groups: Groups | None = None) -> Ints:
-        """How many rows match in each row group; -1 where nobody asked its payload.
-
-        Args:
-            groups: Where the row groups of each payload stand among them, if the caller knows.
-        """
+        """How many rows match in each row group, -1 where nobody asked its payload; places of payloads save a search."""
         counts = np.full(len(row_groups), -1, np.int64)
         if not self.rows:
             return counts

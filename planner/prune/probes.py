@@ -18,11 +18,7 @@ from puffin_index.storage.arrays import Flags, Ints
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Asked:
-    """A matrix that is open, before it is asked.
-
-    Attributes:
-        first: The row group of the segment that the matrix begins with.
-    """
+    """A matrix that is open before it is asked, and the row group of the segment that it begins with."""
 
     matrix: MergedFilter
     first: int

@@ -161,11 +161,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Funnel:
-    """Takes down what stages do.
-
-    Attributes:
-        strict: Raise on index trouble instead of warning.
-    """
+    """Takes down what stages do; if strict, raises on index trouble instead of warning."""
 
     reads: IndexReads
     strict: bool

@@ -55,11 +55,7 @@ class JoinedVerdicts(JoinedValues[Verdicts]):
 
 
 def judge_by_zone_map(test: LeafTest, statistics: FieldStatistics, row_groups: Ints) -> Verdicts:
-    """Judge a leaf test by the statistics of its column.
-
-    Returns:
-        Verdicts in the order of `row_groups`; nothing is known where there are no statistics.
-    """
+    """Judge a leaf test by the statistics of its column, in the order of `row_groups`; unknown without statistics."""
     chosen = selection_of(row_groups)
     rows = statistics.row_count[chosen]
     nulls = statistics.null_count[chosen]

@@ -146,11 +146,7 @@ def benefits(index: TableIndex, query_log: str, *, bytes_per_second: int = DEFAU
 def sum_up(
     log: QueryLog, table: str, indexes: Iterable[tuple[str, str]], bytes_per_second: int = DEFAULT_BYTES_PER_SECOND
 ) -> Benefits:
-    """Sum up a log of one table.
-
-    Args:
-        bytes_per_second: How many bytes of row groups a query is taken to read in a second.
-    """
+    """Sum up a log of one table, if a query reads this many bytes of row groups a second."""
     by_day: dict[date, list[QueryRecord]] = {}
     by_index: dict[tuple[str, str], list[QueryRecord]] = {}
     for record in log.queries:

@@ -143,10 +143,9 @@ _AnyRecord = TypeVar("_AnyRecord", QueryRecord, AuditRecord)
 
 
 def read_log(io: FileIO, location: str, table: str | None = None) -> QueryLog:
-    """Read a log. Lines that are no records are left out with a warning.
+    """Read a log, of one table if a name is given: `namespace.table`, or the name in Spark with the catalog first.
 
-    Args:
-        table: `namespace.table`, or the name in Spark, with the catalog first; None for all tables.
+    Lines that are no records are left out with a warning.
     """
     queries: list[QueryRecord] = []
     audits: list[AuditRecord] = []

@@ -49,11 +49,7 @@ class FileWithDeletes:
 
 @dataclass(frozen=True, slots=True)
 class ScanFile(FileWithDeletes):
-    """A data file of a scan.
-
-    Attributes:
-        entry: The manifest's entry: partition values and column bounds.
-    """
+    """A data file of a scan, with the manifest's entry: partition values and column bounds."""
 
     entry: IcebergDataFile
 

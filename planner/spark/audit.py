@@ -351,11 +351,7 @@ class _Audit:
         return chosen[: max(int(np.searchsorted(sizes, settings.audit_bytes, "right")), 1)]
 
     def _miss_rows(self, path: str, count: int, first: int) -> None:
-        """Report rows of a data file that match.
-
-        Args:
-            path: The location of the data file.
-        """
+        """Report rows of the data file at a location that match."""
         query, view = self.query, self.query.view
         files = view.file_of[query.numbers]
         at = np.flatnonzero([view.paths[number] == path for number in files.tolist()])

@@ -24,11 +24,7 @@ _RENAMED = {"client.region": "s3.region", "rest.signing-region": "rest.signing-r
 
 
 class SparkCatalogs:
-    """The catalogs of sessions, opened on first use.
-
-    Args:
-        catalogs: Open catalogs by name.
-    """
+    """The catalogs of sessions, opened on first use; some are given open, by name."""
 
     def __init__(self, catalogs: Mapping[str, Catalog]) -> None:
         self._given = dict(catalogs)
@@ -40,11 +36,7 @@ class SparkCatalogs:
         return name in self._given
 
     def find(self, name: str, conf: Mapping[str, str]) -> Catalog | None:
-        """Find a catalog; None if Spark has no such catalog, or (with a warning, once) if PyIceberg cannot open it.
-
-        Args:
-            conf: The configuration of the session that asks, at least its entries about the catalog.
-        """
+        """Find a catalog by the session's entries about it; None if Spark has none, or (warned once) PyIceberg fails."""
         if name in self._given:
             return self._given[name]
         # The name of a table that was loaded by its location is a path and begins with no catalog.

@@ -33,8 +33,7 @@ from planner.spark.rules import (
 )
 from planner.spark.settings import read_settings
 from planner.spark.statements.install import make_procedures, make_statements, put_procedures, remove_procedures
-from planner.spark.statements.procedure import Value
-from planner.spark.statements.procedures import procedure_named
+from planner.spark.statements.procedures import Value, procedure_named
 from puffin_index.errors import MissingExtraError, PuffinIndexError
 from puffin_index.jobs.executors import context_of
 
@@ -172,7 +171,7 @@ def call(spark: SparkSession, procedure: str, /, **arguments: Value) -> DataFram
             procedure raises.
     """
     rows = callback_of(spark).statements.call(procedure, arguments, spark)
-    columns = ", ".join(f"`{column.name}` {column.type}" for column in procedure_named(procedure).columns)
+    columns = ", ".join(f"`{name}` {kind}" for name, kind in procedure_named(procedure).columns.items())
     return spark.createDataFrame([tuple(row) for row in rows], columns)
 
 

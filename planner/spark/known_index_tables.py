@@ -36,11 +36,7 @@ _SEARCH_EVERY_SECONDS = 600.0
 
 @dataclass(frozen=True, slots=True)
 class DataTable:
-    """A data table under one name in one catalog; the same table may have another index under another name or catalog.
-
-    Attributes:
-        name: The table's name there, without the catalog's.
-    """
+    """A data table under one name of one catalog; under another, it may have another index."""
 
     catalog: Catalog
     name: str
@@ -123,11 +119,7 @@ class KnownIndexTables:
         self._left_behind = LeftBehind(self._background)
 
     def find(self, table: DataTable, refresh_seconds: float) -> Table | None:
-        """Return the index table of a data table; None if the data table has none.
-
-        Args:
-            refresh_seconds: How old a version may be to be used without asking the catalog; 0: always ask.
-        """
+        """Return the index table of a data table, asking the catalog for one older than some seconds; None without one."""
         with self._lock:
             known = self._known.get(table)
         if known is None or count_commits(table.uuid) != known.commits:

@@ -28,11 +28,7 @@ from puffin_index.errors import PuffinIndexError
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReadIndex:
-    """One version of the index of a data table.
-
-    Attributes:
-        reading: How a scan finds columns.
-    """
+    """One version of the index of a data table, and how a scan finds columns."""
 
     table: DataTable
     index_table: Table

@@ -32,11 +32,7 @@ _MOST_SHARED_BYTES: Final = 256 * 1024 * 1024
 
 
 class BoundedCache(Generic[Key, Value]):
-    """Values by key; the least used go when space runs out. Safe to share between threads.
-
-    Args:
-        limit: How many bytes the values may have in all.
-    """
+    """Values by key of so many bytes in all; the least used go first. Safe to share between threads."""
 
     def __init__(self, limit: int, size_of: Callable[[Value], int]) -> None:
         self._size_of = size_of

@@ -25,11 +25,7 @@ def split_names(texts: Iterable[str]) -> list[str]:
 
 
 def definition_options(*, with_options: bool = True) -> Callable[[Callable[..., object]], Callable[..., object]]:
-    """Add `--bitmap`, `--bsi` and `--bloom`, and give the command what they say as its argument `definition`.
-
-    Args:
-        with_options: Whether to add `--option` as well.
-    """
+    """Add `--bitmap`, `--bsi`, `--bloom` and, if wanted, `--option`; the command gets what they say as `definition`."""
 
     def decorate(command: Callable[..., object]) -> Callable[..., object]:
         @functools.wraps(command)

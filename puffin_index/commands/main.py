@@ -23,11 +23,7 @@ from puffin_index.errors import CatalogError, MissingExtraError, PuffinIndexErro
 
 
 class LazyCommand(NamedTuple):
-    """A command that is not imported yet.
-
-    Attributes:
-        summary: The first sentence of the command's help.
-    """
+    """A command that is not imported yet, and the first sentence of its help."""
 
     module: str
     attribute: str

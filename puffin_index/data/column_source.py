@@ -75,11 +75,7 @@ class ColumnSource:
 
 @dataclass(frozen=True)
 class Reading:
-    """The rules by which a scan finds columns in data files.
-
-    Attributes:
-        schema: The schema of the scan, or the part of the schema that the scan reads.
-    """
+    """The rules by which a scan finds columns in data files; the schema may be only the part that the scan reads."""
 
     schema: Schema
     name_mapping: NameMapping | None = None

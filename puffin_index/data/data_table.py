@@ -137,11 +137,7 @@ def list_data_files(
 
 @dataclass(frozen=True, slots=True)
 class SizedFiles:
-    """The data files of a snapshot, and the size of some columns in them.
-
-    Attributes:
-        column_bytes: The bytes of each column by field id, for columns whose size the manifests state.
-    """
+    """The data files of a snapshot, and the bytes of some columns by field id, where the manifests state them."""
 
     files: tuple[DataFile, ...]
     column_bytes: dict[int, int]

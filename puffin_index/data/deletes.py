@@ -51,11 +51,7 @@ Positions = Mapping[str, BitMap]
 
 @dataclass(frozen=True, slots=True)
 class DeleteFile:
-    """A delete file that applies to a data file.
-
-    Attributes:
-        format: `PARQUET`, `ORC` or `PUFFIN`; other formats cannot be read.
-    """
+    """A delete file that applies to a data file, of the format `PARQUET`, `ORC` or `PUFFIN`; no other can be read."""
 
     path: str
     file_size: int

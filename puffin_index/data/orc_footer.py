@@ -51,11 +51,7 @@ class Stripe:
 
 @dataclass(frozen=True, slots=True)
 class OrcFooter:
-    """What a footer says.
-
-    Attributes:
-        leaf_types: The stored type of each leaf column, in the order of the schema: `ORC CHAR`.
-    """
+    """The stripes, and the stored type of each leaf column in the order of the schema, such as `ORC CHAR`."""
 
     stripes: tuple[Stripe, ...]
     leaf_types: tuple[str, ...]

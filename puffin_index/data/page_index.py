@@ -139,11 +139,7 @@ class FooterLayout:
         return chunks
 
     def footer(self, row_count: int, leaf_count: int, chunks: Mapping[int, bytes]) -> bytes:
-        """Return a footer of one row group.
-
-        Args:
-            chunks: Column chunks by leaf. Nobody may read the others.
-        """
+        """Return a footer of one row group with some column chunks by leaf; nobody may read the others."""
         rows = (I64, integer_bytes(row_count))
         columns = list_bytes(STRUCT, [chunks.get(leaf, _NO_CHUNK) for leaf in range(leaf_count)])
         group = struct_bytes({_GROUP_COLUMNS: (LIST, columns), _GROUP_BYTES: _ZERO, _GROUP_ROWS: rows})

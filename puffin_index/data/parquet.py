@@ -54,11 +54,7 @@ class OpenParquet:
     _stream: ObjectStream | InputStream
 
     def with_dictionaries(self, names: Sequence[str]) -> pq.ParquetFile:
-        """Return a reader of the same file that gives some columns of strings as dictionaries.
-
-        Args:
-            names: Top-level columns (`coded_by_dictionary`).
-        """
+        """Return a reader of the same file that gives some columns as dictionaries (`coded_by_dictionary`)."""
         return _reader(self._stream, self.parquet.metadata, names) if names else self.parquet
 
 
@@ -94,11 +90,7 @@ def decoded(location: str, what: str) -> Iterator[None]:
 
 
 class FetchedParquet(pq.ParquetFile):  # type: ignore[misc]  # PyArrow has no types
-    """A Parquet file in a store: column chunks are fetched before PyArrow asks for them one after the other.
-
-    Args:
-        options: Those of `pyarrow.parquet.ParquetFile`.
-    """
+    """A Parquet file in a store: column chunks are fetched before PyArrow asks for them one after the other."""
 
     def __init__(self, stream: ObjectStream, **options: object) -> None:
         if options.get("metadata") is None:

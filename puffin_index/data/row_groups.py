@@ -105,10 +105,9 @@ class OpenDataFile(RowGroups, Protocol):
         """
 
     def fetch(self, row_groups: Sequence[int], field_id: int) -> None:
-        """Begin to read a column of some row groups, as many as fit into memory, if the file is in a store.
+        """Begin to read a column of row groups that `read_column` will be asked for in this order; none: stop.
 
-        Args:
-            row_groups: The ordinals, in the order in which `read_column` will be asked; empty to stop.
+        As many as fit into memory are read, and only from a store.
         """
 
     def read_column(self, row_group: int, field_id: int, map_key: str | None = None) -> Iterator[pa.Array]:

@@ -306,10 +306,8 @@ def _described(options: Any) -> str:
 def fit_warnings(columns: Sequence[ResolvedColumn], bytes_per_row: Mapping[int, float] | None = None) -> list[str]:
     """Return one sentence for each kind that suits its column badly, in the order of the columns.
 
-    No data are read: type and size of a column suggest the number of distinct values.
-
-    Args:
-        bytes_per_row: The sizes of columns in the data files by field id, in bytes a row, as far as known.
+    No data are read: type and size of a column suggest the number of distinct values. Sizes are bytes a row in the data
+    files, by field id, as far as known.
     """
     sizes = bytes_per_row or {}
     return [

@@ -52,11 +52,7 @@ def entry_files(entries: pa.Table) -> Iterator[FileIdentity]:
 
 
 def indexed_files(entries: pa.Table) -> list[IndexedFile]:
-    """Return the data files of the index table with the places of their indexes, by location.
-
-    Args:
-        entries: Live entries; no two entries of a data file share a (field, kind).
-    """
+    """Return the data files of entries, which do not overlap, with the places of their indexes, by location."""
     by_file: dict[FileIdentity, list[dict[str, object]]] = {}
     for file, row in zip(entry_files(entries), entries.to_pylist(), strict=True):
         by_file.setdefault(file, []).append(row)

@@ -30,11 +30,7 @@ _METADATA_FILE = re.compile(r"metadata/[^/]*\.metadata\.json")
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A file below the location of an index table.
-
-    Attributes:
-        name: The path below the location of the table.
-    """
+    """A file below the location of an index table, and its path from there."""
 
     name: str
     location: str

@@ -45,11 +45,7 @@ _SNAPSHOT, _FILES = "snapshot-id", "files"
 
 
 def name_files(index_table: Table, transaction: Transaction) -> None:
-    """Name the files of the snapshot that a transaction is about to commit, if they lie in a store and are few.
-
-    Args:
-        transaction: Has made the snapshot.
-    """
+    """Name the files of the snapshot that a transaction has made, if they lie in a store and are few."""
     if is_local(index_table.location()):
         return
     snapshot = transaction.table_metadata.current_snapshot()

@@ -41,11 +41,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class BuildProgress(Described):
-    """The progress of a build.
-
-    Attributes:
-        files_done: Data files indexed and committed.
-    """
+    """The progress of a build; a file is done when its index is committed."""
 
     files_done: int
     files_total: int

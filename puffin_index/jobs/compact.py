@@ -44,11 +44,7 @@ Shape: TypeAlias = tuple[tuple[int, str, str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class CompactProgress:
-    """The progress of a compaction.
-
-    Attributes:
-        files_done: Data files whose indexes have moved.
-    """
+    """The progress of a compaction; a file is done when its indexes have moved."""
 
     files_done: int
     files_total: int
@@ -147,11 +143,7 @@ def compact(
 
 
 def is_due(entries: pa.Table, target_bytes: int = TARGET_SEGMENT_BYTES, fewest: int = FEWEST_SMALL) -> bool:
-    """Return whether a compaction is worthwhile, judging by the index table alone.
-
-    Args:
-        fewest: The fewest small segments that are worth a compaction.
-    """
+    """Return whether at least `fewest` small segments make a compaction worthwhile, by the index table alone."""
     sizes = dict(zip(entries["segment"].to_pylist(), entries["segment_size_in_bytes"].to_pylist(), strict=True))
     return len([size for size in sizes.values() if size < _SMALL_SHARE * target_bytes]) >= fewest
 

@@ -21,11 +21,7 @@ cleared_by(_told.clear, _told_lock)
 
 
 class LogLine(str):
-    """A line, with its event and pairs as members of a JSON object.
-
-    Attributes:
-        members: The event under `event`, and the pairs.
-    """
+    """A line, with its event (under `event`) and pairs as members of a JSON object."""
 
     __slots__ = ("members",)
 

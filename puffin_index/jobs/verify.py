@@ -56,11 +56,7 @@ class VerifyReport:
 
 @dataclass(frozen=True, slots=True)
 class VerifyProgress:
-    """The progress of a verification: segments are read first, then row groups are compared.
-
-    Attributes:
-        row_groups_total: Row groups to compare; 0 until all segments are read.
-    """
+    """The progress of a verification: all segments are read first, which tells how many row groups to compare."""
 
     segments_done: int
     segments_total: int

@@ -181,9 +181,6 @@ class Proofs(AbstractContextManager["Proofs"]):
     """The proofs of the payloads checked last, and the open segments that these proofs read.
 
     Proofs are kept because a proof may have decoded its payload, and a segment's row groups are checked in sequence.
-
-    Args:
-        io: The FileIO of the index table.
     """
 
     def __init__(self, io: FileIO) -> None:

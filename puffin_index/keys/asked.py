@@ -107,11 +107,7 @@ class Places:
 
 
 class AskedTest:
-    """A test, and everything worked out of the test once for all payloads.
-
-    Attributes:
-        negated: Whether the test is a negated set or range test.
-    """
+    """A set or range test, negated or not, or a NULL test, and what was worked out of it once for all payloads."""
 
     def __init__(self, test: LeafTest) -> None:
         self.test = test

@@ -155,10 +155,9 @@ def count_keys(keys: npt.NDArray[np.integer], minimum: int, maximum: int) -> Int
 
 
 def order_few(keys: npt.NDArray[np.integer], minimum: int, maximum: int) -> tuple[Rows, Ints]:
-    """Order positions by key, then by position, for a narrow range of keys, where Arrow counts instead of comparing.
+    """Return positions by key, then by position, and the count of each key from the least to the greatest.
 
-    Returns:
-        The positions, and the count of each key from the least to the greatest.
+    For a narrow range of keys, where Arrow counts instead of comparing.
     """
     width = maximum - minimum + 1
     narrow, wide = np.dtype(np.uint8), np.dtype(np.uint16)

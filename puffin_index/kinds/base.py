@@ -40,11 +40,7 @@ class Payload:
 
 @dataclass(frozen=True, slots=True)
 class MergedPayload:
-    """A payload of a segment, and the number of row groups that the payload covers.
-
-    Attributes:
-        row_groups: The number of covered row groups, which follow the row groups of the previous payload.
-    """
+    """A payload of a segment, and how many row groups it covers, from where the payload before ended."""
 
     payload: Payload
     row_groups: int

@@ -26,11 +26,7 @@ _LOW_32_BITS = np.int64(0xFFFF_FFFF)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyCounts:
-    """The distinct keys of some rows.
-
-    Attributes:
-        keys: Ascending.
-    """
+    """The distinct keys of some rows, ascending."""
 
     value_type: ValueType
     keys: KeyArray
@@ -40,11 +36,7 @@ class KeyCounts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DistinctKeys:
-    """The distinct keys of some rows, without the number of rows of each.
-
-    Attributes:
-        keys: Ascending.
-    """
+    """The distinct keys of some rows, ascending, without the number of rows of each."""
 
     keys: KeyArray
     value_count: int

@@ -239,11 +239,7 @@ class IndexKind(ABC):
                 raise DefinitionError(f"kind {self.name} of a {value_type.name} column has no option {option!r}")
 
     def misfits(self, value_type: ValueType, options: Options, bytes_per_row: float | None = None) -> Iterator[str]:
-        """Yield reasons, one sentence each, why the kind suits an indexable column badly.
-
-        Args:
-            bytes_per_row: The size of the column in the data files, in bytes a row; None if that is unknown.
-        """
+        """Yield sentences on why the kind suits an indexable column badly; its bytes a row are None if not known."""
         del value_type, options, bytes_per_row
         return iter(())
 
@@ -334,11 +330,7 @@ class IndexKind(ABC):
                 yield as_it_was(part)
 
     def proof(self, opened: OpenIndex, row_counts: Ints) -> Proof:
-        """Return a proof that checks an opened payload against the data, one row group after another.
-
-        Args:
-            row_counts: The number of rows of each covered row group.
-        """
+        """Return a proof that checks a payload of row groups with these row counts against the data, one by one."""
         if not isinstance(opened, HoldsKeys):
             raise UnsupportedError(f"kind {self.name} cannot check its payloads")
         return proof_by_keys(opened, row_counts)

@@ -108,11 +108,7 @@ class Directory:
         return slice(first, first + count)
 
     def payload(self, row: int, reader: RangedReader, spans: Ints) -> StoredPayload:
-        """Return a payload without opening it.
-
-        Args:
-            spans: Base and row count of each covered row group: shape (n, 2).
-        """
+        """Return a payload without opening it; `spans` has base and row count of each covered row group: shape (n, 2)."""
         blob = Blob(reader, self._at("offset", row), self._at("length", row))
         layout = np.asarray(self.batch.column("layout")[row].values.to_numpy(), np.int64)
         return StoredPayload(blob, self.blob_types[row].as_py(), layout, self.value_type, spans)

@@ -35,11 +35,7 @@ _NO_LAYOUT = np.empty(0, np.int64)
 
 @dataclass(frozen=True, slots=True)
 class ExportedContainer:
-    """A container made from a segment.
-
-    Attributes:
-        left_out: The payloads of the row group that the container leaves out, as Paimon has no format for them.
-    """
+    """A container made from a segment, and the payloads that Paimon has no format for."""
 
     data: bytes
     left_out: tuple[PayloadPlace, ...]

@@ -87,11 +87,7 @@ class CoveredFile:
 
 @dataclass(frozen=True, slots=True)
 class SkippedFile:
-    """A data file that could not be indexed as a whole. Scans simply read the file.
-
-    Attributes:
-        others: The columns without trouble, which can be indexed without the others.
-    """
+    """A data file that could not be indexed as a whole, which scans simply read, and the columns without trouble."""
 
     path: str
     reason: str
@@ -100,11 +96,7 @@ class SkippedFile:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A written segment, not yet committed.
-
-    Attributes:
-        skipped: The data files of the batch that could not be indexed.
-    """
+    """A written segment, not yet committed, and the data files that could not be indexed."""
 
     location: str
     size: int
@@ -156,11 +148,7 @@ def align(row: _Rows) -> _Rows:
 
 
 def place_files(files: Sequence[RowGroups], sources: Sequence[Mapping[int, str]]) -> tuple[CoveredFile, ...]:
-    """Number the row groups and rows of a segment's data files.
-
-    Args:
-        sources: The sources of the indexed columns of each file.
-    """
+    """Number the row groups and rows of data files with the sources of their indexed columns."""
     covered: list[CoveredFile] = []
     row_group = base = 0
     for opened, own in zip(files, sources, strict=True):
@@ -171,11 +159,7 @@ def place_files(files: Sequence[RowGroups], sources: Sequence[Mapping[int, str]]
 
 
 def write_segment(task: SegmentTask) -> Segment:
-    """Build the indexes of a batch of data files and write them as one segment.
-
-    Returns:
-        The segment; without a file (`location` empty) if no data file of the batch could be read.
-    """
+    """Build the indexes of a batch as one segment, without a location if no data file could be read."""
     skipped: list[SkippedFile] = []
     with ExitStack() as stack:
         opened = _open_files(task, stack, skipped)

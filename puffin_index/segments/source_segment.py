@@ -67,11 +67,7 @@ class IndexedFile:
 
 @dataclass(frozen=True, eq=False)
 class SourceSegment:
-    """A segment's footer and directories.
-
-    Attributes:
-        payload_rows: The directory row of each row group's payload, for each index.
-    """
+    """A segment's footer and directories, and for each index the directory row of each row group's payload."""
 
     location: str
     size: int
@@ -129,11 +125,7 @@ class SourceSegment:
         return index_kind(key[1]).gains_by_merging(options, blob_types, self.spans[:, 1].tolist())
 
     def payload(self, key: FieldKind, row: int, reader: RangedReader) -> StoredPayload:
-        """Return a payload by the row of its directory.
-
-        Args:
-            row: The row of its directory.
-        """
+        """Return a payload by the row of its directory."""
         directory = self.directories[key]
         return directory.payload(row, reader, self.spans[directory.covered(row)])
 

@@ -33,11 +33,7 @@ def packed_bytes(counts: Ints, widths: Ints) -> Ints:
 
 
 def bounds_of_streams(numbers: Words, ends: Ints) -> tuple[Words, Words]:
-    """Return the least and the greatest number of each stream; 0 for an empty one.
-
-    Args:
-        ends: The start of each stream, followed by the length of `numbers`.
-    """
+    """Return the least and greatest number of each stream, 0 for none; stream i begins at `ends[i]`."""
     least, most = np.zeros(len(ends) - 1, np.uint64), np.zeros(len(ends) - 1, np.uint64)
     used = ends[1:] > ends[:-1]
     if used.any():

@@ -11,11 +11,7 @@ _caches: list[tuple[Callable[[], object], AbstractContextManager[object]]] = []
 
 
 def cleared_by(clear: Callable[[], object], lock: AbstractContextManager[object] | None = None) -> None:
-    """Register a cache; to be called where the cache is made.
-
-    Args:
-        lock: The lock to hold meanwhile, unless `clear` takes the lock itself.
-    """
+    """Register a cache where it is made, and the lock to hold while `clear` runs, if there is one."""
     _caches.append((clear, nullcontext() if lock is None else lock))
 
 

@@ -89,11 +89,7 @@ def _complete(data: bytes | memoryview, length: int, location: str, offset: int)
 
 
 class FileReader(AbstractContextManager["FileReader"]):
-    """A `RangedReader` over a file of a FileIO. Safe to share between threads.
-
-    Args:
-        size: The size in bytes, if known, which saves a request to the store.
-    """
+    """A `RangedReader` over a file of a FileIO; a known size saves a request. Safe to share between threads."""
 
     def __init__(self, io: FileIO, location: str, size: int | None = None) -> None:
         self.location = location

@@ -212,11 +212,7 @@ ObjectSpan: TypeAlias = tuple[StoredObject, int, int]
 
 
 def read_many(spans: Sequence[ObjectSpan], at_once: int) -> list[memoryview | None]:
-    """Read ranges of objects; None where a range cannot be read, or the object ends before the range does.
-
-    Args:
-        at_once: How many requests may be under way at one time.
-    """
+    """Read ranges of objects, some at once; None where a range cannot be read whole."""
     found: list[memoryview | None] = [None] * len(spans)
     # The caller's thread may have an event loop of its own, as notebooks do.
     with ThreadPoolExecutor(1, thread_name_prefix="puffin-index-many") as thread:

@@ -42,11 +42,7 @@ def _lasting_pool(threads: int) -> ThreadPoolExecutor:
 
 
 class _Threads:
-    """How many threads all callers together may have.
-
-    Args:
-        most: The number, and a few more for each caller that comes when all are taken.
-    """
+    """How many threads all callers together may have, and a few more for each that comes when all are taken."""
 
     def __init__(self, most: int) -> None:
         self._lock = threading.Lock()

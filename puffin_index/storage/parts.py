@@ -120,11 +120,7 @@ def in_memory(blob: Blob) -> Blob:
 
 @dataclass(frozen=True, slots=True)
 class PartReader:
-    """A `RangedReader` of a part of a file in memory, addressed by the offsets of the file.
-
-    Attributes:
-        start: Where in the file the bytes begin.
-    """
+    """A `RangedReader` of a part of a file in memory, addressed by the offsets of the file."""
 
     data: memoryview
     location: str

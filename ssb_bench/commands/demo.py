@@ -40,12 +40,9 @@ def show(
     console: Console,
     anew: bool = False,
 ) -> tuple[Run, Path]:
-    """Go the whole way from the SSB files, which must be there, to the picture.
+    """Go the whole way from the SSB files, which must be there, to the run and the path of its JSON file.
 
-    A table and an index from an earlier run are used, unless `anew` is set.
-
-    Returns:
-        The run, and the path of its JSON file; the picture lies beside it.
+    The picture lies beside it. A table and an index from an earlier run are used, unless `anew` is set.
     """
     with step_bar(console, "load") as move:
         loaded = load(spark, layout, row_group_rows=row_group_rows, anew=anew, on_step=move)

@@ -76,10 +76,9 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query file: what it is, its parameters, and SQL with `$name` in place of literals.
+    """A query file: SQL with `$name` in place of literals, its parameters, and the workload.
 
-    Attributes:
-        workload: `count`, `ssb` and `shapes` as in the files; `rows` and `aggregate` are variants of `count`.
+    `rows` and `aggregate` are variants of `count`.
     """
 
     name: str

@@ -15,11 +15,7 @@ from ssb_bench.report.figures import save
 
 
 def write_page(sections: Mapping[str, Iterable[Part]], path: Path) -> Path:
-    """Write a page of sections under headings, and each picture as SVG and PNG into `<page>-pictures` beside it.
-
-    Returns:
-        The directory of the pictures.
-    """
+    """Write a page of sections under headings, and each picture as SVG and PNG into the folder that is returned."""
     folder = path.with_name(f"{path.stem}-pictures")
     folder.mkdir(parents=True, exist_ok=True)
     body = "\n".join(

@@ -27,11 +27,7 @@ _EVENTS_TIMEOUT_MILLISECONDS = 30_000
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The rows that a query gave, in no order; equal to others of the same values, whatever the columns are called.
-
-    Attributes:
-        text: The value of a single cell, or the number of rows; not compared.
-    """
+    """The rows of a query, in no order, equal to others of the same values; the text shows one value or a count."""
 
     text: str = field(compare=False)
     checksum: str

@@ -116,11 +116,7 @@ def stamped_path(layout: Layout, started_at: str) -> Path:
 
 @contextmanager
 def hooked(session: SparkSession, *, aggregates: bool = True) -> Iterator[SparkSession]:
-    """Install the hook in a session; take it out and restore the setting at the end.
-
-    Args:
-        aggregates: Answer aggregates from the index; False where counts stand for scans.
-    """
+    """Install the hook in a session, which answers aggregates or scans for them; undo both at the end."""
     before = session.conf.get(_AGGREGATES, None)
     session.conf.set(_AGGREGATES, str(aggregates).lower())
     planner.enable(session)

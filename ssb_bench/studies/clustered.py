@@ -89,11 +89,7 @@ def measure_clustered(
 def measure_cells(
     index: TableIndex, groups: RowGroups, size: Size, grid: Grid, trials: int, failures: list[str]
 ) -> Iterator[BurstCell]:
-    """Plan the queries of every cell of a table, and find what holds a match.
-
-    Args:
-        failures: Gets the warnings of plans.
-    """
+    """Plan the queries of every cell of a table, and find what holds a match; warnings count as failures."""
     for order, kind in product(grid.orders, grid.kinds):
         names = [column_name(order, kind, burst) for burst in BURSTS]
         table = groups.read(names)

@@ -45,11 +45,7 @@ _SEED: Final = 20_250
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How large row groups are.
-
-    Attributes:
-        rows: Rows of a row group; None for as many as fill Iceberg's default of 128 MB.
-    """
+    """How large row groups are: so many rows, or (None) as many as fill Iceberg's default of 128 MB."""
 
     name: str
     rows: int | None
@@ -87,11 +83,7 @@ def draw_keys(order: Order, burst: int, rows: int) -> Ints:
 
 
 def keys_of(kind: Kind, numbers: Ints, beside: int = 0) -> pa.Array:
-    """Make keys of their numbers, in the same order.
-
-    Args:
-        beside: How far beside a key; no key lies between one and the next.
-    """
+    """Make keys of their numbers, in the same order, or values beside them that are no keys."""
     values = numbers * _STEP + beside
     if kind == "long":
         return pa.array(values)

@@ -61,11 +61,7 @@ def measure_scale(
     repeats: int = 5,
     on_step: Callable[[str], None] = lambda _: None,
 ) -> Scale:
-    """Measure every scenario over simulated indexes of these sizes.
-
-    Args:
-        scratch: A directory on the disk to measure on; what is put there is deleted again.
-    """
+    """Measure every scenario over simulated indexes of these sizes, made and deleted in a scratch folder."""
     scratch.mkdir(parents=True, exist_ok=True)
     points: list[ScalePoint] = []
     for size in sorted({segment_multiple(size) for size in sizes}):

@@ -86,11 +86,7 @@ _INDEXES: Final[Mapping[int, tuple[str, Mapping[str, str]]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """A simulated index.
-
-    Attributes:
-        index_bytes: Bytes of all segments, links counted as files.
-    """
+    """A simulated index; links count as files."""
 
     entries: pa.Table
     row_groups: int
@@ -103,10 +99,9 @@ def segment_multiple(row_groups: int) -> int:
 
 
 def simulate(folder: Path, row_groups: int, *, different: int = 2) -> Simulated:
-    """Write the index of `row_groups` row groups, a multiple of 1,000 (rounded up), into a folder of its own.
+    """Write the index of `row_groups` row groups, rounded up to thousands, into a folder of its own.
 
-    Args:
-        different: How many segments are written beside the one with the needle.
+    Segments are links to `different` written ones, beside the one with the needle.
     """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)

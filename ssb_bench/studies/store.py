@@ -68,11 +68,7 @@ class Meter:
         repeats: int = 1,
         before: Callable[[], object] = lambda: None,
     ) -> int | None:
-        """Do some work several times and note the median execution; return its answer.
-
-        Args:
-            before: Done before each execution, with the store near.
-        """
+        """Do some work, each time after something done near, and note the median execution; return its answer."""
         steps: list[StoreStep] = []
         for _ in range(repeats):
             self.server.move(Distance())

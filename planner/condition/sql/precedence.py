@@ -171,11 +171,7 @@ def read_condition(tokens: Iterable[Token], text: str, schema: Schema, zone: tzi
 
 
 class _Reader:
-    """Takes tokens one by one.
-
-    Attributes:
-        brackets: The open brackets, outermost first.
-    """
+    """Takes tokens one by one, and knows the open brackets, outermost first."""
 
     def __init__(self, text: str, columns: NamedColumns) -> None:
         self.text = text

@@ -61,11 +61,7 @@ _NO_PREFIX = Constant(None)
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """A function of a column.
-
-    Attributes:
-        prefix: The second operand of `startswith`.
-    """
+    """A function of a column; `startswith` has a second operand, a prefix."""
 
     function: TextFunction | NumberFunction | Literal["isnan", "isnull", "isnotnull", "startswith"]
     column: Named | Computed

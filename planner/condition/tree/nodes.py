@@ -62,11 +62,7 @@ class ValueTest:
 
 @dataclass(frozen=True, slots=True)
 class EngineTest:
-    """A test that an engine evaluates.
-
-    Attributes:
-        number: The test's number among those of its query.
-    """
+    """A test that an engine evaluates, by its number among those of its query."""
 
     number: int
 

@@ -36,11 +36,7 @@ _Keys: TypeAlias = tuple[int, ...] | tuple[bytes, ...]
 
 
 def simplified(predicate: Predicate, decide: Callable[[ByValue], Predicate] = lambda _: UNKNOWN) -> Predicate:
-    """Return what a condition says of rows, in as few tests as possible.
-
-    Args:
-        decide: Says what a test means that is decided value by value.
-    """
+    """Return what a condition says of rows, in as few tests as possible; `decide` says what a test by value means."""
     match predicate:
         case Conjunction(children):
             return conjunction([simplified(child, decide) for child in children])

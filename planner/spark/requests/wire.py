@@ -163,8 +163,7 @@ class Wanted(_Message):
 class AggregatedColumn(_Message):
     """What a query wants of one column, for each group: the rows that are not NULL, and more.
 
-    Attributes:
-        double: Whether Spark adds the values up in a double, which is exact up to 2^53 only.
+    `double` says that Spark adds up in a double, which is exact up to 2^53 only.
     """
 
     column: Column

@@ -13,8 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from planner.spark.catalogs import SparkCatalogs
 from planner.spark.statements.index_statements import CreateIndex, DropIndex, create_index, drop_index
-from planner.spark.statements.procedure import Row, Value
-from planner.spark.statements.procedures import procedure_named
+from planner.spark.statements.procedures import Row, Value, procedure_named
 from planner.spark.statements.session import Builds, StatementSession
 from puffin_index.errors import PuffinIndexError
 
@@ -73,7 +72,7 @@ class Statements:
         request = _REQUEST.validate_json(request_text)
         session = SparkSession(self._context, java_session)
         try:
-            return json.dumps({"rows": [list(row) for row in self._execute(request, session)]})
+            return json.dumps({"rows": self._execute(request, session)})
         except _EXPECTED as error:
             return json.dumps({"error": str(error)})
 

@@ -25,11 +25,7 @@ _BUILDS = ("async", "sync", "none")
 
 
 class StatementColumn(BaseModel):
-    """A column of `CREATE INDEX`.
-
-    Attributes:
-        path: The names of structs and leaf.
-    """
+    """A column of `CREATE INDEX` by the names of structs and leaf."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

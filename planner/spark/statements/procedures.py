@@ -1,35 +1,183 @@
-"""The procedures of `puffin.system`: one entry of `PROCEDURES` each."""
+"""The procedures of `puffin.system`. To add one, write a function: its signature and docstring are the declaration."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Literal, TypeAlias, get_args, get_type_hints
 
+from pyiceberg.catalog import Catalog
+
+from planner.advice.advise import DEFAULT_ADVICE_SAMPLE, DEFAULT_MAX_SHARE
+from planner.advice.advise import advise as advise_indexes
+from planner.advice.sample import DEFAULT_SAMPLE as DEFAULT_WHAT_IF_SAMPLE
+from planner.advice.what_if import what_if as measure_what_if
 from planner.arrow.plan import plan
 from planner.condition.iceberg_filters import file_filter
 from planner.condition.sql.parser import read_where
-from planner.spark.statements.advice_procedures import ADVICE_PROCEDURES
-from planner.spark.statements.procedure import Parameter, Procedure, ResultColumn, Row
+from planner.query_log.benefits import DEFAULT_BYTES_PER_SECOND
+from planner.query_log.benefits import benefits as sum_benefits
 from planner.spark.statements.session import StatementSession
-from puffin_index.data.data_table import find_snapshot
-from puffin_index.errors import DefinitionError, NotFoundError
+from puffin_index.data.data_table import find_snapshot, open_table
+from puffin_index.errors import DefinitionError, NotFoundError, UnsupportedError
 from puffin_index.index_table.status import BuildScope
-from puffin_index.jobs.build_job import BuildHandle
 from puffin_index.jobs.drop import drop_index
 from puffin_index.jobs.verify import DEFAULT_SAMPLE
 from puffin_index.keys.map_key import SEPARATOR, split_kind
 from puffin_index.table_index import TableIndex
 from puffin_index.units import parse_duration, parse_size
 
+Value: TypeAlias = str | int | float | bool | None
+Row: TypeAlias = list[Value]
+Found: TypeAlias = Mapping[str, object] | tuple[object, Mapping[str, object]]
+"""A row by columns, NULL where it has none; or an object with attributes of their names, and what it lacks."""
 
-def _build(
+SqlType: TypeAlias = Literal["string", "bigint", "double", "boolean"]
+"""Types by their SQL names."""
+
+_SQL_TYPES: dict[type, SqlType] = {str: "string", int: "bigint", float: "double", bool: "boolean"}
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter; calls must give a required one."""
+
+    name: str
+    type: SqlType
+    default: Value
+    is_required: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Procedure:
+    """A procedure.
+
+    Attributes:
+        columns: The SQL type of each column of the result.
+        run: Takes the session and all parameters by name.
+    """
+
+    name: str
+    description: str
+    parameters: tuple[Parameter, ...]
+    columns: Mapping[str, str]
+    run: Callable[..., Iterable[Found]]
+
+    def call(self, session: StatementSession, arguments: Mapping[str, Value]) -> list[Row]:
+        """Call the procedure.
+
+        Args:
+            arguments: The arguments by name; parameters that are left out, or NULL, have their defaults.
+
+        Raises:
+            NotFoundError: If there is no such parameter.
+            UnsupportedError: If a required argument is missing, or an argument has another type.
+            PuffinIndexError: Whatever the function raises.
+        """
+        unknown = sorted(arguments.keys() - {parameter.name for parameter in self.parameters})
+        if unknown:
+            raise NotFoundError(f"procedure {self.name} has no parameter {unknown[0]!r}; it has: {self.signature}")
+        bound = {parameter.name: self._argument(parameter, arguments) for parameter in self.parameters}
+        return [[_value(found, name) for name in self.columns] for found in self.run(session, **bound)]
+
+    @property
+    def signature(self) -> str:
+        """The parameters as text."""
+        return ", ".join(
+            f"{one.name} {one.type}" + ("" if one.is_required else f" default {_literal(one.default)}")
+            for one in self.parameters
+        )
+
+    def _argument(self, parameter: Parameter, arguments: Mapping[str, Value]) -> Value:
+        value = arguments.get(parameter.name)
+        if value is None:
+            if parameter.is_required:
+                raise UnsupportedError(f"procedure {self.name} needs {parameter.name}; it has: {self.signature}")
+            return parameter.default
+        if parameter.type not in (_SQL_TYPES.get(type(value)), "double" if type(value) is int else None):
+            raise UnsupportedError(
+                f"procedure {self.name}: {parameter.name} should be a {parameter.type}, not {value!r}"
+            )
+        return value
+
+    def describe(self) -> dict[str, object]:
+        """The procedure as Spark's side wants it."""
+        return {
+            "name": self.name,
+            "description": self.description,
+            "parameters": [
+                {"name": one.name, "type": one.type, "required": one.is_required} for one in self.parameters
+            ],
+            "columns": [{"name": name, "type": kind} for name, kind in self.columns.items()],
+        }
+
+
+def _literal(value: Value) -> str:
+    match value:
+        case None:
+            return "NULL"
+        case bool():
+            return str(value).lower()
+        case _:
+            return repr(value)
+
+
+def _value(found: Found, name: str) -> Value:
+    source, more = found if isinstance(found, tuple) else (None, found)
+    value = more.get(name) if source is None or name in more else getattr(source, name)
+    assert value is None or isinstance(value, str | int | float)
+    return round(value, 4) if isinstance(value, float) else value
+
+
+PROCEDURES: dict[str, Procedure] = {}
+"""The procedures by name."""
+
+
+def procedure(columns: str) -> Callable[[Callable[..., Iterable[Found]]], Callable[..., Iterable[Found]]]:
+    """Make a function a procedure of its name; `columns` are names and types by comma, strings unless typed."""
+
+    def declare(run: Callable[..., Iterable[Found]]) -> Callable[..., Iterable[Found]]:
+        hints = get_type_hints(run)
+        # The first parameter is the session.
+        _, *given = inspect.signature(run).parameters.values()
+        parameters = [
+            Parameter(one.name, _sql_type(hints[one.name]), one.default, one.default is one.empty) for one in given
+        ]
+        typed = (column.split() for column in columns.split(","))
+        types = {name: kind[0] if kind else "string" for name, *kind in typed}
+        description = " ".join((inspect.getdoc(run) or "").split())
+        PROCEDURES[run.__name__] = Procedure(run.__name__, description, tuple(parameters), types, run)
+        return run
+
+    return declare
+
+
+def _sql_type(hint: type) -> SqlType:
+    return next(_SQL_TYPES[one] for one in (*get_args(hint), hint) if one in _SQL_TYPES)
+
+
+def procedure_named(name: str) -> Procedure:
+    """Return the procedure of a name, or raise NotFoundError if there is none."""
+    if name not in PROCEDURES:
+        raise NotFoundError(f"there is no procedure {name!r}; there are: {', '.join(PROCEDURES)}")
+    return PROCEDURES[name]
+
+
+@procedure(
+    "state, files bigint, rows bigint, row_groups bigint, segments bigint, index_bytes bigint, files_left bigint, "
+    "seconds double, warnings"
+)
+def build(
     session: StatementSession,
     table: str,
-    mode: str,
-    where: str | None,
-    ref: str | None,
-    snapshot_id: int | None,
-    max_files: int | None,
-) -> Iterable[Row]:
+    mode: str = "sync",
+    where: str | None = None,
+    ref: str | None = None,
+    snapshot_id: int | None = None,
+    max_files: int | None = None,
+) -> Iterator[Found]:
+    """Index the data files that have no index yet."""
     found = session.table(table)
     index = TableIndex.open_or_define(found.catalog, found.name)
     schema = index.data_table.schema()
@@ -38,56 +186,40 @@ def _build(
     match mode:
         case "sync":
             report = session.builds.run(found, index, session.spark, scope)
-            yield (
-                "done",
-                report.files,
-                report.rows,
-                report.row_groups,
-                report.segments,
-                report.index_bytes,
-                report.files_left,
-                _rounded(report.seconds),
-                _sentences([*(f"{file.path}: {file.reason}" for file in report.skipped), *report.warnings]),
-            )
+            skipped = [f"{file.path}: {file.reason}" for file in report.skipped]
+            yield report, {"state": "done", "warnings": _sentences([*skipped, *report.warnings])}
         case "async":
-            handle = session.builds.start(found, index, session.spark, scope)
-            yield (handle.status(), *(None,) * 8)
+            yield {"state": session.builds.start(found, index, session.spark, scope).status()}
         case _:
             raise DefinitionError(f"mode cannot be {mode!r}; there are: sync, async")
 
 
-def _status(session: StatementSession, table: str) -> Iterable[Row]:
+@procedure(
+    "table, index_table, snapshot_id bigint, data_files bigint, indexed_data_files bigint, row_groups bigint, "
+    "indexed_row_groups bigint, segments bigint, index_bytes bigint, total_index_bytes bigint, data_bytes bigint, "
+    "unindexed_bytes bigint, snapshots_behind bigint, build, warnings"
+)
+def status(session: StatementSession, table: str) -> Iterator[Found]:
+    """Say how much of a table is indexed, and what the latest build in the background does."""
     found = session.table(table)
     index = found.index()
-    status = index.status()
-    handle = session.builds.latest(found)
+    now, handle = index.status(), session.builds.latest(found)
+    state = None if handle is None else handle.status()
     yield (
-        status.table,
-        status.index_table,
-        status.snapshot_id,
-        status.data_files,
-        status.indexed_data_files,
-        status.row_groups,
-        status.indexed_row_groups,
-        status.segments,
-        status.live_index_bytes,
-        status.total_index_bytes,
-        status.data_bytes,
-        status.unindexed_bytes,
-        status.snapshots_behind,
-        None if handle is None else _state(handle),
-        _sentences([*status.outdated, *status.left_out, *index.warnings]),
+        now,
+        {
+            "index_bytes": now.live_index_bytes,
+            "build": f"{state}: {handle.error}" if handle is not None and state == "failed" else state,
+            "warnings": _sentences([*now.outdated, *now.left_out, *index.warnings]),
+        },
     )
 
 
-def _state(handle: BuildHandle) -> str:
-    state = handle.status()
-    return f"{state}: {handle.error}" if state == "failed" else state
-
-
-def _indexes(session: StatementSession, table: str) -> Iterable[Row]:
+@procedure("name, kind, column, map_key, field_id bigint, options, bytes bigint, is_named boolean")
+def indexes(session: StatementSession, table: str) -> Iterator[Found]:
+    """List the indexes of a table."""
     index = session.table(table).index()
-    status = {column.name: column for column in index.status().columns}
+    columns = {column.name: column for column in index.status().columns}
     options = {
         (column.field_id, column.stored_kind(kind)): (column.name, column.kinds[kind])
         for column in index.columns
@@ -97,240 +229,160 @@ def _indexes(session: StatementSession, table: str) -> Iterable[Row]:
         for field_id, stored in sorted(named.indexes):
             kind = split_kind(field_id, stored)[1]
             # A column that was dropped keeps its indexes for older snapshots.
-            name, own = options.get((field_id, stored), (None, {}))
-            sizes = status[name].live_kinds if name in status else {}
-            column, _, key = (name or "").partition(SEPARATOR)
-            yield (
-                named.name,
-                kind,
-                column or None,
-                key or None,
-                field_id,
-                ", ".join(f"{option}={value}" for option, value in sorted(own.items())) or None,
-                sizes.get(kind, 0),
-                named.is_given,
-            )
+            name, own = options.get((field_id, stored), ("", {}))
+            column, _, key = name.partition(SEPARATOR)
+            yield {
+                "name": named.name,
+                "kind": kind,
+                "column": column or None,
+                "map_key": key or None,
+                "field_id": field_id,
+                "options": ", ".join(f"{option}={value}" for option, value in sorted(own.items())) or None,
+                "bytes": columns[name].live_kinds.get(kind, 0) if name in columns else 0,
+                "is_named": named.is_given,
+            }
 
 
-def _explain(
-    session: StatementSession, table: str, where: str, ref: str | None, snapshot_id: int | None
-) -> Iterator[Row]:
+@procedure("stage, row_groups bigint, dropped bigint, reads bigint, bytes bigint, seconds double")
+def explain(
+    session: StatementSession, table: str, where: str, ref: str | None = None, snapshot_id: int | None = None
+) -> Iterator[Found]:
+    """Say which row groups a query with this WHERE text reads, stage by stage."""
     index = session.table(table).index()
     if ref is not None:
         snapshot = find_snapshot(index.data_table, ref=ref)
         snapshot_id = None if snapshot is None else snapshot.snapshot_id
     planned = plan(index, where, snapshot_id)
-    yield ("row groups of the scan", planned.row_groups, None, None, None, None)
+    yield {"stage": "row groups of the scan", "row_groups": planned.row_groups}
     for stage in planned.funnel:
-        yield (stage.name, stage.entered, stage.dropped, stage.reads, stage.bytes_read, _rounded(stage.seconds))
-    seconds = _rounded(planned.planning_seconds)
-    yield ("kept", planned.kept, planned.dropped, planned.index_reads, planned.index_bytes_read, seconds)
-    yield ("not indexed", planned.unindexed, None, None, None, None)
-    if planned.staleness:
-        yield (planned.staleness, None, None, None, None, None)
-    for warning in planned.warnings:
-        yield (f"warning: {warning}", None, None, None, None, None)
+        yield stage, {"stage": stage.name, "row_groups": stage.entered, "bytes": stage.bytes_read}
+    read = {"reads": planned.index_reads, "bytes": planned.index_bytes_read, "seconds": planned.planning_seconds}
+    yield {"stage": "kept", "row_groups": planned.kept, "dropped": planned.dropped, **read}
+    yield {"stage": "not indexed", "row_groups": planned.unindexed}
+    for text in (planned.staleness, *(f"warning: {warning}" for warning in planned.warnings)):
+        if text:
+            yield {"stage": text}
 
 
-def _compact(session: StatementSession, table: str, target_size: str) -> Iterable[Row]:
+@procedure(
+    "state, row_groups bigint, row_groups_low bigint, row_groups_high bigint, bytes bigint, seconds double, "
+    "index_bytes bigint, build_seconds double, verdict, reason, source"
+)
+def what_if(
+    session: StatementSession,
+    table: str,
+    where: str,
+    bitmap: str | None = None,
+    bsi: str | None = None,
+    bloom: str | None = None,
+    without: str | None = None,
+    sample: int = DEFAULT_WHAT_IF_SAMPLE,
+    snapshot_id: int | None = None,
+) -> Iterator[Found]:
+    """Measure what a query with this WHERE text would read if the table had other indexes; nothing is changed."""
+    found = session.table(table)
+    kinds = {"bitmap": bitmap, "bsi": bsi, "bloom": bloom}
+    answer = measure_what_if(
+        open_table(found.catalog, Catalog.identifier_to_tuple(found.name)),
+        where,
+        {kind: _names(text) for kind, text in kinds.items() if text} or None,
+        without=_names(without),
+        sample=sample or None,
+        snapshot_id=snapshot_id,
+    )
+    yield from answer.rows()
+
+
+@procedure("action, column, kind, index_bytes bigint, bytes_saved bigint, share_saved double, reason, statement")
+def advise(
+    session: StatementSession,
+    table: str,
+    queries: str | None = None,
+    query_log: str | None = None,
+    max_share: float = DEFAULT_MAX_SHARE,
+    sample: int = DEFAULT_ADVICE_SAMPLE,
+) -> Iterator[Found]:
+    """Propose indexes for the queries of a text or of the query log; nothing is created."""
+    found = session.table(table)
+    advice = advise_indexes(
+        open_table(found.catalog, Catalog.identifier_to_tuple(found.name)),
+        queries,
+        query_log=query_log,
+        max_share=max_share,
+        sample=sample or None,
+    )
+    yield from map(asdict, advice.indexes)
+    for warning in advice.warnings:
+        yield {"action": "note", "reason": warning}
+
+
+@procedure(
+    "of, day, column, kind, scans bigint, row_groups bigint, dropped_by_default bigint, dropped_by_index bigint, "
+    "answered bigint, bytes_without_index bigint, bytes_saved bigint, index_bytes bigint, planning_seconds double, "
+    "seconds_saved double, what"
+)
+def benefits(
+    session: StatementSession, table: str, query_log: str, bytes_per_second: int = DEFAULT_BYTES_PER_SECOND
+) -> Iterator[Found]:
+    """Sum up from the query log what the indexes of a table have saved."""
+    answer = sum_benefits(session.table(table).index(), query_log, bytes_per_second=bytes_per_second)
+    nothing = {"day": None, "column": None, "kind": None, "what": None}
+    yield answer.total, nothing | {"of": "total"}
+    for day, sums in answer.by_day.items():
+        yield sums, nothing | {"of": "day", "day": day.isoformat()}
+    for (column, kind), sums in answer.by_index.items():
+        yield sums, nothing | {"of": "index", "column": column, "kind": kind}
+    for column, kind in answer.unused:
+        yield {"of": "unused", "column": column, "kind": kind, "what": "no query used this index"}
+    for miss in answer.misses:
+        yield {"of": "miss", "what": miss}
+
+
+@procedure(
+    "segments_before bigint, segments_after bigint, rewritten bigint, segments_written bigint, index_bytes bigint, "
+    "seconds double, skipped"
+)
+def compact(session: StatementSession, table: str, target_size: str = "256MiB") -> Iterator[Found]:
+    """Merge small segments into large ones."""
     report = session.table(table).index().compact(parse_size(target_size))
-    skipped = _sentences([f"{segment}: {reason}" for segment, reason in report.skipped])
-    yield (
-        report.segments_before,
-        report.segments_after,
-        report.rewritten,
-        report.segments,
-        report.index_bytes,
-        _rounded(report.seconds),
-        skipped,
-    )
+    skipped = _sentences(f"{segment}: {reason}" for segment, reason in report.skipped)
+    yield report, {"segments_written": report.segments, "skipped": skipped}
 
 
-def _expire(session: StatementSession, table: str, older_than: str, dry_run: bool) -> Iterable[Row]:
-    report = session.table(table).index().expire(parse_duration(older_than), dry_run=dry_run)
-    yield (
-        report.entries,
-        report.directories,
-        report.snapshots,
-        report.segments,
-        report.leftovers,
-        report.table_files,
-        report.bytes,
-        report.dry_run,
-        _rounded(report.seconds),
-    )
+@procedure(
+    "entries bigint, directories bigint, snapshots bigint, segments bigint, leftovers bigint, table_files bigint, "
+    "bytes bigint, dry_run boolean, seconds double"
+)
+def expire(session: StatementSession, table: str, older_than: str = "3d", dry_run: bool = False) -> Iterator[Found]:
+    """Drop what no snapshot of a table needs: entries, segments, leftovers of dead builds."""
+    yield session.table(table).index().expire(parse_duration(older_than), dry_run=dry_run), {}
 
 
-def _verify(session: StatementSession, table: str, sample: int, every: bool, repair: bool) -> Iterable[Row]:
+@procedure(
+    "data_files bigint, indexed_data_files bigint, segments bigint, blobs bigint, row_groups bigint, findings bigint, "
+    "repaired_data_files bigint, what"
+)
+def verify(
+    session: StatementSession, table: str, sample: int = DEFAULT_SAMPLE, every: bool = False, repair: bool = False
+) -> Iterator[Found]:
+    """Check an index: checksums, directories, and a sample of row groups (or every one) against the data."""
     report = session.table(table).index().verify(None if every else sample, repair=repair)
-    findings = [str(finding) for finding in report.findings]
-    yield (
-        report.data_files,
-        report.indexed_data_files,
-        report.segments,
-        report.blobs,
-        report.row_groups,
-        len(findings),
-        report.repaired_data_files,
-        _sentences(findings),
-    )
+    yield report, {"findings": len(report.findings), "what": _sentences(map(str, report.findings))}
 
 
-def _drop(session: StatementSession, table: str) -> Iterable[Row]:
+@procedure("index_table, segments bigint, bytes bigint, kept")
+def drop(session: StatementSession, table: str) -> Iterator[Found]:
+    """Drop all indexes of a table with their files."""
     found = session.table(table)
     report = drop_index(found.catalog, found.name)
-    yield report.index_table, report.segments, report.bytes, _sentences(report.kept)
+    yield report, {"kept": _sentences(report.kept)}
 
 
-def _rounded(seconds: float) -> float:
-    return round(seconds, 4)
+def _names(text: str | None) -> tuple[str, ...]:
+    """Names between commas."""
+    return tuple(name.strip() for name in (text or "").split(",") if name.strip())
 
 
 def _sentences(texts: Iterable[str]) -> str | None:
     """Several sentences as lines of one value."""
     return "\n".join(texts) or None
-
-
-_TABLE = Parameter("table", is_required=True)
-_REF, _SNAPSHOT_ID = Parameter("ref"), Parameter("snapshot_id", "bigint")
-
-
-def _counts(*names: str) -> tuple[ResultColumn, ...]:
-    return tuple(ResultColumn(name, "bigint") for name in names)
-
-
-_SECONDS = ResultColumn("seconds", "double")
-
-PROCEDURES: dict[str, Procedure] = {
-    procedure.name: procedure
-    for procedure in (
-        Procedure(
-            "build",
-            "Index the data files that have no index yet.",
-            (
-                _TABLE,
-                Parameter("mode", default="sync"),
-                Parameter("where"),
-                _REF,
-                _SNAPSHOT_ID,
-                Parameter("max_files", "bigint"),
-            ),
-            (
-                ResultColumn("state"),
-                *_counts("files", "rows", "row_groups", "segments", "index_bytes", "files_left"),
-                _SECONDS,
-                ResultColumn("warnings"),
-            ),
-            _build,
-        ),
-        Procedure(
-            "status",
-            "Say how much of a table is indexed, and what the latest build in the background does.",
-            (_TABLE,),
-            (
-                ResultColumn("table"),
-                ResultColumn("index_table"),
-                *_counts(
-                    "snapshot_id",
-                    "data_files",
-                    "indexed_data_files",
-                    "row_groups",
-                    "indexed_row_groups",
-                    "segments",
-                    "index_bytes",
-                    "total_index_bytes",
-                    "data_bytes",
-                    "unindexed_bytes",
-                    "snapshots_behind",
-                ),
-                ResultColumn("build"),
-                ResultColumn("warnings"),
-            ),
-            _status,
-        ),
-        Procedure(
-            "indexes",
-            "List the indexes of a table.",
-            (_TABLE,),
-            (
-                ResultColumn("name"),
-                ResultColumn("kind"),
-                ResultColumn("column"),
-                ResultColumn("map_key"),
-                ResultColumn("field_id", "bigint"),
-                ResultColumn("options"),
-                ResultColumn("bytes", "bigint"),
-                ResultColumn("is_named", "boolean"),
-            ),
-            _indexes,
-        ),
-        Procedure(
-            "explain",
-            "Say which row groups a query with this WHERE text reads, stage by stage.",
-            (_TABLE, Parameter("where", is_required=True), _REF, _SNAPSHOT_ID),
-            (ResultColumn("stage"), *_counts("row_groups", "dropped", "reads", "bytes"), _SECONDS),
-            _explain,
-        ),
-        *ADVICE_PROCEDURES,
-        Procedure(
-            "compact",
-            "Merge small segments into large ones.",
-            (_TABLE, Parameter("target_size", default="256MiB")),
-            (
-                *_counts("segments_before", "segments_after", "rewritten", "segments_written", "index_bytes"),
-                _SECONDS,
-                ResultColumn("skipped"),
-            ),
-            _compact,
-        ),
-        Procedure(
-            "expire",
-            "Drop what no snapshot of a table needs: entries, segments, leftovers of dead builds.",
-            (_TABLE, Parameter("older_than", default="3d"), Parameter("dry_run", "boolean", default=False)),
-            (
-                *_counts("entries", "directories", "snapshots", "segments", "leftovers", "table_files", "bytes"),
-                ResultColumn("dry_run", "boolean"),
-                _SECONDS,
-            ),
-            _expire,
-        ),
-        Procedure(
-            "verify",
-            "Check an index: checksums, directories, and a sample of row groups (or every one) against the data.",
-            (
-                _TABLE,
-                Parameter("sample", "bigint", default=DEFAULT_SAMPLE),
-                Parameter("every", "boolean", default=False),
-                Parameter("repair", "boolean", default=False),
-            ),
-            (
-                *_counts(
-                    "data_files",
-                    "indexed_data_files",
-                    "segments",
-                    "blobs",
-                    "row_groups",
-                    "findings",
-                    "repaired_data_files",
-                ),
-                ResultColumn("what"),
-            ),
-            _verify,
-        ),
-        Procedure(
-            "drop",
-            "Drop all indexes of a table with their files.",
-            (_TABLE,),
-            (ResultColumn("index_table"), *_counts("segments", "bytes"), ResultColumn("kept")),
-            _drop,
-        ),
-    )
-}
-"""The procedures by name. To add one, write a function and an entry."""
-
-
-def procedure_named(name: str) -> Procedure:
-    """Return the procedure of a name, or raise NotFoundError if there is none."""
-    if name not in PROCEDURES:
-        raise NotFoundError(f"there is no procedure {name!r}; there are: {', '.join(PROCEDURES)}")
-    return PROCEDURES[name]

@@ -77,11 +77,7 @@ class Matrix:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MatrixDirectory:
-    """The directory of a blob.
-
-    Attributes:
-        matrix_of: The number of each row group's matrix.
-    """
+    """The directory of a blob; `matrix_of` has the number of each row group's matrix."""
 
     matrices: tuple[Matrix, ...]
     matrix_of: Ints

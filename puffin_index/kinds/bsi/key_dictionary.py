@@ -39,11 +39,7 @@ _LEVEL = 3
 
 
 def serialize_dictionary(keys: KeyArray) -> tuple[bytearray, int]:
-    """Return a dictionary and the length of its header and directory.
-
-    Args:
-        keys: Ascending, without duplicates.
-    """
+    """Return a dictionary of distinct keys, ascending, and the length of its header and directory."""
     if isinstance(keys, np.ndarray):
         starts = np.append(np.arange(0, len(keys), _INT_BLOCK_KEYS), len(keys))
         contents, separators = _int_contents(keys, starts), keys[starts[:-1]].astype(">i8").tobytes()

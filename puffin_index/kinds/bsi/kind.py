@@ -63,11 +63,7 @@ class SmallRowGroups:
 
 
 class SlicesBuilder:
-    """Builds bit slices and merges the slices of small row groups.
-
-    Args:
-        one_by_one: Builds one payload per row group.
-    """
+    """Builds bit slices, one payload a row group, and merges those of small row groups."""
 
     def __init__(self, one_by_one: KindBuilder) -> None:
         self._one_by_one = one_by_one

@@ -193,11 +193,7 @@ class HalfReader:
         return self._existence
 
     def search(self, intervals: Intervals, candidates: BitMap | None) -> BitMap:
-        """Return the rows whose magnitude lies in one of the intervals.
-
-        Args:
-            intervals: Disjoint, ascending intervals, none touching another.
-        """
+        """Return the rows whose magnitude lies in one of the intervals, which ascend and do not touch."""
         half = self.half
         wanted = shift(clip(intervals, half.minimum, half.maximum), -half.minimum)
         if not wanted:

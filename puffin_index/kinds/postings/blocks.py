@@ -54,11 +54,7 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True)
 class WrittenBlock:
-    """A block and its numbers for the directory.
-
-    Attributes:
-        first_key: The first key, as `OrderedRows.span` returns keys.
-    """
+    """A block and its numbers for the directory; the key is one of `OrderedRows.span`."""
 
     data: bytes
     row_count: int

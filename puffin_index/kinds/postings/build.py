@@ -29,11 +29,7 @@ _ROWS_OF_A_KEY = 2048
 
 @dataclass(frozen=True, slots=True)
 class PlacedColumn:
-    """The column of one row group and the base of the row group.
-
-    Attributes:
-        base: The row group's first row in the row space of the segment; a multiple of 65,536.
-    """
+    """The column of one row group, and its first row in the segment's row space, a multiple of 65,536."""
 
     base: int
     column: SortedColumn

@@ -210,11 +210,7 @@ def join_keys(keys: Sequence[KeyArray], value_type: ValueType) -> KeyArray:
 
 
 class CodedRows(KeysInMemory):
-    """Answers with the rows of the segment's row space, from memory alone. Safe to share between threads.
-
-    Args:
-        coded: The key of each row.
-    """
+    """Answers with the rows of the segment's row space, from memory alone. Safe to share between threads."""
 
     def __init__(self, coded: CodedNumbers, numbers: RowNumbers) -> None:
         self._coded = coded

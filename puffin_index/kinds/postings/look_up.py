@@ -357,11 +357,7 @@ class PreparedTest:
         return self._postings.directory.parts(plan.blocks)
 
     def read(self, most_bytes: int) -> AskedBlocks | None:
-        """Read the blocks of the test, to be searched along with blocks of other blobs.
-
-        Returns:
-            None if the blocks exceed `most_bytes`, or if the blocks alone do not give the answer.
-        """
+        """Read the blocks of the test; None beyond `most_bytes`, or if the blocks alone do not give the answer."""
         plan = self._little(most_bytes)
         return None if plan is None else self._postings._read_asked(plan)
 
