@@ -118,12 +118,7 @@ def read_everything(request: QueryRequest, *warnings: str) -> QueryAnswer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Found:
-    """What was found out about a scan.
-
-    Attributes:
-        enough: The verdicts, deleted rows subtracted; row groups without an index have one, too.
-        warnings: Delete files that could not be read, as sentences.
-    """
+    """The verdicts on a scan, deletes subtracted, unindexed row groups too; and delete files that were unreadable."""
 
     enough: Enough
     warnings: tuple[str, ...] = ()

@@ -33,12 +33,7 @@ Cell: TypeAlias = str | int | Bar
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Rows under headers.
-
-    Attributes:
-        headers: The names of the columns.
-        rows: The rows; without any, nothing is shown.
-    """
+    """Rows under the names of columns; without rows, nothing is shown."""
 
     headers: Sequence[str]
     rows: Sequence[Sequence[Cell]]

@@ -142,13 +142,10 @@ class TableIndex(Described):
 
     @classmethod
     def open(cls, catalog: Catalog, table: str) -> TableIndex:
-        """Open the index of a table.
+        """Open the index of a table, by its UUID if the index table was left behind when the table was renamed.
 
-        The table's UUID finds an index table that was left behind when the table was renamed.
-
-        Raises:
-            NotFoundError: If the table or its index does not exist, or a dropped table of the name had the index.
-            DamagedIndexError: If the metadata of the index table is missing or broken.
+        Raises NotFoundError if the table or its index does not exist, or a dropped table of the name had the index,
+        DamagedIndexError if the metadata of the index table is missing or broken.
         """
         name = TableName.parse(table)
         data_table = open_table(catalog, name.identifier)
@@ -368,11 +365,9 @@ class TableIndex(Described):
     def compact(
         self, target_bytes: int = TARGET_SEGMENT_BYTES, progress: CompactListener | None = None
     ) -> CompactReport:
-        """Rewrite small segments, and segments with few live bytes, as segments of the target size.
+        """Rewrite small segments, and segments with few live bytes, as segments of about the target size.
 
-        Args:
-            target_bytes: The approximate size of new segments.
-            progress: Called at the start and after each commit.
+        `progress` is called at the start and after each commit.
         """
         self.refresh()
         return compact(self.data_table, self.index_table, self._kept, target_bytes, listener=progress)
@@ -395,13 +390,10 @@ class TableIndex(Described):
         return self.compact(target_bytes)
 
     def expire(self, older_than: timedelta = DEFAULT_GRACE, *, dry_run: bool = False) -> ExpireReport:
-        """Drop entries, segments and files that nothing needs (`puffin_index.jobs.expire`).
+        """Drop entries, segments and files that nothing needs (`puffin_index.jobs.expire`), or only say which.
 
-        Segments with few live bytes are rewritten first.
-
-        Args:
-            older_than: The age from which files that no commit names no longer count as those of a running build.
-            dry_run: Whether to change nothing.
+        Segments with few live bytes are rewritten first. Files that no commit names count as those of a running build
+        up to the age `older_than`.
         """
         self.refresh()
         return expire(self.data_table, self.index_table, self._kept, older_than, dry_run=dry_run)
@@ -413,9 +405,7 @@ class TableIndex(Described):
     def export_indexes(self, data_file: str, row_group: int | None = None) -> ExportedContainer:
         """Put the indexes of a data file into a container of Paimon's (`puffin_index.jobs.exchange`).
 
-        Args:
-            data_file: The location of the data file, or its last parts.
-            row_group: The row group's place in the file, from 0; None for the only one.
+        `data_file` is a location or its last parts; a file of several row groups needs the place of one, from 0.
         """
         self.refresh()
         return export_indexes(self.data_table, self.index_table, self.columns, data_file, row_group)

@@ -167,12 +167,7 @@ def _split(name: str) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class _Choice:
-    """A choice among measured candidates.
-
-    Attributes:
-        columns: The candidates, existing ones among them.
-        served: Existing indexes that are of use in ways that are not measured.
-    """
+    """A choice among measured candidates; `served` are existing indexes of use in ways that are not measured."""
 
     advised: AdvisedTable
     columns: tuple[ResolvedColumn, ...]

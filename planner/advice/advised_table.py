@@ -38,12 +38,7 @@ from puffin_index.table_index import TableIndex
 
 @dataclass(frozen=True)
 class Scanned:
-    """The row groups that Iceberg's own pruning leaves. A file whose manifest lists no row groups counts as one.
-
-    Attributes:
-        file_of: For each row group the number of its data file.
-        ordinals: For each row group its ordinal in the data file.
-    """
+    """The row groups that Iceberg's pruning leaves, by data file and ordinal; a file that lists none counts as one."""
 
     files: tuple[ScanFile, ...]
     file_of: Ints

@@ -27,12 +27,7 @@ _SAME_SHARE = 0.002
 
 
 class Gains:
-    """Bytes that queries save, for any set of candidates. Each plan is made once.
-
-    Args:
-        sample: The candidates, built over some row groups of `everything`.
-        left: What Iceberg's own pruning leaves of the table to each of them.
-    """
+    """Bytes that queries save by any candidates, built over a sample of what Iceberg leaves. Plans are kept."""
 
     def __init__(
         self,
@@ -147,11 +142,9 @@ _MOST_LOST = 0.03
 def choose(
     sizes: Mapping[Item, int], budget: float, gain: Gain[Item], *, most_tried: int = MOST_TRIED
 ) -> frozenset[Item]:
-    """Choose the items that gain most and fit a budget together.
+    """Choose the items that gain most and fit a budget together, if more items never gain less.
 
-    Args:
-        gain: The gain of a set of items; more items never gain less.
-        most_tried: Of more items, this many are chosen from: the others lose least for their size if they go.
+    Of more than `most_tried` items, those go first that lose least for their size.
     """
     items = frozenset(item for item, size in sizes.items() if size <= budget)
     while len(items) > most_tried:

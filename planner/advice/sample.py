@@ -44,12 +44,7 @@ class Verdicts:
 
 @dataclass(frozen=True)
 class IndexSample:
-    """Indexes of some row groups.
-
-    Attributes:
-        positions: The sampled row groups, as places among those that were sampled from.
-        own_bytes: The bytes of each index with its directory, and of the statistics of each column.
-    """
+    """Indexes of the row groups at some positions, and the bytes of each index and of each column's statistics."""
 
     advised: AdvisedTable
     positions: Ints
@@ -121,12 +116,7 @@ def choose(total: int, most: int) -> Ints:
 def built_sample(
     advised: AdvisedTable, scanned: Scanned, positions: Ints, columns: tuple[ResolvedColumn, ...]
 ) -> Iterator[IndexSample]:
-    """Build indexes of some row groups; they are gone when the block ends.
-
-    Args:
-        scanned: The row groups that were sampled from.
-        positions: The sampled row groups among them, ascending.
-    """
+    """Build indexes of the row groups at some ascending positions; they are gone when the block ends."""
     with tempfile.TemporaryDirectory(prefix="puffin-index-sample-") as folder:
         location = Path(folder).as_uri()
         io = load_file_io(location=location)

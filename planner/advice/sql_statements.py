@@ -27,13 +27,10 @@ _TYPED_TEXTS = {
 
 
 def read_statements(text: str, table: Sequence[str], columns: Sequence[str]) -> Workload:
-    """Read SQL statements that stand between semicolons. A statement that begins with WHERE is a mere condition.
+    """Read SQL statements between semicolons; one that begins with WHERE is a mere condition.
 
-    Args:
-        columns: The names of the table's columns, by which names without a table are told apart.
-
-    Raises:
-        PuffinIndexError: If the text is no SQL at all, or holds no statement.
+    The table's columns tell names without a table apart. Raises PuffinIndexError for text that is no SQL or has no
+    statement.
     """
     queries: list[Query] = []
     skipped: list[str] = []

@@ -124,12 +124,7 @@ class Verdict:
 
 
 def verdict_on_new(before: int, saved: Range, reasons_kept: Bytes, tested: bool, untested: Collection[str]) -> Verdict:
-    """Judge indexes that do not exist yet.
-
-    Args:
-        saved: How many of them it would no longer read.
-        reasons_kept: The `Reason` of each sampled row group that it would still read.
-    """
+    """Judge indexes that do not exist yet by what is saved, and why sampled row groups would still be read."""
     note = f"the WHERE does not test {', '.join(sorted(untested))}" if untested else ""
     if not before:
         return Verdict("do not build", "today's query reads no row group")
@@ -156,9 +151,7 @@ def verdict_on_hidden(before: int, more: Range) -> Verdict:
 def note_on_row_groups(sizes: Floats, today: Flags, kept: Flags, shares_left: Floats) -> str | None:
     """Say that smaller row groups would save more than the indexes do; None if they would not.
 
-    Args:
-        sizes: The bytes of each sampled row group.
-        shares_left: The most that it would read of each of them with smaller row groups and the indexes.
+    `shares_left` is the most that would be read of each sampled row group then.
     """
     before, after, least = (float(part.sum()) for part in (sizes[today], sizes[kept], sizes[kept] * shares_left[kept]))
     if after - least <= max(before - after, WORTH_WHILE * before):

@@ -38,12 +38,7 @@ from puffin_index.table_index import TableIndex
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """What a query reads in one of the states that are compared.
-
-    Attributes:
-        state: `without index`, `today` or `what if`.
-        seconds: About the seconds that one core takes to read them.
-    """
+    """What a query reads in a state (`without index`, `today` or `what if`), and about one core's seconds for that."""
 
     state: str
     row_groups: Range
@@ -228,12 +223,7 @@ def what_if(
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """What was found.
-
-    Attributes:
-        kept: The row groups that the query would read.
-        kept_share: Their share of the bytes of all row groups that Iceberg's own pruning leaves.
-    """
+    """The row groups that the query would read, and their share of the bytes that Iceberg's pruning leaves."""
 
     kept: Range
     kept_share: float

@@ -42,12 +42,9 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """The scans of a table.
+    """The distinct scans of a table, most frequent first; and how often an index was of other use, as for a join.
 
-    Attributes:
-        queries: The distinct scans; those asked most often come first.
-        used: How many scans needed an index in ways that no condition shows, such as a join: by `column.kind`, or by
-            `column` where the kind is not known.
+    Such use is by `column.kind`, or by `column` where the kind is not known.
     """
 
     queries: tuple[Query, ...]
@@ -89,12 +86,7 @@ def is_named(parts: Sequence[str], table: Sequence[str]) -> bool:
 
 
 def condensed(workload: Workload, most_alike: int = 4, most: int = 100) -> Workload:
-    """Let some queries stand for others that differ from them in their literals only.
-
-    Args:
-        most_alike: The queries that stand for all that are alike.
-        most: The most queries in all; those that are asked least often are left out.
-    """
+    """Let at most `most_alike` queries stand for others with other literals; of all, keep the `most` frequent."""
     alike: dict[tuple[str, frozenset[str], frozenset[str]], list[Query]] = {}
     for query in workload.queries:
         shape = "" if query.where is None else _NUMBER_OR_TEXT.sub("?", query.where)

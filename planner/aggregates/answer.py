@@ -34,11 +34,9 @@ UNBOUNDED: Final = Limits(byte_budget=2**63, seconds=np.inf)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answer:
-    """What statistics and indexes give of a question before data is read.
+    """What statistics and indexes give of a question; the rest is in the unread row groups, exactly.
 
-    Attributes:
-        unread: The row groups of the plan whose data has to be read, ascending: the rest of the answer, exactly.
-        index_reads: Requests for index bytes, besides those of the plan; `index_bytes_read` likewise.
+    Reads of the index are those besides the plan's.
     """
 
     partial: Partial
@@ -92,9 +90,7 @@ def costs_of_data(rows: KnownRows, question: Question) -> Floats:
 def answer(rows: KnownRows, question: Question, data_costs: Floats, limits: Limits = UNBOUNDED) -> Answer:
     """Answer a question from statistics and indexes as far as they are exact.
 
-    Args:
-        data_costs: For each row group what reading it costs, in weighed bytes; dearer indexes are not read.
-        limits: Bounds on weighed index bytes and time, beyond which row groups are unread.
+    An index that costs more than a row group's data is not read; beyond the limits, row groups are unread.
     """
     reads = IndexReads()
     token = READ_COUNT.set(reads.count)

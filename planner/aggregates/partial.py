@@ -114,10 +114,8 @@ class Partial:
     ) -> Partial:
         """Return what several sets of rows of one group each give.
 
-        Args:
-            distinct: Distinct keys, in parts, where they are needed; only questions without columns to group by have
-                any.
-            groups: The key of each set's group, if the question has a column to group by; it has no more.
+        Distinct keys come in parts, where a question without groups needs them; `groups` has the key of each set's
+        group.
         """
         table = {} if groups is None else {group_name(0): key_array(groups)}
         table["rows"] = pa.array(row_counts, pa.int64())

@@ -37,12 +37,7 @@ class AggregateSyntaxError(PuffinIndexError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class AskedColumn:
-    """A column that a question is about, or a key of a map.
-
-    Attributes:
-        type: The type of its values; `value_type` is the same as an index has it.
-        needs_sum: Whether an aggregate needs the sum; likewise the other needs.
-    """
+    """A column, or a key of a map, that a question is about, its type (also as an index has it), and what is needed."""
 
     column: ColumnId
     name: str
@@ -76,12 +71,7 @@ class AskedColumn:
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """One aggregate.
-
-    Attributes:
-        function: One of `FUNCTIONS`.
-        column: The place of its column in `Question.columns`; None for `count(*)`.
-    """
+    """One aggregate: a function of `FUNCTIONS`, and the place of its column; None for `count(*)`."""
 
     function: str
     column: int | None

@@ -154,9 +154,7 @@ def residual_of(planned: QueryAnswer) -> Residual | None:
 def project(schema: Schema, columns: Sequence[str] | None) -> Schema:
     """Choose columns of a schema, in the order in which they are named.
 
-    Raises:
-        NotFoundError: If the schema lacks a column.
-        UnsupportedError: If no column is named.
+    Raises NotFoundError if the schema lacks a column, UnsupportedError if no column is named.
     """
     if columns is None:
         return schema

@@ -48,12 +48,7 @@ def constants_of(partition: Record, spec: PartitionSpec) -> dict[int, object]:
 
 @dataclass(frozen=True, slots=True)
 class FileColumns:
-    """How a schema maps to the columns of one data file.
-
-    Attributes:
-        stored: Names the type of a leaf column of the file.
-        constants: Values of identity partitions by field id.
-    """
+    """How a schema maps to a data file, with stored types of leaves and values of identity partitions by field id."""
 
     reading: Reading
     fields: FileFields

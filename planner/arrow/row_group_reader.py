@@ -136,12 +136,9 @@ def _known_rows(planned: QueryAnswer, at: int) -> RowSet | None:
 
 @dataclass(frozen=True, slots=True)
 class RowGroupReader:
-    """Reads row groups of one scan. Safe to share between threads.
+    """Reads row groups of one scan, and rows that satisfy a predicate if any. Safe to share between threads.
 
-    Attributes:
-        residual: The predicate, None for all rows.
-        side_by_side: Whether the columns of a row group are decoded side by side, which few row groups need to keep all
-            cores busy.
+    Few row groups need columns decoded side by side to keep all cores busy.
     """
 
     table: Table

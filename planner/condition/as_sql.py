@@ -45,10 +45,8 @@ _NUMBER = re.compile(r"(?<![\w`.])[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?[
 def as_sql(predicate: Predicate, schema: Schema, *, literals: bool = True, for_people: bool = False) -> str:
     """Write a condition as SQL that reads back as the same condition, as far as the condition is known.
 
-    Args:
-        literals: Whether literals are in the text; otherwise each is a `?`.
-        for_people: Whether to say what is not known, as it was written, and to cut long lists short. Otherwise an
-            unknown part is a `?`.
+    Without `literals`, each is a `?`, as is an unknown part. For people, an unknown part stands as it was written, and
+    long lists are cut short.
     """
     return _Writer(schema, literals, for_people).write(predicate)
 

@@ -289,13 +289,9 @@ def date_literal(text: str) -> DateLiteral | None:
 
 
 def timestamp_literal(type_name: str, text: str) -> Literal[int] | None:
-    """Make the literal of `TIMESTAMP 'text'`; None if it depends on the clock or on a time zone database.
+    """Make the literal of a `TIMESTAMP`, `TIMESTAMP_LTZ` or `TIMESTAMP_NTZ`; None if only Spark knows it.
 
-    Args:
-        type_name: `TIMESTAMP`, `TIMESTAMP_LTZ` or `TIMESTAMP_NTZ`.
-
-    Raises:
-        ValueError: If Spark reads no timestamp in it; the message says what was expected.
+    A clock or a time zone database may decide. Raises ValueError, saying what was expected, if it is no timestamp.
     """
     text = text.strip(_BLANKS)
     if _SPECIAL.fullmatch(text):

@@ -75,12 +75,7 @@ def join(parts: Sequence[Condition], *, conjunctive: bool) -> Condition:
 
 @dataclass(slots=True)
 class _Open:
-    """A junction whose parts are being walked.
-
-    Attributes:
-        conjunctive: Whether the junction is AND, once NOT is pushed down.
-        pending: Parts to walk, last first; and whether NOT stands above them.
-    """
+    """A junction being walked, its sense once NOT is pushed down, and the parts to walk, last first, negated or not."""
 
     conjunctive: bool
     pending: list[tuple[Condition, bool]]

@@ -184,12 +184,7 @@ _COMPARISONS: dict[str, tuple[Callable[[Any, Any], Any], Callable[..., pa.Array]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Verdicts:
-    """What a test says of each value.
-
-    Attributes:
-        matching: The value satisfies the test, or may.
-        certain: Whether `matching` is certain; if not, the value may satisfy the test.
-    """
+    """Which values satisfy a test or may, and for which of them that is certain."""
 
     matching: Flags
     certain: Flags

@@ -83,12 +83,7 @@ class Counting:
         return self._counted(at, pruned)
 
     def first(self, predicate: Predicate, first: Predicate, at: Ints, column: Leaf) -> Counted:
-        """Count the rows that satisfy a predicate and come first.
-
-        Args:
-            predicate: The predicate; the candidates, if there are any, satisfy it.
-            first: Says which rows come first, by tests of one column.
-        """
+        """Count the rows, among the candidates if there are any, that satisfy a predicate and come first."""
         if self.candidates is None:
             return self.of(conjunction([predicate, first]), at)
         if self.keys is None and self._is_wide(first, at):

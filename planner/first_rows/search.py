@@ -61,12 +61,7 @@ _FIRST_ROW_GROUPS = 4
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The first column of an ORDER BY.
-
-    Attributes:
-        descending: Whether the greatest keys come first.
-        nulls_first: Whether NULL comes before all keys.
-    """
+    """The first column of an ORDER BY, its direction, and whether NULL comes before all keys."""
 
     field_id: ColumnId
     value_type: str
@@ -89,12 +84,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class FirstRows:
-    """How many rows a query wants.
-
-    Attributes:
-        count: The rows, those that OFFSET skips included.
-        order: The order whose first rows are wanted; None if any rows will do.
-    """
+    """How many rows a query wants, those that OFFSET skips included, and in what order; None: any rows."""
 
     count: int
     order: Order | None

@@ -81,11 +81,9 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class Executors:
-    """The executors of a Spark application, and when they plan.
+    """The executors of a Spark application, and when they plan over the index table at the version of the views.
 
-    Attributes:
-        index_table: The index table, at the version of the views.
-        mode: `local`; `auto` for what suits the number of row groups; `distributed` for all but the smallest scans.
+    `local`; `auto` for what suits the number of row groups; `distributed` for all but the smallest scans.
     """
 
     context: SparkContext

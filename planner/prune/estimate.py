@@ -38,12 +38,7 @@ _BLOCK_ROW_GROUPS = 8_192
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What to expect of a test (or predicate) in each row group.
-
-    Attributes:
-        selectivity: Share of the rows that match.
-        presence: Probability that at least one row matches.
-    """
+    """What to expect of a predicate in each row group: the share of rows that match, and how likely one does."""
 
     selectivity: Floats
     presence: Floats

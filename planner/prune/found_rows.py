@@ -60,7 +60,7 @@ class FoundRows:
         return bool((blobs >> 32 == segment).all() and np.isin(blobs, list(self.rows)).all())
 
     def counts(self, row_groups: Ints, groups: Groups | None = None) -> Ints:
-        """How many rows match in each row group, -1 where nobody asked its payload; places of payloads save a search."""
+        """How many rows match in each row group, -1 where nobody asked its payload; known places save a search."""
         counts = np.full(len(row_groups), -1, np.int64)
         if not self.rows:
             return counts
@@ -76,9 +76,7 @@ class FoundRows:
 class RowSets:
     """The rows behind the verdicts of one plan: to read rows, count them, or subtract deleted ones.
 
-    Attributes:
-        evaluated: By row group of the view, what the row level gave; rows are numbered from 0 in each row group.
-        found: What look-ups found for the whole predicate; None if they did not answer all of its leaves.
+    The row level numbers rows in each row group; look-ups count if they answered every leaf.
     """
 
     evaluated: dict[int, RowSet] = field(default_factory=dict)

@@ -108,11 +108,9 @@ class CostGate:
         return np.asarray(read, np.float64)
 
     def saved(self, at: Ints, known: tuple[int, Estimate] | None = None) -> Floats:
-        """The bytes that dropping row groups is expected to save, for each of some positions.
+        """The bytes that dropping row groups at some ascending positions is expected to save.
 
-        Args:
-            at: The positions, ascending.
-            known: The number of a leaf, and a better estimate of this leaf at these positions.
+        `known` is the number of a leaf, and a better estimate of it there.
         """
         here = selection_among(at, len(self._row_groups))
         if self._limits.rows_wanted:

@@ -92,11 +92,9 @@ def read_directories(look_ups: Sequence[tuple[LookUp, Ints]]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LookUp:
-    """Looks one leaf up in merged payloads.
+    """Looks one leaf up in merged payloads, unless its share of the rows is too great.
 
-    Attributes:
-        widest_share: A leaf that matches a greater share of the rows is not looked up.
-        candidates: Rows that may still match, where that is known: a wide leaf is looked for among these only.
+    A wide leaf is looked for among candidates only, where these are known.
     """
 
     pruning: Pruning

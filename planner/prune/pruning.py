@@ -169,13 +169,9 @@ class Funnel:
 
     @contextmanager
     def stage(self, name: str, pruning: Pruning, reason: Reason) -> Iterator[None]:
-        """Run one stage as the body of a `with` statement.
+        """Run one stage as the body of a `with` statement; what it drops, it drops for this reason.
 
-        Args:
-            reason: The stage gives this reason to the row groups that it drops.
-
-        Raises:
-            PuffinIndexError: On index trouble, if the funnel is strict.
+        Raises PuffinIndexError on index trouble, if the funnel is strict.
         """
         count, entered = self.reads.count, pruning.alive
         started, requests, read_bytes = time.perf_counter(), count.requests, count.bytes

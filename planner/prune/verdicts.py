@@ -75,12 +75,7 @@ def kept_mask(reasons: Bytes) -> Flags:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One stage of the funnel.
-
-    Attributes:
-        name: `zone-map`, `postings`, `bloom`, `rows` or `deletes`.
-        entered: Row groups that the stage saw.
-    """
+    """One stage of the funnel (`zone-map`, `postings`, `bloom`, `rows`, `deletes`), and the row groups that it saw."""
 
     name: str
     entered: int

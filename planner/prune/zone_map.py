@@ -22,12 +22,7 @@ _MAX_COMPARED_KEYS = 64
 
 @dataclass(frozen=True, slots=True)
 class Verdicts:
-    """What is known of a test (or predicate) for each row group.
-
-    Attributes:
-        possible: False where no row can match.
-        certain: True where every row matches.
-    """
+    """For each row group, whether a row may match (`possible`), and whether every row does (`certain`)."""
 
     possible: Flags
     certain: Flags

@@ -128,13 +128,9 @@ class Benefits(Described):
 
 
 def benefits(index: TableIndex, query_log: str, *, bytes_per_second: int = DEFAULT_BYTES_PER_SECOND) -> Benefits:
-    """Sum up what the log has of a table.
+    """Sum up what the log has of a table, if a query reads this many bytes of row groups a second.
 
-    Args:
-        bytes_per_second: How many bytes of row groups a query is taken to read in a second.
-
-    Raises:
-        PuffinIndexError: If the folder has nothing of the table.
+    Raises PuffinIndexError if the folder has nothing of the table.
     """
     log = read_log(load_file_io(dict(index.catalog.properties), query_log), query_log, index.name)
     if not log.queries and not log.audits:

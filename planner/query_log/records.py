@@ -24,12 +24,7 @@ SUFFIX: Final = ".jsonl"
 
 
 class _Record(BaseModel):
-    """A line of the log; readers ignore what later releases add.
-
-    Attributes:
-        time: When the scan was planned, or the audit ended; UTC.
-        table: The table's name in Spark, the catalog's name first.
-    """
+    """A line of the log, with UTC and the table's name in Spark; readers ignore what later releases add."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -119,12 +114,7 @@ class AuditMiss(BaseModel):
 
 
 class AuditRecord(_Record):
-    """One audit of a scan.
-
-    Attributes:
-        row_groups: How many row groups were read and checked.
-        unchecked: How many row groups of the sample could not be checked.
-    """
+    """One audit of a scan: row groups that were checked, and those that could not be."""
 
     row_groups: int
     unchecked: int

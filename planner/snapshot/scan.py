@@ -106,12 +106,7 @@ class Scan:
         table: str = "",
         snapshot_id: int | None = None,
     ) -> Scan:
-        """The scan of some data files.
-
-        Args:
-            known: The same with their delete files; none if deletes are not to be subtracted.
-            io: What reads delete files; None for what reads the index.
-        """
+        """The scan of some data files, with their delete files if these are to be subtracted."""
         row_groups = ScanRowGroups.of(view, files)
         has_deletes = np.array([file.has_deletes for file in files], np.bool_)[row_groups.file_of]
         paths = tuple(file.path for file in files)

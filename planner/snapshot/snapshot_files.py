@@ -35,12 +35,7 @@ _KEPT_FILES = 50_000
 
 @dataclass(frozen=True, slots=True)
 class FileWithDeletes:
-    """A data file and what deletes its rows.
-
-    Attributes:
-        deletes: Positional delete files and deletion vectors that may hold positions of the data file.
-        has_equality_deletes: Whether equality deletes apply to the data file; these are never read here.
-    """
+    """A data file, delete files that may have positions of it, and whether equality deletes apply, never read here."""
 
     file: DataFile
     deletes: tuple[DeleteFile, ...]

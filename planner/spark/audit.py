@@ -225,12 +225,7 @@ class _SampledScans:
 
 @dataclass(slots=True, eq=False)
 class _Audit:
-    """What an audit of one scan has found.
-
-    Attributes:
-        random: Chooses samples.
-        unchecked: How many row groups of the sample could not be checked.
-    """
+    """What an audit of one scan has found, and how many row groups of the sample could not be checked."""
 
     query: PlannedQuery
     random: np.random.Generator = field(default_factory=np.random.default_rng)

@@ -54,9 +54,7 @@ class PlannerCallback:
     def apply(self, request_text: str, candidates: bytes) -> bytearray:
         """Answer a request (see `planner.spark.requests.wire`); after any failure the scan stays as it is.
 
-        Args:
-            request_text: The `Request` as JSON.
-            candidates: The scan's row groups, a roaring bitmap of numbers in the request's view.
+        The candidates are the scan's row groups, a roaring bitmap of numbers in the request's view.
         """
         strict = self._strict
         try:

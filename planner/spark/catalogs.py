@@ -36,7 +36,7 @@ class SparkCatalogs:
         return name in self._given
 
     def find(self, name: str, conf: Mapping[str, str]) -> Catalog | None:
-        """Find a catalog by the session's entries about it; None if Spark has none, or (warned once) PyIceberg fails."""
+        """Find a catalog by the session's entries; None if Spark has none, or (warned once) if PyIceberg fails."""
         if name in self._given:
             return self._given[name]
         # The name of a table that was loaded by its location is a path and begins with no catalog.
@@ -64,14 +64,9 @@ def spark_catalog_properties(conf: Mapping[str, str], name: str) -> dict[str, st
 
 
 def open_spark_catalog(conf: Mapping[str, str], name: str) -> Catalog:
-    """Open a Spark catalog from PyIceberg.
+    """Open a Spark catalog from PyIceberg, by the session's whole configuration.
 
-    Args:
-        conf: The whole configuration of the session.
-
-    Raises:
-        CatalogError: If PyIceberg has no catalog of this kind, and its own configuration (`.pyiceberg.yaml`) has none
-            of this name.
+    Raises CatalogError if PyIceberg has no such kind, and its own configuration (`.pyiceberg.yaml`) no such name.
     """
     properties = spark_catalog_properties(conf, name)
     kind = properties.get("type") or _kind_of_implementation(properties.get("catalog-impl", ""))

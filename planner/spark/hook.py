@@ -163,12 +163,8 @@ if TYPE_CHECKING:
 def call(spark: SparkSession, procedure: str, /, **arguments: Value) -> DataFrame:
     """Call a procedure, as `CALL puffin.system.<procedure>(<name> => <value>, ...)` does on Spark 4.
 
-    Returns:
-        The rows of the result.
-
-    Raises:
-        PuffinIndexError: If the session is not enabled, if there is no such procedure or parameter, or whatever the
-            procedure raises.
+    Raises PuffinIndexError if the session is not enabled, there is no such procedure or parameter, or the procedure
+    fails.
     """
     rows = callback_of(spark).statements.call(procedure, arguments, spark)
     columns = ", ".join(f"`{name}` {kind}" for name, kind in procedure_named(procedure).columns.items())

@@ -97,12 +97,7 @@ _LONGEST_WITHOUT_WAITING_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """An index table as the catalog last had it.
-
-    Attributes:
-        seen: When the catalog was asked, by the monotonic clock.
-        commits: How many commits this process had made to the table by then.
-    """
+    """An index table as the catalog last had it, when it was asked, and the commits of this process by then."""
 
     table: Table
     seen: float
@@ -119,7 +114,7 @@ class KnownIndexTables:
         self._left_behind = LeftBehind(self._background)
 
     def find(self, table: DataTable, refresh_seconds: float) -> Table | None:
-        """Return the index table of a data table, asking the catalog for one older than some seconds; None without one."""
+        """Return the index table of a data table, asking for one older than some seconds; None without one."""
         with self._lock:
             known = self._known.get(table)
         if known is None or count_commits(table.uuid) != known.commits:

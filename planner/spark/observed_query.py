@@ -47,12 +47,7 @@ from puffin_index.storage.arrays import Flags, Ints
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlannedQuery:
-    """One scan that the hook was asked about.
-
-    Attributes:
-        reading: How the scan finds columns.
-        time: When it was planned, in UTC.
-    """
+    """One scan that the hook was asked about, how it finds columns, and when it was planned, in UTC."""
 
     request: Request
     settings: Settings
@@ -238,12 +233,7 @@ class LogWriter:
         self._queue: BackgroundQueue[_Entry] = BackgroundQueue(self._write, what, MOST_WAITING, delay_seconds=delay)
 
     def put(self, content: PlannedQuery | AuditRecord, session: str, properties: Mapping[str, str]) -> None:
-        """Have a line written.
-
-        Args:
-            content: What becomes a line.
-            properties: Open the store, as those of the table's catalog do.
-        """
+        """Have a line written to a store that some properties open."""
         if not self._queue.put(_Entry(content, session, properties)) and not self._has_lost:
             self._has_lost = True
             _log.warning("the query log %s is too slow: records are lost, which is said once", self._location)

@@ -190,12 +190,7 @@ def _united(lists: list[KeyArray]) -> KeyArray:
 
 @dataclass(slots=True)
 class ByValueTests(ABC):
-    """Tests that an evaluator decides over the values of their columns: what they say of rows, and what that cost.
-
-    Attributes:
-        byte_budget: How many bytes of payloads may be read for the values of a column.
-        found: What each test says of rows, and what is implied.
-    """
+    """Tests decided over the values of columns, read from so many bytes of payloads at most; and what was found."""
 
     schema: Schema
     view: IndexView

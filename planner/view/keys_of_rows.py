@@ -37,12 +37,7 @@ _SHARE_OF_CACHE: Final = 0.5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpenedKeys:
-    """An opened payload of a column, and those of its row groups that a question is about.
-
-    Attributes:
-        places: The places of the row groups in the question, in the order of their rows.
-        bases: The number of each row group's first row in the answers of the payload.
-    """
+    """An opened payload of a column, the places in a question of its row groups, and the first row of each."""
 
     index: HoldsKeys
     places: Sequence[int]
@@ -63,9 +58,7 @@ def open_keys(
 ) -> OpenedKeys:
     """Open the payload that the row groups at some places share; `IndexView.weigh` then notes how large it became.
 
-    Raises:
-        CorruptFileError: If the directory or the payload is damaged.
-        UnsupportedError: If this release does not read such a payload.
+    Raises CorruptFileError if it is damaged, UnsupportedError if this release does not read it.
     """
     here = places[np.argsort(directory.base[row_groups[places]], kind="stable")]
     first = int(row_groups[here[0]])

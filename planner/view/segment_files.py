@@ -28,12 +28,7 @@ _HELD: ContextVar[HeldRanges[memoryview] | None] = ContextVar("_HELD", default=N
 
 
 class SegmentFiles:
-    """Reads segments. Safe to share between threads.
-
-    Attributes:
-        read_ahead: The number of ranges that were read ahead.
-        read_in_vain: The number of those that were never asked for.
-    """
+    """Reads segments, and counts ranges read ahead, and those in vain. Safe to share between threads."""
 
     def __init__(self, io: FileIO) -> None:
         self.read_ahead = self.read_in_vain = 0

@@ -147,13 +147,9 @@ def _names(mapped: Iterable[MappedField]) -> tuple[str, ...]:
 
 
 def reading_of(table: Table, schema: Schema | None = None) -> Reading:
-    """Return the rules by which scans of a table find columns.
+    """Return the rules by which scans of a table, with its current schema unless told, find columns.
 
-    Args:
-        schema: The schema of the scan; the table's current one by default.
-
-    Raises:
-        UnsupportedError: If the table's name mapping cannot be read.
+    Raises UnsupportedError if the table's name mapping cannot be read.
     """
     text = table.properties.get(NAME_MAPPING_PROPERTY)
     return Reading(schema or table.schema(), parse_name_mapping(text))
@@ -161,14 +157,7 @@ def reading_of(table: Table, schema: Schema | None = None) -> Reading:
 
 @lru_cache(maxsize=64)
 def parse_name_mapping(text: str | None) -> NameMapping | None:
-    """Read a name mapping.
-
-    Args:
-        text: The table property; None if the table has none.
-
-    Raises:
-        UnsupportedError: If the text is not a name mapping.
-    """
+    """Read a name mapping, if there is one, or raise UnsupportedError if the text is not a name mapping."""
     if text is None:
         return None
     try:

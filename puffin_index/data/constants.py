@@ -84,14 +84,7 @@ def _text(value: object) -> str:
 
 
 def constant_column(text: str, value_type: ValueType, row_count: int) -> Column:
-    """Return the keys of a column that has one value in all rows.
-
-    Args:
-        text: The value, in its text form (`puffin_index.data.constants`).
-
-    Raises:
-        UnsupportedError: If the value is not of this type.
-    """
+    """Return the keys of a column with one value in all rows, or raise UnsupportedError if it is not of this type."""
     try:
         key = _key(text, value_type)
     except (ValueError, OverflowError) as error:

@@ -78,13 +78,9 @@ def _known_tables(catalog: Catalog, identifier: tuple[str, ...]) -> list[str]:
 
 
 def refresh_table(table: Table, *, with_data: bool = False) -> None:
-    """Load the newest state of a table.
+    """Load the newest state of a table, whose data files, if small, are always read whole.
 
-    Args:
-        with_data: Whether the data files of the table are small, and always read whole.
-
-    Raises:
-        NotFoundError: If the table is gone, or another table has its name.
+    Raises NotFoundError if the table is gone, or another table has its name.
     """
     name, before = ".".join(table.name()), table.io
     try:
@@ -97,13 +93,9 @@ def refresh_table(table: Table, *, with_data: bool = False) -> None:
 
 
 def find_snapshot(table: Table, snapshot_id: int | None = None, ref: str | None = None) -> Snapshot | None:
-    """Find a snapshot by its id, or by a branch or tag; by default the current snapshot.
+    """Find a snapshot by its id, branch or tag; by default the current one, None in an empty table.
 
-    Returns:
-        The snapshot; None for the current snapshot of an empty table.
-
-    Raises:
-        NotFoundError: If the table has no such snapshot, branch or tag.
+    Raises NotFoundError if the table has no such snapshot, branch or tag.
     """
     name = ".".join(table.name())
     if snapshot_id is not None:

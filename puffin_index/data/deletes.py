@@ -160,9 +160,7 @@ def _by_path(paths: pa.DictionaryArray, positions: Ints) -> Positions:
 def read_deletion_vectors(reader: RangedReader) -> Positions:
     """Read all deletion vectors of a Puffin file, ignoring blobs of other types.
 
-    Raises:
-        CorruptFileError: If the file or a vector breaks its format.
-        UnsupportedError: If a position is 2^32 or more.
+    Raises CorruptFileError if one breaks its format, UnsupportedError if a position is 2^32 or more.
     """
     positions: dict[str, BitMap] = {}
     for blob in read_footer(reader).blobs:

@@ -55,13 +55,9 @@ class FileFields:
     fields: tuple[FileField, ...]
 
     def find(self, path: Sequence[int]) -> tuple[FileField, ...]:
-        """Find a column by the field ids that lead to it through structs.
+        """Find a column by the ids that lead to it through structs; return the fields on the way, none if it is absent.
 
-        Returns:
-            The fields on the way, the column last; empty if the file lacks the column.
-
-        Raises:
-            LookupError: If two fields of the file have one id, or the file has the column in another place.
+        Raises LookupError if two fields of the file have one id, or the file has the column in another place.
         """
         found: list[FileField] = []
         level = self.fields
@@ -129,12 +125,7 @@ def leaf_count(arrow_type: pa.DataType) -> int:
 
 
 class _Walk:
-    """Goes through the fields of a file.
-
-    Args:
-        key: The metadata key that holds the field id of a field.
-        ids: Field ids by name, for files without field ids.
-    """
+    """Goes through the fields of a file, whose ids are under a metadata key or, in files without ids, known by name."""
 
     def __init__(self, key: bytes, ids: Mapping[str, int] | None = None) -> None:
         self._key = key

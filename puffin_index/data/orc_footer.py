@@ -58,14 +58,7 @@ class OrcFooter:
 
 
 def read_footer(stream: SeekableStream, orc: ORCFile) -> OrcFooter:
-    """Read the footer of an ORC file.
-
-    Args:
-        orc: The file, opened by Arrow.
-
-    Raises:
-        UnsupportedError: If the footer has an unknown compression.
-    """
+    """Read the footer of an ORC file opened by Arrow, or raise UnsupportedError if its compression is unknown."""
     # The last byte of the file is the length of the postscript.
     stream.seek(orc.file_length - 1 - orc.file_postscript_length - orc.file_footer_length)
     stored = stream.read(orc.file_footer_length)
@@ -185,11 +178,9 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 @contextmanager
 def open_orc(io: FileIO, location: str) -> Iterator[ORCFile]:
-    """Open an ORC file.
+    """Open an ORC file, or raise NotFoundError.
 
-    Raises:
-        NotFoundError: If the file does not exist.
-        CorruptFileError: If the file is not an ORC file, or cannot be read in the block.
+    Raises CorruptFileError if the file is not an ORC file, or cannot be read in the block.
     """
     try:
         stream = io.new_input(location).open(seekable=True)

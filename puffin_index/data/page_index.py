@@ -67,12 +67,7 @@ _NO_CHUNK = struct_bytes(
 
 @dataclass(frozen=True, slots=True)
 class ColumnChunk:
-    """A column chunk of a row group, as the footer has it.
-
-    Attributes:
-        offset_index: Offset and length of its offset index; None without one.
-        metadata: The fields of its ColumnMetaData that hold for some of its pages, too.
-    """
+    """A column chunk, the place of its offset index if any, and the metadata that holds for some of its pages, too."""
 
     start: int
     size: int
@@ -99,12 +94,7 @@ class ColumnChunk:
 
 @dataclass(frozen=True, slots=True)
 class FooterLayout:
-    """The parts of a footer.
-
-    Attributes:
-        file_fields: What a footer of any row group of the file has: version, schema, key-values, creator.
-        row_groups: The bytes of each RowGroup.
-    """
+    """What footers of all row groups have (version, schema, key-values, creator), and each RowGroup's bytes."""
 
     file_fields: RawFields
     row_groups: tuple[bytes, ...]
@@ -115,13 +105,9 @@ class FooterLayout:
         return sum(len(value) for _, value in self.file_fields.values()) + sum(map(len, self.row_groups))
 
     def chunks(self, ordinal: int, leaves: Collection[int], location: str) -> dict[int, ColumnChunk]:
-        """Return some column chunks of a row group; without those that are encrypted or that lie in another file.
+        """Return chunks of leaves in a row group, but none that is encrypted or lies elsewhere.
 
-        Args:
-            leaves: Ordinals of leaf columns.
-
-        Raises:
-            CorruptFileError: If the row group is broken.
+        Raises CorruptFileError if the row group is broken.
         """
         chunks: dict[int, ColumnChunk] = {}
         with broken_means_corrupt("the row group", location, 0):

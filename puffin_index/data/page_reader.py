@@ -142,12 +142,7 @@ _DATA_TYPES = (0, 3)
 
 @dataclass(frozen=True, slots=True)
 class PageHeader:
-    """A page header.
-
-    Attributes:
-        values: The values of a data page, NULLs and empty lists included.
-        rows: The rows of a data page; None if the header does not say.
-    """
+    """A page header, with the values of a data page (NULLs and empty lists included), and its rows if stated."""
 
     is_data: bool
     is_dictionary: bool
@@ -157,14 +152,7 @@ class PageHeader:
 
 
 def parse_page_header(page: memoryview, location: str, offset: int) -> PageHeader:
-    """Parse the header at the beginning of a page.
-
-    Args:
-        offset: Where the page begins in the file.
-
-    Raises:
-        CorruptFileError: If the bytes are no page header.
-    """
+    """Parse the header of a page at an offset of the file, or raise CorruptFileError if there is none."""
     numbers: dict[int, int] = {}
     data: dict[int, int] = {}
     rows: int | None = None
@@ -197,12 +185,7 @@ cleared_by(_chunks.clear, _cache_lock)
 
 @dataclass(frozen=True, slots=True)
 class LeafPages:
-    """The pages of a leaf column to read.
-
-    Attributes:
-        index: All pages of the column chunk.
-        pages: The pages to read, ascending; at least one.
-    """
+    """All pages of a leaf's column chunk, and those to read, ascending; at least one."""
 
     chunk: ColumnChunk
     index: OffsetIndex
@@ -236,12 +219,7 @@ class LeafPages:
 
 @dataclass(frozen=True, slots=True)
 class PageReader:
-    """Reads pages of one row group.
-
-    Attributes:
-        decode_each: Decodes parts of the columns.
-        parts: How many parts the columns are decoded in.
-    """
+    """Reads pages of one row group, and decodes its columns in parts."""
 
     parquet: pq.ParquetFile
     file: RangedReader

@@ -99,12 +99,7 @@ class FetchedParquet(pq.ParquetFile):  # type: ignore[misc]  # PyArrow has no ty
         self._fetched = stream
 
     def fetch(self, now: Iterable[Chunks], later: Iterable[Chunks] = ()) -> None:
-        """Begin to read column chunks; let go of all others.
-
-        Args:
-            now: What is read next; near chunks share a request.
-            later: What is read afterwards; as much is fetched as fits into memory.
-        """
+        """Begin to read what is asked for next, near chunks in one request, and what fits into memory of the rest."""
         ahead = (span for chunks in later for span in self._spans(*chunks))
         self._fetched.fetch([span for chunks in now for span in self._spans(*chunks)], ahead)
 
@@ -126,13 +121,9 @@ def fetch_columns(parquet: pq.ParquetFile, now: Iterable[Chunks], later: Iterabl
 
 
 def open_stream(io: FileIO, location: str, size: int | None = None) -> ObjectStream | InputStream:
-    """Open a file to be read anywhere.
+    """Open a file to be read anywhere, or raise FileNotFoundError.
 
-    Args:
-        size: Its size in bytes if known; a store is not asked for anything then, not even whether there is such a file.
-
-    Raises:
-        FileNotFoundError: If there is no such file.
+    A store is not asked for anything if the size is known, not even whether there is such a file.
     """
     stored = None if size is None else find_object(io, location)
     return io.new_input(location).open(seekable=True) if stored is None or size is None else ObjectStream(stored, size)

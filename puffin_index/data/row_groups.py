@@ -219,11 +219,10 @@ class OpenOrcFile:
 
 
 def read_keys(opened: OpenDataFile, row_group: int, column: ColumnId, value_type: ValueType) -> Column:
-    """Read the keys of one column, or of one key of a map, in one row group; all NULL if the file lacks the column.
+    """Read the keys of a column, or of a key of a map, in one row group; all NULL if the file lacks the column.
 
-    Raises:
-        UnsupportedError: If the values are not of this type, or cannot be read without a loss.
-        BuildError: If the bytes cannot be read or decoded.
+    Raises UnsupportedError if the values are not of this type or would lose something, BuildError if they cannot be
+    read.
     """
     row_count = opened.row_counts[row_group]
     field_id, map_key = column_and_key(column)
@@ -243,9 +242,7 @@ def read_keys(opened: OpenDataFile, row_group: int, column: ColumnId, value_type
 def open_data_file(io: FileIO, file: DataFile, reading: Reading) -> Iterator[OpenDataFile]:
     """Read a data file's footer and check it against the manifest.
 
-    Raises:
-        BuildError: If the file does not exist or contradicts the manifest.
-        UnsupportedError: If the file has no row groups, or its columns cannot be identified.
+    Raises BuildError if it contradicts the manifest or is gone, UnsupportedError without row groups or known columns.
     """
     if file.format not in INDEXED_FORMATS:
         raise UnsupportedError(f"data file {file.path}: {file.format} files have no row groups")

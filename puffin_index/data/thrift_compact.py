@@ -41,12 +41,7 @@ RawFields: TypeAlias = dict[int, tuple[int, bytes]]
 
 @contextmanager
 def broken_means_corrupt(what: str, location: str, offset: int) -> Iterator[None]:
-    """Turn what a `CompactReader` raises for broken bytes into a `CorruptFileError`.
-
-    Args:
-        what: The struct that is read.
-        offset: Where the struct begins in the file.
-    """
+    """Turn what a `CompactReader` raises for a broken struct, at an offset of the file, into a `CorruptFileError`."""
     try:
         yield
     except (LookupError, ValueError, OverflowError) as error:

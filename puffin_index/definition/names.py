@@ -24,12 +24,7 @@ _NO_IDENTIFIER = re.compile(r"\W+")
 
 @dataclass(frozen=True, slots=True)
 class NamedIndex:
-    """A name and the indexes that the name stands for.
-
-    Attributes:
-        indexes: The (field id, stored kind) pairs.
-        is_given: Whether a statement gave the name; otherwise the name is derived from column and kind.
-    """
+    """A name, given by a statement or derived, and the (field id, stored kind) pairs that it stands for."""
 
     name: str
     indexes: frozenset[Index]

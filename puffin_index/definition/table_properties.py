@@ -26,12 +26,7 @@ _PREFIX = "file-index."
 
 @dataclass(frozen=True, slots=True)
 class PropertyDefinition:
-    """A definition from table properties.
-
-    Attributes:
-        columns: The columns and kinds, in the order of field ids.
-        warnings: The properties that cannot be used, with the reasons.
-    """
+    """The columns that table properties index, by field id, and the properties that cannot be used, with reasons."""
 
     columns: tuple[ResolvedColumn, ...]
     warnings: tuple[str, ...]

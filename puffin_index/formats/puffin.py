@@ -213,9 +213,7 @@ def read_footer(reader: RangedReader, footer_size: int | None = None, *, require
 def check_head(reader: RangedReader) -> None:
     """Check the magic at the start of the file, which `read_footer` does not read.
 
-    Raises:
-        CorruptFileError: If the magic is missing.
-        UnsupportedError: If the magic is that of another version.
+    Raises CorruptFileError if it is missing, UnsupportedError if it is that of another version.
     """
     _check_magic(reader.read(0, len(MAGIC)), reader.location, 0)
 
@@ -223,9 +221,7 @@ def check_head(reader: RangedReader) -> None:
 def verify(reader: RangedReader, file: PuffinFile) -> None:
     """Read the whole file and check the first magic and every blob that has a checksum, without decompressing any.
 
-    Raises:
-        CorruptFileError: If a checksum or the first magic is wrong.
-        UnsupportedError: If the first magic is that of another version.
+    Raises CorruptFileError if one is wrong, UnsupportedError if the magic is that of another version.
     """
     check_head(reader)
     for blob in file.blobs:
@@ -238,9 +234,7 @@ def verify(reader: RangedReader, file: PuffinFile) -> None:
 def open_blob(reader: RangedReader, blob: BlobMetadata) -> Blob:
     """Return a blob to be read in ranges, without reading anything or checking a checksum.
 
-    Raises:
-        CorruptFileError: If the blob does not lie inside the file.
-        UnsupportedError: If the blob is compressed.
+    Raises CorruptFileError if the blob does not lie inside the file, UnsupportedError if it is compressed.
     """
     if blob.compression_codec is not None:
         raise UnsupportedError(f"{reader.location}: blob {blob.type!r} is compressed and can't be read in ranges")

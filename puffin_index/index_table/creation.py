@@ -78,13 +78,9 @@ def new_location(default: str, data_table_uuid: uuid.UUID) -> str:
 
 
 def abandoned_folders(catalog: Catalog, default: str, data_table_uuid: uuid.UUID) -> list[AbandonedFolder]:
-    """Find the folders of a data table's former index tables that no table of the catalog uses.
+    """Find folders of former index tables, beside the default location, that no table of the catalog uses.
 
-    Args:
-        default: The default location of the index table; its folders lie beside this one.
-
-    Raises:
-        PuffinIndexError: If a table of the catalog cannot be read, so that nobody knows which folder it uses.
+    Raises PuffinIndexError if a table of the catalog cannot be read, so that nobody knows which folder it uses.
     """
     parent = default.rpartition("/")[0]
     io = load_file_io(catalog.properties, parent)
@@ -221,9 +217,7 @@ def create_index_table(catalog: Catalog, name: TableName, data_table: Table, def
 def default_location(catalog: Catalog, name: TableName) -> str:
     """Return where the catalog would place a new index table.
 
-    Raises:
-        TableAlreadyExistsError: If a service has the table already.
-        ValueError: If the catalog has no place for the table.
+    Raises TableAlreadyExistsError if a service has the table already, ValueError if the catalog has no place for it.
     """
     if isinstance(catalog, MetastoreCatalog):
         namespace = catalog.namespace_to_string(name.namespace)

@@ -257,12 +257,7 @@ class Missing:
 
 
 def indexed_kinds(entries: pa.Table, live: Sequence[DataFile]) -> dict[FileIdentity, set[tuple[int, str]]]:
-    """Return the (field id, stored kind) pairs that the index table has for each live data file.
-
-    Args:
-        entries: The rows of the index table that a scan of the snapshot can use.
-        live: The data files of a snapshot.
-    """
+    """Return the (field id, stored kind) pairs that usable rows of the index table have for each live data file."""
     identities = {file.identity for file in live}
     found: dict[FileIdentity, set[tuple[int, str]]] = {}
     for file, directories in zip(entry_files(entries), entries["directories"].to_pylist(), strict=True):

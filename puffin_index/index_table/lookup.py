@@ -75,11 +75,9 @@ def load_left_behind(catalog: Catalog, index_name: TableName, data_uuid: str) ->
 def list_index_tables(
     catalog: Catalog, namespace: tuple[str, ...], *, only_left_behind: bool = False
 ) -> dict[str, TableName]:
-    """Load all index tables of a namespace; return them by the UUID of their data table.
+    """Load the index tables of a namespace, only those of no existing table if wanted, by UUID of their data table.
 
-    Args:
-        catalog: The catalog; for a catalog that cannot list its tables, the result is empty.
-        only_left_behind: Whether to leave out index tables whose name stands for an existing table.
+    The result is empty for a catalog that cannot list its tables.
     """
     try:
         names = {identifier[-1] for identifier in catalog.list_tables(namespace)}

@@ -53,13 +53,9 @@ class QualifiedTable:
 
 
 def open_catalog(name: str, overrides: Mapping[str, str]) -> Catalog:
-    """Open a catalog.
+    """Open a catalog, some of whose configured properties are overridden.
 
-    Args:
-        overrides: Properties that win over the configuration.
-
-    Raises:
-        CatalogError: If no catalog is configured under that name, or the catalog does not exist.
+    Raises CatalogError if no catalog is configured under that name, or the catalog does not exist.
     """
     properties = {**(Config().get_catalog_config(name) or {}), **overrides}
     if not properties:

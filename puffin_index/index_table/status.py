@@ -65,9 +65,8 @@ class BuildScope:
     def list_data_files(self, table: Table) -> tuple[DataFile, ...]:
         """Return the data files in the scope in the table's present state, with or without an index.
 
-        Raises:
-            NotFoundError: If the table lacks the snapshot, branch or tag.
-            DefinitionError: If the filter does not fit the table.
+        Raises NotFoundError without such a snapshot, branch or tag, DefinitionError if the filter does not fit the
+        table.
         """
         snapshot = self.find_snapshot(table)
         if snapshot is None:
@@ -83,12 +82,7 @@ WHOLE_TABLE = BuildScope()
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Bytes of payloads.
-
-    Attributes:
-        whole: The bytes of all payloads in some segments.
-        live: The approximate bytes that belong to some of the data files.
-    """
+    """The bytes of all payloads in some segments, and about those that belong to some of the data files."""
 
     whole: int = 0
     live: int = 0

@@ -108,9 +108,7 @@ _LOCATION = re.compile(r"'([^']+)'|((?:\w[\w+.-]*:/|/).*)")
 def index_table_read(name: str) -> Iterator[None]:
     """Translate errors of a block that reads files of an index table.
 
-    Raises:
-        DamagedIndexError: If a file of the table is missing or broken.
-        OSError: If a file cannot be reached; the message names the table.
+    Raises DamagedIndexError if one is missing or broken, OSError with the table's name if one cannot be reached.
     """
     try:
         yield
@@ -276,9 +274,7 @@ def is_bound_to(index_table: Table, data_table_uuid: str) -> bool:
 def refresh_index_table(index_table: Table) -> None:
     """Load the newest state of an index table.
 
-    Raises:
-        NotFoundError: If the index table is gone, or another table has its name.
-        DamagedIndexError: If the metadata of the index table is missing or broken.
+    Raises NotFoundError if it is gone or its name is another's, DamagedIndexError if its metadata is missing or broken.
     """
     with index_table_read(".".join(index_table.name())):
         refresh_table(index_table, with_data=True)
@@ -333,9 +329,7 @@ def _scan(index_table: Table, scan: DataScan) -> pa.Table:
 def as_entries(rows: pa.Table) -> pa.Table:
     """Give rows the columns and types of the index table's rows.
 
-    Raises:
-        KeyError: If a column is missing.
-        pa.ArrowException: If a value has another type.
+    Raises KeyError if a column is missing, pyarrow.ArrowException if a value has another type.
     """
     return rows.select(_ARROW_SCHEMA.names).cast(_ARROW_SCHEMA)
 

@@ -378,12 +378,7 @@ BuildState = Literal["running", "done", "failed", "cancelled"]
 
 
 class BuildHandle(Described):
-    """A build in the background of a Spark application or in local processes.
-
-    Args:
-        run: Does the build; called in a thread of its own.
-        cancel: Stops the build.
-    """
+    """A build in the background: `run` builds in a thread of its own, `cancel` stops it."""
 
     def __init__(self, run: Callable[[ProgressListener], BuildReport], cancel: Callable[[], None]) -> None:
         self._cancel = cancel
@@ -441,9 +436,7 @@ class BuildHandle(Described):
     def wait(self, timeout_seconds: float | None = None) -> BuildReport:
         """Wait for the end of the build; a notebook shows the progress meanwhile.
 
-        Raises:
-            TimeoutError: If the build is still running after that time.
-            BuildError: If the build failed or was cancelled; the cause is attached.
+        Raises TimeoutError if it takes longer, BuildError with the cause if the build failed or was cancelled.
         """
         if self._thread.is_alive():
             self._show = show_live(self._progress)

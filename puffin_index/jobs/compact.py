@@ -54,12 +54,7 @@ class CompactProgress:
 
 @dataclass(frozen=True, slots=True)
 class CompactReport:
-    """The result of a compaction.
-
-    Attributes:
-        files: Data files whose indexes have moved.
-        skipped: Segments that could not be read, with the reasons; `verify --repair` rebuilds them.
-    """
+    """The result of a compaction; `verify --repair` rebuilds the segments that were skipped as unreadable."""
 
     segments_before: int
     segments_after: int

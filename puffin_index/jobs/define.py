@@ -29,9 +29,7 @@ def change_definition(
 ) -> None:
     """Change a definition by one commit that succeeds only on top of the definition that `change` saw.
 
-    Args:
-        index_table: The index table, which is loaded anew.
-        change: Called again if another commit comes in between.
+    The index table is loaded anew, and `change` called again, if another commit comes in between.
     """
 
     def attempt() -> None:

@@ -49,12 +49,9 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class DropReport:
-    """The result of a drop.
+    """The result of a drop: what is kept as no file of this index, and folders of index tables dropped by hand.
 
-    Attributes:
-        kept: Files below the table's location that no build or commit of this index wrote.
-        abandoned: Folders that index tables left when they were dropped by hand. If the drop was told to delete them,
-            their files are among the deleted.
+    If those were to be deleted, their files are among the deleted.
     """
 
     index_table: str

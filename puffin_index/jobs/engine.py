@@ -68,12 +68,7 @@ class Engine(Protocol):
 
 
 class LocalEngine:
-    """A pool of processes on this machine.
-
-    Args:
-        workers: The number of processes; the number of cores by default.
-        in_background: Whether to use only processor time that other processes leave.
-    """
+    """A pool of processes on this machine, one a core unless told; in the background, only of idle processor time."""
 
     def __init__(self, workers: int | None = None, *, in_background: bool = False) -> None:
         self.parallelism = workers or os.cpu_count() or 1
@@ -109,10 +104,8 @@ class LocalEngine:
 class SparkEngine:
     """Executors of a live Spark application: one Spark job with one task per segment, in a FAIR pool.
 
-    Args:
-        tag: The tag of the jobs, by which they are cancelled.
-        in_background: Whether to leave half of the task slots to queries. A FAIR pool shares slots as they become free,
-            but takes none from a running task, and a segment takes long.
+    In the background, half of the task slots are left to queries: a FAIR pool shares slots as they become free, but
+    takes none from a running task, and a segment takes long. Jobs are cancelled by their tag.
     """
 
     def __init__(self, spark: SparkSession, tag: str, *, in_background: bool = False) -> None:

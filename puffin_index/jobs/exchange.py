@@ -36,12 +36,7 @@ from puffin_index.storage.ranged import Blob
 
 @dataclass(frozen=True, slots=True)
 class ImportReport:
-    """The result of an import.
-
-    Attributes:
-        imported: The names of the columns with the imported kinds of each.
-        left_out: Parts of the container that were not imported, with the reasons.
-    """
+    """The imported columns with the kinds of each, and the parts that were left out, with the reasons."""
 
     data_file: str
     imported: Mapping[str, tuple[str, ...]]

@@ -17,14 +17,7 @@ _PACKAGE = "puffin_index"
 
 
 def context_of(spark: SparkSession, instead: str) -> SparkContext:
-    """Return the application of a session.
-
-    Args:
-        instead: What the user of a session of Spark Connect is to do, as a clause.
-
-    Raises:
-        UnsupportedError: If the session has no JVM here.
-    """
+    """Return the application of a session; raise UnsupportedError, with what to do instead, if it has no JVM here."""
     if not hasattr(spark, "_jsparkSession"):
         raise UnsupportedError(f"the session has no JVM here, as is so with Spark Connect: {instead}")
     return spark.sparkContext

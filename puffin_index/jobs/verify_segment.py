@@ -37,12 +37,7 @@ EntryRow = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One error in an index.
-
-    Attributes:
-        blob: The blob's type, or the index's field and kind; empty if neither applies.
-        offset: The offset in the file, in bytes.
-    """
+    """One error in an index, at a byte of a file; the blob is its type, or field and kind, or empty."""
 
     file: str
     blob: str
@@ -57,14 +52,7 @@ class Finding:
 def check_segment(
     io: FileIO, location: str, rows: Sequence[EntryRow]
 ) -> tuple[list[Finding], SourceSegment | None, int]:
-    """Check a segment.
-
-    Args:
-        rows: The entries of the segment in the index table.
-
-    Returns:
-        The errors; the segment, if it can be read at all; the number of blobs read.
-    """
+    """Check a segment against its entries; return errors, the segment if readable, and the number of blobs read."""
     size, footer_size = int(str(rows[0]["segment_size_in_bytes"])), int(str(rows[0]["segment_footer_size_in_bytes"]))
     directories = {(one["field_id"], one["kind"]): one for row in rows for one in _directories(row)}
     findings: list[Finding] = []
@@ -189,12 +177,7 @@ class Proofs(AbstractContextManager["Proofs"]):
         self._readers: OrderedDict[str, FileReader] = OrderedDict()
 
     def of(self, source: SourceSegment, key: FieldKind, row: int) -> Proof:
-        """Return the proof of a payload.
-
-        Args:
-            source: The segment that has the payload.
-            row: The directory row of the payload.
-        """
+        """Return the proof of a payload, by its row in the directory of a segment."""
         reader, place = self._reader(source), (source.location, key, row)
         if place not in self._known:
             row_counts = source.spans[source.directories[key].covered(row), 1]

@@ -35,14 +35,9 @@ _Number = TypeVar("_Number", bound=np.generic)
 
 
 def column_of(values: pa.Array | pa.ChunkedArray, value_type: ValueType) -> Column:
-    """Return the keys of an Arrow column.
+    """Return the keys of an Arrow column, of a type that can hold `value_type`, or narrower before a promotion.
 
-    Args:
-        values: The column as read: any Arrow type that can hold the values of `value_type`, or NULLs of any type. The
-            Arrow type may be narrower, if the column was promoted since the file was written.
-
-    Raises:
-        UnsupportedError: If the Arrow type does not fit the column, or a value is out of range.
+    Raises UnsupportedError if the Arrow type does not fit, or a value is out of range.
     """
     array = _one_array(values)
     row_count = len(array)
@@ -231,12 +226,7 @@ def _bytes_values(array: pa.Array, value_type: ValueType) -> pa.Array:
 
 
 def arrow_of_keys(keys: pa.Array, value_type: ValueType, arrow_type: pa.DataType) -> pa.Array:
-    """Return the values of keys.
-
-    Args:
-        keys: int64 or large_binary, by the domain of the type; NULL for NULL.
-        arrow_type: The Arrow type of such a column (`schema_to_pyarrow`).
-    """
+    """Return the Arrow values (`schema_to_pyarrow`) of keys, which are int64 or large_binary by domain."""
     if isinstance(arrow_type, pa.ExtensionType):
         return arrow_type.wrap_array(arrow_of_keys(keys, value_type, arrow_type.storage_type))
     if value_type.is_decimal:

@@ -27,24 +27,14 @@ _SAMPLES_A_RANGE = 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MergedKeys:
-    """The distinct keys of several sorted arrays.
-
-    Attributes:
-        keys: The keys, ascending.
-        ranks: The place in `keys` of each key of each array.
-    """
+    """The distinct keys of several sorted arrays, ascending, and the place in them of each key of each array."""
 
     keys: pa.LargeBinaryArray
     ranks: tuple[Rows, ...]
 
 
 def merge_keys(arrays: Sequence[pa.LargeBinaryArray], spill_bytes: int = SPILL_BYTES) -> MergedKeys:
-    """Merge arrays of keys.
-
-    Args:
-        arrays: At least one array; the keys of each are distinct, ascending, without NULLs.
-        spill_bytes: The approximate bytes of keys to hold in memory.
-    """
+    """Merge arrays of distinct, ascending keys without NULLs, with about `spill_bytes` of them in memory."""
     if len(arrays) == 1:
         return MergedKeys(arrays[0], (np.arange(len(arrays[0]), dtype=np.uint32),))
     total_bytes = sum(_key_bytes(array) for array in arrays)

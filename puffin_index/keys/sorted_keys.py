@@ -34,12 +34,7 @@ class IntKeys:
 
 @dataclass(frozen=True, slots=True)
 class BytesKeys:
-    """Ascending byte strings at arbitrary places of some bytes.
-
-    Attributes:
-        starts: The start of each key.
-        ends: The end of each key.
-    """
+    """Ascending byte strings, each from its start to its end in some bytes."""
 
     data: memoryview
     starts: Ints

@@ -81,7 +81,7 @@ _INDEXABLE = (
 
 @dataclass(frozen=True, slots=True)
 class ValueType:
-    """An Iceberg primitive type by Iceberg's own name, without blanks: `decimal(38,2)`, `timestamptz_ns`, `fixed[16]`."""
+    """An Iceberg primitive type by its own name, without blanks: `decimal(38,2)`, `timestamptz_ns`, `fixed[16]`."""
 
     name: str
 

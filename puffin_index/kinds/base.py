@@ -48,11 +48,9 @@ class MergedPayload:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredPayload:
-    """A payload in a segment, as the segment's directory describes the payload.
+    """A payload as its segment's directory describes it; the layout is empty for a blob that Paimon wrote.
 
-    Attributes:
-        layout: The layout; empty for a blob that Paimon wrote.
-        spans: Base and row count of each covered row group in the segment's row space, in order: shape (n, 2).
+    `spans` has base and row count of each covered row group in the segment's row space: shape (n, 2).
     """
 
     blob: Blob
@@ -83,12 +81,7 @@ class StoredPayload:
 
 @dataclass(frozen=True, slots=True)
 class RowSet:
-    """The answer to a predicate for one row group.
-
-    Attributes:
-        rows: Row numbers, from 0 in the row group; or rows of a segment's row space, where a caller moved the rows.
-        exact: True if `rows` is the answer; False if `rows` only contains the answer (upper bound).
-    """
+    """The answer for one row group, exact or an upper bound, in its own row numbers or those of the row space."""
 
     rows: BitMap
     exact: bool
@@ -98,12 +91,9 @@ class RowGroupIndex(Protocol):
     """An opened payload of one row group, which reads only the bytes that a test needs."""
 
     def evaluate(self, test: LeafTest, candidates: BitMap | None = None) -> RowSet:
-        """Return the rows that satisfy `test`, numbered from 0.
+        """Return the rows, of the candidates if given, that satisfy a test in the key domain of the column's type.
 
-        Args:
-            test: In the key domain of the column's value type.
-            candidates: The rows of interest, None for all. The answer is a subset of the candidates, and an
-                implementation may stop reading as soon as no candidate is left.
+        An implementation may stop reading as soon as no candidate is left.
         """
 
     def keys(self, most: int) -> KeyArray | None:
@@ -228,12 +218,9 @@ DROPPED = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MergePart:
-    """A payload to merge.
+    """A payload to merge, with the column's type today, and the new base of each row group, or `DROPPED`.
 
-    Attributes:
-        payload: The payload in its old segment; its value type is the column's type today.
-        new_bases: The base of each covered row group in the row space of the new segment (a multiple of 65,536), or
-            `DROPPED`.
+    New bases are multiples of 65,536.
     """
 
     payload: StoredPayload
@@ -257,11 +244,9 @@ class MergePart:
 
 @dataclass(frozen=True, slots=True)
 class MergeLimits:
-    """The most to merge into one payload. Memory holds a few times as much; postings and bit slices are streamed.
+    """The most bytes of bitmaps or filters, and containers, to merge into one payload.
 
-    Attributes:
-        bytes: The most bytes of bitmaps or filters.
-        containers: The most containers of bitmaps; each container takes a few hundred bytes of memory for a moment.
+    Memory holds a few times as much, and some hundred bytes a container; postings and bit slices are streamed.
     """
 
     bytes: int = 128 * 1024 * 1024
@@ -285,12 +270,7 @@ def count_kept(parts: Iterable[MergePart]) -> int:
 def runs_of(
     parts: Sequence[MergePart], form_of: Callable[[MergePart], Hashable], most_bytes: int | None
 ) -> Iterator[list[MergePart]]:
-    """Yield runs of neighbouring parts of one form.
-
-    Args:
-        form_of: Returns the form of a part, which must be the same for all parts of a run.
-        most_bytes: The most bytes of a run (a single part may have more); None for any number.
-    """
+    """Yield runs of neighbouring parts of one form, of at most some bytes; a single part may have more."""
     run: list[MergePart] = []
     form_of_run: Hashable = None
     length = 0

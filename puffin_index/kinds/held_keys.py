@@ -44,12 +44,7 @@ class DistinctKeys:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeySets:
-    """The rows of each distinct key of a payload. Nobody changes the sets.
-
-    Attributes:
-        keys: Ascending.
-        rows: The rows of each key; disjoint, none empty.
-    """
+    """The distinct keys of a payload, ascending, and the rows of each, disjoint and not empty. Nobody changes the sets."""
 
     value_type: ValueType
     keys: KeyArray
@@ -79,10 +74,8 @@ class Want(Flag):
 class Totals:
     """The keys of some rows taken together. What nobody wanted is 0 or None.
 
-    Attributes:
-        positive: The exact sum of the positive keys. A decimal's key counts as its unscaled value. For types that are
-            neither integers nor decimals, sums mean nothing.
-        negative: The exact sum of the negative keys.
+    Sums of positive and negative keys are exact; decimals count by their unscaled values, and other types than integers
+    and decimals have no meaningful sums.
     """
 
     value_count: int

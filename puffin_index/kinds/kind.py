@@ -55,23 +55,11 @@ class Proof(Protocol):
     """Checks row groups of one opened payload."""
 
     def __call__(self, place: int, column: SortedColumn) -> Iterator[str]:
-        """Yield the differences, one sentence each.
-
-        Args:
-            place: The place of the row group in the payload, from 0.
-
-        Raises:
-            CorruptFileError: If the payload is damaged.
-        """
+        """Yield the differences at a place of the payload, a sentence each; raise CorruptFileError if it is damaged."""
 
 
 def proof_by_keys(index: HoldsKeys, row_counts: Ints) -> Proof:
-    """Return a proof that compares the keys of all rows, decoded once, and tries the search of a single row group.
-
-    Args:
-        index: An opened payload.
-        row_counts: The number of rows of each row group that the payload covers.
-    """
+    """Return a proof that compares the keys of all rows, decoded once, and tries the search of a single row group."""
     decoded: list[Column] = []
 
     def prove(place: int, column: SortedColumn) -> Iterator[str]:
@@ -255,9 +243,8 @@ class IndexKind(ABC):
     def open(self, payload: StoredPayload) -> OpenIndex:
         """Open a payload without reading it.
 
-        Raises:
-            UnsupportedError: If this release does not read the blob type, its version, or the value type.
-            CorruptFileError: If the layout contradicts the blob or the row groups.
+        Raises UnsupportedError for an unknown blob type, version or value type, CorruptFileError if the layout
+        contradicts the rest.
         """
 
     @abstractmethod
@@ -294,12 +281,7 @@ class IndexKind(ABC):
             raise UnsupportedError(f"{part.payload.blob.location}: {error}") from error
 
     def gains_by_merging(self, options: Options, blob_types: Sequence[str], row_counts: Sequence[int]) -> bool:
-        """Return whether merging would shrink the payloads of one segment.
-
-        Args:
-            blob_types: The blob type of each row group's payload.
-            row_counts: The number of rows of each row group.
-        """
+        """Return whether merging would shrink a segment's payloads, of these blob types and row counts."""
         del options, blob_types, row_counts
         return False
 

@@ -95,13 +95,9 @@ def union_of_sets(
 def rows_by_set(
     data: memoryview, starts: Ints, lengths: Ints, row_count: int, *, location: str = "<bytes>", offset: int = 0
 ) -> tuple[Ints, Ints]:
-    """Return the rows of disjoint serialised row sets, in any order, and the set of each row.
+    """Return the rows, all below `row_count`, of disjoint serialised sets in any order, and the set of each.
 
-    Args:
-        row_count: The limit that every row must be below.
-
-    Raises:
-        CorruptFileError: If a set is damaged.
+    Raises CorruptFileError if a set is damaged.
     """
     _check_inside(data, starts, lengths, location, offset)
     return _decode(data, starts, lengths, row_count, row_count, location, offset)

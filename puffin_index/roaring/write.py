@@ -26,12 +26,7 @@ _AT_ONCE = 65_536
 
 @dataclass(frozen=True, slots=True)
 class SerializedSets:
-    """Serialised row sets, one after the other.
-
-    Attributes:
-        data: The bytes of all sets; gaps between sets are zero.
-        offsets: The start of each set, followed by the length of `data`.
-    """
+    """Serialised row sets, gaps of zeros between them: each start, followed by the length of all bytes."""
 
     data: Bytes
     offsets: Ints
@@ -60,12 +55,7 @@ class Containers:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Sets with written headers and room for the bytes of their containers.
-
-    Attributes:
-        has_runs: Which containers are runs.
-        starts: The start of each container's bytes.
-    """
+    """Sets with written headers and room for their containers, each with its start and whether it is runs."""
 
     sets: SerializedSets
     has_runs: Flags

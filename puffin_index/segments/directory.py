@@ -61,9 +61,7 @@ def index_kind(stored: str) -> IndexKind:
 class Directory:
     """The payloads of one index in a segment, one row each. Payloads cover every row group exactly once, in order.
 
-    Attributes:
-        kind: The stored kind (`puffin_index.keys.map_key`).
-        type_name: Iceberg's name of the type that the index was built for.
+    `type_name` is Iceberg's name of the type that the index of the stored kind was built for.
     """
 
     kind: str
@@ -108,7 +106,7 @@ class Directory:
         return slice(first, first + count)
 
     def payload(self, row: int, reader: RangedReader, spans: Ints) -> StoredPayload:
-        """Return a payload without opening it; `spans` has base and row count of each covered row group: shape (n, 2)."""
+        """Return a payload without opening it; `spans` has base and row count of covered row groups: shape (n, 2)."""
         blob = Blob(reader, self._at("offset", row), self._at("length", row))
         layout = np.asarray(self.batch.column("layout")[row].values.to_numpy(), np.int64)
         return StoredPayload(blob, self.blob_types[row].as_py(), layout, self.value_type, spans)
@@ -116,9 +114,7 @@ class Directory:
     def open(self, row: int, reader: RangedReader, spans: Ints) -> OpenIndex:
         """Open a payload without reading it; see `payload`.
 
-        Raises:
-            CorruptFileError: If the layout contradicts the payload or the row groups.
-            UnsupportedError: If this release does not read the payload.
+        Raises CorruptFileError if the layout contradicts payload or row groups, UnsupportedError if it is not known.
         """
         return index_kind(self.kind).open(self.payload(row, reader, spans))
 
@@ -165,9 +161,7 @@ def _read(reader: RangedReader, offset: int, length: int, checksum: str) -> memo
 def parse_directory(data: memoryview, *, location: str, offset: int) -> Directory:
     """Parse the directory of an index.
 
-    Raises:
-        CorruptFileError: If the blob is damaged or does not have every row group exactly once.
-        UnsupportedError: If the directory is of a later version.
+    Raises CorruptFileError if it is damaged or lacks a row group, UnsupportedError if it is of a later version.
     """
     batch = parse_batch(data, _DIRECTORY_COLUMNS, location=location, offset=offset)
     kind = metadata_of(batch, "kind", location=location, offset=offset)

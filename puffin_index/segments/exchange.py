@@ -62,12 +62,7 @@ def export_container(
 
 @dataclass(frozen=True, slots=True)
 class TakenPayloads:
-    """Payloads of one row group from one segment.
-
-    Attributes:
-        indexes: Column name -> Paimon's index name -> the bytes.
-        left_out: The payloads that Paimon cannot read.
-    """
+    """Payloads of one row group by column name and Paimon's index name, and those that Paimon cannot read."""
 
     location: str
     indexes: Mapping[str, Mapping[str, bytes | None]]

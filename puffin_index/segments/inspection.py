@@ -81,9 +81,7 @@ def is_container(reader: RangedReader) -> bool:
 def read_payload_places(reader: RangedReader, footer: PuffinFile) -> Iterator[PayloadPlace]:
     """Yield the payloads of a segment, directory by directory.
 
-    Raises:
-        CorruptFileError: If a directory breaks its format or does not match its checksum.
-        UnsupportedError: If a directory is of a later version.
+    Raises CorruptFileError if a directory is damaged, UnsupportedError if it is of a later version.
     """
     for blob in footer.blobs:
         if blob.type == DIRECTORY_BLOB:
@@ -94,9 +92,7 @@ def read_payload_places(reader: RangedReader, footer: PuffinFile) -> Iterator[Pa
 def summarize_directories(reader: RangedReader, footer: PuffinFile) -> list[DirectorySummary]:
     """Return a summary of each directory of a segment, in the order of the file; other Puffin files have no directory.
 
-    Raises:
-        CorruptFileError: If a directory breaks its format or does not match its checksum.
-        UnsupportedError: If a directory is of a later version.
+    Raises CorruptFileError if a directory is damaged, UnsupportedError if it is of a later version.
     """
     summaries: list[DirectorySummary] = []
     for blob in footer.blobs:

@@ -221,12 +221,7 @@ def write_files(
     skipped: Sequence[SkippedFile] = (),
     build: BuildColumn | None = None,
 ) -> Segment:
-    """Write one segment of open data files.
-
-    Args:
-        skipped: Data files that the segment's report names as left out.
-        build: Gives the payloads; by default they are built from the data.
-    """
+    """Write one segment of open data files, with given payloads or those built from the data."""
     covered = place_files(opened, [_sources(one, task.columns) for one in opened])
     with NewFile(task.index_io, location) as stream:
         writer = PuffinWriter(stream, created_by="puffin-index")

@@ -139,13 +139,9 @@ class SourceSegment:
         return int(self.payload_shares[key][first : first + row_groups].sum())
 
     def read_payload(self, reader: RangedReader, key: FieldKind, row: int) -> tuple[BlobMetadata, memoryview]:
-        """Read one payload and check its checksum.
+        """Read one payload by its directory row and check its checksum.
 
-        Args:
-            row: The directory row of the payload.
-
-        Raises:
-            CorruptFileError: If directory and footer disagree, or the payload is damaged.
+        Raises CorruptFileError if directory and footer disagree, or the payload is damaged.
         """
         directory = self.directories[key]
         offset, length = (int(directory.numbers(name)[row]) for name in ("offset", "length"))

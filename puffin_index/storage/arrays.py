@@ -51,12 +51,7 @@ def put_bytes(data: Bytes, starts: Ints, sizes: Ints, content: Bytes) -> None:
 
 
 def take_bytes(data: Bytes, starts: Ints, sizes: Ints) -> Bytes:
-    """Return the bytes of ranges, one after the other.
-
-    Args:
-        starts: The start of each range, in any order; ranges do not overlap.
-        sizes: The length of each range.
-    """
+    """Return the bytes of disjoint ranges, given in any order, one after the other."""
     if not len(starts):
         return np.empty(0, np.uint8)
     by_place = np.argsort(starts, kind="stable")

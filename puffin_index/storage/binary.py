@@ -21,12 +21,7 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 @dataclass(frozen=True, slots=True)
 class IntFormat:
-    """An integer of fixed width and byte order.
-
-    Attributes:
-        name: The name in error messages.
-        layout: The `struct` that packs the integer.
-    """
+    """An integer of fixed width and byte order, named in error messages."""
 
     name: str
     layout: struct.Struct

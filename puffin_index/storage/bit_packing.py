@@ -153,13 +153,9 @@ _STEPS = ((7, 0x00AA_00AA_00AA_00AA), (14, 0x0000_CCCC_0000_CCCC), (28, 0x0000_0
 
 
 def transpose_bits(bits: Bytes) -> Bytes:
-    """Transpose a matrix of bits.
+    """Transpose a matrix of bits, of 8 n rows: shape (rows, bytes) becomes (8 * bytes, rows / 8).
 
-    Args:
-        bits: Shape (rows, bytes): bit `c & 7` of byte `c >> 3` is column c. The number of rows is a multiple of 8.
-
-    Returns:
-        The columns as rows: shape (8 * bytes, rows / 8).
+    Bit `c & 7` of byte `c >> 3` is column c.
     """
     row_count, byte_count = bits.shape
     groups = row_count // 8

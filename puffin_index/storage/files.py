@@ -31,11 +31,9 @@ class _PositionalStream(Protocol):
 
 
 class StreamReader:
-    """A `RangedReader` over an open stream. Safe to share between threads, if nobody else reads from the stream.
+    """A `RangedReader` over a stream that the caller closes; if its size is not known, the stream is asked.
 
-    Args:
-        stream: The stream, which the caller closes.
-        size: The size in bytes, if known; otherwise the stream is asked.
+    Safe to share between threads, if nobody else reads from the stream.
     """
 
     def __init__(self, stream: InputStream, location: str, size: int | None = None) -> None:
@@ -171,11 +169,7 @@ class CountingReader:
 class NewFile(AbstractContextManager["NewFile"]):
     """A new file, written from front to back; an unfinished file is deleted, so that a full disk does not stay full.
 
-    Args:
-        location: The file, which must not exist.
-
-    Raises:
-        OSError: If the file cannot be made, written or closed; the message names the file.
+    Raises OSError with the file's name if it exists, or cannot be made, written or closed.
     """
 
     def __init__(self, io: FileIO, location: str) -> None:

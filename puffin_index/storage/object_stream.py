@@ -35,12 +35,7 @@ class ObjectStream(io.RawIOBase):
         self._ahead = HeldRanges[Future[memoryview]]()
 
     def fetch(self, now: Sequence[Span], later: Iterable[Span] = ()) -> None:
-        """Begin to read what will be asked for; let go of all other ranges.
-
-        Args:
-            now: Ranges that are asked for next; near ones share a request.
-            later: Ranges that are asked for afterwards, each by its own request; as many are read as fit into memory.
-        """
+        """Begin to read what is asked for next, near ranges in one request, and what fits into memory of the rest."""
         spans, left = near_spans(now, _GAP_BYTES, _REQUEST_BYTES), _LATER_BYTES
         for span in later:
             left -= span[1]

@@ -56,9 +56,7 @@ class StoredObject:
     def read(self, offset: int, length: int) -> memoryview:
         """Return up to `length` bytes from `offset`: fewer where the object ends.
 
-        Raises:
-            FileNotFoundError: If there is no such object.
-            OSError: If the store cannot be read.
+        Raises FileNotFoundError if there is no such object, OSError if the store cannot be read.
         """
         from obstore import get_range
 
@@ -79,9 +77,7 @@ class StoredObject:
     def read_all(self) -> memoryview:
         """Return the whole object, by one request.
 
-        Raises:
-            FileNotFoundError: If there is no such object.
-            OSError: If the store cannot be read.
+        Raises FileNotFoundError if there is no such object, OSError if the store cannot be read.
         """
         from obstore import get
 

@@ -24,12 +24,7 @@ _of_thread = threading.local()
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A range of a blob.
-
-    Attributes:
-        offset: The start of the part, from the blob's start.
-        checksum: The low 32 bits of the part's xxh64; None if unknown.
-    """
+    """A range of a blob, and the low 32 bits of its xxh64 if known."""
 
     offset: int
     length: int
@@ -139,9 +134,7 @@ class PartReader:
 def check_layout(blob: Blob, layout: Ints, minimum_count: int) -> list[int]:
     """Check version and length of a layout; return the layout as ints.
 
-    Raises:
-        UnsupportedError: If the layout has another version.
-        CorruptFileError: If the layout is too short.
+    Raises UnsupportedError for another version, CorruptFileError if it is too short.
     """
     numbers: list[int] = layout.tolist()
     if numbers and numbers[0] != LAYOUT_VERSION:

@@ -113,11 +113,9 @@ Data = TypeVar("Data")
 
 
 def near_spans(spans: Iterable[Span], gap_bytes: int = GAP_BYTES, most_bytes: int | None = None) -> list[Span]:
-    """Return the requests that read some ranges, by ascending offset.
+    """Return the requests that read some ranges, by ascending offset, with at most `gap_bytes` useless between them.
 
-    Args:
-        gap_bytes: The most useless bytes to read between two ranges.
-        most_bytes: The most bytes of a request for several ranges; None for any number.
+    A request for several ranges has at most `most_bytes`, if given.
     """
     joined: list[Span] = []
     for offset, length in sorted(spans):
@@ -140,12 +138,7 @@ def near_groups(starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
 
 @dataclass(slots=True)
 class HeldRange(Generic[Data]):
-    """A range of a file that was read ahead.
-
-    Attributes:
-        data: The bytes, or what becomes the bytes.
-        is_used: Whether a part was asked for.
-    """
+    """A range of a file that was read ahead, or what becomes its bytes, and whether a part was asked for."""
 
     offset: int
     length: int

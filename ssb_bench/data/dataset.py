@@ -72,13 +72,9 @@ def slices_of(layout: Layout) -> list[Slice]:
 
 
 def generate(layout: Layout, *, keep_tpch: bool = False, on_step: Callable[[Step], None] = lambda _: None) -> Dataset:
-    """Make what is missing of the SSB tables of a scale factor.
+    """Make what is missing of the SSB tables, and delete TPC-H files once used unless they are to be kept.
 
-    Args:
-        keep_tpch: Keep the TPC-H files; otherwise each is deleted as soon as it has been used.
-
-    Raises:
-        BenchError: If the TPC-H generator is missing or fails, or if rows are missing at the end.
+    Raises BenchError if the TPC-H generator is missing or fails, or if rows are missing at the end.
     """
     finished = read_dataset(layout)
     if finished is None and layout.dataset_json.exists():

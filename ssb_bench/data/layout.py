@@ -36,12 +36,7 @@ class BenchError(PuffinIndexError):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The directories of one scale factor.
-
-    Attributes:
-        root: `DATA/sf<scale factor>`.
-        scale_factor: 1 stands for 6,000,000 lineorder rows.
-    """
+    """The directories of one scale factor, where 1 stands for 6,000,000 lineorder rows."""
 
     root: Path
     scale_factor: float

@@ -43,12 +43,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table; headings and cells may have several lines.
-
-    Attributes:
-        rows: The cells; a row may end before its last columns.
-        texts: Headings of the columns besides the first that hold text, not numbers.
-    """
+    """A table; cells may have several lines, and rows may end early; `texts` are columns besides the first with text."""
 
     headings: Sequence[str]
     rows: Sequence[Sequence[Cell]]

@@ -12,12 +12,7 @@ from ssb_bench.stores.traffic import Traffic
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """One batch.
-
-    Attributes:
-        committed_seconds: Its commit, in seconds after the first append began.
-        lag_seconds: Time from its commit to the commit of its index; None if the batch was never indexed.
-    """
+    """One batch, its commit after the first append began, and the time to the commit of its index, if any."""
 
     rows: int
     write_seconds: float
@@ -27,12 +22,7 @@ class Appended:
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """One execution of a query with the hook while data arrived.
-
-    Attributes:
-        started_seconds: Start of the execution, in seconds after the first append began.
-        row_groups: Row groups of the scan; None if there was no index yet.
-    """
+    """One execution of a query with the hook while data arrived, since the first append; no numbers without an index."""
 
     query: str
     started_seconds: float
@@ -168,12 +158,7 @@ Side = Literal["index", "none"]
 
 @dataclass(frozen=True, slots=True)
 class StoreStep:
-    """One piece of work at one distance: a median execution.
-
-    Attributes:
-        milliseconds: From a request to the first byte of its answer.
-        answer: Rows that were counted, read or indexed, or segments that were left; None if nothing was.
-    """
+    """One piece of work at one distance, in milliseconds to the first byte: a median execution, and what it counted."""
 
     milliseconds: float
     name: str
@@ -200,12 +185,7 @@ class StoreRun:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What planning one predicate over a simulated index took.
-
-    Attributes:
-        open_seconds: From the index table's rows to a numbered view.
-        peak_bytes: Peak of the process's memory, libraries included.
-    """
+    """What planning one predicate over a simulated index took; the peak is of the whole process."""
 
     open_seconds: float
     cold_seconds: float

@@ -42,21 +42,14 @@ class BuildRecord:
 def define_index(layout: Layout, columns: IndexColumns) -> TableIndex:
     """Define the index of lineorder; an index of the same columns is kept.
 
-    Raises:
-        BenchError: If the table is not loaded.
-        DefinitionError: If a column is not there or cannot have the kind.
+    Raises BenchError if the table is not loaded, DefinitionError if a column is absent or cannot have the kind.
     """
     require_load(layout)
     return TableIndex.create(open_catalog(layout.warehouse), TABLE, columns.definition())
 
 
 def open_index(layout: Layout) -> TableIndex:
-    """Open the index of lineorder.
-
-    Raises:
-        BenchError: If the table is not loaded.
-        NotFoundError: If it has no index.
-    """
+    """Open the index of lineorder, or raise BenchError if the table is not loaded, NotFoundError without an index."""
     require_load(layout)
     return TableIndex.open(open_catalog(layout.warehouse), TABLE)
 

@@ -65,12 +65,8 @@ def rows_text(count: int) -> str:
 def measure(spark: SparkSession, sql: str, *, fetch: bool = True) -> Measurement:
     """Run a query once, alone in the application, and measure it.
 
-    Args:
-        fetch: Bring the rows to Python. Otherwise Spark makes whole rows and throws them away (its `noop` sink):
-            bringing millions of rows to Python would hide what reading them takes.
-
-    Raises:
-        pyspark.errors.PySparkException: What Spark raises.
+    Rows that are not fetched go into Spark's `noop` sink: bringing millions of rows to Python would hide what reading
+    them takes. Raises what Spark raises.
     """
     context = spark.sparkContext
     group = f"ssb-bench-{uuid.uuid4().hex}"

@@ -61,12 +61,7 @@ class _Link:
 
 @dataclass(slots=True)
 class Proxy:
-    """The proxy.
-
-    Attributes:
-        latency: Seconds before each answer.
-        bandwidth: Bytes a second each way; None for no bound.
-    """
+    """The proxy: seconds before each answer, and bytes a second each way, None for no bound."""
 
     origin: int
     latency: float = 0.0

@@ -69,12 +69,7 @@ _TAKEN: Final = TypeAdapter(Taken)
 
 @dataclass(frozen=True, slots=True)
 class Distance:
-    """How far away a store is.
-
-    Attributes:
-        milliseconds: From a request to the first byte of its answer.
-        megabytes_a_second: Bandwidth each way, of all connections together; None for no bound.
-    """
+    """How far away a store is: from a request to its first byte, and all connections' bandwidth each way, if bounded."""
 
     milliseconds: float = 0.0
     megabytes_a_second: float | None = None

@@ -40,12 +40,7 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What a piece of work asked of the store.
-
-    Attributes:
-        rounds: Sequential rounds (`rounds_of`).
-        failed: Requests with a status of 400 or more.
-    """
+    """What a piece of work asked of the store; failed requests have a status of 400 or more."""
 
     rounds: int
     requests: int

@@ -74,13 +74,9 @@ def measure_appends(
     row_group_rows: int = DEFAULT_ROW_GROUP_ROWS,
     on_step: Callable[[Step], None] = lambda _: None,
 ) -> AppendRun:
-    """Append batches of lineorder to a table of their own while a watch indexes it and queries run.
+    """Append batches of lineorder to a table of their own while a watch indexes it and counts of lineorder run.
 
-    Args:
-        queries: Counts of lineorder alone.
-
-    Raises:
-        BenchError: If lineorder has too few rows, or a query is no count of lineorder.
+    Raises BenchError if lineorder has too few rows, or a query is no count of lineorder.
     """
     wheres = count_predicates(queries)
     folder = layout.root / "appends"

@@ -60,12 +60,7 @@ def measure_clustered(
     repeats: int = DEFAULT_REPEATS,
     on_step: Callable[[str], None] = lambda _: None,
 ) -> ClusteredRun:
-    """Make tables, index them, plan the queries of every cell, and time some.
-
-    Args:
-        warehouse: A folder, which is emptied before and after.
-        repeats: Pairs of scans of a timed query; 0 for none.
-    """
+    """Make tables in a folder, emptied before and after, plan the queries of every cell, and time some in pairs."""
     shutil.rmtree(warehouse, ignore_errors=True)
     catalog = open_catalog(warehouse)
     facts, cells, scans, failures = list[BurstTable](), list[BurstCell](), list[TimedScan](), list[str]()

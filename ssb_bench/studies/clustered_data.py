@@ -135,12 +135,7 @@ def _bytes_per_row(sample: pa.Table) -> float:
 
 @dataclass(frozen=True, slots=True)
 class RowGroups:
-    """The row groups of a table as its data files have them.
-
-    Attributes:
-        first: For the path of each data file, the number of its first row group.
-        sizes: Bytes of each row group.
-    """
+    """The row groups of a table as its data files have them, and the number of each file's first one."""
 
     files: Sequence[str]
     first: Mapping[str, int]

@@ -134,12 +134,7 @@ def measure_store(
 
 
 def session_of(spark: SparkSession, server: StoreServer, name: str, uri: str, warehouse: str) -> SparkSession:
-    """Open a session with a catalog of tables in a store.
-
-    Args:
-        spark: A session that was started with `S3_SUPPORT`.
-        uri: The address of its database in SQLite, as PyIceberg has it.
-    """
+    """Open a session with a catalog of tables in a store, whose database is an SQLite file."""
     session = spark.newSession()
     for key, value in {
         "": "org.apache.iceberg.spark.SparkCatalog",

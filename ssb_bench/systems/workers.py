@@ -34,12 +34,7 @@ _EXPECTED = (ArithmeticError, AttributeError, ImportError, LookupError, OSError,
 
 
 class Worker(ABC):
-    """One system.
-
-    Attributes:
-        facts: The `version`, and `build_seconds`, `index_bytes`, `data_bytes` of a system with data of its own.
-        errors: What the system's library raises besides Python's own exceptions.
-    """
+    """One system, what it tells of version, build and size, and what its library raises besides Python's exceptions."""
 
     facts: Mapping[str, object]
     errors: tuple[type[Exception], ...] = ()

@@ -45,12 +45,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A column as the text names it.
-
-    Attributes:
-        name: The dotted name.
-        key: The key of a map, in brackets behind the name; None without one.
-    """
+    """A column as the text names it, dotted, and the key of a map in brackets behind it, if any."""
 
     name: str
     key: LiteralValue | None = None
@@ -74,12 +69,7 @@ Operand: TypeAlias = Named | Called | Constant | Computed
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A piece of the text.
-
-    Attributes:
-        word: The operator or keyword, in capitals.
-        values: The value, the escape character, or the members of a list.
-    """
+    """A piece of the text: operator or keyword in capitals, and value, escape character or members of a list."""
 
     kind: Kind
     start: int

@@ -69,12 +69,7 @@ class EngineTest:
 
 @dataclass(frozen=True, slots=True)
 class ByValue:
-    """A test of one column that is decided value by value; where it is not decided, any row may match.
-
-    Attributes:
-        field_id: The column, or a key of a map.
-        value_type: Name of the column's type.
-    """
+    """A test of one column, or key of a map, decided value by value; until then, any row may match."""
 
     field_id: ColumnId
     test: ValueTest | EngineTest

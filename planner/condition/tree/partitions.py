@@ -42,12 +42,7 @@ def partition_type(transform: Transform[Any, Any], source: ValueType) -> ValueTy
 def partition_tests(
     test: LeafTest, transform: Transform[Any, Any], source: ValueType, source_type: IcebergType
 ) -> tuple[LeafTest, ...]:
-    """Project a test of a column: where a row satisfies it, the row's partition value satisfies one of the results.
-
-    Args:
-        transform: One that has a `partition_type`.
-        source: The type of the column's keys.
-    """
+    """Project a test of keys: where a row satisfies it, the row's partition value satisfies one of the results."""
     if isinstance(test, NullTest) or isinstance(transform, IdentityTransform):
         return (test,)
     if isinstance(test, SetTest) and test.negated:

@@ -244,13 +244,9 @@ FEW_KEYS: Final = 64
 
 
 def among(field_id: ColumnId, values: pa.Array, value_type: ValueType) -> Predicate:
-    """Return the predicate that a column has one of some values.
+    """Return the predicate that a column has one of some Arrow values of its type; NULL equals nothing.
 
-    Args:
-        values: Arrow values of the column's type, in any order, with or without duplicates. NULL equals nothing.
-
-    Raises:
-        UnsupportedError: If the values are not of the column's type.
+    Raises UnsupportedError if the values are not of the column's type.
     """
     keys = SortedColumn(column_of(values.drop_null(), value_type)).keys
     if len(keys) == 0:
@@ -262,12 +258,7 @@ def among(field_id: ColumnId, values: pa.Array, value_type: ValueType) -> Predic
 
 
 def chosen(field_id: ColumnId, keys: KeyArray, places: Ints, value_type: ValueType) -> Predicate:
-    """Return the predicate that a column has one of some keys among all keys that it has.
-
-    Args:
-        keys: All keys of the column, ascending.
-        places: The places of the chosen keys, ascending.
-    """
+    """Return the predicate that a column has one of the keys at some ascending places among all its keys."""
 
     def leaf(test: LeafTest) -> Leaf:
         return Leaf(field_id, test, value_type.name)

@@ -59,11 +59,10 @@ class Node:
 
 
 class PredicateTree:
-    """The nodes of a predicate. Operands have smaller numbers than the node that joins them; the root has the greatest.
+    """The distinct leaves of a predicate, left to right, and its nodes.
 
-    Attributes:
-        leaves: The distinct leaves, left to right; a leaf's number is its place here.
-        places: For each leaf the nodes where it stands.
+    Operands have smaller numbers than the node that joins them; the root has the greatest. `places` has the nodes of
+    each leaf.
     """
 
     def __init__(self, predicate: Predicate) -> None:

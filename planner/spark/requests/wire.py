@@ -174,11 +174,9 @@ class AggregatedColumn(_Message):
 
 
 class FileDeletes(_Message):
-    """The delete files that apply to one data file.
+    """Positional delete files and deletion vectors of one data file, and whether others, by equality, apply.
 
-    Attributes:
-        files: Positional delete files and deletion vectors: location, size in bytes, listed rows, format.
-        others: Whether there are other deletes, such as equality deletes.
+    Each has location, size in bytes, listed rows and format.
     """
 
     first: int
@@ -189,9 +187,7 @@ class FileDeletes(_Message):
 class WantedAggregates(_Message):
     """What a query wants of all rows that satisfy the whole filter above the scan.
 
-    Attributes:
-        added_doubles: The places of columns to group by whose values are added up as doubles.
-        declined: Whether the answer that was given is of no use, so that Spark reads all rows.
+    `added_doubles` are places of groups that are added up as doubles; a declined answer was of no use.
     """
 
     columns: tuple[AggregatedColumn, ...]

@@ -55,12 +55,7 @@ class CreateIndex(BaseModel):
 
 
 class DropIndex(BaseModel):
-    """`DROP INDEX name ON table`.
-
-    Attributes:
-        catalog: The table's catalog in Spark.
-        if_exists: Whether the statement does nothing if there is no such index.
-    """
+    """`DROP INDEX name ON table`, in a catalog by its name in Spark."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -116,9 +111,7 @@ def _build(name: str, build: str, table: StatementTable, index: TableIndex, sess
 def drop_index(request: DropIndex, session: StatementSession) -> None:
     """Execute `DROP INDEX`.
 
-    Raises:
-        NotFoundError: If there is no such index.
-        DefinitionError: If properties of the table define the index.
+    Raises NotFoundError if there is no such index, DefinitionError if properties of the table define it.
     """
     table = session.table_of(request.catalog, request.table)
     try:

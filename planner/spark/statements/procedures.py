@@ -51,12 +51,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Procedure:
-    """A procedure.
-
-    Attributes:
-        columns: The SQL type of each column of the result.
-        run: Takes the session and all parameters by name.
-    """
+    """A procedure: its parameters, the SQL types of its result, and the function that takes them by name."""
 
     name: str
     description: str

@@ -24,12 +24,7 @@ _NAME = re.compile(r"`(?:[^`]|``)+`|[^`.]+")
 
 @dataclass(frozen=True, slots=True)
 class StatementTable:
-    """A table that a statement names.
-
-    Attributes:
-        catalog_name: The catalog's name in Spark.
-        catalog: The same catalog as PyIceberg sees it.
-    """
+    """A table that a statement names, and its catalog by Spark's name and as PyIceberg sees it."""
 
     catalog_name: str
     catalog: Catalog
@@ -102,9 +97,7 @@ class StatementSession:
     def table_of(self, catalog_name: str, name: list[str]) -> StatementTable:
         """Find a table by its catalog in Spark, and the parts of its name there.
 
-        Raises:
-            UnsupportedError: If a part of the name has a dot.
-            CatalogError: If PyIceberg cannot open the catalog.
+        Raises UnsupportedError if a part has a dot, CatalogError if PyIceberg cannot open the catalog.
         """
         for part in name:
             # Names are joined with dots from here on, where ("a", "b.c") would be the table of ("a", "b", "c").

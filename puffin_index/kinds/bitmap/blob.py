@@ -63,12 +63,9 @@ class _Entries:
 
 
 def serialize_bitmaps(ordered: SortedColumn, version: int, block_bytes: int | None) -> tuple[memoryview, Ints]:
-    """Return the blob of a column, and the blob's layout.
+    """Return the blob (version 1 or 2) of a column, and its layout.
 
-    Args:
-        version: 1 or 2.
-        block_bytes: The most bytes of a block of several entries; None balances the directory with the blocks, from
-            16 KiB up.
+    A block of entries has at most `block_bytes`; None balances the directory with the blocks, from 16 KiB up.
     """
     column = ordered.column
     nulls = _serialize_nulls(column)

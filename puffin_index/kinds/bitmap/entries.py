@@ -24,12 +24,7 @@ _WINDOW_BYTES = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class EntryTable:
-    """Entries in ascending order of their keys.
-
-    Attributes:
-        offsets: The start of each row set in the body, or -1 - row.
-        lengths: The length of each row set; -1 where the offset is a row.
-    """
+    """Entries by ascending key: offsets of row sets in the body or -1 - row, and their lengths, -1 for a row."""
 
     keys: SortedKeys
     offsets: Ints
@@ -67,9 +62,7 @@ class BlockDirectory:
 def parse_header(blob: Blob, data: memoryview, row_count: int) -> Header:
     """Parse the first numbers of a blob.
 
-    Raises:
-        UnsupportedError: If the blob has another version.
-        CorruptFileError: If the blob is cut short, or of another row group.
+    Raises UnsupportedError for another version, CorruptFileError if it is cut short or of another row group.
     """
     cursor = ByteCursor(data, blob.location, blob.offset)
     version = cursor.uint8()

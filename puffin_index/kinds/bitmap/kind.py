@@ -114,13 +114,9 @@ def block_bytes_of(options: Mapping[str, str], value_type: ValueType) -> int | N
 
 
 class BitmapBuilder:
-    """Builds one payload per row group, or postings if the layout says so or postings pay for the first row group.
+    """Builds one payload per row group, or postings if the layout says so or they pay for the first row group.
 
     For many distinct values, one bitmap per value takes 7 to 14 bytes a row, postings take 1 to 4.
-
-    Args:
-        one_by_one: Builds one payload per row group.
-        layout: The layout of the options.
     """
 
     def __init__(self, one_by_one: KindBuilder, layout: BitmapLayout) -> None:

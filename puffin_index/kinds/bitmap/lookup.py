@@ -48,12 +48,7 @@ Position: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class EntryRange:
-    """A range of entries, not read yet.
-
-    Attributes:
-        cost: The approximate effort of reading the range, comparable only among ranges of one blob.
-        entries: Reads the entries.
-    """
+    """A range of entries to be read, and about the effort, comparable only among ranges of one blob."""
 
     cost: int
     entries: Callable[[], RowSetPlaces]

@@ -54,12 +54,7 @@ _ROW_SPACE = 2**32
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyedContainers:
-    """The containers of a bitmap index, at their places in the new row space.
-
-    Attributes:
-        keys: The distinct keys.
-        containers: Set i holds the rows of key i; the set behind the last key holds the NULL rows.
-    """
+    """The distinct keys of a bitmap index, and the containers of each at new places, then those of NULL rows."""
 
     keys: KeyArray
     containers: LooseContainers

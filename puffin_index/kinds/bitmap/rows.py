@@ -20,12 +20,7 @@ from puffin_index.storage.ranged import Blob, near_groups
 
 @dataclass(frozen=True, slots=True)
 class RowSetPlaces:
-    """The places of the row sets of some entries.
-
-    Attributes:
-        offsets: The start of each row set in the body, or -1 - row.
-        lengths: The length of each row set; undefined where the offset is a row.
-    """
+    """Offsets of row sets in the body or -1 - row, and their lengths, undefined for a row."""
 
     offsets: Ints
     lengths: Ints

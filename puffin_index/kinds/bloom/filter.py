@@ -176,9 +176,7 @@ def build_filter(column: SortedColumn, items: int | None, fpp: float, room: floa
 def open_filter(payload: StoredPayload) -> BloomIndex:
     """Open the filter of a row group; opening a filter without a layout (from Paimon) reads its first bytes.
 
-    Raises:
-        UnsupportedError: If the filter is of another version or type.
-        CorruptFileError: If the layout contradicts the blob.
+    Raises UnsupportedError for another version or type, CorruptFileError if the layout contradicts the blob.
     """
     blob, layout, value_type, row_count = payload.blob, payload.layout, payload.value_type, payload.row_count
     bit_bytes = blob.length - BITS_OFFSET

@@ -258,12 +258,7 @@ Shape = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BloomBits:
-    """The bloom filter of one row group.
-
-    Attributes:
-        k: The number of bits that a key sets.
-        bits: The bits: bit `i & 7` of byte `i >> 3`.
-    """
+    """The bloom filter of one row group: k bits a key; bit i is bit `i & 7` of byte `i >> 3`."""
 
     k: int
     bits: Bytes
@@ -299,12 +294,7 @@ def filters_of_matrix(matrix: BloomMatrix) -> list[BloomBits]:
 
 
 def build_bloom_matrix(filters: Sequence[BloomBits], form: int) -> Payload:
-    """Build the payload of the filters of some row groups.
-
-    Args:
-        filters: The filter of each row group, in order.
-        form: The stored form of the hashed values (`puffin_index.keys.value_types`).
-    """
+    """Build the payload of the filters of row groups, in order, of values hashed in a stored form."""
     members: dict[Shape, list[int]] = defaultdict(list)
     for row_group, one in enumerate(filters):
         members[one.shape].append(row_group)

@@ -103,13 +103,9 @@ class BitSlicedIndex(HoldsKeys):
         return [_totals(halves, rows, want) for rows in groups]
 
     def numbers(self, rows: Rows | None = None) -> tuple[Ints, Flags | None]:
-        """Return the number of some rows (0 in NULL rows), and which of them are not NULL (None for all).
+        """Return the number of some ascending rows (0 for NULL), and which are not NULL; None for all in both places.
 
-        Args:
-            rows: The rows, ascending; None for all.
-
-        Raises:
-            CorruptFileError: If the blob is damaged.
+        Raises CorruptFileError if the blob is damaged.
         """
         if rows is not None and _DENSE * len(rows) > self._row_count:
             numbers, valid = self.numbers()

@@ -21,13 +21,10 @@ from puffin_index.storage.parts import Part, corrupt
 
 
 class MergedSlices(MergedIndex, HoldsKeys):
-    """Answer any test with rows of the segment's row space. Memory keeps nothing that is read.
+    """Answer any test with rows of the segment's row space. Memory keeps nothing that is read. Safe to share.
 
-    Safe to share between threads.
-
-    Raises:
-        UnsupportedError: If the layout is of another version, or the keys are of another domain.
-        CorruptFileError: If the layout contradicts the blob or the row groups.
+    Raises UnsupportedError for another version or domain, CorruptFileError if the layout contradicts blob or row
+    groups.
     """
 
     def __init__(self, payload: StoredPayload) -> None:

@@ -84,12 +84,7 @@ def _is_number(value_type: ValueType) -> bool:
 
 
 def build_slices(ordered: SortedColumn, row_counts: Sequence[int], *, may_compress: bool) -> Payload:
-    """Build the payload of some row groups.
-
-    Args:
-        row_counts: The number of rows of each row group.
-        may_compress: Whether to compress slices where that pays, and to leave Paimon's format for smaller bytes.
-    """
+    """Build the payload of row groups; if allowed, slices are compressed, and Paimon's format left, where that pays."""
     column = ordered.column
     is_coded = not fits_slices(column)
     # Slices first: the codes are freed before the dictionary is built, and computing the codes already sorts the keys.
@@ -153,9 +148,7 @@ def _checksum_of(row_counts: Ints) -> int:
 def open_slices(payload: StoredPayload) -> BitSlicedIndex | DictionaryCodedIndex:
     """Open the bit slices of all rows of a payload, numbered without gaps; a blob from Paimon is read whole.
 
-    Raises:
-        UnsupportedError: If the kind does not read the blob type, or the layout is of another version.
-        CorruptFileError: If the layout contradicts the blob or the row groups.
+    Raises UnsupportedError for another blob type or version, CorruptFileError if the layout contradicts the rest.
     """
     blob, value_type = payload.blob, payload.value_type
     if payload.blob_type == BSI:

@@ -34,11 +34,9 @@ from puffin_index.storage.ranged import Blob
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FlatHalf:
-    """The numbers of one sign.
+    """The rows with a number of one sign, as bits, and the bits of magnitude - minimum, lowest first.
 
-    Attributes:
-        existence: The rows that have a number of this sign, as bits (`puffin_index.roaring.union`).
-        slices: The bits of magnitude - minimum, lowest first: shape (slices, bytes). No other row has one.
+    Slices have the shape (slices, bytes). No row without a number of the sign has a bit.
     """
 
     existence: Bytes

@@ -121,12 +121,7 @@ def append_part(data: bytearray, content: Buffer) -> Part:
 
 
 def halves_of_numbers(numbers: npt.NDArray[np.integer], valid: Flags | None) -> list[HalfBits | None]:
-    """Return the numbers >= 0 and the numbers < 0 as bits; None where no row has one.
-
-    Args:
-        numbers: One number per row, none of them -2**63; arbitrary in NULL rows.
-        valid: Which rows are not NULL, None for all.
-    """
+    """Return numbers >= 0 and < 0 (never -2**63) of the valid rows as bits; None where no row has one."""
     if not len(numbers) or int(numbers.min()) >= 0:
         return [_bits_of_half(numbers, valid, 1), None]
     negative = numbers < 0
@@ -226,12 +221,7 @@ def halves_of_layout(blob: Blob, numbers: Sequence[int], row_count: int, existen
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """The content of a part.
-
-    Attributes:
-        data: The bytes.
-        are_bits: Whether these are the plain bits of all rows; otherwise they are a row set.
-    """
+    """The bytes of a part: the plain bits of all rows, or a row set."""
 
     data: memoryview
     are_bits: bool = False
@@ -262,9 +252,7 @@ def _unpack_parts(packed: Sequence[int], end: int, existence_gap: int) -> tuple[
 def halves_of_blob(blob: Blob, row_count: int) -> Halves:
     """Parse the halves of a blob without a layout, such as a blob from Paimon.
 
-    Raises:
-        UnsupportedError: If the blob has another version.
-        CorruptFileError: If the blob breaks the format.
+    Raises UnsupportedError for another version, CorruptFileError if the blob breaks the format.
     """
     data = blob.read_all()
     cursor = ByteCursor(data, blob.location, blob.offset)

@@ -52,13 +52,9 @@ class PlacedBlock(NamedTuple):
 
 
 def build_postings(columns: Sequence[PlacedColumn], sizes: Sizes = DEFAULT_SIZES) -> Payload:
-    """Build the payload of all row groups of a segment.
+    """Build the payload of all row groups of a segment: columns of one type, by ascending base.
 
-    Args:
-        columns: At least one column; all of one value type, by ascending base, with disjoint rows.
-
-    Raises:
-        BuildError: If the rows exceed the row space, or the columns cannot be of one segment.
+    Raises BuildError if the rows exceed the row space, or the columns cannot be of one segment.
     """
     _check(columns)
     form = BYTES_KEYS if columns[0].column.column.value_type.domain == "bytes" else INT_KEYS
@@ -150,11 +146,9 @@ def _write_nulls(columns: Sequence[PlacedColumn]) -> bytes:
 def separators_of_blocks(
     ordered: OrderedRows, blocks: Sequence[PlacedBlock], before_all: bytes | None = None
 ) -> tuple[list[Key], list[bool]]:
-    """Return the separator of each block, and whether the separator is the block's first key.
+    """Return the separator of each block, and whether it is the block's first key.
 
-    Args:
-        ordered: The rows that the blocks were written from.
-        before_all: The last key of earlier blocks, if any; used only in the bytes domain.
+    In the bytes domain, `before_all` is the last key of earlier blocks.
     """
     if ordered.dictionary is None:
         return [ordered.least + block.first_key for block in blocks], [True] * len(blocks)

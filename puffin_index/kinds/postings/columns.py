@@ -120,12 +120,9 @@ def _group_codes(blocks: ParsedBlocks) -> Ints:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CodedNumbers:
-    """The key of each row of a blob.
+    """The distinct keys of a blob, ascending, and one more than the place of its key for each number; 0 for NULL.
 
-    Attributes:
-        keys: Distinct keys, ascending.
-        codes: For each number (`puffin_index.kinds.postings.sort`) one more than the place of its key in `keys`; 0
-            for NULL.
+    Numbers are those of `puffin_index.kinds.postings.sort`.
     """
 
     value_type: ValueType
@@ -175,13 +172,9 @@ def no_codes(count: int, key_count: int) -> Codes:
 def code_numbers(
     blob: Blob, parts: Iterable[KeyRows], key_count: int, numbers: RowNumbers, value_type: ValueType
 ) -> CodedNumbers:
-    """Return the key of each row.
+    """Return the key of each row from all keys and their rows, ascending; only one part is in memory at a time.
 
-    Args:
-        parts: All keys, ascending, and their rows; only one part is in memory at a time.
-
-    Raises:
-        CorruptFileError: If a row has two keys or belongs to no row group, or if there are more keys.
+    Raises CorruptFileError if a row has two keys or belongs to no row group, or if there are more keys.
     """
     codes = no_codes(numbers.limit, key_count)
     keys: list[KeyArray] = []
@@ -237,12 +230,7 @@ class CodedRows(KeysInMemory):
 
 
 class RowsWithin(KeysWithin):
-    """Answers with the rows of the segment's row space whose keys lie in some blocks. Memory keeps nothing.
-
-    Args:
-        read: Reads the blocks; returns their keys, ascending, with all of their rows.
-        cost_bytes: The number of bytes that `read` reads.
-    """
+    """Answers with the rows of the row space whose keys lie in some blocks, which are read for each answer."""
 
     def __init__(
         self,

@@ -343,12 +343,7 @@ def bounds_of(cuts: Cuts, directory: PostingsDirectory) -> tuple[int, int]:
 
 
 def cost_of_blocks(blocks: Ints, directory: PostingsDirectory) -> tuple[int, int]:
-    """Return the requests and bytes for reading some blocks.
-
-    Args:
-        blocks: The blocks, ascending.
-        directory: The directory; of each run of neighbouring blocks it must have read the pages of the first and last.
-    """
+    """Return the requests and bytes for reading ascending blocks, whose runs begin and end on pages that were read."""
     if not len(blocks):
         return 0, 0
     offsets = directory.table.offsets

@@ -153,9 +153,7 @@ class Page:
 def parse_page(blob: Blob, data: memoryview, offset: int, form: int) -> Page:
     """Parse the bytes of the page at an offset of the blob.
 
-    Raises:
-        UnsupportedError: If the page is of another version or form.
-        CorruptFileError: If the page is damaged.
+    Raises UnsupportedError if the page is of another version or form, CorruptFileError if it is damaged.
     """
     cursor = ByteCursor(data, blob.location, blob.offset + offset)
     version, of_form, level, flags = (cursor.uint8() for _ in range(4))

@@ -128,9 +128,7 @@ class Sections:
 class ParsedBlocks:
     """Blocks and their sections. Runs are numbered through all sections.
 
-    Attributes:
-        section_runs: The first run of each section, followed by the number of runs.
-        block_sections: The first section of each block, followed by the number of sections.
+    The first run of each section and the first section of each block are followed by the number of all.
     """
 
     raw: RawBlocks

@@ -20,12 +20,7 @@ _LOW_HALF = np.uint64(0xFFFF_FFFF)
 
 
 class Near:
-    """Tells runs that may have rows of a set from runs that surely have none, by spans of 64 numbers.
-
-    Args:
-        rows: The set, in the row space of a blob.
-        numbers: The row groups behind the numbers of the blob.
-    """
+    """Tells runs that may have rows of a set in a blob's row space from runs that have none, by spans of 64 numbers."""
 
     def __init__(self, rows: BitMap, numbers: RowNumbers) -> None:
         self._spans = np.zeros((numbers.limit >> _SPAN_BITS) + 1, np.bool_)

@@ -72,9 +72,7 @@ class RowNumbers:
     def to_rows(self, starts: Ints, lengths: Ints) -> Ints | None:
         """Return the first row, in the row space, of each run of numbers; None if a run leaves its row group.
 
-        Args:
-            starts: The first number of each run, ascending, each below `limit`.
-            lengths: The length of each run.
+        The first numbers ascend, each below `limit`.
         """
         cuts = np.append(np.searchsorted(starts, self.firsts), len(starts))
         counts = np.diff(cuts)
@@ -95,12 +93,7 @@ _WORD_BITS = 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyedRows:
-    """Some rows and their keys.
-
-    Attributes:
-        rows: The rows, minus `first`; None stands for 0, 1, 2, ...
-        first: The number to add to each row.
-    """
+    """Keys of some rows, which are numbered from `first`; no rows stands for 0, 1, 2, ..."""
 
     keys: npt.NDArray[np.integer]
     rows: Rows | None
