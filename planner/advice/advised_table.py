@@ -1,7 +1,4 @@
-"""The table that a question is about: its files, the index it has today, and what a WHERE reads under some index.
-
-The row groups that a scan reads without any index, and the bytes of each.
-"""
+"""The table that a question is about: its files, row groups and index, and what a WHERE reads under some index."""
 
 from __future__ import annotations
 

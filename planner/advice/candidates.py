@@ -1,7 +1,4 @@
-"""The indexes that could help a workload: for each column that a WHERE tests, the kinds that answer the test.
-
-The indexes that a question names: definitions to add, and `column.kind` of indexes to leave out.
-"""
+"""The indexes that could help a workload, by column and kind, or that a question names to add or leave out."""
 
 from __future__ import annotations
 

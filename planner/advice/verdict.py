@@ -1,7 +1,4 @@
-"""Verdicts: whether an index is worth building or keeping for a WHERE, and why.
-
-How many of all row groups have a property, given how many of a random sample have it.
-"""
+"""Verdicts: whether an index is worth building or keeping for a WHERE, and why, from a random sample of row groups."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A workload: WHERE conditions on one table, how often they were asked, and where they come from.
-
-Scans of one table in the hook's own query log.
-"""
+"""A workload: WHERE conditions on one table, how often they were asked, and where (also from the query log)."""
 
 from __future__ import annotations
 

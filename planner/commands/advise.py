@@ -1,8 +1,4 @@
-"""The command `advise`: which indexes a workload is worth.
-
-The command `benefits`: what the indexes of a table were good for. The command `what-if`: what a WHERE would read with
-other indexes.
-"""
+"""The commands `advise`, `benefits` and `what-if`: which indexes are, were, or would be worth it."""
 
 from __future__ import annotations
 

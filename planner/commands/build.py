@@ -1,7 +1,4 @@
-"""The command `build`: once, under a progress bar, or as a service that follows the table.
-
-It stands beside the queries' commands because `--where` is read by the planner's grammar.
-"""
+"""The command `build`, once or as a service; it stands here because the planner's grammar reads `--where`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Which column, or key of a map, a name in a condition means.
-
-The parts of a condition that the planner cannot judge rows by, each with the reason for reports.
-"""
+"""Which column, or key of a map, a name in a condition means; and the parts that rows cannot be judged by."""
 
 from __future__ import annotations
 

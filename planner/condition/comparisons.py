@@ -2,8 +2,6 @@
 
 A test becomes leaf tests where these say what Spark means, a `ByValue` leaf where the values of the one column decide,
 and `unknown` where neither is certain.
-
-What stands beside an operator: columns, functions of columns, literals, and what the planner does not evaluate.
 """
 
 from __future__ import annotations

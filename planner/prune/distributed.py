@@ -2,8 +2,6 @@
 
 Worth it for scans of very many row groups, like Iceberg's own distributed planning. Executors read the index table and
 its directories themselves and keep them. Only row group numbers and what tasks find cross the network.
-
-Judging row groups of a view for a predicate, here or on executors.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What the stages of one pruning share: the predicate's leaves, the row groups, and what is known of both so far.
-
-The funnel of a plan: what each stage saw, dropped, read and took; and what trouble it met.
-"""
+"""What the stages of one pruning share: leaves, row groups, what is known of both so far, and the funnel of a plan."""
 
 from __future__ import annotations
 

@@ -1,11 +1,7 @@
-"""The stages of pruning that read indexes: look-ups by key (one a segment), filters, row level.
+"""The stages of pruning: zone maps by directories alone, then look-ups by key, filters and the row level.
 
-A cost gate stands before all of them. No index byte is read where statistics say that no row group will be dropped, or
-that reading the index costs more bytes than it can save.
-
-Pruning: which row groups can hold a match. Each stage is vectorised and sees only what the one before left open.
-
-Zone maps come first and read directories only. The stages that read indexes follow (`planner.prune.stages`). A
+Each stage is vectorised and sees only what the one before left open. A cost gate stands before all that read indexes:
+no index byte is read where statistics say that nothing will be dropped, or that reading costs more than it can save. A
 row group that is undecided when the time is over is kept.
 """
 

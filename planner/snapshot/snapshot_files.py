@@ -1,7 +1,4 @@
-"""The data files of a snapshot, each with its delete files. Lists are kept: a snapshot never changes.
-
-Data files that readers of byte ranges read whole or not at all: no part of such a file counts as dropped.
-"""
+"""The data files of a snapshot with their delete files, kept; and files that are read whole or not at all."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The Spark hook: an optimizer rule, compiled in the driver, asks the planner which row groups need not be read.
-
-`planner.call`: the procedures of `puffin.system` from Python, on every release of Spark. Explain a DataFrame before it
-runs: Spark's plan, and the scan plan of each scan of an indexed table.
-"""
+"""The Spark hook: an optimizer rule, compiled in the driver, asks the planner which row groups need not be read."""
 
 from __future__ import annotations
 

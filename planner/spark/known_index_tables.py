@@ -1,8 +1,7 @@
 """Index tables that queries have used: kept, and looked up anew while no query waits.
 
-Index tables that renamed data tables have left behind, found by the UUID of the data table.
-
-A search of the data table's namespace runs in the background. Queries use no index until the search has ended.
+One that a renamed data table has left behind is found by the data table's UUID, by a search of the namespace in the
+background. Queries use no index until the search has ended.
 """
 
 from __future__ import annotations

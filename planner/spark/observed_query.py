@@ -1,10 +1,7 @@
-"""The record of a planned scan for the query log; made in the background, as it takes a pass over statistics.
+"""A scan as it was planned, and the writer of the query log: records become lines of files, in the background.
 
-A scan as it was planned, with all that its record and its audit need. The query waits for it, so it only refers.
-
-The writer of the query log: records become lines of files, in the background.
-
-A file of this machine gets lines at its end. Other stores cannot add to a file, so each flush writes a new one.
+The query waits for the scan as it was planned, so that only refers; its record takes a pass over statistics. A file of
+this machine gets lines at its end. Other stores cannot add to a file, so each flush writes a new one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The index of a query's table, read for planning.
-
-The scan plans of a hook's sessions, for `planner.reports` and `planner.explain`, and in the log.
-"""
+"""The index of a query's table, read for planning; and the scan plans of a hook's sessions, for reports and the log."""
 
 from __future__ import annotations
 

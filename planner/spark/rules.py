@@ -1,8 +1,7 @@
-"""A Spark session's JVM from Python: its configuration, its optimizer rules, and the compilation of Java sources.
+"""A Spark session's JVM from Python: its configuration and rules, and the Java of the hook, compiled by Janino.
 
-Compiled classes of the hook, kept for later applications of the same user: Janino takes a second and more for them.
-
-Classes are compiled against one build of Spark and of Iceberg, so each pair has a file of its own.
+Compilation takes a second and more, so classes are kept for later applications of the same user, for each build of
+Spark and of Iceberg in a file of its own.
 """
 
 from __future__ import annotations

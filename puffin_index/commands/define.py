@@ -1,7 +1,4 @@
-"""The commands that say what to index: `create`, `add` and `remove`.
-
-The options that name columns and kinds of an index, which several commands have.
-"""
+"""The commands that say what to index: `create`, `add` and `remove`; and the options that name columns and kinds."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""The command line: the group of all commands, and what the commands share. Each command's module is imported late.
-
-Functions import what takes long, so that `--help` and tab completion need not wait for PyIceberg.
-
-A group of commands whose modules are imported when a command is called, so that `--help` imports none of them.
-"""
+"""The command line. Modules of commands, and what takes long, are imported when called: `--help` waits for nothing."""
 
 from __future__ import annotations
 

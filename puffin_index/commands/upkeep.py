@@ -1,7 +1,4 @@
-"""The commands that look after an index: `verify`, `compact`, `expire`, `drop`, `follow`.
-
-The commands that exchange indexes with Paimon: `export` and `import`.
-"""
+"""The commands that look after an index (`verify`, `compact`, `expire`, `drop`, `follow`), `export` and `import`."""
 
 from __future__ import annotations
 

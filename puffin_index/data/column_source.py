@@ -1,17 +1,10 @@
-"""Column sources: the place in a data file that the index of a column was built from.
+"""The place in a data file that a column is read from by Iceberg's rules, and that its index was built from.
 
-The keys of a column depend on the data file and on everything that Iceberg consults to find the column in the file:
-
-- the rule (`puffin_index.data.file_fields`) and the field ids on the way;
-- the table's name mapping, for files without ids;
-- the default, for columns that the file lacks;
-- the constant, for identity partitions.
-
-The index entry records all of these. Table metadata can change them later: by a rename and a new column of the old
-name, by another name mapping, or by restoring older metadata, after which field ids are given out again. The planner
-does not use an entry that no longer agrees.
-
-Locate a table column in one data file by Iceberg's rules.
+The keys of a column depend on the data file and on everything that Iceberg consults to find the column in the file: the
+rule (`puffin_index.data.file_fields`) and the field ids on the way, the name mapping, the default, the constant of an
+identity partition. The index entry records all of these. Table metadata can change them later: by a rename and a new
+column of the old name, by another name mapping, or by restoring older metadata, after which field ids are given out
+again. The planner does not use an entry that no longer agrees.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""Read the places and rows of stripes, and the stored types, from an ORC footer.
-
-PyArrow tells none of them. PyArrow has parsed the footer before, so the bytes are a valid ORC footer.
-
-Open ORC files through a FileIO.
-"""
+"""The places and rows of stripes, and the stored types, from an ORC footer that PyArrow has parsed before."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
-"""What a Parquet footer says of column chunks, and what a footer of a part of the file needs from it.
+"""What a Parquet footer says of column chunks and their pages, and a footer for some pages of a row group.
 
-PyArrow shows no offset indexes, and writes no footer for some pages of a row group. So the footer is cut here into raw
-fields: most are copied, few are read.
-
-The offset index of a column chunk: where each data page lies, and which rows the page holds.
+PyArrow shows no offset indexes, and writes no such footer. So the footer is cut here into raw fields: most are copied,
+few are read.
 """
 
 from __future__ import annotations

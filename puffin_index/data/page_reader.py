@@ -1,11 +1,8 @@
 """Rows of a row group, read from the pages that hold them.
 
 A Parquet file is put around the pages in memory, with the schema and the key-values of the whole file. So Arrow decodes
-pages exactly as Arrow decodes the whole file: all codecs, encodings and types.
-
-The header of a Parquet page: how long the page is, and how many values it holds. Nested columns put together from
-leaves that were read one by one: pages of two leaves begin at different rows. Reading many ranges of a file in few
-requests.
+pages exactly as it decodes the whole file: all codecs, encodings and types. Leaves of nested columns are read one by
+one, as their pages begin at different rows.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
-"""Open Parquet files through a FileIO. Memory keeps their footers, as files of a table never change.
+"""Open Parquet files through a FileIO; their footers are kept, as files of a table never change.
 
-An imported file may have been replaced at its location, so a footer is found by the size of the file too.
-
-Read the places of row groups from a Parquet footer, as parquet-java reads them.
-
-PyArrow hides the compressed size that a footer states for a row group, and which optional fields are set. Both decide
-which byte range a row group belongs to. So this module parses the footer once more, in Thrift's compact protocol, from
-bytes that Arrow itself writes.
+An imported file may have been replaced at its location, so a footer is found by the size of the file too. PyArrow hides
+what decides to which byte range a row group belongs: its compressed size, and which optional fields are set. So these
+are parsed once more, from bytes that Arrow itself writes.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
 """The row groups of an opened data file, read one column at a time: Parquet row groups and ORC stripes alike.
 
-The byte ranges that make a reader read one row group of a data file alone.
-
-Engines hand a reader a data file and a range of bytes. A row group belongs to a range if its point lies in the range.
-A Parquet row group's point is its midpoint, as parquet-java computes it from the footer. An ORC stripe's point is its
+Engines hand a reader a data file and a range of bytes. A row group belongs to a range if its point lies in the range. A
+Parquet row group's point is its midpoint, as parquet-java computes it from the footer. An ORC stripe's point is its
 first byte.
-
-Some row groups of a data file, numbered anew, in place of the whole file; samples index these alone.
 """
 
 from __future__ import annotations

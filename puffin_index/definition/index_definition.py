@@ -1,10 +1,7 @@
-"""The index definition: which columns carry which index kinds, with which options.
+"""The index definition: which columns carry which index kinds, with which options; how it changes and fits a table.
 
 Users name columns; the code identifies columns by Iceberg field ids, so that a rename changes nothing. `column#k#key`
 names one key of a map column. Resolving checks a definition against a schema; errors name the column and the kind.
-
-Change a stored definition: add kinds of columns, take kinds away, and say what a new definition takes away. Judge from
-types, options and sizes whether the kinds of a definition suit their columns.
 """
 
 from __future__ import annotations

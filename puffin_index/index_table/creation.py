@@ -1,9 +1,7 @@
-"""Create an index table, in a location that no other table has or ever gets.
+"""Create an index table in a location that no other table ever has, and find the folders of dropped ones.
 
-Folders of index tables that somebody dropped by hand: Iceberg knows nothing of segments, and leaves them behind.
-
-The name of an index table's folder has digits of the data table's UUID, so that segments alone tell whose they are.
-A folder may belong to an index table of another catalog or of a branch of this one, which nobody sees from here. So
+Iceberg knows nothing of segments, and leaves them behind. The name of a folder has digits of the data table's UUID. A
+folder may belong to an index table of another catalog or of a branch of this one, which nobody sees from here. So
 folders are only named, unless the user asks to delete them.
 """
 

@@ -1,10 +1,8 @@
-"""Rows of the index table: choose the useful rows, and change rows by one commit despite concurrent commits.
+"""Rows of the index table: choose the useful ones, change them by one commit, and find what a build has to do.
 
 A row (entry) tells which (field, kind) a segment has for a data file. An entry is live if a retained snapshot of the
 data table holds that very file, if scans read the column from the source that the index was built from, if the
 definition has one of the entry's kinds, and if no earlier entry has the same kind.
-
-The work of a build: find the data files that lack indexes, and cut them into segments.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Find index tables by the UUID of their data table, under the default name or any other.
-
-A renamed data table leaves its index table behind under the old name; only the UUID then tells the data table.
-"""
+"""Find index tables by the UUID of their data table, which a renamed data table leaves behind under its old name."""
 
 from __future__ import annotations
 

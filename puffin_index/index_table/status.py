@@ -1,7 +1,4 @@
-"""The status of an index: its coverage of the data table, its lag, and its size beside the data.
-
-The scope of a build: the snapshot to index, and the data files of the snapshot.
-"""
+"""The status of an index: its coverage, lag and size; and the scope of a build: a snapshot, and data files of it."""
 
 from __future__ import annotations
 

@@ -1,11 +1,8 @@
 """The index table: an Iceberg table with a row per data file and segment, which lists the indexes in the segment.
 
-Damage of an index table itself: turn errors of reading its files into one sentence that names the way out.
-
-The files of an index table's newest snapshot, named in its metadata: a reader gets all of them from a store at once.
-
-Without the names, each of the manifest list, the manifests and the data files is a round of requests that tells the
-next. The names are a hint: what a snapshot consists of is still read from its manifest list.
+The files of its newest snapshot are named in its metadata: a reader gets all of them from a store at once, where each
+of manifest list, manifests and data files would be a round of requests that tells the next. The names are a hint: what
+a snapshot consists of is still read from its manifest list.
 """
 
 from __future__ import annotations

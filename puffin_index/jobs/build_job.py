@@ -1,7 +1,4 @@
-"""The build job: finds data files without indexes, runs their tasks on an engine, commits finished segments.
-
-A build in the background: its state, waiting for it, cancelling it.
-"""
+"""The build job: finds data files without indexes, runs their tasks on an engine, commits segments as they finish."""
 
 from __future__ import annotations
 

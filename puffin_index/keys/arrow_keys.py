@@ -1,7 +1,4 @@
-"""Make columns of keys from Arrow: whole columns, or batches gathered in little more memory than the keys need.
-
-Keys as the Arrow values that they stand for: the way back from `puffin_index.keys.arrow_keys`.
-"""
+"""Columns of keys from Arrow, whole or gathered from batches in little more memory than keys need; and back."""
 
 from __future__ import annotations
 

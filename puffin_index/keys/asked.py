@@ -1,7 +1,4 @@
-"""A test as places among sorted keys, worked out once and located in any number of sorted blobs.
-
-Closed intervals of integers: the meaning of a set or range test, with negation and open bounds resolved.
-"""
+"""A test as places among sorted keys, worked out once and located in any number of sorted blobs."""
 
 from __future__ import annotations
 

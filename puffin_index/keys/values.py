@@ -121,10 +121,7 @@ def _bytes_key(value: object, value_type: ValueType) -> bytes | None:
 
 
 def wide_decimal_key(unscaled: int) -> bytes:
-    """Return the key of a decimal of more than 18 digits.
-
-    Raises OverflowError if the number has more than 128 bits.
-    """
+    """Return the key of a decimal of more than 18 digits. Raises OverflowError if the number has more than 128 bits."""
     return (unscaled + _DECIMAL_BIAS).to_bytes(_DECIMAL_KEY_BYTES, "big")
 
 

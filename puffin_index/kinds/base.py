@@ -1,7 +1,4 @@
-"""Payloads and opened payloads: of one row group, or of several that compaction or a build merged.
-
-The common part of all kinds in merging payloads of several segments into one segment.
-"""
+"""Payloads and opened payloads, of one row group or of several that were merged; and how payloads are merged."""
 
 from __future__ import annotations
 
@@ -169,10 +166,7 @@ class MergedIndex(ABC):
         return None
 
     def keys(self, most: int) -> KeyArray | None:
-        """Return the distinct keys, ascending; None if the payload does not list its keys, or has more than `most`.
-
-        Raises CorruptFileError if the list is damaged.
-        """
+        """Return the distinct keys, ascending; None if the payload does not list its keys, or has more than `most`."""
         del most
         return None
 
@@ -192,10 +186,7 @@ class MergedFilter(ABC):
 
     @abstractmethod
     def read_directory(self) -> None:
-        """Read and check the directory, which every look-up needs; later calls read nothing.
-
-        Raises CorruptFileError if the directory is damaged.
-        """
+        """Read and check the directory, which every look-up needs; later calls read nothing."""
 
     @abstractmethod
     def cost(self, test: AskedTest) -> tuple[int, int]:
@@ -203,10 +194,7 @@ class MergedFilter(ABC):
 
     @abstractmethod
     def possible(self, test: AskedTest) -> Flags:
-        """Return, for each covered row group, whether one of its rows may satisfy the test.
-
-        Raises CorruptFileError if the payload is damaged.
-        """
+        """Return, for each covered row group, whether one of its rows may satisfy the test."""
 
 
 OpenIndex: TypeAlias = RowGroupIndex | MergedIndex | MergedFilter

@@ -44,7 +44,7 @@ class DistinctKeys:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeySets:
-    """The distinct keys of a payload, ascending, and the rows of each, disjoint and not empty. Nobody changes the sets."""
+    """The distinct keys of a payload, ascending, and the rows of each, disjoint and not empty; nobody changes them."""
 
     value_type: ValueType
     keys: KeyArray

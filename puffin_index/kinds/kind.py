@@ -1,11 +1,8 @@
 """The interface of an index kind. A kind is a folder beside this module and a line in `puffin_index.kinds.registry`.
 
-No code outside names a kind: segments, compaction, verification, exchange and the planner ask the kind.
-
-Proofs: check an opened payload against the data, row group by row group, so that no wrong value stays unnoticed.
-
-A payload that holds keys is decoded and compared key by key; what the search of a single row group reads besides is
-proven by ranges and by a set of keys.
+No code outside names a kind: segments, compaction, verification, exchange and the planner ask the kind. Proofs check an
+opened payload against the data, row group by row group: a payload that holds keys is decoded and compared key by key;
+what the search of a single row group reads besides is proven by ranges and by a set of keys.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def kind_named(name: str) -> IndexKind:
 
 
 def builders_of(kinds: Mapping[str, Options]) -> dict[str, KindBuilder]:
-    """Return builders of the kinds of a column, in the order of building, or raise DefinitionError if one is unknown."""
+    """Return builders of a column's kinds, in the order of building, or raise DefinitionError if one is unknown."""
     for name in kinds:
         kind_named(name)
     return {name: kind.builder(kinds[name]) for name, kind in KINDS.items() if name in kinds}

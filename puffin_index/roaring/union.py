@@ -1,7 +1,6 @@
-"""Unite many serialised row sets at once by array operations, as ranges over many distinct values need it.
+"""Unite and assemble many serialised row sets at once by array operations; their containers are never decoded.
 
-Row sets as flat bits: bit `row & 7` of byte `row >> 3`, padded to whole blocks of 65,536 rows. Assemble row sets from
-the containers of others: containers move to new keys and are never decoded.
+Row sets as flat bits have bit `row & 7` of byte `row >> 3`, padded to whole blocks of 65,536 rows.
 """
 
 from __future__ import annotations

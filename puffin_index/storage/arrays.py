@@ -1,7 +1,4 @@
-"""Names for the numpy arrays of this project, all of one dimension unless a docstring says otherwise.
-
-Handle many byte ranges at once: compute their places, and copy bytes from or to them.
-"""
+"""Names for numpy arrays, of one dimension unless a docstring says otherwise; many byte ranges handled at once."""
 
 from __future__ import annotations
 

@@ -1,11 +1,8 @@
 """Fixed-width numbers in bytes: named readers and writers, and a cursor, all checked against the end of the bytes.
 
-In a name, `int` is signed (two's complement), `uint` unsigned, `float` IEEE 754; the number is the width in bits; `_be`
-is big-endian, `_le` little-endian.
-
-The signature of readers is `read_int32_be(data, offset=0, *, location="<bytes>", base_offset=0)`, of writers
-`write_int32_be(value) -> bytes`. Error messages name `location` and count offsets from `base_offset`, the start of
-`data` in that file.
+`int` is signed (two's complement), `uint` unsigned, `float` IEEE 754; numbers are widths in bits; `_be` is big-endian,
+`_le` little-endian. Error messages name `location` and count offsets from `base_offset`, the start of `data` in that
+file.
 """
 
 from __future__ import annotations

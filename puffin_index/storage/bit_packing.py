@@ -1,9 +1,7 @@
 """Streams of bit-packed unsigned numbers: number i takes `width` bits from bit i * width on, lowest bit first.
 
 Bit b of a stream is bit b & 7 of its byte b >> 3. A stream of n numbers takes ceil(n * width / 8) bytes, none if the
-width is 0. The same array operations pack or unpack all streams of one width at once.
-
-Transpose bit matrices by array operations, 8 by 8 bits in one integer.
+width is 0. The same array operations pack or unpack all streams of one width at once, or transpose bit matrices.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Objects of S3 stores, read by obstore: ranges side by side, and no request for a size that is known.
 
 PyArrow's S3 files ask for their size when they are opened, and all of them share 25 connections. Here, a store has as
-many connections as requests are under way. What obstore cannot do as PyIceberg does is left to PyIceberg's FileIO.
-
-Reading ranges of many objects at once: an event loop sends a request in half the processor time of a thread.
+many connections as requests are under way; for many objects, an event loop sends a request in half the processor time
+of a thread. What obstore cannot do as PyIceberg does is left to PyIceberg's FileIO.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Byte ranges of files: the only seam between formats and storage.
+"""Byte ranges of files: the only seam between formats and storage; near ranges share a request.
 
 Formats never open files. Callers pass a `RangedReader`, so that the same code reads a local file, an object store or
 bytes in memory, and a test can count the reads.
-
-Ranges of files: near ones share a request, and a read of any part finds what was read ahead.
 """
 
 from __future__ import annotations

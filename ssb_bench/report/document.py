@@ -43,7 +43,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table; cells may have several lines, and rows may end early; `texts` are columns besides the first with text."""
+    """A table; cells may have several lines, rows may end early; `texts` are columns besides the first with text."""
 
     headings: Sequence[str]
     rows: Sequence[Sequence[Cell]]

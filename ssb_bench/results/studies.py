@@ -22,7 +22,7 @@ class Appended:
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """One execution of a query with the hook while data arrived, since the first append; no numbers without an index."""
+    """One execution of a query with the hook since the first append; no numbers without an index."""
 
     query: str
     started_seconds: float

@@ -43,10 +43,7 @@ def wait_for(port: int) -> None:
 
 @contextmanager
 def moto_server() -> Iterator[int]:
-    """Run the server; gives its port.
-
-    Raises BenchError if moto is not installed, or its server does not start.
-    """
+    """Run the server; gives its port. Raises BenchError if moto is not installed, or its server does not start."""
     if find_spec("moto") is None:
         raise BenchError("the store is served by moto: pip install 'moto[server]'")
     port = free_port()
@@ -69,7 +66,7 @@ _TAKEN: Final = TypeAdapter(Taken)
 
 @dataclass(frozen=True, slots=True)
 class Distance:
-    """How far away a store is: from a request to its first byte, and all connections' bandwidth each way, if bounded."""
+    """How far a store is: from a request to its first byte, and all connections' bandwidth each way, if bounded."""
 
     milliseconds: float = 0.0
     megabytes_a_second: float | None = None

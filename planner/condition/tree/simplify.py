@@ -1,7 +1,4 @@
-"""Building AND and OR: what several tests of one column say together is one test, and a contradiction is no match.
-
-Keys that are found while a query runs, such as those of a join's other side, as tests of a column.
-"""
+"""Building AND and OR: what several tests of one column say together is one test, and a contradiction is no match."""
 
 from __future__ import annotations
 

@@ -77,10 +77,7 @@ class Statements:
             return json.dumps({"error": str(error)})
 
     def call(self, name: str, arguments: Mapping[str, Value], spark: SparkSession) -> list[Row]:
-        """Call a procedure.
-
-        Raises PuffinIndexError if there is no such procedure, or whatever the procedure raises.
-        """
+        """Call a procedure. Raises PuffinIndexError if there is no such procedure, or whatever the procedure raises."""
         return procedure_named(name).call(StatementSession(spark, self._catalogs, self._builds), arguments)
 
     def _execute(self, request: CreateIndex | DropIndex | CallProcedure, spark: SparkSession) -> list[Row]:

@@ -1,7 +1,4 @@
-"""Find the entries of values in a bitmap blob: by the block directory, or among all entries without a directory.
-
-An opened bitmap payload of one row group, which answers any test from the entries of the tested values.
-"""
+"""An opened bitmap payload of one row group: the entries of values, by the block directory or among all."""
 
 from __future__ import annotations
 

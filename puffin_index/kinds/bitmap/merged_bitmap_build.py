@@ -1,7 +1,4 @@
-"""Build merged bitmaps from bitmaps of row groups, and from merged bitmaps, by moving their containers.
-
-Merge bitmap indexes: bitmaps to merged bitmaps, postings to postings.
-"""
+"""Build merged bitmaps from bitmaps of row groups, and from merged bitmaps, by moving their containers."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The blob type `puffin-index-bloom-matrix-v1`: bloom filters of many row groups, equal bit positions side by side.
-
-The format is in docs/formats.md, Bloom matrix. A matrix is built from the bloom filters of row groups, and from other
-matrices.
-"""
+"""The blob type `puffin-index-bloom-matrix-v1` (docs/formats.md): filters of row groups, equal bits side by side."""
 
 from __future__ import annotations
 
@@ -135,10 +131,7 @@ class BloomMatrix(MergedFilter):
         return _OBJECT_BYTES + (0 if known is None else known.matrix_of.nbytes + _OBJECT_BYTES * len(known.matrices))
 
     def possible(self, test: AskedTest) -> Flags:
-        """Return, for each covered row group, whether it may have one of the keys of a set test.
-
-        Raises CorruptFileError if the blob is damaged.
-        """
+        """Return, for each covered row group, whether it may have one of the keys of a set test."""
         found = np.zeros(self._row_groups, np.bool_)
         for number, matrix in enumerate(self.directory.matrices):
             found[self.directory.row_groups(number)] = self._ask(matrix, self._asked_rows(test, matrix))
@@ -275,10 +268,7 @@ class BloomBits:
 
 
 def filters_of_matrix(matrix: BloomMatrix) -> list[BloomBits]:
-    """Return the filters of a blob, in the order of the row groups.
-
-    Raises CorruptFileError if the blob is damaged.
-    """
+    """Return the filters of a blob, in the order of the row groups. Raises CorruptFileError if the blob is damaged."""
     directory = matrix.directory
     filters: dict[int, BloomBits] = {}
     for number, one in enumerate(directory.matrices):

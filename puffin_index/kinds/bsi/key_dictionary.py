@@ -309,10 +309,7 @@ class DictionaryCodedIndex(HoldsKeys):
         return self._dictionary.key(code)
 
     def column(self, value_type: ValueType) -> Column:
-        """Return the column that the dictionary and the slices were built from.
-
-        Raises CorruptFileError if the blob is damaged.
-        """
+        """Return the column that the dictionary and the slices were built from."""
         return self._column(value_type, None)
 
     def _column(self, value_type: ValueType, rows: Rows | None) -> Column:

@@ -83,10 +83,7 @@ class MergedSlices(MergedIndex, HoldsKeys):
         return None if rows is None or len(rows) == self._row_counts.sum() else self._numbers_of(rows)
 
     def columns(self) -> list[Column]:
-        """Return the column of each row group, decoded from all slices.
-
-        Raises CorruptFileError if the blob is damaged.
-        """
+        """Return the column of each row group, decoded from all slices."""
         column = self._open().column(self._payload.value_type)
         return [
             column.part(first, first + count)
@@ -130,10 +127,7 @@ class PreparedSlices:
         return 3 if self._index._is_coded else 1, self._index._payload.blob.length
 
     def rows(self, candidates: BitMap | None = None) -> BitMap:
-        """Return exactly the rows that satisfy the test; with candidates (of the row space), only rows among these.
-
-        Raises CorruptFileError if the blob is damaged.
-        """
+        """Return exactly the rows that satisfy the test; with candidates (of the row space), only rows among these."""
         index = self._index
         among = None if candidates is None else index._numbers_of(candidates)
         found = index._open().evaluate(self._test, among).rows

@@ -1,14 +1,10 @@
-"""Search bit slices for the rows whose numbers lie in some intervals.
+"""Search bit slices for the rows whose numbers lie in some intervals, and sum and count in whole slices.
 
 Narrow intervals are searched from the highest slice down. This search generalises the algorithm of O'Neil and Quass to
 a set of intervals: each slice splits the rows by one bit, and a side that lies wholly inside or outside all intervals
-needs no further slice.
-
-Wide intervals are searched from the lowest slice up. The rows at or above a bound take one operation a slice: where the
-bound has a one, a row needs the bit and the bits below; where the bound has a zero, the bit alone suffices.
-
-The numbers of one half as row sets: sums, ends and numbers of rows by counting in whole slices. The numbers of one half
-as flat bits, which are transposed to the number of each row.
+needs no further slice. Wide intervals are searched from the lowest slice up. The rows at or above a bound take one
+operation a slice: where the bound has a one, a row needs the bit and the bits below; where the bound has a zero, the
+bit alone suffices.
 """
 
 from __future__ import annotations

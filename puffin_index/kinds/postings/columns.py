@@ -1,7 +1,4 @@
-"""Turn postings back into the columns they were built from, to be merged with columns of other segments.
-
-Decoded keys of rows: of all rows of a blob, to be kept, or of the rows with some keys.
-"""
+"""Postings turned back into columns: of all rows of a blob, to be kept or merged, or of the rows with some keys."""
 
 from __future__ import annotations
 

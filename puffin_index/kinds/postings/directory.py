@@ -1,7 +1,4 @@
-"""The directory of a postings blob, read lazily: the block of each key.
-
-Tell from the directory of a postings blob what a test needs: which blocks, at what cost, for how many rows.
-"""
+"""The directory of a postings blob, read lazily: which blocks a test needs, at what cost, for how many rows."""
 
 from __future__ import annotations
 

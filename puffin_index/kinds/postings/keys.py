@@ -1,7 +1,4 @@
-"""Decode the keys of postings blocks and find places among these keys.
-
-Search blocks of postings for the keys of a test: the blocks of many segments by the same array operations.
-"""
+"""Decode the keys of postings blocks, and search the blocks of many segments by the same array operations."""
 
 from __future__ import annotations
 

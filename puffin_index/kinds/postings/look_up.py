@@ -154,10 +154,7 @@ class Postings(MergedIndex, HoldsKeys):
         return AskedBlocks(stored, plan.cuts, self._numbers, self._form)
 
     def columns(self) -> list[Column]:
-        """Return the column of each row group, decoded from all blocks.
-
-        Raises CorruptFileError if the blob is damaged.
-        """
+        """Return the column of each row group, decoded from all blocks."""
         return self._coded().columns(self._numbers)
 
     def keys_of(self, rows: BitMap | None) -> Column:
@@ -226,10 +223,7 @@ class Postings(MergedIndex, HoldsKeys):
         return (key_rows(parsed, first_keys, is_bytes) for parsed, first_keys in self._scan_some(blocks))
 
     def keys(self, most: int) -> KeyArray | None:
-        """Return the distinct keys, ascending; None if there are more than `most`.
-
-        Raises CorruptFileError if the blob is damaged.
-        """
+        """Return the distinct keys, ascending; None if there are more than `most`."""
         return None if self._directory.key_count > most else self._key_list()
 
     @property
@@ -331,10 +325,7 @@ class PreparedTest:
         return self._postings._nulls_cost() if isinstance(self._test, NullTest) else self._plan.cost
 
     def rows(self, candidates: BitMap | None = None) -> BitMap:
-        """Return exactly the rows that satisfy the test; with candidates (rows of the blob), only rows among these.
-
-        Raises CorruptFileError if the blob is damaged.
-        """
+        """Return exactly the rows that satisfy the test; with candidates (rows of the blob), only rows among these."""
         postings = self._postings
         if isinstance(self._test, NullTest):
             found = postings._null_rows().copy() if self._test.is_null else postings._existing()

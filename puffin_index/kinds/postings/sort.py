@@ -1,10 +1,9 @@
-"""Order the non-NULL rows of a segment by key, then by row: one vectorised sort of integers that hold key and row.
+"""Order the non-NULL rows of a segment by key, then by row: one vectorised sort of integers that hold both.
 
-The numbers of rows in a postings blob: dense, so that row numbers and gaps take few bits.
-
-Row r of row group i has the number r + sum of (n_j + 1) for all row groups j < i, where n_j is the number of rows of
-row group j. One number stays free after each row group, so that no run of numbers reaches from one row group into the
-next. The row space of the segment has far wider gaps between row groups; each of those would widen a whole stream.
+Rows have dense numbers, so that these and gaps take few bits. Row r of row group i has the number r + sum of (n_j + 1)
+for all row groups j < i, where n_j is the number of rows of row group j. One number stays free after each row group, so
+that no run of numbers reaches from one row group into the next. The row space of the segment has far wider gaps between
+row groups; each of those would widen a whole stream.
 """
 
 from __future__ import annotations
