@@ -41,13 +41,9 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The description of an object.
+    """The description of an object: facts by name (empty texts are left out), grids, sentences, and warnings.
 
-    Attributes:
-        facts: Values by name; empty texts are left out.
-        sentences: What else to know.
-        warnings: What was in trouble, as sentences.
-        below: The description of what is behind it.
+    `below` describes what is behind it.
     """
 
     title: str

@@ -25,13 +25,7 @@ class PuffinIndexError(Exception):
 
 
 class CorruptFileError(PuffinIndexError, ValueError):
-    """Say that the bytes of a file break its format.
-
-    Attributes:
-        location: The file, if known (`<bytes>` for bytes in memory).
-        offset: The offset of the error in the file, in bytes.
-        reason: The description of the error.
-    """
+    """Say that the bytes of a file (`<bytes>` in memory) break its format at an offset, and why."""
 
     def __init__(self, reason: str, *, location: str = "<bytes>", offset: int = 0) -> None:
         self.reason = reason

@@ -235,14 +235,10 @@ class TableIndex(Described):
         return stored_definition(self.data_table, self.index_table).all_names
 
     def remove(self, name: str) -> frozenset[Index]:
-        """Take a named index out of the definition, as far as no other name stands for it. No query uses it any more.
+        """Take a named index out of the definition, as far as no other name stands for it; return what is gone.
 
-        Returns:
-            The (field id, stored kind) pairs that the index no longer has; `expire` deletes their bytes.
-
-        Raises:
-            NotFoundError: If no index has the name.
-            DefinitionError: If properties of the data table define the index.
+        No query uses it any more; `expire` deletes the bytes. Raises NotFoundError if no index has the name,
+        DefinitionError if properties of the data table define it.
         """
         self.refresh()
         return take_out(self.data_table, self.index_table, lambda stored: stored.without_index(name))
@@ -347,12 +343,10 @@ class TableIndex(Described):
         repair: bool = False,
         progress: VerifyListener | None = None,
     ) -> VerifyReport:
-        """Check the index: coverage, checksums, directories, and a sample of row groups against the data.
+        """Check the index: coverage, checksums, directories, and a sample of row groups (None: all) against the data.
 
-        Args:
-            sample: The number of row groups to compare with the data; None for all.
-            repair: Whether to drop bad entries and index their data files anew at once, with local processes.
-            progress: Called after each segment, and after the row groups of each data file.
+        With `repair`, bad entries are dropped and their data files indexed anew at once, by local processes. `progress`
+        is called after each segment and data file.
         """
         self.refresh()
         report = verify(self.data_table, self.index_table, self._wanted, sample, progress)
@@ -375,14 +369,9 @@ class TableIndex(Described):
     def compact_if_due(
         self, target_bytes: int = TARGET_SEGMENT_BYTES, *, fewest: int = FEWEST_SMALL
     ) -> CompactReport | None:
-        """Compact if there are many small segments. The check is cheap, so a service may call this after each build.
+        """Compact if there are at least `fewest` small segments; return None if not.
 
-        Args:
-            target_bytes: The approximate size of new segments.
-            fewest: The fewest small segments that are worth a compaction.
-
-        Returns:
-            The report; None if no compaction was due.
+        The check is cheap, so a service may call this after each build. New segments have about `target_bytes`.
         """
         catalogue.refresh_index_table(self.index_table)
         if not is_due(catalogue.read_entries(self.index_table), target_bytes, fewest):

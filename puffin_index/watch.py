@@ -44,12 +44,9 @@ class _State:
 
 
 class Watch:
-    """Follows one table until it is stopped.
+    """Follows one table, with a rest between two looks, and compacts and expires when due, until it is stopped.
 
-    Args:
-        open_index: Opens the index; called in each pass, so that a table dropped and made anew is followed.
-        interval_seconds: The rest between two looks at the table.
-        upkeep: Whether to compact and expire as well, when due.
+    The index is opened in each pass, so that a table dropped and made anew is followed.
     """
 
     def __init__(

@@ -102,10 +102,8 @@ class _GroupTotals:
 class _Found:
     """What indexes tell of the matching rows of a unit: totals of all rows or of groups, otherwise keys.
 
-    Attributes:
-        row_count: The number of rows, or of keys with weights.
-        distinct: The distinct keys of each column whose distinct keys are needed, in parts.
-        weights: How many rows each key in `columns` stands for; None for one.
+    A key in `columns` stands for one row or as many as `weights` says. Distinct keys come in parts, where they are
+    needed.
     """
 
     row_count: int
@@ -130,13 +128,7 @@ def _has_zero_end(question: Question, found: _Found) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Unit:
-    """Row groups that are answered together.
-
-    Attributes:
-        row_groups: The same as row groups of the view.
-        places: The places of the row groups in the arrays of `payloads`.
-        row_sets: The matching rows of row groups that were asked for, by place in the unit.
-    """
+    """Row groups that are answered together, their places in the arrays of `payloads`, and matching rows asked for."""
 
     view: IndexView
     question: Question
@@ -239,12 +231,10 @@ class _Unit:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _KeyGroups:
-    """The groups of the row groups that share a payload of the column to group by.
+    """The groups, NULL included, of row groups that share a payload of the column to group by.
 
-    Attributes:
-        keys: The key of each group, NULL included.
-        rows: By the place of a row group in the unit, the rows of each key, numbered from 0 in the row group.
-        among: By the place of a row group, the rows of interest; None for all.
+    By the place of a row group in the unit: the rows of each key, and the rows of interest (None: all), numbered from 0
+    in it.
     """
 
     keys: Column

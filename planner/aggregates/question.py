@@ -81,13 +81,7 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Aggregates and groups, bound to the columns of a schema.
-
-    Attributes:
-        groups: The columns to group by; none for one group of all rows.
-        added_doubles: The places of columns to group by whose values Spark adds up as doubles.
-        text: The aggregates and groups of a Spark query, as text for reports.
-    """
+    """Aggregates and groups bound to columns; `added_doubles` are places of groups that Spark adds up as doubles."""
 
     aggregates: tuple[Aggregate, ...]
     columns: tuple[AskedColumn, ...]

@@ -34,13 +34,9 @@ _EPOCH = date(1970, 1, 1)
 
 @dataclass(frozen=True, slots=True)
 class FoundColumn:
-    """A column that a condition tests.
+    """A column, or key of a map, that a condition tests, as it was written, and its types; no index may hold them.
 
-    Attributes:
-        name: The column as it was written, for messages.
-        column: The column, or the key of a map.
-        type: The type of the values; of a part of a list, and of what is no key of a map, that of the list or map.
-        value_type: The same as an index has it; None if an index cannot hold such values.
+    Of a part of a list, and of what is no key of a map, the type is that of the list or map.
     """
 
     name: str

@@ -367,14 +367,9 @@ def _starts_with(column: Column, prefix: StringLiteral | Utf8Literal, text: str)
 
 
 def like(value: Value, word: str, pattern: Value, escape: str, text: str) -> Truth:
-    """Make `value word pattern ESCAPE escape`.
+    """Make `value word pattern ESCAPE escape`, where the word is `LIKE`, `ILIKE`, `RLIKE` or `REGEXP`.
 
-    Args:
-        word: `LIKE`, `ILIKE`, `RLIKE` or `REGEXP`.
-        escape: The escape character of LIKE and ILIKE.
-
-    Raises:
-        ValueError: If the pattern is malformed; the message says what was expected.
+    Raises ValueError, saying what was expected, if the pattern is malformed.
     """
     if _NULL in (value, pattern):
         return ALWAYS_NULL

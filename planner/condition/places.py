@@ -75,12 +75,9 @@ _MAX_DIGITS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a literal lies among the keys of a column.
+    """Where a literal lies among the keys of a column: the greatest key not above it, if any, and whether it is equal.
 
-    Attributes:
-        key: The greatest key that is not above the literal. None if the literal lies below or above every key.
-        exact: Whether the literal equals the key.
-        above: Whether the literal lies above every key.
+    A literal below or above every key has none.
     """
 
     key: Key | None
@@ -90,12 +87,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """What literals are compared with.
-
-    Attributes:
-        zone: The time zone of the session; None if literals of dates and times have the column's type as they are.
-        dialect: Where the literals come from.
-    """
+    """What literals of a dialect are compared with, and the session's zone, if dates and times are converted to it."""
 
     type: IcebergType
     value_type: ValueType

@@ -32,13 +32,10 @@ FieldSource = tuple[int, str]
 
 @dataclass(frozen=True, slots=True)
 class ColumnSource:
-    """The place of a column's values in a data file.
+    """The rule and field ids by which a column was found in a data file, or is absent there and NULL.
 
-    Attributes:
-        rule: The rule by which the column was found.
-        ids: The field ids that lead to the column through structs; for a map also those of its key and its value.
-        names: The names of each id in the name mapping, if the rule is a name mapping.
-        is_absent: Whether the file lacks the column, so that the column is NULL.
+    For a map, the ids are also those of its key and value. `names` has the names of each id in the name mapping, if
+    that is the rule.
     """
 
     rule: Rule
@@ -164,13 +161,10 @@ cleared_by(parse_name_mapping.cache_clear)
 
 @dataclass(frozen=True, slots=True)
 class LocatedColumn:
-    """A column of the table in a data file.
+    """A column in a data file: the source that the index entry records, and the fields that lead to it, or a constant.
 
-    Attributes:
-        source: The source that the index entry records.
-        path: The file's fields that lead to the column, the column last; empty if the file lacks the column or Iceberg
-            does not read it from the file.
-        constant: The partition constant of all rows, as text (`puffin_index.data.constants`), if any.
+    There is no path if the file lacks the column or Iceberg does not read it there. A constant is the partition's, as
+    text.
     """
 
     source: ColumnSource

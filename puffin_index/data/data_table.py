@@ -31,11 +31,8 @@ FileIdentity: TypeAlias = tuple[str, int, int, str]
 class DataFile:
     """One data file of the table; an index entry is used only if path, size, rows and partition constants agree.
 
-    Attributes:
-        split_offsets: The start of each row group in bytes, ascending; empty if the manifest lacks the offsets.
-        format: `PARQUET`, `ORC` or `AVRO`.
-        has_deletes: Whether delete files apply to the file in the listed snapshot; False if no snapshot was listed.
-        constants_text: The constants of identity partitions (`puffin_index.data.constants`).
+    `split_offsets` are the starts of row groups, ascending, if the manifest has them; the format is `PARQUET`, `ORC` or
+    `AVRO`; `has_deletes` is known if a snapshot was listed.
     """
 
     path: str
@@ -114,14 +111,9 @@ def find_snapshot(table: Table, snapshot_id: int | None = None, ref: str | None 
 def list_data_files(
     table: Table, snapshot_id: int | None = None, row_filter: BooleanExpression | None = None
 ) -> tuple[DataFile, ...]:
-    """List the data files of a snapshot that remain after Iceberg's own pruning.
+    """List the data files of a snapshot, by default the current one, that remain after Iceberg's own pruning.
 
-    Args:
-        snapshot_id: The snapshot, None for the current one.
-        row_filter: The filter by which Iceberg prunes partitions and files.
-
-    Raises:
-        NotFoundError: If the table has no such snapshot.
+    Raises NotFoundError if the table has no such snapshot.
     """
     tasks = _plan_files(table, snapshot_id, row_filter)
     return tuple(data_file_of(table, task.file, has_deletes=bool(task.delete_files)) for task in tasks)
@@ -148,14 +140,10 @@ def measure_data_files(table: Table, field_ids: Collection[int]) -> SizedFiles:
 
 
 def count_snapshots_behind(table: Table, head: Snapshot | None, missing: Collection[str]) -> int:
-    """Count the snapshots from the one that added the oldest of some data files to the head, including both.
+    """Count the snapshots from the one that added the oldest data file without an index to the head, including both.
 
-    Args:
-        missing: The locations of data files without an index.
-
-    Returns:
-        0 without such files, 1 if `head` added all of them; the number of all retained ancestors if the snapshot that
-        added one of them has expired.
+    All retained ancestors count if the snapshot that added one of the missing files has expired; none without such
+    files.
     """
     left = set(missing)
     behind = 0

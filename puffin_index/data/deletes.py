@@ -75,18 +75,10 @@ def is_kept(delete_file: DeleteFile) -> bool:
 
 
 def deleted_positions(io: FileIO, data_file: str, delete_files: Iterable[DeleteFile]) -> BitMap:
-    """Read the positions of a data file's deleted rows. Memory keeps delete files once read, as they never change.
+    """Read the positions, from 0, of a data file's deleted rows. Delete files are kept, as they never change.
 
-    Args:
-        delete_files: All delete files that apply to the data file, in any order.
-
-    Returns:
-        Row positions in the data file, from 0.
-
-    Raises:
-        UnsupportedError: If a delete file has an unknown format, or positions beyond 2^32.
-        CorruptFileError: If a delete file breaks its format.
-        NotFoundError: If a delete file does not exist.
+    Raises UnsupportedError for an unknown format or positions beyond 2^32, CorruptFileError for a broken file, and
+    NotFoundError.
     """
     rows = BitMap()
     for delete_file in delete_files:
@@ -116,17 +108,10 @@ def _positions(io: FileIO, delete_file: DeleteFile) -> Positions:
 
 
 def read_positional_deletes(io: FileIO, location: str, file_format: str = "PARQUET") -> Positions:
-    """Read a positional delete file.
+    """Read a positional delete file, `PARQUET` or `ORC`.
 
-    Args:
-        io: The FileIO of the file.
-        file_format: `PARQUET` or `ORC`.
-
-    Raises:
-        CorruptFileError: If the file is none of its format with the columns `file_path` and `pos`, or a position is
-            negative.
-        UnsupportedError: If a position is 2^32 or more.
-        NotFoundError: If the file does not exist.
+    Raises CorruptFileError if it lacks the columns `file_path` and `pos` or a position is negative, UnsupportedError if
+    one is 2^32 or more, and NotFoundError.
     """
     with open_orc(io, location) if file_format == "ORC" else open_parquet(io, location) as file:
         try:
@@ -177,14 +162,9 @@ def read_deletion_vectors(reader: RangedReader) -> Positions:
 
 
 def parse_deletion_vector(data: Buffer, *, location: str = "<bytes>", offset: int = 0) -> BitMap:
-    """Read the positions of one deletion vector.
+    """Read the positions of a deletion vector, a blob.
 
-    Args:
-        data: The blob.
-
-    Raises:
-        CorruptFileError: If the bytes are not a deletion vector.
-        UnsupportedError: If a position is 2^32 or more.
+    Raises CorruptFileError if the bytes are not one, UnsupportedError if a position is 2^32 or more.
     """
     cursor = ByteCursor(data, location, offset)
     length = cursor.uint32_be()

@@ -33,12 +33,9 @@ class Rule(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FileField:
-    """A field of a data file.
+    """A field of a data file, the ordinals of its leaf columns, and the table column's id that Iceberg matches it with.
 
-    Attributes:
-        field_id: The id of the table column that Iceberg matches with the field; None without a match.
-        leaves: The leaf columns of the field, as ordinals in the file.
-        children: The fields of a struct; the key and the value of a map; the element of a list.
+    Children are the fields of a struct, key and value of a map, or the element of a list.
     """
 
     field: pa.Field
@@ -82,14 +79,9 @@ class FileFields:
 
 
 def identify_fields(schema: pa.Schema, file_format: str, name_mapping: NameMapping | None) -> FileFields | None:
-    """Match the fields of a data file with table columns.
+    """Match the fields of a `PARQUET` or `ORC` file with table columns.
 
-    Args:
-        schema: The file's Arrow schema.
-        file_format: `PARQUET` or `ORC`.
-
-    Returns:
-        The fields; None for an ORC file whose columns have to be found by their current names.
+    Returns None for an ORC file whose columns have to be found by their current names.
     """
     key = ORC_FIELD_ID if file_format == "ORC" else PARQUET_FIELD_ID
     fields = _Walk(key).fields(list(schema), (), 0)

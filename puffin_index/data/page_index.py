@@ -209,13 +209,10 @@ _LEAST_LOCATION_BYTES = 7
 
 @dataclass(frozen=True, slots=True)
 class OffsetIndex:
-    """The data pages of a column chunk.
+    """The data pages of a column chunk: where each begins, ascending, and its bytes, header included; and first rows.
 
-    Attributes:
-        offsets: Where each page begins in the file, header included; ascending.
-        sizes: The bytes of each page, header included.
-        first_rows: The first row of each page, and the number of rows of the row group: one number more than pages.
-        dictionary: Offset and bytes of what precedes the first data page.
+    These have one number more than there are pages, the rows of the row group. `dictionary` is offset and bytes of what
+    precedes the first data page.
     """
 
     offsets: Ints
@@ -255,17 +252,10 @@ def most_pages(chunk: ColumnChunk) -> int:
 
 
 def parse_offset_index(data: Buffer, chunk: ColumnChunk, row_count: int, location: str) -> OffsetIndex | None:
-    """Parse an offset index, and check it against its column chunk.
+    """Parse the bytes of an offset index, and check it against its column chunk; None if a page begins no row.
 
-    Args:
-        data: The bytes of the offset index.
-
-    Returns:
-        The offset index; None if a page begins no row. Such a page is empty or goes on with a row, which only a read of
-        the page would tell. PyArrow writes empty pages.
-
-    Raises:
-        CorruptFileError: If the bytes are no offset index, pages overlap or leave the chunk, or rows do not ascend.
+    Such a page is empty or goes on with a row, which only a read of the page would tell. PyArrow writes empty pages.
+    Raises CorruptFileError if the bytes are no offset index, pages overlap or leave the chunk, or rows do not ascend.
     """
     assert chunk.offset_index is not None
     at = chunk.offset_index[0]

@@ -46,15 +46,9 @@ def in_turn(function: Callable[[Item], Result], items: Sequence[Item], /) -> lis
 
 
 def read_ranges(reader: RangedReader, offsets: Ints, sizes: Ints, each: Each = in_turn) -> list[memoryview]:
-    """Read ranges of a file in one round of requests; near ranges share a request.
+    """Read ranges of a file, in any order, in one round of requests; near ranges share a request.
 
-    Args:
-        offsets: Where each range begins, in any order.
-        sizes: The length of each range.
-        each: Reads the requests.
-
-    Raises:
-        CorruptFileError: If a range leaves the file.
+    Raises CorruptFileError if a range leaves the file.
     """
     if not len(offsets):
         return []
@@ -79,14 +73,10 @@ def can_assemble(arrow_type: pa.DataType) -> bool:
 
 
 def assemble(arrow_type: pa.DataType, leaves: Sequence[pa.Array]) -> pa.Array:
-    """Put a column together.
+    """Put a column, for whose type `can_assemble` holds, together from its leaves, each as Arrow reads it alone.
 
-    Args:
-        arrow_type: Its type, for which `can_assemble` holds.
-        leaves: For each leaf the column as Arrow reads that leaf alone; a map is a list of structs of one field.
-
-    Raises:
-        ValueError: If the leaves do not agree on NULLs or lengths of lists.
+    A map is a list of structs of one field there. Raises ValueError if the leaves do not agree on NULLs or lengths of
+    lists.
     """
     first = leaves[0]
     if len(leaves) == 1:
@@ -254,16 +244,9 @@ class PageReader:
         }
 
     def offset_indexes(self, chunks: Mapping[int, ColumnChunk]) -> dict[int, OffsetIndex]:
-        """Read offset indexes, in one round of requests; those that were read before are kept.
+        """Read offset indexes of chunks by leaf, in one round of requests; those that were read before are kept.
 
-        Args:
-            chunks: Column chunks by leaf, each with an offset index.
-
-        Returns:
-            The offset index of each leaf; without those of no use (`parse_offset_index`).
-
-        Raises:
-            CorruptFileError: If an offset index is broken.
+        Those of no use are left out (`parse_offset_index`). Raises CorruptFileError if one is broken.
         """
         location, size = self.file.location, self.file.size
         with _cache_lock:
@@ -283,15 +266,10 @@ class PageReader:
         return LeafPages(chunk, index, index.pages_of(rows, is_repeated=self._is_repeated(leaf)))
 
     def read(self, fields: Sequence[FileField], leaves: Mapping[int, LeafPages], rows: Ints) -> pa.Table:
-        """Read rows of some columns, in one round of requests.
+        """Read ascending rows of some top-level fields, for which `can_assemble` holds, in one round of requests.
 
-        Args:
-            fields: Top-level fields of the file, for whose types `can_assemble` holds.
-            leaves: The pages of each leaf of the fields that hold the rows.
-            rows: Rows of the row group, ascending; at least one.
-
-        Raises:
-            CorruptFileError: If pages are not what the offset index says, or cannot be decoded.
+        `leaves` has the pages of each leaf that hold the rows. Raises CorruptFileError if they are not what the offset
+        index says.
         """
         part = pa.py_buffer(self._part_file(leaves))
         coded = coded_by_dictionary(self.parquet.metadata.row_group(self.ordinal), fields)

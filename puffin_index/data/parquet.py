@@ -139,14 +139,9 @@ def open_parquet(io: FileIO, location: str, size: int | None = None) -> Iterator
 
 @contextmanager
 def open_parquet_file(io: FileIO, location: str, size: int | None = None) -> Iterator[OpenParquet]:
-    """Open a Parquet file; its footer is read once and kept.
+    """Open a Parquet file; its footer is read once and kept. A known size saves a request to a store.
 
-    Args:
-        size: Its size in bytes, if known, which saves a request to a store.
-
-    Raises:
-        NotFoundError: If the file does not exist.
-        CorruptFileError: If the file is not a Parquet file.
+    Raises NotFoundError, or CorruptFileError if it is not a Parquet file.
     """
     with _footers_lock:
         footer = _footers.get((location, size))
@@ -192,12 +187,7 @@ _COLUMN_COMPRESSED_SIZE, _COLUMN_DATA_PAGE, _COLUMN_DICTIONARY_PAGE = 7, 9, 11
 
 @dataclass(frozen=True, slots=True)
 class RowGroupPlace:
-    """The place of a row group, as parquet-java computes it.
-
-    Attributes:
-        offset: The first byte of the first column.
-        midpoint: The byte that decides which range of bytes the row group belongs to.
-    """
+    """A row group's first byte, and the byte that decides which range of bytes it belongs to, as parquet-java says."""
 
     offset: int
     midpoint: int

@@ -41,14 +41,8 @@ READ_WHOLE = -1
 def range_starts(offsets: Sequence[int], points: Sequence[int], file_size: int) -> tuple[int, ...]:
     """Choose the start of each row group's range; a range ends where the next range in the file begins.
 
-    Args:
-        offsets: The first byte of each row group, as the footer states it; the start wherever the offset is exact.
-        points: The point of each row group, in the same order.
-        file_size: The size of the file in bytes, which is the end of the last range.
-
-    Returns:
-        One start for each row group, in the same order. All starts are `READ_WHOLE` if two row groups have the same
-        point or a point lies outside the file.
+    That is a row group's offset, as the footer states it, where it is exact. All starts are `READ_WHOLE` if two row
+    groups have the same point or a point lies outside the file.
     """
     order = np.argsort(np.asarray(points, np.int64), kind="stable")
     point, offset = np.asarray(points, np.int64)[order], np.asarray(offsets, np.int64)[order]
@@ -107,15 +101,9 @@ class OpenDataFile(RowGroups, Protocol):
         """
 
     def read_column(self, row_group: int, field_id: int, map_key: str | None = None) -> Iterator[pa.Array]:
-        """Read one column of one row group in batches of rows.
+        """Read a column of the file, or a key of a map, in one row group, in batches of rows.
 
-        Args:
-            row_group: The ordinal of the row group in the file.
-            field_id: A column that the file has; may be a leaf of structs.
-            map_key: The key of a map whose values to read (`puffin_index.keys.map_key`).
-
-        Raises:
-            OSError: If the bytes cannot be read or decoded; `pyarrow.ArrowException` likewise.
+        Raises OSError or pyarrow.ArrowException if the bytes cannot be read or decoded.
         """
 
 
@@ -313,13 +301,9 @@ def _check_rows(opened: OpenDataFile) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ChosenRowGroups:
-    """An opened data file that seems to have the chosen row groups only.
+    """An opened data file that seems to have only the chosen row groups, by their ordinals in the file.
 
-    Attributes:
-        file: The data file with the rows, and about the bytes, of the chosen row groups.
-        row_counts: The number of rows of each chosen row group.
-        row_group_offsets: The start of each chosen row group's byte range.
-        chosen: The ordinal of each chosen row group in the data file.
+    Its rows are those of the chosen row groups, and its bytes about theirs.
     """
 
     file: DataFile

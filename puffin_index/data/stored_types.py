@@ -98,16 +98,10 @@ def check_stored(
     location: str,
     value_type: ValueType | None = None,
 ) -> None:
-    """Check that Iceberg's readers give the values that Arrow reads from a field of a data file.
+    """Check that Iceberg's readers give the values that Arrow reads from a field, or raise UnsupportedError.
 
-    Args:
-        stored: Names the type of a leaf column.
-        field: The field, whose leaves are compared with the columns of their field ids.
-        value_type: The type that values are read as, of a map its values; by default that of the schema. A tag may hold
-            files of before the table was replaced by one with other types.
-
-    Raises:
-        UnsupportedError: If one of them gives other values.
+    `stored` names the type of a leaf. Values are read as those of the schema unless `value_type` is given: a tag may
+    hold files of before the table was replaced by one with other types.
     """
     for child in field.children:
         check_stored(stored, child, schema, location, value_type if child is field.children[-1] else None)

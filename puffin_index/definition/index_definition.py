@@ -47,15 +47,10 @@ class IndexDefinition:
         options: Mapping[str, str] | None = None,
         **others: Iterable[str],
     ) -> IndexDefinition:
-        """Make a definition from column names by kind.
+        """Make a definition from column names by kind, and options by `column.key`, for all kinds that know the key.
 
-        Args:
-            options: `{"column.key": value}`; an option goes to all kinds of the column that know the key.
-            others: Columns with an index of another kind of the registry, by the name of the kind.
-
-        Raises:
-            DefinitionError: If a kind is unknown, if columns are no list, or if an option names a column without an
-                index or a key that no kind of the column knows.
+        Raises DefinitionError if a kind is unknown, columns are no list, or an option names a column without an index
+        or a key that no kind knows.
         """
         kinds_of: dict[str, dict[str, dict[str, str]]] = {}
         for kind, names in {"bitmap": bitmap, "bsi": bsi, "bloom": bloom, **others}.items():
@@ -85,13 +80,9 @@ class IndexDefinition:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedColumn:
-    """One column of a definition, bound to a schema.
+    """One column of a definition, or one key of a map (`map#k#key`), bound to a schema, with the options of each kind.
 
-    Attributes:
-        field_id: The field id of the column; that of the map if `map_key` is set.
-        name: The name in the schema; `map#k#key` if `map_key` is set.
-        kinds: The options of each kind.
-        map_key: The key of the map, in the spelling of `puffin_index.keys.map_key`; None for a whole column.
+    The field id is the map's for a key, which has the spelling of `puffin_index.keys.map_key`.
     """
 
     field_id: int

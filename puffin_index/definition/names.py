@@ -33,13 +33,7 @@ class NamedIndex:
 
 @dataclass(frozen=True, slots=True)
 class StoredDefinition:
-    """A definition as the index table's properties have it.
-
-    Attributes:
-        definition: The definition as JSON, see `puffin_index.definition.index_definition.to_json`.
-        names: The given names as JSON; None if no statement gave any.
-        from_properties: The columns that properties of the data table define.
-    """
+    """A definition and given names as the index table has them, as JSON, and columns that the data table defines."""
 
     definition: str
     names: str | None = None
@@ -72,16 +66,9 @@ class StoredDefinition:
         raise NotFoundError(f"there is no index {name!r}; there are: {self._describe_all()}")
 
     def with_index(self, name: str, columns: Sequence[ResolvedColumn]) -> StoredDefinition:
-        """Add an index to the definition.
+        """Add an index of a free name; indexes that exist keep their options if none are given.
 
-        Args:
-            name: The name, which must be free.
-            columns: The columns, kinds and options. An index that the definition has already keeps its options if none
-                are given.
-
-        Raises:
-            IndexExistsError: If another index has the name.
-            DefinitionError: If an index exists with other options.
+        Raises IndexExistsError if another index has the name, DefinitionError if an index exists with other options.
         """
         taken = next((one for one in self.all_names if one.name.casefold() == name.casefold()), None)
         if taken is not None:
@@ -106,14 +93,9 @@ class StoredDefinition:
         return replace(self, definition=definition, names=_to_json(given))
 
     def without_index(self, name: str) -> tuple[StoredDefinition, frozenset[Index]]:
-        """Take an index out of the definition, as far as no other given name stands for it.
+        """Return the definition without an index, as far as no other given name stands for it, and what is gone.
 
-        Returns:
-            The new definition, and the indexes that the definition no longer has.
-
-        Raises:
-            NotFoundError: If no index has the name.
-            DefinitionError: If properties of the data table define the index.
+        Raises NotFoundError if no index has the name, DefinitionError if properties of the data table define it.
         """
         named = self.find(name)
         others = tuple(one for one in self._given if one != named)

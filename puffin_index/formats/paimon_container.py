@@ -29,13 +29,7 @@ _SUPPLEMENTARY = re.compile("[\U00010000-\U0010ffff]")
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """The head of a container.
-
-    Attributes:
-        indexes: Column name -> index name -> the index, unread; None for an index without bytes. In the head's order.
-        size: The size of the container in bytes.
-        head_size: The size of the head in bytes.
-    """
+    """The head of a container: column name -> index name -> the index, unread; None for an index without bytes."""
 
     indexes: Mapping[str, Mapping[str, Blob | None]] = field(hash=False)
     size: int
@@ -43,14 +37,10 @@ class Container:
 
 
 def write_container(indexes: Mapping[str, Mapping[str, bytes | None]]) -> bytes:
-    """Return the bytes that Paimon's writer gives for the same indexes in the same order.
+    """Return the bytes that Paimon's writer gives for the same indexes in the same order, as `Container` has them.
 
-    Args:
-        indexes: Column name -> index name -> the bytes of the index; None for an index without bytes.
-
-    Raises:
-        UnsupportedError: If a name takes more than 65,535 bytes or the whole more than 2 GiB.
-        UnicodeEncodeError: If a name has a lone surrogate.
+    Raises UnsupportedError for a name of more than 65,535 bytes or a whole of 2 GiB, UnicodeEncodeError for a lone
+    surrogate.
     """
     names = [[_name_bytes(name) for name in (column, *bodies)] for column, bodies in indexes.items()]
     head_size = _MIN_HEAD_BYTES + sum(

@@ -89,12 +89,8 @@ class PuffinSummary:
 class PuffinWriter:
     """Write a Puffin file from front to back. The same calls give the same bytes.
 
-    Args:
-        stream: The stream to write to, from its current position on; the writer neither flushes nor closes the stream.
-        created_by: The file property `created-by`, which names the program.
-
-    Raises:
-        ValueError: If a property has a name that the writer sets itself.
+    The stream, written from its position on, is neither flushed nor closed. `created_by` names the program. Raises
+    ValueError if a property has a name that the writer sets itself.
     """
 
     def __init__(self, stream: BinarySink, *, created_by: str, properties: Mapping[str, str] | None = None) -> None:
@@ -122,17 +118,10 @@ class PuffinWriter:
         properties: Mapping[str, str] | None = None,
         compress: bool = False,
     ) -> BlobMetadata:
-        """Write one blob and return its description.
+        """Write one blob, plain or as one zstd frame, which readers must read whole; return its description.
 
-        Args:
-            snapshot_id: The snapshot that the blob was computed from.
-            sequence_number: The sequence number of that snapshot.
-            compress: Whether to store one zstd frame, which readers must read whole, instead of the plain content.
-
-        Raises:
-            ValueError: If the writer is finished or a write failed before, or `properties` has `xxh64`.
-            OverflowError: If a field id exceeds int32, or the snapshot or sequence number int64.
-            OSError: If the stream took only a part.
+        Raises ValueError once finished or failed, or for a property `xxh64`; OverflowError for numbers out of range;
+        OSError if the stream took only a part.
         """
         _check_free(properties or {}, BLOB_CHECKSUM)
         # A new compressor for each blob: bytes must not depend on earlier blobs.
@@ -156,10 +145,8 @@ class PuffinWriter:
     def finish(self) -> PuffinSummary:
         """Write the footer.
 
-        Raises:
-            ValueError: If the writer is finished or a write failed before, or a text has a lone surrogate.
-            UnsupportedError: If the footer is larger than 2 GiB, the limit of the format.
-            OSError: If the stream took only a part.
+        Raises ValueError once finished or failed, or for a lone surrogate; UnsupportedError for more than 2 GiB, the
+        format's limit; OSError if the stream took only a part.
         """
         payload = serialize_footer(FileMetadata(tuple(self._blobs), self._properties))
         if len(payload) > _INT32_MAX:

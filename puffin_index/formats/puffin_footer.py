@@ -32,15 +32,9 @@ Int64: TypeAlias = Annotated[int, Field(ge=-(1 << 63), lt=1 << 63)]
 
 @dataclass(frozen=True, slots=True)
 class BlobMetadata:
-    """The description of one blob in the footer.
+    """The description of one blob in the footer: ids of fields, snapshot and sequence number (-1 for none), and place.
 
-    Attributes:
-        fields: The ids of the fields that the blob was computed from.
-        snapshot_id: The snapshot that the blob was computed from, -1 for none.
-        sequence_number: The sequence number of that snapshot, -1 for none.
-        offset: The start of the stored bytes in the file.
-        length: The number of stored bytes.
-        compression_codec: None, `zstd` or `lz4`.
+    The codec is None, `zstd` or `lz4`; the length is that of the stored bytes.
     """
 
     type: str
@@ -84,16 +78,10 @@ def serialize_footer(metadata: FileMetadata) -> bytes:
 def parse_footer(
     payload: memoryview, *, location: str, payload_offset: int, blobs_range: range, require_checksum: bool
 ) -> FileMetadata:
-    """Read and check a payload.
+    """Read and check a payload, whose blobs may occupy a range of offsets; with a checksum if that is required.
 
-    Args:
-        blobs_range: The offsets that blobs may occupy.
-        require_checksum: Whether to refuse a payload without `footer-xxh64`.
-
-    Raises:
-        CorruptFileError: If the payload is not JSON of this form, a blob lies outside `blobs_range`, or the checksum
-            is wrong.
-        UnsupportedError: If a codec is unknown.
+    Raises CorruptFileError if it is not JSON of this form, a blob lies elsewhere, or the checksum is wrong;
+    UnsupportedError for an unknown codec.
     """
 
     def fail(reason: str) -> NoReturn:

@@ -34,32 +34,18 @@ _Outcome = TypeVar("_Outcome")
 
 
 def commit(index_table: Table, attempt: Callable[[], _Outcome], lock_seconds: float = LOCK_SECONDS) -> _Outcome:
-    """Commit to an index table, again and again if another commit comes in between or the catalog is locked.
+    """Commit to an index table, loaded anew for each attempt, after other commits and while the catalog is locked.
 
-    Args:
-        index_table: The index table, which is loaded anew before each attempt.
-        attempt: Commits; called again after another commit.
-        lock_seconds: How long to wait while the catalog is locked.
-
-    Returns:
-        What the attempt that succeeded returned.
-
-    Raises:
-        CommitFailedException: If all attempts fail.
-        DBAPIError: If the catalog is locked for longer than `lock_seconds`.
+    Raises CommitFailedException if all attempts fail, DBAPIError if the lock lasts longer than `lock_seconds`.
     """
     return while_locked(lambda: _commit(index_table, attempt), lock_seconds)
 
 
 def while_locked(action: Callable[[], _Outcome], seconds: float = LOCK_SECONDS) -> _Outcome:
-    """Do something with a catalog, again and again while the catalog's database is locked.
+    """Do something with a catalog, again and again for some seconds while the catalog's database is locked.
 
-    Args:
-        action: What to do; it has done nothing if it raises because of a lock.
-        seconds: How long to go on. The last attempt takes as long as the database's driver waits (SQLite's: 5 seconds).
-
-    Raises:
-        DBAPIError: If the database is still locked by then.
+    The action has done nothing if it raises because of a lock. The last attempt takes as long as the database's driver
+    waits (SQLite's: 5 seconds). Raises DBAPIError if the lock lasts.
     """
     retrying = Retrying(
         retry=retry_if_exception(is_locked),

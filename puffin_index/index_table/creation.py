@@ -171,15 +171,10 @@ _log = logging.getLogger(__name__)
 
 
 def create_index_table(catalog: Catalog, name: TableName, data_table: Table, definition: str) -> Table:
-    """Create the index table, or load it if it exists already.
+    """Create the index table of a data table, bound to its UUID, or load it if it exists already.
 
-    Args:
-        data_table: The data table; the index table is bound to its UUID.
-        definition: The resolved index definition as JSON.
-
-    Raises:
-        CatalogError: If the catalog has no location for the table, or only one with files of another table.
-        OSError: If the metadata of the table cannot be written.
+    Raises CatalogError if the catalog has no location for it, or only one with files of another table; OSError if its
+    metadata cannot be written.
     """
     properties = {
         PROPERTY_VERSION: FORMAT_VERSION,

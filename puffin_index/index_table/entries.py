@@ -112,13 +112,7 @@ def readable_entries(entries: pa.Table, reading: Reading) -> pa.Table:
 
 
 def live_entries(entries: pa.Table, retained: Collection[FileIdentity], wanted: Collection[FieldKind]) -> pa.Table:
-    """Leave out entries and directories that nothing needs.
-
-    Args:
-        entries: Rows of the index table, oldest first.
-        retained: The data files of all snapshots of the data table.
-        wanted: The (field, kind) pairs of the definition.
-    """
+    """Leave out entries, oldest first, and directories that no retained data file or wanted (field, kind) needs."""
     taken: dict[FileIdentity, set[FieldKind]] = {}
     kept: list[set[FieldKind]] = []
     for file, own in zip(entry_files(entries), field_kinds(entries), strict=True):
@@ -156,15 +150,9 @@ def with_kinds(entries: pa.Table, kept: list[set[FieldKind]]) -> pa.Table:
 
 
 def append_entries(index_table: Table, new: pa.Table, reading: Reading, lock_seconds: float = LOCK_SECONDS) -> pa.Table:
-    """Add entries, except indexes that another builder has added meanwhile.
+    """Add entries (of `entries_of`), except indexes that another builder has added meanwhile; return those added.
 
     The same commit drops entries that scans of the data table can no longer use.
-
-    Args:
-        new: Entries from `puffin_index.index_table.table.entries_of`.
-
-    Returns:
-        The entries that were added.
     """
 
     def attempt() -> pa.Table:
@@ -189,15 +177,9 @@ def append_entries(index_table: Table, new: pa.Table, reading: Reading, lock_sec
 
 
 def replace_entries(index_table: Table, change: Callable[[pa.Table], pa.Table]) -> pa.Table:
-    """Change the entries by one commit that succeeds only on top of the entries that `change` saw.
+    """Change the entries by one commit that succeeds only on top of the entries that `change` saw; return the new ones.
 
-    Args:
-        index_table: The index table, which is loaded anew.
-        change: Returns the new entries, given all entries, oldest first. The function is called again if another
-            commit comes in between.
-
-    Returns:
-        The new entries.
+    `change` gets all entries, oldest first, and is called again if another commit comes in between.
     """
 
     def attempt() -> pa.Table:
@@ -241,13 +223,7 @@ class FileBatch:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """The data files that lack indexes.
-
-    Attributes:
-        batches: The files to index, one batch per segment.
-        unsupported: Data files whose format cannot be indexed.
-        left: The number of data files beyond the limit of the build.
-    """
+    """The data files that lack indexes, a batch per segment, those of no indexable format, and those left for later."""
 
     batches: tuple[FileBatch, ...]
     unsupported: tuple[DataFile, ...]
@@ -273,13 +249,9 @@ def find_missing(
     max_files: int | None = None,
     target_bytes: int = TARGET_SEGMENT_BYTES,
 ) -> Missing:
-    """Find the data files that lack indexes, and cut them into batches, one per segment.
+    """Find the live data files that lack indexes, at most `max_files` by location, and cut them into segments.
 
-    Args:
-        live: The data files of the snapshot to index.
-        parallelism: The number of tasks that can run at a time; a large build has at least as many batches.
-        max_files: The most data files to take, in the order of their locations.
-        target_bytes: The approximate size of segments.
+    Segments have about `target_bytes`; a large build has at least `parallelism` of them.
     """
     found = indexed_kinds(entries, live)
     needs: list[tuple[DataFile, tuple[ResolvedColumn, ...]]] = []

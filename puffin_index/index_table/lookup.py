@@ -24,10 +24,8 @@ _log = logging.getLogger(__name__)
 def find_index_table(catalog: Catalog, data_table: Table) -> Table:
     """Load the index table of a data table, whatever its name, from the namespace of the data table.
 
-    Raises:
-        NotFoundError: If the data table has no index table.
-        DamagedIndexError: If the index table with the default name cannot be read.
-        UnsupportedError: If a later release made the index table.
+    Raises NotFoundError without one, DamagedIndexError if that of the default name cannot be read, UnsupportedError if
+    a later release made it.
     """
     name, data_uuid = TableName.of(data_table), str(data_table.metadata.table_uuid)
     own_name = index_table_name(name)
@@ -48,12 +46,10 @@ def find_index_table(catalog: Catalog, data_table: Table) -> Table:
 
 
 def load_left_behind(catalog: Catalog, index_name: TableName, data_uuid: str) -> Table | None:
-    """Load an index table that a renamed data table may have left behind.
+    """Load an index table that a renamed data table may have left behind; None if it is none of it.
 
-    Returns:
-        The index table. None if it is gone, if it belongs to another data table, or if the data table that its name
-        stands for has the same UUID: a table registered twice has one UUID under two names, and the index table
-        belongs to the name it stands for.
+    The data table that its name stands for must have another UUID: a table registered twice has one UUID under two
+    names, and the index table belongs to the name it stands for.
     """
     try:
         index_table = load_index_table(catalog, index_name)

@@ -39,12 +39,8 @@ from puffin_index.storage.parts import PartReader
 class BuildScope:
     """The data files to index; by default all data files of the current snapshot.
 
-    An index belongs to a data file, so files that other snapshots, branches and tags share are indexed once.
-
-    Attributes:
-        ref: The branch or tag to index, in place of a snapshot.
-        row_filter: A filter; only data files that may have matching rows, by Iceberg's own metadata, are indexed.
-        max_files: The most data files to index; the next build continues.
+    A snapshot, a branch or tag, a filter by Iceberg's own metadata, or a number of files bound it. An index belongs to
+    a data file, so files that other snapshots, branches and tags share are indexed once.
     """
 
     snapshot_id: int | None = None
@@ -106,13 +102,9 @@ class DirectoryRow(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class ColumnStatus:
-    """One indexed column.
+    """One indexed column by its current name: bytes of each kind, and about those of the current snapshot's files.
 
-    Attributes:
-        name: The current name.
-        kinds: The bytes of each index kind.
-        data_bytes: The bytes of the column in the data files; None if their manifests lack the number.
-        live_kinds: The approximate bytes of each kind that belong to data files of the current snapshot.
+    Its bytes in the data files are None if their manifests lack the number.
     """
 
     name: str
@@ -191,13 +183,9 @@ class IndexStatus(Described):
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """The lag of an index behind its table.
+    """The lag of an index behind its table: the files that lack an index, their bytes, and snapshots behind.
 
-    Attributes:
-        snapshots: The number of snapshots from the one that added the oldest data file without an index to the current
-            one; 0 if all data files have indexes.
-        files: The data files that lack an index of the definition.
-        bytes: The size of these files in bytes.
+    These begin with the one that added the oldest such file, and end with the current one.
     """
 
     snapshots: int

@@ -244,10 +244,8 @@ def index_table_name(data_table: TableName) -> TableName:
 def load_index_table(catalog: Catalog, name: TableName) -> Table:
     """Load the index table.
 
-    Raises:
-        NotFoundError: If the index table does not exist.
-        DamagedIndexError: If the metadata of the index table is missing or broken.
-        UnsupportedError: If the index table is of another version.
+    Raises NotFoundError, DamagedIndexError if its metadata is missing or broken, UnsupportedError if it is of another
+    version.
     """
     try:
         with index_table_read(str(name)):

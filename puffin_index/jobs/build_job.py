@@ -64,13 +64,7 @@ class BuildProgress(Described):
 
 @dataclass(frozen=True, slots=True)
 class BuildReport(Described):
-    """The result of a build.
-
-    Attributes:
-        skipped: Data files that could not be indexed, with the reasons.
-        files_left: Data files that still lack an index because the build had a limit.
-        warnings: Parts of the definition that could not be used, with the reasons.
-    """
+    """The result of a build, with data files that could not be indexed, or are left by a limit, and warnings."""
 
     snapshot_id: int | None
     files: int
@@ -110,18 +104,11 @@ def build(
     scope: BuildScope = WHOLE_TABLE,
     commit_timeout_seconds: float = LOCK_SECONDS,
 ) -> BuildReport:
-    """Index the data files of a snapshot that the index table lacks.
+    """Index the data files in a scope that the index table lacks.
 
-    Every commit counts: the next build continues a build that stopped half-way.
-
-    Args:
-        listener: Called after each commit.
-        scope: The snapshot to index, and the data files of the snapshot.
-        commit_timeout_seconds: How long a commit waits for a catalog that another process has locked.
-
-    Raises:
-        BuildError: If a segment cannot be written or the data table was replaced meanwhile.
-        NotFoundError: If the table lacks the snapshot, branch or tag.
+    Every commit counts, and is told to the listener: the next build continues a build that stopped half-way. A commit
+    waits some time for a catalog that another process has locked. Raises BuildError if a segment cannot be written or
+    the data table was replaced meanwhile, NotFoundError if the table lacks the snapshot, branch or tag.
     """
     started = time.monotonic()
     missing = _find_missing(data_table, index_table, columns, engine, scope)

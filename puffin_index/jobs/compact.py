@@ -94,14 +94,10 @@ def compact(
     sparse_only: bool = False,
     listener: CompactListener | None = None,
 ) -> CompactReport:
-    """Rewrite small segments, and segments with few live bytes, as segments of the target size.
+    """Rewrite small segments, and segments with few live bytes (or these only), as segments of the target size.
 
-    Args:
-        wanted: The (field, kind) pairs of the definition, with their options.
-        sparse_only: Rewrite only segments with few live bytes.
-
-    Raises:
-        NotFoundError: If the data table is gone or was replaced.
+    `wanted` has the options of each (field, kind) of the definition. Raises NotFoundError if the data table is gone or
+    was replaced.
     """
     started = time.monotonic()
     entries = replace_entries(index_table, partial(needed_entries, data_table, index_table, wanted))

@@ -44,15 +44,10 @@ def take_out(
     index_table: Table,
     change: Callable[[StoredDefinition], tuple[StoredDefinition, frozenset[Index]]],
 ) -> frozenset[Index]:
-    """Take indexes out of the definition and of all entries, so that no query uses them from now on.
+    """Take indexes out of the definition and of all entries, so that no query uses them from now on; return them.
 
-    Args:
-        index_table: The index table, which is loaded anew.
-        change: Returns the new definition, and the (field id, stored kind) pairs that it no longer has. Called again if
-            another commit comes in between.
-
-    Returns:
-        What `change` took out. `expire` deletes the bytes.
+    `change` returns the new definition and what it no longer has; it is called again if another commit comes in
+    between. `expire` deletes the bytes.
     """
 
     def attempt() -> frozenset[Index]:

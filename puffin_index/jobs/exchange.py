@@ -52,16 +52,10 @@ def export_indexes(
     data_file: str,
     row_group: int | None = None,
 ) -> ExportedContainer:
-    """Put the indexes of one row group into a container.
+    """Put the indexes of one row group of a data file (its location, or the last parts) into a container.
 
-    Args:
-        columns: The indexed columns, in the container's order.
-        data_file: The location of the data file, or its last parts.
-        row_group: The row group's place in the file, from 0; None for the only one.
-
-    Raises:
-        NotFoundError: If the table has no such data file, or the index nothing of it.
-        UnsupportedError: If no row group is named and there are several, or Paimon can read none of the indexes.
+    The row group is that at a place from 0, or the only one. Raises NotFoundError without such a file or index,
+    UnsupportedError if the row group is open or Paimon can read nothing.
     """
     file = _find_file(data_table, data_file)
     indexed = _indexed(data_table, index_table, file)

@@ -40,14 +40,9 @@ LEAST_SNAPSHOT_GRACE = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class ExpireReport:
-    """The result of expiry; for a dry run, the result it would have.
+    """The result of expiry, or for a dry run that which it would have: what was dropped or deleted, by sort.
 
-    Attributes:
-        entries: Entries dropped from the index table.
-        directories: Directories dropped from entries that stay.
-        snapshots: Expired snapshots of the index table.
-        leftovers: Deleted segments that were never committed.
-        table_files: Deleted data and metadata files of the index table.
+    Directories are those of entries that stay, leftovers segments that were never committed.
     """
 
     entries: int

@@ -33,14 +33,9 @@ DEFAULT_SAMPLE = 16
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """The result of a verification.
+    """The result of a verification: files and row groups, blobs by checksum, row groups by data, and what was repaired.
 
-    Attributes:
-        data_files: Data files of the current snapshot.
-        indexed_data_files: Data files with every index of the definition; the next build indexes the others.
-        blobs: Blobs whose checksum was checked.
-        row_groups: Row groups whose indexes were compared with the data.
-        repaired_data_files: Data files that were indexed anew after their bad entries were dropped.
+    Repaired data files were indexed anew after their bad entries were dropped.
     """
 
     table: str
@@ -75,12 +70,9 @@ def verify(
     sample: int | None = DEFAULT_SAMPLE,
     listener: VerifyListener | None = None,
 ) -> VerifyReport:
-    """Check an index.
+    """Check an index, and compare a random sample of row groups (None: all) with the data.
 
-    Args:
-        wanted: The (field, kind) pairs of the definition.
-        sample: The number of row groups to compare with the data, chosen at random; None for all.
-        listener: Called after each segment, and after each data file's row groups.
+    The listener is called after each segment, and after each data file's row groups.
     """
     started = time.monotonic()
     entries = read_entries(index_table)

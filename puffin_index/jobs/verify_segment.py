@@ -212,14 +212,7 @@ def check_row_group(
     source: SourceSegment,
     proofs: Proofs,
 ) -> Iterator[Finding]:
-    """Compare one index of one row group with the data.
-
-    Args:
-        file: The data file with the places of its indexes.
-        ordinal: The place of the row group in the data file, from 0.
-        source: The segment that has the index.
-        proofs: The proofs of payloads checked before.
-    """
+    """Compare the index of a row group, at a place of its data file, with the data, by proofs kept before."""
     name = f"field {key[0]} {key[1]}, row group {ordinal} of {file.file.path}"
     try:
         directory = source.directories[key]

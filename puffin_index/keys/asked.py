@@ -88,13 +88,9 @@ _MOST_REMEMBERED = 8
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Places:
-    """Places between keys, ascending; each pair of places encloses an interval of keys.
+    """Places between keys, ascending, each pair around an interval of keys: before or after (`right`) equal keys.
 
-    Attributes:
-        keys: The key of each place; arbitrary for places before or after all keys.
-        right: Whether the place lies after equal keys instead of before them.
-        is_end: Whether the place lies before all keys, or (`right`) after all keys.
-        key_limits: The most keys that each interval may have.
+    Keys are arbitrary for places at an end, before or after all keys. `key_limits` are the most keys of each interval.
     """
 
     keys: Ints | tuple[bytes, ...]

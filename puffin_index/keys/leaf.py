@@ -26,9 +26,7 @@ class NullTest:
 class SetTest:
     """`IN (keys)`, or `NOT IN (keys)` where `negated`; one key stands for `=` and `<>`.
 
-    Attributes:
-        keys: Ascending, without duplicates. May be empty: then no row matches, or (`negated`) every non-NULL row.
-        negated: Whether the test asks for non-NULL rows whose key is *not* in `keys`.
+    Keys ascend without duplicates; without any, no row matches, or (`negated`) every non-NULL row.
     """
 
     keys: tuple[int, ...] | tuple[bytes, ...]
@@ -37,13 +35,7 @@ class SetTest:
 
 @dataclass(frozen=True, slots=True)
 class RangeTest:
-    """Non-NULL rows whose key lies between the bounds, or (`negated`) outside the bounds.
-
-    Attributes:
-        low: The lower bound, None for unbounded.
-        high: The upper bound, None for unbounded.
-        negated: Whether the test asks for the non-NULL rows outside the range instead.
-    """
+    """Non-NULL rows whose key lies between the bounds (None: unbounded), or (`negated`) outside them."""
 
     low: Key | None
     high: Key | None

@@ -94,9 +94,7 @@ def kind_beside(plain: str, kind: str) -> str:
 def key_text(text: str, key_type: IcebergType) -> str:
     """Return a key in the spelling of stored keys.
 
-    Raises:
-        DefinitionError: If the text is not a key of this type.
-        UnsupportedError: If keys of this type have no text.
+    Raises DefinitionError if the text is not a key of this type, UnsupportedError if keys of this type have no text.
     """
     try:
         match key_type:
@@ -119,13 +117,9 @@ def key_text(text: str, key_type: IcebergType) -> str:
 
 
 def values_of_key(maps: pa.MapArray, key: str) -> pa.Array:
-    """Return each row's value for a key, NULL in rows without a value.
+    """Return each row's value for a key, NULL in rows without a value; maps have the keys of the file.
 
-    Args:
-        maps: One map per row, with keys as read from the file.
-
-    Raises:
-        UnsupportedError: If keys of this Arrow type have no text.
+    Raises UnsupportedError if keys of this Arrow type have no text.
     """
     offsets = maps.offsets.to_numpy()
     first, last = int(offsets[0]), int(offsets[-1])

@@ -34,11 +34,8 @@ def distinct_of_counts(counts: Ints, minimum: int) -> tuple[Ints, Rows]:
 class PackedRows:
     """Rows ordered by key, then by row: one integer holds key and row, so that one vectorised sort orders both.
 
-    Attributes:
-        packed: The integers, ascending: the key minus the least key, above the row.
-        row_bits: The number of lowest bits that hold the row.
-        dropped_bits: The number of lowest bits of the key that did not fit. Rows whose keys differ only in these bits
-            are in the order of rows.
+    The key, minus the least, stands above `row_bits` bits of the row, without its lowest `dropped_bits`. Rows whose
+    keys differ only in these are in the order of rows.
     """
 
     packed: Packed
@@ -89,13 +86,7 @@ def order_by_key(
     rows: Rows | None,
     row_count: int,
 ) -> PackedRows:
-    """Order rows by key, then by row.
-
-    Args:
-        keys: Integers of any width, one per row.
-        rows: The row of each key, ascending; None if key i belongs to row i.
-        row_count: A number greater than every row.
-    """
+    """Order rows (ascending; None: row i has key i), all less than `row_count`, by keys of any width, then by row."""
     row_bits = max(row_count - 1, 1).bit_length()
     key_bits = (maximum - minimum).bit_length()
     dropped_bits = max(0, key_bits + row_bits - _WORD_BITS)
@@ -115,13 +106,7 @@ def pack_rows(
     dropped_bits: int,
     first_row: int = 0,
 ) -> None:
-    """Pack keys and rows as in `PackedRows`, in the given order.
-
-    Args:
-        packed: The array to write, one integer per key.
-        minimum: The number to subtract from each key; not above the least key.
-        first_row: The number to add to each row.
-    """
+    """Pack keys, less a minimum, and rows, from `first_row` on, as in `PackedRows`, in the given order."""
     number = packed.dtype.type
     # Keys and minimum may be negative or too wide for the type, but wrapping arithmetic gets their difference right.
     least = number(minimum & (1 << 8 * packed.dtype.itemsize) - 1)

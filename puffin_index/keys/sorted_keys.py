@@ -87,14 +87,9 @@ def common_prefix(one: Buffer, other: Buffer) -> int:
 
 
 def cut_blocks(ends: Ints, limit_bytes: int) -> Ints:
-    """Cut entries into blocks of at most `limit_bytes`, or of one entry that is larger.
+    """Cut entries, by their ends, into blocks of at most `limit_bytes`, or of one larger entry; return first entries.
 
-    Args:
-        ends: The end of each entry; entries follow each other from 0.
-        limit_bytes: The most bytes of a block of several entries.
-
-    Returns:
-        The first entry of each block, followed by the number of entries.
+    The number of entries follows.
     """
     starts = [0] if len(ends) else []
     while starts and starts[-1] < len(ends):

@@ -278,14 +278,8 @@ def runs_of(
 def new_blocks(blob: Blob, blocks: Ints, spans: Ints, new_bases: Ints) -> Ints:
     """Return the keys of containers in the new row space; -1 for containers of dropped row groups.
 
-    Args:
-        blob: The blob of the containers, for error messages.
-        blocks: The keys of the containers in the old row space.
-        spans: Base and row count of each row group in the old row space.
-        new_bases: The base of each row group in the new row space; negative for a dropped row group.
-
-    Raises:
-        CorruptFileError: If a container lies in no row group.
+    `spans` has base and row count of each row group before, `new_bases` its new base, negative if dropped. Raises
+    CorruptFileError if a container lies in no row group.
     """
     firsts, counts = spans[:, 0] // BLOCK_ROWS, -(-spans[:, 1] // BLOCK_ROWS)
     # A row group without rows shares its base with the next row group. The search finds the last row group at a base.

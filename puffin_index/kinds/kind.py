@@ -173,14 +173,9 @@ class KindBuilder(Protocol):
     """Builds the payloads of one column of one segment. Row groups come in the order of the segment."""
 
     def add(self, column: SortedColumn, base: int) -> Sequence[MergedPayload]:
-        """Take the next row group.
+        """Take the keys of the next row group, at a base of the row space; return the payloads that are now complete.
 
-        Args:
-            column: The keys. All builders of the column share the sorted forms of the keys.
-            base: The first row of the row group in the segment's row space, a multiple of 65,536.
-
-        Returns:
-            The payloads that are now complete.
+        All builders of the column share the sorted forms of the keys. Bases are multiples of 65,536.
         """
 
     def finish(self) -> Sequence[MergedPayload]:

@@ -30,14 +30,9 @@ _SPARSE = 64
 def deserialize(
     data: Buffer, row_count: int, *, whole: bool = True, location: str = "<bytes>", offset: int = 0
 ) -> BitMap:
-    """Read one serialised set.
+    """Read one serialised set of rows below `row_count`, which takes all bytes if `whole`.
 
-    Args:
-        row_count: The limit that every row must be below.
-        whole: Whether the set must take all bytes; otherwise other bytes may follow.
-
-    Raises:
-        CorruptFileError: If the bytes are not such a set.
+    Raises CorruptFileError if the bytes are not such a set.
     """
     length = serialized_length(data, location=location, offset=offset)
     if whole and length != len(data):

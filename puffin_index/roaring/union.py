@@ -38,15 +38,9 @@ class BrokenSetError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ParsedContainers:
-    """All containers of all sets, in order.
+    """All containers of all sets, in order: set, least possible row, cardinality, start, and whether it holds runs.
 
-    Attributes:
-        sets: The set of each container.
-        bases: The least row that each container may hold, a multiple of 65,536.
-        cardinalities: The number of rows of each container.
-        are_runs: Whether each container holds runs.
-        starts: The start of each container.
-        ends_of_sets: The end of each container's set.
+    `ends_of_sets` has the end of each container's set.
     """
 
     sets: Ints
@@ -67,14 +61,9 @@ def union_of_sets(
     location: str = "<bytes>",
     offset: int = 0,
 ) -> BitMap:
-    """Return the union of disjoint serialised row sets.
+    """Return the union of disjoint serialised sets of rows below `row_count`, with at most `most_rows` in all.
 
-    Args:
-        row_count: The limit that every row must be below.
-        most_rows: The most rows of all sets together; `row_count` by default.
-
-    Raises:
-        CorruptFileError: If a set is damaged.
+    Raises CorruptFileError if a set is damaged.
     """
     _check_inside(data, starts, lengths, location, offset)
     if len(starts) <= _FEW_SETS:
@@ -235,17 +224,9 @@ def _bitset_rows(raw: Bytes, containers: ParsedContainers) -> tuple[Ints, Ints]:
 
 
 def bits_of_sets(contents: Sequence[Buffer], row_count: int, *, location: str = "<bytes>", offset: int = 0) -> Bytes:
-    """Return serialised row sets as bits.
+    """Return serialised sets of rows below `row_count` as bits: shape (sets, bytes).
 
-    Args:
-        contents: The bytes of each set in the portable roaring format.
-        row_count: The limit that every row must be below.
-
-    Returns:
-        Shape (sets, bytes).
-
-    Raises:
-        CorruptFileError: If a set is damaged.
+    Raises CorruptFileError if a set is damaged.
     """
     lengths = np.array([len(content) for content in contents], np.int64)
     # A reader of the first numbers of a set may look at eight bytes.
@@ -301,16 +282,9 @@ def every_bit(row_count: int) -> Bytes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LooseContainers:
-    """Containers of some sets: arrays of one length, in any order.
+    """Containers of some sets: arrays of one length, in any order, that say where the bytes of each lie in `data`.
 
-    Attributes:
-        sets: The set of each container.
-        blocks: The key of each container: the upper 16 bits of its rows.
-        cardinalities: The number of rows of each container.
-        are_runs: Whether each container holds runs.
-        data: The bytes of all containers.
-        starts: The start of each container in `data`.
-        sizes: The length of each container in bytes.
+    A block is the upper 16 bits of a container's rows.
     """
 
     sets: Ints

@@ -123,14 +123,9 @@ class Directory:
 
 
 def read_directory(reader: RangedReader, offset: int, length: int, checksum: str) -> Directory:
-    """Read the directory of an index from a segment, with one ranged read.
+    """Read the directory of an index from a segment, with one ranged read, and check its xxh64 (16 hex digits).
 
-    Args:
-        checksum: The xxh64 of the directory in the index table, 16 hex digits.
-
-    Raises:
-        CorruptFileError: If the directory is damaged.
-        UnsupportedError: If the directory is of a later version.
+    Raises CorruptFileError if it is damaged, UnsupportedError if it is of a later version.
     """
     return parse_directory(_read(reader, offset, length, checksum), location=reader.location, offset=offset)
 
@@ -138,15 +133,9 @@ def read_directory(reader: RangedReader, offset: int, length: int, checksum: str
 def read_statistics(
     reader: RangedReader, offset: int, length: int, checksum: str, columns: Sequence[str]
 ) -> pa.RecordBatch:
-    """Read the statistics of a column from a segment, one row per row group, with one ranged read.
+    """Read required columns of a column's statistics, one row per row group, with one ranged read; check the xxh64.
 
-    Args:
-        checksum: The xxh64 of the statistics in the index table, 16 hex digits.
-        columns: The required columns.
-
-    Raises:
-        CorruptFileError: If the statistics are damaged.
-        UnsupportedError: If the statistics are of a later version.
+    Raises CorruptFileError if they are damaged, UnsupportedError if they are of a later version.
     """
     return parse_batch(_read(reader, offset, length, checksum), columns, location=reader.location, offset=offset)
 
@@ -199,14 +188,9 @@ def metadata_of(batch: pa.RecordBatch, name: str, *, location: str, offset: int)
 
 
 def parse_batch(data: memoryview, columns: Sequence[str], *, location: str, offset: int) -> pa.RecordBatch:
-    """Parse any directory blob.
+    """Parse any directory blob with required columns.
 
-    Args:
-        columns: The required columns.
-
-    Raises:
-        CorruptFileError: If the blob is damaged.
-        UnsupportedError: If the blob is of a later version.
+    Raises CorruptFileError if it is damaged, UnsupportedError if it is of a later version.
     """
     try:
         # A small batch is decompressed before threads could take it over.
@@ -235,12 +219,9 @@ def int64_column(batch: pa.RecordBatch, name: str) -> np.ndarray[tuple[int], np.
 
 @dataclass(frozen=True, slots=True)
 class RowGroupEntry:
-    """One row group of a segment.
+    """One row group of a segment: its place and start in the data file, and first row in the segment's row space.
 
-    Attributes:
-        ordinal: The place of the row group in the data file, from 0.
-        offset: The start of the row group in the data file, in bytes.
-        base: The first row in the segment's row space, a multiple of 65,536.
+    That is a multiple of 65,536.
     """
 
     data_file: str
@@ -252,13 +233,7 @@ class RowGroupEntry:
 
 @dataclass(frozen=True, slots=True)
 class PlacedPayload:
-    """A payload and its place in the segment's file.
-
-    Attributes:
-        row_group: The first covered row group.
-        row_groups: The number of covered row groups: one, or more for merged payloads.
-        offset: The start of the payload in the file, in bytes.
-    """
+    """A payload, its start in the segment's file, and the row groups that it covers."""
 
     row_group: int
     row_groups: int

@@ -30,13 +30,7 @@ _LEAST_TEXT_WIDTH = len("statistics")
 
 @dataclass(frozen=True, slots=True)
 class PayloadPlace:
-    """One payload of a segment, as the directory describes the payload.
-
-    Attributes:
-        kind: The stored kind, with the key of a map if the index is about one.
-        value_type: Iceberg's name of the column's type.
-        first_row_group: The ordinal, in the segment, of the first covered row group.
-    """
+    """One payload of a segment as its directory describes it, of a stored kind and a type by Iceberg's name."""
 
     field_id: int
     kind: str
@@ -55,12 +49,9 @@ class PayloadPlace:
 
 @dataclass(frozen=True, slots=True)
 class DirectorySummary:
-    """One directory of a segment, or the statistics of one column.
+    """One directory of a segment, or the `statistics` of one column, which have no payloads.
 
-    Attributes:
-        kind: The index kind, or `statistics`.
-        payloads: The number of payloads: fewer than row groups where some are merged; 0 for statistics.
-        blob_types: The blob types of the payloads.
+    There are fewer payloads than row groups where some are merged.
     """
 
     field_id: int

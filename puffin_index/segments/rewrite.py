@@ -43,12 +43,9 @@ from puffin_index.storage.ranged import Blob, BytesReader
 
 
 class MergeJob:
-    """The data files of one new segment, and the segments to copy from.
+    """The data files of one new segment, of one shape, and the segments to copy from, by location.
 
-    Args:
-        files: Data files of one shape: with the same indexes, of the same value types and forms.
-        sources: The segments that have indexes of these files, by location.
-        options: The options of each index in the definition.
+    Files of one shape have the same indexes, of the same value types and forms.
     """
 
     def __init__(

@@ -51,11 +51,9 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class DirectoryLocation:
-    """The place of the directory of one (field, kind) in a segment, or of a column's statistics.
+    """The place of the directory of one (field, stored kind), or of a column's `statistics`, and its xxh64.
 
-    Attributes:
-        kind: The stored kind, or `statistics`, with the key of a map if any (`puffin_index.keys.map_key`).
-        checksum: The xxh64 of the directory, 16 hex digits; planners read directories without the segment's footer.
+    Planners read directories without the segment's footer.
     """
 
     field_id: int

@@ -47,14 +47,9 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class IndexedFile:
-    """A data file and its indexes, in one segment or several.
+    """A data file and the place of each of its indexes, in one segment or several (`origins`).
 
-    Attributes:
-        row_counts: The number of rows of each row group.
-        row_group_offsets: The start of each row group's byte range (`puffin_index.data.row_groups`).
-        parts: The place of the index of each (field, kind).
-        origins: The segments of the file's entries.
-        sources: The source of each indexed column in the file, by field id.
+    `row_group_offsets` are those of `puffin_index.data.row_groups`; `sources` are by field id.
     """
 
     file: DataFile
@@ -161,15 +156,10 @@ def payload_bytes(footer: PuffinFile) -> int:
 def read_source(
     io: FileIO, location: str, size: int, footer_size: int, directories: Collection[Mapping[str, int | str]]
 ) -> SourceSegment:
-    """Read a segment's footer and directories.
+    """Read a segment's footer, and directories at the places that an entry of the index table has.
 
-    Args:
-        directories: The places of the directories, from an entry of the index table.
-
-    Raises:
-        CorruptFileError: If the segment is damaged, or a directory does not have every row group exactly once.
-        UnsupportedError: If the segment is of a later version.
-        NotFoundError: If the file does not exist.
+    Raises CorruptFileError if it is damaged or a directory lacks a row group, UnsupportedError if it is of a later
+    version, and NotFoundError.
     """
     with FileReader(io, location, size) as file:
         # Directories, the list of row groups and the footer lie side by side: one request gets all.

@@ -42,12 +42,9 @@ def bounds_of_streams(numbers: Words, ends: Ints) -> tuple[Words, Words]:
 
 
 def pack_streams(numbers: Words, ends: Ints, widths: Ints) -> list[memoryview]:
-    """Return the bytes of each stream.
+    """Return the bytes of streams of these widths, 0 to 64; each number is less than 2 ** width of its stream.
 
-    Args:
-        numbers: The numbers of all streams, each less than 2 ** width of its stream.
-        ends: The start of each stream, followed by the length of `numbers`.
-        widths: The width of each stream, 0 to 64.
+    `ends` has the start of each stream, then the length of `numbers`.
     """
     packed = [memoryview(b"")] * len(widths)
     for width in _used(widths, np.diff(ends)):
@@ -92,13 +89,9 @@ def _pack(numbers: Words, width: int) -> Bytes:
 
 
 def unpack_streams(raw: memoryview, starts: Ints, counts: Ints, widths: Ints) -> Words:
-    """Return the numbers of streams, one stream after the other.
+    """Return the numbers of streams, by start, count and width (0 to 64), one stream after the other.
 
-    Args:
-        raw: The bytes; `SLACK_BYTES` more bytes follow the last stream.
-        starts: The start of each stream.
-        counts: The count of numbers of each stream.
-        widths: The width of each stream, 0 to 64.
+    `SLACK_BYTES` more bytes follow the last stream.
     """
     if len(counts) == 1 and counts[0] > 0 and widths[0] > 0:
         start, count, width = int(starts[0]), int(counts[0]), int(widths[0])

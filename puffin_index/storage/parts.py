@@ -37,14 +37,9 @@ def checksum32(data: Buffer) -> int:
 
 
 def read_parts(blob: Blob, parts: Sequence[Part], gap_bytes: int = GAP_BYTES) -> list[memoryview]:
-    """Read parts and check their checksums; parts at most `gap_bytes` apart share a request.
+    """Read parts, by ascending offset, and check their checksums; parts at most `gap_bytes` apart share a request.
 
-    Args:
-        parts: The parts, by ascending offset.
-        gap_bytes: The most useless bytes to read between two parts.
-
-    Raises:
-        CorruptFileError: If a part leaves the blob or does not match its checksum.
+    Raises CorruptFileError if a part leaves the blob or does not match its checksum.
     """
     read: list[memoryview] = []
     requests = iter(spans_of_parts(parts, gap_bytes))
@@ -77,14 +72,9 @@ def corrupt(blob: Blob, reason: str, offset: int = 0) -> CorruptFileError:
 
 
 def content_of_frame(blob: Blob, stored: memoryview, offset: int, least: int, most: int) -> memoryview:
-    """Return the content of a zstd frame that states the content size.
+    """Return the content of a zstd frame that states the content size, of `least` to `most` bytes.
 
-    Args:
-        least: The least permitted content size, in bytes.
-        most: The greatest permitted content size, in bytes.
-
-    Raises:
-        CorruptFileError: If the frame is broken, or its content has another size.
+    Raises CorruptFileError if the frame is broken, or its content has another size.
     """
     try:
         # The stated size is checked first: decompress() would allocate any size that the frame claims.

@@ -81,12 +81,9 @@ def read_tables_whole(catalog: Catalog) -> Catalog:
 
 
 def read_whole(table: Table, before: FileIO | None = None, *, with_data: bool = False) -> Table:
-    """Make a table read its metadata by one request a file, if its FileIO is PyArrow's.
+    """Make a table read its metadata by one request a file, if its FileIO is PyArrow's; also its data files if wanted.
 
-    Args:
-        table: The table, whose FileIO is replaced.
-        before: The FileIO that the table had before it was refreshed: its connections are kept.
-        with_data: Whether data files are read whole, too.
+    The FileIO is replaced, with the connections of that which it had before a refresh.
     """
     made = SmallTableFileIO if with_data else MetadataFileIO
     if type(before) is made and before.properties == table.io.properties:

@@ -43,13 +43,9 @@ class _Nulls:
 
 @dataclass(frozen=True, slots=True)
 class _Entries:
-    """The entries of all distinct values, in order; writing computes their offsets and lengths.
+    """The entries of all distinct values, by first row, and which have several; writing computes offsets and lengths.
 
-    Attributes:
-        form: The form of the values.
-        first_rows: The first row of each key.
-        several: Which keys have several rows.
-        offsets: The start of each row set in the body (keys with several rows only), followed by the end of the body.
+    Offsets are of row sets in the body, only of keys with several rows, followed by its end.
     """
 
     form: int

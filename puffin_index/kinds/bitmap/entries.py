@@ -83,13 +83,7 @@ def parse_header(blob: Blob, data: memoryview, row_count: int) -> Header:
 
 
 def parse_directory(blob: Blob, data: memoryview, header: Header, form: int) -> tuple[BlockDirectory, int]:
-    """Parse the block directory of version 2; return the directory and the start of the body.
-
-    Args:
-        data: The bytes of the blob, at least up to the end of the directory.
-        header: The first numbers of the blob.
-        form: The form of the values.
-    """
+    """Parse the block directory of version 2, in bytes that reach its end; return it and the start of the body."""
     cursor = ByteCursor(data[header.end :], blob.location, blob.offset + header.end)
     count = cursor.count(cursor.int32_be(), width_of(form) + 4, "blocks")
     table, used = parse_entries(blob, data, cursor.position + header.end, count, form, with_lengths=False)
@@ -114,14 +108,7 @@ def read_blocks(blob: Blob, parts: Sequence[Part], form: int) -> list[EntryTable
 
 
 def parse_block(blob: Blob, data: memoryview, offset: int, form: int, *, sealed: bool) -> EntryTable:
-    """Parse one block of version 2.
-
-    Args:
-        data: The bytes of the block.
-        offset: The start of the block in the blob.
-        form: The form of the values.
-        sealed: Whether to check the seal behind the entries.
-    """
+    """Parse a block of version 2 at an offset of the blob, and check the seal behind its entries if there is one."""
     seal_bytes = CHECKSUM_BYTES if sealed else 0
     if len(data) < 4 + seal_bytes:
         raise corrupt(blob, f"a block of {len(data)} bytes", offset)

@@ -58,16 +58,7 @@ class KeyedContainers:
 
 
 def bitmap_containers(payload: StoredPayload, version: int, new_base: int) -> KeyedContainers:
-    """Take the bitmaps of one row group apart.
-
-    Args:
-        payload: The payload, which is read whole.
-        version: The version of the format, 1 or 2.
-        new_base: The start of the row group in the new row space.
-
-    Raises:
-        CorruptFileError: If the payload is damaged.
-    """
+    """Take the bitmaps of one row group (version 1 or 2) apart, for its new base. The payload is read whole."""
     row_count = payload.row_count
     blob = in_memory(payload.blob)
     entries, body = open_entries(blob, version, payload.layout, payload.value_type, row_count)
@@ -111,15 +102,7 @@ def _keys_of(keys: SortedKeys) -> KeyArray:
 
 
 def merged_containers(payload: StoredPayload, new_bases: Ints) -> KeyedContainers:
-    """Take merged bitmaps apart.
-
-    Args:
-        payload: The payload, which is read whole.
-        new_bases: The start of each row group in the new row space; negative for a dropped row group.
-
-    Raises:
-        CorruptFileError: If the payload is damaged.
-    """
+    """Take merged bitmaps apart, for the new base of each row group, negative if dropped. The payload is read whole."""
     blob = in_memory(payload.blob)
     keys, parts, nulls = MergedBitmap.open(blob, payload.layout, payload.value_type, payload.spans).every_set()
     places = [*parts, nulls] if nulls.length else parts
@@ -131,16 +114,10 @@ def merged_containers(payload: StoredPayload, new_bases: Ints) -> KeyedContainer
 
 
 def build_merged_bitmap(parts: Sequence[KeyedContainers], domain: Domain, spans: Ints, location: str) -> Payload:
-    """Build the payload of many row groups.
+    """Build the payload of row groups of these spans, shape (n, 2), from bitmaps that were taken apart.
 
-    Args:
-        parts: The bitmaps, taken apart.
-        domain: The domain of the keys.
-        spans: Base and row count of each row group in the new row space: shape (n, 2).
-
-    Raises:
-        BuildError: If the rows exceed the row space.
-        CorruptFileError: If the parts do not have every row exactly once.
+    Raises BuildError if the rows exceed the row space, CorruptFileError if the parts do not have every row exactly
+    once.
     """
     numbers = RowNumbers.of(spans)
     if numbers.row_limit > _ROW_SPACE:
@@ -204,13 +181,7 @@ def _rank(arrays: Sequence[KeyArray], domain: Domain) -> tuple[KeyArray, Ints]:
 def merge_bitmaps(
     run: Sequence[MergePart], versions: Mapping[str, int], limits: MergeLimits
 ) -> Iterator[MergedPayload]:
-    """Merge bitmaps of single row groups and merged bitmaps.
-
-    Args:
-        run: The parts, at least one.
-        versions: The format version of each blob type of single row groups.
-        limits: The most to merge into one payload.
-    """
+    """Merge bitmaps of single row groups, of the format versions of their blob types, and merged bitmaps."""
     if len(run) == 1 and _stays(run[0]):
         yield as_it_was(run[0])
         return

@@ -40,13 +40,9 @@ class RowSetPlaces:
 
 @dataclass(frozen=True, slots=True)
 class BitmapBody:
-    """The row sets of a blob.
+    """The row sets of a blob: the start of its body, that of NULLs (or -1 - row), and the seal's length, if any.
 
-    Attributes:
-        start: The start of the body in the blob.
-        null_offset: The start of the NULLs' row set in the body, or -1 - row.
-        null_length: The length of the NULLs' row set; 0 where the offset is a row, `NO_NULLS` without NULLs.
-        seal_bytes: The length of the seal behind each row set: 4, or 0 without seals.
+    The NULLs' length is 0 where the offset is a row, `NO_NULLS` without NULLs.
     """
 
     blob: Blob
@@ -160,16 +156,7 @@ class BitmapBody:
         return union_of_sets(data, relative, lengths, self.row_count, location=location, offset=file_offset)
 
     def check_seals(self, data: memoryview, starts: Ints, lengths: Ints, offset: int) -> None:
-        """Check the seals of row sets.
-
-        Args:
-            data: Bytes of the blob, seals included.
-            starts: The start of each row set in `data`.
-            lengths: The length of each row set.
-
-        Raises:
-            CorruptFileError: If a row set does not match its seal.
-        """
+        """Check the seals behind row sets, at starts and lengths in the data, or raise CorruptFileError."""
         raw = np.frombuffer(data, np.uint8)
         found = raw[(starts + lengths)[:, None] + np.arange(self.seal_bytes)]
         seals = np.ascontiguousarray(found).view(">u4").reshape(-1)

@@ -40,13 +40,7 @@ _OBJECT_BYTES = 200
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """One matrix of a blob.
-
-    Attributes:
-        offset: The start of the matrix in the blob.
-        k: The number of bits that a key sets.
-        bits: The number of bits of each filter, which is the number of rows.
-    """
+    """One matrix of a blob: its start, the bits that a key sets, and the bits of each filter, which are its rows."""
 
     offset: int
     k: int
@@ -86,12 +80,7 @@ class MatrixDirectory:
 class BloomMatrix(MergedFilter):
     """Tells which row groups may have a key. Memory keeps the directory once read, but no pages.
 
-    Args:
-        layout: The layout of the blob.
-
-    Raises:
-        UnsupportedError: If the layout is of another version, or the filters are of another type.
-        CorruptFileError: If the layout contradicts the blob or the row groups.
+    Raises UnsupportedError for another version or type, CorruptFileError if the layout contradicts blob or row groups.
     """
 
     def __init__(self, blob: Blob, layout: Ints, value_type: ValueType, row_groups: int) -> None:
@@ -189,14 +178,9 @@ class BloomMatrix(MergedFilter):
 
 
 def check_pages(blob: Blob, part: Part, data: memoryview, page_bytes: int) -> list[Bytes]:
-    """Check the seals of neighbouring pages and return the rows.
+    """Check the seals of neighbouring pages, of `page_bytes` but for the last, and return the rows.
 
-    Args:
-        part: The place of the pages in the blob.
-        page_bytes: The length of every page but the last, without its seal.
-
-    Raises:
-        CorruptFileError: If a page does not match its seal.
+    Raises CorruptFileError if a page does not match its seal.
     """
     raw = np.frombuffer(data, np.uint8)
     starts = np.arange(0, len(raw), page_bytes + CHECKSUM_BYTES)

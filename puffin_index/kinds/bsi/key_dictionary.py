@@ -105,13 +105,7 @@ class _Directory:
 
 
 class DictionaryReader:
-    """Find the ranks of keys; read the directory and each needed block only once.
-
-    Args:
-        blob: The blob that begins with the dictionary.
-        directory: The place of header and directory, with their checksum.
-        domain: The domain of the keys to look up, which must be that of the dictionary's keys.
-    """
+    """Find the ranks of keys of the dictionary's domain; read its directory and each needed block only once."""
 
     def __init__(self, blob: Blob, directory: Part, domain: Domain) -> None:
         self._blob = blob

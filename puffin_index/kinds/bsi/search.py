@@ -67,14 +67,7 @@ def _places(numbers: Rows, some: BitMap) -> Ints:
 
 @dataclass(frozen=True, slots=True)
 class HalfTotals:
-    """The totals of some rows of one half. What nobody wanted is 0.
-
-    Attributes:
-        count: The number of rows; at least one.
-        total: The sum of their magnitudes.
-        least: The smallest magnitude.
-        most: The largest magnitude.
-    """
+    """Count, sum, least and greatest magnitude of some rows of one half. What nobody wanted is 0."""
 
     count: int
     total: int
@@ -84,12 +77,9 @@ class HalfTotals:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HalfSets:
-    """The numbers of one sign. Nobody changes the sets.
+    """The rows with numbers of one sign, and those of each bit of magnitude - minimum, lowest first.
 
-    Attributes:
-        minimum: The smallest magnitude.
-        existence: The rows that have a number of this sign.
-        slices: The rows whose magnitude - minimum has each bit, lowest first; subsets of `existence`.
+    Nobody changes the sets.
     """
 
     minimum: int

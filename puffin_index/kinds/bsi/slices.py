@@ -36,13 +36,7 @@ _MAXIMUM_BLOB_BYTES = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Half:
-    """The places of the numbers of one sign.
-
-    Attributes:
-        row_count: The number of rows with a number of this sign.
-        existence: The row set of these rows.
-        slices: One row set for each bit of magnitude - minimum, lowest first.
-    """
+    """The rows with numbers of one sign, and one row set for each bit of magnitude - minimum, lowest first."""
 
     row_count: int
     minimum: int
@@ -66,15 +60,9 @@ class Halves:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HalfBits:
-    """The numbers of one sign as bits.
+    """The numbers of one sign as bits, and as row sets: the rows, then bits of magnitude - minimum, lowest first.
 
-    Attributes:
-        row_count: The number of rows with a number of this sign.
-        minimum: The smallest magnitude.
-        maximum: The largest magnitude.
-        bits: The rows with a number of this sign, then the bits of magnitude - minimum, lowest first: shape
-            (1 + slices, bytes), padded to whole blocks.
-        sets: The same as row sets.
+    Bits have the shape (1 + slices, bytes), padded to whole blocks.
     """
 
     row_count: int

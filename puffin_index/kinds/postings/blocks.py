@@ -64,14 +64,7 @@ class WrittenBlock:
 
 @dataclass(frozen=True, slots=True)
 class _Runs:
-    """The runs of some whole keys.
-
-    Attributes:
-        starts: The first row of each run.
-        lengths: The number of rows of each run.
-        keys: The distinct keys.
-        key_ends: The first run of each key, followed by the number of runs.
-    """
+    """The runs of some whole keys: first rows and lengths, and the first run of each key, followed by their number."""
 
     starts: Ints
     lengths: Ints

@@ -36,13 +36,7 @@ class PlacedColumn:
 
 
 class PlacedBlock(NamedTuple):
-    """The numbers of a block whose bytes are in the blob; small, as a blob may have hundreds of thousands of blocks.
-
-    Attributes:
-        end: The end of the block in the blob.
-        first_key: The first key, as `OrderedRows.span` returns keys.
-        checksum: The low half of the xxh64 of its bytes.
-    """
+    """The numbers of a block whose bytes are in the blob; small, as a blob may have hundreds of thousands of blocks."""
 
     end: int
     row_count: int
@@ -100,14 +94,9 @@ def finish_postings(
     sizes: Sizes,
     layout_forms: int = 0,
 ) -> Payload:
-    """Complete a payload from its blocks.
+    """Complete a payload from the bytes and descriptions of its blocks, and the serialised set of NULL rows, if any.
 
-    Args:
-        data: The bytes of all blocks; becomes the payload.
-        children: The directory's description of the blocks.
-        nulls: The serialised set of the NULL rows; empty without NULL rows.
-        is_bytes: Whether the keys are of the bytes domain.
-        layout_forms: The number to add to the form of the keys for the form in the layout.
+    `layout_forms` is added to the form of the keys for the form in the layout.
     """
     form = BYTES_KEYS if is_bytes else INT_KEYS
     nulls_from = children.ends[-1] if children.ends else 0

@@ -31,13 +31,7 @@ _FEW_LONG_RUNS = 8
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyRows:
-    """Some keys and their rows.
-
-    Attributes:
-        keys: Distinct keys, ascending.
-        codes: The place of each row's key in `keys`: integers of any type.
-        numbers: The number of each row (`puffin_index.kinds.postings.sort`), in any order.
-    """
+    """Distinct keys, ascending, and for each row its number and the place of its key, in any order."""
 
     keys: KeyArray
     codes: npt.NDArray[np.integer]
@@ -45,15 +39,7 @@ class KeyRows:
 
 
 def key_rows(blocks: ParsedBlocks, first_keys: Ints, is_bytes: bool) -> KeyRows:
-    """Decode whole blocks.
-
-    Args:
-        first_keys: The first key of each block; used only in the int64 domain.
-        is_bytes: Whether the keys are of the bytes domain.
-
-    Raises:
-        CorruptFileError: If keys or rows are damaged.
-    """
+    """Decode whole blocks; first keys are used only in the int64 domain. Raises CorruptFileError on damage."""
     keys = keys_of_blocks(blocks.raw, first_keys, is_bytes)
     sections = np.arange(len(blocks.sections.runs))
     starts, lengths = decode_runs(blocks, sections)

@@ -24,12 +24,8 @@ _EMPTY_BYTES = 4096
 class BlockTable:
     """The known numbers of the blocks: arrays by block number, filled as pages are read.
 
-    Attributes:
-        offsets: The start of each block in the blob, which is the end of the previous block.
-        rows: The number of rows in all blocks before each block.
-        keys: The number of keys of each block.
-        checksums: The checksum of each block.
-        first_keys: The separator of each block, in the int64 domain.
+    A block ends where the next begins; `rows` counts those of all blocks before each; `first_keys` are separators of
+    the int64 domain.
     """
 
     offsets: Ints
@@ -54,13 +50,7 @@ class BlockTable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _KnownBlocks:
-    """The part of a page that a search for keys needs.
-
-    Attributes:
-        keys: The number of keys of each block.
-        are_exact: Whether the separator of each block is the block's first key.
-        separators: The separator of each block.
-    """
+    """The part of a page that a search for keys needs: keys of each block, its separator, and whether that is exact."""
 
     keys: Ints
     are_exact: Flags
@@ -70,10 +60,7 @@ class _KnownBlocks:
 class PostingsDirectory:
     """Find the blocks of keys; read the root and each needed page only once. Safe to share between threads.
 
-    Args:
-        form: `INT_KEYS` or `BYTES_KEYS`.
-        blocks_end: The end of the last block in the blob.
-        row_count: The number of rows of all blocks.
+    The blocks end at `blocks_end` in the blob.
     """
 
     def __init__(self, blob: Blob, root: Part, form: int, blocks_end: int, row_count: int) -> None:

@@ -22,28 +22,17 @@ from puffin_index.storage.parts import content_of_frame, corrupt
 
 
 def key_ranks(raw: RawBlocks, places: Ints, keys: Ints | Sequence[bytes], right: Flags, first_keys: Ints) -> Ints:
-    """Return, for each key, how many keys of a block are less than the key, or not greater where `right`.
+    """Return, for each key, how many keys of a block (by ascending places) are less, or not greater where `right`.
 
-    Args:
-        places: The place among the blocks of the block to search for each key, ascending.
-        right: One flag per key.
-        first_keys: The first key of each block; used only in the int64 domain.
-
-    Raises:
-        CorruptFileError: If the keys of a block are damaged.
+    `first_keys` are used only in the int64 domain. Raises CorruptFileError if the keys of a block are damaged.
     """
     return _ranks(raw, *_distinct(places), keys, right, first_keys)
 
 
 def first_runs(blocks: ParsedBlocks, places: Ints, ranks: Ints) -> Ints:
-    """Return, for each rank, the first run of the key with this rank in its block.
+    """Return, for each rank in a block (by ascending places), the first run of the key with this rank.
 
-    Args:
-        places: The place among the blocks of the block of each rank, ascending.
-        ranks: The number of earlier keys in the block.
-
-    Raises:
-        CorruptFileError: If the run counts of keys do not add up to the runs of their section.
+    Raises CorruptFileError if the run counts of keys do not add up to the runs of their section.
     """
     begins = blocks.section_runs[blocks.block_sections[places]]
     ends = blocks.section_runs[blocks.block_sections[places + 1]]
@@ -54,14 +43,9 @@ def first_runs(blocks: ParsedBlocks, places: Ints, ranks: Ints) -> Ints:
 
 
 def keys_of_blocks(raw: RawBlocks, first_keys: Ints, is_bytes: bool) -> KeyArray:
-    """Return all keys of some blocks, ascending.
+    """Return all keys of some blocks, ascending; `first_keys` are used only in the int64 domain.
 
-    Args:
-        first_keys: The first key of each block; used only in the int64 domain.
-        is_bytes: Whether the keys are of the bytes domain.
-
-    Raises:
-        CorruptFileError: If the keys of a block are damaged.
+    Raises CorruptFileError if the keys of a block are damaged.
     """
     blocks = range(len(raw.numbers))
     if not is_bytes:
@@ -158,13 +142,7 @@ def _content(raw: RawBlocks, block: int, key_count: int) -> memoryview:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AskedBlocks:
-    """Blocks of one blob and the keys to look for.
-
-    Attributes:
-        cuts: The places around the keys.
-        numbers: The row groups behind the row numbers of the blob.
-        form: `INT_KEYS` or `BYTES_KEYS`.
-    """
+    """Blocks of one blob, the places around the keys to look for, and the row groups behind its row numbers."""
 
     stored: StoredBlocks
     cuts: Cuts
@@ -177,14 +155,10 @@ class AskedBlocks:
 
 
 def rows_of_asked(asked: Sequence[AskedBlocks], near: Near | None = None) -> list[BitMap]:
-    """Return, for each blob, the rows with the keys asked for.
+    """Return, for each blob, the rows with the keys asked for, all of one form.
 
-    Args:
-        asked: Blocks of at least one blob, with keys of one form.
-        near: The wanted runs, allowed only with a single blob; rows of other runs may be missing from the result.
-
-    Raises:
-        CorruptFileError: If a block is damaged. With several blobs, the error may name another of them.
+    With a single blob, rows of runs that are not near may be missing. Raises CorruptFileError if a block is damaged;
+    with several blobs, the error may name another of them.
     """
     parsed = parse_blocks([one.stored for one in asked], asked[0].form)
     runs = _runs(parsed, asked)

@@ -56,13 +56,7 @@ _SPARSE = 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Plan:
-    """The blocks to read for a test.
-
-    Attributes:
-        cuts: The places around the keys whose rows are read.
-        blocks: The blocks of these keys.
-        subtract: Whether the answer is all non-NULL rows except the rows that are read.
-    """
+    """The blocks to read for a test, and the places in them; with `subtract`, the answer is all other non-NULL rows."""
 
     cuts: Cuts
     blocks: Ints
@@ -107,14 +101,10 @@ class Postings(MergedIndex, HoldsKeys):
         value_type: ValueType,
         spans: Sequence[tuple[int, int]] | Ints,
     ) -> Self:
-        """Open a blob without reading it.
+        """Open a blob of row groups with these spans without reading it.
 
-        Args:
-            spans: Base and row count of each row group of the segment, in order.
-
-        Raises:
-            UnsupportedError: If the layout is of another version, or the keys are of another domain.
-            CorruptFileError: If the layout contradicts the blob or the row groups.
+        Raises UnsupportedError for another version or domain, CorruptFileError if the layout contradicts blob or row
+        groups.
         """
         return cls(blob, layout, value_type, RowNumbers.of(spans))
 

@@ -43,13 +43,7 @@ _BLOCKS_AT_ONCE = 256
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Some:
-    """Some keys and their rows.
-
-    Attributes:
-        keys: The distinct keys, ascending; each has at least one row.
-        owners: The place of each row's key in `keys`, ascending.
-        rows: The new number of each row, ascending within one key.
-    """
+    """Distinct keys, ascending, each with rows; the place of each row's key, and its new number, ascending in a key."""
 
     keys: KeyArray
     owners: Ints
@@ -61,16 +55,10 @@ def merge_postings(
     sizes: Sizes = DEFAULT_SIZES,
     rows_at_once: int = ROWS_AT_ONCE,
 ) -> Payload:
-    """Merge the postings of some segments.
+    """Merge postings whose new bases ascend through all parts, with about `rows_at_once` rows in memory.
 
-    Args:
-        parts: The postings; new bases of row groups ascend through all parts.
-        rows_at_once: The approximate number of rows to hold in memory.
-
-    Raises:
-        BuildError: If the rows exceed the row space.
-        CorruptFileError: If a part is damaged.
-        UnsupportedError: If a part is of another version or domain.
+    Raises BuildError if the rows exceed the row space, CorruptFileError or UnsupportedError for a part that cannot be
+    read.
     """
     is_bytes = parts[0].payload.value_type.domain == "bytes"
     numbers = RowNumbers.of(np.concatenate([part.new_spans for part in parts]))

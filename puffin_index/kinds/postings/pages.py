@@ -32,16 +32,9 @@ _UINT32_MAXIMUM = 2**32 - 1
 
 @dataclass(frozen=True, slots=True)
 class Children:
-    """The children of a page: blocks, or pages.
+    """The children of a page, blocks or pages: where each ends in the blob, its rows, keys, checksum and separator.
 
-    Attributes:
-        start: The start of the first child in the blob.
-        ends: The end of each child in the blob.
-        row_counts: The number of rows of each child.
-        key_counts: The number of keys of each child.
-        checksums: The low half of the xxh64 of each child.
-        separators: The separator of each child.
-        are_exact: Whether the separator of each child is the child's first key.
+    `are_exact` says whether the separator is the child's first key.
     """
 
     start: int
@@ -69,13 +62,9 @@ class Children:
 def write_directory(
     blocks: Children, form: int, offset: int, root_bytes: int, page_bytes: int
 ) -> tuple[list[bytes], bytes]:
-    """Encode a directory; return its pages and its root.
+    """Encode a directory, whose pages begin at an offset of the blob; return pages of about `page_bytes`, and the root.
 
-    Args:
-        form: `INT_KEYS` or `BYTES_KEYS`.
-        offset: The start of the first page in the blob; the root follows the pages.
-        root_bytes: The longest root that lists the blocks itself.
-        page_bytes: The approximate length of the other pages.
+    A root of up to `root_bytes` lists the blocks itself.
     """
     count = len(blocks.ends)
     root = _write_page(blocks, form, BLOCKS, 1, count)
@@ -122,18 +111,10 @@ def _write_separators(separators: Sequence[Key], form: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A parsed page.
+    """A parsed page: numbers of each child, which are `BLOCKS` or `PAGES` by its level.
 
-    Attributes:
-        child_blocks: The number of blocks under each child.
-        block_count: The number of blocks under all children.
-        level: `BLOCKS` or `PAGES`: what the children are.
-        offsets: The start of each child in the blob, followed by the end of the last child.
-        rows: The number of rows of this page before each child, followed by the number of all rows.
-        keys: The number of keys of each child.
-        are_exact: Whether the separator of each child is the child's first key.
-        checksums: The checksum of each child.
-        separators: The separator of each child.
+    `offsets` and `rows` (before each child) have the end of all behind them. `are_exact` says whether the separator is
+    the child's first key.
     """
 
     child_blocks: int

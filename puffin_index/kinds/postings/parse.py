@@ -22,15 +22,9 @@ _MAXIMUM_ROW_WIDTH = 32
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredBlocks:
-    """The bytes of some blocks, and their description in the directory.
+    """The bytes of some blocks, by ascending number, and their description in the directory.
 
-    Attributes:
-        numbers: The number of each block in the blob, ascending.
-        offsets: The start of each block in the blob.
-        views: The bytes of each block.
-        key_counts: The number of keys of each block.
-        row_counts: The number of rows of each block.
-        first_keys: The first key of each block, in the int64 domain.
+    `first_keys` are those of the int64 domain.
     """
 
     blob: Blob
@@ -84,16 +78,9 @@ class RawBlocks:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sections:
-    """The sections of some blocks, one after the other.
+    """The sections of some blocks, one after the other: runs, groups and rows of each, and its four streams.
 
-    Attributes:
-        raw: The bytes of all blocks.
-        runs: The number of runs of each section.
-        groups: The number of groups of each section.
-        rows: The number of rows of each section.
-        widths: The width of each stream of each section: shape (sections, 4).
-        least: The least number of each stream: shape (sections, 4).
-        starts: The start of each stream in `raw`: shape (sections, 4).
+    Width, least number and start in `raw` of each stream have the shape (sections, 4).
     """
 
     raw: memoryview
@@ -146,14 +133,9 @@ class ParsedBlocks:
 
 
 def read_blocks(blob: Blob, directory: PostingsDirectory, numbers: Ints) -> StoredBlocks:
-    """Read blocks; neighbours share a request.
+    """Read ascending blocks, whose directory pages are loaded; neighbours share a request.
 
-    Args:
-        directory: The directory of the blob, with the pages of these blocks loaded.
-        numbers: The numbers of the blocks, ascending; at least one.
-
-    Raises:
-        CorruptFileError: If a block does not match its checksum.
+    Raises CorruptFileError if a block does not match its checksum.
     """
     table = directory.table
     return StoredBlocks(
@@ -168,14 +150,9 @@ def read_blocks(blob: Blob, directory: PostingsDirectory, numbers: Ints) -> Stor
 
 
 def parse_blocks(stored: Sequence[StoredBlocks], form: int) -> ParsedBlocks:
-    """Parse blocks of several blobs at once.
+    """Parse blocks of several blobs, all of one form of keys, at once.
 
-    Args:
-        stored: The blocks of each blob; at least one block in all.
-        form: `INT_KEYS` or `BYTES_KEYS`.
-
-    Raises:
-        CorruptFileError: If a block contradicts the directory. The error names the first blob, whichever is damaged.
+    Raises CorruptFileError if a block contradicts the directory; the error names the first blob, whichever is damaged.
     """
     raw = _parse_headers(stored, form)
     sections = _parse_sections(raw)

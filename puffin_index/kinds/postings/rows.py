@@ -44,17 +44,10 @@ def rows_of_runs(
     numbers: Sequence[RowNumbers],
     near: Near | None = None,
 ) -> list[BitMap]:
-    """Return, for each of some blobs, the rows of some runs.
+    """Return, for each of some blobs, the rows of ascending intervals of runs, which do not overlap.
 
-    Args:
-        lows: The first run of each interval of runs, ascending.
-        highs: The end of each interval: not before its low, not after the next low.
-        owners: The blob of each interval, ascending.
-        numbers: The row groups behind the numbers of each blob.
-        near: The wanted runs, allowed only with a single blob; rows of other runs may be missing from the result.
-
-    Raises:
-        CorruptFileError: If a number is not the number of a row.
+    With a single blob, rows of runs that are not near may be missing. Raises CorruptFileError if a number is not that
+    of a row.
     """
     some = lows < highs
     lows, highs, owners = lows[some], highs[some], owners[some]

@@ -24,13 +24,7 @@ from puffin_index.storage.parts import checksum32
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowNumbers:
-    """The row groups of a segment and the numbers of their rows.
-
-    Attributes:
-        bases: The first row of each row group in the segment's row space.
-        row_counts: The number of rows of each row group.
-        firsts: The number of the first row of each row group.
-    """
+    """The row groups of a segment: base in its row space, row count, and the number of the first row, of each."""
 
     bases: Ints
     row_counts: Ints
@@ -177,14 +171,9 @@ def _keyed(keys: npt.NDArray[np.integer], column: Column, first: int) -> KeyedRo
 def order_keyed(
     parts: Sequence[KeyedRows], least: int, most: int, row_bits: int, dictionary: pa.LargeBinaryArray | None = None
 ) -> OrderedRows:
-    """Return rows ordered by key, then by row.
+    """Return rows ordered by key, then by row; rows of one key ascend through all parts.
 
-    Args:
-        parts: The rows; rows of one key ascend through all parts.
-        least: A lower bound of the keys.
-        most: An upper bound of the keys.
-        row_bits: The most bits of a row.
-        dictionary: The distinct keys, if `parts` has places in them as keys.
+    Keys lie between `least` and `most`, or are places in a dictionary of distinct keys.
     """
     key_bits = (most - least).bit_length()
     if key_bits + row_bits > _WORD_BITS:
