@@ -72,12 +72,9 @@ class QueryRequest:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueryAnswer:
-    """What a query has to read, and what the index gives of its aggregates.
+    """The plan of what a query has to read, the verdicts behind it, what the index gives of aggregates, and troubles.
 
-    Attributes:
-        enough: The verdicts behind the plan, and what was found for the first rows.
-        aggregates: What the index gives of aggregates; None if rows were asked for, or if Spark has to read them.
-        troubles: What could not be read, as sentences.
+    There are no aggregates if rows were asked for, or if Spark has to read them.
     """
 
     request: QueryRequest

@@ -37,15 +37,11 @@ class Range:
 
 
 def range_of(found: int, sampled: int, total: int, confidence: float = CONFIDENCE) -> Range:
-    """Estimate a number among all row groups from a sample drawn without replacement.
+    """Estimate a number among all row groups from a sample drawn without replacement, and how many of it are found.
 
-    The bounds are those of Clopper and Pearson for a finite population: the numbers under which the sample is not too
-    unlikely, by the hypergeometric distribution. All row groups sampled give the number itself.
-
-    Args:
-        found: How many of the sample have the property.
-        sampled: The size of the sample.
-        confidence: How often the bounds hold at least.
+    The bounds, which hold at least as often as `confidence` says, are those of Clopper and Pearson for a finite
+    population: the numbers under which the sample is not too unlikely, by the hypergeometric distribution. All row
+    groups sampled give the number itself.
     """
     if not sampled:
         return Range(total, 0, total)

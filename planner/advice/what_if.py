@@ -235,13 +235,7 @@ class _Measured:
 
 
 class _Question:
-    """The indexes that a what-if adds and leaves out.
-
-    Attributes:
-        scanned: The row groups that Iceberg's own pruning leaves.
-        kept_today: Which of them the query reads today.
-        hidden_bytes: The bytes of the indexes that are left out.
-    """
+    """The indexes that a what-if adds and leaves out, and what the query reads today of what Iceberg leaves."""
 
     def __init__(
         self,

@@ -19,14 +19,9 @@ _NUMBER_OR_TEXT = re.compile(r"'(?:[^'\\]|\\.|'')*'|\b\d[\w.+-]*")
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """The scan of a table by a query.
+    """The scan of a table by a query: its condition, the columns it reads, and bytes without any index, where known.
 
-    Attributes:
-        where: The condition on columns of the table; None if all rows are asked for.
-        columns: The names of the columns that are read; None if that is unknown or all are.
-        bytes_read: The bytes that the scan reads without any index; None if that is unknown.
-        groups: The columns by which the query groups; an index that holds them and `held` can answer it.
-        held: The columns that the query's aggregates need, `groups` included; empty if it wants rows.
+    An index that holds the columns of `groups` and `held` can answer its aggregates; without any, it wants rows.
     """
 
     where: str | None

@@ -19,12 +19,9 @@ from puffin_index.storage.arrays import Bytes, Flags, Ints
 class KnownRows:
     """The matching rows of row groups, where they are known exactly.
 
-    Attributes:
-        reasons: For each row group why it is kept or dropped (`Reason` values).
-        matches: For each row group its matching rows, deleted ones subtracted; -1 where they are not known exactly.
-        row_sets: Rows that can match, by number in the view; deleted rows are not subtracted.
-        positions: The kept row groups whose matching rows are known, as places in the arrays above, ascending.
-        is_whole: For each row group whether all of its rows match and none is deleted.
+    For each row group: its `Reason`, its matching rows less deleted ones (-1: not known), and whether all match and
+    none is deleted. `positions` are kept row groups whose matching rows are known; deleted rows are still in
+    `row_sets`.
     """
 
     scan: Scan

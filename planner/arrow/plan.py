@@ -280,15 +280,11 @@ def _one_of(found: FoundColumn, values: Any) -> Predicate:
 
 
 def _first_rows(order_by: str | None, limit: int | None, schema: Schema) -> FirstRows | None:
-    """Read which rows are wanted; None if all are.
+    """Read which rows are wanted, by a top-level column as in SQL: `c`, `c DESC`, `c ASC NULLS LAST`; None if all are.
 
-    The order is by a top-level column as in SQL: `c`, `c DESC`, `c ASC NULLS LAST`. As in Spark, NULL is less than all
-    values unless the text says where NULL goes.
-
-    Raises:
-        OrderSyntaxError: If the text is no order, there is an order without a limit, or a negative limit.
-        NotFoundError: If the schema has no such column.
-        UnsupportedError: If values of the column are not ordered.
+    As in Spark, NULL is less than all values unless the text says where NULL goes. Raises OrderSyntaxError if the text
+    is no order, or has no limit or a negative one, NotFoundError without such a column, UnsupportedError if its values
+    have no order.
     """
     if limit is None:
         if order_by is not None:

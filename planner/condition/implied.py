@@ -16,13 +16,9 @@ Source: TypeAlias = Literal["function", "join", "subquery", "join or subquery", 
 
 @dataclass(frozen=True, slots=True)
 class Implied:
-    """One thing that a query implies about the rows, and what finding it cost.
+    """One thing that a query implies about the rows, or why it is not used, and what finding it cost.
 
-    Attributes:
-        text: What is implied, or why nothing is, for reports.
-        dropped: Row groups that nothing else in the query drops; known for first rows only.
-        seconds: What finding it took the planner, and Spark's evaluator for a function. None for keys: jobs of
-            Spark find them, mostly jobs that run anyway.
+    `dropped` is known for first rows only. Keys have no seconds: jobs of Spark find them, mostly jobs that run anyway.
     """
 
     source: Source

@@ -82,12 +82,9 @@ def _quoted(character: str) -> str:
 
 @dataclass(slots=True)
 class _Group:
-    """A group that is being read, or the pattern as a whole.
+    """A group being read, or the whole pattern: whether its latest atom, latest branch or an earlier one may be empty.
 
-    Attributes:
-        atom_is_empty: Whether the latest atom may match nothing; None if a quantifier cannot stand behind.
-        branch_is_empty: Whether the latest branch may match nothing, up to the latest atom.
-        is_empty: Whether one of the branches before may match nothing.
+    It is None for an atom that no quantifier can stand behind.
     """
 
     atom_is_empty: bool | None = None

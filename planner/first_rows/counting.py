@@ -34,12 +34,9 @@ WIDE_SHARE: Final = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What was counted in some row groups.
+    """The rows that certainly match in each row group (0 where rows may be deleted), by position if they were taken.
 
-    Attributes:
-        counts: The rows that certainly match in each of them; 0 where rows may be deleted.
-        rows: The matching rows by position, without positions that have none; None if nobody has taken them yet.
-        reach: How many rows come first, whatever else they satisfy; 0 if nobody counted them.
+    `reach` is how many rows come first, whatever else they satisfy; 0 if nobody counted them.
     """
 
     at: Ints
@@ -56,15 +53,10 @@ class Counted:
 
 @dataclass(slots=True)
 class Counting:
-    """Counts rows that certainly match, and the index bytes that this takes.
+    """Counts rows that certainly match in row groups without deletes, and the index bytes that this takes.
 
-    Attributes:
-        is_countable: For each of them whether no row is deleted.
-        executors: Where to judge many row groups; None for here.
-        candidates: All rows that may still be counted, by position, see `narrow`; None if only the predicate says which
-            these are.
-        keys: For the column of an order, the rows whose keys are known, and their keys, by position; candidates are
-            among them.
+    `candidates` are all rows that may still be counted, see `narrow`; None if only the predicate says which. `keys` are
+    rows whose keys of the order's column are known, candidates among them.
     """
 
     view: IndexView

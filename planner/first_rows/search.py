@@ -93,12 +93,9 @@ class FirstRows:
 
 @dataclass(frozen=True, slots=True)
 class Enough:
-    """Row groups that have all the rows that a query wants.
+    """Row groups that have all the rows that a query wants; what holds for these rows, as text and (ordered) predicate.
 
-    Attributes:
-        implied: What was found to hold for all wanted rows, as text; empty if nothing was found.
-        threshold: The same as a predicate; None without an order.
-        cost: What finding it took, besides judging by the predicate.
+    The cost is that of finding it, besides judging by the predicate.
     """
 
     pruned: Pruned
@@ -126,14 +123,10 @@ def prune_first_rows(
     limits: Limits,
     executors: Executors | None = None,
 ) -> Enough:
-    """Judge row groups for a query that may want only some rows.
+    """Judge row groups of the view (int64), here or on executors, for a query that may want only some rows.
 
-    Args:
-        predicate: Exactly what rows satisfy; if any part is unknown, this prunes for the predicate alone.
-        row_groups: Which row groups of the view to judge (int64).
-        is_countable: For each of them whether no row is deleted.
-        wanted: The rows; None if all rows are wanted.
-        executors: Where to judge many row groups; None for here.
+    If any part of the predicate is unknown, this prunes for the predicate alone. `is_countable` says where no row is
+    deleted.
     """
     clock = Clock(limits.seconds)
     plain = prune_row_groups(view, predicate, row_groups, limits, executors)

@@ -28,18 +28,10 @@ _MOST_DIGITS, _SCALE_BITS = 24, 62
 
 
 class Guess:
-    """Guesses from directories alone which key a given number of rows reaches.
+    """Guesses from directories alone which key a given number of rows, by the tests of the column, reaches.
 
-    Keys are numbers, see `_ByteScale` where the column's keys are bytes.
-
-    Args:
-        row_groups: The row groups of the view that may have a wanted row (int64).
-        tests: What the predicate says of the column.
-        descending: Whether the greatest keys come first.
-        is_text: Whether keys that are bytes are UTF-8.
-
-    Attributes:
-        has_keys: Whether a row group is known to have a value; otherwise no number stands for a key.
+    Keys are numbers, see `_ByteScale` where the column's keys are bytes, maybe UTF-8. Without `has_keys`, no row group
+    is known to have a value, and no number stands for a key.
     """
 
     def __init__(
@@ -96,16 +88,9 @@ class Guess:
 class _ByteScale:
     """Numbers of keys that are bytes, in the order of the keys.
 
-    The least and greatest keys of row groups have a number each. Digits tell how far apart two of them are: a digit is
-    the place of a byte among the bytes that these keys have behind their common prefix. So a number between those of
-    two keys stands for bytes that other keys may well have.
-
-    Args:
-        ends: The least and greatest keys, distinct and ascending.
-        is_text: Whether keys are UTF-8.
-
-    Attributes:
-        numbers: The numbers of these keys.
+    The distinct least and greatest keys of row groups have a number each. Digits tell how far apart two of them are: a
+    digit is the place of a byte among the bytes (of UTF-8 or any) that these keys have behind their common prefix. So a
+    number between those of two keys stands for bytes that other keys may well have.
     """
 
     def __init__(self, ends: pa.LargeBinaryArray, is_text: bool) -> None:
@@ -194,11 +179,6 @@ def _tail(ends: Ints, sampled: Ints, weights: Floats) -> tuple[Ints, Floats]:
 
     Each stands for half of the rows between the end and the key before it. So few rows are wanted as a rule that all of
     them lie here.
-
-    Args:
-        ends: The first key of each row group.
-        sampled: The sampled key next to it.
-        weights: The rows between both.
     """
     shares = 0.5 ** np.arange(1, _TAIL_KEYS + 1, dtype=np.float64)[:, np.newaxis]
     width = sampled.astype(np.float64) - ends

@@ -55,15 +55,10 @@ the task's view, and its share of the limits. The work has to be picklable, and 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """The work of one task.
+    """The work of one task: a version of the index table, data files by their numbers in the view, and its limits.
 
-    Attributes:
-        metadata: Location of the index table's metadata, which names one version of the table.
-        io_properties: Of the FileIO that reads the index table.
-        rejected: The sources of columns that the view leaves out.
-        first_file, end_file: The data files of the task, by number in the view.
-        row_groups: Row groups of these files, counted from the first one of the first file.
-        limits: The task's share of the limits.
+    Row groups count from the first one of the first file. `rejected` are the sources of columns that the view leaves
+    out.
     """
 
     metadata: str
@@ -102,14 +97,10 @@ class Executors:
 def prune_on_executors(
     executors: Executors, view: IndexView, predicate: Predicate, row_groups: Ints, limits: Limits
 ) -> Pruned:
-    """Judge row groups of a view on the executors of a Spark application.
+    """Judge row groups of a view (int64), in any order, on the executors of a Spark application.
 
-    Args:
-        row_groups: Which row groups of the view to judge (int64), in any order.
-        limits: Bounds. Tasks share the byte budget evenly; the tasks of a core share the time.
-
-    Raises:
-        PuffinIndexError: On index trouble in strict mode.
+    Tasks share the byte budget evenly; the tasks of a core share the time. Raises PuffinIndexError on index trouble in
+    strict mode.
     """
     work: Work[Pruned] = partial(_prune, predicate)
     found = run_on_executors(executors, view, row_groups, limits, work)

@@ -100,19 +100,10 @@ def estimate_by_payload(
     *,
     are_numbers: bool,
 ) -> Floats:
-    """Estimate better where a payload holds a match that covers row groups: its directory knows how many keys it has.
+    """Estimate presence better where a payload holds a match: its directory knows how many rows and keys it has.
 
-    A row group with d of the payload's K keys has any one of these with a chance of d / K, in bursts or not.
-
-    Args:
-        estimate: What statistics say of the row groups.
-        distinct: The distinct keys of each row group.
-        sizes: The non-NULL rows of the payload, and its distinct keys.
-        bounds: The least and the greatest number of matching rows in the payload.
-        are_numbers: Whether statistics have quantiles.
-
-    Returns:
-        The presence.
+    A row group with d of the payload's K distinct keys has any one of these with a chance of d / K, in bursts or not.
+    `bounds` are those of the matching rows in the payload.
     """
     rows, keys = sizes
     if isinstance(test, NullTest) or test.negated or not rows or not keys:
@@ -282,14 +273,9 @@ def _rank(
     asked: Flags,
     otherwise: float,
 ) -> Floats:
-    """Share of the values up to a place (in steps), interpolated between quantiles; shape (n,).
+    """Share of the values up to places (in steps), between quantiles of the shape (Q, n); others get `otherwise`.
 
-    Args:
-        quantiles: Shape (Q, n).
-        before: How many quantiles of each row group lie before the place.
-        places: Shape (n,).
-        asked: The row groups to compute, shape (n,). A range with one bound needs one of two computations only.
-        otherwise: The share for the other row groups.
+    `before` counts the quantiles before each place. A range with one bound needs one of two computations only.
     """
     ranks = np.full(len(before), otherwise)
     at = np.flatnonzero(asked)

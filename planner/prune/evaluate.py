@@ -25,11 +25,7 @@ from puffin_index.storage.arrays import Flags, Ints
 class RowEvaluator:
     """Evaluates a predicate row group by row group, reading only the indexes that can still change the answer.
 
-    Attributes:
-        pruning: The predicate, and what earlier stages know of its leaves.
-        troubled: Positions where some index could not be used.
-        late: Positions where some index was not read for want of time.
-        used: For each position what had a part in its rows.
+    By position: where an index could not be used, or was not read for want of time, and what had a part in the rows.
     """
 
     pruning: Pruning

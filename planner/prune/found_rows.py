@@ -29,12 +29,9 @@ _MOST_BYTES_KEPT = 128 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class FoundRows:
-    """The rows that satisfy a leaf, or a predicate of several leaves; exact, by payload.
+    """The rows, exact, that satisfy a leaf or several: sets of a segment's row space by payload (`KindDirectory.blob`).
 
-    Attributes:
-        directory: Of the payloads: says where the row groups lie in the segments' row spaces.
-        row_counts: Rows of each row group of the view.
-        rows: By payload (`KindDirectory.blob`), rows of the segment's row space. Nobody changes these sets.
+    Nobody changes these sets.
     """
 
     directory: KindDirectory
@@ -109,12 +106,8 @@ class RowSets:
 def joint_rows(predicate: Predicate, found: Mapping[Leaf, FoundRows], row_groups: Ints) -> FoundRows | None:
     """Join the rows of leaves to the rows that satisfy a predicate, exactly: a segment at a time, not a row group.
 
-    Args:
-        row_groups: Row groups of the view for which a look-up answered each leaf of `found`.
-
-    Returns:
-        The rows of those row groups whose leaves were all found in one segment. None if there are no such row groups,
-        if a leaf of the predicate is not in `found`, or if the predicate has a part that is no leaf.
+    Look-ups answered each leaf for `row_groups`. The result covers those whose leaves were all found in one segment. It
+    is None without such row groups, or if a part of the predicate is no leaf of `found`.
     """
     parts = [found.get(leaf) for leaf in leaves(predicate)]
     known = [part for part in parts if part is not None]

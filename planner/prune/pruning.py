@@ -27,14 +27,10 @@ from puffin_index.storage.arrays import Bytes, Flags, Ints, Selection
 
 @dataclass(slots=True, eq=False)
 class LeafState:
-    """All that is known of one leaf: its statistics, verdicts, estimate, and the rows that look-ups found.
+    """All that is known of one leaf: its statistics, verdicts, estimate, and the rows that look-ups of a kind found.
 
-    Attributes:
-        statistics: Of its column; None if the index has none, or before they are read.
-        found: The rows that match; None as long as no merged payload was asked.
-        answered: For each position whether a merged payload was asked; None as long as `found` is. Look-ups leave out
-            what verdicts have settled.
-        kind: The kind that was asked; empty as long as `found` is None.
+    Look-ups leave out what verdicts have settled, so `answered` says for each position whether a merged payload was
+    asked.
     """
 
     leaf: Leaf

@@ -323,14 +323,9 @@ class IndexStages:
 
 
 def prune(view: IndexView, predicate: Predicate, row_groups: Ints, limits: Limits = DEFAULT_LIMITS) -> Pruned:
-    """Judge row groups of one view for one predicate.
+    """Judge row groups of one view (int64) for one predicate, within limits whose time begins now.
 
-    Args:
-        row_groups: Which row groups of the view to judge (int64).
-        limits: Bounds; the time begins now.
-
-    Raises:
-        PuffinIndexError: On index trouble in strict mode.
+    Raises PuffinIndexError on index trouble in strict mode.
     """
     clock, reads = Clock(limits.seconds), IndexReads()
     token = READ_COUNT.set(reads.count)

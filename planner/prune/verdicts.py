@@ -87,14 +87,9 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """The verdict on each row group that was asked about, in the order of the question.
+    """The verdict on each row group that was asked about: a `Reason`, and matching rows, -1 where not known exactly.
 
-    Attributes:
-        reasons: `Reason` values (uint8).
-        matches: Matching rows where they are known exactly, else -1.
-        troubles: Parts of the index that could not be read, and why.
-        row_sets: The rows behind the verdicts, where an index gave them.
-        used: What dropped row groups, or had a part in that.
+    Beside these, the rows where an index gave them, what dropped row groups or had a part in that, and troubles.
     """
 
     reasons: Bytes

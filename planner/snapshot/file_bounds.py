@@ -43,13 +43,9 @@ _REPLACED: Final = (b"\xef\xbf\xbd", b"\xef\xbf\xbe")
 
 
 def may_match(table: Table, schema: Schema, files: Sequence[DataFile], predicate: Predicate, clock: Clock) -> Flags:
-    """Say which data files may have a row that satisfies a predicate, as far as manifests tell.
+    """Say which data files, by entries of manifests, may have a row that satisfies a predicate.
 
-    Args:
-        schema: The schema that the predicate is bound to.
-        files: Entries of manifests.
-        predicate: What to look for.
-        clock: Says when the time is over; leaves that are untested by then are taken to match.
+    Leaves that are untested when the time is over are taken to match.
     """
     tree = PredicateTree(predicate)
     verdicts = JoinedVerdicts(tree, len(files))

@@ -123,10 +123,7 @@ class Scan:
     ) -> Scan:
         """The scan of some row groups of a view, whose deletes are known by the view's numbers of data files.
 
-        Args:
-            files: The data files that have deletes; None if their deletes are not to be subtracted.
-            has_deletes: For each row group whether some of its rows may be deleted; None to go by `files`.
-            io: What reads delete files; None for what reads the index.
+        Without `files`, deletes are not to be subtracted; without `has_deletes`, they are where `files` has some.
         """
         row_groups = ScanRowGroups.of_view(view, numbers)
         if has_deletes is None:

@@ -56,13 +56,7 @@ cleared_by(_snapshots.clear, _snapshots_lock)
 def list_scan_files(
     table: Table, snapshot: Snapshot, schema: Schema, predicate: Predicate, clock: Clock
 ) -> tuple[ScanFile, ...]:
-    """List the data files of a snapshot that its manifests leave.
-
-    Args:
-        schema: The schema that the predicate is bound to.
-        predicate: Prunes files by their partitions and bounds.
-        clock: Says when the time is over; what is untested by then is listed.
-    """
+    """List the data files of a snapshot that manifests leave by partitions and bounds, as far as the time allows."""
     key = (str(table.metadata.table_uuid), snapshot.snapshot_id)
     with _snapshots_lock:
         files = _snapshots.get(key)
@@ -114,16 +108,7 @@ def _delete_files(files: Iterable[IcebergDataFile]) -> tuple[DeleteFile, ...]:
 
 
 def keep_whole_files(reasons: Bytes, file_of: Ints, is_read_whole: Flags) -> Bytes:
-    """Keep row groups that a reader has to read because another row group of the same data file is kept.
-
-    Args:
-        reasons: For each row group a `Reason` value.
-        file_of: For each row group the number of its data file.
-        is_read_whole: For each row group whether its data file is read whole or not at all.
-
-    Returns:
-        The reasons that hold for a reader of byte ranges.
-    """
+    """Return the reasons for a reader that has to read row groups because another of the same whole file is kept."""
     if not is_read_whole.any():
         return reasons
     kept = kept_mask(reasons)

@@ -27,13 +27,9 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class AfterDeletes:
-    """What is known of the row groups of a scan once deleted rows are subtracted.
+    """What is known of the row groups of a scan once deleted rows are subtracted, with the stage and its warnings.
 
-    Attributes:
-        reasons: `Reason` values (uint8).
-        matches: Matching rows where they are known exactly, else -1.
-        stages: The stage; none if the scan has no delete files.
-        warnings: Delete files that could not be read, as sentences.
+    Matching rows are -1 where they are not known exactly.
     """
 
     reasons: Bytes
@@ -45,13 +41,10 @@ class AfterDeletes:
 def subtract_deletes(
     scan: Scan, pruned: Pruned, clock: Clock, *, all_rows: bool, strict: bool = False, always: bool = False
 ) -> AfterDeletes:
-    """Run the stage.
+    """Run the stage, until the time is over unless exact counts are wanted, whatever the deletes cost.
 
-    Args:
-        clock: Says when no more row groups are judged, unless exact counts are wanted.
-        all_rows: The predicate is true for every row, whatever an index says.
-        strict: Raise if a delete file cannot be read, instead of keeping its row groups.
-        always: Read the deletes whatever they cost: exact counts are wanted.
+    `all_rows` says that every row matches. If strict, raises if a delete file cannot be read, instead of keeping its
+    row groups.
     """
     if not any(file.deletes for file in scan.files.values()):
         return AfterDeletes(pruned.reasons, pruned.matches)

@@ -187,16 +187,9 @@ class _SampledScans:
     def select(
         self, fetch: Callable[[DataFrame], Fetched], columns: str, where: str, numbers: Ints, more: str = ""
     ) -> Fetched:
-        """Select from some row groups.
+        """Select columns of the rows of some row groups, as SQL with `more` behind WHERE, by a function that runs it.
 
-        Args:
-            fetch: Runs the query.
-            columns: What to select, as SQL.
-            where: Which rows, as SQL.
-            more: What follows WHERE.
-
-        Raises:
-            UnsupportedError: If Spark reads something else than these row groups.
+        Raises UnsupportedError if Spark reads something else than these row groups.
         """
         self._sample, self._snapshots = BitMap(numbers), set()
         text = f"SELECT {columns} FROM {self._table}{self._version} WHERE _pos >= 0 AND ({where}){more}"

@@ -53,12 +53,8 @@ class Background:
 class BackgroundQueue(Generic[Item]):
     """Handles items in their order, in one thread that lives as long as there are items.
 
-    Args:
-        handle: Handles the items that have come since the last call. An exception costs these items, and is logged
-            once.
-        most: How many items may wait; any more are refused.
-        delay_seconds: How long the first of some items waits for others.
-        is_finished_at_exit: Whether the end of the process waits a little for what is still to be handled.
+    An exception costs the items that came since the last call, and is logged once. More than `most` waiting items are
+    refused; the first waits `delay_seconds` for others. The end of the process waits a little if `is_finished_at_exit`.
     """
 
     def __init__(

@@ -197,10 +197,8 @@ def compile_java(
 ) -> JavaObject:
     """Compile Java files with Janino, which Spark ships, once a JVM; return the class loader that has the classes.
 
-    Args:
-        sources: The texts of the files. Each file sees the files before it.
-        parent: The loader of classes that the files see; by default that of the thread.
-        target: The version of Java to compile for; 8 if the files call static methods of interfaces.
+    Each file sees the files before it, and the classes of `parent`, by default those of the thread. The target is 8 for
+    files that call static methods of interfaces.
     """
     jvm = jvm_of(spark)
     beneath = parent or jvm.java.lang.Thread.currentThread().getContextClassLoader()

@@ -101,14 +101,9 @@ class Settings(PlanningBounds):
 
 
 def read_settings(conf: Mapping[str, str], *, strict: bool = False) -> Settings:
-    """Read the settings in a configuration.
+    """Read the settings in a configuration; other entries are ignored, and `strict` is that given unless set there.
 
-    Args:
-        conf: A session's configuration; entries without the prefix are ignored.
-        strict: The value of `strict` where the configuration does not set it.
-
-    Raises:
-        SettingsError: If there is no such setting, or a setting does not take its value.
+    Raises SettingsError if there is no such setting, or a setting does not take its value.
     """
     entries = {key.removeprefix(_PREFIX): value for key, value in conf.items() if key.startswith(_PREFIX)}
     try:

@@ -135,15 +135,7 @@ class PuffinIndexSource(DataSource):
 
 @dataclass(frozen=True, slots=True)
 class _Scan:
-    """The part of a scan that all its tasks share.
-
-    Attributes:
-        metadata: Location of the data table's metadata.
-        io_properties: Properties of the FileIO that reads the metadata and the data files.
-        schema: The schema that is scanned.
-        projection: The columns of the schema that are read.
-        residual: The predicate, None for all rows.
-    """
+    """The part of a scan that all its tasks share: the table's metadata and FileIO, schemas, and predicate if any."""
 
     metadata: str
     io_properties: tuple[tuple[str, str], ...]

@@ -114,14 +114,11 @@ def values_to_try(
 def column_values(
     view: IndexView, leaf: Leaf, row_groups: Ints, most: int, most_bytes: int, reads: IndexReads
 ) -> ColumnValues | KeyRange | str:
-    """Find the keys of the column of a leaf, by at most `most_bytes` of payloads.
+    """Find the keys of the column of a leaf, by at most `most_bytes` of payloads; `row_groups` all have an index of it.
 
     Statistics give the keys where the column has integers of a small range, and in row groups with a single key. Other
-    keys are read from the payloads of indexes that list their keys.
-
-    Returns:
-        At most `most` keys, of all row groups of the view that have an index of the column; `row_groups` must all have
-        one. If these cannot be listed: the range of a column whose keys are integers, otherwise the reason.
+    keys are read from the payloads of indexes that list their keys. Returns at most `most` keys, of all indexed row
+    groups of the view; if these cannot be listed, the range of integer keys, otherwise the reason.
     """
     statistics = view.statistics(leaf, reads)
     if statistics is None:

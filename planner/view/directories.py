@@ -156,13 +156,10 @@ class KindDirectory:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Which row group of which segment each row group of the view is, for one (field, kind).
+    """Which row group of which segment (-1: none) each row group of the view is, for one (field, kind).
 
-    Attributes:
-        segment: Number of the segment in `IndexView.segments`; -1 without one.
-        row_group: Ordinal of the row group in the segment; `base` is its first row in the segment's row space.
-        locations: Offset, length and xxh64 of the directory in each segment.
-        last_row_groups: For each segment the greatest ordinal that is asked of its directory.
+    `base` is its first row in the segment's row space; `locations` are offset, length and xxh64 of the directory in
+    each segment, of which row groups up to `last_row_groups` are asked.
     """
 
     segment: npt.NDArray[np.int32]

@@ -24,13 +24,7 @@ _MUST_AGREE: Final = ("processor", "cores", "memory_bytes", "spark_driver_memory
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One query in two runs.
-
-    Attributes:
-        old: The query's times with the index in the old run; None if there are none.
-        new: In the new run.
-        ratio: New median by old median, both as shares of the time without the index if asked for; None without both.
-    """
+    """One query in two runs, its times with the index if any, and the ratio of medians, or of shares if asked for."""
 
     name: str
     old: Summary | None
@@ -51,12 +45,7 @@ def compare_runs(
 ) -> tuple[Compared, ...]:
     """Compare two runs query by query, in the order of the new run, then what only the old one has.
 
-    Args:
-        noise_band: A ratio within this share of 1 says nothing.
-        relative: Compare shares of the time without the index.
-
-    Raises:
-        BenchError: If the runs are of other data or, unless `relative`, of another machine.
+    Raises BenchError if the runs are of other data or, unless `relative`, of another machine.
     """
     _check_comparable(old, new, relative)
     of_old = {query.name: query for query in old.queries}

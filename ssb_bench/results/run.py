@@ -14,13 +14,7 @@ from ssb_bench.results.statistics import geometric_mean, ratio
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One query on one side of the comparison: without or with the index.
-
-    Attributes:
-        first_seconds: Wall time of the first execution in this application (cold code, warm or cold files).
-        rows_read: Rows that Spark's tasks read (`inputMetrics.recordsRead`), the same in every execution.
-        bytes_read: Bytes that the Spark process asked the operating system for; None where the system does not tell.
-    """
+    """One query on one side: its first execution, later ones, and what Spark's tasks and the whole process read."""
 
     first_seconds: float
     seconds: tuple[float, ...]
@@ -30,13 +24,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What the planner reported for a query with the index.
-
-    Attributes:
-        kept_rows: Rows of the kept, indexed row groups.
-        planning_seconds: Median of the planning times.
-        answered: Row groups whose part of the aggregates came from the index, so that they were not read.
-    """
+    """What the planner reported for a query: row groups, rows of indexed ones it kept, and medians or most of costs."""
 
     row_groups: int
     kept: int
@@ -49,14 +37,9 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class QueryResult:
-    """One query of a run.
+    """One query of a run: fitted literals, the answer (a value or a count of rows), and whether DuckDB gives it, too.
 
-    Attributes:
-        literals: How its literals were fitted to the data, one sentence each.
-        answer: The answer without the index: the value, or a count of rows; None after a failure.
-        answers_equal: Whether DuckDB on the source files and Spark with the index gave the same.
-        plan: What the planner reported; None if the planner reported nothing. That is a failure, but not of the 13
-            standard queries, where nothing can be skipped.
+    A missing plan is a failure, but not of the 13 standard queries, where nothing can be skipped.
     """
 
     name: str

@@ -66,13 +66,9 @@ MOST_KEPT: Final = 1.1
 
 @dataclass(frozen=True, slots=True)
 class BurstCell:
-    """One query of one column. Row groups and bytes are sums over the trials.
+    """One query of one column that comes in bursts of so many rows. Row groups and bytes are sums over the trials.
 
-    Attributes:
-        burst: Rows in which a key comes at a time.
-        without: Row groups that minimum and maximum keep.
-        wrong: Row groups that hold a match and are dropped.
-        data_bytes: Bytes of the row groups that minimum and maximum keep.
+    `without` counts what minimum and maximum keep, whose bytes are `data_bytes`; `wrong` those dropped with a match.
     """
 
     size: str
@@ -238,13 +234,7 @@ class Scale:
 
 @dataclass(slots=True)
 class SystemResult:
-    """One system on the queries.
-
-    Attributes:
-        facts: Version, build seconds and bytes, as the system tells them.
-        failure: Why the system did not run at all, or None.
-        cold: Seconds of the first execution, by query; None after a failure.
-    """
+    """One system on the queries, with what it tells of itself, or why it did not run at all."""
 
     name: str
     title: str

@@ -35,13 +35,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One execution of a query.
-
-    Attributes:
-        answer: The answer; None where the rows were computed but not fetched.
-        seconds: Wall time from handing over the SQL to having the rows, planning included.
-        process_bytes: What the Spark process read meanwhile; None where the system does not tell.
-    """
+    """One execution of a query, planning included; the answer is None where rows were not fetched."""
 
     answer: Answer | None
     seconds: float
@@ -123,15 +117,7 @@ def in_turns(arms: Sequence[A], rounds: int) -> Iterator[A]:
 
 
 def time_in_turns(arms: Mapping[A, Callable[[], float]], rounds: int, *, warm_up: int = 1) -> dict[A, list[float]]:
-    """Run arms in turns.
-
-    Args:
-        arms: By name, a function that runs the arm once and gives its time.
-        warm_up: Rounds before, whose times are thrown away.
-
-    Returns:
-        The times of each arm, one a round: those of one round are a pair.
-    """
+    """Run arms, each a function that gives its time, in turns after some to warm up; times of a round are pairs."""
     times: dict[A, list[float]] = {arm: [] for arm in arms}
     for arm in in_turns([*arms], warm_up + rounds):
         times[arm].append(arms[arm]())

@@ -66,14 +66,9 @@ def run_queries(
     repeats: int = 5,
     on_step: Callable[[Step], None] = lambda _: None,
 ) -> Run:
-    """Measure queries without the index and with it.
+    """Measure queries without the index and with it; nothing else may run in the session.
 
-    Args:
-        spark: A session over the layout's warehouse; nothing else may run in it.
-
-    Raises:
-        BenchError: If the table is not loaded, or `repeats` is not positive.
-        NotFoundError: If the table has no index.
+    Raises BenchError if the table is not loaded or `repeats` is not positive, NotFoundError without an index.
     """
     if repeats < 1:
         raise BenchError(f"repeats must be at least 1, not {repeats}")

@@ -12,14 +12,7 @@ Span: TypeAlias = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request.
-
-    Attributes:
-        began: When its head had arrived, in seconds.
-        ended: When the last byte of its answer was sent.
-        kind: `GET`, `RANGE` (a GET of a part), `HEAD`, `PUT`, `LIST`, `DELETE` or `POST`.
-        bytes_in: Bytes of the answer's body, which the client reads.
-    """
+    """One request, from its head to the last byte of its answer, in seconds, of a kind such as `RANGE`."""
 
     began: float
     ended: float

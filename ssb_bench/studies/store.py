@@ -96,15 +96,10 @@ def measure_store(
     spark: SparkSession | None = None,
     on_step: Callable[[Step], None] = lambda _: None,
 ) -> StoreRun:
-    """Put lineorder into a store, and work on it at several distances.
+    """Put lineorder into a store, and work on it at several distances, also with a session started for that.
 
-    Args:
-        megabytes_a_second: Bandwidth each way; None for no bound.
-        repeats: Executions of each plan; of scans, builds and compactions there is one.
-        spark: A session that was started with `S3_SUPPORT`; None for no Spark.
-
-    Raises:
-        BenchError: If a query is no count of lineorder, or there is no S3 server.
+    Plans are repeated; of scans, builds and compactions there is one. Raises BenchError if a query is no count of
+    lineorder, or there is no S3 server.
     """
     wheres = count_predicates(queries)
     steps: list[StoreStep] = []

@@ -21,13 +21,7 @@ _ERROR: Final = re.compile(r"\S*\w*(Error|Exception|Killed)\b|\S+: \S|.*: Error"
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """One system.
-
-    Attributes:
-        worker: Its name in `ssb_bench.systems.workers`; systems with one worker share a process.
-        packages: The packages of its own environment; empty for the project's environment.
-        unavailable: Why the system is not run at all; None for one that is run.
-    """
+    """One system, its worker (systems with one share a process), own packages if any, and why it is not run at all."""
 
     name: str
     title: str

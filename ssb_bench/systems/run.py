@@ -84,15 +84,9 @@ def run_systems(
     bloom: BloomTable | None = None,
     on_step: Callable[[Step], None] = lambda _: None,
 ) -> SystemsRun:
-    """Compare systems on queries of lineorder alone.
+    """Compare systems on counts and rows of lineorder, which is loaded and indexed, also with bloom filters if asked.
 
-    Args:
-        layout: The data, loaded and indexed; the table with bloom filters must be there if it is asked for.
-        queries: Queries of the workloads `count` and `rows`.
-        resources: `cores` and `memory` of Spark.
-
-    Raises:
-        BenchError: If the table is not loaded, or a query is a join.
+    Raises BenchError if the table is not loaded, or a query is a join.
     """
     loaded = require_load(layout)
     files = link_files(layout)

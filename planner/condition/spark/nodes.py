@@ -142,12 +142,7 @@ class Matches(BaseModel):
 
 
 class Function(Node):
-    """A condition on one column that Spark evaluates, value by value.
-
-    Attributes:
-        values: The fingerprint of the list of values that the function was evaluated for; None if it was not.
-        matches: The values for which the function is true; None if they are not known.
-    """
+    """A condition on one column that Spark evaluates, value by value; `values` is the fingerprint of its list."""
 
     node: Literal["function"]
     number: int

@@ -105,18 +105,10 @@ _COMMENT_END = re.compile(r"/\*|\*/")
 
 
 def read_where(text: str, schema: Schema, zone: tzinfo = UTC) -> Predicate:
-    """Read a WHERE clause; the word WHERE itself may stand before it.
+    """Read a WHERE clause, with or without the word, by the session's time zone: the rows for which it is true.
 
-    Args:
-        zone: The time zone of the session, for dates and times without one.
-
-    Returns:
-        The rows for which the condition is true.
-
-    Raises:
-        WhereSyntaxError: If the text is no condition, if a literal is outside of its type's range, or if a character
-            is half of a surrogate pair.
-        NotFoundError: If the text names a column that the schema lacks.
+    Raises WhereSyntaxError if the text is no condition, a literal is outside of its type's range, or a character is
+    half of a surrogate pair; NotFoundError if the schema lacks a column.
     """
     if half := _HALF_CHARACTER.search(text):
         raise WhereSyntaxError(text, half.start(), "text that has a form in UTF-8")

@@ -137,14 +137,7 @@ class _Clause:
 
 @dataclass(slots=True)
 class _Bracket:
-    """An open bracket, or the text as a whole.
-
-    Attributes:
-        is_list: The bracket holds the members of an IN.
-        members: What stands before each comma.
-        alternatives: What stands before each OR, since the last comma.
-        conjuncts: What stands before each AND, since the last OR.
-    """
+    """An open bracket, or the text as a whole, with what stands between its commas, ORs and ANDs so far."""
 
     start: int = 0
     is_list: bool = False
@@ -155,14 +148,9 @@ class _Bracket:
 
 
 def read_condition(tokens: Iterable[Token], text: str, schema: Schema, zone: tzinfo) -> Condition:
-    """Read the condition that tokens make up.
+    """Read the condition that tokens, the last an END, make up.
 
-    Args:
-        tokens: The tokens of a text; the last one is the END.
-
-    Raises:
-        WhereSyntaxError: If the tokens make up no condition.
-        NotFoundError: If the text names a column that the schema lacks.
+    Raises WhereSyntaxError if they make up none, NotFoundError if the schema lacks a column.
     """
     reader = _Reader(text, NamedColumns(schema, zone))
     for token in tokens:

@@ -17,13 +17,7 @@ from puffin_index.keys.map_key import ColumnId
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A test of one column.
-
-    Attributes:
-        field_id: The column, or a key of a map.
-        test: In the key domain of the column's type.
-        value_type: Name of the type that the keys belong to. An index of another key domain can't answer.
-    """
+    """A test of one column, or key of a map, in the domain of its keys. An index of another domain can't answer."""
 
     field_id: ColumnId
     test: LeafTest
@@ -41,12 +35,8 @@ PATTERN_OPERATORS: Final = ("LIKE", "ILIKE", "RLIKE")
 class ValueTest:
     """`[NOT] function(value) operator literals`. NULL satisfies neither the test nor its opposite.
 
-    Attributes:
-        function: What is applied to the value; None for the value itself.
-        operator: How the result is tested.
-        literals: Texts, or integers beside a function that gives integers; one, or several for `IN`. A pattern is as
-            written, with its escapes.
-        escape: In a pattern of LIKE, the character that makes the next wildcard an ordinary character.
+    Literals are texts, or integers beside a function that gives integers; several for `IN`. A pattern is as written,
+    with its escapes.
     """
 
     function: TextFunction | NumberFunction | None
@@ -79,13 +69,7 @@ class ByValue:
 
 @dataclass(frozen=True, slots=True)
 class Everything:
-    """All rows match; or, where `exact` is false, any row may (an upper bound).
-
-    Attributes:
-        exact: Whether all rows match.
-        text: What was written where nothing is known of it.
-        reason: Why nothing is known, for reports; empty if the text tells.
-    """
+    """All rows match; or, where `exact` is false, any row may (an upper bound), and the text or reason says why."""
 
     exact: bool
     text: str = field(default="", compare=False)

@@ -116,15 +116,7 @@ def _unite_sets(children: list[Predicate]) -> list[Predicate]:
 
 @dataclass(slots=True)
 class _AllOf:
-    """Tests of one column that all hold.
-
-    Attributes:
-        column: The column and the type of its keys.
-        range: Where the keys lie.
-        inside: The keys that `IN` tests leave; None without one.
-        outside: The keys that `NOT IN` tests exclude; None without one.
-        others: Ranges that exclude what is inside of them.
-    """
+    """Tests of one column that all hold: its range, the keys that `IN` leaves and `NOT IN` excludes, and holes."""
 
     column: _Column
     range: RangeTest | None = None
@@ -285,14 +277,9 @@ def _keys_at(keys: KeyArray, places: Ints) -> tuple[Any, ...]:
 def compared(
     field_id: ColumnId, operator: Literal["<", "<=", ">", ">="], values: pa.Array, value_type: ValueType
 ) -> Predicate:
-    """Return the predicate that a column compares with a value.
+    """Return the predicate that a column compares with a value of its type; nothing compares with NULL or no value.
 
-    Args:
-        operator: The column stands on its left.
-        values: The value, of the column's type. Nothing compares with NULL, or with no value.
-
-    Raises:
-        UnsupportedError: If the value is not of the column's type, or there are several.
+    Raises UnsupportedError if the value is not of the column's type, or there are several.
     """
     keys = SortedColumn(column_of(values.drop_null(), value_type)).keys
     if len(keys) > 1:

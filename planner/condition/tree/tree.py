@@ -41,14 +41,9 @@ _NO_PARENT = -1
 
 @dataclass(slots=True)
 class Node:
-    """A node of the tree.
+    """A node of the tree: a leaf's number or a constant, or an AND or OR of two nodes; -1 is the root's parent.
 
-    Attributes:
-        content: The number of a leaf, or a constant; None for an AND or OR of two nodes.
-        is_and: Whether the node is an AND; meaningless without operands.
-        operands: The two nodes that an AND or OR joins; empty for leaves and constants.
-        parts: Of a node that stands for a whole AND or OR of the predicate, the nodes of all parts; else empty.
-        parent: The node that has this one as an operand, -1 for the root.
+    A node that stands for a whole AND or OR of the predicate has the nodes of all parts.
     """
 
     content: int | Constant | None

@@ -144,12 +144,9 @@ class WantedOrder(_Message):
 
 
 class Wanted(_Message):
-    """How many rows a query wants of those that satisfy the whole filter above the scan.
+    """How many rows (with those that OFFSET skips) of the whole filter a query wants, in what order; None: any.
 
-    Attributes:
-        rows: The rows, those that OFFSET skips included.
-        order: The order whose first rows are wanted; None if any rows will do.
-        deleted: The row groups of the scan that may have deleted rows: a roaring bitmap of view numbers.
+    `deleted` is a roaring bitmap of row groups of the view that may have deleted rows.
     """
 
     rows: int

@@ -58,14 +58,9 @@ class Statements:
         self._builds = Builds()
 
     def apply(self, request_text: str, java_session: JavaObject) -> str:
-        """Execute a statement.
+        """Execute a `CreateIndex`, `DropIndex` or `CallProcedure` given as JSON, in a session of the JVM.
 
-        Args:
-            request_text: A `CreateIndex`, `DropIndex` or `CallProcedure` as JSON.
-            java_session: The session that executes.
-
-        Returns:
-            JSON: `{"rows": [...]}`, or `{"error": "..."}` with a sentence for the user.
+        Returns JSON: `{"rows": [...]}`, or `{"error": "..."}` with a sentence for the user.
         """
         from pyspark.sql import SparkSession
 

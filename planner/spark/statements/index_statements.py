@@ -34,12 +34,9 @@ class StatementColumn(BaseModel):
 
 
 class CreateIndex(BaseModel):
-    """`CREATE INDEX name ON table USING kind (columns) OPTIONS (options)`.
+    """`CREATE INDEX [IF NOT EXISTS] name ON table USING kind (columns) OPTIONS (options)`.
 
-    Attributes:
-        table: The parts of the table's name in the catalog.
-        if_not_exists: Whether an index of the name makes the statement do nothing.
-        options: The options of the statement: how to build, and those that hold for all columns.
+    Options say how to build, or hold for all columns.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
