@@ -128,14 +128,12 @@ def test_a_wrong_layout_never_fails_in_another_way(kind: str, options: dict[str,
 @settings(max_examples=amount(20, 500), deadline=None)
 @given(st.data())
 def test_damage_anywhere_in_a_random_blob_never_gives_wrong_rows(data: st.DataObject) -> None:
-    sample = data.draw(samples())
+    sample = data.draw(samples().filter(lambda sample: any(key is not None for key in sample.keys)))
     kind = data.draw(st.sampled_from(("bitmap", "bsi")))
     payload = KINDS[kind].build(SortedColumn(sample.column), {})
     changed = bytearray(payload.data)
     for _ in range(data.draw(st.integers(1, 3))):
         changed[data.draw(st.integers(0, len(changed) - 1))] = data.draw(st.integers(0, 255))
-    if all(key is None for key in sample.keys):
-        return
     for test, rows in _answers(kind, payload, bytes(changed), payload.layout, sample):
         assert rows == rows_of(sample, test)
 
