@@ -1,7 +1,5 @@
 """The time that planning may take."""
 
-from __future__ import annotations
-
 import time
 from typing import Final
 

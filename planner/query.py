@@ -4,8 +4,6 @@ Every door makes a `QueryRequest` of what it was asked and shows a `QueryAnswer`
 `aggregate`, what-if, the data source, and the hook in a Spark session.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

@@ -13,8 +13,6 @@ PuffinIndexError
 └── BuildError             a build that could not finish
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches

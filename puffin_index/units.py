@@ -1,7 +1,5 @@
 """Durations and sizes as users write them."""
 
-from __future__ import annotations
-
 import re
 from datetime import timedelta
 

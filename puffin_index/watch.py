@@ -1,7 +1,5 @@
 """Follow a table: a loop that indexes each new snapshot, keeps the index small, and survives errors."""
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

@@ -1,7 +1,5 @@
 """The program `ssb-bench`. It says what to install where packages of the benchmark are missing."""
 
-from __future__ import annotations
-
 import sys
 from importlib import import_module
 

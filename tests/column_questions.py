@@ -1,7 +1,5 @@
 """Questions about whatever columns a table has just then, as Hypothesis strategies."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias

@@ -1,7 +1,5 @@
 """A real SQLite catalog on disk with PyIceberg, no JVM."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Delete files committed to a real table: PyIceberg reads them, but writes none."""
 
-from __future__ import annotations
-
 import uuid
 import zlib
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """Parquet files with footers as other writers make them: the footer of a real file, changed field by field."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Processes of the system, as Linux tells of them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

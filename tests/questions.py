@@ -1,7 +1,5 @@
 """Rows of a small table and questions about them, as Hypothesis strategies: what table histories are made of."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TypeAlias
 

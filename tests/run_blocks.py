@@ -3,8 +3,6 @@
 Standard input has a JSON list of blocks, each a language and a text.
 """
 
-from __future__ import annotations
-
 import json
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """A catalog whose tables are in a store that counts its requests."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The documents name what there is, their links lead somewhere, and their worked numbers are those of the code."""
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 import re

@@ -1,7 +1,5 @@
 """The notebooks under examples/ run from top to bottom, and each result is shown as a notebook shows it."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

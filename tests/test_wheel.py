@@ -1,7 +1,5 @@
 """The wheel, tried from another directory in an environment without PySpark and the benchmark's packages."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import venv

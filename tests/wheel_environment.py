@@ -1,7 +1,5 @@
 """The wheel of this checkout, and new environments with it; nothing is downloaded: other packages are linked."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """`Advice`: which indexes a workload is worth, which existing ones it does not use, and the statements to run."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from dataclasses import dataclass

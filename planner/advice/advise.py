@@ -1,7 +1,5 @@
 """The advisor: which indexes a workload is worth under a budget of bytes."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The indexes that could help a workload, by column and kind, or that a question names to add or leave out."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 

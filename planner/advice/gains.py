@@ -4,8 +4,6 @@ The gain of an index depends on the others: two kinds of a column do each other'
 help only together. So gains are asked of sets of indexes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import TypeAlias, TypeVar

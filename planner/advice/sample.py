@@ -1,7 +1,5 @@
 """Indexes of a sample of row groups, built by the ordinary build in a temporary folder. No catalog learns of them."""
 
-from __future__ import annotations
-
 import tempfile
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

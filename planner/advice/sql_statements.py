@@ -1,7 +1,5 @@
 """Scans of one table in SQL statements: the conditions of each SELECT, UPDATE or DELETE on the table's own columns."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

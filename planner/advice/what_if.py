@@ -3,8 +3,6 @@
 All row groups are planned if indexes are only left out; a sample of them is indexed if some are added.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The rows of a scan that are known without reading data: exact row sets without deleted rows."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Which payload of a column tells the keys of each row group: the one that costs least."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 

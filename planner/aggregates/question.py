@@ -1,7 +1,5 @@
 """Questions: which aggregates a query asks for, of which columns, and by which groups."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -5,8 +5,6 @@ maximum the bounds; a sum, and a column to group by, need a column of one value.
 question of a Spark query is worth asking: if the index answers too little, Spark plans once more.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Final

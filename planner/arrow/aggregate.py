@@ -1,7 +1,5 @@
 """Counts and aggregates of a table's rows: from the index as far as it is exact, otherwise from data."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The Arrow scan: the rows of a planned scan as record batches, read by pyarrow without a JVM."""
 
-from __future__ import annotations
-
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence

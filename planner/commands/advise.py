@@ -1,7 +1,5 @@
 """The commands `advise`, `benefits` and `what-if`: which indexes are, were, or would be worth it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 

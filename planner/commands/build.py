@@ -1,7 +1,5 @@
 """The command `build`, once or as a service; it stands here because the planner's grammar reads `--where`."""
 
-from __future__ import annotations
-
 import json
 import signal
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The command line `puffin-index`: the index commands, `build`, and what concerns queries."""
 
-from __future__ import annotations
-
 from puffin_index.commands.main import LazyCommand, main
 
 __all__ = ["main"]

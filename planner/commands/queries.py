@@ -1,7 +1,5 @@
 """The commands on queries: `explain`, `count` and `aggregate`."""
 
-from __future__ import annotations
-
 import click
 
 from planner.arrow.aggregate import aggregate_with_plan, count

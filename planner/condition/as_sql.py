@@ -1,7 +1,5 @@
 """A condition as SQL text: for reports, audits and the query log; with literals or without."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """Which column, or key of a map, a name in a condition means; and the parts that rows cannot be judged by."""
 
-from __future__ import annotations
-
 import re
 from contextlib import suppress
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ A test becomes leaf tests where these say what Spark means, a `ByValue` leaf whe
 and `unknown` where neither is certain.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import tzinfo

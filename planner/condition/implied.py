@@ -1,7 +1,5 @@
 """What a query implies about the rows of a scan besides its plain tests, and what finding that cost."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -19,8 +19,6 @@ A text that depends on the clock or on a time zone database (`DATE 'today'`, `TI
 has no literal. All rules are those of Spark 4.1 with default settings, tried on a running Spark.
 """
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from decimal import Decimal

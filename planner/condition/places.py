@@ -5,8 +5,6 @@ Iceberg's own filters have other literals than SQL: bytes are hexadecimal digits
 float column is a float, though JSON shows a double.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace

@@ -11,8 +11,6 @@ Spark converts a column without time zone if the literal has one. In zones that 
 column may then be one instant, so such a test stays unknown there. Text that Spark refuses stays unknown, too.
 """
 
-from __future__ import annotations
-
 import re
 from datetime import timedelta, timezone, tzinfo
 from typing import Any, Final

@@ -9,8 +9,6 @@ Spark hands RLIKE to Java's regular expressions. In the part of both languages t
 find a match in the same texts, unless a text holds a line terminator: Java's `.` and `$` know more of them.
 """
 
-from __future__ import annotations
-
 import operator
 import re
 from collections.abc import Callable

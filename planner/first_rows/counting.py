@@ -4,8 +4,6 @@ A bound that enough rows reach leaves these rows as candidates: the next bound l
 order has to be asked again, and not the whole predicate.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Final
 

@@ -9,8 +9,6 @@ threshold is one more conjunct of the predicate. Without an order, any k rows wi
 are enough.
 """
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass, field, replace
 from typing import Final

@@ -1,7 +1,5 @@
 """Guesses the key that the first rows of an order reach, from the directories of an index alone."""
 
-from __future__ import annotations
-
 import math
 from itertools import takewhile
 

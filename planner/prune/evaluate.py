@@ -1,7 +1,5 @@
 """Row level: the row set of a predicate in one row group. Row sets of leaves are intersected and united."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import assert_never
 

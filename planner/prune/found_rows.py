@@ -4,8 +4,6 @@ A look-up in a merged payload answers for all row groups that share the payload.
 them: one set of the segment's row space. Row sets of single row groups are cut out when somebody asks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 

@@ -5,8 +5,6 @@ not say how much is spent: look-ups that drop nothing end when they have taken a
 anyway. Each row group that is dropped pays for more of them. Data bytes, index bytes and requests are counted in bytes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property

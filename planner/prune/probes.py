@@ -1,7 +1,5 @@
 """Probing filters: of one row group at a time, or of many at once where they are merged (into a bloom matrix)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

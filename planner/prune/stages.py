@@ -5,8 +5,6 @@ no index byte is read where statistics say that nothing will be dropped, or that
 row group that is undecided when the time is over is kept.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What the indexes of a table were good for, summed up from the query log: by day, and by column and kind."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import date

@@ -3,8 +3,6 @@
 The log is a folder of files of JSON lines, `2026-11-23-<session>.jsonl`, in UTC. The audits are in its folder `audits`.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Iterator

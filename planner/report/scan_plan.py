@@ -1,7 +1,5 @@
 """The scan plan: whether each row group of a scan is kept, and why; the funnel of stages, and what planning cost."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 

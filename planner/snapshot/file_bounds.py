@@ -1,7 +1,5 @@
 """What manifests say of data files: partition values, and the bounds and counts of columns. No index is needed."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from datetime import date

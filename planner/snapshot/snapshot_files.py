@@ -1,7 +1,5 @@
 """The data files of a snapshot with their delete files, kept; and files that are read whole or not at all."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ matching rows are known and are no more than the deleted rows, and only if the d
 row groups. Where exact counts are wanted, the stage reads all delete files of row groups whose matching rows are known.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from dataclasses import dataclass, field

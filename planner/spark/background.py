@@ -1,7 +1,5 @@
 """Work that no query waits for: questions to a catalog, whose answer the next query finds; logs and audits."""
 
-from __future__ import annotations
-
 import atexit
 import logging
 import threading

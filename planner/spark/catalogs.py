@@ -1,7 +1,5 @@
 """Spark's catalogs as PyIceberg sees them, opened from Spark's own configuration."""
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Mapping

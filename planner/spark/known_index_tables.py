@@ -4,8 +4,6 @@ One that a renamed data table has left behind is found by the data table's UUID,
 background. Queries use no index until the search has ended.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

@@ -4,8 +4,6 @@ The query waits for the scan as it was planned, so that only refers; its record 
 this machine gets lines at its end. Other stores cannot add to a file, so each flush writes a new one.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

@@ -1,7 +1,5 @@
 """The index of a query's table, read for planning; and the scan plans of a hook's sessions, for reports and the log."""
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections import deque

@@ -1,7 +1,5 @@
 """The settings of the hook (`spark.puffin-index.*`) and what they share with the options of the data source."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated
 

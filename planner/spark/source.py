@@ -3,8 +3,6 @@
 Spark runs the source on the server, in workers. The catalog is PyIceberg's, configured on the server or in options.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What planning keeps in memory: immutable parts of indexes between queries, and open payloads during one query."""
 
-from __future__ import annotations
-
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator

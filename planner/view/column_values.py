@@ -1,7 +1,5 @@
 """The values that a column has in an index view, and tests that are decided over them: `upper(name) LIKE '%X%'`."""
 
-from __future__ import annotations
-
 import logging
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field

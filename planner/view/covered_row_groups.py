@@ -4,8 +4,6 @@ Row groups are numbered 0 … N-1, data file by data file. Every array here has 
 stage of the planner is a few array operations however many row groups there are.
 """
 
-from __future__ import annotations
-
 from functools import cached_property
 
 import numpy as np

@@ -5,8 +5,6 @@ queries ask. So each query that reads data instead adds what the data cost it. W
 decoding, the payload is decoded and its keys are kept: nobody ever pays more than twice what the best choice costs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final

@@ -1,7 +1,5 @@
 """The files of segments: opened when they are read; those that were used last stay open."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The commands that say what to index: `create`, `add` and `remove`; and the options that name columns and kinds."""
 
-from __future__ import annotations
-
 import functools
 import json
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """Log lines on the standard error: plain text, or a JSON object a line for collectors."""
 
-from __future__ import annotations
-
 import json
 import logging
 import sys

@@ -1,7 +1,5 @@
 """The commands that show an index: `status` and `inspect`."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
 

@@ -1,7 +1,5 @@
 """The commands that look after an index (`verify`, `compact`, `expire`, `drop`, `follow`), `export` and `import`."""
 
-from __future__ import annotations
-
 import json
 import sys
 from dataclasses import asdict

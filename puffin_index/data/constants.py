@@ -17,8 +17,6 @@ A file's constants are `id=text` for each identity partition, in the order of th
 Columns of keys with one value in all rows, which a partition fixes.
 """
 
-from __future__ import annotations
-
 from datetime import date, datetime, time
 from decimal import Decimal
 from uuid import UUID

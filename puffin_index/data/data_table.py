@@ -1,7 +1,5 @@
 """The data table, read only: its snapshots and the data files of each."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass

@@ -14,8 +14,6 @@ A positional delete file has the columns `file_path` and `pos`. Sources: Iceberg
 table specification ("Position delete files", "Deletion vectors").
 """
 
-from __future__ import annotations
-
 import threading
 import zlib
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """The places and rows of stripes, and the stored types, from an ORC footer that PyArrow has parsed before."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

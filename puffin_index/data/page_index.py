@@ -4,8 +4,6 @@ PyArrow shows no offset indexes, and writes no such footer. So the footer is cut
 few are read.
 """
 
-from __future__ import annotations
-
 import io
 import threading
 from collections.abc import Collection, Mapping

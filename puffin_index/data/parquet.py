@@ -5,8 +5,6 @@ what decides to which byte range a row group belongs: its compressed size, and w
 are parsed once more, from bytes that Arrow itself writes.
 """
 
-from __future__ import annotations
-
 import io
 import threading
 from collections.abc import Iterable, Iterator, Sequence

@@ -5,8 +5,6 @@ for batches, for rows and for other engines differ. Imported files may store a c
 trusted for the types of columns for which none of these readers gives other values than Arrow.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Mapping

@@ -4,8 +4,6 @@ A kept library would read Parquet's structs whole, by a schema of all of them. H
 they are, so that a writer's newer fields survive.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -9,8 +9,6 @@ Source: seed 001. Properties name columns by their current names; the old name o
 properties are left out with a warning: another engine's property is no reason to stop a build.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 

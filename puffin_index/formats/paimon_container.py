@@ -4,8 +4,6 @@ The format is in docs/formats.md, Paimon's container. To Paimon's reader, an ind
 satisfies a test. Sources: seed 001, seed 004, and Paimon's `FileIndexFormat`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field

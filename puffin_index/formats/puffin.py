@@ -4,8 +4,6 @@ Source: Iceberg's Puffin specification. Two properties are this project's own (d
 blob, and `footer-xxh64` of the file (`puffin_index.formats.puffin_footer`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol

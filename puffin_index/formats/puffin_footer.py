@@ -9,8 +9,6 @@
 Source: Iceberg's Puffin specification, "Footer Payload". Unknown members are ignored, as in Java.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Commits to the index table, where other processes commit as well."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Callable
 from typing import Final, TypeVar

@@ -5,8 +5,6 @@ folder may belong to an index table of another catalog or of a branch of this on
 folders are only named, unless the user asks to delete them.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 import uuid

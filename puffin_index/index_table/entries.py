@@ -5,8 +5,6 @@ data table holds that very file, if scans read the column from the source that t
 definition has one of the entry's kinds, and if no earlier entry has the same kind.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 

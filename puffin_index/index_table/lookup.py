@@ -1,7 +1,5 @@
 """Find index tables by the UUID of their data table, which a renamed data table leaves behind under its old name."""
 
-from __future__ import annotations
-
 import logging
 
 from pyiceberg.catalog import Catalog

@@ -1,7 +1,5 @@
 """The files of an index table: list its storage, choose the table's own files, and find those its metadata reaches."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence

@@ -4,8 +4,6 @@ Each new segment has a commit of its own. A data file moves to the new segment o
 still has the entries it was copied from. The old segments are left to `expire`.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Add named indexes to a definition, and take indexes out of it, while others do the same."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pyarrow as pa

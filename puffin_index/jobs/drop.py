@@ -1,7 +1,5 @@
 """Drop an index: its table, its segments, and nothing else."""
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Sequence

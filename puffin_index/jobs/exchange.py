@@ -4,8 +4,6 @@ A container of Paimon's is about one data file and says nothing of row groups, s
 group. It reads the data and proves each index before it commits: nothing in a container tells which file it is of.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 

@@ -4,8 +4,6 @@ The index table changes before files are deleted, so that no entry ever names a 
 the index table is read, so that every listed file of a commit made meanwhile counts as committed.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Give a data table its index table: an existing one, one left behind when the data table was renamed, or a new one."""
 
-from __future__ import annotations
-
 import logging
 from contextlib import suppress
 

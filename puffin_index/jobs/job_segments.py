@@ -1,7 +1,5 @@
 """The segments that one build or compaction writes; a failing job deletes its uncommitted segments."""
 
-from __future__ import annotations
-
 import logging
 import uuid
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """Structured log lines: an event, then key=value pairs, readable for humans and log collectors."""
 
-from __future__ import annotations
-
 import json
 import logging
 import threading

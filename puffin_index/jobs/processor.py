@@ -1,7 +1,5 @@
 """Processor-specific settings for the processes that build."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import Path

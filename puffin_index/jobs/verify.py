@@ -1,7 +1,5 @@
 """Verification: check the index table against the data table, each segment by itself, and indexes against the data."""
 
-from __future__ import annotations
-
 import random
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

@@ -5,8 +5,6 @@ Check indexes against the data: a row group's values are read again, and no valu
 Statistics must be equal; the kind of an index decides how to prove a payload (`puffin_index.kinds.kind`).
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager

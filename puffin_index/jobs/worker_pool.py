@@ -1,7 +1,5 @@
 """Worker processes that end when this process ends, however it ends."""
 
-from __future__ import annotations
-
 import os
 import threading
 import time

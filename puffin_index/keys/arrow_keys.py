@@ -1,7 +1,5 @@
 """Columns of keys from Arrow, whole or gathered from batches in little more memory than keys need; and back."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain

@@ -1,7 +1,5 @@
 """A test as places among sorted keys, worked out once and located in any number of sorted blobs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property

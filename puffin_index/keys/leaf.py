@@ -7,8 +7,6 @@ knowledge of SQL types, of NaN or of -0.0: the key of NaN is simply the greatest
 All tests follow SQL: a NULL row satisfies `NullTest(is_null=True)` and nothing else, negated tests included.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import TypeAlias
 

@@ -13,8 +13,6 @@ A row is NULL if it has no map, if its map lacks the key, or if the key has no v
 with one key, though Spark and others refuse to write them; the first entry counts, as in Spark.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import date
 from typing import TypeAlias

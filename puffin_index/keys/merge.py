@@ -4,8 +4,6 @@ Spilled keys are mapped into memory: users see an ordinary Arrow array, while th
 files have no names, so they vanish with the process, however the process ends.
 """
 
-from __future__ import annotations
-
 import tempfile
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence

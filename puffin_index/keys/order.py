@@ -1,7 +1,5 @@
 """Order keys and the rows that have them: the array operations with which `puffin_index.keys.columns` sorts columns."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 

@@ -1,7 +1,5 @@
 """Sorted keys as stored in a block or directory: search without a loop over keys, and cutting into blocks."""
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from typing import TypeAlias

@@ -4,8 +4,6 @@ The forms are in docs/formats.md, Stored forms. The layout keeps the form, becau
 float to double) still has blobs of its old form.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Literal, TypeAlias

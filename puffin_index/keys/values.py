@@ -4,8 +4,6 @@ The keys of each type are in docs/formats.md, Keys. A float is widened to a doub
 float to double keeps its keys.
 """
 
-from __future__ import annotations
-
 import math
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import ROUND_DOWN, Context, Decimal, Inexact, InvalidOperation, Overflow

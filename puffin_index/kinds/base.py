@@ -1,7 +1,5 @@
 """Payloads and opened payloads, of one row group or of several that were merged; and how payloads are merged."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ opened payload against the data, row group by row group: a payload that holds ke
 what the search of a single row group reads besides is proven by ranges and by a set of keys.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import IntEnum

@@ -1,7 +1,5 @@
 """The registry of index kinds: one line each."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from puffin_index.errors import DefinitionError, did_you_mean

@@ -1,7 +1,5 @@
 """Statistics of one column in one row group, for the planner's zone maps and estimates."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

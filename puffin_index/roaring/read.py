@@ -1,7 +1,5 @@
 """Read row sets in the portable roaring format (`puffin_index.roaring.write`), or make sets of rows, flags or bits."""
 
-from __future__ import annotations
-
 from array import array
 from typing import NoReturn
 

@@ -4,8 +4,6 @@ The format is in docs/formats.md, Row sets; source: the RoaringBitmap format spe
 runs take fewer bytes than its other form, as in Java's `runOptimize`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

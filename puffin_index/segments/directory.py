@@ -4,8 +4,6 @@ Each is one Arrow IPC stream with one record batch: statistics, places of payloa
 (docs/formats.md, Directories).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias

@@ -9,8 +9,6 @@
 `puffin_index.keys.value_types` tells which Paimon type reads the payload of which Iceberg type.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

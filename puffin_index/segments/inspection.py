@@ -1,7 +1,5 @@
 """Describe a file of indexes: the blobs, directories and payloads of a segment, or the indexes of a container."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 

@@ -3,8 +3,6 @@
 Statistics are copied row by row. All reads are checked against the checksums in the footers of the old segments.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 

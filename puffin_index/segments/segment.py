@@ -4,8 +4,6 @@ Order of the blobs: for each column, for each kind, the payloads of all row grou
 so that a planner gets all of them with one read; then the list of row groups.
 """
 
-from __future__ import annotations
-
 import logging
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """A segment to copy from: its blobs, its directories, and the data files that they belong to."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Names for numpy arrays, of one dimension unless a docstring says otherwise; many byte ranges handled at once."""
 
-from __future__ import annotations
-
 from typing import TypeAlias
 
 import numpy as np

@@ -5,8 +5,6 @@
 file.
 """
 
-from __future__ import annotations
-
 import struct
 from dataclasses import dataclass
 from typing import TypeAlias

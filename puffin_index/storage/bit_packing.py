@@ -4,8 +4,6 @@ Bit b of a stream is bit b & 7 of its byte b >> 3. A stream of n numbers takes c
 width is 0. The same array operations pack or unpack all streams of one width at once, or transpose bit matrices.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from puffin_index.storage.arrays import Bytes, Ints, Words

@@ -1,7 +1,5 @@
 """The caches that a whole process shares, and the only way to empty them; `docs/caches.md` lists the caches."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext

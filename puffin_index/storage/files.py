@@ -1,7 +1,5 @@
 """Ranged reads and writes through a table's FileIO: local paths, S3 and every other store of PyIceberg."""
 
-from __future__ import annotations
-
 import logging
 import os
 import sys

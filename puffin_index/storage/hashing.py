@@ -1,7 +1,5 @@
 """The hashes of the formats, computed for whole arrays: xxh64 of byte strings, Thomas Wang's hash of integers."""
 
-from __future__ import annotations
-
 import numpy as np
 import xxhash
 

@@ -1,7 +1,5 @@
 """A stream over an object of a store: what is known to be wanted is fetched ahead, side by side."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor

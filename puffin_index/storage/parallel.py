@@ -1,7 +1,5 @@
 """Doing the same for many items at once: reads of remote stores wait for each other otherwise."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor

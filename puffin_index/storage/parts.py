@@ -1,7 +1,5 @@
 """Parts of a blob: each has a checksum, and neighbours share a request."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

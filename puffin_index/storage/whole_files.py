@@ -1,7 +1,5 @@
 """A FileIO that gets files of metadata by one request each, where PyArrow's files first ask for the size."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import ClassVar, cast

@@ -1,7 +1,5 @@
 """The demonstration: data, table, an index built while queries run, and the comparison."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path

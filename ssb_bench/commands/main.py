@@ -1,7 +1,5 @@
 """`ssb-bench`: make the SSB data, load it, index it, compare queries without and with the index, and the studies."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
@@ -31,7 +29,6 @@ from ssb_bench.data.dataset import build_step, require_dataset, step_bar
 from ssb_bench.data.layout import Layout, read_if_there, read_record, write_record
 from ssb_bench.data.workload import ALL_QUERIES, QUERIES_OF, ROWS_QUERIES, VOLCANO_QUERIES, Workload
 from ssb_bench.report import reports
-from ssb_bench.report.compare import DEFAULT_NOISE_BAND, compare_runs, comparison_parts
 from ssb_bench.report.document import Part, render
 from ssb_bench.report.figures import draw_run, save
 from ssb_bench.report.page import write_page
@@ -41,7 +38,7 @@ from ssb_bench.spark_runs.indexing import IndexColumns, build_index, define_inde
 from ssb_bench.spark_runs.load import load, make_bloom_table, require_load
 from ssb_bench.spark_runs.run import fit_queries, run_queries, stamped_path
 from ssb_bench.studies.append import DEFAULT_EVERY_SECONDS, fitting_batch_rows, measure_appends
-from ssb_bench.studies.clustered import DEFAULT_REPEATS, DEFAULT_TRIALS, measure_clustered
+from ssb_bench.studies.clustered import DEFAULT_TRIALS, measure_clustered
 from ssb_bench.studies.clustered_data import DEFAULT_GRID, Grid
 from ssb_bench.studies.scale import DEFAULT_SIZES, measure_scale
 from ssb_bench.studies.store import DEFAULT_MEGABYTES, DEFAULT_MILLISECONDS, S3_SUPPORT, measure_store
@@ -194,18 +191,6 @@ def report(layout: Layout, file: Path | None, page: Path | None) -> None:
 
 
 @cli.command()
-@click.argument("old", type=FILE)
-@click.argument("new", type=FILE)
-@click.option("--noise", type=click.FloatRange(0, 1, max_open=True), default=DEFAULT_NOISE_BAND, show_default=True)
-@click.option("--relative", is_flag=True, help="Compare by the time without the index of each run.")
-def compare(old: Path, new: Path, noise: float, relative: bool) -> None:
-    """Compare two runs query by query; exit 1 if one is slower, keeps more row groups, fails or is missing."""
-    compared = compare_runs(read_record(old, Run), read_record(new, Run), noise_band=noise, relative=relative)
-    make_console().print(render(comparison_parts(compared, noise_band=noise)))
-    _exit_if([query.name for query in compared if query.is_regression])
-
-
-@cli.command()
 @layout_options
 @spark_options
 @repeat_option
@@ -249,12 +234,11 @@ def append(layout: Layout, size: SparkSize, batches: int, batch_rows: int | None
 @layout_options
 @setting("--rows", DEFAULT_GRID.rows, "Of a table.", click.IntRange(min=1000))
 @setting("--trials", DEFAULT_TRIALS, "Queries of each cell.")
-@setting("--repeats", DEFAULT_REPEATS, "Pairs of timed scans.", click.IntRange(min=0))
-def clustered(layout: Layout, rows: int, trials: int, repeats: int) -> None:
+def clustered(layout: Layout, rows: int, trials: int) -> None:
     """Plan queries of keys in bursts: what is kept, beside what holds a match; exit 1 if a match is dropped."""
     console, folder = make_console(), layout.root / "clustered"
     with console.status("clustered") as status:
-        measured = measure_clustered(folder, grid=Grid(rows), trials=trials, repeats=repeats, on_step=status.update)
+        measured = measure_clustered(folder, grid=Grid(rows), trials=trials, on_step=status.update)
     _finish(console, layout, "clustered", measured)
 
 

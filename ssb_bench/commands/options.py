@@ -1,7 +1,5 @@
 """Options that commands share, and what they stand for: a layout, a Spark session, columns, a file of results."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

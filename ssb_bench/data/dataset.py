@@ -4,8 +4,6 @@ Each file is written under another name and renamed when it is whole, so a run t
 `dataset.json` is written last and says that everything is there.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import shutil

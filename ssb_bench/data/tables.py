@@ -7,8 +7,6 @@ a random number that TPC-H does not have, the MD5 of the key stands for it, so a
 Keys, dates (yyyymmdd) and cents are INTEGER, but for the order key (BIGINT: its keys are sparse and outgrow 32 bits).
 """
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Final

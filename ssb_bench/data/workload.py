@@ -12,8 +12,6 @@ of the source, which stands as `$NAME` in the SQL. The source's literals belong 
 Columns are fitted one by one: a conjunction of values that exist need not have a row.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """What a report says, as plain parts, and how they look in a terminal; `page` makes HTML of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
@@ -11,9 +9,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from ssb_bench.results.statistics import verdict
-
 Mark = Literal["bad", "good", "slow"]
+
+NOISE_BAND: Final = 0.02
+"""A ratio within this share of 1 says nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +84,8 @@ def marked_ratio(speed_up: float | None, digits: int) -> Cell:
     """Return a speed-up as text, marked unless it may be noise; empty if there is none."""
     if speed_up is None:
         return ""
-    text, change = f"{speed_up:.{digits}f}", verdict(speed_up)
-    return text if change == "unchanged" else Marked(text, "good" if change == "faster" else "slow")
+    text = f"{speed_up:.{digits}f}"
+    return text if abs(speed_up - 1) <= NOISE_BAND else Marked(text, "good" if speed_up > 1 else "slow")
 
 
 _STYLES: Final[dict[Mark, str]] = {"bad": "bold red", "good": "bold green", "slow": "bold yellow"}

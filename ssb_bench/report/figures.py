@@ -1,7 +1,5 @@
 """The pictures of a report, by matplotlib."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import product
 from pathlib import Path

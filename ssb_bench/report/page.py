@@ -1,7 +1,5 @@
 """The report as one HTML page that needs nothing else, and its pictures as files beside it."""
 
-from __future__ import annotations
-
 import datetime
 from collections.abc import Iterable, Mapping
 from html import escape

@@ -1,7 +1,5 @@
 """What each measurement says: runs of the queries, appends, scale, stores, systems, keys in bursts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final
@@ -336,18 +334,6 @@ def clustered_parts(run: ClusteredRun) -> Iterator[Part]:
         yield Line(
             f"Where nothing is dropped, the index reads are at most {most.share_read:.2%} of the data: {most.name}."
         )
-    if run.scans:
-        headings = ("row groups of", "query", "kept", "PyIceberg ms (range)", "planner.scan ms (range)", "ratio")
-        rows = [
-            [
-                *(scan.size, scan.query, f"{scan.kept} of {scan.row_groups}"),
-                *(_milliseconds(scan.without_seconds), _milliseconds(scan.with_seconds)),
-                marked_ratio(scan.speed_up, 1),
-            ]
-            for scan in run.scans
-        ]
-        title = "rows of strings in bursts of 12, random order, without Spark, in pairs"
-        yield Table(headings, rows, title, ("query",))
     yield from failed(run.failures)
 
 
@@ -377,9 +363,3 @@ def _sums(cells: Sequence[BurstCell]) -> list[Cell]:
 def _costs(cells: Sequence[BurstCell]) -> list[Cell]:
     read, data = (sum(getattr(cell, name) for cell in cells) for name in ("index_bytes", "data_bytes"))
     return [f"{read / max(data, 1):.2%}", f"{max(cell.planning_seconds for cell in cells) * 1000:.0f}"]
-
-
-def _milliseconds(seconds: Sequence[float]) -> str:
-    times = summarize(seconds)
-    middle, least, most = times.median_seconds, times.least_seconds, times.greatest_seconds
-    return f"{middle * 1000:.0f} ({least * 1000:.0f} to {most * 1000:.0f})"

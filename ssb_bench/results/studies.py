@@ -1,12 +1,10 @@
 """What the studies measured: appends, keys in bursts, stores, planning at scale, systems side by side."""
 
-from __future__ import annotations
-
 import statistics
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, Literal
 
-from ssb_bench.results.statistics import Summary, ratio, summarize
+from ssb_bench.results.statistics import Summary, summarize
 from ssb_bench.stores.traffic import Traffic
 
 
@@ -107,23 +105,6 @@ class BurstCell:
 
 
 @dataclass(frozen=True, slots=True)
-class TimedScan:
-    """Reading the rows of a query without Spark, by PyIceberg and by the planner; times at one place are a pair."""
-
-    size: str
-    query: str
-    row_groups: int
-    kept: int
-    without_seconds: tuple[float, ...]
-    with_seconds: tuple[float, ...]
-
-    @property
-    def speed_up(self) -> float:
-        """Time without by time with, of medians."""
-        return ratio(self.without_seconds, self.with_seconds)
-
-
-@dataclass(frozen=True, slots=True)
 class BurstTable:
     """A table; a row group has at most `row_group_rows` rows."""
 
@@ -138,14 +119,13 @@ class BurstTable:
 class ClusteredRun:
     """What was measured."""
 
-    FORMAT: ClassVar = "ssb-bench/clustered/1"
+    FORMAT: ClassVar = "ssb-bench/clustered/2"
 
     rows: int
     trials: int
     machine: dict[str, str | int]
     tables: tuple[BurstTable, ...]
     cells: tuple[BurstCell, ...]
-    scans: tuple[TimedScan, ...]
     failures: tuple[str, ...]
 
 

@@ -1,7 +1,5 @@
 """The index of lineorder: its definition, its build, and a record of what the build took."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final

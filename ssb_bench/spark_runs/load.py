@@ -1,7 +1,5 @@
 """Write the SSB tables into Iceberg through Spark, in row groups of chosen rows, and prove that they arrived."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

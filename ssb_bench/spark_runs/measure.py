@@ -10,12 +10,10 @@
 Arms of a comparison run in turns, so that a drift of the machine hits all of them alike.
 """
 
-from __future__ import annotations
-
 import hashlib
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -114,18 +112,3 @@ def in_turns(arms: Sequence[A], rounds: int) -> Iterator[A]:
     """Give the arms forwards, backwards, forwards, ..., a round each."""
     for number in range(rounds):
         yield from arms if number % 2 == 0 else reversed(arms)
-
-
-def time_in_turns(arms: Mapping[A, Callable[[], float]], rounds: int, *, warm_up: int = 1) -> dict[A, list[float]]:
-    """Run arms, each a function that gives its time, in turns after some to warm up; times of a round are pairs."""
-    times: dict[A, list[float]] = {arm: [] for arm in arms}
-    for arm in in_turns([*arms], warm_up + rounds):
-        times[arm].append(arms[arm]())
-    return {arm: of_arm[warm_up:] for arm, of_arm in times.items()}
-
-
-def seconds_of(action: Callable[[], object]) -> float:
-    """Give the wall time of an action."""
-    started = time.perf_counter()
-    action()
-    return time.perf_counter() - started

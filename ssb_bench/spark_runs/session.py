@@ -1,7 +1,5 @@
 """A local Spark session with the stock Iceberg runtime and an SQLite catalog that PyIceberg shares; its machine."""
 
-from __future__ import annotations
-
 import os
 import platform
 import re

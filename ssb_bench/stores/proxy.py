@@ -12,8 +12,6 @@ A Python S3 server takes 5 ms of a processor for an answer. A store takes none o
 what it has fetched and answers a second GET or HEAD itself, until the key is written or deleted.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

@@ -1,7 +1,5 @@
 """An S3 server (moto) behind the proxy, both as processes of their own, and the settings that reach them."""
 
-from __future__ import annotations
-
 import json
 import socket
 import subprocess

@@ -6,8 +6,6 @@ the commit of its index, by the snapshots of both tables. An answer must be that
 while its query ran.
 """
 
-from __future__ import annotations
-
 import itertools
 import shutil
 import threading

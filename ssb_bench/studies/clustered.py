@@ -1,10 +1,8 @@
 """Clustered keys: of each query, the row groups that the planner keeps, beside those that hold a match.
 
 What holds a match is found by Arrow in the data files. What minimum and maximum keep is what the planner keeps when it
-may read no index. Some queries are also timed without Spark: the planner's scan, and PyIceberg's with the same filter.
+may read no index.
 """
-
-from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,12 +16,9 @@ import numpy as np
 import pyarrow as pa
 
 import planner
-from planner.condition.iceberg_filters import file_filter
-from planner.condition.sql.parser import read_where
 from puffin_index import TableIndex
 from puffin_index.storage.arrays import Flags
-from ssb_bench.results.studies import BurstCell, BurstTable, ClusteredRun, TimedScan
-from ssb_bench.spark_runs.measure import seconds_of, time_in_turns
+from ssb_bench.results.studies import BurstCell, BurstTable, ClusteredRun
 from ssb_bench.spark_runs.session import describe_host, open_catalog
 from ssb_bench.studies.clustered_data import (
     BURSTS,
@@ -31,7 +26,6 @@ from ssb_bench.studies.clustered_data import (
     FIRST_ROWS,
     KINDS,
     ORDERS,
-    PAYLOAD,
     SIZES,
     Grid,
     Query,
@@ -44,9 +38,7 @@ from ssb_bench.studies.clustered_data import (
 )
 
 DEFAULT_TRIALS: Final = 2
-DEFAULT_REPEATS: Final = 5
 _PATIENCE_MILLISECONDS: Final = 1e6
-_TIMED_BURST: Final = 12
 _SUMS: Final = ("row_groups", "matching", "kept", "without", "wrong", "index_bytes", "data_bytes")
 _SEED: Final = 20_251
 
@@ -57,13 +49,12 @@ def measure_clustered(
     grid: Grid = DEFAULT_GRID,
     sizes: Sequence[Size] = SIZES,
     trials: int = DEFAULT_TRIALS,
-    repeats: int = DEFAULT_REPEATS,
     on_step: Callable[[str], None] = lambda _: None,
 ) -> ClusteredRun:
-    """Make tables in a folder, emptied before and after, plan the queries of every cell, and time some in pairs."""
+    """Make tables in a folder, emptied before and after, and plan the queries of every cell."""
     shutil.rmtree(warehouse, ignore_errors=True)
     catalog = open_catalog(warehouse)
-    facts, cells, scans, failures = list[BurstTable](), list[BurstCell](), list[TimedScan](), list[str]()
+    facts, cells, failures = list[BurstTable](), list[BurstCell](), list[str]()
     for size in sizes:
         on_step(f"row groups of {size.name}: writing and indexing")
         index = make_table(catalog, size, grid)
@@ -72,13 +63,10 @@ def measure_clustered(
         facts.append(BurstTable(size.name, len(groups), most, status.data_bytes, status.index_bytes))
         on_step(f"row groups of {size.name}: planning")
         cells += measure_cells(index, groups, size, grid, trials, failures)
-        if repeats:
-            on_step(f"row groups of {size.name}: reading")
-            scans += time_scans(index, groups, size, grid, repeats, failures)
     catalog.close()
     shutil.rmtree(warehouse, ignore_errors=True)
     failures += [f"{cell.name}: {cell.wrong} row groups with matches are dropped" for cell in cells if cell.wrong]
-    return ClusteredRun(grid.rows, trials, describe_host(), tuple(facts), tuple(cells), tuple(scans), tuple(failures))
+    return ClusteredRun(grid.rows, trials, describe_host(), tuple(facts), tuple(cells), tuple(failures))
 
 
 def measure_cells(
@@ -149,32 +137,3 @@ def _kept(plan: planner.ScanPlan, groups: RowGroups) -> Flags:
     kept = np.zeros(len(groups), np.bool_)
     kept[(first[plan.file_of] + plan.ordinals)[plan.kept_mask]] = True
     return kept
-
-
-def time_scans(
-    index: TableIndex, groups: RowGroups, size: Size, grid: Grid, repeats: int, failures: list[str]
-) -> Iterator[TimedScan]:
-    """Read a column and the payload of the rows of some queries, with the index and without, in turns."""
-    order, kind = grid.orders[-1], grid.kinds[0]
-    names = (column_name(order, kind, _TIMED_BURST), PAYLOAD)
-    for name, query in draw_queries(np.random.default_rng(_SEED), order, kind, _TIMED_BURST, grid.rows):
-        if query.where is None or query.order is not None:
-            continue
-        found: dict[str, int] = {}
-        arms = {"without": partial(_rows_without, index, query.where, names, found)}
-        arms["with"] = partial(_rows_with, index, query.where, names, found)
-        times = time_in_turns({arm: partial(seconds_of, read) for arm, read in arms.items()}, repeats)
-        if found["with"] != found["without"]:
-            failures.append(f"{query.where}: {found['with']} rows with the index, {found['without']} without")
-        kept = int(_kept(planner.plan(index, query.where, refresh=False), groups).sum())
-        yield TimedScan(size.name, name, len(groups), kept, tuple(times["without"]), tuple(times["with"]))
-
-
-def _rows_without(index: TableIndex, where: str, names: tuple[str, ...], found: dict[str, int]) -> None:
-    schema = index.data_table.schema()
-    row_filter = file_filter(read_where(where, schema), schema)
-    found["without"] = len(index.data_table.scan(row_filter=row_filter, selected_fields=names).to_arrow())
-
-
-def _rows_with(index: TableIndex, where: str, names: tuple[str, ...], found: dict[str, int]) -> None:
-    found["with"] = len(planner.scan(index, where, names, refresh=False).read_all())

@@ -1,7 +1,5 @@
 """How planning grows with the number of row groups: simulated indexes of 10^3 to 10^6 of them, one process a probe."""
 
-from __future__ import annotations
-
 import resource
 import sys
 import tempfile

@@ -14,8 +14,6 @@ A few segments are written. All others are hard links to these, so that a millio
 disk. The needle, one key of each column, lies in one row group of the first segment, which has no links.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Mapping, Sequence

@@ -4,8 +4,6 @@ The store is a real S3 server behind a proxy that delays answers, bounds bytes a
 (`ssb_bench.stores`). Without an index, PyIceberg or Spark scans with the same filter.
 """
 
-from __future__ import annotations
-
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence

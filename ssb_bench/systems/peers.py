@@ -1,7 +1,5 @@
 """The systems that are compared, their environments and their processes; heavy systems have their own environments."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

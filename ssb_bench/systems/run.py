@@ -6,8 +6,6 @@ Then the processes stay, and the rounds go through the systems forwards and back
 (`count`: the count; `rows`: how many rows, and the sum of lo_revenue). A failure is null and listed.
 """
 
-from __future__ import annotations
-
 import datetime
 import itertools
 import os

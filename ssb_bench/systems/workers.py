@@ -13,8 +13,6 @@ away) is the number of rows and the sum of lo_revenue. Each worker imports its o
 has one of them; nothing else than the standard library is imported by all.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

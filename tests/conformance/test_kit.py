@@ -1,7 +1,5 @@
 """The conformance kit: made anew, it has the same bytes; our planner and the reader in Go answer all its questions."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

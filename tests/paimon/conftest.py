@@ -1,7 +1,5 @@
 """Paimon's own classes in a JVM of this process, for all tests that have Paimon as their referee."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.paimon.referee import Paimon, start_paimon

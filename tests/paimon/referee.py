@@ -4,8 +4,6 @@ The jar comes from Maven Central by the Ivy that PySpark bundles, so that nothin
 the user's cache directory.
 """
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

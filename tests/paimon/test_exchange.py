@@ -1,7 +1,5 @@
 """Paimon answers tests from containers that were exported from a real segment."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

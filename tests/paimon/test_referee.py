@@ -1,7 +1,5 @@
 """Paimon reads what we write, and we read what Paimon writes, for every type that Paimon's index has."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Write the golden files of Paimon's index blobs: `python -m tests.paimon.write_golden`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from puffin_index.formats.paimon_container import write_container

@@ -1,7 +1,5 @@
 """Lines of a query log."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 from planner.query_log.records import QueryRecord

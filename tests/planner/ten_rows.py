@@ -9,8 +9,6 @@
 | 4         | NULL, NULL | 0, 1 |
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog

@@ -1,7 +1,5 @@
 """A real store of which one request fails, is slow, or comes late: a catalog gets it by `py-io-impl`."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A table of a few appends with an index, and the law that its queries must keep whatever happens to the index."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """HTML for notebooks is well-formed, needs nothing from elsewhere, and shows all text as text."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from html.parser import HTMLParser

@@ -5,8 +5,6 @@
 Each part ends with `verify --all` and a search for what was left behind. Exits with 1 if anything failed.
 """
 
-from __future__ import annotations
-
 import shutil
 import sys
 import tempfile

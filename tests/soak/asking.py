@@ -1,7 +1,5 @@
 """The life of a process that asks: questions again and again, wrong answers and trouble told, caches emptied."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Somebody else who locks a catalog for a while."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager

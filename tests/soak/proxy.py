@@ -1,7 +1,5 @@
 """A TCP proxy before a store or a database: lets connections through, cuts them, answers 503, or holds bytes back."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections import Counter

@@ -3,8 +3,6 @@
 Each answer with the index is compared with PyArrow's over PyIceberg's own scan of the same snapshot.
 """
 
-from __future__ import annotations
-
 import logging
 import sys
 from random import Random

@@ -3,8 +3,6 @@
 Each answer with the hook is compared with the answer of the same query, of the same snapshot, without the hook.
 """
 
-from __future__ import annotations
-
 import logging
 import sys
 from random import Random

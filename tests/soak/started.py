@@ -1,7 +1,5 @@
 """Processes that the soak starts: marked in their environment, so that whatever they leave behind is found."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

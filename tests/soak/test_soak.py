@@ -1,7 +1,5 @@
 """A few seconds of the soak, and its parts alone."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

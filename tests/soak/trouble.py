@@ -1,7 +1,5 @@
 """What makes trouble for one world: kills, locks, a bad store, damage, and upkeep in the midst of it all."""
 
-from __future__ import annotations
-
 import signal
 import threading
 import time

@@ -1,7 +1,5 @@
 """A process that changes a table on and on: python -m tests.soak.writer WORLD.json SEED."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What tests of the hook share: settings for a while, an answer, and how the planner's own rows agree with it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 

@@ -1,7 +1,5 @@
 """One real Spark session with Iceberg for all Spark tests, and the same catalog seen from PyIceberg."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The tables of the query corpus: a small star schema, and its fact table in every form that Iceberg knows."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A table with every type that Spark reads, written by PyIceberg: values of each that are rare, edges, NaN and NULL."""
 
-from __future__ import annotations
-
 import uuid
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """Real services as processes of their own on free ports: PostgreSQL, Nessie, a server that speaks the S3 protocol."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -3,8 +3,6 @@
 They run with the wheel in an environment that is not activated: the `python3` of the path has no packages.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

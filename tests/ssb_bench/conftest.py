@@ -1,7 +1,5 @@
 """The SSB tables of scale factor 0.01 with their TPC-H sources, made once."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import duckdb

@@ -4,8 +4,6 @@ Columns and literals carry their types in Spark. A test is unknown if Spark woul
 another type than the node carries.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Final

@@ -6,8 +6,6 @@ three-valued meaning. Functions, arithmetic and comparisons of two columns are u
 functions of one column, which are decided value by value. `planner.condition.literals` says which type a literal has.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from datetime import UTC, tzinfo

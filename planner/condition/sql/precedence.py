@@ -15,8 +15,6 @@ checks the rest, and finds the columns.
 The columns that a WHERE text names, found in a schema.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import tzinfo

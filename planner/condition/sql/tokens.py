@@ -1,7 +1,5 @@
 """Tokens: `parser` beside cuts a WHERE text into them, `precedence` makes a condition of them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import Enum
 from typing import Literal, TypeAlias

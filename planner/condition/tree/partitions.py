@@ -1,7 +1,5 @@
 """Tests of a column as tests of the partition values that Iceberg's transforms make of it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """Building AND and OR: what several tests of one column say together is one test, and a contradiction is no match."""
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@ only the nodes on its way to the root: the logarithm of the leaves, for each lev
 leaves change each node once, so planning stays linear in the terms of a predicate.
 """
 
-from __future__ import annotations
-
 import heapq
 from abc import ABC, abstractmethod
 from dataclasses import dataclass

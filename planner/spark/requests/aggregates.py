@@ -19,8 +19,6 @@ An answer `G` goes on with these parts, as `AggregateAnswer.java` reads them. Al
 Values are n bytes (1 where there is a value, 0 for NULL), then a list of n values (see `wire`), any value for NULL.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Conditions on one column that Spark evaluates over its values, and what a Spark query implies of a scan with them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final

@@ -3,8 +3,6 @@
 A filter that is not understood keeps all rows.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 from base64 import b64decode

@@ -54,8 +54,6 @@ A view, as `View.java` reads it, is one zlib stream of:
 Row groups are numbered from 0 in this order.
 """
 
-from __future__ import annotations
-
 import logging
 import zlib
 from base64 import b64decode

@@ -1,7 +1,5 @@
 """`CREATE INDEX` and `DROP INDEX` on Iceberg tables, as Spark has parsed and resolved them."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping
 from typing import Literal

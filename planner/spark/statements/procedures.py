@@ -1,7 +1,5 @@
 """The procedures of `puffin.system`. To add one, write a function: its signature and docstring are the declaration."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass

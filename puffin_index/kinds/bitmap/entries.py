@@ -1,7 +1,5 @@
 """Parse the entries of a bitmap blob, block by block: the values and the places of their row sets."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise

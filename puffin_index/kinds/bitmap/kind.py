@@ -11,8 +11,6 @@ The options of the kind `bitmap`.
 | `index-block-size` | `16kb` and the like | the size of the blocks of version 2 |
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal

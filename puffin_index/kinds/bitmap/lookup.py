@@ -1,7 +1,5 @@
 """An opened bitmap payload of one row group: the entries of values, by the block directory or among all."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, TypeVar

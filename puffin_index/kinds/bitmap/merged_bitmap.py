@@ -5,8 +5,6 @@ moving the containers to new container keys. A look-up of a key reads the root, 
 row set.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Build merged bitmaps from bitmaps of row groups, and from merged bitmaps, by moving their containers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 

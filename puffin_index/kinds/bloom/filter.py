@@ -3,8 +3,6 @@
 The format and the hashes are in docs/formats.md, Bloom filter; source: seed 002.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 

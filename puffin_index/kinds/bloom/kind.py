@@ -6,8 +6,6 @@ to a multiple of 64, so that row groups with similar numbers of keys have filter
 0.1.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 

@@ -1,7 +1,5 @@
 """The blob type `puffin-index-bloom-matrix-v1` (docs/formats.md): filters of row groups, equal bits side by side."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Opened bit slices: comparisons of numbers, from the two halves of a blob."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import numpy as np

@@ -3,8 +3,6 @@
 The code of a key is its rank. Opened bit slices of codes compare keys of any type by the slices of their codes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise

@@ -7,8 +7,6 @@
 Build bit slices: of one row group, or of neighbouring small row groups together.
 """  # noqa: E501
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import numpy as np

@@ -5,8 +5,6 @@ neighbouring rows often share a value, in runs too short for run containers, zst
 On values in random order zstd saves nothing. Saved reading and added decompression break even at about 230 MB/s.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np

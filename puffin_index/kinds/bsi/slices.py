@@ -3,8 +3,6 @@
 The magnitude of -2**63 does not fit: a row group that holds it cannot be written in this format.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise

@@ -5,8 +5,6 @@ A block holds whole keys: several in one section, or one key in several sections
 runs of one key in one section.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise

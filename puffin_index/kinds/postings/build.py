@@ -1,7 +1,5 @@
 """Build a postings blob, and decide when postings pay."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Postings turned back into columns: of all rows of a blob, to be kept or merged, or of the rows with some keys."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias

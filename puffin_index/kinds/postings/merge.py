@@ -1,7 +1,5 @@
 """Merge the postings of several segments into one blob, one range of keys at a time, so that memory stays bounded."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Read and parse blocks of a postings blob: all headers and lengths are checked, streams are decoded on demand."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

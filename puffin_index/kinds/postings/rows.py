@@ -1,7 +1,5 @@
 """Decode the runs of postings blocks and unite them to row sets."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

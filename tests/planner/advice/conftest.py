@@ -1,7 +1,5 @@
 """SSB's lineorder as an Iceberg table of many small row groups, without an index."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

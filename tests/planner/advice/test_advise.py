@@ -1,7 +1,5 @@
 """The advisor against exhaustive trial on the real table; what it says of existing indexes; and its errors."""
 
-from __future__ import annotations
-
 import json
 import re
 from itertools import combinations, product

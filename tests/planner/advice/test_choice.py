@@ -1,7 +1,5 @@
 """Choosing under a budget: near the best of all sets, also where indexes help only together or do each other's work."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 from hypothesis import given

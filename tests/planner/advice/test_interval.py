@@ -1,7 +1,5 @@
 """The range of an estimated number: it holds as often as it says, whatever the number is."""
 
-from __future__ import annotations
-
 from math import comb
 
 import pytest

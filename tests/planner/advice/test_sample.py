@@ -1,7 +1,5 @@
 """A sample's verdict on each row group is that of the whole index, whichever row groups are sampled."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from pyiceberg.table import Table

@@ -1,7 +1,5 @@
 """What-if against the real build: row groups within the range, size within a quarter; and what cannot be asked."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from random import Random
 

@@ -1,7 +1,5 @@
 """Aggregates of tables small enough to check by eye."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from decimal import Decimal
 

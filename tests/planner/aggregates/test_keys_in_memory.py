@@ -1,7 +1,5 @@
 """Keys of rows out of postings: data is read until decoding has paid, then the decoded keys stay in memory."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

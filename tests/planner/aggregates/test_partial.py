@@ -1,7 +1,5 @@
 """Partial answers: what they hold, and that joining them loses nothing."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Aggregates where an index is damaged or does not say enough: the row groups are read, and a warning says so."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The Arrow scan and the count give exactly the rows of a plain scan, whatever is indexed, deleted or evolved."""
 
-from __future__ import annotations
-
 import re
 from datetime import datetime
 from pathlib import Path

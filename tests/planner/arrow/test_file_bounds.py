@@ -1,7 +1,5 @@
 """What manifests rule out: no file with a matching row, and all that PyIceberg's own planning does."""
 
-from __future__ import annotations
-
 import math
 import shutil
 import struct

@@ -1,7 +1,5 @@
 """Columns that need another name at most are handed on as they are: the result is that of PyIceberg's projection."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import date, datetime
 from decimal import Decimal

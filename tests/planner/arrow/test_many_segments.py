@@ -1,7 +1,5 @@
 """Plans over many segments in a store: what is read first of each is asked for at once, whatever comes of it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 

@@ -1,7 +1,5 @@
 """Keys of maps: no row that a predicate on `m['key']` finds lies in a dropped row group, and exact counts are right."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from collections.abc import Callable

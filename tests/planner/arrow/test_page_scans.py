@@ -1,7 +1,5 @@
 """Scans of files with page indexes give the rows of a whole read, from few pages."""
 
-from __future__ import annotations
-
 import logging
 import tempfile
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What a notebook shows of an index, its builds and its scans, and what `repr` says of them."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Wanted rows of a row group are those of a whole read, however few they are and however strings are stored."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Plans over segments in a store: rounds of requests, not requests, are what a user waits for."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

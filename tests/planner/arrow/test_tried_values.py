@@ -1,7 +1,5 @@
 """Functions and patterns of one column without Spark: which row groups are kept, what is counted, what is refused."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import date, datetime, timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """Plans, scans and counts without Spark that have keys of other tables, an order and a limit."""
 
-from __future__ import annotations
-
 from random import Random
 from typing import Any
 

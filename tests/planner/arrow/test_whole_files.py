@@ -1,7 +1,5 @@
 """Of a data file that is read whole or not at all, all row groups are kept or none, and nothing else changes."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

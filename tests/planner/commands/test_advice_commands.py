@@ -1,7 +1,5 @@
 """`what-if` and `advise` as a user runs them, on tables with and without an index."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

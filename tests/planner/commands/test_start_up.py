@@ -1,7 +1,5 @@
 """What a command imports before it begins; numbers of modules stand for time, which a busy machine would falsify."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import subprocess

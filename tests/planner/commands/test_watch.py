@@ -1,7 +1,5 @@
 """`puffin-index build --watch` as a process of its own, as a supervisor runs it."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """What a query implies, for people and as JSON; what finding it costs."""
 
-from __future__ import annotations
-
 import json
 
 from planner.condition.implied import Implied, costs

@@ -1,7 +1,5 @@
 """WHERE text to conditions: tests and typed literals, errors and their place, size, the three-valued law."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 

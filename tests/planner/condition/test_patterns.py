@@ -1,7 +1,5 @@
 """Patterns of LIKE and RLIKE as RE2's expressions; those that Java may read in another way have none."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest

@@ -1,7 +1,5 @@
 """Literals are placed on the scale of their column as Spark compares them, or the test is unknown."""
 
-from __future__ import annotations
-
 import math
 from decimal import Decimal
 

@@ -1,7 +1,5 @@
 """Dates and times of a WHERE text on the columns of a table, without Spark: pruned, counted, and shown where unused."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, time, timedelta, timezone
 from zoneinfo import ZoneInfo
 

@@ -1,7 +1,5 @@
 """AND and OR of tests of one column: examples to read, and the law that the rows stay the same."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Text that is not UTF-8, in data and in predicates: never a wrong answer, and no error but those that say so."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog

@@ -1,7 +1,5 @@
 """Values of leaves joined up a tree are what plain recursion gives, whatever changes, and changes cost little."""
 
-from __future__ import annotations
-
 from unittest.mock import patch
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Tests of values: what is certain is what Spark says, and the rest is open."""
 
-from __future__ import annotations
-
 import operator
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Random predicates, rows they are about, and the many ways to write the one predicate as Spark SQL."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, timedelta, timezone

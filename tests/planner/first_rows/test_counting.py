@@ -1,7 +1,5 @@
 """The law of counting among candidates: the same counts and verdicts as for the whole predicate."""
 
-from __future__ import annotations
-
 from random import Random
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Queries that want only some rows: examples over ten rows, and the law that the wanted rows are in what is kept."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 from functools import partial
 from random import Random

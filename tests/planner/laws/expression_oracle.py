@@ -1,7 +1,5 @@
 """A condition that was read, evaluated on a row by a way of its own; what the condition leaves open stays open."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Parquet files as other writers leave them, put into a table as they are, by a manifest entry of their own."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

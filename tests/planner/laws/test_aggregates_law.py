@@ -1,7 +1,5 @@
 """The law of aggregates: what Spark's aggregates give for the live rows, looked at one after the other."""
 
-from __future__ import annotations
-
 import math
 import shutil
 import tempfile

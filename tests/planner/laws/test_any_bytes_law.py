@@ -3,8 +3,6 @@
 Spark compares strings by their bytes, whatever those are.
 """
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence

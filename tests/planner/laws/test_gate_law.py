@@ -1,8 +1,6 @@
 """The laws of the cost gate, on rows in bursts and on rows in no order: look-ups of no use are bounded, and where fewer
 than half of the row groups have a match, hardly any other is kept."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from collections.abc import Iterator

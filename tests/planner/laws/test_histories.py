@@ -1,7 +1,5 @@
 """Whatever happens to a table and its index, in any order: queries with the index find what a plain scan finds."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 import warnings

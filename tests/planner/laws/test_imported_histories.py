@@ -4,8 +4,6 @@ Files come with field ids on all, some or none of their fields, in any order, wi
 rows Iceberg reads says `tests.planner.laws.iceberg_reading`.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import tempfile

@@ -1,7 +1,5 @@
 """The law of the planner, for every type: no row that matches lies in a dropped row group, and numbers are right."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.conftest import amount

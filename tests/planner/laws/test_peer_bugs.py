@@ -1,7 +1,5 @@
 """What went wrong in other indexes, each once: bugs that their users reported, as tests of ours."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Estimates come near what is counted, however values are spread; the steps of quantiles keep the order of keys."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """The row level on ten rows (`tests.planner.ten_rows`): row sets of leaves, intersected and united."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog

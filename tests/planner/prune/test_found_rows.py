@@ -1,7 +1,5 @@
 """Rows of a segment belong to their row groups; rows of leaves join to those of a predicate, as sets of rows do."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from random import Random
 from unittest.mock import patch

@@ -1,7 +1,5 @@
 """The cost gate: what costs more than it saves, or more than the budget, is not read and not dropped."""
 
-from __future__ import annotations
-
 import duckdb
 import numpy as np
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """Look-ups in sorted postings of ten rows (`tests.planner.ten_rows`): one payload answers for all five row groups."""
 
-from __future__ import annotations
-
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyroaring import BitMap

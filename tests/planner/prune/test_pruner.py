@@ -1,7 +1,5 @@
 """Pruning ten rows in five row groups (`tests.planner.ten_rows`): which stage drops which row group, and why."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog

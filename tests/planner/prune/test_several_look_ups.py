@@ -1,7 +1,5 @@
 """Predicates whose leaves are all answered by sorted postings: wide ones are looked for among what narrow ones left."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Planning ends when its time is over: what is not decided by then is kept, counts stay exact; its steps are few."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from unittest.mock import patch

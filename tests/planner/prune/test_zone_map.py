@@ -1,7 +1,5 @@
 """What minimum, maximum and NULL count of a row group say about a test: impossible, certain, or neither."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pytest

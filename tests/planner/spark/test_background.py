@@ -1,7 +1,5 @@
 """Queues of work that nobody waits for: in order, bounded, and quiet about trouble that comes again."""
 
-from __future__ import annotations
-
 import logging
 import subprocess
 import sys

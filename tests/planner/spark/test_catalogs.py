@@ -1,7 +1,5 @@
 """Spark's catalog configuration as PyIceberg takes it."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from urllib.parse import quote

@@ -1,7 +1,5 @@
 """Which version of an index table queries are planned with when threads ask the catalog side by side."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What queries know of index tables: bound by UUID, found again after a rename, and nothing looked up in their way."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Iterator

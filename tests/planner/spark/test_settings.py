@@ -1,7 +1,5 @@
 """Settings of a session: defaults, values, and names that there are not."""
 
-from __future__ import annotations
-
 import pytest
 
 from planner.prune.gate import DEFAULT_BYTE_BUDGET

@@ -1,7 +1,5 @@
 """What planning keeps in memory stays within its bound, and what was dropped is read again."""
 
-from __future__ import annotations
-
 import weakref
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The keys that a column has: from statistics, from payloads, and when they are not known."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Whatever byte of a segment is damaged, no row is lost: the planner keeps the row group and says why."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

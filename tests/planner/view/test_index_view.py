@@ -1,7 +1,5 @@
 """An index view of ten rows (`tests.planner.ten_rows`): row groups as numbers, and what is known of them as arrays."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pytest

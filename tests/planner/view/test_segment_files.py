@@ -1,7 +1,5 @@
 """Files of segments: however many an index has, few are open at a time, and what was opened before still answers."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

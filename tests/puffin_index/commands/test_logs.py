@@ -1,7 +1,5 @@
 """Log lines of the command line: JSON objects and times where a service or a collector reads them."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The commands `verify`, `compact`, `expire` and `drop`: text, JSON, exit codes, bad input."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

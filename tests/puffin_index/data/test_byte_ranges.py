@@ -1,7 +1,5 @@
 """Byte ranges hold the point of one row group each, and points are those of parquet-java."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

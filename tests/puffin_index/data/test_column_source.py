@@ -1,7 +1,5 @@
 """Whether a scan finds a column where the index was built of."""
 
-from __future__ import annotations
-
 import pickle
 
 import pytest

@@ -1,7 +1,5 @@
 """Columns that the table has lost, or has with another type: older snapshots keep their index, builds go on."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest

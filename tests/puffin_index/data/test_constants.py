@@ -1,7 +1,5 @@
 """Constants of identity partitions: their text, and the keys that are made of it."""
 
-from __future__ import annotations
-
 from datetime import date, datetime, time
 from decimal import Decimal
 from uuid import UUID

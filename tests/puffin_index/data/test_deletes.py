@@ -1,7 +1,5 @@
 """Deletion vectors and positional delete files: what is written is read, and bad bytes are told apart."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import zlib

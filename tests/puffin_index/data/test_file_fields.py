@@ -1,7 +1,5 @@
 """Which column each field of a data file is, by Iceberg's rule for the whole file."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest

@@ -1,7 +1,5 @@
 """Opened data files: Parquet row groups and ORC stripes, by field id, some rows at a time."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path

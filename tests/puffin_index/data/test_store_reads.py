@@ -1,7 +1,5 @@
 """Builds and scans of tables in a store read the chunks of their columns and footers, each by one request."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Thrift's compact protocol: what is written is read back, and broken bytes are refused."""
 
-from __future__ import annotations
-
 import io
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Columns are found by their names, whatever characters these have."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pyarrow as pa

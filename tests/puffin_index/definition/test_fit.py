@@ -1,7 +1,5 @@
 """Bad fits of kind and column are told; good ones are not."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping
 from uuid import UUID

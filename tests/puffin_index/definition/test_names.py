@@ -1,7 +1,5 @@
 """Names of indexes against a model: each name a set of (column, kind), an index there as long as a name holds it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Table properties in Paimon's spelling define an index, alone or beside `create`."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog

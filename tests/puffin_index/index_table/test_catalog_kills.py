@@ -1,7 +1,5 @@
 """Killed anywhere, or with another one at work, `create`, `drop` and `follow` can be run again and end well."""
 
-from __future__ import annotations
-
 import signal
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """An index table whose own files are gone or broken: one sentence from every command, and `drop` gets out."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

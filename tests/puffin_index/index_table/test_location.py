@@ -1,7 +1,5 @@
 """An index table has a location of its own; one of an earlier release that shares its own keeps the other's files."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path

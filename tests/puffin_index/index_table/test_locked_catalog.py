@@ -1,7 +1,5 @@
 """A catalog that another process has locked for a while: commits wait, and say so in the end."""
 
-from __future__ import annotations
-
 import sqlite3
 import threading
 from collections.abc import Iterator

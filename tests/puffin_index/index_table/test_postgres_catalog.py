@@ -1,7 +1,5 @@
 """A catalog in PostgreSQL that others lock, and whose connections break: builds wait, and no outcome is guessed."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager

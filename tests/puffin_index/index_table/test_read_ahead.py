@@ -1,7 +1,5 @@
 """The names of an index table's files in its metadata save rounds of requests, and are never more than a hint."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 

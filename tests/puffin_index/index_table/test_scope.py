@@ -1,7 +1,5 @@
 """Builds of a part: a partition, some files, a branch, an old snapshot; and a build that goes on where one stopped."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 

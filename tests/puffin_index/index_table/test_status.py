@@ -1,7 +1,5 @@
 """`status` tells what the current snapshot has of the index from what all of it takes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

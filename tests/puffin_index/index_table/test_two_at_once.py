@@ -1,7 +1,5 @@
 """Two processes at once on one index: nothing lost, nothing doubled, nothing dangling."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Builds in the background of local processes: how they stand, how they end, how they are cancelled."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Compaction: fewer segments and reads, the same answers, and whatever happens meanwhile is kept."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

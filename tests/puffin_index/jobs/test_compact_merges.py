@@ -1,7 +1,5 @@
 """1,000 row groups in 50 segments: what an equality reads once they are compacted, and that answers stay the same."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 

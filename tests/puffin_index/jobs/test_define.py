@@ -1,7 +1,5 @@
 """Kinds that are taken out of a definition are out of the entries as well, whoever changes the definition meanwhile."""
 
-from __future__ import annotations
-
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 

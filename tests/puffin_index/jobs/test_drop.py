@@ -1,7 +1,5 @@
 """Dropping removes the index table and its segments, and nothing else."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import time

@@ -1,7 +1,5 @@
 """Containers of Paimon's go out of an index and come in again, and wrong ones are refused."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

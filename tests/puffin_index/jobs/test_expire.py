@@ -1,7 +1,5 @@
 """Expiration drops what nothing needs, and nothing else."""
 
-from __future__ import annotations
-
 import os
 import time
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """A full disk, a store that fails or is slow, a catalog that refuses: answers stay right, and the next run finishes."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager

@@ -1,7 +1,5 @@
 """A renamed table keeps its index: found by UUID whatever it is called, renamed by `follow` and `create`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """One job in the midst of another, at each request to the store: nothing is lost, doubled or left over."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sqlite3

@@ -1,7 +1,5 @@
 """Killed wherever it may be, a build, compaction or expiration leaves an index that answers rightly and goes on."""
 
-from __future__ import annotations
-
 import signal
 from datetime import timedelta
 from pathlib import Path

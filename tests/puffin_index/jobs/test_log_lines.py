@@ -1,7 +1,5 @@
 """Log lines for people and collectors."""
 
-from __future__ import annotations
-
 import shlex
 import sqlite3
 

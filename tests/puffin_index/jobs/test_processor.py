@@ -1,7 +1,5 @@
 """Which processors sort slowly with AVX-512, told from what Linux says of them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

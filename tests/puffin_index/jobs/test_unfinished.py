@@ -1,7 +1,5 @@
 """What a failed write, build or compaction has not committed is gone when it ends: a full disk does not stay full."""
 
-from __future__ import annotations
-
 import os
 import resource
 import signal

@@ -1,7 +1,5 @@
 """Workers end with the process that they work for, even if it is killed and can tell nobody."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -3,8 +3,6 @@
 Each is forked from a server that has imported this module already: importing takes longer than what most of them do.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import resource

@@ -1,7 +1,5 @@
 """Keys become the values that they were made of."""
 
-from __future__ import annotations
-
 import math
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """What is worked out of a test is kept for all payloads that are asked, whatever other threads forget meanwhile."""
 
-from __future__ import annotations
-
 from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.leaf import SetTest
 

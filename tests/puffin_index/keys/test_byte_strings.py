@@ -1,7 +1,5 @@
 """Byte strings in order, as Python compares them: whatever they share, wherever they end, however many are alike."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pytest

@@ -1,7 +1,5 @@
 """The sorted form of a column: the same whatever is asked first, for narrow and wide ranges, and freed with it."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Keys of maps: their names, their spelling, and each row's value for one."""
 
-from __future__ import annotations
-
 from datetime import date
 
 import pyarrow as pa

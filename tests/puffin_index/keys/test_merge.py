@@ -1,7 +1,5 @@
 """Merging sorted keys, in memory and in ranges that are spilled."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pytest

@@ -1,7 +1,5 @@
 """Keys of values: their order is Spark's, a whole Arrow column gives the same ones, and they lead back to values."""
 
-from __future__ import annotations
-
 import math
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal

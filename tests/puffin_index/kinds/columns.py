@@ -1,7 +1,5 @@
 """Random columns of every type and random leaf tests on them, with an oracle that looks at one row after the other."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal

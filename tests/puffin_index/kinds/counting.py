@@ -1,7 +1,5 @@
 """A ranged reader that counts what it is asked for."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from puffin_index.keys.value_types import ValueType

@@ -1,7 +1,5 @@
 """The columns that the golden files of Paimon's index blobs were made from."""
 
-from __future__ import annotations
-
 from typing import Any
 
 ROWS = 300

@@ -1,7 +1,5 @@
 """Segments of random columns, merged, with the answers that the row groups themselves give."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 

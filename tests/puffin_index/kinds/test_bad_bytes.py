@@ -1,7 +1,5 @@
 """Flipped bits and cut ends in blobs and layouts: a documented error or the right rows, and nothing else."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Blobs that Paimon wrote (`tests/golden/README.md`) give the right rows."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

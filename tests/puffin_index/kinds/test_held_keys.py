@@ -1,7 +1,5 @@
 """What kinds tell of the keys of a row set equals what the values themselves tell, row by row."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace

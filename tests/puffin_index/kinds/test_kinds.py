@@ -1,7 +1,5 @@
 """What holds for every kind, of every type: the law of evaluation, and what is refused."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 from typing import Any
 

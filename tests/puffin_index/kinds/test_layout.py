@@ -1,7 +1,5 @@
 """The option `layout` of the kind bitmap, checked and followed by the segment writer."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """Flipped bits and cut ends in merged blobs and their layouts: a documented error or the right rows."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Merged blobs that are kept in files (`tests/golden/README.md`) are written again and read."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

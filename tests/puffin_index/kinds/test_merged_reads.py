@@ -1,7 +1,5 @@
 """What a look-up over 1,000 row groups reads, before and after they are merged."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What is merged answers as what it was made of, whatever that was, and whatever is left out."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

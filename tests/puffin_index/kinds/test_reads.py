@@ -1,7 +1,5 @@
 """What a look-up reads: how many requests, how many bytes, and nothing twice."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa

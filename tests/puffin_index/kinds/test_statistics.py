@@ -1,7 +1,5 @@
 """Statistics of a column: counts, bounds and quantiles, NULL and NaN."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given, settings
 

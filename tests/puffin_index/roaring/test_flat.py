@@ -1,7 +1,5 @@
 """Row sets as flat bits, and damage that is noticed."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Containers under new keys are those of pyroaring's own sets, whatever they hold."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Row sets written by array operations are byte for byte what CRoaring writes, and many are read at once."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

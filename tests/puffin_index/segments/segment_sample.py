@@ -1,7 +1,5 @@
 """A small segment of a real table, written by the real code: two data files of two row groups each, every blob type."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path

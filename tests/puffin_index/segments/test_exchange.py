@@ -1,7 +1,5 @@
 """Segments go out as Paimon containers, and what Paimon wrote comes in as opened indexes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

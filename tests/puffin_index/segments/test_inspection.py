@@ -1,7 +1,5 @@
 """`puffin-index inspect` tells what is in a segment, in any other Puffin file and in a Paimon container."""
 
-from __future__ import annotations
-
 import io
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Matrices of bits with rows and columns changed."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

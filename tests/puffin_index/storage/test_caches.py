@@ -1,7 +1,5 @@
 """Whatever a process keeps, one call empties: no module has a cache that it does not register."""
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 import threading

@@ -1,7 +1,5 @@
 """The hashes over whole arrays are those of the reference implementations, one value at a time."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import xxhash

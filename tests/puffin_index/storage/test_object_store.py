@@ -1,7 +1,5 @@
 """Damage and failed writes in an object store, whose errors name bucket and key alone."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

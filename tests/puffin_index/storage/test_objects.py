@@ -1,7 +1,5 @@
 """Objects are read as PyIceberg would read them, or not at all."""
 
-from __future__ import annotations
-
 import io
 import subprocess
 import sys

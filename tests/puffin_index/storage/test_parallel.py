@@ -1,7 +1,5 @@
 """Work in parallel gives results in order, keeps context variables and never waits for itself."""
 
-from __future__ import annotations
-
 import os
 import threading
 import time

@@ -1,7 +1,5 @@
 """Ranges of many objects, read by one event loop: the right bytes, or none."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Iterator

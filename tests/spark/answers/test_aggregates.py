@@ -1,7 +1,5 @@
 """Aggregates from the index have the values and the types of Spark's own, rounding included."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 from typing import Any
 

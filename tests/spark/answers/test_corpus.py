@@ -1,7 +1,5 @@
 """The query corpus: what each statement answers, and what it changes, is the same with the hook and without it."""
 
-from __future__ import annotations
-
 import uuid
 from dataclasses import dataclass
 from itertools import product

@@ -1,7 +1,5 @@
 """What the hook is told is what Spark asks for, or nothing: conversions, text that is not UTF-8, types unknown here."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -3,8 +3,6 @@
 Every query is asked with the hook and without, by Spark and by the planner in Python.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -5,8 +5,6 @@ Spark's own statements change the table while the hook prunes the scans behind t
 in plain Python, and Spark without the hook must find just that, too.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from datetime import timedelta
 from functools import partial

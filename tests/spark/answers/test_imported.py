@@ -1,7 +1,5 @@
 """Files that other writers made and `add_files` imported: Spark reads the row groups that are kept, and no others."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

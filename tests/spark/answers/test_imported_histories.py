@@ -4,8 +4,6 @@ Folders of Parquet files are added, columns renamed and added, name mappings cha
 and replaced by others with a tag behind.
 """
 
-from __future__ import annotations
-
 import json
 import tempfile
 from contextlib import suppress

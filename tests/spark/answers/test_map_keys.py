@@ -1,7 +1,5 @@
 """Keys of maps with Spark itself as the judge: with the hook, without it, and in `planner.plan`, answers agree."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pyarrow as pa

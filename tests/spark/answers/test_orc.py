@@ -1,7 +1,5 @@
 """ORC tables that Spark wrote: stripes are indexed and dropped like row groups, and no answer changes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

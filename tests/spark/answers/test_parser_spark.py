@@ -1,7 +1,5 @@
 """The parser against Spark SQL: the same texts select the same rows, and what Spark rejects is rejected."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Iterator

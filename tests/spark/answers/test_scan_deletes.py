@@ -1,7 +1,5 @@
 """Tables that Spark deletes from: positional deletes (v2) and deletion vectors (v3), read without Spark."""
 
-from __future__ import annotations
-
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession

@@ -1,7 +1,5 @@
 """Dates, times and texts beside columns of other types select the rows that Spark selects, in several zones."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import product

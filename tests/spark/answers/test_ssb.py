@@ -1,7 +1,5 @@
 """The benchmark from end to end at scale factor 0.01: load, index, run both sides, compare."""
 
-from __future__ import annotations
-
 import io
 import shutil
 import uuid

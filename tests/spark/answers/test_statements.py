@@ -1,7 +1,5 @@
 """Statements that need others around them: views, caches, EXPLAIN, tables made of queries, DataFrames that write."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Imported files may store a column as anything. Three readers are asked, file by 
 and that of other engines. Where one of them gives other values than Arrow, a column must not be indexed or scanned.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace

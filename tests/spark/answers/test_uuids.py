@@ -1,7 +1,5 @@
 """Columns of UUIDs, which Spark has as text: Iceberg's own filters lose rows of them, and ours must not."""
 
-from __future__ import annotations
-
 import uuid
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """Functions and patterns of one column: what the planner decides for certain is what Spark decides."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import date, datetime
 from random import Random

@@ -1,7 +1,5 @@
 """Logs and audits in a real session: right indexes pass, whatever queries ask, and a wrong index is found."""
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Iterator

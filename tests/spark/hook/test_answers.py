@@ -1,7 +1,5 @@
 """What the rule does with an answer: the answer drops the row groups that it names, and any other answer keeps all."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

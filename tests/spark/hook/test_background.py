@@ -1,7 +1,5 @@
 """Builds beside the queries of a Spark application: on executors with half of the slots, and cancelled half-way."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """Queries in many threads of the JVM leave no connection and no thread of Python behind."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Executors plan like the driver: the same verdicts, whatever the order of row groups."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

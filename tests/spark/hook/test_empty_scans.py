@@ -1,7 +1,5 @@
 """A scan that nothing is left of is left out of the plan, with all that has no rows without it; answers stay."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """An executor is killed while it writes: Spark runs its tasks again elsewhere, and nothing is lost, doubled or left."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """Another process compacts and expires an index between two steps of planning: the query uses what is there now."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The Spark hook on a real session: fewer row groups are read, by Spark's own metrics, and no answer changes."""
 
-from __future__ import annotations
-
 import json
 import logging
 import random

@@ -1,7 +1,5 @@
 """The hook may have the executors plan: a Spark job inside the optimizer, with the answers that the driver comes to."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 

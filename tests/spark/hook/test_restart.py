@@ -1,7 +1,5 @@
 """A session that is stopped and started again in the same Python process, in a process of its own."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Sessions of one application: new ones, copies, wrappers of the same one, and threads that each have their own."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

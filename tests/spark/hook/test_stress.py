@@ -1,7 +1,5 @@
 """Threads that ask, write, build, compact and expire at once: no query fails, and no answer is wrong."""
 
-from __future__ import annotations
-
 import logging
 import random
 import threading

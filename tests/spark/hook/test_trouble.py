@@ -1,7 +1,5 @@
 """An index that is broken, at every level, changes no answer; nor do threads, sessions and restarts."""
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Callable, Iterator

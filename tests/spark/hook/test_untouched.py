@@ -1,7 +1,5 @@
 """What the hook leaves alone, and what works on the tasks after it: streams, increments, caches, partitioned joins."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

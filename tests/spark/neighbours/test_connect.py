@@ -1,7 +1,5 @@
 """The Python data source on a real Spark Connect server: Spark's answers, from surviving row groups alone."""
 
-from __future__ import annotations
-
 import decimal
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Files of Spark and Iceberg are read by pages: their offset indexes, page headers and encodings are parquet-java's."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

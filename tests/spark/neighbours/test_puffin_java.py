@@ -1,7 +1,5 @@
 """Iceberg's own Puffin classes as the referee: each side reads what the other has written."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A REST catalog (Nessie) over an S3 store, both real servers: built, planned, queried, merged into, expired."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass

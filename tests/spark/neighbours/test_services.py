@@ -1,7 +1,5 @@
 """A PostgreSQL catalog over an S3 store, both real servers: built, planned, queried; secrets are written nowhere."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Random aggregates over the fact tables of `shapes`."""
 
-from __future__ import annotations
-
 from random import Random
 
 from tests.spark.shapes import shapes

@@ -1,7 +1,5 @@
 """The fact tables that tests of whole queries share."""
 
-from __future__ import annotations
-
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession

@@ -1,7 +1,5 @@
 """A fact table in several forms and its dimensions, and random queries over them: joins, subqueries, first rows."""
 
-from __future__ import annotations
-
 from random import Random
 
 from pyiceberg.catalog.sql import SqlCatalog

@@ -1,7 +1,5 @@
 """Aggregates where an answer from the index could go wrong: the rows are those of Spark without the index."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Aggregates that the index answers: the values that Spark gets from the rows, and no scan where none is needed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

@@ -1,7 +1,5 @@
 """EXISTS and the like: the index tells whether there are rows, and no row is read where it tells exactly."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

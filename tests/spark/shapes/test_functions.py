@@ -1,7 +1,5 @@
 """Conditions that only Spark can evaluate: the same answers with the index, and fewer row groups where they allow."""
 
-from __future__ import annotations
-
 import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Joins, subqueries and first rows: the same answers with the index, and fewer row groups where keys allow it."""
 
-from __future__ import annotations
-
 import re
 from concurrent.futures import ThreadPoolExecutor
 from random import Random

@@ -1,7 +1,5 @@
 """CREATE INDEX and DROP INDEX on a real session."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """The procedures of `puffin.system`: by CALL on Spark 4, and from Python on every release."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from pathlib import Path

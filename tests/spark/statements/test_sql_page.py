@@ -1,7 +1,5 @@
 """The statements of docs/sql.md run as they stand, and their outputs are those of the page."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator

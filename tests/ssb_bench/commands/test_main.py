@@ -1,7 +1,5 @@
 """The commands that need no Spark, and the sentences for what is missing."""
 
-from __future__ import annotations
-
 import shutil
 import stat
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The SSB tables: the paper's sizes, keys, dictionaries and cents, always the same, resumed where it stopped."""
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import shutil

@@ -1,7 +1,5 @@
 """The query files, and the rule that fits their literals to the data."""
 
-from __future__ import annotations
-
 import bisect
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Runs as JSON, as a table and as a picture, on a run that was really measured (`run.json`, scale factor 1)."""
 
-from __future__ import annotations
-
 import io
 import json
 from dataclasses import replace

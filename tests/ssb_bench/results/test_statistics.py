@@ -1,14 +1,12 @@
 """Medians, ratios and geometric means; input that would make them lie is refused."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ssb_bench.results.statistics import Summary, geometric_mean, ratio, summarize, verdict
+from ssb_bench.results.statistics import Summary, geometric_mean, ratio, summarize
 
 TIMINGS = st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=20)
 BAD_TIMINGS: list[list[float]] = [[], [0.0], [-1.0], [1.0, math.nan], [math.inf]]
@@ -59,24 +57,3 @@ def test_twice_and_half_mean_one() -> None:
 @given(TIMINGS)
 def test_the_geometric_mean_of_inverses_is_the_inverse(ratios: list[float]) -> None:
     assert geometric_mean([1 / value for value in ratios]) == pytest.approx(1 / geometric_mean(ratios))
-
-
-@pytest.mark.parametrize(
-    ("speed_up", "said"),
-    [
-        (1.0, "unchanged"),
-        (1.02, "unchanged"),
-        (0.98, "unchanged"),
-        (1.021, "faster"),
-        (0.979, "slower"),
-        (30.0, "faster"),
-    ],
-)
-def test_the_noise_band_includes_its_bounds(speed_up: float, said: str) -> None:
-    assert verdict(speed_up) == said
-
-
-@pytest.mark.parametrize("band", [-0.1, 1.0, math.nan])
-def test_a_band_that_is_no_share_is_refused(band: float) -> None:
-    with pytest.raises(ValueError, match="noise band"):
-        verdict(1.0, band)

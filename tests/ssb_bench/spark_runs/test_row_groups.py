@@ -1,7 +1,5 @@
 """How row groups of lineorder are cut into pages."""
 
-from __future__ import annotations
-
 import pytest
 
 from ssb_bench.spark_runs.load import page_rows

@@ -1,7 +1,5 @@
 """Rounds are the longest chain of requests, whatever else is under way meanwhile."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

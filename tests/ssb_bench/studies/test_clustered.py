@@ -1,7 +1,5 @@
 """Keys in bursts on small tables: truth is that of the data files, and a row group that is dropped wrongly is found."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -113,12 +111,12 @@ def test_conditions_are_written_as_sql() -> None:
     )
 
 
-def test_a_whole_run_times_scans_and_survives_its_json(tmp_path: Path) -> None:
-    run = measure_clustered(tmp_path / "warehouse", grid=STRINGS, sizes=[SMALL], trials=1, repeats=1)
+def test_a_whole_run_survives_its_json(tmp_path: Path) -> None:
+    run = measure_clustered(tmp_path / "warehouse", grid=STRINGS, sizes=[SMALL], trials=1)
     write_record(tmp_path / "clustered.json", run)
 
     assert run.failures == ()
-    assert [scan.query for scan in run.scans] == ["needle", "absent", "list", "range", "prefix", "both"]
+    assert {cell.query for cell in run.cells} >= {"needle", "absent", "list", "range", "prefix", "both"}
     assert not (tmp_path / "warehouse").exists()
     assert read_record(tmp_path / "clustered.json", ClusteredRun) == run
 

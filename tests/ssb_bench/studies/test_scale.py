@@ -1,7 +1,5 @@
 """Simulated indexes are real ones: the planner finds the needle in them, and drops the rest."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

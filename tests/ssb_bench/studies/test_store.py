@@ -1,7 +1,5 @@
 """Work on a small lineorder in a store: answers agree, and reads with the index ask for fewer bytes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from ssb_bench.data.layout import Layout

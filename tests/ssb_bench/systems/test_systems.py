@@ -1,7 +1,5 @@
 """Workers of systems as real processes, and what becomes of those that cannot run."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The hook's query log as a workload."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

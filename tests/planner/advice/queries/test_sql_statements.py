@@ -1,7 +1,5 @@
 """Conditions on one table's columns in SQL statements."""
 
-from __future__ import annotations
-
 import pytest
 
 from planner.advice.sql_statements import read_statements

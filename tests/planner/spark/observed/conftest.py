@@ -1,7 +1,5 @@
 """Tables with a wrong index."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Ask the planner's side of the hook as the JVM does, without a JVM: requests about tables that PyIceberg made."""
 
-from __future__ import annotations
-
 import json
 from base64 import b64encode
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """The query log: bounded, in the background, and never in the way of a query; and its sums."""
 
-from __future__ import annotations
-
 import json
 import logging
 from datetime import UTC, datetime

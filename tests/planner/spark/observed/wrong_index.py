@@ -1,7 +1,5 @@
 """A wrong index: built over other values than the data file has now, with checksums that are right."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlparse

@@ -1,7 +1,5 @@
 """What the hook hands over is bound as Spark means it; other types than the column's, and lost bytes, are unknown."""
 
-from __future__ import annotations
-
 import json
 import logging
 from base64 import b64encode

@@ -1,7 +1,5 @@
 """What Spark finds while a query runs, as a predicate: the keys of every type, and what is refused."""
 
-from __future__ import annotations
-
 import json
 from base64 import b64encode
 

@@ -1,7 +1,5 @@
 """What reports and the log say of a WHERE: SQL that reads back, and no literal where literals are not wanted."""
 
-from __future__ import annotations
-
 import json
 from decimal import Decimal
 from pathlib import Path

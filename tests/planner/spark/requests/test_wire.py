@@ -1,7 +1,5 @@
 """A request is closed: what the planner does not expect is refused, not ignored."""
 
-from __future__ import annotations
-
 import json
 from decimal import Decimal
 

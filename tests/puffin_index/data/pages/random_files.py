@@ -1,7 +1,5 @@
 """Random Parquet files with page indexes: types, NULLs, encodings, codecs and lengths of pages."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random

@@ -1,7 +1,5 @@
 """Ranges of one round: near ones share a request, and each gets its bytes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Rows read by pages are the rows of a whole read; what does not fit together is refused."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable
 from pathlib import Path

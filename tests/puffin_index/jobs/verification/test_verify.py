@@ -1,7 +1,5 @@
 """Verification finds every kind of damage, says where it is, and repairs it."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from pathlib import Path

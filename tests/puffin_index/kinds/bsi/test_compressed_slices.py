@@ -1,7 +1,5 @@
 """Compressed bit slices: chosen where they pay, the same answers, and no trust in what a frame says of itself."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pytest

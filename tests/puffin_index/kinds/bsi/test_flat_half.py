@@ -1,7 +1,5 @@
 """Five numbers as three flat slices, and as row sets: small enough to check by eye."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Merged bit slices: the answers of every row looked at, a bit a row and significant bit, and no trust in bytes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Searches of bit slices from above and from below find the rows that a look at each number finds."""
 
-from __future__ import annotations
-
 from unittest.mock import patch
 
 import numpy as np

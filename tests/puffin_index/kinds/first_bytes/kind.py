@@ -5,8 +5,6 @@ has bit 0. NULL has none.
 """
 # ruff: noqa: ARG002 - a kind is given more than this one needs
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import numpy as np

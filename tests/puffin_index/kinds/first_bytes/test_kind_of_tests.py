@@ -1,7 +1,5 @@
 """A kind is a folder and a line of the registry: one that only the tests know is of use everywhere."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Decoded keys of rows are the keys that postings were built from: of all rows, and of the rows within a test."""
 
-from __future__ import annotations
-
 from collections import Counter
 from random import Random
 

@@ -1,7 +1,5 @@
 """Postings decoded to columns are the columns that they were built from; damaged ones are refused."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Merged postings are what a build of all row groups writes, and answer so however small the ranges are."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np
