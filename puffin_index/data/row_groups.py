@@ -7,6 +7,7 @@ first byte.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -82,12 +83,21 @@ class RowGroups(Protocol):
         """The start of the byte range that reads each row group alone (`puffin_index.data.row_groups`)."""
 
 
-class OpenDataFile(RowGroups, Protocol):
+@dataclass(frozen=True)
+class OpenDataFile(ABC):
     """A data file whose footer agrees with the manifest."""
+
+    file: DataFile
+    row_counts: tuple[int, ...]
+    row_group_offsets: tuple[int, ...]
+    fields: FileFields
+    reading: Reading
 
     def locate(self, field_id: int) -> LocatedColumn:
         """Find a column of the table, or raise UnsupportedError if it is uncertain what Iceberg would read."""
+        return locate_column(self.fields, self.reading, self.file.constants, field_id, self.file.path)
 
+    @abstractmethod
     def check_type(self, field_id: int, value_type: ValueType | None = None) -> None:
         """Check that Iceberg and Arrow read the same values of a column from the file.
 
@@ -97,9 +107,11 @@ class OpenDataFile(RowGroups, Protocol):
     def fetch(self, row_groups: Sequence[int], field_id: int) -> None:
         """Begin to read a column of row groups that `read_column` will be asked for in this order; none: stop.
 
-        As many as fit into memory are read, and only from a store.
+        As many as fit into memory are read, and only from a store. Arrow reads an ORC stripe as it likes.
         """
+        del row_groups, field_id
 
+    @abstractmethod
     def read_column(self, row_group: int, field_id: int, map_key: str | None = None) -> Iterator[pa.Array]:
         """Read a column of the file, or a key of a map, in one row group, in batches of rows.
 
@@ -107,26 +119,17 @@ class OpenDataFile(RowGroups, Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class OpenParquetFile:
+@dataclass(frozen=True)
+class OpenParquetFile(OpenDataFile):
     """A Parquet file."""
 
-    file: DataFile
-    row_counts: tuple[int, ...]
-    row_group_offsets: tuple[int, ...]
     _parquet: pq.ParquetFile
-    _fields: FileFields
-    _reading: Reading
-
-    def locate(self, field_id: int) -> LocatedColumn:
-        """Find a column of the table."""
-        return locate_column(self._fields, self._reading, self.file.constants, field_id, self.file.path)
 
     def check_type(self, field_id: int, value_type: ValueType | None = None) -> None:
         """Check that Iceberg reads the values that are stored as Arrow does."""
         for field in self.locate(field_id).path[-1:]:
             check_stored(
-                partial(parquet_type, self._parquet.schema), field, self._reading.schema, self.file.path, value_type
+                partial(parquet_type, self._parquet.schema), field, self.reading.schema, self.file.path, value_type
             )
 
     def fetch(self, row_groups: Sequence[int], field_id: int) -> None:
@@ -151,21 +154,12 @@ class OpenParquetFile:
             yield values if map_key is None else values_of_key(values, map_key)
 
 
-@dataclass(frozen=True, slots=True)
-class OpenOrcFile:
+@dataclass(frozen=True)
+class OpenOrcFile(OpenDataFile):
     """An ORC file; Arrow reads a column of a stripe as a whole."""
 
-    file: DataFile
-    row_counts: tuple[int, ...]
-    row_group_offsets: tuple[int, ...]
     _orc: ORCFile
     _leaf_types: tuple[str, ...]
-    _fields: FileFields
-    _reading: Reading
-
-    def locate(self, field_id: int) -> LocatedColumn:
-        """Find a column of the table."""
-        return locate_column(self._fields, self._reading, self.file.constants, field_id, self.file.path)
 
     def check_type(self, field_id: int, value_type: ValueType | None = None) -> None:
         """Check that Iceberg reads the values that are stored as Arrow does."""
@@ -175,17 +169,14 @@ class OpenOrcFile:
         names = [field.field.name for field in path]
         if any("." in name for name in names):
             raise UnsupportedError(f"data file {self.file.path}: ORC columns with a dot in the name cannot be read")
-        check_stored(self._leaf_types.__getitem__, path[-1], self._reading.schema, self.file.path, value_type)
+        check_stored(self._leaf_types.__getitem__, path[-1], self.reading.schema, self.file.path, value_type)
         stored = (path[-1].children[1] if path[-1].children else path[-1]).field.type
         is_temporal = pa.types.is_temporal(stored)
-        if is_temporal and self._fields.rule is not Rule.FIELD_IDS:
+        if is_temporal and self.fields.rule is not Rule.FIELD_IDS:
             # Other writers count dates and times in a time zone and a calendar of their own.
             raise UnsupportedError(f"data file {self.file.path}: dates and times of an imported ORC file")
         if pa.types.is_timestamp(stored) and not _ORC_TIMESTAMPS_ARE_CHECKED:
             raise UnsupportedError(f"data file {self.file.path}: ORC timestamps need PyArrow 26 or later")
-
-    def fetch(self, row_groups: Sequence[int], field_id: int) -> None:
-        """Do nothing: Arrow reads a stripe as it likes."""
 
     def read_column(self, row_group: int, field_id: int, map_key: str | None = None) -> Iterator[pa.Array]:
         """Read one column of one stripe."""
@@ -261,7 +252,7 @@ def _open_parquet(stream: ObjectStream | InputStream, file: DataFile, reading: R
     if sum(len(field.leaves) for field in fields.fields) != len(parquet.schema):
         raise UnsupportedError(f"data file {file.path}: its columns are nested in a way that is not known")
     starts = _range_starts(parquet.metadata, file.file_size)
-    return OpenParquetFile(file, tuple(group.num_rows for group in groups), starts, parquet, fields, reading)
+    return OpenParquetFile(file, tuple(group.num_rows for group in groups), starts, fields, reading, parquet)
 
 
 def _range_starts(footer: pq.FileMetaData, file_size: int) -> tuple[int, ...]:
@@ -285,7 +276,7 @@ def _open_orc(stream: SeekableStream, file: DataFile, reading: Reading) -> OpenO
     offsets = [stripe.offset for stripe in footer.stripes]
     starts = range_starts(offsets, offsets, file.file_size)
     rows = tuple(stripe.rows for stripe in footer.stripes)
-    return OpenOrcFile(file, rows, starts, orc, footer.leaf_types, fields, reading)
+    return OpenOrcFile(file, rows, starts, fields, reading, orc, footer.leaf_types)
 
 
 def _check_rows(opened: OpenDataFile) -> None:
@@ -299,16 +290,13 @@ def _check_rows(opened: OpenDataFile) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ChosenRowGroups:
+@dataclass(frozen=True)
+class ChosenRowGroups(OpenDataFile):
     """An opened data file that seems to have only the chosen row groups, by their ordinals in the file.
 
     Its rows are those of the chosen row groups, and its bytes about theirs.
     """
 
-    file: DataFile
-    row_counts: tuple[int, ...]
-    row_group_offsets: tuple[int, ...]
     whole: OpenDataFile
     chosen: tuple[int, ...]
 
@@ -320,11 +308,8 @@ class ChosenRowGroups:
         file, rows = whole.file, sum(row_counts)
         size = file.file_size * rows // max(1, file.record_count)
         part = replace(file, file_size=size, record_count=rows, split_offsets=())
-        return cls(part, row_counts, tuple(whole.row_group_offsets[ordinal] for ordinal in kept), whole, kept)
-
-    def locate(self, field_id: int) -> LocatedColumn:
-        """Find a column of the table."""
-        return self.whole.locate(field_id)
+        offsets = tuple(whole.row_group_offsets[ordinal] for ordinal in kept)
+        return cls(part, row_counts, offsets, whole.fields, whole.reading, whole, kept)
 
     def check_type(self, field_id: int, value_type: ValueType | None = None) -> None:
         """Check that Iceberg reads the values that are stored as Arrow does."""

@@ -100,15 +100,6 @@ def map_key_column(column: str, key: str) -> str:
     return f"{column}[{key}]"
 
 
-def split_map_key_column(name: str) -> tuple[str, str] | None:
-    """Split `column[key]` into map column and key; return None for the name of a whole column.
-
-    The key begins behind the first bracket, as in Paimon, even if the column's own name contains a bracket.
-    """
-    column, bracket, rest = name.partition("[")
-    return (column, rest[:-1]) if bracket and rest.endswith("]") else None
-
-
 def encode_modified_utf8(text: str) -> bytes:
     """Return the bytes of `text` in Java's modified UTF-8, without a length.
 

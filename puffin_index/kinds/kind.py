@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
 
-from puffin_index.errors import CorruptFileError, DefinitionError, UnsupportedError
+from puffin_index.errors import DefinitionError, UnsupportedError
 from puffin_index.keys.columns import Column, KeyArray, SortedColumn, plain_keys
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import ValueType
@@ -35,7 +35,6 @@ from puffin_index.kinds.base import (
 from puffin_index.kinds.held_keys import HoldsKeys
 from puffin_index.roaring.read import row_set_of_ascending
 from puffin_index.storage.arrays import Flags, Ints
-from puffin_index.storage.binary import read_int32_be
 from puffin_index.storage.ranged import Blob
 
 _FEW_KEYS = 64
@@ -321,13 +320,6 @@ class IndexKind(ABC):
             raise UnsupportedError(f"{blob.location}: Paimon has no index of kind {self.name}")
         return next(iter(self.paimon_types))
 
-    def paimon_row_count(self, blob: Blob) -> int:
-        """Return the number of rows that a blob from Paimon covers.
-
-        Raises UnsupportedError if blobs of the kind do not have the number.
-        """
-        raise UnsupportedError(f"{blob.location}: kind {self.name} does not tell how many rows a blob covers")
-
 
 class OneByOne:
     """Builds one payload per row group."""
@@ -344,11 +336,3 @@ class OneByOne:
     def finish(self) -> Sequence[MergedPayload]:
         """Return nothing: no row group ever waits."""
         return []
-
-
-def row_count_after_version(blob: Blob) -> int:
-    """Return the row count of a blob from Paimon that begins with a version of one byte and the row count."""
-    rows = read_int32_be(blob.read(0, 5), 1, location=blob.location, base_offset=blob.offset)
-    if rows < 0:
-        raise CorruptFileError(f"a blob of {rows} rows", location=blob.location, offset=blob.offset + 1)
-    return rows

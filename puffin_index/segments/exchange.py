@@ -20,13 +20,9 @@ from puffin_index.formats.puffin import PuffinFile, read_blob
 from puffin_index.keys.map_key import ColumnId, plain_kind
 from puffin_index.keys.value_types import ValueType, value_type_named
 from puffin_index.kinds.base import MergedFilter, MergedIndex, RowGroupIndex, StoredPayload
-from puffin_index.kinds.kind import IndexKind
 from puffin_index.kinds.registry import KINDS
 from puffin_index.segments.inspection import PayloadPlace, read_payload_places
 from puffin_index.storage.ranged import Blob, RangedReader
-
-UNTOLD_ROWS_LIMIT = 1 << 28
-"""The most rows that a blob may claim if the caller does not know the number of rows."""
 
 _NO_LAYOUT = np.empty(0, np.int64)
 
@@ -37,25 +33,6 @@ class ExportedContainer:
 
     data: bytes
     left_out: tuple[PayloadPlace, ...]
-
-
-def export_container(
-    segment: RangedReader, footer: PuffinFile, row_group: int, names: Mapping[ColumnId, str]
-) -> ExportedContainer:
-    """Put those payloads of one row group that Paimon can read into a Paimon container.
-
-    Args:
-        row_group: The row group's ordinal in the segment.
-        names: The columns to export, in the container's order, with their names in the container (`map[key]` for one
-            key of a map).
-
-    Raises:
-        NotFoundError: If the segment lacks the row group, or has no payload of a column.
-        UnsupportedError: If Paimon has a format for none of the payloads, or the container would be too large.
-        CorruptFileError: If a directory or a payload is damaged.
-        ValueError: If two columns have one name.
-    """
-    return write_exported([take_payloads(segment, footer, row_group, names)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +47,12 @@ class TakenPayloads:
 def take_payloads(
     segment: RangedReader, footer: PuffinFile, row_group: int, names: Mapping[ColumnId, str]
 ) -> TakenPayloads:
-    """Read those payloads of one row group that Paimon can read; see `export_container`."""
+    """Read those payloads of one row group, by its ordinal in the segment, that Paimon can read.
+
+    `names` are those of the columns in the container, in its order (`map[key]` for one key of a map). Raises
+    NotFoundError if the segment lacks the row group or a column, CorruptFileError if a directory or a payload is
+    damaged, ValueError if two columns have one name.
+    """
     if len(set(names.values())) < len(names):
         raise ValueError("two columns of one name cannot be told apart in a container")
     places = [
@@ -129,33 +111,13 @@ def _read_payload(segment: RangedReader, footer: PuffinFile, place: PayloadPlace
     )
 
 
-def import_blob(container_blob: Blob, kind: str, value_type: ValueType, row_count: int | None = None) -> RowGroupIndex:
-    """Open a blob that Paimon wrote.
+def import_blob(blob: Blob, kind: str, value_type: ValueType, row_count: int) -> RowGroupIndex:
+    """Open a blob that Paimon wrote of a row group of so many rows.
 
-    Args:
-        kind: The index kind: `bitmap`, `bsi` or `bloom`.
-        row_count: The number of covered rows. Bloom filters need the number, as they do not store it. Other kinds
-            default to the blob's own number, up to `UNTOLD_ROWS_LIMIT`.
-
-    Raises:
-        NotFoundError: If the kind is unknown.
-        UnsupportedError: If the kind does not read the blob's version or the value type, or if the number of rows is
-            unknown or implausible.
-        CorruptFileError: If the blob breaks its format or has another number of rows.
+    Raises UnsupportedError if the kind does not read the blob's version or the value type, CorruptFileError if the blob
+    breaks its format or has another number of rows.
     """
-    if kind not in KINDS:
-        raise NotFoundError(f"there is no index kind {kind!r}; known: {', '.join(KINDS)}")
     own = KINDS[kind]
-    rows = _row_count(container_blob, own) if row_count is None else row_count
-    blob_type = own.paimon_type(container_blob)
-    opened = own.open(StoredPayload.of_row_group(container_blob, blob_type, _NO_LAYOUT, value_type, rows))
+    opened = own.open(StoredPayload.of_row_group(blob, own.paimon_type(blob), _NO_LAYOUT, value_type, row_count))
     assert not isinstance(opened, MergedIndex | MergedFilter)
     return opened
-
-
-def _row_count(blob: Blob, kind: IndexKind) -> int:
-    """Return the number of rows in a blob, if the number is plausible."""
-    rows = kind.paimon_row_count(blob)
-    if rows > UNTOLD_ROWS_LIMIT:
-        raise UnsupportedError(f"{blob.location}: a blob of {rows} rows is opened only if the caller knows of them")
-    return rows

@@ -35,7 +35,7 @@ from puffin_index.kinds.bitmap.blob import VERSION_1, VERSION_2, serialize_bitma
 from puffin_index.kinds.bitmap.lookup import BitmapIndex, open_entries
 from puffin_index.kinds.bitmap.merged_bitmap import MERGED_BITMAP, MergedBitmap
 from puffin_index.kinds.bitmap.merged_bitmap_build import merge_all_postings, merge_bitmaps
-from puffin_index.kinds.kind import Answer, IndexKind, KindBuilder, OneByOne, Options, row_count_after_version
+from puffin_index.kinds.kind import Answer, IndexKind, KindBuilder, OneByOne, Options
 from puffin_index.kinds.postings.build import POSTINGS, PlacedColumn, build_postings, postings_pay
 from puffin_index.kinds.postings.look_up import Postings
 from puffin_index.storage.arrays import Ints
@@ -262,7 +262,3 @@ class BitmapKind(IndexKind):
         if version not in _BLOB_TYPES:
             raise UnsupportedError(f"{blob.location}: bitmap version {version} is not one that this release knows")
         return _BLOB_TYPES[version]
-
-    def paimon_row_count(self, blob: Blob) -> int:
-        """Return the number of rows, which follows the version."""
-        return row_count_after_version(blob)

@@ -27,8 +27,7 @@ from puffin_index.kinds.base import (
 )
 from puffin_index.kinds.bsi.merged_slices import MergedSlices
 from puffin_index.kinds.bsi.own_slices import BSI, PAIMON_BSI, build_slices, is_small, open_slices
-from puffin_index.kinds.kind import Answer, IndexKind, KindBuilder, OneByOne, Options, row_count_after_version
-from puffin_index.storage.ranged import Blob
+from puffin_index.kinds.kind import Answer, IndexKind, KindBuilder, OneByOne, Options
 
 MERGED_ROWS = 131_072
 """The most rows of all row groups of a payload (a single row group may have more); planning reads a payload at once."""
@@ -156,10 +155,6 @@ class BitSlicedKind(IndexKind):
             for place in np.flatnonzero(part.is_kept).tolist():
                 yield from small.add(columns[place])
         yield from small.flush()
-
-    def paimon_row_count(self, blob: Blob) -> int:
-        """Return the number of rows, which follows the version."""
-        return row_count_after_version(blob)
 
 
 def _may_merge(options: Options) -> bool:

@@ -14,7 +14,6 @@ from puffin_index.formats.paimon_container import (
     encode_modified_utf8,
     map_key_column,
     read_container,
-    split_map_key_column,
     write_container,
 )
 from puffin_index.storage.ranged import Blob, BytesReader
@@ -261,24 +260,6 @@ class TestModifiedUtf8:
 class TestMapKeys:
     def test_are_spelled_as_paimon_spells_them(self) -> None:
         assert map_key_column("tags", "color") == "tags[color]"
-
-    @pytest.mark.parametrize(
-        ("name", "parts"),
-        [
-            ("tags[color]", ("tags", "color")),
-            ("tags[]", ("tags", "")),
-            ("tags[a[b]]", ("tags", "a[b]")),
-            ("tags", None),
-            ("tags]", None),
-            ("tags[color", None),
-        ],
-    )
-    def test_are_taken_apart_at_the_first_bracket(self, name: str, parts: tuple[str, str] | None) -> None:
-        assert split_map_key_column(name) == parts
-
-    @given(column=st.text().filter(lambda name: "[" not in name), key=st.text())
-    def test_come_back(self, column: str, key: str) -> None:
-        assert split_map_key_column(map_key_column(column, key)) == (column, key)
 
 
 def _atoms(data: bytes) -> list[object]:

@@ -216,7 +216,7 @@ def ask(readers: JavaObject, path: Path, file_format: str, stored: str, field_id
                 # No index can be of that.
                 continue
             try:
-                replace(opened, _reading=Reading(schema)).check_type(field_id)
+                replace(opened, reading=Reading(schema)).check_type(field_id)
                 is_taken = True
             except UnsupportedError:
                 is_taken = False
