@@ -22,7 +22,7 @@ MEASURED := run systems append clustered scale
 OPTIONS_run := --workload count --workload rows --workload aggregate --workload ssb --repeats 3 --output $(BENCH)/all/run.json
 OPTIONS_systems := --repeats 2
 OPTIONS_append := --batches 12
-OPTIONS_clustered := --rows 1000000 --trials 1 --repeats 3
+OPTIONS_clustered := --rows 1000000 --trials 1
 OPTIONS_scale := --repeats 3
 SECONDS ?= 3600
 

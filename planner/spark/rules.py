@@ -85,6 +85,8 @@ STATEMENTS = "io.puffinindex.spark.IndexStatements"
 EVERY_SESSION = "io.puffinindex.spark.EverySession"
 
 _SOURCES = (
+    "Change.java",
+    "Substitute.java",
     "commands/SessionCatalogs.java",
     "JobNotes.java",
     "PartitionConstants.java",
@@ -98,7 +100,6 @@ _SOURCES = (
     "PythonCalls.java",
     "Conditions.java",
     "Lists.java",
-    "aggregates/Replace.java",
     "aggregates/AggregateAnswer.java",
     "aggregates/ComputedValues.java",
     "aggregates/AggregateQuestion.java",

@@ -150,16 +150,10 @@ def expire_command(
 
 @click.command("drop")
 @table_command
-@click.option(
-    "--abandoned",
-    is_flag=True,
-    help="Delete what index tables left that were dropped by hand. No other catalog and no branch may use it.",
-)
-def drop_command(table: str, properties: tuple[str, ...], as_json: bool, abandoned: bool) -> None:
+def drop_command(table: str, properties: tuple[str, ...], as_json: bool) -> None:
     """Drop the index of TABLE, and nothing else. TABLE may be the index table itself, if the data table is gone."""
     name = QualifiedTable.parse(table)
-    catalog = open_catalog(name.catalog, parse_properties(properties))
-    report = drop_index(catalog, name.name, abandoned=abandoned)
+    report = drop_index(open_catalog(name.catalog, parse_properties(properties)), name.name)
     if as_json:
         click.echo(json.dumps(asdict(report)))
         return

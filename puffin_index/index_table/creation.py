@@ -1,39 +1,25 @@
-"""Create an index table in a location that no other table ever has, and find the folders of dropped ones.
-
-Iceberg knows nothing of segments, and leaves them behind. The name of a folder has digits of the data table's UUID. A
-folder may belong to an index table of another catalog or of a branch of this one, which nobody sees from here. So
-folders are only named, unless the user asks to delete them.
-"""
+"""Create an index table in a location that no other table ever has, so that every file below it is its own."""
 
 import logging
-import re
 import uuid
-from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 
 from pyiceberg.catalog import Catalog, MetastoreCatalog
 from pyiceberg.exceptions import (
     BadRequestError,
     ForbiddenError,
     NamespaceAlreadyExistsError,
-    NoSuchTableError,
     TableAlreadyExistsError,
 )
 from pyiceberg.io import load_file_io
 from pyiceberg.table import Table
-from pyiceberg.typedef import Identifier
 from requests.exceptions import RequestException
 
-from puffin_index.display import format_bytes
-from puffin_index.errors import CatalogError, PuffinIndexError
+from puffin_index.errors import CatalogError
 from puffin_index.index_table.stored_files import (
-    StoredFile,
     delete_empty_folders,
     delete_files,
     has_other_metadata,
-    list_folders,
     list_stored_files,
 )
 from puffin_index.index_table.table import (
@@ -44,128 +30,17 @@ from puffin_index.index_table.table import (
     PROPERTY_LOCATION,
     PROPERTY_VERSION,
     SCHEMA,
-    SUFFIX,
     TableName,
     load_index_table,
 )
 
 _DIGITS = 16
-_NEW = timedelta(minutes=1)
-"""So old the files of a folder have to be: a table's first metadata is written before the catalog has the table."""
-
-_BRANCHES = "nessie."
-"""Begins the properties of catalogs that have branches."""
-
-
-@dataclass(frozen=True, slots=True)
-class AbandonedFolder:
-    """A folder that no index table of the catalog uses."""
-
-    location: str
-    files: tuple[StoredFile, ...]
-
-    def __str__(self) -> str:
-        return f"{self.location} ({len(self.files)} files, {format_bytes(sum(file.size for file in self.files))})"
+_log = logging.getLogger(__name__)
 
 
 def new_location(default: str, data_table_uuid: uuid.UUID) -> str:
     """Return a location that no other table has, for an index table with this default location."""
     return f"{default}-{data_table_uuid.hex[:_DIGITS]}{uuid.uuid4().hex[:_DIGITS]}"
-
-
-def abandoned_folders(catalog: Catalog, default: str, data_table_uuid: uuid.UUID) -> list[AbandonedFolder]:
-    """Find folders of former index tables, beside the default location, that no table of the catalog uses.
-
-    Raises PuffinIndexError if a table of the catalog cannot be read, so that nobody knows which folder it uses.
-    """
-    parent = default.rpartition("/")[0]
-    io = load_file_io(catalog.properties, parent)
-    digits = data_table_uuid.hex[:_DIGITS]
-    own_name = re.compile(rf".*{SUFFIX}-{digits}[0-9a-f]{{{_DIGITS}}}")
-    listed = [
-        AbandonedFolder(f"{parent}/{name}", tuple(list_stored_files(io, f"{parent}/{name}")))
-        for name in sorted(list_folders(io, parent))
-        if own_name.fullmatch(name)
-    ]
-    if not listed:
-        return []
-    used = [_path(location) for location in _locations(catalog)]
-    return [
-        folder
-        for folder in listed
-        if any(file.is_ours for file in folder.files)
-        and not any(f"{location}/".startswith(f"{_path(folder.location)}/") for location in used)
-    ]
-
-
-def delete_abandoned(catalog: Catalog, folders: Sequence[AbandonedFolder]) -> list[StoredFile]:
-    """Delete what builds and commits of ours wrote into abandoned folders; return these files.
-
-    Raises PuffinIndexError if another index table may use the folders.
-    """
-    if any(name.startswith(_BRANCHES) for name in catalog.properties):
-        raise PuffinIndexError(
-            f"catalog {catalog.name!r} has branches, whose index tables may use {_named(folders)}: delete by hand what "
-            "no branch uses"
-        )
-    deleted: list[StoredFile] = []
-    for folder in folders:
-        if max(file.modified for file in folder.files) > datetime.now(UTC) - _NEW:
-            raise PuffinIndexError(
-                f"{folder.location} has files of the last minute, perhaps of a table that is being made"
-            )
-        io = load_file_io(catalog.properties, folder.location)
-        ours = [file for file in folder.files if file.is_ours]
-        delete_files(io, ours)
-        delete_empty_folders(io, folder.location)
-        deleted += ours
-    return deleted
-
-
-def abandoned_hint(folders: Sequence[AbandonedFolder]) -> str:
-    """Say which folders were left behind, and how to delete them."""
-    return (
-        f"an index table that was dropped by hand has left {_named(folders)}: if no other catalog and no branch uses "
-        "that, `puffin-index drop --abandoned` deletes it"
-    )
-
-
-def warn_of_abandoned(catalog: Catalog, location: str, data_table_uuid: uuid.UUID) -> None:
-    """Log what earlier index tables of a data table have left behind, beside the location of the new one."""
-    with suppress(OSError, PuffinIndexError, NotImplementedError):
-        folders = abandoned_folders(catalog, location, data_table_uuid)
-        if folders:
-            _log.warning("%s", abandoned_hint(folders))
-
-
-def _named(folders: Sequence[AbandonedFolder]) -> str:
-    return ", ".join(map(str, folders))
-
-
-def _path(location: str) -> str:
-    return location.partition("://")[2].rstrip("/") or location.removeprefix("file:").rstrip("/")
-
-
-def _locations(catalog: Catalog) -> Iterator[str]:
-    """The locations of all tables of a catalog, and of their metadata."""
-    for name in _tables(catalog, ()):
-        try:
-            table = catalog.load_table(name)
-        except NoSuchTableError:
-            continue
-        except Exception as error:
-            raise PuffinIndexError(f"table {'.'.join(name)} cannot be read, and may use a folder: {error}") from error
-        yield table.location()
-        yield table.metadata_location
-
-
-def _tables(catalog: Catalog, namespace: Identifier) -> Iterator[Identifier]:
-    for child in catalog.list_namespaces(namespace):
-        yield from catalog.list_tables(child)
-        yield from _tables(catalog, child)
-
-
-_log = logging.getLogger(__name__)
 
 
 def create_index_table(catalog: Catalog, name: TableName, data_table: Table, definition: str) -> Table:
@@ -196,13 +71,10 @@ def create_index_table(catalog: Catalog, name: TableName, data_table: Table, def
         _log.debug("no default location of %s is known: %s", name, error)
         return _create_where_catalog_says(catalog, name, properties)
     try:
-        index_table = _create_at(catalog, name, properties, location)
+        return _create_at(catalog, name, properties, location)
     except (ValueError, BadRequestError, ForbiddenError) as error:
         _log.info("catalog %s places tables itself: %s", catalog.name, error)
         return _create_where_catalog_says(catalog, name, properties)
-    if index_table.location() == location:
-        warn_of_abandoned(catalog, location, data_table.metadata.table_uuid)
-    return index_table
 
 
 def default_location(catalog: Catalog, name: TableName) -> str:

@@ -60,13 +60,6 @@ def list_stored_files(io: FileIO, location: str) -> list[StoredFile]:
     ]
 
 
-def list_folders(io: FileIO, location: str) -> list[str]:
-    """List the names of the folders in a folder."""
-    filesystem, path = _filesystem(io, location)
-    found = filesystem.get_file_info(FileSelector(path, allow_not_found=True))
-    return [info.base_name for info in found if info.type == FileType.Directory]
-
-
 def own_files(table: Table, listed: Sequence[StoredFile]) -> list[StoredFile]:
     """Return only the files of this very index table, which upkeep may delete once nothing needs them.
 

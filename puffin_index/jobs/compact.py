@@ -153,8 +153,7 @@ def _plan(
             live[part.segment] += sources[part.segment].live_bytes(key, part.first_row_group, len(file.row_counts))
     sparse = {name for name, source in sources.items() if live[name] < LEAST_LIVE_SHARE * source.payload_bytes}
     small = {name for name, source in sources.items() if source.size < _SMALL_SHARE * target_bytes}
-    wide = set() if sparse_only else {name for name, source in sources.items() if _is_wide(source, wanted)}
-    chosen = sparse if sparse_only else sparse | small | wide
+    chosen = sparse if sparse_only else sparse | small
     by_shape: dict[Shape, list[IndexedFile]] = {}
     for file in _by_place(files):
         shape = _shape(file, sources)
@@ -167,14 +166,9 @@ def _plan(
         origins = {origin for file in of_shape for origin in file.origins}
         in_parts = any(len(file.origins) > 1 for file in of_shape)
         # Rewriting must make segments fewer or smaller; otherwise every compaction would repeat it.
-        if len(cut) < len(origins) or origins & (sparse | wide) or in_parts:
+        if len(cut) < len(origins) or origins & sparse or in_parts:
             bins += cut
     return _Plan(wanted, tuple(bins), sources, tuple(skipped))
-
-
-def _is_wide(source: SourceSegment, wanted: Mapping[FieldKind, Options]) -> bool:
-    """Return whether merging would shrink payloads of a segment, such as small ones in Paimon's format."""
-    return any(source.gains_by_merging(key, wanted[key]) for key in source.directories if key in wanted)
 
 
 def _read_sources(index_table: Table, entries: pa.Table) -> tuple[dict[str, SourceSegment], list[tuple[str, str]]]:

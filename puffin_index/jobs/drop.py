@@ -4,22 +4,15 @@ import logging
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, RESTError, TableAlreadyExistsError
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.io import load_file_io
 from pyiceberg.table import Table
 from requests.exceptions import RequestException
 
 from puffin_index.errors import DamagedIndexError, NotFoundError, PuffinIndexError
-from puffin_index.index_table.creation import (
-    AbandonedFolder,
-    abandoned_folders,
-    abandoned_hint,
-    default_location,
-    delete_abandoned,
-)
 from puffin_index.index_table.entries import replace_entries
 from puffin_index.index_table.lookup import list_index_tables
 from puffin_index.index_table.stored_files import (
@@ -47,79 +40,24 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class DropReport:
-    """The result of a drop: what is kept as no file of this index, and folders of index tables dropped by hand.
-
-    If those were to be deleted, their files are among the deleted.
-    """
+    """The result of a drop; `kept` are files of others below the index table's location."""
 
     index_table: str
     segments: int
     bytes: int
     kept: tuple[str, ...]
-    abandoned: tuple[str, ...] = ()
 
 
-def drop_index(catalog: Catalog, table: str, *, abandoned: bool = False) -> DropReport:
-    """Drop an index. If the index table is damaged, drop everything that surely belongs to the index.
+def drop_index(catalog: Catalog, table: str) -> DropReport:
+    """Drop an index, by the name of its data table or its own. Of a damaged one, drop all that surely belongs to it.
 
-    Args:
-        table: `namespace.table` of the data table, or of the index table itself.
-        abandoned: Whether to delete as well what earlier index tables of the data table left when they were dropped by
-            hand. No other catalog and no branch of this one may use these folders, which nobody sees from here.
-
-    Raises:
-        NotFoundError: If the index does not exist.
-        PuffinIndexError: If the table is not an index table, or belongs to another data table; or if another index
-            table may use an abandoned folder.
+    Raises NotFoundError if the index does not exist, PuffinIndexError if the table is not an index table, or belongs to
+    another data table.
     """
-    name = TableName.parse(table)
     try:
-        index_table = _find(catalog, name)
+        return drop_index_table(catalog, _find(catalog, TableName.parse(table)))
     except DamagedIndexError as error:
-        report = _drop_damaged(catalog, error)
-    except NotFoundError as error:
-        folders = _abandoned(catalog, name, certainly=abandoned)
-        if not folders:
-            raise
-        if not abandoned:
-            raise NotFoundError(f"{error}; {abandoned_hint(folders)}") from error
-        report = _report(index_table_name(name), (), ())
-    else:
-        report = drop_index_table(catalog, index_table)
-    return _with_abandoned(catalog, report, _abandoned(catalog, name, certainly=abandoned), delete=abandoned)
-
-
-def _abandoned(catalog: Catalog, name: TableName, *, certainly: bool) -> list[AbandonedFolder]:
-    """Find what earlier index tables left; unless that is asked for, it is enough if the catalog easily tells."""
-    name = TableName(name.namespace, name.name.removesuffix(SUFFIX))
-    data_table = _load(catalog, name)
-    if data_table is None:
-        return []
-    try:
-        default = default_location(catalog, index_table_name(name))
-        return abandoned_folders(catalog, default, data_table.metadata.table_uuid)
-    except (OSError, ValueError, NotImplementedError, RESTError, TableAlreadyExistsError) as error:
-        _log.debug("folders of earlier index tables of %s are not known: %s", name, error)
-    except PuffinIndexError:
-        if certainly:
-            raise
-    return []
-
-
-def _with_abandoned(
-    catalog: Catalog, report: DropReport, folders: Sequence[AbandonedFolder], *, delete: bool
-) -> DropReport:
-    if not folders:
-        return report
-    if not delete:
-        _log.warning("%s", abandoned_hint(folders))
-    deleted = delete_abandoned(catalog, folders) if delete else []
-    return replace(
-        report,
-        segments=report.segments + sum(file.is_segment for file in deleted),
-        bytes=report.bytes + sum(file.size for file in deleted),
-        abandoned=tuple(folder.location for folder in folders),
-    )
+        return _drop_damaged(catalog, error)
 
 
 def drop_index_table(catalog: Catalog, index_table: Table) -> DropReport:

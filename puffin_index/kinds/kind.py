@@ -269,11 +269,6 @@ class IndexKind(ABC):
         except UnsupportedError as error:
             raise UnsupportedError(f"{part.payload.blob.location}: {error}") from error
 
-    def gains_by_merging(self, options: Options, blob_types: Sequence[str], row_counts: Sequence[int]) -> bool:
-        """Return whether merging would shrink a segment's payloads, of these blob types and row counts."""
-        del options, blob_types, row_counts
-        return False
-
     def merge(
         self, parts: Sequence[MergePart], options: Options, limits: MergeLimits = DEFAULT_LIMITS
     ) -> Iterator[MergedPayload]:

@@ -12,7 +12,6 @@ from puffin_index.data.data_table import DataFile
 from puffin_index.errors import CorruptFileError, UnsupportedError
 from puffin_index.formats.puffin import BLOB_CHECKSUM, BlobMetadata, PuffinFile, read_blob, read_footer
 from puffin_index.kinds.base import OpenIndex, StoredPayload
-from puffin_index.kinds.kind import Options
 from puffin_index.segments.directory import (
     DIRECTORY_BLOB,
     ROW_GROUPS_BLOB,
@@ -108,14 +107,6 @@ class SourceSegment:
         except UnsupportedError:
             return None
         return forms.pop() if len(forms) == 1 else None
-
-    def gains_by_merging(self, key: FieldKind, options: Options) -> bool:
-        """Return whether merging would shrink the payloads of an index."""
-        if self.merged_form(key) is None:
-            return False
-        rows = self.payload_rows[key]
-        blob_types = np.array(self.directories[key].blob_types.to_pylist(), object)[rows].tolist()
-        return index_kind(key[1]).gains_by_merging(options, blob_types, self.spans[:, 1].tolist())
 
     def payload(self, key: FieldKind, row: int, reader: RangedReader) -> StoredPayload:
         """Return a payload by the row of its directory."""

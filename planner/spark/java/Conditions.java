@@ -41,11 +41,11 @@ import org.apache.spark.unsafe.types.UTF8String;
 
 /**
  * What the filter right above a scan says beyond Iceberg's own filters: tests of map keys, text that is not UTF-8,
- * functions of one column, and the known parts beside an unknown part. Compiled by Janino: no generics, no lambdas.
+ * functions of one column, and the known parts beside an unknown part.
  *
- * <p>A known class of expressions becomes a node if it means the same to the planner and compares columns of the scan with
- * literals of exactly the same type. Any other expression of a single column becomes a function ({@link ColumnFunction}),
- * and the rest becomes unknown nodes. {@code planner/condition/spark/nodes.py} reads the nodes.
+ * <p>A known class of expressions becomes a node if it means the same to the planner and compares columns of the scan
+ * with literals of exactly the same type. Any other expression of a single column becomes a function ({@link
+ * ColumnFunction}), and the rest becomes unknown nodes. {@code planner/condition/spark/nodes.py} reads the nodes.
  */
 public class Conditions {
   /** Levels of AND within OR within AND. A deeper part is unknown, because readers of JSON recurse. */

@@ -5,13 +5,11 @@ import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.SubqueryExpression;
 import org.apache.spark.sql.catalyst.expressions.UserDefinedExpression;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
-import scala.Function1;
 import scala.collection.Iterator;
 import scala.collection.immutable.Nil$;
 import scala.collection.immutable.Seq;
-import scala.runtime.AbstractPartialFunction;
 
-/** A filter as SQL text of Spark's own, for the audit of a scan. Compiled by Janino: no lambdas. */
+/** A filter as SQL text of Spark's own, for the audit of a scan. */
 public class FilterText {
   private static final int MOST_CHARACTERS = 100000;
 
@@ -22,7 +20,7 @@ public class FilterText {
     if (filter == null || !filter.deterministic() || !isPlain(filter)) {
       return null;
     }
-    String text = ((Expression) filter.transform(new WithoutQualifiers())).sql();
+    String text = ((Expression) filter.transform(new Change(new WithoutQualifiers()))).sql();
     return text.length() > MOST_CHARACTERS ? null : text;
   }
 
@@ -39,13 +37,9 @@ public class FilterText {
     return true;
   }
 
-  private static class WithoutQualifiers extends AbstractPartialFunction {
-    public boolean isDefinedAt(Object node) {
-      return node instanceof AttributeReference;
-    }
-
-    public Object applyOrElse(Object node, Function1 otherwise) {
-      return isDefinedAt(node) ? ((AttributeReference) node).withQualifier((Seq) Nil$.MODULE$) : otherwise.apply(node);
+  private static class WithoutQualifiers implements Change.OfNode {
+    public Object changed(Object node) {
+      return node instanceof AttributeReference ? ((AttributeReference) node).withQualifier((Seq) Nil$.MODULE$) : null;
     }
   }
 }

@@ -23,7 +23,7 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Asks the planner which row groups of a scan need not be read. Compiled by Janino: no generics, no lambdas.
+ * Asks the planner which row groups of a scan need not be read.
  *
  * <p>Both sides number the row groups of one version of an index table alike ({@link View}). A request has a scan's row
  * groups as a bitmap of these numbers. {@code planner/spark/requests/wire.py} describes requests and answers.

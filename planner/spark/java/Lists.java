@@ -3,7 +3,7 @@ package io.puffinindex.spark;
 import java.util.List;
 import org.apache.spark.api.python.PythonUtils;
 
-/** Scala's lists. Compiled by Janino: no generics, no lambdas. */
+/** Scala's lists. */
 public class Lists {
   private Lists() {}
 

@@ -35,16 +35,14 @@ import org.apache.spark.sql.execution.dynamicpruning.CleanupDynamicPruningFilter
 import org.apache.spark.sql.internal.SQLConf;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
-import scala.Function1;
 import scala.Tuple2;
-import scala.runtime.AbstractPartialFunction;
 
 /**
- * An optimizer rule that takes row groups out of Iceberg scans. Compiled by Janino: no generics, no lambdas.
+ * An optimizer rule that takes row groups out of Iceberg scans.
  *
  * <p>The rule asks the planner about each scan ({@link IndexPlanner}) and drops the row groups that the planner names. A
- * data file that the index does not know, or knows with another size, is read whole. After any failure the scan stays as it
- * was.
+ * data file that the index does not know, or knows with another size, is read whole. After any failure the scan stays as
+ * it was.
  *
  * <p>A scan whose indexed columns a join compares waits for the keys of the join ({@link RuntimeScan}).
  */
@@ -138,7 +136,7 @@ public class PruneScans extends Rule {
   private LogicalPlan changed(LogicalPlan plan, Pass pass, boolean takesFilters) {
     LogicalPlan changed = plan;
     if (!pass.subqueries.whole.isEmpty()) {
-      changed = (LogicalPlan) changed.transformAllExpressions(new ChangeSubqueries(pass));
+      changed = (LogicalPlan) changed.transformAllExpressions(new Change(new ChangeSubqueries(pass)));
     }
     if (!pass.runtimeScans.isEmpty()) {
       changed = withRuntimeScans(changed, pass.runtimeScans, takesFilters);
@@ -149,7 +147,7 @@ public class PruneScans extends Rule {
   /** The plan with scans that take the keys of joins, and with the filters that hand over these keys. */
   private LogicalPlan withRuntimeScans(LogicalPlan plan, Map runtimeScans, boolean takesFilters) {
     try {
-      LogicalPlan replaced = (LogicalPlan) plan.transform(new ReplaceScans(runtimeScans));
+      LogicalPlan replaced = (LogicalPlan) plan.transform(new Change(new ReplaceScans(runtimeScans)));
       if (!takesFilters || !SQLConf.get().dynamicPartitionPruningEnabled()) {
         return replaced;
       }
@@ -164,7 +162,7 @@ public class PruneScans extends Rule {
   /** The plan without scans that have no task left, and without all that then has no rows either. */
   private LogicalPlan withoutScans(LogicalPlan plan, EmptyScans empty) {
     try {
-      return PropagateEmptyRelation.apply((LogicalPlan) plan.transform(empty));
+      return PropagateEmptyRelation.apply((LogicalPlan) plan.transform(new Change(empty)));
     } catch (Throwable e) {
       tell("empty scans not left out of the plan", e);
       return plan;
@@ -204,24 +202,20 @@ public class PruneScans extends Rule {
   }
 
   /** Changes the plans of the subqueries that run by themselves. */
-  private class ChangeSubqueries extends AbstractPartialFunction {
+  private class ChangeSubqueries implements Change.OfNode {
     private final Pass pass;
 
     ChangeSubqueries(Pass pass) {
       this.pass = pass;
     }
 
-    public boolean isDefinedAt(Object node) {
-      return node instanceof ScalarSubquery && pass.subqueries.isWhole(((ScalarSubquery) node).plan());
-    }
-
-    public Object applyOrElse(Object node, Function1 otherwise) {
-      if (!isDefinedAt(node)) {
-        return otherwise.apply(node);
+    public Object changed(Object node) {
+      if (!(node instanceof ScalarSubquery) || !pass.subqueries.isWhole(((ScalarSubquery) node).plan())) {
+        return null;
       }
       ScalarSubquery subquery = (ScalarSubquery) node;
-      LogicalPlan changed = changed(subquery.plan(), pass, false);
-      return changed == subquery.plan() ? subquery : subquery.withNewPlan(changed);
+      LogicalPlan changed = PruneScans.this.changed(subquery.plan(), pass, false);
+      return changed == subquery.plan() ? null : subquery.withNewPlan(changed);
     }
   }
 
@@ -445,41 +439,34 @@ public class PruneScans extends Rule {
   }
 
   /** Puts other scans in the place of some scans. */
-  public static class ReplaceScans extends AbstractPartialFunction {
+  public static class ReplaceScans implements Change.OfNode {
     private final Map replacements;
 
     public ReplaceScans(Map replacements) {
       this.replacements = replacements;
     }
 
-    public boolean isDefinedAt(Object node) {
-      return node instanceof DataSourceV2ScanRelation
-          && replacements.containsKey(((DataSourceV2ScanRelation) node).scan());
-    }
-
-    public Object applyOrElse(Object node, Function1 otherwise) {
-      if (!isDefinedAt(node)) {
-        return otherwise.apply(node);
+    public Object changed(Object node) {
+      if (!(node instanceof DataSourceV2ScanRelation)) {
+        return null;
       }
       DataSourceV2ScanRelation relation = (DataSourceV2ScanRelation) node;
       Scan scan = (Scan) replacements.get(relation.scan());
-      return relation.copy(
-          relation.relation(), scan, relation.output(), relation.keyGroupedPartitioning(), relation.ordering());
+      return scan == null
+          ? null
+          : relation.copy(
+              relation.relation(), scan, relation.output(), relation.keyGroupedPartitioning(), relation.ordering());
     }
   }
 
   /** Puts a relation without rows in the place of each scan that has no task left. */
-  private static class EmptyScans extends AbstractPartialFunction {
+  private static class EmptyScans implements Change.OfNode {
     final Set scans = Collections.newSetFromMap(new IdentityHashMap());
 
-    public boolean isDefinedAt(Object node) {
-      return node instanceof DataSourceV2ScanRelation && scans.contains(((DataSourceV2ScanRelation) node).scan());
-    }
-
-    public Object applyOrElse(Object node, Function1 otherwise) {
-      return isDefinedAt(node)
+    public Object changed(Object node) {
+      return node instanceof DataSourceV2ScanRelation && scans.contains(((DataSourceV2ScanRelation) node).scan())
           ? LocalRelation$.MODULE$.apply(((DataSourceV2ScanRelation) node).output())
-          : otherwise.apply(node);
+          : null;
     }
   }
 }

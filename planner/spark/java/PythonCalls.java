@@ -11,7 +11,7 @@ import py4j.PythonClient;
 import py4j.reflection.PythonProxyHandler;
 
 /**
- * Calls a function of Python, and leaves nothing behind for the calling thread. Compiled by Janino: no generics, no lambdas.
+ * Calls a function of Python, and leaves nothing behind for the calling thread.
  *
  * <p>py4j opens a connection for each thread that calls Python, and keeps the connection, with a thread of Python, when
  * the calling thread has ended. Spark starts threads for broadcasts and subqueries again and again.

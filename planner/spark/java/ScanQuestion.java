@@ -23,8 +23,8 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * What a query wants of one scan: the content of a request without the row groups. Compiled by Janino: no generics, no
- * lambdas. {@code planner/spark/requests/wire.py} describes requests.
+ * What a query wants of one scan: the content of a request without the row groups. {@code planner/spark/requests/wire.py}
+ * describes requests.
  */
 public class ScanQuestion {
   private static final Logger LOG = LoggerFactory.getLogger("puffin-index");

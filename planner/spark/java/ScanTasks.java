@@ -17,8 +17,8 @@ import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.Scan;
 
 /**
- * The tasks of Iceberg's batch scans: read, narrowed to row groups, replaced. The hook and the benchmark share this class.
- * Compiled by Janino: no generics, no lambdas.
+ * The tasks of Iceberg's batch scans: read, narrowed to row groups, replaced. The hook and the benchmark share this
+ * class.
  *
  * <p>Iceberg's scan classes are package-private and inherit most methods, so reflection calls them.
  */

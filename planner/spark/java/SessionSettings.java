@@ -5,7 +5,7 @@ import java.util.Iterator;
 import java.util.Map;
 import org.apache.spark.sql.internal.SQLConf;
 
-/** The configuration of the session that plans in this thread. Compiled by Janino: no generics, no lambdas. */
+/** The configuration of the session that plans in this thread. */
 public class SessionSettings {
   private SessionSettings() {}
 

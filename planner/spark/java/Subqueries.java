@@ -14,12 +14,11 @@ import org.apache.spark.sql.catalyst.plans.logical.RowLevelWrite;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
 
 /**
- * The subqueries in the expressions of a query, those within other subqueries included. Compiled by Janino: no generics, no
- * lambdas.
+ * The subqueries in the expressions of a query, those within other subqueries included.
  *
- * <p>Spark optimises each subquery on its own, and may then merge scalar subqueries into one: two that differ only in what
- * stands above their scans would share one scan. Later, when the rules of users run on the whole query, nothing is merged
- * any more, and each scalar subquery is a query of its own.
+ * <p>Spark optimises each subquery on its own, and may then merge scalar subqueries into one: two that differ only in
+ * what stands above their scans would share one scan. Later, when the rules of users run on the whole query, nothing is
+ * merged any more, and each scalar subquery is a query of its own.
  */
 public class Subqueries {
   /** The plans of scalar subqueries that run by themselves: no scan of theirs stands in the query around them. */

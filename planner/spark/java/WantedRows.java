@@ -29,8 +29,7 @@ import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
 
 /**
  * How many rows of a scan a query wants, and in what order: LIMIT right above a scan, or above its filter, its projection
- * and its sort. Of {@code rank() <= k} without partitions, Spark makes a WindowGroupLimit. Compiled by Janino: no generics,
- * no lambdas.
+ * and its sort. Of {@code rank() <= k} without partitions, Spark makes a WindowGroupLimit.
  */
 public class WantedRows {
   /** The scan. */

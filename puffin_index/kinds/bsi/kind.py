@@ -130,11 +130,6 @@ class BitSlicedKind(IndexKind):
         del test
         return Answer.EXACT
 
-    def gains_by_merging(self, options: Options, blob_types: Sequence[str], row_counts: Sequence[int]) -> bool:
-        """Whether small row groups have bit slices in Paimon's format."""
-        pairs = zip(blob_types, row_counts, strict=True)
-        return _may_merge(options) and any(name == PAIMON_BSI and is_small(rows) for name, rows in pairs)
-
     def merge(
         self, parts: Sequence[MergePart], options: Options, limits: MergeLimits = DEFAULT_LIMITS
     ) -> Iterator[MergedPayload]:

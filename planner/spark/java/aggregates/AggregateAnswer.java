@@ -7,8 +7,7 @@ import org.apache.spark.sql.types.DataType;
 import org.roaringbitmap.RoaringBitmap;
 
 /**
- * What the index gives for the aggregates of a scan: {@code planner/spark/requests/aggregates.py} describes the bytes. Compiled
- * by Janino: no generics, no lambdas.
+ * What the index gives for the aggregates of a scan: {@code planner/spark/requests/aggregates.py} describes the bytes.
  */
 public class AggregateAnswer {
   public final View view;

@@ -16,6 +16,7 @@ import org.apache.iceberg.FileScanTask;
 import org.apache.iceberg.types.Conversions;
 import org.apache.iceberg.types.Types;
 import org.apache.spark.sql.catalyst.expressions.Alias;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.BoundReference;
@@ -49,10 +50,10 @@ import org.roaringbitmap.RoaringBitmap;
 
 /**
  * What a partial aggregate wants of the rows of a scan, and how the parts that the index gives become rows of aggregate
- * buffers. Compiled by Janino: no generics, no lambdas.
+ * buffers.
  *
- * <p>Spark's final aggregate joins these rows with those that Spark itself makes of scanned rows. So a group may have several
- * rows, as the groups of a function of columns have: the index tells the parts of each value of the columns.
+ * <p>Spark's final aggregate joins these rows with those that Spark itself makes of scanned rows. So a group may have
+ * several rows, as the groups of a function of columns have: the index tells the parts of each value of the columns.
  */
 public class AggregateQuestion {
   /** An average of integers is exact as long as doubles add up its magnitudes exactly. */
@@ -169,7 +170,7 @@ public class AggregateQuestion {
   private static Expression replaced(Expression expression, List projection) {
     Expression replaced = expression;
     for (int i = 0; i < projection.size(); i++) {
-      replaced = (Expression) replaced.transform(new Replace((Map) projection.get(i)));
+      replaced = (Expression) replaced.transform(new Change(new ReplaceAttributes((Map) projection.get(i))));
     }
     return replaced;
   }
@@ -612,5 +613,18 @@ public class AggregateQuestion {
     return type instanceof DecimalType
         ? (Object) new Decimal().set(0L, ((DecimalType) type).precision(), ((DecimalType) type).scale())
         : Long.valueOf(0);
+  }
+
+  /** Puts what projections compute in the place of the attributes that they name, by the ID of the attribute. */
+  private static class ReplaceAttributes implements Change.OfNode {
+    private final Map expressions;
+
+    ReplaceAttributes(Map expressions) {
+      this.expressions = expressions;
+    }
+
+    public Object changed(Object node) {
+      return node instanceof Attribute ? expressions.get(((Attribute) node).exprId()) : null;
+    }
   }
 }

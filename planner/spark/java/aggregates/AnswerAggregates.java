@@ -38,11 +38,11 @@ import scala.Option;
 import scala.Tuple3;
 
 /**
- * A planning strategy that answers aggregates of Iceberg scans from the index. Compiled by Janino: no generics, no lambdas.
+ * A planning strategy that answers aggregates of Iceberg scans from the index.
  *
- * <p>Spark plans an aggregate as a partial aggregate of rows and a final aggregate of buffers. This strategy takes Spark's
- * own plan and gives the final aggregate the buffers that the index has, beside the partial aggregate of the row groups that
- * still have to be read. After any failure, Spark's plan stays as it was.
+ * <p>Spark plans an aggregate as a partial aggregate of rows and a final aggregate of buffers. This strategy takes
+ * Spark's own plan and gives the final aggregate the buffers that the index has, beside the partial aggregate of the row
+ * groups that still have to be read. After any failure, Spark's plan stays as it was.
  */
 public class AnswerAggregates extends SparkStrategy implements Predicate {
   private static final int ANSWERS_REMEMBERED = 32;
@@ -319,7 +319,7 @@ public class AnswerAggregates extends SparkStrategy implements Predicate {
     }
     Map scans = new IdentityHashMap();
     scans.put(answered.question.scan, rule.narrowed(answered.question, unread));
-    LogicalPlan rest = (LogicalPlan) child.transform(new PruneScans.ReplaceScans(scans));
+    LogicalPlan rest = (LogicalPlan) child.transform(new Change(new PruneScans.ReplaceScans(scans)));
     SparkPlan read = (SparkPlan) partial.withNewChildren(Lists.of(Arrays.asList(new Object[] {new PlanLater(rest)})));
     return new UnionExec(Lists.of(Arrays.asList(new Object[] {read, known})));
   }

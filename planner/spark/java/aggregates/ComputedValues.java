@@ -11,8 +11,8 @@ import org.apache.spark.sql.types.DecimalType;
 import org.apache.spark.sql.types.DoubleType;
 
 /**
- * The buffer of an aggregate of an expression, such as {@code sum(c + 1)}: Spark's own evaluator gives the value of each group of
- * the index, and the group's rows say how often the value counts. Compiled by Janino: no generics, no lambdas.
+ * The buffer of an aggregate of an expression, such as {@code sum(c + 1)}: Spark's own evaluator gives the value of each
+ * group of the index, and the group's rows say how often the value counts.
  *
  * <p>A sum counts only if no order of adding up overflows, and if doubles lose no bit in any order.
  */

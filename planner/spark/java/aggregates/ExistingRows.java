@@ -29,7 +29,7 @@ import scala.Option;
 
 /**
  * A plan that asks only whether there are rows: a LIMIT above a projection to literals, which Spark makes of EXISTS and
- * {@code isEmpty}. Its rows follow from the number of the rows below. Compiled by Janino: no generics, no lambdas.
+ * {@code isEmpty}. Its rows follow from the number of the rows below.
  */
 public class ExistingRows {
   private static final int MOST_ROWS = 1000;
@@ -94,7 +94,7 @@ public class ExistingRows {
     arguments[1] = Lists.of(Collections.singletonList(count));
     Map scans = new IdentityHashMap();
     scans.put(scan, RuntimeScan.whole(scan));
-    arguments[2] = project.child().transform(new PruneScans.ReplaceScans(scans));
+    arguments[2] = project.child().transform(new Change(new PruneScans.ReplaceScans(scans)));
     return (Aggregate) constructor.newInstance(arguments);
   }
 

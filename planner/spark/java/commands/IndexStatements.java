@@ -24,11 +24,11 @@ import org.apache.spark.sql.types.StructType;
 import scala.Tuple2;
 
 /**
- * A planning strategy for CREATE INDEX and DROP INDEX on Iceberg tables. Compiled by Janino: no generics, no lambdas.
+ * A planning strategy for CREATE INDEX and DROP INDEX on Iceberg tables.
  *
- * <p>Spark has commands for both, but only for tables that support indexes, as Iceberg's do not. So the strategy puts a table
- * that does into the statement, and Spark plans it anew. The command asks Python's side when it is executed, and not when it
- * is planned or explained.
+ * <p>Spark has commands for both, but only for tables that support indexes, as Iceberg's do not. So the strategy puts a
+ * table that does into the statement, and Spark plans it anew. The command asks Python's side when it is executed, and
+ * not when it is planned or explained.
  */
 public class IndexStatements extends SparkStrategy {
   private final PruneScans rule;

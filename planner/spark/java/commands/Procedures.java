@@ -22,7 +22,7 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** The catalog {@code puffin}, which has procedures and nothing else. Compiled by Janino: no generics, no lambdas. */
+/** The catalog {@code puffin}, which has procedures and nothing else. */
 public class Procedures implements ProcedureCatalog {
   private static final String NAMESPACE = "system";
 

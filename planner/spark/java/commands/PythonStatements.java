@@ -6,7 +6,7 @@ import java.util.Map;
 import java.util.function.BiFunction;
 import org.apache.spark.sql.SparkSession;
 
-/** Has statements executed by Python's side. Compiled by Janino: no generics, no lambdas. */
+/** Has statements executed by Python's side. */
 public class PythonStatements {
   private static final ObjectMapper JSON = new ObjectMapper();
 

@@ -6,7 +6,7 @@ import org.apache.spark.sql.internal.SQLConf;
 import scala.collection.mutable.HashMap;
 
 /**
- * Gives a catalog to a session that loads its other catalogs by configuration. Compiled by Janino: no generics, no lambdas.
+ * Gives a catalog to a session that loads its other catalogs by configuration.
  *
  * <p>Spark has no method for that: it makes catalogs of classes, which it looks for where the driver's own classes are.
  */

@@ -23,12 +23,10 @@ import org.apache.spark.sql.catalyst.expressions.objects.StaticInvoke;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.ObjectType;
 import org.roaringbitmap.RoaringBitmap;
-import scala.Function1;
-import scala.runtime.AbstractPartialFunction;
 
 /**
  * A condition on one column that only Spark can evaluate, such as {@code upper(name) LIKE '%X%'}. Spark's own evaluator
- * tells for which of the column's values the condition is true. Compiled by Janino: no generics, no lambdas.
+ * tells for which of the column's values the condition is true.
  */
 public class ColumnFunction {
   private static final String SPARKS_EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions.";
@@ -69,7 +67,7 @@ public class ColumnFunction {
    */
   public ColumnFunction(Expression condition, List columns, Map column, int number) {
     type = ((Expression) columns.get(0)).dataType();
-    bound = (Expression) condition.transform(new BindColumn(columns, new BoundReference(0, type, true)));
+    bound = (Expression) condition.transform(new Change(new Substitute(columns, new BoundReference(0, type, true))));
     session = SessionSettings.startingWith("");
     String text = condition.sql().replace(((Expression) columns.get(0)).sql(), name(column));
     node = new LinkedHashMap();
@@ -252,24 +250,5 @@ public class ColumnFunction {
       return Float.valueOf(-((Float) value).floatValue());
     }
     return null;
-  }
-
-  /** Puts a reference to the only column of a row in the place of some expressions. */
-  private static class BindColumn extends AbstractPartialFunction {
-    private final List columns;
-    private final Expression reference;
-
-    BindColumn(List columns, Expression reference) {
-      this.columns = columns;
-      this.reference = reference;
-    }
-
-    public boolean isDefinedAt(Object expression) {
-      return columns.contains(expression);
-    }
-
-    public Object applyOrElse(Object expression, Function1 otherwise) {
-      return isDefinedAt(expression) ? reference : otherwise.apply(expression);
-    }
   }
 }

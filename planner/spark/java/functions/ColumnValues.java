@@ -14,10 +14,7 @@ import org.apache.spark.sql.types.IntegerType;
 import org.apache.spark.sql.types.StringType;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/**
- * The values that a column has, as the planner lists them: {@code planner/spark/requests/wire.py} describes lists. Compiled by
- * Janino: no generics, no lambdas.
- */
+/** The values that a column has, as the planner lists them: {@code planner/spark/requests/wire.py} describes lists. */
 public class ColumnValues {
   private static final byte BOUNDS = 'I';
   private static final byte RANGE = 'R';

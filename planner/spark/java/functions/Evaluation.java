@@ -6,9 +6,8 @@ import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Evaluates expressions for values of the index in a thread of its own. A regular expression may take years for a value that
- * no row of the answer has, and nothing stops it, so its thread is given up. Errors end the evaluation only. Compiled by
- * Janino: no generics, no lambdas.
+ * Evaluates expressions for values of the index in a thread of its own. A regular expression may take years for a value
+ * that no row of the answer has, and nothing stops it, so its thread is given up. Errors end the evaluation only.
  */
 public abstract class Evaluation implements Runnable {
   /** The result of an evaluation that was not begun, because too many threads were given up and still run. */

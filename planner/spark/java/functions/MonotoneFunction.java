@@ -39,8 +39,7 @@ import org.apache.spark.sql.types.TimestampType;
 
 /**
  * A comparison of a function that never falls, or never rises, with a literal: {@code price + 1 = 5}, {@code year(t) >=
- * 2024}. The values for which it is true lie in one interval, whose ends are found by halving. Compiled by Janino: no
- * generics, no lambdas.
+ * 2024}. The values for which it is true lie in one interval, whose ends are found by halving.
  */
 public class MonotoneFunction {
   /** Functions of a first argument that rise with it, whatever their other arguments are, which must be literals. */

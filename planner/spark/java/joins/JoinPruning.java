@@ -26,16 +26,11 @@ import org.apache.spark.sql.types.FloatType;
 import org.apache.spark.sql.types.IntegerType;
 import org.apache.spark.sql.types.LongType;
 import org.apache.spark.sql.types.ShortType;
-import scala.Function1;
 import scala.Option;
 import scala.Tuple2;
 import scala.Tuple8;
-import scala.runtime.AbstractPartialFunction;
 
-/**
- * Lets scans wait for the keys that the other side of a join has ({@link RuntimeFilters}). Compiled by Janino: no generics,
- * no lambdas.
- */
+/** Lets scans wait for the keys that the other side of a join has ({@link RuntimeFilters}). */
 public class JoinPruning {
   /** Computing a side once more for its keys reads this share of the other side at most, as a divisor. */
   private static final BigInteger LEAST_GAIN = BigInteger.valueOf(8);
@@ -81,7 +76,7 @@ public class JoinPruning {
 
   /** The plan with runtime filters on the scans that take them. */
   public static LogicalPlan apply(LogicalPlan plan) {
-    return (LogicalPlan) plan.transformUp(new InsertFilters());
+    return (LogicalPlan) plan.transformUp(new Change(new InsertFilters()));
   }
 
   /** The keys of a join by which a scan on one side can be restricted to what the other side has. */
@@ -226,14 +221,10 @@ public class JoinPruning {
   }
 
   /** Puts filters on one side of each join: on the larger one, if both have a scan that takes them. */
-  private static class InsertFilters extends AbstractPartialFunction {
-    public boolean isDefinedAt(Object node) {
-      return node instanceof Join;
-    }
-
-    public Object applyOrElse(Object node, Function1 otherwise) {
-      if (!isDefinedAt(node)) {
-        return otherwise.apply(node);
+  private static class InsertFilters implements Change.OfNode {
+    public Object changed(Object node) {
+      if (!(node instanceof Join)) {
+        return null;
       }
       Join join = (Join) node;
       List left = new ArrayList();
@@ -244,9 +235,6 @@ public class JoinPruning {
         if (key.isTaken()) {
           (key.side == join.left() ? left : right).add(key);
         }
-      }
-      if (left.isEmpty() && right.isEmpty()) {
-        return join;
       }
       boolean prunesLeft = right.isEmpty() || (!left.isEmpty() && bytes(join.left()).compareTo(bytes(join.right())) >= 0);
       List chosen = prunesLeft ? left : right;
@@ -260,7 +248,7 @@ public class JoinPruning {
         throw new IllegalStateException("no runtime filter in " + join.nodeName() + ": " + e.getMessage(), e);
       }
       if (pruned == side) {
-        return join;
+        return null;
       }
       return prunesLeft
           ? join.copy(pruned, join.right(), join.joinType(), join.condition(), join.hint())

@@ -23,14 +23,12 @@ import org.apache.spark.sql.execution.dynamicpruning.PartitionPruning;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DoubleType;
 import org.apache.spark.sql.types.FloatType;
-import scala.Function1;
 import scala.Option;
 import scala.Tuple2;
-import scala.runtime.AbstractPartialFunction;
 
 /**
  * Spark's own dynamic pruning for indexed columns: a filter {@code DynamicPruningSubquery} above a scan becomes a runtime
- * filter of the scan. Spark itself does this for partition columns only. Compiled by Janino: no generics, no lambdas.
+ * filter of the scan. Spark itself does this for partition columns only.
  */
 public class RuntimeFilters {
   /** Nodes that give the same rows each time. A node of another class, such as LIMIT, might give other rows. */
@@ -110,7 +108,7 @@ public class RuntimeFilters {
 
   /** The plan without its runtime filters, which leave out only rows that a join leaves out as well. */
   public static LogicalPlan unfiltered(LogicalPlan plan) {
-    return (LogicalPlan) plan.transformAllExpressions(new TrueForPruning());
+    return (LogicalPlan) plan.transformAllExpressions(new Change(new TrueForPruning()));
   }
 
   /** Whether another run of a plan gives the same rows: the keys may come from a run of their own. */
@@ -166,13 +164,9 @@ public class RuntimeFilters {
   }
 
   /** Puts true in the place of runtime filters. */
-  private static class TrueForPruning extends AbstractPartialFunction {
-    public boolean isDefinedAt(Object expression) {
-      return expression instanceof DynamicPruning;
-    }
-
-    public Object applyOrElse(Object expression, Function1 otherwise) {
-      return isDefinedAt(expression) ? Literal$.MODULE$.TrueLiteral() : otherwise.apply(expression);
+  private static class TrueForPruning implements Change.OfNode {
+    public Object changed(Object expression) {
+      return expression instanceof DynamicPruning ? Literal$.MODULE$.TrueLiteral() : null;
     }
   }
 

@@ -21,12 +21,11 @@ import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.SupportsRuntimeV2Filtering;
 
 /**
- * Stands in the place of an Iceberg scan and takes runtime filters on indexed columns, too. Compiled by Janino: no generics,
- * no lambdas.
+ * Stands in the place of an Iceberg scan and takes runtime filters on indexed columns, too.
  *
- * <p>Spark calls {@code filter} with the keys that the other side of a join has, and then {@code toBatch}. Several nodes of
- * a plan may share one scan and have other keys, so the keys must not change the scan: they narrow only the next batch of the
- * thread that called {@code filter}.
+ * <p>Spark calls {@code filter} with the keys that the other side of a join has, and then {@code toBatch}. Several nodes
+ * of a plan may share one scan and have other keys, so the keys must not change the scan: they narrow only the next batch
+ * of the thread that called {@code filter}.
  */
 public class RuntimeScan implements InvocationHandler {
   /** A join with more keys is not asked about: they cross as text, and become an interval beyond a tenth of them. */

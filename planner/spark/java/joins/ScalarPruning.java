@@ -27,14 +27,12 @@ import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
-import scala.Function1;
 import scala.Option;
 import scala.Tuple2;
-import scala.runtime.AbstractPartialFunction;
 
 /**
- * Lets scans wait for the value of a scalar subquery that a filter compares an indexed column with ({@link RuntimeFilters}).
- * Compiled by Janino: no generics, no lambdas.
+ * Lets scans wait for the value of a scalar subquery that a filter compares an indexed column with ({@link
+ * RuntimeFilters}).
  *
  * <p>The runtime filter's query is the subquery's own plan, with what the filter computes of the value on top. Both share
  * their shuffles, so Spark reads the subquery's tables once. The query must have no subquery itself: all subqueries of an
@@ -70,7 +68,7 @@ public class ScalarPruning {
 
   /** The plan with runtime filters on the scans that take them. */
   public static LogicalPlan apply(LogicalPlan plan) {
-    return (LogicalPlan) plan.transformUp(new InsertFilters());
+    return (LogicalPlan) plan.transformUp(new Change(new InsertFilters()));
   }
 
   /** The comparisons of a filter: one at most for each column and operator. */
@@ -146,26 +144,7 @@ public class ScalarPruning {
 
   /** A value with another expression in the place of its subquery. */
   private static Expression withSubquery(Expression value, ScalarSubquery subquery, Expression other) {
-    return (Expression) value.transform(new ReplaceSubquery(subquery, other));
-  }
-
-  /** Puts another expression in the place of a subquery. */
-  private static class ReplaceSubquery extends AbstractPartialFunction {
-    private final ScalarSubquery subquery;
-    private final Expression other;
-
-    ReplaceSubquery(ScalarSubquery subquery, Expression other) {
-      this.subquery = subquery;
-      this.other = other;
-    }
-
-    public boolean isDefinedAt(Object expression) {
-      return subquery.equals(expression);
-    }
-
-    public Object applyOrElse(Object expression, Function1 otherwise) {
-      return isDefinedAt(expression) ? other : otherwise.apply(expression);
-    }
+    return (Expression) value.transform(new Change(new Substitute(Collections.singleton(subquery), other)));
   }
 
   /** A comparison of an attribute with the value of a scalar subquery. */
@@ -207,14 +186,10 @@ public class ScalarPruning {
   }
 
   /** Puts runtime filters above filters that compare with scalar subqueries. */
-  private static class InsertFilters extends AbstractPartialFunction {
-    public boolean isDefinedAt(Object node) {
-      return node instanceof Filter;
-    }
-
-    public Object applyOrElse(Object node, Function1 otherwise) {
-      if (!isDefinedAt(node)) {
-        return otherwise.apply(node);
+  private static class InsertFilters implements Change.OfNode {
+    public Object changed(Object node) {
+      if (!(node instanceof Filter)) {
+        return null;
       }
       LogicalPlan plan = (LogicalPlan) node;
       List comparisons = comparisons((Filter) node);
