@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import random
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -34,7 +35,7 @@ from planner.query import answer_query
 from planner.query_log.records import AuditMiss, AuditRecord
 from planner.snapshot.scan import Scan
 from planner.spark.background import BackgroundQueue
-from planner.spark.observed_query import PlannedQuery, deciding
+from planner.spark.observed_query import LogWriter, PlannedQuery, deciding
 from planner.spark.observed_query import column_text as name_of
 from planner.spark.requests.hook_filters import bind_runtime_keys, read_conditions, where_of
 from planner.spark.requests.wire import KEEP_ALL, Request, serialize_only, serialize_view
@@ -77,13 +78,16 @@ _NOT_EMPTY = (Reason.ENOUGH_ROWS, Reason.ANSWERED)
 """What is dropped for these reasons may hold matching rows."""
 
 
-class Auditor:
-    """Audits a share of the scans of a hook in the background, and knows which indexes an audit found wrong."""
+class Observers:
+    """What happens to a hook's scans after they were planned, in the background: the query log, and audits of a share.
 
-    def __init__(self, context: SparkContext, report: Callable[[PlannedQuery, AuditRecord], object]) -> None:
+    Knows which indexes an audit found wrong.
+    """
+
+    def __init__(self, context: SparkContext) -> None:
         self._context = context
-        self._report = report
         self._lock = threading.Lock()
+        self._writers: dict[str, LogWriter] = {}
         self._wrong: LRUCache[tuple[str, str], str] = LRUCache(_KEPT_VERDICTS)
         self._queue: BackgroundQueue[tuple[PlannedQuery, JavaObject]] = BackgroundQueue(
             self._audit, "auditing queries", MOST_WAITING, is_finished_at_exit=False
@@ -94,16 +98,33 @@ class Auditor:
         with self._lock:
             return self._wrong.get((session, table_uuid))
 
-    def put(self, query: PlannedQuery) -> None:
-        """Audit a scan later, if it is one of the share that is audited."""
+    def planned(self, query: PlannedQuery) -> None:
+        """Log a scan, and audit it later if it is one of the share that is audited."""
+        self._log(query, query)
         share = query.settings.audit
         if share and random.random() < share and (~query.plan.kept_mask).any():
             # The thread of the query has its session.
             self._queue.put((query, _active_session(self._context)))
 
     def wait(self, seconds: float) -> bool:
-        """Wait for the audits of all scans so far; False if that takes longer."""
-        return self._queue.wait(seconds)
+        """Wait until all audits and all lines of the log are done; False if that takes longer."""
+        end = time.monotonic() + seconds
+        is_audited = self._queue.wait(seconds)
+        with self._lock:
+            writers = list(self._writers.values())
+        return is_audited and all(writer.flush(max(0.0, end - time.monotonic())) for writer in writers)
+
+    def writer(self, folder: str) -> LogWriter:
+        """The writer of a query log; there is one a folder."""
+        with self._lock:
+            if folder not in self._writers:
+                self._writers[folder] = LogWriter(folder)
+            return self._writers[folder]
+
+    def _log(self, query: PlannedQuery, content: PlannedQuery | AuditRecord) -> None:
+        if query.settings.query_log:
+            properties = query.table.catalog.properties
+            self.writer(query.settings.query_log).put(content, query.request.session, properties)
 
     def _audit(self, queries: list[tuple[PlannedQuery, JavaObject]]) -> None:
         for query, session in queries:
@@ -115,7 +136,7 @@ class Auditor:
             if record.misses:
                 with self._lock:
                     self._wrong[query.request.session, query.table.uuid] = str(record.misses[0])
-            self._report(query, record)
+            self._log(query, record)
 
 
 def _audited(query: PlannedQuery, context: SparkContext, session: JavaObject) -> AuditRecord:

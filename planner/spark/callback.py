@@ -16,9 +16,9 @@ from pyroaring import BitMap
 from planner.condition.tree.nodes import UNKNOWN
 from planner.prune.distributed import Executors
 from planner.query import QueryAnswer, QueryRequest, answer_query, read_everything
+from planner.spark.audit import Observers
 from planner.spark.catalogs import SparkCatalogs
 from planner.spark.observed_query import PlannedQuery
-from planner.spark.observers import Observers
 from planner.spark.read_index import ReadIndex, ReadIndexes, Reports
 from planner.spark.requests.aggregates import question_of, serialize_answer
 from planner.spark.requests.functions import ColumnFunctions, functions_of, implied_by
@@ -89,7 +89,7 @@ class PlannerCallback:
             executors=Executors(self._context, index.index_table, settings.planning_mode),
             started=started,
         )
-        objection = self.observers.objection(request, index.table)
+        objection = self.observers.objection(request.session, index.table.uuid)
         if objection is not None or not len(numbers):
             return self._without_index(query, objection, request, settings, index)
         functions = functions_of(request, index.reading.schema, query, is_asked=settings.functions)

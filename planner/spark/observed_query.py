@@ -5,8 +5,6 @@ this machine gets lines at its end. Other stores cannot add to a file, so each f
 """
 
 import logging
-import threading
-import time
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -255,25 +253,3 @@ class LogWriter:
             io = load_file_io(dict(entries[0].properties), location)
             with io.new_output(location).create(overwrite=True) as stream:
                 stream.write(text)
-
-
-class LogWriters:
-    """The writers of this process, one a folder."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._writers: dict[str, LogWriter] = {}
-
-    def of(self, location: str) -> LogWriter:
-        """The writer of a folder."""
-        with self._lock:
-            if location not in self._writers:
-                self._writers[location] = LogWriter(location)
-            return self._writers[location]
-
-    def flush(self, seconds: float) -> bool:
-        """Wait until all is written; False if that takes longer."""
-        with self._lock:
-            writers = list(self._writers.values())
-        end = time.monotonic() + seconds
-        return all(writer.flush(max(0.0, end - time.monotonic())) for writer in writers)

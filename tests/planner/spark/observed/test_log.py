@@ -98,7 +98,7 @@ def test_lines_that_are_no_records_are_left_out(plant: Plant, tmp_path: Path) ->
 def test_a_store_that_cannot_add_to_files_gets_a_new_one_each_time(plant: Plant, tmp_path: Path) -> None:
     folder = tmp_path / "log"
     hook = AskedHook(plant(IndexDefinition.of(bitmap=["k"])), {"query-log": folder.as_uri()})
-    writer = hook.callback.observers._logs.of(folder.as_uri())
+    writer = hook.callback.observers.writer(folder.as_uri())
     # As for any URL of another scheme.
     writer._path = None
     for key in range(2):
