@@ -169,16 +169,10 @@ class PuffinWriter:
 def read_footer(reader: RangedReader, footer_size: int | None = None, *, require_checksum: bool = False) -> PuffinFile:
     """Read the footer of a Puffin file, in one ranged read, or two if the footer is large and its size unknown.
 
-    A flipped bit that would change a blob's entry is always noticed if the footer has `footer-xxh64`. Damage to the
-    name of the checksum itself makes the footer look like one without a checksum, which `require_checksum` refuses.
-
-    Args:
-        footer_size: The footer's size in bytes, if a catalogue knows the size.
-        require_checksum: Whether to refuse a footer without `footer-xxh64`, which every file of `PuffinWriter` has.
-
-    Raises:
-        CorruptFileError: If the bytes break the format or a checksum.
-        UnsupportedError: If the version, a flag or a codec is unknown, or the footer is compressed.
+    A flipped bit that would change a blob's entry is always noticed if the footer has `footer-xxh64`, as every file of
+    `PuffinWriter` has. Damage to the name of the checksum itself makes the footer look like one without a checksum,
+    which `require_checksum` refuses. Raises CorruptFileError if the bytes break the format or a checksum,
+    UnsupportedError if the version, a flag or a codec is unknown, or the footer is compressed.
     """
     if reader.size < len(MAGIC) + _FOOTER_FRAME_BYTES:
         raise CorruptFileError(f"{reader.size} bytes are too few for a Puffin file", location=reader.location)
@@ -237,15 +231,9 @@ def read_blob(
 ) -> memoryview:
     """Read the content of a whole blob, decompressed.
 
-    With `verify`, the result is the content that was written, unless the blob has no checksum.
-
-    Args:
-        verify: Whether to check `xxh64` if the blob has it.
-        limit: The most bytes of content to accept, checked before allocation.
-
-    Raises:
-        CorruptFileError: If the checksum, the zstd frame or the range in the file is wrong.
-        UnsupportedError: If the codec is LZ4 or unknown, or the content is larger than `limit`.
+    With `verify`, the result is the content that was written, unless the blob has no `xxh64`. Raises CorruptFileError
+    if the checksum, the zstd frame or the range in the file is wrong, UnsupportedError if the codec is LZ4 or unknown,
+    or the content, before it is allocated, has more than `limit` bytes.
     """
     if blob.compression_codec not in (None, ZSTD):
         raise UnsupportedError(f"{reader.location}: blob {blob.type!r} has codec {blob.compression_codec!r}")

@@ -60,10 +60,7 @@ def serialize_footer(metadata: FileMetadata) -> bytes:
     """Serialise the payload, with a `footer-xxh64` added, in the spelling of Iceberg's Java writer.
 
     Properties are in the order of their names. The bytes equal those of Java, except for escapes of control characters,
-    which Java writes in upper case.
-
-    Raises:
-        UnicodeEncodeError: If a text has a lone surrogate.
+    which Java writes in upper case. Raises UnicodeEncodeError if a text has a lone surrogate.
     """
     document: dict[str, object] = {
         "blobs": [_blob_document(blob) for blob in metadata.blobs],

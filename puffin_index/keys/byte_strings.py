@@ -23,15 +23,11 @@ _ROUNDED = ~((1 << 32) - 1)
 
 
 def order_bytes(keys: pa.LargeBinaryArray, few: int = _FEW) -> Rows:
-    """Return the places of byte strings in ascending order; places of equal strings ascend.
+    """Return the places of fewer than 2**32 byte strings in ascending order; places of equal strings ascend.
 
     A first sort orders all strings by the bytes behind their common prefix, packed with the place into one integer.
     Strings that these bytes do not tell apart are sorted by their next bytes, and so on. Arrow compares the remaining
-    strings once they are few, or once a round settles fewer than half of them.
-
-    Args:
-        keys: Fewer than 2**32 strings, without NULLs.
-        few: The number of strings up to which Arrow compares.
+    strings once they are `few`, or once a round settles fewer than half of them.
     """
     data, offsets = bytes_of_keys(keys)
     if len(keys) <= few or len(data) < _WINDOW_BYTES:
@@ -69,8 +65,7 @@ def seem_distinct(keys: pa.LargeBinaryArray) -> bool:
 def sort_distinct(keys: pa.LargeBinaryArray) -> tuple[pa.LargeBinaryArray, Rows, Flags]:
     """Sort keys with few duplicates, faster than by building and sorting a dictionary.
 
-    Returns:
-        The distinct keys, ascending; the places of all keys in order; which keys in order differ from the one before.
+    Returns the distinct keys, ascending; the places of all keys in order; which of these differ from the one before.
     """
     order = order_bytes(keys)
     ordered = take_keys(keys, order)
@@ -134,8 +129,7 @@ def _room(groups: Rows) -> int:
 def _order_windows(windows: Words, groups: Rows | None) -> tuple[Rows, Flags, int]:
     """Order windows by group, then by as many upper bits as fit, then by place.
 
-    Returns:
-        The places in order; which windows in order differ from the previous window; the number of compared window bits.
+    Returns the places in order, which windows in order differ from the one before, and the number of compared bits.
     """
     group_bits = 0 if groups is None else int(groups[-1]).bit_length()
     if groups is not None and group_bits:

@@ -124,8 +124,7 @@ class PreparedLookUp(Protocol):
     def read(self, most_bytes: int) -> ReadBlocks | None:
         """Read the blocks of the test, to be searched along with those of other payloads.
 
-        Returns:
-            None if the blocks exceed `most_bytes`, or if the payload has no blocks to search this way.
+        None if they exceed `most_bytes`, or if the payload has no blocks to search this way.
         """
 
 

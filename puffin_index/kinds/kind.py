@@ -206,11 +206,7 @@ class IndexKind(ABC):
     paimon_types: ClassVar[frozenset[str]] = frozenset()
 
     def check(self, value_type: ValueType, options: Options) -> None:
-        """Check that the kind can index a type with some options.
-
-        Raises:
-            DefinitionError: If not, or if an option is unknown; the message names the kind, the type and the option.
-        """
+        """Check that the kind can index a type with some options, or raise DefinitionError, which names all three."""
         for option in options:
             if option not in self.option_names:
                 raise DefinitionError(f"kind {self.name} of a {value_type.name} column has no option {option!r}")

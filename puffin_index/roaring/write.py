@@ -61,12 +61,10 @@ class Frame:
 
 
 def serialize_row_sets(rows: Rows, starts: npt.NDArray[np.integer], gap: int = 0) -> SerializedSets:
-    """Serialise many row sets at once.
+    """Serialise many row sets at once, with `gap` free bytes behind each.
 
-    Args:
-        rows: The rows of all sets, one set after the other, ascending in each.
-        starts: The start of each set in `rows`, followed by the length of `rows`. No set is empty.
-        gap: The number of free bytes behind each set.
+    `rows` has the rows of one set after the other, ascending in each; `starts` has the start of each set, none of which
+    is empty, followed by the number of rows.
     """
     if not len(rows):
         return SerializedSets(np.empty(0, np.uint8), np.zeros(len(starts), np.int64))
@@ -111,11 +109,9 @@ def _runs_between(begins: Flags, bounds: Ints) -> Ints:
 
 
 def serialize_bit_slices(slices: Bytes) -> SerializedSets:
-    """Serialise row sets given as bits, one after the other.
+    """Serialise row sets given as bits, one after the other: shape (sets, bytes).
 
-    Args:
-        slices: Shape (sets, bytes): bit `row & 7` of byte `row >> 3` is set if the set has the row. The number of bytes
-            is a multiple of 8,192.
+    Bit `row & 7` of byte `row >> 3` is set if the set has the row. The number of bytes is a multiple of 8,192.
     """
     # The bits of 65,536 rows are already the bytes of a bitset container: dense containers are plain copies.
     words = slices.reshape(len(slices), slices.shape[1] // BLOCK_BYTES, BLOCK_BYTES).view("<u8")

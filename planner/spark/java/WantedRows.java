@@ -124,12 +124,12 @@ public class WantedRows {
   }
 
   /** The content of a request; null if no index can be of the column that the rows are ordered by. */
-  public Map node(scala.collection.Iterable output, Schema schema) {
-    Map node = new LinkedHashMap();
+  public Map<String, Object> node(scala.collection.Iterable output, Schema schema) {
+    Map<String, Object> node = new LinkedHashMap();
     node.put("rows", Integer.valueOf(rows));
     node.put("order", null);
     if (order != null) {
-      Map column = column(output, schema);
+      Map<String, Object> column = column(output, schema);
       if (column == null) {
         return null;
       }
@@ -138,12 +138,12 @@ public class WantedRows {
     return node;
   }
 
-  private Map column(scala.collection.Iterable output, Schema schema) {
-    Map found = new Conditions(null, output, schema, false).column(key);
+  private Map<String, Object> column(scala.collection.Iterable output, Schema schema) {
+    Map<String, Object> found = new Conditions(null, output, schema, false).column(key);
     if (found == null) {
       return null;
     }
-    Map column = new LinkedHashMap();
+    Map<String, Object> column = new LinkedHashMap();
     column.put("field", found.get("field"));
     column.put("name", String.join(".", (List) found.get("path")));
     column.put("type", found.get("type"));

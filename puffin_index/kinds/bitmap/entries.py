@@ -126,10 +126,7 @@ def parse_entries(
 ) -> tuple[EntryTable, int]:
     """Parse consecutive entries; return the entries and their total length in bytes.
 
-    Entries stored without lengths get the length -1.
-
-    Raises:
-        CorruptFileError: If the entries do not lie inside `data`.
+    Entries stored without lengths get the length -1. Raises CorruptFileError if the entries do not lie inside `data`.
     """
     numbers = [("offset", ">i4"), ("length", ">i4")] if with_lengths else [("offset", ">i4")]
     tail = np.dtype(numbers)

@@ -67,11 +67,7 @@ def layout_of(options: Mapping[str, str]) -> BitmapLayout:
 
 
 def check_options(value_type: ValueType, options: Mapping[str, str]) -> None:
-    """Check that options and their combination suit a column.
-
-    Raises:
-        DefinitionError: If they do not; the message names the option and the type.
-    """
+    """Check that options and their combination suit a column, or raise DefinitionError, which names option and type."""
     try:
         layout = layout_of(options)
     except DefinitionError as error:

@@ -150,12 +150,9 @@ def _array_of(keys: Sequence[Key]) -> KeyArray:
 
 
 def build_filter(column: SortedColumn, items: int | None, fpp: float, room: float) -> Payload:
-    """Build the filter of a row group.
+    """Build the filter of a row group, sized for `items` keys, or for `room` times its distinct keys.
 
-    Args:
-        items: The number of keys to size the filter for; None for the number of distinct keys.
-        fpp: The share of absent keys that a filter holding its planned number of keys may report as present.
-        room: The factor on the number of distinct keys if `items` is None.
+    A filter that holds its planned number of keys reports a share of `fpp` of absent keys as present.
     """
     keys = column.keys
     form = form_of(column.column.value_type)

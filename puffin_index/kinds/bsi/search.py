@@ -280,13 +280,10 @@ class HalfReader:
         return rows
 
     def _descend(self, rows: BitMap, bit: int, intervals: Sequence[Interval], lowest: int) -> BitMap:
-        """Return the rows whose numbers lie in one of the intervals.
+        """Return those rows whose numbers lie in one of the intervals.
 
-        Args:
-            rows: Rows that agree in all bits above `bit`.
-            bit: The highest bit that is still unknown.
-            intervals: The intervals of the numbers' bits from `bit` down.
-            lowest: The lowest slice that the search may need.
+        The rows agree in all bits above `bit`, the highest bit that is still unknown. The intervals are those of the
+        bits from `bit` down; `lowest` is the lowest slice that the search may need.
         """
         if not rows or not intervals:
             return BitMap()
