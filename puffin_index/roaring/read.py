@@ -17,7 +17,7 @@ from puffin_index.roaring.write import (
     COOKIE,
     OFFSETS_FROM,
     RUN_COOKIE,
-    pad_bits,
+    block_count,
 )
 from puffin_index.storage.arrays import Bytes, Flags, Ints
 from puffin_index.storage.binary import Buffer, ByteCursor, check_inside, few_uint16_le, few_uint32_le
@@ -71,7 +71,9 @@ def row_set_of_flags(flags: Flags) -> BitMap:
 
 def row_set_of_bits(bits: Buffer, row_count: int) -> BitMap:
     """Return the rows whose bit is set: bit `row & 7` of byte `row >> 3`."""
-    blocks = pad_bits(np.frombuffer(bits, np.uint8), row_count).reshape(-1, BLOCK_BYTES)
+    padded = np.zeros(block_count(row_count) * BLOCK_BYTES, np.uint8)
+    padded[: len(bits)] = np.frombuffer(bits, np.uint8)
+    blocks = padded.reshape(-1, BLOCK_BYTES)
     counts = np.bitwise_count(blocks.view(np.uint64)).sum(axis=1, dtype=np.int64)
     is_dense = counts > ARRAY_LIMIT
     dense = np.flatnonzero(is_dense)
@@ -82,6 +84,15 @@ def row_set_of_bits(bits: Buffer, row_count: int) -> BitMap:
         ones = np.flatnonzero(np.unpackbits(flat[used], bitorder="little").view(np.bool_))
         found |= row_set_of_ascending(used[ones >> 3] << 3 | ones & 7)
     return found
+
+
+def serialize_bits(bits: Buffer) -> bytes:
+    """Serialise the rows whose bit is set, as `puffin_index.roaring.write` does."""
+    rows = row_set_of_bits(bits, 8 * len(bits))
+    # None of the containers is one of runs yet: such a one would stay so where both forms are equally long.
+    rows.run_optimize()
+    data: bytes = rows.serialize()
+    return data
 
 
 def _set_of_blocks(blocks: Bytes, places: Ints, counts: Ints) -> BitMap:

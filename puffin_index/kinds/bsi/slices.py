@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -15,8 +14,8 @@ import numpy.typing as npt
 from pyroaring import BitMap
 
 from puffin_index.errors import BuildError, UnsupportedError
-from puffin_index.roaring.read import deserialize, row_set_of_bits, serialized_length
-from puffin_index.roaring.write import BLOCK_BYTES, BLOCK_ROWS, block_count, serialize_bit_slices
+from puffin_index.roaring.read import deserialize, row_set_of_bits, serialize_bits, serialized_length
+from puffin_index.roaring.write import BLOCK_BYTES, BLOCK_ROWS, block_count
 from puffin_index.storage.arrays import Bytes, Flags, Ints
 from puffin_index.storage.binary import Buffer, ByteCursor, write_int32_be, write_int64_be, write_uint8
 from puffin_index.storage.parts import LAYOUT_VERSION, Part, checksum32, corrupt
@@ -69,7 +68,7 @@ class HalfBits:
     minimum: int
     maximum: int
     bits: Bytes
-    sets: tuple[memoryview, ...]
+    sets: tuple[bytes, ...]
 
     def placed(self, parts: Sequence[Part]) -> Half:
         """Return the half, given the places of existence set and slices."""
@@ -138,9 +137,7 @@ def _bits_of_half(numbers: npt.NDArray[np.integer], chosen: Flags | None, sign: 
     _put_slices(bits[1:], numbers, minimum, sign)
     if chosen is not None:
         bits[1:] &= bits[0]
-    sets = serialize_bit_slices(bits)
-    views = tuple(sets.data[start:end].data for start, end in pairwise(sets.offsets.tolist()))
-    return HalfBits(count, minimum, maximum, bits, views)
+    return HalfBits(count, minimum, maximum, bits, tuple(serialize_bits(own.data) for own in bits))
 
 
 def _put_slices(bits: Bytes, numbers: npt.NDArray[np.integer], minimum: int, sign: int) -> None:
