@@ -26,11 +26,37 @@ from puffin_index.keys.order import (
     settle,
     starts_of,
 )
+from puffin_index.keys.sorted_keys import BytesKeys, IntKeys, SortedKeys, bytes_of_keys
 from puffin_index.keys.value_types import IntColumnKeys, ValueType, wide_decimal_keys
 from puffin_index.storage.arrays import Flags, Ints, Rows
 
 KeyArray: TypeAlias = Ints | pa.LargeBinaryArray
 """Distinct keys."""
+
+
+def sorted_keys_of(keys: KeyArray) -> SortedKeys:
+    """Return ascending keys to be searched."""
+    if isinstance(keys, np.ndarray):
+        return IntKeys(keys)
+    data, offsets = bytes_of_keys(keys)
+    return BytesKeys(data.data, offsets[:-1], offsets[1:])
+
+
+def chosen_keys(keys: KeyArray, places: Ints) -> KeyArray:
+    """Return the keys at some places."""
+    return keys[places] if isinstance(keys, np.ndarray) else keys.take(pa.array(places))
+
+
+def tuple_of_keys(keys: KeyArray) -> tuple[int, ...] | tuple[bytes, ...]:
+    """Return keys as Python objects."""
+    return tuple(keys.tolist()) if isinstance(keys, np.ndarray) else tuple(keys.to_pylist())
+
+
+def join_keys(keys: Sequence[KeyArray], is_bytes: bool) -> KeyArray:
+    """Join ascending keys."""
+    if is_bytes:
+        return pa.concat_arrays([*keys, pa.array([], pa.large_binary())])
+    return np.concatenate([np.empty(0, np.int64), *keys])
 
 
 # For a range of this many keys, one counter per key fits the processor's cache.

@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyroaring import BitMap
 
 from puffin_index.errors import CorruptFileError, DefinitionError, UnsupportedError
-from puffin_index.keys.columns import Column, KeyArray, SortedColumn, plain_keys
+from puffin_index.keys.columns import Column, SortedColumn, chosen_keys, plain_keys, tuple_of_keys
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.base import (
@@ -107,7 +107,7 @@ def _one_set(ordered: SortedColumn) -> Iterator[_Test]:
     """Yield a set of few keys, spread over all."""
     places = _chosen(ordered, _FEW_KEYS)
     if len(places):
-        yield SetTest(_keys(ordered.keys, places)), _flags(ordered.distinct_count, places)
+        yield SetTest(tuple_of_keys(chosen_keys(ordered.keys, places))), _flags(ordered.distinct_count, places)
 
 
 def _chosen(ordered: SortedColumn, most: int) -> Ints:
@@ -121,12 +121,8 @@ def _ranges(ordered: SortedColumn) -> Iterator[_Test]:
     count = ordered.distinct_count
     cuts = np.unique(np.linspace(0, count, _RANGES + 1).astype(np.int64)) if count else np.zeros(0, np.int64)
     for low, high in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
-        ends = _keys(ordered.keys, np.array([low, high - 1]))
-        yield RangeTest(ends[0], ends[1]), _flags(count, np.arange(low, high))
-
-
-def _keys(keys: KeyArray, places: Ints) -> tuple[int, ...] | tuple[bytes, ...]:
-    return tuple(keys[places].tolist()) if isinstance(keys, np.ndarray) else tuple(keys.take(places).to_pylist())
+        first, last = tuple_of_keys(chosen_keys(ordered.keys, np.array([low, high - 1])))
+        yield RangeTest(first, last), _flags(count, np.arange(low, high))
 
 
 def _flags(count: int, places: Ints) -> Flags:

@@ -8,9 +8,11 @@ from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from puffin_index.errors import UnsupportedError
+from puffin_index.keys.columns import chosen_keys, join_keys, sorted_keys_of
 from puffin_index.keys.sorted_keys import BytesKeys, IntKeys, SortedKeys
 from puffin_index.keys.value_types import BYTES, dtype_of, from_stored, width_of
 from puffin_index.kinds.bitmap.blob import NO_NULLS, VERSION_1, VERSION_2
@@ -53,10 +55,17 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class BlockDirectory:
-    """The first key and the place of each block of version 2."""
+    """The first key and the place of each block of version 2, and the blocks that are read."""
 
     keys: SortedKeys
     parts: tuple[Part, ...]
+    tables: dict[int, EntryTable]
+
+    @classmethod
+    def of(cls, table: EntryTable) -> BlockDirectory:
+        """Return the directory of one block, of all entries."""
+        places = np.arange(min(len(table.offsets), 1))
+        return cls(sorted_keys_of(chosen_keys(table.keys.array(), places)), (Part(0, 0),) * len(places), {0: table})
 
 
 def parse_header(blob: Blob, data: memoryview, row_count: int) -> Header:
@@ -96,7 +105,7 @@ def parse_directory(blob: Blob, data: memoryview, header: Header, form: int) -> 
     ):
         raise cursor.corrupt("blocks that overlap or leave the blob")
     parts = tuple(Part(base + low, high - low) for low, high in pairwise([*offsets, body_offset]))
-    return BlockDirectory(table.keys, parts if offsets else ()), base + body_offset
+    return BlockDirectory(table.keys, parts if offsets else (), {}), base + body_offset
 
 
 def read_blocks(blob: Blob, parts: Sequence[Part], form: int) -> list[EntryTable]:
@@ -207,15 +216,22 @@ def _follow(leads: Ints, limit: int) -> Ints:
     return places[places < outside][:limit]
 
 
+def join_tables(tables: Sequence[EntryTable], form: int) -> EntryTable:
+    """Join the entries of some blocks."""
+    if len(tables) == 1:
+        return tables[0]
+    return EntryTable(
+        sorted_keys_of(join_keys([table.keys.array() for table in tables], form == BYTES)),
+        np.concatenate([np.empty(0, np.int64), *(table.offsets for table in tables)]),
+        np.concatenate([np.empty(0, np.int64), *(table.lengths for table in tables)]),
+    )
+
+
 def sort_table(table: EntryTable) -> EntryTable:
     """Return the entries in ascending order of their keys (Paimon's version 1 has them in the order of hashes)."""
-    if isinstance(table.keys, IntKeys):
-        order = np.argsort(table.keys.keys, kind="stable")
-        return EntryTable(IntKeys(table.keys.keys[order]), table.offsets[order], table.lengths[order])
-    keys = table.keys
-    order = pc.sort_indices(keys.gathered()).to_numpy()
-    sorted_keys = BytesKeys(keys.data, keys.starts[order], keys.ends[order])
-    return EntryTable(sorted_keys, table.offsets[order], table.lengths[order])
+    keys = table.keys.array()
+    order = pc.sort_indices(pa.array(keys)).to_numpy()
+    return EntryTable(sorted_keys_of(chosen_keys(keys, order)), table.offsets[order], table.lengths[order])
 
 
 def with_lengths(table: EntryTable, null_offset: int | None, body_bytes: int, gap: int) -> EntryTable:

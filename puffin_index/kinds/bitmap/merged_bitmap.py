@@ -12,12 +12,12 @@ from itertools import pairwise
 import numpy as np
 from pyroaring import BitMap
 
-from puffin_index.keys.columns import KeyArray
-from puffin_index.keys.sorted_keys import BytesKeys, IntKeys
+from puffin_index.keys.columns import KeyArray, join_keys
 from puffin_index.kinds.held_keys import KeySets, are_few_keys
-from puffin_index.kinds.postings.columns import CodedNumbers, KeyRows, code_numbers, join_keys
+from puffin_index.kinds.postings.columns import CodedNumbers, KeyRows, code_numbers
 from puffin_index.kinds.postings.directory import Cuts
 from puffin_index.kinds.postings.look_up import Postings
+from puffin_index.kinds.postings.pages import BYTES_KEYS
 from puffin_index.kinds.postings.rows import Near
 from puffin_index.roaring.read import deserialize, row_set_of
 from puffin_index.roaring.union import rows_by_set, union_of_sets
@@ -88,10 +88,7 @@ class MergedBitmap(Postings):
 
     def _every_key(self) -> tuple[KeyArray, Ints]:
         """Return all keys and the number of rows of each, from the directory."""
-        pages = self._directory.separators()
-        ints = [page.keys for page in pages if isinstance(page, IntKeys)]
-        texts = [page.array() for page in pages if isinstance(page, BytesKeys)]
-        keys = join_keys(texts if self._form else ints, self._value_type)
+        keys = join_keys([page.array() for page in self._directory.separators()], self._form == BYTES_KEYS)
         return keys, np.diff(self._directory.table.rows[: len(keys) + 1])
 
     def _coded(self) -> CodedNumbers:

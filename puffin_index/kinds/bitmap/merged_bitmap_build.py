@@ -6,12 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 
 from puffin_index.errors import BuildError, CorruptFileError
-from puffin_index.keys.columns import KeyArray
+from puffin_index.keys.columns import KeyArray, chosen_keys, tuple_of_keys
 from puffin_index.keys.merge import rank_keys
-from puffin_index.keys.sorted_keys import IntKeys, SortedKeys
 from puffin_index.keys.value_types import Domain
 from puffin_index.kinds.base import (
     MergedPayload,
@@ -41,7 +39,7 @@ from puffin_index.roaring.union import (
     joined,
 )
 from puffin_index.roaring.write import BLOCK_ROWS, block_count
-from puffin_index.storage.arrays import Ints, ramps
+from puffin_index.storage.arrays import Ints
 from puffin_index.storage.hashing import xxh64_many
 from puffin_index.storage.parts import corrupt, in_memory
 from puffin_index.storage.ranged import Blob
@@ -67,7 +65,7 @@ def bitmap_containers(payload: StoredPayload, version: int, new_base: int) -> Ke
     if len(containers.blocks) and int(containers.blocks.max()) >= block_count(row_count):
         raise corrupt(blob, f"a row set leaves a row group of {row_count} rows", body.start)
     blocks = containers.blocks + new_base // BLOCK_ROWS
-    return KeyedContainers(_keys_of(table.keys), containers.moved(containers.sets, blocks))
+    return KeyedContainers(table.keys.array(), containers.moved(containers.sets, blocks))
 
 
 def _containers_of_entries(blob: Blob, table: EntryTable, body: BitmapBody) -> LooseContainers:
@@ -88,17 +86,6 @@ def _containers_of_entries(blob: Blob, table: EntryTable, body: BitmapBody) -> L
     place = blob.offset + body.start
     found = containers_of_sets(data, starts, lengths, location=blob.location, offset=place)
     return joined((rows, found.moved(sets[~is_row][found.sets], found.blocks)))
-
-
-def _keys_of(keys: SortedKeys) -> KeyArray:
-    if isinstance(keys, IntKeys):
-        return keys.keys
-    lengths = keys.ends - keys.starts
-    offsets = np.concatenate(([0], np.cumsum(lengths)))
-    content = np.frombuffer(keys.data, np.uint8)[ramps(keys.starts, lengths)]
-    return pa.LargeBinaryArray.from_buffers(
-        pa.large_binary(), len(keys), [None, pa.py_buffer(offsets), pa.py_buffer(content)]
-    )
 
 
 def merged_containers(payload: StoredPayload, new_bases: Ints) -> KeyedContainers:
@@ -140,7 +127,7 @@ def build_merged_bitmap(parts: Sequence[KeyedContainers], domain: Domain, spans:
         row_counts[:-1].tolist(),
         [1] * len(keys),
         (hashes & np.uint64(0xFFFF_FFFF)).astype(np.int64).tolist(),
-        keys.tolist() if isinstance(keys, np.ndarray) else keys.to_pylist(),
+        tuple_of_keys(keys),
         [True] * len(keys),
     )
     nulls = sets.data[nulls_from:].data
@@ -166,8 +153,7 @@ def _ranked(parts: Sequence[KeyedContainers], domain: Domain) -> tuple[KeyArray,
     used[-1] = True
     places = np.cumsum(used) - 1
     chosen = np.flatnonzero(used[:-1])
-    some = keys[chosen] if isinstance(keys, np.ndarray) else keys.take(pa.array(chosen))
-    return some, every.moved(places[ranked], every.blocks)
+    return chosen_keys(keys, chosen), every.moved(places[ranked], every.blocks)
 
 
 def _rank(arrays: Sequence[KeyArray], domain: Domain) -> tuple[KeyArray, Ints]:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyroaring import BitMap
 
-from puffin_index.keys.columns import Column, KeyArray
+from puffin_index.keys.columns import Column, KeyArray, chosen_keys, join_keys
 from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.held_keys import KeyCounts, KeysInMemory, KeysWithin
 from puffin_index.kinds.postings.keys import keys_of_blocks
@@ -125,8 +125,7 @@ class CodedNumbers:
         """Return the distinct keys of the rows of some numbers."""
         counts = np.bincount(self.codes[numbers], minlength=1).astype(np.int64, copy=False)
         places = np.flatnonzero(counts[1:])
-        keys = self.keys[places] if isinstance(self.keys, np.ndarray) else self.keys.take(pa.array(places))
-        return KeyCounts(self.value_type, keys, counts[1:][places], int(counts[0]))
+        return KeyCounts(self.value_type, chosen_keys(self.keys, places), counts[1:][places], int(counts[0]))
 
     def every(self) -> Column:
         """Return the column of all numbers."""
@@ -175,14 +174,7 @@ def code_numbers(
     outside = np.count_nonzero(codes[numbers.firsts + numbers.row_counts])
     if np.count_nonzero(codes) - outside != row_count:
         raise corrupt(blob, "rows that no row group has, or twice")
-    return CodedNumbers(value_type, join_keys(keys, value_type), codes)
-
-
-def join_keys(keys: Sequence[KeyArray], value_type: ValueType) -> KeyArray:
-    """Join ascending keys."""
-    if value_type.domain == "bytes":
-        return pa.concat_arrays([*keys, pa.array([], pa.large_binary())])
-    return np.concatenate([np.empty(0, np.int64), *keys])
+    return CodedNumbers(value_type, join_keys(keys, value_type.domain == "bytes"), codes)
 
 
 class CodedRows(KeysInMemory):
@@ -255,5 +247,5 @@ class RowsWithin(KeysWithin):
         is_there = places < len(ordered)
         if not is_there.all() or (ordered[places] != wanted).any() or (ordered[1:] == ordered[:-1]).any():
             raise corrupt(self._blob, "rows with two keys, or with none that the test asks for")
-        keys = join_keys([part.keys for part in parts], self._value_type)
+        keys = join_keys([part.keys for part in parts], self._value_type.domain == "bytes")
         return CodedNumbers(self._value_type, keys, codes[order[places]]).every()

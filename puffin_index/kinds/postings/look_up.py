@@ -16,7 +16,7 @@ from pyroaring import BitMap
 
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.asked import AskedTest
-from puffin_index.keys.columns import Column, KeyArray
+from puffin_index.keys.columns import Column, KeyArray, join_keys
 from puffin_index.keys.leaf import NullTest
 from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.base import MergedIndex
@@ -27,7 +27,6 @@ from puffin_index.kinds.postings.columns import (
     KeyRows,
     RowsWithin,
     code_numbers,
-    join_keys,
     key_counts,
     key_rows,
 )
@@ -181,10 +180,9 @@ class Postings(MergedIndex, HoldsKeys):
 
     def _key_list(self) -> KeyArray:
         """Return all keys."""
-        parts = []
-        for parsed, first_keys in self._scan_some():
-            parts.append(keys_of_blocks(parsed.raw, first_keys, self._form == BYTES_KEYS))
-        return join_keys(parts, self._value_type)
+        is_bytes = self._form == BYTES_KEYS
+        parts = [keys_of_blocks(parsed.raw, first_keys, is_bytes) for parsed, first_keys in self._scan_some()]
+        return join_keys(parts, is_bytes)
 
     def _scan_some(self, chosen: Ints | None = None) -> Iterator[tuple[ParsedBlocks, Ints]]:
         """Read and parse blocks (None for all), some at a time; yield them with the first key of each block."""
@@ -198,7 +196,7 @@ class Postings(MergedIndex, HoldsKeys):
         """Return all keys and the number of rows of each."""
         is_bytes = self._form == BYTES_KEYS
         parts = [key_counts(parsed, first_keys, is_bytes) for parsed, first_keys in self._scan_some()]
-        keys = join_keys([keys for keys, _ in parts], self._value_type)
+        keys = join_keys([keys for keys, _ in parts], is_bytes)
         return keys, np.concatenate([np.empty(0, np.int64), *(counts for _, counts in parts)])
 
     def _coded(self) -> CodedNumbers:

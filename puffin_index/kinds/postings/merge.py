@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from puffin_index.errors import BuildError, CorruptFileError
-from puffin_index.keys.columns import KeyArray
+from puffin_index.keys.columns import KeyArray, chosen_keys
 from puffin_index.keys.leaf import Key
 from puffin_index.keys.merge import rank_keys
 from puffin_index.keys.sorted_keys import BytesKeys
@@ -189,8 +189,7 @@ def _slice(some: _Some, first: int, end: int | None) -> _Some:
 def _without_unused(some: _Some) -> _Some:
     """Leave out keys without rows: all their rows were in dropped row groups."""
     used, owners = np.unique(some.owners, return_inverse=True)
-    keys = some.keys[used] if isinstance(some.keys, np.ndarray) else some.keys.take(pa.array(used))
-    return _Some(keys, owners.astype(np.int64), some.rows)
+    return _Some(chosen_keys(some.keys, used), owners.astype(np.int64), some.rows)
 
 
 def _ranges(

@@ -15,7 +15,7 @@ import numpy as np
 
 from puffin_index.errors import BuildError, UnsupportedError
 from puffin_index.keys.leaf import Key
-from puffin_index.keys.sorted_keys import BytesKeys, IntKeys, SortedKeys
+from puffin_index.keys.sorted_keys import SortedKeys, parse_separators
 from puffin_index.storage.arrays import Flags, Ints
 from puffin_index.storage.binary import ByteCursor, write_uint8, write_uint32_le, write_uint64_le
 from puffin_index.storage.parts import checksum32, corrupt
@@ -148,7 +148,7 @@ def parse_page(blob: Blob, data: memoryview, offset: int, form: int) -> Page:
     cursor.count(count, _CHILD_BYTES + (8 if form == INT_KEYS else 4), "children")
     ends = np.frombuffer(cursor.bytes(8 * count), "<u8")
     rows, keys, checksums = (np.frombuffer(cursor.bytes(4 * count), "<u4").astype(np.int64) for _ in range(3))
-    separators = _parse_separators(cursor, form, count)
+    separators = parse_separators(cursor, count, form == BYTES_KEYS, "<")
     cursor.expect_end()
     largest = max(start, int(ends.max(initial=0)))
     if largest > blob.length or row_count > _UINT32_MAXIMUM + 1 or block_count > blob.length // _LEAST_BLOCK_BYTES:
@@ -161,14 +161,3 @@ def parse_page(blob: Blob, data: memoryview, offset: int, form: int) -> Page:
         raise corrupt(blob, "a directory page that describes no blocks", offset)
     are_exact = keys % 2 == 1
     return Page(child_blocks, block_count, level, offsets, all_rows, keys >> 1, are_exact, checksums, separators)
-
-
-def _parse_separators(cursor: ByteCursor, form: int, count: int) -> SortedKeys:
-    if form == INT_KEYS:
-        return IntKeys(np.frombuffer(cursor.bytes(8 * count), "<i8").astype(np.int64))
-    ends = np.frombuffer(cursor.bytes(4 * count), "<u4").astype(np.int64)
-    content = cursor.bytes(cursor.remaining)
-    starts = np.concatenate((np.zeros(1, np.int64), ends))[:count]
-    if (ends < starts).any() or (int(ends[-1]) if count else 0) != len(content):
-        raise cursor.corrupt("separators that overlap")
-    return BytesKeys(content, starts, ends)
