@@ -170,7 +170,7 @@ def gather(values: npt.NDArray[_Number], places: Rows) -> npt.NDArray[_Number]:
     return found
 
 
-def settle(prefixes: npt.NDArray[np.unsignedinteger], ordered: Ints, rows: Rows) -> None:
+def settle(prefixes: Words, ordered: Ints | Words, rows: Rows) -> None:
     """Finish, in place, the order of keys that were sorted by prefixes alone, and of their rows."""
     descents = np.flatnonzero(ordered[1:] < ordered[:-1])
     if not len(descents):

@@ -212,9 +212,9 @@ class BitmapKind(IndexKind):
         """Open a payload; a payload from Paimon has no layout and is read whole."""
         blob, layout, value_type = payload.blob, payload.layout, payload.value_type
         if payload.blob_type == POSTINGS:
-            return Postings.open(blob, layout, value_type, payload.spans)
+            return Postings(blob, layout, value_type, payload.spans)
         if payload.blob_type == MERGED_BITMAP:
-            return MergedBitmap.open(blob, layout, value_type, payload.spans)
+            return MergedBitmap(blob, layout, value_type, payload.spans)
         if payload.blob_type not in BITMAP_VERSIONS:
             raise UnsupportedError(f"{blob.location}: kind bitmap reads no blob {payload.blob_type}")
         entries, body = open_entries(blob, BITMAP_VERSIONS[payload.blob_type], layout, value_type, payload.row_count)

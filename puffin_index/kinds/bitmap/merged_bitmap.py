@@ -32,10 +32,7 @@ _SMALL_SET_ROWS = 1024
 
 
 class MergedBitmap(Postings):
-    """Answer any test with rows of the segment's row space. Memory keeps the directory once read, but no row sets.
-
-    `open` takes the same arguments as for postings; the spans are those of the covered row groups.
-    """
+    """Answer any test with rows of the segment's row space. Memory keeps the directory once read, but no row sets."""
 
     _FIRST_FORM = LAYOUT_FORMS
     _HAS_RUNS = False

@@ -44,8 +44,8 @@ def key_rows(blocks: ParsedBlocks, first_keys: Ints, is_bytes: bool) -> KeyRows:
     sections = np.arange(len(blocks.sections.runs))
     starts, lengths = decode_runs(blocks, sections)
     # Few bytes a code: arrays of runs are what decoding takes the time for.
-    group_codes = _group_codes(blocks).astype(np.min_scalar_type(len(keys)))
-    run_codes = np.repeat(group_codes, blocks.group_counts(sections))
+    codes_of_groups = group_codes(blocks).astype(np.min_scalar_type(len(keys)))
+    run_codes = np.repeat(codes_of_groups, blocks.group_counts(sections))
     if lengths is None:
         return KeyRows(keys, run_codes, starts)
     places = np.flatnonzero(lengths > 1)
@@ -70,7 +70,7 @@ def key_counts(blocks: ParsedBlocks, first_keys: Ints, is_bytes: bool) -> tuple[
         places = ramps(ends[several] - sections.groups[several], sections.groups[several])
         rows[places] = _group_rows(blocks, several)
     counts = np.zeros(len(keys), np.int64)
-    np.add.at(counts, _group_codes(blocks), rows)
+    np.add.at(counts, group_codes(blocks), rows)
     return keys, counts
 
 
@@ -88,17 +88,12 @@ def _group_rows(blocks: ParsedBlocks, sections: Ints) -> Ints:
     return rows
 
 
-def _group_codes(blocks: ParsedBlocks) -> Ints:
+def group_codes(blocks: ParsedBlocks) -> Ints:
     """Return the place of each group's key among all keys."""
     counts = blocks.raw.key_counts
     first_codes = np.cumsum(counts) - counts
-    owners = np.repeat(np.arange(len(counts)), blocks.raw.section_counts)
-    # A block of several sections has a single key: all of its groups share the place of this key.
-    steps = np.where(blocks.raw.section_counts == 1, 1, 0)[owners]
-    groups = blocks.sections.groups
-    within = ramps(np.zeros(len(groups), np.int64), groups)
-    codes: Ints = np.repeat(first_codes[owners], groups) + within * np.repeat(steps, groups)
-    return codes
+    # The only section of a block has one group per key. Several sections have one group each, of the block's only key.
+    return ramps(np.repeat(first_codes, blocks.raw.section_counts), blocks.sections.groups)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

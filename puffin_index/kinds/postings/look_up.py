@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 from pyroaring import BitMap
@@ -66,13 +65,17 @@ class _Plan:
 class Postings(MergedIndex, HoldsKeys):
     """Answer any test with rows of the segment's row space. Memory keeps the directory once read, but no blocks.
 
-    Safe to share between threads.
+    Safe to share between threads. `spans` has base and row count of each row group. Raises UnsupportedError for another
+    version or domain, CorruptFileError if the layout contradicts blob or row groups.
     """
 
     _FIRST_FORM = 0
     _HAS_RUNS = True
 
-    def __init__(self, blob: Blob, layout: Ints, value_type: ValueType, row_numbers: RowNumbers) -> None:
+    def __init__(
+        self, blob: Blob, layout: Ints, value_type: ValueType, spans: Sequence[tuple[int, int]] | Ints
+    ) -> None:
+        row_numbers = RowNumbers.of(spans)
         numbers = check_layout(blob, layout, _LAYOUT_NUMBERS)[1:_LAYOUT_NUMBERS]
         form, row_count, null_count, groups_sum, nulls_from, nulls_sum, pages_from, root_from, root_sum = numbers
         self._form = BYTES_KEYS if value_type.domain == "bytes" else INT_KEYS
@@ -91,21 +94,6 @@ class Postings(MergedIndex, HoldsKeys):
         self._directory = PostingsDirectory(blob, root, self._form, nulls_from, row_count)
         self._every: BitMap | None = None
         self._nulls: BitMap | None = BitMap() if null_count == 0 else None
-
-    @classmethod
-    def open(
-        cls,
-        blob: Blob,
-        layout: Ints,
-        value_type: ValueType,
-        spans: Sequence[tuple[int, int]] | Ints,
-    ) -> Self:
-        """Open a blob of row groups with these spans without reading it.
-
-        Raises UnsupportedError for another version or domain, CorruptFileError if the layout contradicts blob or row
-        groups.
-        """
-        return cls(blob, layout, value_type, RowNumbers.of(spans))
 
     @property
     def nbytes(self) -> int:

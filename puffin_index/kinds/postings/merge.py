@@ -27,6 +27,7 @@ from puffin_index.kinds.postings.build import (
     finish_postings,
     separators_of_blocks,
 )
+from puffin_index.kinds.postings.columns import group_codes
 from puffin_index.kinds.postings.keys import keys_of_blocks
 from puffin_index.kinds.postings.look_up import Postings
 from puffin_index.kinds.postings.parse import ParsedBlocks
@@ -95,7 +96,7 @@ class _Source:
     def __init__(self, part: MergePart, new_firsts: Ints) -> None:
         payload = part.payload
         self.blob = payload.blob
-        self.postings = Postings.open(payload.blob, payload.layout, payload.value_type, payload.spans)
+        self.postings = Postings(payload.blob, payload.layout, payload.value_type, payload.spans)
         self._numbers = RowNumbers.of(payload.spans)
         self._is_bytes = payload.value_type.domain == "bytes"
         self._is_kept = part.is_kept
@@ -143,7 +144,7 @@ class _Source:
         sections = np.arange(len(parsed.sections.runs))
         starts, lengths = decode_runs(parsed, sections)
         counts = np.ones(len(starts), np.int64) if lengths is None else lengths
-        owners = _key_of_runs(parsed, sections)
+        owners = np.repeat(group_codes(parsed), parsed.group_counts(sections))
         row_groups = np.searchsorted(self._numbers.firsts, starts, "right") - 1
         # No run reaches into the next row group, so each run moves or is dropped as a whole.
         ends = (self._numbers.firsts + self._numbers.row_counts)[row_groups]
@@ -162,15 +163,6 @@ class _Source:
         if bool(pc.any(pc.less_equal(keys[1:], keys[:-1])).as_py()):
             raise corrupt(self.blob, "keys that do not ascend", int(parsed.raw.offsets[0]))
         return keys
-
-
-def _key_of_runs(parsed: ParsedBlocks, sections: Ints) -> Ints:
-    """Return the place of each run's key among the keys of all blocks."""
-    key_counts = parsed.raw.key_counts
-    first_keys = (np.cumsum(key_counts) - key_counts)[np.repeat(np.arange(len(key_counts)), parsed.raw.section_counts)]
-    # The only section of a block has one group per key. Several sections have one group each, of the block's only key.
-    groups = ramps(first_keys, parsed.sections.groups[sections])
-    return np.repeat(groups, parsed.group_counts(sections))
 
 
 def _count_below(keys: KeyArray, limit: Key) -> int:

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from puffin_index.keys.columns import Column, SortedColumn
 from puffin_index.keys.merge import merge_keys
-from puffin_index.keys.order import PackedRows, bounds_of, gather, pack_rows, positions_of
+from puffin_index.keys.order import PackedRows, bounds_of, gather, pack_rows, positions_of, settle
 from puffin_index.storage.arrays import Ints, Rows, Words
 from puffin_index.storage.parts import checksum32
 
@@ -202,7 +202,7 @@ def _order_wide(parts: Sequence[KeyedRows], least: int, key_bits: int) -> tuple[
         pack_rows(packed[place : place + len(part)], part.keys, least, None, place_bits, dropped_bits, place)
     packed.sort()
     by_prefix = PackedRows(packed, place_bits, dropped_bits)
-    alike, order = ~by_prefix.changes(), by_prefix.rows()
+    order, prefixes = by_prefix.rows(), by_prefix.prefixes()
     del packed, by_prefix
     keys = gather(parts[0].keys if len(parts) == 1 else np.concatenate([part.keys for part in parts]), order)
     # The difference of two int64 keys may exceed int64, but modulo 2 ** 64 an unsigned word holds any difference.
@@ -210,11 +210,5 @@ def _order_wide(parts: Sequence[KeyedRows], least: int, key_bits: int) -> tuple[
     keys -= np.int64(least)
     words: Words = keys.view(np.uint64)
     rows = gather(parts[0].all_rows() if len(parts) == 1 else np.concatenate([p.all_rows() for p in parts]), order)
-    if not bool((words[1:] < words[:-1]).any()):
-        return words, 0, rows
-    alike[:-1] |= alike[1:]
-    places = np.flatnonzero(alike)
-    # Keys of different upper bits are already in order, so one stable sort repairs all groups of ties at once.
-    again = places[np.argsort(words[places], kind="stable")]
-    words[places], rows[places] = words[again], rows[again]
+    settle(prefixes, words, rows)
     return words, 0, rows

@@ -85,7 +85,7 @@ def opened(
     payload: Payload, spans: Sequence[tuple[int, int]], value_type: ValueType
 ) -> tuple[Postings, CountingReader]:
     reader = CountingReader(payload.data)
-    return Postings.open(Blob(reader, 0, reader.size), payload.layout, value_type, spans), reader
+    return Postings(Blob(reader, 0, reader.size), payload.layout, value_type, spans), reader
 
 
 def key_of(value: int | str) -> Key:
@@ -640,7 +640,7 @@ def test_threads_that_open_postings_together_do_not_forget_what_the_other_has_re
     row_groups: list[RowGroup] = [(0, [*range(40), None]), (BLOCK_ROWS, list(range(20, 60)))]
     payload, test = built(row_groups, LONG), set_test((5, 30, 59), negated)
     reader = StoppedReader(payload.data)
-    postings = Postings.open(Blob(reader, 0, reader.size), payload.layout, LONG, spans_of(row_groups))
+    postings = Postings(Blob(reader, 0, reader.size), payload.layout, LONG, spans_of(row_groups))
     answers: list[BitMap] = []
     late = Thread(target=lambda: answers.append(postings.rows(test)))
     late.start()
