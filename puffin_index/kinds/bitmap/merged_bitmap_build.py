@@ -9,6 +9,7 @@ import numpy as np
 
 from puffin_index.errors import BuildError, CorruptFileError
 from puffin_index.keys.columns import KeyArray, chosen_keys, tuple_of_keys
+from puffin_index.keys.leaf import Key
 from puffin_index.keys.merge import rank_keys
 from puffin_index.keys.value_types import Domain
 from puffin_index.kinds.base import (
@@ -28,7 +29,7 @@ from puffin_index.kinds.bitmap.merged_bitmap import LAYOUT_FORMS, MERGED_BITMAP,
 from puffin_index.kinds.bitmap.rows import BitmapBody
 from puffin_index.kinds.postings.build import DEFAULT_SIZES, finish_postings
 from puffin_index.kinds.postings.merge import merge_postings
-from puffin_index.kinds.postings.pages import Children
+from puffin_index.kinds.postings.pages import Child
 from puffin_index.kinds.postings.sort import RowNumbers
 from puffin_index.roaring.union import (
     BrokenSetError,
@@ -121,20 +122,15 @@ def build_merged_bitmap(parts: Sequence[KeyedContainers], domain: Domain, spans:
     ends = sets.offsets[1 : len(keys) + 1]
     nulls_from = int(sets.offsets[len(keys)])
     hashes = xxh64_many(sets.data, sets.offsets[: len(keys)], np.diff(sets.offsets[: len(keys) + 1]))
-    children = Children(
-        0,
-        ends.tolist(),
-        row_counts[:-1].tolist(),
-        [1] * len(keys),
-        (hashes & np.uint64(0xFFFF_FFFF)).astype(np.int64).tolist(),
-        tuple_of_keys(keys),
-        [True] * len(keys),
-    )
+    numbers_of_keys = np.stack((ends, row_counts[:-1], (hashes & np.uint64(0xFFFF_FFFF)).astype(np.int64)), axis=1)
+    separators: Sequence[Key] = tuple_of_keys(keys)
+    blocks = [
+        Child(end, row_count, 1, checksum, key, True)
+        for (end, row_count, checksum), key in zip(numbers_of_keys.tolist(), separators, strict=True)
+    ]
     nulls = sets.data[nulls_from:].data
     data = bytearray(sets.data[:nulls_from])
-    return finish_postings(
-        MERGED_BITMAP, data, children, nulls, domain == "bytes", numbers, DEFAULT_SIZES, LAYOUT_FORMS
-    )
+    return finish_postings(MERGED_BITMAP, data, blocks, nulls, domain == "bytes", numbers, DEFAULT_SIZES, LAYOUT_FORMS)
 
 
 def _ranked(parts: Sequence[KeyedContainers], domain: Domain) -> tuple[KeyArray, LooseContainers]:

@@ -16,20 +16,18 @@ from puffin_index.keys.leaf import Key
 from puffin_index.keys.merge import rank_keys
 from puffin_index.keys.sorted_keys import BytesKeys
 from puffin_index.kinds.base import MergePart, Payload, new_blocks
-from puffin_index.kinds.postings.blocks import Sizes, write_blocks
+from puffin_index.kinds.postings.blocks import Sizes
 from puffin_index.kinds.postings.build import (
     DEFAULT_SIZES,
     MAXIMUM_ROWS,
     POSTINGS,
-    PlacedBlock,
     append_blocks,
-    children_of_blocks,
     finish_postings,
-    separators_of_blocks,
 )
 from puffin_index.kinds.postings.columns import group_codes
 from puffin_index.kinds.postings.keys import keys_of_blocks
 from puffin_index.kinds.postings.look_up import Postings
+from puffin_index.kinds.postings.pages import Child
 from puffin_index.kinds.postings.parse import ParsedBlocks
 from puffin_index.kinds.postings.rows import decode_runs
 from puffin_index.kinds.postings.sort import KeyedRows, OrderedRows, RowNumbers, order_keyed
@@ -72,22 +70,15 @@ def merge_postings(
         sources.append(_Source(part, numbers.firsts[first:end]))
         first = end
     data = bytearray()
-    blocks: list[PlacedBlock] = []
-    separators: list[Key] = []
-    are_exact: list[bool] = []
+    blocks: list[Child] = []
     before: bytes | None = None
     for ordered in _ranges(sources, numbers, is_bytes, rows_at_once):
-        written = append_blocks(data, write_blocks(ordered, sizes))
-        own_separators, own_exact = separators_of_blocks(ordered, written, before)
-        blocks += written
-        separators += own_separators
-        are_exact += own_exact
+        blocks += append_blocks(data, ordered, sizes, before)
         before = ordered.dictionary[-1].as_py() if ordered.dictionary is not None else None
-    children = children_of_blocks(blocks, separators, are_exact)
     nulls, null_count = _merge_nulls(parts, sources)
-    if sum(children.row_counts) + null_count != numbers.row_count:
+    if sum(block.row_count for block in blocks) + null_count != numbers.row_count:
         raise CorruptFileError("postings that do not have every row once", location=parts[0].payload.blob.location)
-    return finish_postings(POSTINGS, data, children, nulls, is_bytes, numbers, sizes)
+    return finish_postings(POSTINGS, data, blocks, nulls, is_bytes, numbers, sizes)
 
 
 class _Source:

@@ -23,11 +23,12 @@ from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import ValueType, value_type_named
 from puffin_index.kinds.base import Payload
 from puffin_index.kinds.postings.blocks import Sizes
-from puffin_index.kinds.postings.build import POSTINGS, PlacedColumn, build_postings, postings_pay
+from puffin_index.kinds.postings.build import POSTINGS, PlacedColumn, build_postings
 from puffin_index.kinds.postings.keys import rows_of_asked
 from puffin_index.kinds.postings.look_up import Postings
 from puffin_index.kinds.postings.rows import Near
 from puffin_index.kinds.postings.sort import RowNumbers
+from puffin_index.kinds.registry import KINDS
 from puffin_index.storage.parts import checksum32
 from puffin_index.storage.ranged import Blob, BytesReader
 from tests.conftest import amount
@@ -451,11 +452,11 @@ def test_a_key_of_many_rows_is_counted_by_the_directory() -> None:
     assert postings.count_bounds(SetTest((2, 3), negated=True)) == (5001, 5001)
 
 
-def test_postings_pay_for_keys_of_few_rows() -> None:
-    assert postings_pay([120, 120], [245_760, 245_760])
-    assert not postings_pay([119, 119], [245_760, 245_760])
-    assert postings_pay([0], [0])
-    assert postings_pay([2] * 1000, [500] * 1000)
+def test_postings_are_built_for_keys_of_few_rows() -> None:
+    for row_count, pays in ((4096, True), (4097, False), (0, True)):
+        builder = KINDS["bitmap"].builder({})
+        builder.add(SortedColumn(column([row % 2 for row in range(row_count)], LONG)), 0)
+        assert [one.payload.blob_type for one in builder.finish()] == [POSTINGS] * pays
 
 
 SMALL: list[tuple[ValueType, list[RowGroup]]] = [
