@@ -78,12 +78,7 @@ def _containers_of_entries(blob: Blob, table: EntryTable, body: BitmapBody) -> L
     is_row = offsets < 0
     rows = containers_of_rows(sets[is_row], -1 - offsets[is_row])
     starts, lengths = offsets[~is_row], lengths[~is_row]
-    data = blob.read(body.start, blob.length - body.start)
-    ends = starts + lengths + body.seal_bytes
-    if len(starts) and (int(lengths.min()) < 1 or int(ends.max()) > len(data)):
-        raise corrupt(blob, f"a row set leaves a body of {len(data)} bytes", body.start)
-    if body.seal_bytes and len(starts):
-        body.check_seals(data, starts, lengths, body.start)
+    data = body.read_all(starts, lengths)
     place = blob.offset + body.start
     found = containers_of_sets(data, starts, lengths, location=blob.location, offset=place)
     return joined((rows, found.moved(sets[~is_row][found.sets], found.blocks)))
