@@ -128,11 +128,7 @@ def test_bits_of_full_and_nearly_empty_blocks_become_a_row_set(most: int) -> Non
     assert row_set_of_flags(flags) == rows
 
 
-def test_the_length_of_containers_of_bits_is_known_from_the_header() -> None:
-    content = BitMap(range(0, 200_000, 2)).serialize()
-    assert serialized_length(content + b"more") == len(content)
+@pytest.mark.parametrize("content", [b"", BitMap(range(0, 200_000, 2)).serialize()[:-1]])
+def test_a_row_set_that_is_cut_short_is_damage(content: bytes) -> None:
     with pytest.raises(CorruptFileError):
-        serialized_length(content[:-1])
-    damaged = bytearray(content)
-    damaged[8 + 2] = damaged[8 + 3] = 0  # the first container has one row: it is no longer one of bits
-    assert serialized_length(damaged) == len(content) - 8192 + 2
+        serialized_length(content)
