@@ -8,9 +8,9 @@ what the search of a single row group reads besides is proven by ranges and by a
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
-from itertools import starmap
+from itertools import pairwise, starmap
 from typing import ClassVar, Protocol, TypeAlias, cast
 
 import numpy as np
@@ -36,16 +36,12 @@ from puffin_index.kinds.base import (
 )
 from puffin_index.kinds.held_keys import HoldsKeys
 from puffin_index.roaring.read import row_set_of_ascending
-from puffin_index.storage.arrays import Flags, Ints
+from puffin_index.storage.arrays import Flags, Ints, Rows, ramps
 from puffin_index.storage.binary import read_int32_be
 from puffin_index.storage.ranged import Blob
 
 _FEW_KEYS = 64
 _RANGES = 16
-
-_Ask: TypeAlias = Callable[[LeafTest], RowSet]
-_Test: TypeAlias = tuple[LeafTest, Flags]
-"""A test, and which distinct keys of a column satisfy it."""
 
 
 class Proof(Protocol):
@@ -66,7 +62,8 @@ def proof_by_keys(index: HoldsKeys, row_counts: Ints) -> Proof:
             decoded.extend(starmap(every.part, zip((ends - row_counts).tolist(), ends.tolist(), strict=True)))
         yield from _compare_columns(decoded[place], column.column)
         if not isinstance(index, MergedIndex):
-            yield from _check(column, cast(RowGroupIndex, index).evaluate, [*_ranges(column), *_one_set(column)])
+            for test, rows in _searches(column):
+                yield from _compare(test, cast(RowGroupIndex, index).evaluate(test), rows)
 
     return prove
 
@@ -90,49 +87,21 @@ def _of_rows(column: Column, valid: Flags) -> pa.Array:
     return plain_keys(column).filter(pa.array(valid))
 
 
-def _check(ordered: SortedColumn, ask: _Ask, tests: Sequence[_Test]) -> Iterator[str]:
-    """Ask an index; yield a sentence for each answer that differs from the column."""
-    column = ordered.column
-    rows = ordered.rows  # asked first: this sorts rows and keys together
-    codes = ordered.codes
-    valid = _valid(column)
-    assert len(rows) == column.valid_count
-    for test, is_asked in tests:
-        truth = _row_set(valid & is_asked[codes] if ordered.distinct_count else np.zeros(column.row_count, np.bool_))
-        yield from _compare(test, ask(test), truth)
-    yield from _compare(NullTest(True), ask(NullTest(True)), _row_set(~valid))
-
-
-def _one_set(ordered: SortedColumn) -> Iterator[_Test]:
-    """Yield a set of few keys, spread over all."""
-    places = _chosen(ordered, _FEW_KEYS)
-    if len(places):
-        yield SetTest(tuple_of_keys(chosen_keys(ordered.keys, places))), _flags(ordered.distinct_count, places)
-
-
-def _chosen(ordered: SortedColumn, most: int) -> Ints:
-    """The places of some distinct keys, of all if there are few."""
-    count = ordered.distinct_count
-    return np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.int64))
-
-
-def _ranges(ordered: SortedColumn) -> Iterator[_Test]:
-    """Yield ranges of keys that cover all."""
-    count = ordered.distinct_count
-    cuts = np.unique(np.linspace(0, count, _RANGES + 1).astype(np.int64)) if count else np.zeros(0, np.int64)
-    for low, high in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
+def _searches(ordered: SortedColumn) -> Iterator[tuple[LeafTest, BitMap]]:
+    """Yield tests with their rows: ranges of keys that cover all, a set of few keys, NULL."""
+    rows, starts, count = ordered.rows, ordered.starts.astype(np.int64), ordered.distinct_count
+    for low, high in pairwise(np.unique(np.linspace(0, count, _RANGES + 1).astype(np.int64)).tolist()):
         first, last = tuple_of_keys(chosen_keys(ordered.keys, np.array([low, high - 1])))
-        yield RangeTest(first, last), _flags(count, np.arange(low, high))
+        yield RangeTest(first, last), _row_set(rows[starts[low] : starts[high]])
+    if count:
+        places = np.unique(np.linspace(0, count - 1, min(count, _FEW_KEYS)).astype(np.int64))
+        chosen = ramps(starts[places], starts[places + 1] - starts[places])
+        yield SetTest(tuple_of_keys(chosen_keys(ordered.keys, places))), _row_set(rows[chosen])
+    yield NullTest(True), _row_set(ordered.column.null_rows)
 
 
-def _flags(count: int, places: Ints) -> Flags:
-    flags = np.zeros(count, np.bool_)
-    flags[places] = True
-    return flags
-
-
-def _row_set(flags: Flags) -> BitMap:
-    return row_set_of_ascending(np.flatnonzero(flags))
+def _row_set(rows: Rows) -> BitMap:
+    return row_set_of_ascending(np.sort(rows))
 
 
 def _compare(test: LeafTest, answer: RowSet, truth: BitMap) -> Iterator[str]:
