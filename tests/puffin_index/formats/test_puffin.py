@@ -3,7 +3,6 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -23,26 +22,10 @@ from puffin_index.formats.puffin import (
     read_footer,
 )
 from puffin_index.storage.ranged import BytesReader
+from tests.counting_reader import CountingReader
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 DOCUMENTED = (CorruptFileError, UnsupportedError)
-
-
-@dataclass
-class CountingReader:
-    """Bytes in memory that remember which ranges were asked for."""
-
-    data: bytes
-    location: str = "counted"
-    reads: list[tuple[int, int]] = field(default_factory=list)
-
-    @property
-    def size(self) -> int:
-        return len(self.data)
-
-    def read(self, offset: int, length: int) -> memoryview:
-        self.reads.append((offset, length))
-        return BytesReader.of(self.data).read(offset, length)
 
 
 def _golden_file() -> bytes:

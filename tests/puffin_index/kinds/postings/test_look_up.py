@@ -30,8 +30,9 @@ from puffin_index.kinds.postings.rows import Near
 from puffin_index.kinds.postings.sort import RowNumbers
 from puffin_index.kinds.registry import KINDS
 from puffin_index.storage.parts import checksum32
-from puffin_index.storage.ranged import Blob, BytesReader
+from puffin_index.storage.ranged import Blob
 from tests.conftest import amount
+from tests.counting_reader import CountingReader
 
 GOLDEN = Path(__file__).parents[3] / "golden"
 LONG, STRING = value_type_named("long"), value_type_named("string")
@@ -43,29 +44,6 @@ DOCUMENTED = (CorruptFileError, UnsupportedError)
 
 Value: TypeAlias = int | str | None
 RowGroup: TypeAlias = tuple[int, Sequence[Value]]  # base and values
-
-
-@dataclass
-class CountingReader:
-    """Bytes in memory that remember which ranges were asked for."""
-
-    data: bytes | bytearray | memoryview
-    location: str = "counted"
-    reads: list[tuple[int, int]] = field(default_factory=list)
-
-    @property
-    def size(self) -> int:
-        return len(self.data)
-
-    def read(self, offset: int, length: int) -> memoryview:
-        self.reads.append((offset, length))
-        return BytesReader.of(self.data).read(offset, length)
-
-    def taken(self) -> tuple[int, int]:
-        """How many requests and bytes were read since this was asked last."""
-        taken = len(self.reads), sum(length for _, length in self.reads)
-        self.reads.clear()
-        return taken
 
 
 def column(values: Sequence[Value], value_type: ValueType) -> Column:
