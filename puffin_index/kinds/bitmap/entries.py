@@ -68,15 +68,18 @@ class BlockDirectory:
         return cls(sorted_keys_of(chosen_keys(table.keys.array(), places)), (Part(0, 0),) * len(places), {0: table})
 
 
-def parse_header(blob: Blob, data: memoryview, row_count: int) -> Header:
-    """Parse the first numbers of a blob.
+def parse_header(blob: Blob, data: memoryview, of_version: int, row_count: int) -> Header:
+    """Parse the first numbers of a blob of some version.
 
-    Raises UnsupportedError for another version, CorruptFileError if it is cut short or of another row group.
+    Raises UnsupportedError for an unknown version, CorruptFileError for another one, or if the blob is cut short or of
+    another row group.
     """
     cursor = ByteCursor(data, blob.location, blob.offset)
     version = cursor.uint8()
     if version not in (VERSION_1, VERSION_2):
         raise UnsupportedError(f"{blob.location}: bitmap version {version} is not one that this release knows")
+    if version != of_version:
+        raise corrupt(blob, f"version {version} in a blob of version {of_version}")
     rows, value_count, has_null = cursor.int32_be(), cursor.int32_be(), cursor.uint8()
     if rows != row_count or value_count < 0 or has_null > 1:
         raise corrupt(blob, f"bitmaps of {value_count} values and {rows} rows for a row group of {row_count}", 1)
@@ -234,11 +237,10 @@ def sort_table(table: EntryTable) -> EntryTable:
     return EntryTable(sorted_keys_of(chosen_keys(keys, order)), table.offsets[order], table.lengths[order])
 
 
-def with_lengths(table: EntryTable, null_offset: int | None, body_bytes: int, gap: int) -> EntryTable:
+def with_lengths(table: EntryTable, header: Header, body_bytes: int, gap: int) -> EntryTable:
     """Add lengths to entries of version 1: each row set ends where the next row set begins."""
     starts = table.offsets[table.offsets >= 0]
-    every = np.unique(
-        np.append(starts, body_bytes) if null_offset is None else np.append(starts, (null_offset, body_bytes))
-    )
+    nulls = [header.null_offset] if header.null_length is None else []
+    every = np.unique(np.append(starts, [*nulls, body_bytes]))
     nexts = every[np.minimum(np.searchsorted(every, table.offsets, "right"), len(every) - 1)]
     return EntryTable(table.keys, table.offsets, np.where(table.offsets >= 0, nexts - table.offsets - gap, -1))

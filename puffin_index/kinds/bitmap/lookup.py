@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, TypeVar
+from functools import cache
+from typing import TypeAlias
 
 import numpy as np
 from pyroaring import BitMap
@@ -18,7 +19,6 @@ from puffin_index.kinds.bitmap.blob import LAYOUT_NUMBERS, NO_NULLS, VERSION_1, 
 from puffin_index.kinds.bitmap.entries import (
     BlockDirectory,
     EntryTable,
-    Header,
     join_tables,
     parse_block,
     parse_directory,
@@ -34,8 +34,6 @@ from puffin_index.kinds.postings.columns import CodedNumbers, no_codes
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.parts import CHECKSUM_BYTES, Part, check_layout, corrupt, in_memory, read_parts
 from puffin_index.storage.ranged import Blob
-
-_Made = TypeVar("_Made")
 
 Query: TypeAlias = tuple[Key, bool]
 """A key, and whether to look for the place after the key instead of before the key."""
@@ -150,43 +148,27 @@ def open_entries(
         raise corrupt(blob, f"a layout that does not describe a bitmap blob of version {version}")
     body = BitmapBody(blob, body_start, row_count, null_offset, null_length, CHECKSUM_BYTES)
     head = Part(0, header_end, checksum)
-    if version == VERSION_1:
-        return Entries(_once(lambda: _sealed_table(blob, head, form, row_count, body_start)), blob, form), body
-    return Entries(_once(lambda: _sealed_directory(blob, head, form, row_count)), blob, form), body
 
+    @cache
+    def directory() -> BlockDirectory:
+        data = read_parts(blob, [head])[0]
+        header = parse_header(blob, data, version, row_count)
+        if version == VERSION_2:
+            return parse_directory(blob, data, header, form)[0]
+        table, _ = parse_entries(blob, data, header.end, header.value_count, form, with_lengths=False)
+        return BlockDirectory.of(with_lengths(table, header, blob.length - body_start, CHECKSUM_BYTES))
 
-def _sealed_directory(blob: Blob, head: Part, form: int, row_count: int) -> BlockDirectory:
-    data = read_parts(blob, [head])[0]
-    header = _header(blob, data, VERSION_2, row_count)
-    return parse_directory(blob, data, header, form)[0]
-
-
-def _sealed_table(blob: Blob, head: Part, form: int, row_count: int, body_start: int) -> BlockDirectory:
-    data = read_parts(blob, [head])[0]
-    header = _header(blob, data, VERSION_1, row_count)
-    table, _ = parse_entries(blob, data, header.end, header.value_count, form, with_lengths=False)
-    return BlockDirectory.of(with_lengths(table, _null_start(header), blob.length - body_start, CHECKSUM_BYTES))
-
-
-def _header(blob: Blob, data: memoryview, version: int, row_count: int) -> Header:
-    header = parse_header(blob, data, row_count)
-    if header.version != version:
-        raise corrupt(blob, f"version {header.version} in a blob of version {version}")
-    return header
-
-
-def _null_start(header: Header) -> int | None:
-    return header.null_offset if header.null_length is None else None
+    return Entries(directory, blob, form), body
 
 
 def _open_whole(blob: Blob, version: int, form: int, row_count: int) -> tuple[Entries, BitmapBody]:
     """Open a blob without a layout, such as a blob from Paimon; seals are neither expected nor checked."""
     data = blob.read_all()
-    header = _header(blob, data, version, row_count)
+    header = parse_header(blob, data, version, row_count)
     if version == VERSION_1:
         table, used = parse_entries(blob, data, header.end, header.value_count, form, with_lengths=False)
         body_start = header.end + used
-        table = with_lengths(table, _null_start(header), blob.length - body_start, 0)
+        table = with_lengths(table, header, blob.length - body_start, 0)
     else:
         directory, body_start = parse_directory(blob, data, header, form)
         tables = [
@@ -204,17 +186,6 @@ def _open_whole(blob: Blob, version: int, form: int, row_count: int) -> tuple[En
     body = BitmapBody(blob, body_start, row_count, header.null_offset, null_length, 0)
     whole = BlockDirectory.of(ordered)
     return Entries(lambda: whole, blob, form), body
-
-
-def _once(make: Callable[[], _Made]) -> Callable[[], _Made]:
-    made: list[_Made] = []
-
-    def get() -> _Made:
-        if not made:
-            made.append(make())
-        return made[0]
-
-    return get
 
 
 class BitmapIndex(HoldsKeys):
