@@ -30,7 +30,7 @@ from puffin_index.kinds.bitmap.entries import (
 )
 from puffin_index.kinds.bitmap.rows import BitmapBody, RowSetPlaces
 from puffin_index.kinds.held_keys import DistinctKeys, HoldsKeys, KeySets, are_few_keys
-from puffin_index.kinds.postings.columns import CodedNumbers, no_codes
+from puffin_index.kinds.postings.columns import column_of_codes, no_codes
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.parts import CHECKSUM_BYTES, Part, check_layout, corrupt, in_memory, read_parts
 from puffin_index.storage.ranged import Blob
@@ -223,8 +223,8 @@ class BitmapIndex(HoldsKeys):
         is_whole = len(found) + len(nulls) == self._row_count and np.count_nonzero(is_null) == len(nulls)
         if not is_whole or not is_null[np.frombuffer(nulls.to_array(), np.uint32)].all():
             raise corrupt(self._body.blob, "rows of two values, or of none")
-        coded = CodedNumbers(self._value_type, table.keys.array(), codes)
-        return coded.every() if rows is None else coded.of(np.frombuffer(rows.to_array(), np.uint32))
+        own = codes if rows is None else codes[np.frombuffer(rows.to_array(), np.uint32)]
+        return column_of_codes(self._value_type, table.keys.array(), own)
 
     def sets_of(self) -> KeySets | None:
         """Return the row set of each value; None if there are many values."""

@@ -96,49 +96,14 @@ def group_codes(blocks: ParsedBlocks) -> Ints:
     return ramps(np.repeat(first_codes, blocks.raw.section_counts), blocks.sections.groups)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CodedNumbers:
-    """The distinct keys of a blob, ascending, and one more than the place of its key for each number; 0 for NULL.
-
-    Numbers are those of `puffin_index.kinds.postings.sort`.
-    """
-
-    value_type: ValueType
-    keys: KeyArray
-    codes: Codes
-
-    @property
-    def nbytes(self) -> int:
-        """The memory of the arrays, in bytes."""
-        return int(self.keys.nbytes) + self.codes.nbytes
-
-    def of(self, numbers: Ints) -> Column:
-        """Return the column of the rows of some numbers."""
-        return self._column(self.codes[numbers])
-
-    def counts_of(self, numbers: Ints) -> KeyCounts:
-        """Return the distinct keys of the rows of some numbers."""
-        counts = np.bincount(self.codes[numbers], minlength=1).astype(np.int64, copy=False)
-        places = np.flatnonzero(counts[1:])
-        return KeyCounts(self.value_type, chosen_keys(self.keys, places), counts[1:][places], int(counts[0]))
-
-    def every(self) -> Column:
-        """Return the column of all numbers."""
-        return self._column(self.codes)
-
-    def columns(self, numbers: RowNumbers) -> list[Column]:
-        """Return the column of each row group."""
-        spans = zip(numbers.firsts.tolist(), numbers.row_counts.tolist(), strict=True)
-        return [self._column(self.codes[first : first + count]) for first, count in spans]
-
-    def _column(self, codes: Codes) -> Column:
-        known: Flags = codes > 0
-        valid = None if known.all() else known
-        if not isinstance(self.keys, np.ndarray):
-            nulls = None if valid is None else ~valid
-            places = pa.array(codes.astype(np.int64) - 1, mask=nulls)
-            return Column(self.value_type, len(codes), self.keys.take(places), valid)
-        return Column(self.value_type, len(codes), np.concatenate(([0], self.keys))[codes], valid)
+def column_of_codes(value_type: ValueType, keys: KeyArray, codes: Codes) -> Column:
+    """Return the column of rows with these codes."""
+    known: Flags = codes > 0
+    valid = None if known.all() else known
+    if isinstance(keys, np.ndarray):
+        return Column(value_type, len(codes), np.concatenate(([0], keys))[codes], valid)
+    places = pa.array(codes.astype(np.int64) - 1, mask=None if valid is None else ~valid)
+    return Column(value_type, len(codes), keys.take(places), valid)
 
 
 def no_codes(count: int, key_count: int) -> Codes:
@@ -146,9 +111,43 @@ def no_codes(count: int, key_count: int) -> Codes:
     return np.zeros(count, np.min_scalar_type(key_count))
 
 
-def code_numbers(
+@dataclass(frozen=True, slots=True, eq=False)
+class CodedRows(KeysInMemory):
+    """The distinct keys of a blob, ascending, and the code of each number (`puffin_index.kinds.postings.sort`).
+
+    Answers with the rows of the segment's row space, from memory alone. Safe to share between threads.
+    """
+
+    value_type: ValueType
+    keys: KeyArray
+    codes: Codes
+    numbers: RowNumbers
+
+    @property
+    def nbytes(self) -> int:
+        """The approximate memory in bytes."""
+        return int(self.keys.nbytes) + self.codes.nbytes + self.numbers.nbytes
+
+    def keys_of(self, rows: BitMap | None) -> Column:
+        """Return the keys of some rows."""
+        return column_of_codes(self.value_type, self.keys, self._codes_of(rows))
+
+    def counts_of(self, rows: BitMap | None) -> KeyCounts:
+        """Return the distinct keys of some rows, counted without sorting rows."""
+        counts = np.bincount(self._codes_of(rows), minlength=1).astype(np.int64, copy=False)
+        places = np.flatnonzero(counts[1:])
+        return KeyCounts(self.value_type, chosen_keys(self.keys, places), counts[1:][places], int(counts[0]))
+
+    def _codes_of(self, rows: BitMap | None) -> Codes:
+        numbers = self.numbers
+        if rows is None or len(rows) == numbers.row_count:
+            return self.codes[ramps(numbers.firsts, numbers.row_counts)]
+        return self.codes[numbers.to_numbers(np.frombuffer(rows.to_array(), np.uint32))]
+
+
+def code_rows(
     blob: Blob, parts: Iterable[KeyRows], key_count: int, numbers: RowNumbers, value_type: ValueType
-) -> CodedNumbers:
+) -> CodedRows:
     """Return the key of each row from all keys and their rows, ascending; only one part is in memory at a time.
 
     Raises CorruptFileError if a row has two keys or belongs to no row group, or if there are more keys.
@@ -169,34 +168,7 @@ def code_numbers(
     outside = np.count_nonzero(codes[numbers.firsts + numbers.row_counts])
     if np.count_nonzero(codes) - outside != row_count:
         raise corrupt(blob, "rows that no row group has, or twice")
-    return CodedNumbers(value_type, join_keys(keys, value_type.domain == "bytes"), codes)
-
-
-class CodedRows(KeysInMemory):
-    """Answers with the rows of the segment's row space, from memory alone. Safe to share between threads."""
-
-    def __init__(self, coded: CodedNumbers, numbers: RowNumbers) -> None:
-        self._coded = coded
-        self._numbers = numbers
-
-    @property
-    def nbytes(self) -> int:
-        """The approximate memory in bytes."""
-        return self._coded.nbytes + self._numbers.nbytes
-
-    def keys_of(self, rows: BitMap | None) -> Column:
-        """Return the keys of some rows."""
-        return self._coded.of(self._numbers_of(rows))
-
-    def counts_of(self, rows: BitMap | None) -> KeyCounts:
-        """Return the distinct keys of some rows, counted without sorting rows."""
-        return self._coded.counts_of(self._numbers_of(rows))
-
-    def _numbers_of(self, rows: BitMap | None) -> Ints:
-        numbers = self._numbers
-        if rows is None or len(rows) == numbers.row_count:
-            return ramps(numbers.firsts, numbers.row_counts)
-        return numbers.to_numbers(np.frombuffer(rows.to_array(), np.uint32))
+    return CodedRows(value_type, join_keys(keys, value_type.domain == "bytes"), codes, numbers)
 
 
 class RowsWithin(KeysWithin):
@@ -243,4 +215,4 @@ class RowsWithin(KeysWithin):
         if not is_there.all() or (ordered[places] != wanted).any() or (ordered[1:] == ordered[:-1]).any():
             raise corrupt(self._blob, "rows with two keys, or with none that the test asks for")
         keys = join_keys([part.keys for part in parts], self._value_type.domain == "bytes")
-        return CodedNumbers(self._value_type, keys, codes[order[places]]).every()
+        return column_of_codes(self._value_type, keys, codes[order[places]])

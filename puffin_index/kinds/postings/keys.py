@@ -13,7 +13,7 @@ from puffin_index.keys.sorted_keys import BytesKeys, parse_block_of_bytes
 from puffin_index.kinds.postings.blocks import KEY_CONTENT_LIMIT_BYTES
 from puffin_index.kinds.postings.directory import Cuts
 from puffin_index.kinds.postings.parse import ParsedBlocks, RawBlocks, StoredBlocks, parse_blocks
-from puffin_index.kinds.postings.rows import Near, rows_of_runs
+from puffin_index.kinds.postings.rows import rows_of_runs
 from puffin_index.kinds.postings.sort import RowNumbers
 from puffin_index.storage.arrays import Flags, Ints
 from puffin_index.storage.bit_packing import unpack_streams
@@ -140,16 +140,15 @@ class AskedBlocks:
         return rows_of_asked(every)
 
 
-def rows_of_asked(asked: Sequence[AskedBlocks], near: Near | None = None) -> list[BitMap]:
+def rows_of_asked(asked: Sequence[AskedBlocks]) -> list[BitMap]:
     """Return, for each blob, the rows with the keys asked for, all of one form.
 
-    With a single blob, rows of runs that are not near may be missing. Raises CorruptFileError if a block is damaged;
-    with several blobs, the error may name another of them.
+    Raises CorruptFileError if a block is damaged; with several blobs, the error may name another of them.
     """
     parsed = parse_blocks([one.stored for one in asked], asked[0].form)
     runs = _runs(parsed, asked)
     owners = np.repeat(np.arange(len(asked)), [len(one.cuts.blocks) // 2 for one in asked])
-    return rows_of_runs(parsed, runs[0::2], runs[1::2], owners, [one.numbers for one in asked], near)
+    return rows_of_runs(parsed, runs[0::2], runs[1::2], owners, [one.numbers for one in asked])
 
 
 def _runs(parsed: ParsedBlocks, asked: Sequence[AskedBlocks]) -> Ints:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event, Thread
 from typing import TypeAlias
-from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -26,8 +25,6 @@ from puffin_index.kinds.postings.blocks import Sizes
 from puffin_index.kinds.postings.build import POSTINGS, PlacedColumn, build_postings
 from puffin_index.kinds.postings.keys import rows_of_asked
 from puffin_index.kinds.postings.look_up import Postings
-from puffin_index.kinds.postings.rows import Near
-from puffin_index.kinds.postings.sort import RowNumbers
 from puffin_index.kinds.registry import KINDS
 from puffin_index.storage.parts import checksum32
 from puffin_index.storage.ranged import Blob
@@ -160,9 +157,7 @@ def check_law(row_groups: Sequence[RowGroup], value_type: ValueType, tests: Sequ
         assert postings.rows(test) == expected
         every = [base + row for base, values in row_groups for row in range(len(values))]
         for candidates in (BitMap(), BitMap(every[::3]), BitMap(every[len(every) // 2 :]), BitMap(every[:1])):
-            for sparse in (0, 64):
-                with patch("puffin_index.kinds.postings.look_up._SPARSE", sparse):
-                    assert postings.rows(test, candidates) == expected & candidates
+            assert postings.rows(test, candidates) == expected & candidates
 
 
 @given(segments(INTS), st.lists(leaf_tests(INTS), max_size=6), st.sampled_from([TINY, Sizes()]))
@@ -277,26 +272,6 @@ def test_a_run_over_several_blocks_of_65536_rows_and_row_groups_is_found() -> No
     assert postings.rows(SetTest((7,))) == everything - BitMap([100])
     assert postings.rows(SetTest((7, 8))) == everything
     assert len(payload.data) < 250
-
-
-@given(
-    st.lists(st.tuples(st.integers(0, 999), st.integers(1, 400)), min_size=1, max_size=8),
-    st.sets(st.integers(0, 1398), min_size=1, max_size=3),
-    st.booleans(),
-)
-def test_runs_with_candidates_are_chosen(runs: list[tuple[int, int]], candidates: set[int], are_single: bool) -> None:
-    numbers = RowNumbers.of([(BLOCK_ROWS, 1400)])
-    near = Near(BitMap(BLOCK_ROWS + candidate for candidate in candidates), numbers)
-    starts, lengths = np.array(runs).T
-    if are_single:
-        lengths = np.ones(len(runs), np.int64)
-
-    chosen = near.chosen(starts, None if are_single else lengths)
-
-    for start, length, is_chosen in zip(starts.tolist(), lengths.tolist(), chosen.tolist(), strict=True):
-        assert is_chosen or candidates.isdisjoint(range(start, start + length))
-        nearest = min(min(abs(c - start), abs(c - start - length + 1)) for c in candidates)
-        assert not is_chosen or length > 64 or nearest < 64
 
 
 def test_the_last_row_of_the_row_space_is_found() -> None:
