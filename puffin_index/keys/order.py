@@ -95,9 +95,8 @@ def pack_rows(
     rows: Rows | None,
     row_bits: int,
     dropped_bits: int,
-    first_row: int = 0,
 ) -> None:
-    """Pack keys, less a minimum, and rows, from `first_row` on, as in `PackedRows`, in the given order."""
+    """Pack keys, less a minimum, and rows (None: 0, 1, 2, ...), as in `PackedRows`, in the given order."""
     number = packed.dtype.type
     # Keys and minimum may be negative or too wide for the type, but wrapping arithmetic gets their difference right.
     least = number(minimum & (1 << 8 * packed.dtype.itemsize) - 1)
@@ -110,9 +109,9 @@ def pack_rows(
             some >>= number(dropped_bits)
         some <<= number(row_bits)
         if rows is None:
-            some |= np.arange(start + first_row, end + first_row, dtype=np.uint32)
+            some |= np.arange(start, end, dtype=np.uint32)
         else:
-            some |= rows[start:end] + np.uint32(first_row)
+            some |= rows[start:end]
 
 
 def bounds_of(keys: npt.NDArray[np.integer]) -> tuple[int, int]:

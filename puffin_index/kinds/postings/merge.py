@@ -30,7 +30,7 @@ from puffin_index.kinds.postings.look_up import Postings
 from puffin_index.kinds.postings.pages import Child
 from puffin_index.kinds.postings.parse import ParsedBlocks
 from puffin_index.kinds.postings.rows import decode_runs
-from puffin_index.kinds.postings.sort import KeyedRows, OrderedRows, RowNumbers, order_keyed
+from puffin_index.kinds.postings.sort import OrderedRows, RowNumbers, order_keyed
 from puffin_index.roaring.union import BrokenSetError, LooseContainers, assemble_sets, containers_of_sets, joined
 from puffin_index.storage.arrays import Ints, Rows, ramps
 from puffin_index.storage.parts import corrupt
@@ -201,10 +201,10 @@ def _ordered(some: Sequence[_Some], row_bits: int, is_bytes: bool) -> OrderedRow
     if is_bytes:
         dictionary, ranks = rank_keys([one.keys for one in some])
         ends = np.cumsum([len(one.keys) for one in some])[:-1]
-        coded = [KeyedRows(own[one.owners], one.rows) for one, own in zip(some, np.split(ranks, ends), strict=True)]
+        coded = [(own[one.owners], one.rows) for one, own in zip(some, np.split(ranks, ends), strict=True)]
         return order_keyed(coded, 0, len(dictionary), row_bits, dictionary)
     arrays = [one.keys for one in some if isinstance(one.keys, np.ndarray)]
-    keyed = [KeyedRows(keys[one.owners], one.rows) for keys, one in zip(arrays, some, strict=True)]
+    keyed = [(keys[one.owners], one.rows) for keys, one in zip(arrays, some, strict=True)]
     return order_keyed(keyed, min(int(keys[0]) for keys in arrays), max(int(keys[-1]) for keys in arrays), row_bits)
 
 
