@@ -167,16 +167,9 @@ class PuffinWriter:
 def read_footer(reader: RangedReader, footer_size: int | None = None, *, require_checksum: bool = False) -> PuffinFile:
     """Read the footer of a Puffin file, in one ranged read, or two if the footer is large and its size unknown.
 
-    A flipped bit that would change a blob's entry is always noticed if the footer has `footer-xxh64`. Damage to the
-    name of the checksum itself makes the footer look like one without a checksum, which `require_checksum` refuses.
-
-    Args:
-        footer_size: The footer's size in bytes, if a catalogue knows the size.
-        require_checksum: Whether to refuse a footer without `footer-xxh64`, which every file of `PuffinWriter` has.
-
-    Raises:
-        CorruptFileError: If the bytes break the format or a checksum.
-        UnsupportedError: If the version, a flag or a codec is unknown, or the footer is compressed.
+    Damage to the name of `footer-xxh64` makes the footer look like one without a checksum, which `require_checksum`
+    refuses; every file of `PuffinWriter` has one. Raises CorruptFileError if the bytes break the format or a checksum,
+    UnsupportedError if the version, a flag or a codec is unknown, or the footer is compressed.
     """
     if reader.size < len(MAGIC) + _FOOTER_FRAME_BYTES:
         raise CorruptFileError(f"{reader.size} bytes are too few for a Puffin file", location=reader.location)
@@ -305,10 +298,7 @@ def _serialize_footer(metadata: _FileMetadata) -> bytes:
     """Serialise the payload, with a `footer-xxh64` added, in the spelling of Iceberg's Java writer.
 
     Properties are in the order of their names. The bytes equal those of Java, except for escapes of control characters,
-    which Java writes in upper case.
-
-    Raises:
-        UnicodeEncodeError: If a text has a lone surrogate.
+    which Java writes in upper case. Raises UnicodeEncodeError if a text has a lone surrogate.
     """
     document: dict[str, object] = {
         "blobs": [_blob_document(blob) for blob in metadata.blobs],

@@ -29,11 +29,7 @@ def order_bytes(keys: pa.LargeBinaryArray, few: int = _FEW) -> Rows:
 
     A first sort orders all strings by the bytes behind their common prefix, packed with the place into one integer.
     Strings that these bytes do not tell apart are sorted by their next bytes, and so on. Arrow compares the remaining
-    strings once they are few, or once a round settles fewer than half of them.
-
-    Args:
-        keys: Fewer than 2**32 strings, without NULLs.
-        few: The number of strings up to which Arrow compares.
+    strings once they are at most `few`, or once a round settles fewer than half of them. There are fewer than 2**32.
     """
     data, offsets = bytes_of_keys(keys)
     if len(keys) <= few or len(data) < _WINDOW_BYTES:

@@ -153,17 +153,10 @@ def settle(prefixes: Words, ordered: Ints | Words, rows: Rows) -> None:
 
 def distinct_of_sorted(ordered: npt.NDArray[_Number]) -> tuple[npt.NDArray[_Number], Rows]:
     """Return the distinct keys and the start of each; smaller arrays are made first to save memory."""
-    changes = changes_of(ordered)
+    changes = np.ones(len(ordered), np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=changes[1:])
     starts = starts_of(changes)
     return ordered if changes.all() else ordered[changes], starts
-
-
-def changes_of(ordered: npt.NDArray[np.generic]) -> Flags:
-    """Return where an element differs from the previous one; true for the first."""
-    changes = np.empty(len(ordered), np.bool_)
-    changes[:1] = True
-    np.not_equal(ordered[1:], ordered[:-1], out=changes[1:])
-    return changes
 
 
 def starts_of(changes: Flags) -> Rows:

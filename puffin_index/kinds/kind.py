@@ -151,16 +151,12 @@ class IndexKind(ABC):
     """One kind of index. The defaults of methods suit a kind with one payload per row group.
 
     Attributes:
-        name: The name of the kind for users and in directories.
-        blob_types: The blob types of payloads of one row group.
-        merged_types: The blob types of payloads of several row groups.
-        option_names: The options of the kind in a definition.
+        blob_types: The blob types of payloads of one row group; `merged_types` are those of several.
         bytes_per_row: The approximate bytes of one row; builds use the number to reach the target size of segments.
         is_found_by_key: Whether a test for keys reads only the part of a payload that has these keys. The planner asks
             a kind with this property before filters, and other kinds after filters.
-        holds_keys: Whether opened payloads hold the key of each row (`puffin_index.kinds.held_keys.HoldsKeys`).
+        holds_keys: Whether opened payloads are `puffin_index.kinds.held_keys.HoldsKeys`.
         paimon_name: The name of the kind in Paimon's containers; None if Paimon has no such index.
-        paimon_types: The blob types of Paimon's formats.
     """
 
     name: ClassVar[str]
@@ -245,22 +241,14 @@ class IndexKind(ABC):
     def merge(
         self, parts: Sequence[MergePart], options: Options, limits: MergeLimits = DEFAULT_LIMITS
     ) -> Iterator[MergedPayload]:
-        """Merge or copy the payloads of one column.
+        """Merge or copy the payloads of one column, whose new bases ascend; each is made on demand to bound memory.
 
-        The iterator makes each payload on demand, so that memory holds only one payload and its parts. The payloads
-        together cover all kept row groups, in order. A payload is copied unchecked if its rows keep their places and no
-        neighbour can be merged with it. All other parts are checked as they are read.
+        The payloads cover all kept row groups, in order. A payload is copied unchecked if its rows keep their places
+        and no neighbour can be merged with it; others are checked. A part may be of the type before a promotion.
 
-        Args:
-            parts: The payloads, in the order of the new segment. The new bases of kept row groups ascend through all
-                parts. A part may have the type that its column was promoted from.
-            limits: The most to merge into one payload.
-
-        Raises:
-            CorruptFileError: While iterating, if a part is damaged. Its row groups must be built anew.
-            UnsupportedError: While iterating, if this release does not know the version of a part, or if the keys of a
-                part and of the column today are of different domains. The segment of the part stays unchanged.
-            BuildError: While iterating, if the rows exceed the row space of the new segment.
+        Raises, while iterating, CorruptFileError for a damaged part, whose row groups must be built anew;
+        UnsupportedError for an unknown version, or keys of another domain than the column's, where the part's segment
+        stays unchanged; BuildError if the rows exceed the row space.
         """
         del options, limits
         for part in parts:

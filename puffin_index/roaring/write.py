@@ -86,7 +86,7 @@ def serialize_row_sets(rows: Rows, starts: npt.NDArray[np.integer], gap: int = 0
         np.cumsum(set_first[container_starts]) - 1,
         (rows[container_starts] >> 16).astype("<u2"),
         np.diff(container_starts, append=len(rows)),
-        _runs_between(first, np.append(container_starts, len(rows))),
+        np.diff(np.searchsorted(np.flatnonzero(first), np.append(container_starts, len(rows)))),
     )
     frame = lay_out_sets(containers, containers.has_runs, len(starts) - 1, gap)
     _fill_arrays(frame, containers, low)
@@ -100,16 +100,6 @@ def _neighbours(count: int) -> Iterator[tuple[slice, slice]]:
     for start in range(1, count, _AT_ONCE):
         end = min(start + _AT_ONCE, count)
         yield slice(start, end), slice(start - 1, end - 1)
-
-
-def _runs_between(begins: Flags, bounds: Ints) -> Ints:
-    """Count the runs of each container, by counting either beginnings of runs or other rows, whichever are fewer."""
-    if 2 * np.count_nonzero(begins) < len(begins):
-        runs: Ints = np.diff(np.searchsorted(np.flatnonzero(begins), bounds))
-        return runs
-    inside = np.searchsorted(np.flatnonzero(~begins), bounds)
-    others: Ints = np.diff(bounds) - np.diff(inside)
-    return others
 
 
 def block_count(row_count: int) -> int:

@@ -35,18 +35,12 @@ class EntryTable:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The first numbers of a blob, before the block directory of version 2 or the entries of version 1.
+    """The first numbers of a blob, up to the block directory of version 2 or the entries of version 1.
 
-    Attributes:
-        version: 1 or 2.
-        value_count: The number of entries.
-        null_offset: The start of the NULLs' row set in the body, or -1 - row.
-        null_length: `NO_NULLS`, 0 (the offset stands for the only NULL row), or the length of the NULLs' row set. None
-            in version 1, where this row set ends at the next row set or at the end of the body.
-        end: The end of these numbers in the blob.
+    The row set of NULLs has a start in the body (or -1 - row) and a length: `NO_NULLS`, 0 where the offset is the only
+    row, or None in version 1, where it ends at the next row set or at the end of the body.
     """
 
-    version: int
     value_count: int
     null_offset: int
     null_length: int | None
@@ -90,8 +84,8 @@ def parse_header(blob: Blob, data: memoryview, of_version: int, row_count: int) 
         if null_offset < 0:
             null_length = 0
         elif version == VERSION_1:
-            return Header(version, value_count, null_offset, None, cursor.position)
-    return Header(version, value_count, null_offset, null_length, cursor.position)
+            return Header(value_count, null_offset, None, cursor.position)
+    return Header(value_count, null_offset, null_length, cursor.position)
 
 
 def parse_directory(blob: Blob, data: memoryview, header: Header, form: int) -> tuple[BlockDirectory, int]:

@@ -1,8 +1,4 @@
-"""The kind `bitmap`: one row set per distinct value tells the rows of the value.
-
-Build the bitmap index of a segment: one payload per row group, or sorted postings of all row groups.
-
-The options of the kind `bitmap`.
+"""The kind `bitmap`: one row set per distinct value, one payload per row group, or sorted postings of a segment.
 
 | option | values | meaning |
 | --- | --- | --- |

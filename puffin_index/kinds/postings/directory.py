@@ -96,15 +96,10 @@ class PostingsDirectory:
         return int(self._opened().keys.sum())
 
     def locate(self, keys: Ints | Sequence[bytes], right: Flags) -> tuple[Ints, Flags]:
-        """Find the place of each key, before equal keys or (`right`) after them, as far as the directory tells.
+        """Find the place of each ascending key, before equal keys or (`right`) after them, as the directory tells.
 
-        Args:
-            keys: Some keys, ascending.
-            right: One flag per key.
-
-        Returns:
-            A block for each key, and whether the place lies inside the block, where only the block's keys tell the
-            exact place; otherwise the place lies before the whole block.
+        Return a block for each key, and whether the place lies inside the block, where only the block's keys tell the
+        exact place; otherwise the place lies before the whole block.
         """
         root = self._opened()
         if not len(root):
@@ -238,14 +233,9 @@ BLOCKS_AT_ONCE = 256
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cuts:
-    """Places between keys, ascending; each pair of places encloses an interval of keys.
+    """Places between keys, ascending, each pair around an interval of keys: `Places` located among blocks.
 
-    Attributes:
-        blocks: The block in or before which each place lies.
-        inside: Whether the place lies inside the block, at the place's key; otherwise it lies before the whole block.
-        keys: The key of each place; arbitrary for places not inside a block.
-        right: Whether the place lies after equal keys instead of before them.
-        key_limits: The most keys that each interval may have.
+    A place lies in its block, at its key, or before the whole block; its key is then arbitrary.
     """
 
     blocks: Ints

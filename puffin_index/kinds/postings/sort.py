@@ -93,13 +93,8 @@ KeyedRows: TypeAlias = tuple[npt.NDArray[np.integer], Rows]
 class OrderedRows:
     """All non-NULL rows, ordered by key, then by row.
 
-    Attributes:
-        words: One word per row: the key, minus the least key, in the bits above the row; the key alone if `rows` is
-            given. In the bytes domain the key is a place in `dictionary`.
-        row_bits: The number of lowest bits of each word that hold the row.
-        rows: The numbers of the rows (`puffin_index.kinds.postings.sort`), only where words have no room for them.
-        least: The least key; 0 in the bytes domain.
-        dictionary: The distinct keys, ascending; None in the int64 domain.
+    A word has the key, minus the least, above `row_bits` bits of the row's number; the key alone if `rows` is given. In
+    the bytes domain the key is a place in the ascending `dictionary`, and the least is 0.
     """
 
     words: Words
