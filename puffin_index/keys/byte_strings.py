@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from puffin_index.keys.order import gather, order_by_key
+from puffin_index.keys.order import order_by_key
 from puffin_index.keys.sorted_keys import bytes_of_keys, common_prefix
 from puffin_index.storage.arrays import Bytes, Flags, Ints, Rows, Words
 
@@ -27,7 +27,7 @@ def order_bytes(keys: pa.LargeBinaryArray, few: int = _FEW) -> Rows:
 
     A first sort orders all strings by the bytes behind their common prefix, packed with the place into one integer.
     Strings that these bytes do not tell apart are sorted by their next bytes, and so on. Arrow compares the remaining
-    strings once they are `few`, or once a round settles fewer than half of them.
+    strings once they are at most `few`, or once a round settles fewer than half of them. There are fewer than 2**32.
     """
     data, offsets = bytes_of_keys(keys)
     if len(keys) <= few or len(data) < _WINDOW_BYTES:
@@ -68,7 +68,7 @@ def sort_distinct(keys: pa.LargeBinaryArray) -> tuple[pa.LargeBinaryArray, Rows,
     Returns the distinct keys, ascending; the places of all keys in order; which of these differ from the one before.
     """
     order = order_bytes(keys)
-    ordered = take_keys(keys, order)
+    ordered = keys.take(pa.array(order))
     changes = np.ones(len(ordered), np.bool_)
     changes[1:] = pc.not_equal(ordered[1:], ordered[:-1]).to_numpy(zero_copy_only=False)
     return ordered if changes.all() else ordered.filter(pa.array(changes)), order, changes
@@ -80,24 +80,6 @@ def sort_keys(keys: pa.LargeBinaryArray) -> tuple[pa.LargeBinaryArray, Rows]:
     ranks = np.empty(len(order), np.uint32)
     ranks[order] = np.cumsum(changes, dtype=np.uint32) - np.uint32(1)
     return distinct, ranks
-
-
-def take_keys(keys: pa.LargeBinaryArray, places: Rows) -> pa.LargeBinaryArray:
-    """Return byte strings in another order; strings of one length faster than Arrow, all others by Arrow."""
-    data, offsets = bytes_of_keys(keys)
-    width = len(data) // max(len(keys), 1)
-    if len(places) != len(keys) or not width or not _are_multiples(offsets, width):
-        return keys.take(pa.array(places))
-    taken = gather(data.view(np.dtype((np.void, width))), places)
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(taken.view(np.uint8))]
-    return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(keys), buffers)
-
-
-def _are_multiples(offsets: Ints, width: int) -> bool:
-    spans = (slice(start, start + _AT_ONCE) for start in range(0, len(offsets), _AT_ONCE))
-    return all(
-        np.array_equal(offsets[some], np.arange(some.start, min(some.stop, len(offsets))) * width) for some in spans
-    )
 
 
 def _windows(data: Bytes, offsets: Ints, rows: Rows | None, at: int) -> Words:

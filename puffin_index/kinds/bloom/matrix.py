@@ -11,7 +11,14 @@ from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.leaf import SetTest
 from puffin_index.keys.value_types import ValueType, is_form_of
 from puffin_index.kinds.base import MergedFilter, Payload
-from puffin_index.kinds.bloom.filter import MAXIMUM_BITS, MAXIMUM_BITS_A_KEY, bit_positions, hashes_of_keys
+from puffin_index.kinds.bloom.filter import (
+    MAXIMUM_BITS,
+    MAXIMUM_BITS_A_KEY,
+    BloomBits,
+    Shape,
+    bit_positions,
+    hashes_of_keys,
+)
 from puffin_index.storage.arrays import Bytes, Flags, Ints
 from puffin_index.storage.bit_packing import transpose_bits
 from puffin_index.storage.hashing import xxh64_many
@@ -226,27 +233,6 @@ PAGE_BYTES = 4 * 1024
 """The most bytes of a page with several rows. Pages are small because a look-up reads k pages for one row each."""
 _GROWTH = 0.25
 """The share by which copies of filters, made for fewer matrices, may enlarge the blob."""
-
-Shape = tuple[int, int]
-"""The number of bits that a key sets, and of bits of the filter."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class BloomBits:
-    """The bloom filter of one row group: k bits a key; bit i is bit `i & 7` of byte `i >> 3`."""
-
-    k: int
-    bits: Bytes
-
-    @property
-    def shape(self) -> Shape:
-        """The shape of the filter."""
-        return self.k, 8 * len(self.bits)
-
-    def contains_all(self, hashes: Ints) -> bool:
-        """Return whether the filter has the keys of all these hashes."""
-        positions = np.concatenate(list(bit_positions(hashes, *self.shape)))
-        return bool((self.bits[positions >> 3] >> (positions & 7).astype(np.uint8) & 1).all())
 
 
 def filters_of_matrix(matrix: BloomMatrix) -> list[BloomBits]:
