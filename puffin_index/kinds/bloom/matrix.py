@@ -162,38 +162,24 @@ class BloomMatrix(MergedFilter):
         return np.unpackbits(found, count=matrix.filters, bitorder="little").view(np.bool_)
 
     def _rows(self, matrix: Matrix, places: Ints) -> Bytes:
-        """Read rows of a matrix; neighbouring pages share a request."""
+        """Read rows of a matrix."""
         numbers, owners = np.unique(places // matrix.page_rows, return_inverse=True)
-        parts = [matrix.page(number) for number in numbers.tolist()]
-        pages = [
-            _check_page(self._blob, part, data) for part, data in zip(parts, read_parts(self._blob, parts), strict=True)
-        ]
         # Only the last page may be shorter, so every page begins at a multiple of the page's rows.
         chosen = owners * matrix.page_rows + places % matrix.page_rows
-        rows: Bytes = np.concatenate(pages).reshape(-1, matrix.row_bytes)[chosen]
+        rows: Bytes = self._read_pages(matrix, numbers.tolist())[chosen]
         return rows
+
+    def _read_pages(self, matrix: Matrix, numbers: Sequence[int]) -> Bytes:
+        """Read the rows of some pages of a matrix: shape (rows, bytes of a row); neighbours share a request."""
+        parts = [matrix.page(number) for number in numbers]
+        read = zip(parts, read_parts(self._blob, parts), strict=True)
+        pages = [_check_page(self._blob, part, data) for part, data in read]
+        return np.concatenate(pages).reshape(-1, matrix.row_bytes)
 
     def read_matrix(self, number: int) -> Bytes:
         """Read all rows of a matrix: shape (bits, bytes of a row)."""
         matrix = self.directory.matrices[number]
-        page_bytes = matrix.page_rows * matrix.row_bytes
-        data = self._blob.read(matrix.offset, matrix.length)
-        pages = check_pages(self._blob, Part(matrix.offset, matrix.length), data, page_bytes)
-        return np.concatenate(pages).reshape(matrix.bits, matrix.row_bytes)
-
-
-def check_pages(blob: Blob, part: Part, data: memoryview, page_bytes: int) -> list[Bytes]:
-    """Check the seals of neighbouring pages, of `page_bytes` but for the last, and return the rows.
-
-    Raises CorruptFileError if a page does not match its seal.
-    """
-    raw = np.frombuffer(data, np.uint8)
-    starts = np.arange(0, len(raw), page_bytes + CHECKSUM_BYTES)
-    ends = np.append(starts[1:], len(raw)) - CHECKSUM_BYTES
-    seals = np.ascontiguousarray(raw[ends[:, None] + np.arange(CHECKSUM_BYTES)]).view("<u4").reshape(-1)
-    if bool(((xxh64_many(raw, starts, ends - starts) & np.uint64(0xFFFF_FFFF)) != seals).any()):
-        raise corrupt(blob, "the bytes do not have their checksum", part.offset)
-    return [raw[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+        return self._read_pages(matrix, range(-(-matrix.bits // matrix.page_rows)))
 
 
 def _check_page(blob: Blob, part: Part, data: memoryview) -> Bytes:
