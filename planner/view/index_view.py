@@ -44,7 +44,7 @@ from puffin_index.kinds.base import MergedFilter, MergedIndex, RowGroupIndex
 from puffin_index.segments.directory import STATISTICS, Directory, FieldKind, read_directory, read_statistics
 from puffin_index.segments.segment import align
 from puffin_index.storage.arrays import Flags, Floats, Ints
-from puffin_index.storage.files import CountingReader, is_local
+from puffin_index.storage.files import is_local
 from puffin_index.storage.parallel import in_parallel, requests_at_once
 from puffin_index.storage.parts import Part as Range
 from puffin_index.storage.parts import PartReader, read_parts, spans_of_parts
@@ -174,7 +174,7 @@ class IndexView(CoveredRowGroups):
 
     def _prefetch_segment(self, segment: int, places: Sequence[tuple[int, int, str]]) -> None:
         reader = self._reader(segment)
-        blob, ranges = Blob(CountingReader(reader), 0, reader.size), [Range(*place[:2]) for place in places]
+        blob, ranges = Blob(reader, 0, reader.size), [Range(*place[:2]) for place in places]
         with suppress(PuffinIndexError, OSError):
             for place, data in zip(places, read_parts(blob, ranges, _DIRECTORY_GAP_BYTES), strict=True):
                 self._cache.put((reader.location, place), StoredDirectory(PartReader(data, reader.location, place[0])))
@@ -254,11 +254,11 @@ class IndexView(CoveredRowGroups):
     def _open_alone(self, field_id: ColumnId, directory: KindDirectory, row_group: int) -> RowGroupIndex:
         own, entry, reader = self._locate(field_id, directory, row_group)
         span = np.array([[0, self.row_counts[row_group]]], np.int64)
-        counted: RangedReader = CountingReader(reader)
+        source: RangedReader = reader
         offset, length = int(directory.offset[row_group]), int(directory.length[row_group])
         if not self.is_local and length <= _WHOLE_BYTES:
-            counted = PartReader(Blob(counted, offset, length).read_all(), reader.location, offset)
-        opened = own.open(entry, counted, span)
+            source = PartReader(Blob(reader, offset, length).read_all(), reader.location, offset)
+        opened = own.open(entry, source, span)
         if isinstance(opened, MergedIndex | MergedFilter):
             raise UnsupportedError(f"{own.location}: a payload of several row groups where one of a row group belongs")
         return opened
@@ -290,7 +290,7 @@ class IndexView(CoveredRowGroups):
         own, entry, reader = self._locate(field_id, directory, row_group)
         covered = own.covered(entry)
         spans = self._spans(field_id, int(directory.segment[row_group]))[covered]
-        payload = own.open(entry, CountingReader(reader), spans)
+        payload = own.open(entry, reader, spans)
         if not isinstance(payload, MergedIndex | MergedFilter):
             raise UnsupportedError(f"{own.location}: a payload of one row group where one of several belongs")
         opened = OpenPayload(reader, payload, covered.start)
@@ -383,7 +383,7 @@ class IndexView(CoveredRowGroups):
         kept = self._cache.get(key)
         if isinstance(kept, form):
             return kept
-        reader = kept.reader if isinstance(kept, StoredDirectory) else CountingReader(self._reader(segment))
+        reader = kept.reader if isinstance(kept, StoredDirectory) else self._reader(segment)
         found = read(reader, key[1])
         if int(placement.last_row_groups[segment]) >= found.row_group_count:
             raise CorruptFileError("directory with too few entries", location=key[0], offset=key[1][0])

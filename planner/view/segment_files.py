@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 from cachetools import LRUCache
 from pyiceberg.io import FileIO
 
-from puffin_index.storage.files import FileReader, most_open_files
+from puffin_index.storage.files import FileReader, count_read, most_open_files
 from puffin_index.storage.objects import find_object, read_many
 from puffin_index.storage.ranged import HeldRange, HeldRanges, Span, near_spans
 
@@ -26,7 +26,7 @@ _HELD: ContextVar[HeldRanges[memoryview] | None] = ContextVar("_HELD", default=N
 
 
 class SegmentFiles:
-    """Reads segments, and counts ranges read ahead, and those in vain. Safe to share between threads."""
+    """Reads segments, and counts requests for the plan that asks. Safe to share between threads."""
 
     def __init__(self, io: FileIO) -> None:
         self.read_ahead = self.read_in_vain = 0
@@ -52,12 +52,14 @@ class SegmentFiles:
         if len(found) < max(_MANY, len(objects)):
             yield
             return
-        contents = zip(wanted, read_many(found, at_once), strict=True)
+        contents = list(zip(wanted, read_many(found, at_once), strict=True))
         held = HeldRanges(
             (location, HeldRange(offset, length, data))
             for (location, offset, length), data in contents
             if data is not None
         )
+        for (_, _, length), _ in contents:
+            count_read(length)
         token = _HELD.set(held)
         try:
             yield
@@ -72,6 +74,7 @@ class SegmentFiles:
         found = None if held is None else held.find(location, offset, length)
         if found is not None:
             return found.data[offset - found.offset : offset - found.offset + length]
+        count_read(length)
         with self._lock:
             opened = self._opened.get(location)
         if opened is None:

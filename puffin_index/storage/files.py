@@ -139,29 +139,11 @@ READ_COUNT: ContextVar[ReadCount | None] = ContextVar("READ_COUNT", default=None
 """The count of the current plan. Opened indexes outlive a plan: each of their reads counts for the plan that asks."""
 
 
-class CountingReader:
-    """A `RangedReader` that counts its reads: in its own count if it has one, otherwise in `READ_COUNT`."""
-
-    def __init__(self, reader: RangedReader, count: ReadCount | None = None) -> None:
-        self._reader = reader
-        self._count = count
-
-    @property
-    def location(self) -> str:
-        """The file's location."""
-        return self._reader.location
-
-    @property
-    def size(self) -> int:
-        """The file's size in bytes."""
-        return self._reader.size
-
-    def read(self, offset: int, length: int) -> memoryview:
-        """Return exactly `length` bytes from `offset`, and count them."""
-        count = self._count or READ_COUNT.get()
-        if count is not None:
-            count.add(length)
-        return self._reader.read(offset, length)
+def count_read(length: int) -> None:
+    """Count a request of the current plan, if one counts."""
+    count = READ_COUNT.get()
+    if count is not None:
+        count.add(length)
 
 
 class NewFile(AbstractContextManager["NewFile"]):

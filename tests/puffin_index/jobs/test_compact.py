@@ -83,10 +83,8 @@ def test_bit_slices_that_are_not_to_be_compressed_are_copied_byte_by_byte(local_
     assert checksums() == before
 
 
-@pytest.mark.parametrize("appends", [1, 5])
-def test_bit_slices_of_small_row_groups_are_merged_once(local_catalog: SqlCatalog, appends: int) -> None:
-    """Also those of one segment alone, which is small enough not to be rewritten for another reason."""
-    index = indexed(local_catalog, appends, PLAIN)
+def test_bit_slices_of_small_row_groups_are_merged_once(local_catalog: SqlCatalog) -> None:
+    index = indexed(local_catalog, 5, PLAIN)
     point = plan(index, "k = 77", strict=True)
     before = check_queries(index)
     index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bsi=["k", "s"]))

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from puffin_index.data.page_reader import read_ranges
 from puffin_index.errors import CorruptFileError
-from puffin_index.storage.files import CountingReader, ReadCount
 from puffin_index.storage.ranged import GAP_BYTES, BytesReader
+from tests.counting_reader import CountingReader
 
 SIZE = 20 * GAP_BYTES
 DATA = np.random.default_rng(1).integers(0, 256, SIZE, np.uint8).tobytes()
@@ -23,11 +23,10 @@ def test_each_range_gets_its_bytes(ranges: list[tuple[int, int]]) -> None:
 
 
 def test_near_ranges_share_a_request() -> None:
-    count = ReadCount()
-    reader = CountingReader(BytesReader.of(DATA), count)
+    reader = CountingReader(DATA)
     starts = np.array([5 * GAP_BYTES, 0, 100, 100 + GAP_BYTES])
     read_ranges(reader, starts, np.array([10, 50, 7, 9]))
-    assert (count.requests, count.bytes) == (2, 10 + 100 + GAP_BYTES + 9)
+    assert (reader.requests, reader.bytes_read) == (2, 10 + 100 + GAP_BYTES + 9)
 
 
 @pytest.mark.parametrize(("start", "size"), [(-1, 5), (SIZE, 1), (1 << 62, 1 << 62), ((1 << 63) - 1, 100), (5, -2)])
