@@ -61,29 +61,18 @@ public class RuntimeFilters {
   public static LogicalPlan filtered(
       LogicalPlan plan, Attribute attribute, LogicalPlan query, List keys, int at, boolean onlyInBroadcast)
       throws Exception {
-    return (LogicalPlan) PushDownPredicates.apply(new Filter(subquery(attribute, query, keys, at, onlyInBroadcast), plan));
-  }
-
-  /** Spark 4 takes several indices of keys where Spark 3.5 takes one. */
-  private static Expression subquery(
-      Attribute attribute, LogicalPlan query, List keys, int at, boolean onlyInBroadcast) throws Exception {
     Constructor constructor = DynamicPruningSubquery.class.getConstructors()[0];
     Integer position = Integer.valueOf(at);
+    // Spark 4 takes several indices of keys where Spark 3.5 takes one.
     Object index =
         constructor.getParameterTypes()[3] == int.class
             ? (Object) position
             : PythonUtils.toSeq(Collections.singletonList(position));
-    return (Expression)
-        constructor.newInstance(
-            new Object[] {
-              attribute,
-              query,
-              PythonUtils.toSeq(keys),
-              index,
-              Boolean.valueOf(onlyInBroadcast),
-              NamedExpression$.MODULE$.newExprId(),
-              Option.empty()
-            });
+    Object[] arguments = {
+      attribute, query, PythonUtils.toSeq(keys), index, Boolean.valueOf(onlyInBroadcast),
+      NamedExpression$.MODULE$.newExprId(), Option.empty()
+    };
+    return (LogicalPlan) PushDownPredicates.apply(new Filter((Expression) constructor.newInstance(arguments), plan));
   }
 
   /** Whether a plan has an expression that waits for another plan. */
