@@ -95,8 +95,7 @@ class QueryAnswer:
 def answer_query(request: QueryRequest) -> QueryAnswer:
     """Find what a query has to read, and what the index gives of its aggregates.
 
-    Raises:
-        PuffinIndexError: On index trouble, if the limits are strict.
+    Raises PuffinIndexError on index trouble, if the limits are strict.
     """
     if request.question is None:
         return _answer_of(request, _judge(request))

@@ -108,17 +108,12 @@ ROW_COUNT: Final = Question((), (), ())
 
 
 def ask(aggregates: str | Sequence[str], group_by: str | Sequence[str], schema: Schema) -> Question:
-    """Read which aggregates are wanted.
+    """Read which aggregates are wanted, and the columns to group by; one text may have several, between commas.
 
-    Args:
-        aggregates: Texts such as `count(*)`, `sum(c) AS n` or `count(DISTINCT c)`; one text may have several, between
-            commas. A name with other characters than letters, digits and `_` stands in backquotes.
-        group_by: Names of columns; one text may have several, between commas.
-
-    Raises:
-        AggregateSyntaxError: If a text does not read so, no aggregate is wanted, or two results have one name.
-        NotFoundError: If the schema has no such column.
-        UnsupportedError: If an aggregate does not take the type of its column.
+    Aggregates are texts such as `count(*)`, `sum(c) AS n` or `count(DISTINCT c)`. A name with other characters than
+    letters, digits and `_` stands in backquotes. Raises AggregateSyntaxError if a text does not read so, no aggregate
+    is wanted, or two results have one name, NotFoundError if the schema has no such column, UnsupportedError if an
+    aggregate does not take the type of its column.
     """
     columns: dict[ColumnId, AskedColumn] = {}
     found: list[Aggregate] = []

@@ -142,8 +142,7 @@ _SURROGATES = re.compile("[\ud800-\udfff]+")
 def string_value(text: str) -> str:
     """Return what one or more adjacent string literals say together.
 
-    Raises:
-        ValueError: If an escape names no character; the message says what was expected.
+    Raises ValueError, saying what was expected, if an escape names no character.
     """
     joined = "".join(_unescape(match) for match in _STRING.finditer(text))
     return _SURROGATES.sub(_pair_surrogates, joined)
@@ -182,8 +181,7 @@ def _pair_surrogates(run: re.Match[str]) -> str:
 def number_literal(text: str) -> Literal[int] | Literal[Decimal] | Literal[float]:
     """Make the literal of a number as written, sign and suffix included.
 
-    Raises:
-        ValueError: If it does not fit its type; the message says what was expected.
+    Raises ValueError, saying what was expected, if it does not fit its type.
     """
     digits = text.rstrip("lLsSyYdDfFbB")
     suffix = text[len(digits) :].upper()
@@ -240,8 +238,7 @@ def _nearest_float32(exact: Decimal) -> float:
 def binary_literal(text: str) -> BinaryLiteral:
     """Make the literal of the hexadecimal digits in `X'...'`; an odd one at the front stands alone.
 
-    Raises:
-        ValueError: If it holds anything else; the message says what was expected.
+    Raises ValueError, saying what was expected, if it holds anything else.
     """
     if not re.fullmatch(r"[0-9a-fA-F]*", text):
         raise ValueError("hexadecimal digits")
@@ -270,8 +267,7 @@ _BLANKS = "".join(map(chr, range(33)))
 def date_literal(text: str) -> DateLiteral | None:
     """Make the literal of `DATE 'text'`; None if it depends on the clock or lies outside of the years 1 to 9999.
 
-    Raises:
-        ValueError: If Spark reads no date in it; the message says what was expected.
+    Raises ValueError, saying what was expected, if Spark reads no date in it.
     """
     text = text.strip(_BLANKS)
     if _SPECIAL.fullmatch(text):
@@ -311,8 +307,7 @@ def timestamp_literal(type_name: str, text: str) -> Literal[int] | None:
 def time_literal(text: str) -> TimeLiteral | None:
     """Make the literal of `TIME 'text'`: hours, minutes, and seconds if any; None for other forms.
 
-    Raises:
-        ValueError: If the text has that form and is no time of a day; the message says what was expected.
+    Raises ValueError, saying what was expected, if the text has that form and is no time of a day.
     """
     match = _TIME_OF_DAY.fullmatch(text.strip(_BLANKS))
     if match is None:

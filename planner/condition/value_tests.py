@@ -45,8 +45,7 @@ _MEMBER = re.compile(r"\\.|(.)-(.)|.")
 def split_like(pattern: str, escape: str) -> tuple[str, str]:
     """Split a pattern at its first wildcard: the unescaped text before, and the rest as written, once it is checked.
 
-    Raises:
-        ValueError: If the pattern is malformed; the message says what was expected.
+    Raises ValueError, saying what was expected, if the pattern is malformed.
     """
     prefix: list[str] = []
     rest = ""

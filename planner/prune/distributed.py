@@ -110,15 +110,10 @@ def prune_on_executors(
 def run_on_executors(
     executors: Executors, view: IndexView, row_groups: Ints, limits: Limits, work: Work[Found]
 ) -> list[tuple[Ints, Found | Pruned]]:
-    """Let the executors of a Spark application do something with row groups.
+    """Let the executors of a Spark application do something with row groups of the view (int64), in any order.
 
-    Args:
-        row_groups: Row groups of the view (int64), in any order.
-        limits: Bounds. Tasks share the byte budget evenly; the tasks of a core share the time.
-
-    Returns:
-        For each task, the places of its row groups in `row_groups`, and what the task has found; the verdict
-        `INDEX_UNREADABLE` where a task cannot read the index table.
+    Tasks share the byte budget evenly; the tasks of a core share the time. Yields the places of each task's row groups
+    and what the task has found; the verdict `INDEX_UNREADABLE` where a task cannot read the index table.
     """
     context = executors.context
     use_python_of_driver(context)
@@ -134,11 +129,7 @@ def run_on_executors(
 
 
 def join_pruned(parts: Sequence[tuple[Ints, Pruned]], row_groups: int, limits: Limits) -> Pruned:
-    """Join the verdicts of tasks, given their places among all row groups.
-
-    Raises:
-        PuffinIndexError: On index trouble in strict mode.
-    """
+    """Join the verdicts of tasks, given their places among all row groups; raise on index trouble in strict mode."""
     reasons, matches = np.zeros(row_groups, np.uint8), np.zeros(row_groups, np.int64)
     for place, result in parts:
         reasons[place], matches[place] = result.reasons, result.matches

@@ -76,9 +76,8 @@ class JoinedEstimates(JoinedValues[Estimate]):
 def estimate_leaf(test: LeafTest, statistics: FieldStatistics, row_groups: Ints, *, is_alone: bool = False) -> Estimate:
     """Estimate a leaf test. A row group without statistics may well hold a match: both shares are 1 there.
 
-    Args:
-        is_alone: The test is the whole predicate, and nobody wants its rows. Selectivity then does not matter where a
-            match is certain, and may be given as 1.
+    The test is the whole predicate, and nobody wants its rows, if `is_alone`. Selectivity then does not matter where a
+    match is certain, and may be given as 1.
     """
     blocks = [
         _estimate_known(test, statistics, selection_of(row_groups[at : at + _BLOCK_ROW_GROUPS]), is_alone)

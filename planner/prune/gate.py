@@ -72,9 +72,8 @@ _GOLDEN_RATIO = (5**0.5 - 1) / 2
 class CostGate:
     """Weighs what reading an index saves against what it costs, for some row groups of a view.
 
-    Args:
-        matches: Of each position the matching rows, -1 where they are not known. Look-ups write into this array: where
-            it is 0, a row group was dropped.
+    `matches` has the matching rows of each position, -1 where they are not known. Look-ups write into this array: where
+    it is 0, a row group was dropped.
     """
 
     def __init__(
@@ -124,11 +123,8 @@ class CostGate:
     def in_turn(self, costs: Ints) -> Iterator[Ints]:
         """Yield the places of look-ups to make now, as often as there are any; the caller settles what these found.
 
-        The cheapest come first. Among look-ups of about one cost, neighbours are far apart in turn: what the first few
-        find then stands for all.
-
-        Args:
-            costs: The bytes of each look-up, about. What it has read is what it has spent.
+        The cheapest come first, by the bytes that each is about to read; what it has read is what it has spent. Among
+        look-ups of about one cost, neighbours are far apart in turn: what the first few find then stands for all.
         """
         scattered = np.arange(len(costs)) * _GOLDEN_RATIO % 1
         left, least = np.lexsort((scattered, np.frexp(costs)[1])), 1

@@ -106,9 +106,8 @@ class LookUp:
     def find(self, undecided: Ints) -> Iterator[tuple[FoundRows, Ints]]:
         """Look the leaf up where that is worth its bytes and there is time, some payloads at a time.
 
-        Yields:
-            At least once, the matching rows so far, complete for the positions that were asked and among the
-            candidates; payloads may add other rows. And how many rows match at each position, -1 where nobody asked.
+        Yields, at least once, the matching rows so far, complete for the positions that were asked and among the
+        candidates (payloads may add other rows), and how many rows match at each position, -1 where nobody asked.
         """
         pruning, view = self.pruning, self.pruning.view
         row_groups = pruning.row_groups[undecided]

@@ -62,10 +62,8 @@ class IndexStages:
     def _look_leaves_up(self, *, by_key: bool) -> None:
         """Look leaves up in merged payloads, the most selective first: one search answers all of its row groups.
 
-        Wide leaves come last: listing their rows pays only if the narrow ones leave few row groups.
-
-        Args:
-            by_key: Whether to ask the kinds that are found by key, or the others.
+        Asks the kinds that are found by key, or the others. Wide leaves come last: listing their rows pays only if the
+        narrow ones leave few row groups.
         """
         for widest_share in (WIDE_SHARE, 1.0):
             for state in sorted(self._pruning.leaves, key=self._mean_selectivity):

@@ -36,23 +36,7 @@ class _Record(BaseModel):
 
 
 class QueryRecord(_Record):
-    """One scan of an indexed table, as it was planned.
-
-    Attributes:
-        where: What the query says about the rows, as SQL; `?` for each literal, unless literals are wanted. Keys
-            that Spark finds while the query runs are a `?` always.
-        row_groups: The row groups of the scan after Iceberg's own pruning of partitions and files.
-        kept_without_index: Those that statistics of row groups would have left, by the filters that Iceberg has.
-        kept: Those that were read.
-        bytes_without_index: The size of `kept_without_index` in bytes, all columns of indexed data files.
-        bytes_read: The size of `kept` likewise.
-        sources: Of the parts of a query (`predicate`, `function`, `join`, `subquery`, `join or subquery`, `top-k`,
-            `limit`, `aggregates`) those by which row groups were dropped or answered.
-        columns: Columns and kinds of index that decided something; `zone-map` for statistics alone.
-        answered: How many row groups were answered from the index, and so not read.
-        continues: Whether an earlier record is about the same scan, which keys that are known by now have narrowed.
-        not_trusted: Whether everything was read because an audit had found the index wrong.
-    """
+    """One scan of an indexed table, as it was planned; docs/operations.md (Query log) describes each field."""
 
     where: str
     row_groups: int

@@ -107,6 +107,7 @@ _SOURCES = (
     "ScanQuestion.java",
     "IndexPlanner.java",
     "joins/RuntimeScan.java",
+    "joins/AwaitedColumn.java",
     "joins/RuntimeFilters.java",
     "joins/JoinPruning.java",
     "joins/ScalarPruning.java",

@@ -58,27 +58,7 @@ class PlanningBounds(BaseModel):
 
 
 class Settings(PlanningBounds):
-    """What users set in the Spark configuration, read for each query.
-
-    Attributes:
-        enabled: Whether queries use the index.
-        strict: Whether trouble with the index fails the query; otherwise the query reads everything.
-        job_description: Whether the description of a query's jobs says what was kept.
-        join_pruning: Whether scans of indexed columns wait for the keys that the other side of a join has.
-        top_k: Whether `ORDER BY` an indexed column with `LIMIT` reads only row groups that can have the first rows.
-        limit: Whether `LIMIT` without an order reads only as many row groups as it takes to have these rows.
-        functions: Whether functions of an indexed column are evaluated for the column's values.
-        aggregates: Whether aggregates are answered from the index, as far as the index is exact.
-        planning_mode: Whether the driver plans, the executors plan, or the number of row groups decides.
-        refresh_seconds: How old a version of the index may be for a query to use it without asking the catalog; 0: each
-            query asks the catalog and waits.
-        absence_seconds: For how long the hook remembers that a table has no index.
-        query_log: The folder that gets a line for each scan; empty for none.
-        query_log_literals: Whether these lines have the literals of the WHERE text, too.
-        audit: The share of queries whose dropped row groups are checked after the query was planned.
-        audit_row_groups: How many row groups the check of a scan may read.
-        audit_bytes: How many bytes of data files these row groups may have together; one of any size is read.
-    """
+    """What users set in the Spark configuration, read for each query; docs/operations.md (Settings) describes each."""
 
     enabled: Flag = True
     strict: Flag = False

@@ -40,18 +40,7 @@ _BATCH_ROWS = 16_384
 
 
 class SourceOptions(PlanningBounds):
-    """The options of a read.
-
-    Attributes:
-        path: `catalog.namespace.table`.
-        columns: Names of columns, separated by commas; all if empty. Spark does not tell a Python source which columns
-            a query needs.
-        where: SQL WHERE text that rows must satisfy. Spark's own filters are not used: Spark 4.1 keeps the last ones
-            with the loaded DataFrame, not with each scan, so a self-join would lack rows.
-        snapshot_id: The snapshot to read, None for the current one.
-        session_zone: The time zone of timestamps in `where` that name none.
-        catalog: Properties of the catalog, besides PyIceberg's configuration.
-    """
+    """The options of a read; docs/planner.md (Spark Connect) describes each. Spark's own filters are not used."""
 
     path: str
     columns: str = ""

@@ -97,15 +97,9 @@ class Experience:
 class IndexView(CoveredRowGroups):
     """One version of an index table, read for planning. Safe to share between threads.
 
-    Opening a payload raises `CorruptFileError` if its directory is not what was written, and `UnsupportedError` if this
-    release does not read such a payload.
-
-    Args:
-        version: Names the version (the index table's snapshot id).
-        entries: The rows of the index table, oldest first.
-        io: The FileIO of the index table.
-        cache: Keeps directories and opened payloads.
-        rejected: The sources of columns whose directories are left out.
+    Made of the version's name, the rows of the index table, oldest first, and its FileIO. Directories of the columns
+    whose sources are `rejected` are left out. Opening a payload raises `CorruptFileError` if its directory is not what
+    was written, `UnsupportedError` if this release does not read such a payload.
     """
 
     def __init__(

@@ -175,16 +175,10 @@ class LocatedColumn:
 def locate_column(
     fields: FileFields, reading: Reading, constants: Mapping[int, str], field_id: int, location: str
 ) -> LocatedColumn:
-    """Find a column in a data file.
+    """Find a column, a leaf of structs or a map, in a data file, whose location is for error messages.
 
-    Args:
-        reading: The rules by which scans of the table find columns.
-        constants: The constants of the file's partition, by field id.
-        field_id: The column: a leaf of structs, or a map.
-        location: The data file, for error messages.
-
-    Raises:
-        UnsupportedError: If it is uncertain what Iceberg would read, or the column does not have one value per row.
+    `reading` has the rules of the table's scans; `constants` are those of the file's partition, by field id. Raises
+    UnsupportedError if it is uncertain what Iceberg would read, or the column does not have one value per row.
     """
     ids = reading.ids(field_id)
     if not ids:

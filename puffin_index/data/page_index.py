@@ -231,10 +231,9 @@ class OffsetIndex:
     def pages_of(self, rows: Ints, *, is_repeated: bool = False) -> Ints:
         """Return the pages that hold some ascending rows, ascending.
 
-        Args:
-            is_repeated: Whether a row can have several values. Some writers of old let such a row go on in the next
-                page, so that the next page is read, too, after the last row of a page. (A page that begins within a
-                row has a row more than this index says, which `PageReader` refuses.)
+        A row can have several values if `is_repeated`. Some writers of old let such a row go on in the next page, so
+        the next page is read, too, after the last row of a page. (`PageReader` refuses a page that begins within a
+        row.)
         """
         ends = np.searchsorted(rows, self.first_rows)
         wanted = np.diff(ends) > 0

@@ -62,17 +62,12 @@ def write_container(indexes: Mapping[str, Mapping[str, bytes | None]]) -> bytes:
 
 
 def read_container(reader: RangedReader) -> Container:
-    """Read and check the head of a container, in one ranged read, or two if the head is large. No index is read.
+    """Read and check the head of exactly a container, in one ranged read, or two if it is large. No index is read.
 
     The format has no checksum: damage to a name or to the bytes of an index stays unnoticed. Damage to a number is
     noticed, as the bodies have to follow each other from the end of the head to the end of the container.
 
-    Args:
-        reader: Exactly the container: a file, or a `Blob` of a file.
-
-    Raises:
-        CorruptFileError: If the bytes break the format.
-        UnsupportedError: If the version is unknown.
+    Raises CorruptFileError if the bytes break the format, UnsupportedError if the version is unknown.
     """
     head = _read_head(reader)
     cursor = ByteCursor(head[_PREAMBLE_BYTES:], reader.location, _PREAMBLE_BYTES)

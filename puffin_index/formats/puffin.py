@@ -1,59 +1,35 @@
 """Puffin files: typed blobs one after another, and a JSON footer that describes the blobs and their places.
 
 Source: Iceberg's Puffin specification. Two properties are this project's own (docs/formats.md, Segment): `xxh64` of a
-blob, and `footer-xxh64` of the file (`puffin_index.formats.puffin_footer`).
+blob, and `footer-xxh64` of the file. Unknown members of the footer are ignored, as in Java.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Annotated, NoReturn, Protocol, TypeAlias
 
 import xxhash
 import zstandard
+from pydantic import Field, TypeAdapter, ValidationError
 
 from puffin_index.errors import CorruptFileError, UnsupportedError
-from puffin_index.formats.puffin_footer import (
-    FOOTER_CHECKSUM,
-    ZSTD,
-    BlobMetadata,
-    FileMetadata,
-    parse_footer,
-    serialize_footer,
-)
 from puffin_index.storage.binary import Buffer, read_int32_le, write_int32_le
-from puffin_index.storage.ranged import Blob, RangedReader
-
-__all__ = [
-    "BLOB_CHECKSUM",
-    "CONTENT_LIMIT",
-    "CREATED_BY",
-    "FOOTER_CHECKSUM",
-    "MAGIC",
-    "TAIL_BYTES",
-    "BinarySink",
-    "BlobMetadata",
-    "PuffinFile",
-    "PuffinSummary",
-    "PuffinWriter",
-    "check_head",
-    "open_blob",
-    "read_blob",
-    "read_footer",
-    "verify",
-]
+from puffin_index.storage.ranged import RangedReader
 
 MAGIC = b"PFA1"
 CREATED_BY = "created-by"
 BLOB_CHECKSUM = "xxh64"
+FOOTER_CHECKSUM = "footer-xxh64"
+ZSTD = "zstd"
+LZ4 = "lz4"
 
 CONTENT_LIMIT = 1 << 30
 TAIL_BYTES = 16 * 1024
 _FOOTER_END_BYTES = 12
 _FOOTER_FRAME_BYTES = len(MAGIC) + _FOOTER_END_BYTES
-_ZSTD_LEVEL = 3
 _ZSTD_BLOCK_CONTENT_BYTES = 128 * 1024
 _ZSTD_BLOCK_STORED_BYTES = 4
-_VERIFY_CHUNK_BYTES = 8 << 20
 _WRITE_CHUNK_BYTES = 8 << 20
 _INT32_MAX = 2**31 - 1
 
@@ -63,6 +39,27 @@ class BinarySink(Protocol):
 
     def write(self, data: bytes, /) -> object:
         """Take `data`; a returned count is the number of bytes taken."""
+
+
+Int32: TypeAlias = Annotated[int, Field(ge=-(1 << 31), lt=1 << 31)]
+Int64: TypeAlias = Annotated[int, Field(ge=-(1 << 63), lt=1 << 63)]
+
+
+@dataclass(frozen=True, slots=True)
+class BlobMetadata:
+    """The description of one blob in the footer: ids of fields, snapshot and sequence number (-1 for none), and place.
+
+    The codec is None, `zstd` or `lz4`; the length is that of the stored bytes.
+    """
+
+    type: str
+    fields: tuple[Int32, ...]
+    snapshot_id: Annotated[Int64, Field(alias="snapshot-id")]
+    sequence_number: Annotated[Int64, Field(alias="sequence-number")]
+    offset: Int64
+    length: Int64
+    compression_codec: Annotated[str | None, Field(alias="compression-codec")] = None
+    properties: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +73,14 @@ class PuffinFile:
 
 
 @dataclass(frozen=True, slots=True)
-class PuffinSummary:
-    """The numbers of a new Puffin file that a catalogue keeps; both sizes in bytes."""
+class _FileMetadata:
+    """The blobs of a file, in the order of its footer, and the file's text properties."""
 
-    file_size: int
-    footer_size: int
     blobs: tuple[BlobMetadata, ...]
+    properties: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+
+_FILE_METADATA = TypeAdapter(_FileMetadata)
 
 
 class PuffinWriter:
@@ -114,16 +113,14 @@ class PuffinWriter:
         snapshot_id: int = -1,
         sequence_number: int = -1,
         properties: Mapping[str, str] | None = None,
-        compress: bool = False,
     ) -> BlobMetadata:
-        """Write one blob, plain or as one zstd frame, which readers must read whole; return its description.
+        """Write one blob; return its description.
 
         Raises ValueError once finished or failed, or for a property `xxh64`; OverflowError for numbers out of range;
         OSError if the stream took only a part.
         """
         _check_free(properties or {}, BLOB_CHECKSUM)
-        # A new compressor for each blob: bytes must not depend on earlier blobs.
-        stored = memoryview(zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress(data) if compress else data).cast("B")
+        stored = memoryview(data).cast("B")
         blob = BlobMetadata(
             type=blob_type,
             fields=tuple(_fitting(field_id, 32) for field_id in fields),
@@ -131,7 +128,6 @@ class PuffinWriter:
             sequence_number=_fitting(sequence_number, 64),
             offset=self._position,
             length=len(stored),
-            compression_codec=ZSTD if compress else None,
             properties=dict(sorted({**(properties or {}), BLOB_CHECKSUM: xxhash.xxh64_hexdigest(stored)}.items())),
         )
         # Chunks keep a buffer that must become `bytes` from being copied as a whole.
@@ -140,19 +136,19 @@ class PuffinWriter:
         self._blobs.append(blob)
         return blob
 
-    def finish(self) -> PuffinSummary:
-        """Write the footer.
+    def finish(self) -> PuffinFile:
+        """Write the footer; return what a reader finds in it, but for its checksum.
 
         Raises ValueError once finished or failed, or for a lone surrogate; UnsupportedError for more than 2 GiB, the
         format's limit; OSError if the stream took only a part.
         """
-        payload = serialize_footer(FileMetadata(tuple(self._blobs), self._properties))
+        payload = _serialize_footer(_FileMetadata(tuple(self._blobs), self._properties))
         if len(payload) > _INT32_MAX:
             raise UnsupportedError(f"a Puffin footer of {len(payload)} bytes: the format ends at {_INT32_MAX}")
         footer_offset = self._position
         self._write(MAGIC + payload + write_int32_le(len(payload)) + bytes(4) + MAGIC)
         self._writable = False
-        return PuffinSummary(self._position, self._position - footer_offset, tuple(self._blobs))
+        return PuffinFile(tuple(self._blobs), self._properties, self._position, self._position - footer_offset)
 
     def _write(self, data: bytes) -> None:
         if not self._writable:
@@ -169,23 +165,16 @@ class PuffinWriter:
 def read_footer(reader: RangedReader, footer_size: int | None = None, *, require_checksum: bool = False) -> PuffinFile:
     """Read the footer of a Puffin file, in one ranged read, or two if the footer is large and its size unknown.
 
-    A flipped bit that would change a blob's entry is always noticed if the footer has `footer-xxh64`. Damage to the
-    name of the checksum itself makes the footer look like one without a checksum, which `require_checksum` refuses.
-
-    Args:
-        footer_size: The footer's size in bytes, if a catalogue knows the size.
-        require_checksum: Whether to refuse a footer without `footer-xxh64`, which every file of `PuffinWriter` has.
-
-    Raises:
-        CorruptFileError: If the bytes break the format or a checksum.
-        UnsupportedError: If the version, a flag or a codec is unknown, or the footer is compressed.
+    Damage to the name of `footer-xxh64` makes the footer look like one without a checksum, which `require_checksum`
+    refuses; every file of `PuffinWriter` has one. Raises CorruptFileError if the bytes break the format or a checksum,
+    UnsupportedError if the version, a flag or a codec is unknown, or the footer is compressed.
     """
     if reader.size < len(MAGIC) + _FOOTER_FRAME_BYTES:
         raise CorruptFileError(f"{reader.size} bytes are too few for a Puffin file", location=reader.location)
     footer = _read_footer_bytes(reader, footer_size)
     footer_offset = reader.size - len(footer)
     _check_magic(footer[: len(MAGIC)], reader.location, footer_offset)
-    metadata = parse_footer(
+    metadata = _parse_footer(
         footer[len(MAGIC) : -_FOOTER_END_BYTES],
         location=reader.location,
         payload_offset=footer_offset + len(MAGIC),
@@ -203,58 +192,22 @@ def check_head(reader: RangedReader) -> None:
     _check_magic(reader.read(0, len(MAGIC)), reader.location, 0)
 
 
-def verify(reader: RangedReader, file: PuffinFile) -> None:
-    """Read the whole file and check the first magic and every blob that has a checksum, without decompressing any.
+def read_blob(reader: RangedReader, blob: BlobMetadata) -> memoryview:
+    """Read the content of a whole blob, decompressed; `xxh64` is checked if the blob has it.
 
-    Raises CorruptFileError if one is wrong, UnsupportedError if the magic is that of another version.
-    """
-    check_head(reader)
-    for blob in file.blobs:
-        digest = xxhash.xxh64()
-        for start in range(0, blob.length, _VERIFY_CHUNK_BYTES):
-            digest.update(reader.read(blob.offset + start, min(_VERIFY_CHUNK_BYTES, blob.length - start)))
-        _check_digest(digest.hexdigest(), blob, reader.location)
-
-
-def open_blob(reader: RangedReader, blob: BlobMetadata) -> Blob:
-    """Return a blob to be read in ranges, without reading anything or checking a checksum.
-
-    Raises CorruptFileError if the blob does not lie inside the file, UnsupportedError if it is compressed.
-    """
-    if blob.compression_codec is not None:
-        raise UnsupportedError(f"{reader.location}: blob {blob.type!r} is compressed and can't be read in ranges")
-    if blob.offset < 0 or blob.length < 0 or blob.offset + blob.length > reader.size:
-        raise CorruptFileError(
-            f"blob {blob.type!r} of {blob.length} bytes ends outside of {reader.size} bytes",
-            location=reader.location,
-            offset=blob.offset,
-        )
-    return Blob(reader, blob.offset, blob.length)
-
-
-def read_blob(
-    reader: RangedReader, blob: BlobMetadata, *, verify: bool = True, limit: int = CONTENT_LIMIT
-) -> memoryview:
-    """Read the content of a whole blob, decompressed.
-
-    With `verify`, the result is the content that was written, unless the blob has no checksum.
-
-    Args:
-        verify: Whether to check `xxh64` if the blob has it.
-        limit: The most bytes of content to accept, checked before allocation.
-
-    Raises:
-        CorruptFileError: If the checksum, the zstd frame or the range in the file is wrong.
-        UnsupportedError: If the codec is LZ4 or unknown, or the content is larger than `limit`.
+    Raises CorruptFileError if the checksum, the zstd frame or the range in the file is wrong, UnsupportedError if the
+    codec is LZ4 or unknown, or the content is larger than `CONTENT_LIMIT`.
     """
     if blob.compression_codec not in (None, ZSTD):
         raise UnsupportedError(f"{reader.location}: blob {blob.type!r} has codec {blob.compression_codec!r}")
-    if blob.length > limit:
-        raise UnsupportedError(f"{reader.location}: blob {blob.type!r} of {blob.length} bytes, limit {limit}")
+    if blob.length > CONTENT_LIMIT:
+        raise UnsupportedError(f"{reader.location}: blob {blob.type!r} of {blob.length} bytes, limit {CONTENT_LIMIT}")
     stored = reader.read(blob.offset, blob.length)
-    if verify:
-        _check_digest(xxhash.xxh64_hexdigest(stored), blob, reader.location)
-    return stored if blob.compression_codec is None else _decompress(stored, blob, reader.location, limit)
+    wanted, found = blob.properties.get(BLOB_CHECKSUM), xxhash.xxh64_hexdigest(stored)
+    if wanted not in (None, found):
+        reason = f"blob {blob.type!r} of {blob.length} bytes has xxh64 {found}, not {wanted!r}"
+        raise CorruptFileError(reason, location=reader.location, offset=blob.offset)
+    return stored if blob.compression_codec is None else _decompress(stored, blob, reader.location)
 
 
 def _check_free(properties: Mapping[str, str], *reserved: str) -> None:
@@ -279,14 +232,7 @@ def _check_magic(magic: memoryview, location: str, offset: int) -> None:
     raise CorruptFileError(f"not a Puffin file: {found!r} instead of {MAGIC!r}", location=location, offset=offset)
 
 
-def _check_digest(found: str, blob: BlobMetadata, location: str) -> None:
-    wanted = blob.properties.get(BLOB_CHECKSUM)
-    if wanted is not None and wanted != found:
-        reason = f"blob {blob.type!r} of {blob.length} bytes has xxh64 {found}, not {wanted!r}"
-        raise CorruptFileError(reason, location=location, offset=blob.offset)
-
-
-def _decompress(stored: memoryview, blob: BlobMetadata, location: str, limit: int) -> memoryview:
+def _decompress(stored: memoryview, blob: BlobMetadata, location: str) -> memoryview:
     def corrupt(reason: str) -> CorruptFileError:
         return CorruptFileError(f"zstd blob {blob.type!r}: {reason}", location=location, offset=blob.offset)
 
@@ -294,8 +240,10 @@ def _decompress(stored: memoryview, blob: BlobMetadata, location: str, limit: in
         size = zstandard.get_frame_parameters(stored).content_size
         if size == zstandard.CONTENTSIZE_UNKNOWN:
             raise corrupt("no content size")
-        if size > limit:
-            raise UnsupportedError(f"{location}: zstd blob {blob.type!r} of {size} bytes of content, limit {limit}")
+        if size > CONTENT_LIMIT:
+            raise UnsupportedError(
+                f"{location}: zstd blob {blob.type!r} of {size} bytes of content, limit {CONTENT_LIMIT}"
+            )
         # No zstd block holds more than this, so a small frame cannot make us allocate for a large lie.
         if size > len(stored) // _ZSTD_BLOCK_STORED_BYTES * _ZSTD_BLOCK_CONTENT_BYTES:
             raise corrupt(f"{len(stored)} bytes can't hold {size} bytes of content")
@@ -342,3 +290,92 @@ def _declared_footer_size(end: memoryview, reader: RangedReader) -> int:
             offset=end_offset,
         )
     return payload_size + _FOOTER_FRAME_BYTES
+
+
+def _serialize_footer(metadata: _FileMetadata) -> bytes:
+    """Serialise the payload, with a `footer-xxh64` added, in the spelling of Iceberg's Java writer.
+
+    Properties are in the order of their names. The bytes equal those of Java, except for escapes of control characters,
+    which Java writes in upper case. Raises UnicodeEncodeError if a text has a lone surrogate.
+    """
+    document: dict[str, object] = {
+        "blobs": [_blob_document(blob) for blob in metadata.blobs],
+        "properties": dict(metadata.properties),
+    }
+    document["properties"] = _sorted({**metadata.properties, FOOTER_CHECKSUM: _checksum(document)})
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _parse_footer(
+    payload: memoryview, *, location: str, payload_offset: int, blobs_range: range, require_checksum: bool
+) -> _FileMetadata:
+    """Read and check a payload, whose blobs may occupy a range of offsets; with a checksum if that is required.
+
+    Raises CorruptFileError if it is not JSON of this form, a blob lies elsewhere, or the checksum is wrong;
+    UnsupportedError for an unknown codec.
+    """
+
+    def fail(reason: str) -> NoReturn:
+        raise CorruptFileError(f"Puffin footer: {reason}", location=location, offset=payload_offset)
+
+    try:
+        # Pydantic takes the last of several members of one name, and the checksum is over the document.
+        document = json.loads(str(payload, "utf-8"), object_pairs_hook=_unique)
+        metadata = _FILE_METADATA.validate_json(bytes(payload), strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        fail(f"{_place(first['loc'])}{first['msg']}")
+    except (ValueError, RecursionError) as error:
+        fail(f"not JSON: {error}")
+    wanted = metadata.properties.get(FOOTER_CHECKSUM)
+    if wanted is None and require_checksum:
+        fail(f"no property {FOOTER_CHECKSUM!r}")
+    others = {name: text for name, text in metadata.properties.items() if name != FOOTER_CHECKSUM}
+    if wanted is not None and (found := _checksum({**document, "properties": others})) != wanted:
+        fail(f"its xxh64 is {found}, not {wanted!r}")
+    for index, blob in enumerate(metadata.blobs):
+        if blob.offset < blobs_range.start or blob.length < 0 or blob.offset + blob.length > blobs_range.stop:
+            place = f"{blobs_range.start}..{blobs_range.stop}"
+            fail(f"blobs[{index}]: {blob.length} bytes at {blob.offset} do not lie in {place}")
+        if blob.compression_codec not in (None, ZSTD, LZ4):
+            raise UnsupportedError(f"{location}: unknown Puffin codec {blob.compression_codec!r}")
+    return metadata
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    document = dict(pairs)
+    if len(document) != len(pairs):
+        raise ValueError("a name occurs twice in one object")
+    return document
+
+
+def _place(path: tuple[int | str, ...]) -> str:
+    """A place in the JSON as a prefix of a message, such as `blobs[0].type: `."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return f"{text.removeprefix('.')}: " if path else ""
+
+
+def _sorted(texts: Mapping[str, str]) -> dict[str, str]:
+    return dict(sorted(texts.items()))
+
+
+def _blob_document(blob: BlobMetadata) -> dict[str, object]:
+    document: dict[str, object] = {
+        "type": blob.type,
+        "fields": list(blob.fields),
+        "snapshot-id": blob.snapshot_id,
+        "sequence-number": blob.sequence_number,
+        "offset": blob.offset,
+        "length": blob.length,
+    }
+    if blob.compression_codec is not None:
+        document["compression-codec"] = blob.compression_codec
+    if blob.properties:
+        document["properties"] = _sorted(blob.properties)
+    return document
+
+
+def _checksum(document: Mapping[str, object]) -> str:
+    """Hash the values instead of the bytes: keys sorted, no white space, every character beyond ASCII escaped."""
+    canonical = json.dumps(document, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+    return xxhash.xxh64_hexdigest(canonical.encode("ascii"))

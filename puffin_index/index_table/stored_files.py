@@ -61,13 +61,10 @@ def list_stored_files(io: FileIO, location: str) -> list[StoredFile]:
 
 
 def own_files(table: Table, listed: Sequence[StoredFile]) -> list[StoredFile]:
-    """Return only the files of this very index table, which upkeep may delete once nothing needs them.
+    """Return only the files of this very index table, which upkeep may delete, of all files below its location.
 
     Two tables that once had the same name may share a location. If no property states that the location belongs to this
     table alone, and metadata of another table lies there, only files in this table's history count as its own.
-
-    Args:
-        listed: All files below the table's location.
     """
     ours = [file for file in listed if file.is_ours]
     if table.properties.get(PROPERTY_LOCATION) == table.location() or not has_other_metadata(table, listed):

@@ -78,17 +78,11 @@ def export_indexes(
 def import_indexes(
     data_table: Table, index_table: Table, columns: Sequence[ResolvedColumn], data_file: str, container: Container
 ) -> ImportReport:
-    """Take the indexes of a container over, once they are proven to be right.
+    """Take the indexes of a container over, as far as the definition has them, once they are proven to be right.
 
-    Args:
-        columns: The indexed columns: only indexes of the definition are imported.
-        data_file: The location of the data file, or its last parts.
-
-    Raises:
-        NotFoundError: If the table has no such data file, or nothing in the container is of the definition.
-        UnsupportedError: If the data file has several row groups, or an index is of an unknown version.
-        BuildError: If an index does not agree with the data, or the index has them all.
-        CorruptFileError: If an index breaks its format.
+    The data file is named by its location or the last parts of it. Raises NotFoundError without such a file or such an
+    index, UnsupportedError if the file has several row groups or an index an unknown version, BuildError if an index
+    does not agree with the data or the index has them all, CorruptFileError if an index breaks its format.
     """
     file = _find_file(data_table, data_file)
     found, left_out = _matching_indexes(columns, container)

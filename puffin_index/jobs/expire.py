@@ -66,14 +66,9 @@ def expire(
     """Drop everything that nothing needs; rewrite segments with few live bytes.
 
     Committed segments without a live entry are deleted at once. Files that no commit names are deleted once they are
-    older than `older_than`. Snapshots of the index table expire once they have been superseded for `older_than`.
-
-    Args:
-        wanted: The (field, kind) pairs of the definition, with their options.
-        older_than: The grace period. With 0, no build may run at the same time.
-
-    Raises:
-        NotFoundError: If the data table is gone or was replaced.
+    older than `older_than`; with 0, no build may run at the same time. Snapshots of the index table expire once they
+    have been superseded for `older_than`. `wanted` has the (field, kind) pairs of the definition, with their options.
+    Raises NotFoundError if the data table is gone or was replaced.
     """
     started = time.monotonic()
     now = datetime.now(UTC)

@@ -31,9 +31,7 @@ def define_index_table(catalog: Catalog, data_table: Table, definition: str) -> 
 
     An index table left behind when the data table was renamed is renamed as well. An index table that has the required
     name but belongs to another data table is renamed after that table, or dropped if the namespace has no such table.
-
-    Raises:
-        PuffinIndexError: If this is impossible.
+    Raises PuffinIndexError if this is impossible.
     """
     index_table = ensure_index_table(catalog, data_table, definition)
     set_properties(index_table, {PROPERTY_DEFINITION: definition})
@@ -55,10 +53,8 @@ def ensure_index_table(catalog: Catalog, data_table: Table, definition: str) -> 
 def follow(catalog: Catalog, data_table: Table) -> Table:
     """Load the index table of a data table; an index table left behind by a rename is renamed after the data table.
 
-    If the catalog cannot rename tables, the index table stays in use under its old name.
-
-    Raises:
-        NotFoundError: If the data table has no index table.
+    If the catalog cannot rename tables, the index table stays in use under its old name. Raises NotFoundError if the
+    data table has no index table.
     """
     index_table = find_index_table(catalog, data_table)
     name = TableName.of(data_table)

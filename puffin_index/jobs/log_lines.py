@@ -27,11 +27,7 @@ class LogLine(str):
 
 
 def log_line(event: str, **fields: object) -> LogLine:
-    """Return one line, such as `committed segments=2 seconds=0.31 table="a b"`.
-
-    Args:
-        fields: The pairs. None is left out; texts with blanks, quotes or `=` are quoted as in JSON.
-    """
+    """Return one line, such as `committed segments=2 seconds=0.31 table="a b"`, without the pairs that are None."""
     known = {name: value for name, value in fields.items() if value is not None}
     line = LogLine(" ".join((event, *(f"{name}={_written(value)}" for name, value in known.items()))))
     line.members = {"event": event, **known}

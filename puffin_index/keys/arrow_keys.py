@@ -47,18 +47,12 @@ def column_of(values: pa.Array | pa.ChunkedArray, value_type: ValueType) -> Colu
 
 
 def gather_column(batches: Iterable[pa.Array], value_type: ValueType, row_count: int) -> Column:
-    """Return the keys of a column that comes in batches.
+    """Return the keys of a column that comes in batches, each as for `column_of`, with `row_count` rows in all.
 
     A column of ordinary size is taken as a whole. For a larger column, each batch is freed as soon as its keys are
     made, and byte keys are coded by a dictionary, which may lie in a file (`puffin_index.keys.merge`).
 
-    Args:
-        batches: The column's rows in order, each batch as for `column_of`.
-        row_count: The expected number of rows.
-
-    Raises:
-        UnsupportedError: If the Arrow type does not fit the column, or a value is out of range.
-        BuildError: If the batches have fewer or more rows.
+    Raises BuildError if the batches have fewer or more rows, and what `column_of` raises.
     """
     first, rest = _take_until(batches, LARGE_COLUMN_BYTES)
     if rest is None:

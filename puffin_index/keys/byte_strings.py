@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from puffin_index.keys.order import gather, order_by_key
+from puffin_index.keys.order import order_by_key
 from puffin_index.keys.sorted_keys import bytes_of_keys, common_prefix
 from puffin_index.storage.arrays import Bytes, Flags, Ints, Rows, Words
 
@@ -23,15 +23,11 @@ _ROUNDED = ~((1 << 32) - 1)
 
 
 def order_bytes(keys: pa.LargeBinaryArray, few: int = _FEW) -> Rows:
-    """Return the places of byte strings in ascending order; places of equal strings ascend.
+    """Return the places of fewer than 2**32 byte strings in ascending order; places of equal strings ascend.
 
     A first sort orders all strings by the bytes behind their common prefix, packed with the place into one integer.
     Strings that these bytes do not tell apart are sorted by their next bytes, and so on. Arrow compares the remaining
-    strings once they are few, or once a round settles fewer than half of them.
-
-    Args:
-        keys: Fewer than 2**32 strings, without NULLs.
-        few: The number of strings up to which Arrow compares.
+    strings once they are at most `few`, or once a round settles fewer than half of them. There are fewer than 2**32.
     """
     data, offsets = bytes_of_keys(keys)
     if len(keys) <= few or len(data) < _WINDOW_BYTES:
@@ -69,11 +65,10 @@ def seem_distinct(keys: pa.LargeBinaryArray) -> bool:
 def sort_distinct(keys: pa.LargeBinaryArray) -> tuple[pa.LargeBinaryArray, Rows, Flags]:
     """Sort keys with few duplicates, faster than by building and sorting a dictionary.
 
-    Returns:
-        The distinct keys, ascending; the places of all keys in order; which keys in order differ from the one before.
+    Returns the distinct keys, ascending; the places of all keys in order; which of these differ from the one before.
     """
     order = order_bytes(keys)
-    ordered = take_keys(keys, order)
+    ordered = keys.take(pa.array(order))
     changes = np.ones(len(ordered), np.bool_)
     changes[1:] = pc.not_equal(ordered[1:], ordered[:-1]).to_numpy(zero_copy_only=False)
     return ordered if changes.all() else ordered.filter(pa.array(changes)), order, changes
@@ -85,24 +80,6 @@ def sort_keys(keys: pa.LargeBinaryArray) -> tuple[pa.LargeBinaryArray, Rows]:
     ranks = np.empty(len(order), np.uint32)
     ranks[order] = np.cumsum(changes, dtype=np.uint32) - np.uint32(1)
     return distinct, ranks
-
-
-def take_keys(keys: pa.LargeBinaryArray, places: Rows) -> pa.LargeBinaryArray:
-    """Return byte strings in another order; strings of one length faster than Arrow, all others by Arrow."""
-    data, offsets = bytes_of_keys(keys)
-    width = len(data) // max(len(keys), 1)
-    if len(places) != len(keys) or not width or not _are_multiples(offsets, width):
-        return keys.take(pa.array(places))
-    taken = gather(data.view(np.dtype((np.void, width))), places)
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(taken.view(np.uint8))]
-    return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(keys), buffers)
-
-
-def _are_multiples(offsets: Ints, width: int) -> bool:
-    spans = (slice(start, start + _AT_ONCE) for start in range(0, len(offsets), _AT_ONCE))
-    return all(
-        np.array_equal(offsets[some], np.arange(some.start, min(some.stop, len(offsets))) * width) for some in spans
-    )
 
 
 def _windows(data: Bytes, offsets: Ints, rows: Rows | None, at: int) -> Words:
@@ -134,8 +111,7 @@ def _room(groups: Rows) -> int:
 def _order_windows(windows: Words, groups: Rows | None) -> tuple[Rows, Flags, int]:
     """Order windows by group, then by as many upper bits as fit, then by place.
 
-    Returns:
-        The places in order; which windows in order differ from the previous window; the number of compared window bits.
+    Returns the places in order, which windows in order differ from the one before, and the number of compared bits.
     """
     group_bits = 0 if groups is None else int(groups[-1]).bit_length()
     if groups is not None and group_bits:

@@ -15,17 +15,15 @@ import pyarrow.compute as pc
 from puffin_index.keys.byte_strings import seem_distinct, sort_distinct, sort_keys
 from puffin_index.keys.order import (
     bounds_of,
-    count_keys,
-    distinct_of_counts,
     distinct_of_sorted,
     gather,
     offsets_from,
     order_by_key,
-    order_few,
     positions_of,
     settle,
     starts_of,
 )
+from puffin_index.keys.sorted_keys import BytesKeys, IntKeys, SortedKeys, bytes_of_keys
 from puffin_index.keys.value_types import IntColumnKeys, ValueType, wide_decimal_keys
 from puffin_index.storage.arrays import Flags, Ints, Rows
 
@@ -33,10 +31,31 @@ KeyArray: TypeAlias = Ints | pa.LargeBinaryArray
 """Distinct keys."""
 
 
-# For a range of this many keys, one counter per key fits the processor's cache.
-_MOST_COUNTED = 65_536
-# For a range of this many keys, the counters stay in the cache even while rows are ordered by them.
-_FEW = 4096
+def sorted_keys_of(keys: KeyArray) -> SortedKeys:
+    """Return ascending keys to be searched."""
+    if isinstance(keys, np.ndarray):
+        return IntKeys(keys)
+    data, offsets = bytes_of_keys(keys)
+    return BytesKeys(data.data, offsets[:-1], offsets[1:])
+
+
+def chosen_keys(keys: KeyArray, places: Ints) -> KeyArray:
+    """Return the keys at some places."""
+    return keys[places] if isinstance(keys, np.ndarray) else keys.take(pa.array(places))
+
+
+def tuple_of_keys(keys: KeyArray) -> tuple[int, ...] | tuple[bytes, ...]:
+    """Return keys as Python objects."""
+    return tuple(keys.tolist()) if isinstance(keys, np.ndarray) else tuple(keys.to_pylist())
+
+
+def join_keys(keys: Sequence[KeyArray], is_bytes: bool) -> KeyArray:
+    """Join ascending keys."""
+    if is_bytes:
+        return pa.concat_arrays([*keys, pa.array([], pa.large_binary())])
+    return np.concatenate([np.empty(0, np.int64), *keys])
+
+
 _COMPARED_AT_ONCE = 1 << 20
 # Working arrays of this many elements stay in the processor's cache.
 _AT_ONCE = 65_536
@@ -162,8 +181,6 @@ class SortedColumn:
         if not len(keys):
             return np.empty(0, np.int64), np.zeros(1, np.uint32)
         minimum, maximum = bounds_of(keys)
-        if maximum - minimum < _MOST_COUNTED:
-            return distinct_of_counts(count_keys(keys, minimum, maximum), minimum)
         if maximum - minimum < 1 << 32:
             # Half the bytes sort in half the time.
             ordered = offsets_from(minimum, keys, np.dtype(np.uint32))
@@ -215,9 +232,6 @@ def _sort_int_keys(
         return np.empty(0, np.int64), np.zeros(1, np.uint32), np.empty(0, np.uint32)
     minimum, maximum = bounds_of(keys)
     valid_rows = _valid_rows(column)
-    if maximum - minimum < _FEW:
-        order, counts = order_few(keys, minimum, maximum)
-        return *distinct_of_counts(counts, minimum), order if valid_rows is None else valid_rows[order]
     ordered = order_by_key(keys, minimum, maximum, valid_rows, column.row_count)
     del keys, valid_rows
     if ordered.dropped_bits:

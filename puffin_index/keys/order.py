@@ -12,20 +12,11 @@ from puffin_index.storage.arrays import Flags, Ints, Rows, Words
 
 # numpy converts indices to 64-bit copies; copies of this many elements stay in the processor's cache.
 _AT_ONCE = 65_536
-_COUNTED_AT_ONCE = 1 << 18
 _WORD_BITS = 64
 Packed: TypeAlias = Words | Rows
 
 _Number = TypeVar("_Number", bound=np.generic)
 _Offset = TypeVar("_Offset", np.uint8, np.uint16, np.uint32)
-
-
-def distinct_of_counts(counts: Ints, minimum: int) -> tuple[Ints, Rows]:
-    """Return the distinct keys and the start of each key's rows, given the counts of all keys from `minimum` on."""
-    places = np.flatnonzero(counts)
-    starts = np.zeros(len(places) + 1, np.uint32)
-    np.cumsum(counts[places], out=starts[1:])
-    return places + np.int64(minimum), starts
 
 
 @dataclass(slots=True, eq=False)
@@ -102,9 +93,8 @@ def pack_rows(
     rows: Rows | None,
     row_bits: int,
     dropped_bits: int,
-    first_row: int = 0,
 ) -> None:
-    """Pack keys, less a minimum, and rows, from `first_row` on, as in `PackedRows`, in the given order."""
+    """Pack keys, less a minimum, and rows (None: 0, 1, 2, ...), as in `PackedRows`, in the given order."""
     number = packed.dtype.type
     # Keys and minimum may be negative or too wide for the type, but wrapping arithmetic gets their difference right.
     least = number(minimum & (1 << 8 * packed.dtype.itemsize) - 1)
@@ -117,37 +107,15 @@ def pack_rows(
             some >>= number(dropped_bits)
         some <<= number(row_bits)
         if rows is None:
-            some |= np.arange(start + first_row, end + first_row, dtype=np.uint32)
+            some |= np.arange(start, end, dtype=np.uint32)
         else:
-            some |= rows[start:end] + np.uint32(first_row)
+            some |= rows[start:end]
 
 
 def bounds_of(keys: npt.NDArray[np.integer]) -> tuple[int, int]:
     """Return the least and the greatest of at least one key; Arrow finds both in one pass."""
     bounds = pc.min_max(pa.array(keys))
     return bounds["min"].as_py(), bounds["max"].as_py()
-
-
-def count_keys(keys: npt.NDArray[np.integer], minimum: int, maximum: int) -> Ints:
-    """Count each key from `minimum` to `maximum`."""
-    counts = np.zeros(maximum - minimum + 1, np.int64)
-    for start in range(0, len(keys), _COUNTED_AT_ONCE):
-        some = offsets_from(minimum, keys[start : start + _COUNTED_AT_ONCE], np.dtype(np.uint32))
-        counts += np.bincount(some, minlength=len(counts))
-    return counts
-
-
-def order_few(keys: npt.NDArray[np.integer], minimum: int, maximum: int) -> tuple[Rows, Ints]:
-    """Return positions by key, then by position, and the count of each key from the least to the greatest.
-
-    For a narrow range of keys, where Arrow counts instead of comparing.
-    """
-    width = maximum - minimum + 1
-    narrow, wide = np.dtype(np.uint8), np.dtype(np.uint16)
-    offsets = offsets_from(minimum, keys, narrow) if width <= 256 else offsets_from(minimum, keys, wide)
-    order = pc.sort_indices(pa.array(offsets)).to_numpy()
-    ends = np.searchsorted(offsets, np.arange(width, dtype=offsets.dtype), "right", sorter=order.view(np.int64))
-    return order.astype(np.uint32), np.diff(ends, prepend=0)
 
 
 def offsets_from(minimum: int, keys: npt.NDArray[np.integer], dtype: np.dtype[_Offset]) -> npt.NDArray[_Offset]:
@@ -168,7 +136,7 @@ def gather(values: npt.NDArray[_Number], places: Rows) -> npt.NDArray[_Number]:
     return found
 
 
-def settle(prefixes: npt.NDArray[np.unsignedinteger], ordered: Ints, rows: Rows) -> None:
+def settle(prefixes: Words, ordered: Ints | Words, rows: Rows) -> None:
     """Finish, in place, the order of keys that were sorted by prefixes alone, and of their rows."""
     descents = np.flatnonzero(ordered[1:] < ordered[:-1])
     if not len(descents):
@@ -183,17 +151,10 @@ def settle(prefixes: npt.NDArray[np.unsignedinteger], ordered: Ints, rows: Rows)
 
 def distinct_of_sorted(ordered: npt.NDArray[_Number]) -> tuple[npt.NDArray[_Number], Rows]:
     """Return the distinct keys and the start of each; smaller arrays are made first to save memory."""
-    changes = changes_of(ordered)
+    changes = np.ones(len(ordered), np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=changes[1:])
     starts = starts_of(changes)
     return ordered if changes.all() else ordered[changes], starts
-
-
-def changes_of(ordered: npt.NDArray[np.generic]) -> Flags:
-    """Return where an element differs from the previous one; true for the first."""
-    changes = np.empty(len(ordered), np.bool_)
-    changes[:1] = True
-    np.not_equal(ordered[1:], ordered[:-1], out=changes[1:])
-    return changes
 
 
 def starts_of(changes: Flags) -> Rows:

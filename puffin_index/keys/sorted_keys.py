@@ -2,14 +2,16 @@
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from puffin_index.keys.leaf import Key
 from puffin_index.storage.arrays import Bytes, Ints, ramps
-from puffin_index.storage.binary import Buffer
+from puffin_index.storage.binary import Buffer, ByteCursor
+from puffin_index.storage.parts import corrupt
+from puffin_index.storage.ranged import Blob
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,10 @@ class IntKeys:
         """Return how many keys are less than `key`, or not greater where `right`."""
         return int(np.searchsorted(self.keys, np.int64(key), "right" if right else "left"))
 
+    def array(self) -> Ints:
+        """Return all keys."""
+        return self.keys
+
 
 @dataclass(frozen=True, slots=True)
 class BytesKeys:
@@ -46,17 +52,13 @@ class BytesKeys:
         return bytes(self.data[self.starts[position] : self.ends[position]])
 
     def array(self) -> pa.LargeBinaryArray:
-        """Return all keys without a copy; the keys must follow each other without gaps."""
+        """Return all keys; without a copy if they follow each other without gaps."""
+        content: Buffer = self.data
         offsets = np.append(self.starts, self.ends[-1:] if len(self) else 0)
-        return pa.LargeBinaryArray.from_buffers(
-            pa.large_binary(), len(self), [None, pa.py_buffer(offsets), pa.py_buffer(self.data)]
-        )
-
-    def gathered(self) -> pa.LargeBinaryArray:
-        """Return a copy of all keys, wherever they lie."""
-        lengths = self.ends - self.starts
-        offsets = np.concatenate(([0], np.cumsum(lengths)))
-        content = np.frombuffer(self.data, np.uint8)[ramps(self.starts, lengths)]
+        if not np.array_equal(offsets[1:], self.ends):
+            lengths = self.ends - self.starts
+            offsets = np.concatenate(([0], np.cumsum(lengths)))
+            content = np.frombuffer(self.data, np.uint8)[ramps(self.starts, lengths)].data
         buffers = [None, pa.py_buffer(offsets), pa.py_buffer(content)]
         return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(self), buffers)
 
@@ -67,6 +69,36 @@ class BytesKeys:
 
 
 SortedKeys: TypeAlias = IntKeys | BytesKeys
+
+
+def parse_separators(cursor: ByteCursor, count: int, is_bytes: bool, order: Literal["<", ">"]) -> SortedKeys:
+    """Parse the separators of some blocks, up to the end: int64s, or the uint32 ends of byte strings and these.
+
+    Raises CorruptFileError if byte strings overlap or do not reach the end.
+    """
+    if not is_bytes:
+        return IntKeys(np.frombuffer(cursor.bytes(8 * count), f"{order}i8").astype(np.int64))
+    ends = np.frombuffer(cursor.bytes(4 * count), f"{order}u4").astype(np.int64)
+    content = cursor.bytes(cursor.remaining)
+    starts = np.concatenate((np.zeros(1, np.int64), ends))[:count]
+    if (ends < starts).any() or (int(ends[-1]) if count else 0) != len(content):
+        raise cursor.corrupt("separators that overlap")
+    return BytesKeys(content, starts, ends)
+
+
+def parse_block_of_bytes(
+    blob: Blob, content: memoryview, offset: int, count: int, order: Literal["<", ">"]
+) -> BytesKeys:
+    """Parse the keys of a block at an offset of the blob: their uint32 lengths, then their bytes.
+
+    Raises CorruptFileError if they do not fill the content.
+    """
+    if len(content) < 4 * count:
+        raise corrupt(blob, f"{count} keys in {len(content)} bytes", offset)
+    ends = 4 * count + np.cumsum(np.frombuffer(content[: 4 * count], f"{order}u4"), dtype=np.int64)
+    if int(ends[-1]) != len(content):
+        raise corrupt(blob, f"keys of {ends[-1]} bytes in {len(content)}", offset)
+    return BytesKeys(content, np.append(4 * count, ends[:-1]), ends)
 
 
 def bytes_of_keys(keys: pa.LargeBinaryArray) -> tuple[Bytes, Ints]:

@@ -11,25 +11,6 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FixedType,
-    FloatType,
-    IntegerType,
-    LongType,
-    PrimitiveType,
-    StringType,
-    TimestampNanoType,
-    TimestampType,
-    TimestamptzNanoType,
-    TimestamptzType,
-    TimeType,
-    UUIDType,
-)
 
 from puffin_index.errors import UnsupportedError
 from puffin_index.storage.arrays import Bytes, Floats, Ints
@@ -57,24 +38,6 @@ _INT64_NAMES = frozenset(
 _BYTES_NAMES = frozenset({"string", "uuid", "binary"})
 _DECIMAL = re.compile(r"decimal\((\d{1,2}), ?(\d{1,2})\)")
 _FIXED = re.compile(r"fixed\[(\d{1,9})\]")
-_INDEXABLE = (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FixedType,
-    FloatType,
-    IntegerType,
-    LongType,
-    StringType,
-    TimestampNanoType,
-    TimestampType,
-    TimestamptzNanoType,
-    TimestamptzType,
-    TimeType,
-    UUIDType,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +94,6 @@ def value_type_of(iceberg_type: object) -> ValueType:
 
     Raises UnsupportedError if values of the type have no keys: structs, lists, maps, variants, geometries, unknown.
     """
-    if not isinstance(iceberg_type, PrimitiveType) or not isinstance(iceberg_type, _INDEXABLE):
-        raise UnsupportedError(f"a column of type {iceberg_type} cannot be indexed")
     return value_type_named(str(iceberg_type))
 
 

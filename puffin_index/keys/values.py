@@ -29,10 +29,8 @@ def key_of(value: object, value_type: ValueType) -> Key:
     """Return the key of a value, which is a PyIceberg `Literal.value` or of the natural Python type.
 
     Integers stand for days of a date, for microseconds of a time or timestamp, and for nanoseconds of the `_ns` types.
-    A value for a float column is rounded to 32 bits, like Iceberg's float literals.
-
-    Raises:
-        UnsupportedError: If the value is not a value of the type.
+    A value for a float column is rounded to 32 bits, like Iceberg's float literals. Raises UnsupportedError if the
+    value is not one of the type.
     """
     key = _int64_key(value, value_type) if value_type.domain == "int64" else _bytes_key(value, value_type)
     if key is None:

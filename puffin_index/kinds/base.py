@@ -124,13 +124,12 @@ class PreparedLookUp(Protocol):
     def read(self, most_bytes: int) -> ReadBlocks | None:
         """Read the blocks of the test, to be searched along with those of other payloads.
 
-        Returns:
-            None if the blocks exceed `most_bytes`, or if the payload has no blocks to search this way.
+        None if they exceed `most_bytes`, or if the payload has no blocks to search this way.
         """
 
 
-class MergedIndex(ABC):
-    """An opened payload that covers several row groups and answers with rows of the segment's row space."""
+class MergedOpened(ABC):
+    """An opened payload that covers several row groups."""
 
     @property
     @abstractmethod
@@ -141,6 +140,10 @@ class MergedIndex(ABC):
     def first_part(self) -> Part | None:
         """The part of the blob that each test reads first; None if memory has it, or each test reads another one."""
         return None
+
+
+class MergedIndex(MergedOpened):
+    """An opened payload that covers several row groups and answers with rows of the segment's row space."""
 
     @abstractmethod
     def prepare(self, test: AskedTest) -> PreparedLookUp:
@@ -169,18 +172,8 @@ class MergedIndex(ABC):
         return None
 
 
-class MergedFilter(ABC):
+class MergedFilter(MergedOpened):
     """An opened payload that covers several row groups and tells which of them certainly have no match."""
-
-    @property
-    @abstractmethod
-    def nbytes(self) -> int:
-        """The approximate memory in bytes, including the read part of the directory."""
-
-    @property
-    def first_part(self) -> Part | None:
-        """The part of the blob that each test reads first; None if memory has it, or each test reads another one."""
-        return None
 
     @abstractmethod
     def read_directory(self) -> None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyroaring import BitMap
 
 from puffin_index.keys.asked import AskedTest
-from puffin_index.keys.columns import Column, KeyArray, SortedColumn
+from puffin_index.keys.columns import Column, KeyArray, SortedColumn, chosen_keys, tuple_of_keys
 from puffin_index.keys.leaf import Key
 from puffin_index.keys.value_types import ValueType, wide_decimal_limbs
 from puffin_index.storage.arrays import Flags, Ints
@@ -58,8 +58,8 @@ class KeySets:
             return KeyCounts(self.value_type, self.keys, counts, len(self.nulls))
         counts = np.array([rows.intersection_cardinality(own) for own in self.rows], np.int64)
         there = np.flatnonzero(counts)
-        keys = self.keys[there] if isinstance(self.keys, np.ndarray) else self.keys.take(pa.array(there))
-        return KeyCounts(self.value_type, keys, counts[there], rows.intersection_cardinality(self.nulls))
+        nulls = rows.intersection_cardinality(self.nulls)
+        return KeyCounts(self.value_type, chosen_keys(self.keys, there), counts[there], nulls)
 
 
 class Want(Flag):
@@ -191,8 +191,8 @@ def totals_of_distinct(found: DistinctKeys) -> Totals:
     keys = found.keys
     if not len(keys):
         return Totals(0)
-    ends = keys[[0, -1]].tolist() if isinstance(keys, np.ndarray) else [keys[0].as_py(), keys[-1].as_py()]
-    return Totals(found.value_count, minimum=ends[0], maximum=ends[1])
+    minimum, maximum = tuple_of_keys(chosen_keys(keys, np.array([0, len(keys) - 1])))
+    return Totals(found.value_count, minimum=minimum, maximum=maximum)
 
 
 def join_totals(parts: Sequence[Totals]) -> Totals:

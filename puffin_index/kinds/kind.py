@@ -6,9 +6,9 @@ what the search of a single row group reads besides is proven by ranges and by a
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
-from itertools import starmap
+from itertools import pairwise, starmap
 from typing import ClassVar, Protocol, TypeAlias, cast
 
 import numpy as np
@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyroaring import BitMap
 
 from puffin_index.errors import DefinitionError, UnsupportedError
-from puffin_index.keys.columns import Column, KeyArray, SortedColumn, plain_keys
+from puffin_index.keys.columns import Column, SortedColumn, chosen_keys, plain_keys, tuple_of_keys
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.base import (
@@ -34,15 +34,11 @@ from puffin_index.kinds.base import (
 )
 from puffin_index.kinds.held_keys import HoldsKeys
 from puffin_index.roaring.read import row_set_of_ascending
-from puffin_index.storage.arrays import Flags, Ints
+from puffin_index.storage.arrays import Flags, Ints, Rows, ramps
 from puffin_index.storage.ranged import Blob
 
 _FEW_KEYS = 64
 _RANGES = 16
-
-_Ask: TypeAlias = Callable[[LeafTest], RowSet]
-_Test: TypeAlias = tuple[LeafTest, Flags]
-"""A test, and which distinct keys of a column satisfy it."""
 
 
 class Proof(Protocol):
@@ -63,7 +59,8 @@ def proof_by_keys(index: HoldsKeys, row_counts: Ints) -> Proof:
             decoded.extend(starmap(every.part, zip((ends - row_counts).tolist(), ends.tolist(), strict=True)))
         yield from _compare_columns(decoded[place], column.column)
         if not isinstance(index, MergedIndex):
-            yield from _check(column, cast(RowGroupIndex, index).evaluate, [*_ranges(column), *_one_set(column)])
+            for test, rows in _searches(column):
+                yield from _compare(test, cast(RowGroupIndex, index).evaluate(test), rows)
 
     return prove
 
@@ -87,53 +84,21 @@ def _of_rows(column: Column, valid: Flags) -> pa.Array:
     return plain_keys(column).filter(pa.array(valid))
 
 
-def _check(ordered: SortedColumn, ask: _Ask, tests: Sequence[_Test]) -> Iterator[str]:
-    """Ask an index; yield a sentence for each answer that differs from the column."""
-    column = ordered.column
-    rows = ordered.rows  # asked first: this sorts rows and keys together
-    codes = ordered.codes
-    valid = _valid(column)
-    assert len(rows) == column.valid_count
-    for test, is_asked in tests:
-        truth = _row_set(valid & is_asked[codes] if ordered.distinct_count else np.zeros(column.row_count, np.bool_))
-        yield from _compare(test, ask(test), truth)
-    yield from _compare(NullTest(True), ask(NullTest(True)), _row_set(~valid))
+def _searches(ordered: SortedColumn) -> Iterator[tuple[LeafTest, BitMap]]:
+    """Yield tests with their rows: ranges of keys that cover all, a set of few keys, NULL."""
+    rows, starts, count = ordered.rows, ordered.starts.astype(np.int64), ordered.distinct_count
+    for low, high in pairwise(np.unique(np.linspace(0, count, _RANGES + 1).astype(np.int64)).tolist()):
+        first, last = tuple_of_keys(chosen_keys(ordered.keys, np.array([low, high - 1])))
+        yield RangeTest(first, last), _row_set(rows[starts[low] : starts[high]])
+    if count:
+        places = np.unique(np.linspace(0, count - 1, min(count, _FEW_KEYS)).astype(np.int64))
+        chosen = ramps(starts[places], starts[places + 1] - starts[places])
+        yield SetTest(tuple_of_keys(chosen_keys(ordered.keys, places))), _row_set(rows[chosen])
+    yield NullTest(True), _row_set(ordered.column.null_rows)
 
 
-def _one_set(ordered: SortedColumn) -> Iterator[_Test]:
-    """Yield a set of few keys, spread over all."""
-    places = _chosen(ordered, _FEW_KEYS)
-    if len(places):
-        yield SetTest(_keys(ordered.keys, places)), _flags(ordered.distinct_count, places)
-
-
-def _chosen(ordered: SortedColumn, most: int) -> Ints:
-    """The places of some distinct keys, of all if there are few."""
-    count = ordered.distinct_count
-    return np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.int64))
-
-
-def _ranges(ordered: SortedColumn) -> Iterator[_Test]:
-    """Yield ranges of keys that cover all."""
-    count = ordered.distinct_count
-    cuts = np.unique(np.linspace(0, count, _RANGES + 1).astype(np.int64)) if count else np.zeros(0, np.int64)
-    for low, high in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
-        ends = _keys(ordered.keys, np.array([low, high - 1]))
-        yield RangeTest(ends[0], ends[1]), _flags(count, np.arange(low, high))
-
-
-def _keys(keys: KeyArray, places: Ints) -> tuple[int, ...] | tuple[bytes, ...]:
-    return tuple(keys[places].tolist()) if isinstance(keys, np.ndarray) else tuple(keys.take(places).to_pylist())
-
-
-def _flags(count: int, places: Ints) -> Flags:
-    flags = np.zeros(count, np.bool_)
-    flags[places] = True
-    return flags
-
-
-def _row_set(flags: Flags) -> BitMap:
-    return row_set_of_ascending(np.flatnonzero(flags))
+def _row_set(rows: Rows) -> BitMap:
+    return row_set_of_ascending(np.sort(rows))
 
 
 def _compare(test: LeafTest, answer: RowSet, truth: BitMap) -> Iterator[str]:
@@ -183,16 +148,12 @@ class IndexKind(ABC):
     """One kind of index. The defaults of methods suit a kind with one payload per row group.
 
     Attributes:
-        name: The name of the kind for users and in directories.
-        blob_types: The blob types of payloads of one row group.
-        merged_types: The blob types of payloads of several row groups.
-        option_names: The options of the kind in a definition.
+        blob_types: The blob types of payloads of one row group; `merged_types` are those of several.
         bytes_per_row: The approximate bytes of one row; builds use the number to reach the target size of segments.
         is_found_by_key: Whether a test for keys reads only the part of a payload that has these keys. The planner asks
             a kind with this property before filters, and other kinds after filters.
-        holds_keys: Whether opened payloads hold the key of each row (`puffin_index.kinds.held_keys.HoldsKeys`).
+        holds_keys: Whether opened payloads are `puffin_index.kinds.held_keys.HoldsKeys`.
         paimon_name: The name of the kind in Paimon's containers; None if Paimon has no such index.
-        paimon_types: The blob types of Paimon's formats.
     """
 
     name: ClassVar[str]
@@ -206,11 +167,7 @@ class IndexKind(ABC):
     paimon_types: ClassVar[frozenset[str]] = frozenset()
 
     def check(self, value_type: ValueType, options: Options) -> None:
-        """Check that the kind can index a type with some options.
-
-        Raises:
-            DefinitionError: If not, or if an option is unknown; the message names the kind, the type and the option.
-        """
+        """Check that the kind can index a type with some options, or raise DefinitionError, which names all three."""
         for option in options:
             if option not in self.option_names:
                 raise DefinitionError(f"kind {self.name} of a {value_type.name} column has no option {option!r}")
@@ -272,22 +229,14 @@ class IndexKind(ABC):
     def merge(
         self, parts: Sequence[MergePart], options: Options, limits: MergeLimits = DEFAULT_LIMITS
     ) -> Iterator[MergedPayload]:
-        """Merge or copy the payloads of one column.
+        """Merge or copy the payloads of one column, whose new bases ascend; each is made on demand to bound memory.
 
-        The iterator makes each payload on demand, so that memory holds only one payload and its parts. The payloads
-        together cover all kept row groups, in order. A payload is copied unchecked if its rows keep their places and no
-        neighbour can be merged with it. All other parts are checked as they are read.
+        The payloads cover all kept row groups, in order. A payload is copied unchecked if its rows keep their places
+        and no neighbour can be merged with it; others are checked. A part may be of the type before a promotion.
 
-        Args:
-            parts: The payloads, in the order of the new segment. The new bases of kept row groups ascend through all
-                parts. A part may have the type that its column was promoted from.
-            limits: The most to merge into one payload.
-
-        Raises:
-            CorruptFileError: While iterating, if a part is damaged. Its row groups must be built anew.
-            UnsupportedError: While iterating, if this release does not know the version of a part, or if the keys of a
-                part and of the column today are of different domains. The segment of the part stays unchanged.
-            BuildError: While iterating, if the rows exceed the row space of the new segment.
+        Raises, while iterating, CorruptFileError for a damaged part, whose row groups must be built anew;
+        UnsupportedError for an unknown version, or keys of another domain than the column's, where the part's segment
+        stays unchanged; BuildError if the rows exceed the row space.
         """
         del options, limits
         for part in parts:

@@ -4,10 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from puffin_index.keys.columns import KeyArray, SortedColumn
+from puffin_index.keys.columns import SortedColumn, chosen_keys, tuple_of_keys
 from puffin_index.keys.leaf import Key
 from puffin_index.keys.value_types import NAN_KEY
-from puffin_index.storage.arrays import Ints
 
 QUANTILE_COUNT = 32
 
@@ -29,7 +28,7 @@ class ColumnStatistics:
     distinct_count: int
     minimum: Key | None
     maximum: Key | None
-    quantiles: Ints | tuple[bytes, ...]
+    quantiles: tuple[int, ...] | tuple[bytes, ...]
 
 
 def statistics_of(ordered: SortedColumn, quantile_count: int = QUANTILE_COUNT) -> ColumnStatistics:
@@ -37,27 +36,17 @@ def statistics_of(ordered: SortedColumn, quantile_count: int = QUANTILE_COUNT) -
     column, keys, starts = ordered.column, ordered.keys, ordered.starts
     valid_count = column.valid_count
     if not valid_count:
-        return ColumnStatistics(
-            column.row_count, column.row_count, 0, 0, None, None, _chosen(keys, np.empty(0, np.int64))
-        )
+        return ColumnStatistics(column.row_count, column.row_count, 0, 0, None, None, ())
     # Ranks of another type would make the search copy the starts to a wider type.
     ranks = np.linspace(0, valid_count - 1, quantile_count).round().astype(starts.dtype)
-    quantiles = _chosen(keys, np.searchsorted(starts, ranks, "right") - 1)
-    ends = _chosen(keys, np.array([0, len(keys) - 1]))
+    quantiles = tuple_of_keys(chosen_keys(keys, np.searchsorted(starts, ranks, "right") - 1))
+    minimum, maximum = tuple_of_keys(chosen_keys(keys, np.array([0, len(keys) - 1])))
     return ColumnStatistics(
         column.row_count,
         column.row_count - valid_count,
-        int(starts[-1] - starts[-2]) if column.value_type.is_floating and ends[-1] == NAN_KEY else 0,
+        int(starts[-1] - starts[-2]) if column.value_type.is_floating and maximum == NAN_KEY else 0,
         ordered.distinct_count,
-        _key(ends[0]),
-        _key(ends[1]),
+        minimum,
+        maximum,
         quantiles,
     )
-
-
-def _chosen(keys: KeyArray, positions: Ints) -> Ints | tuple[bytes, ...]:
-    return keys[positions] if isinstance(keys, np.ndarray) else tuple(keys.take(positions).to_pylist())
-
-
-def _key(key: np.int64 | bytes) -> Key:
-    return key if isinstance(key, bytes) else int(key)

@@ -36,250 +36,6 @@ class BrokenSetError(Exception):
     """Says that a set breaks the format; the caller adds the file and the offset."""
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedContainers:
-    """All containers of all sets, in order: set, least possible row, cardinality, start, and whether it holds runs.
-
-    `ends_of_sets` has the end of each container's set.
-    """
-
-    sets: Ints
-    bases: Ints
-    cardinalities: Ints
-    are_runs: Flags
-    starts: Ints
-    ends_of_sets: Ints
-
-
-def union_of_sets(
-    data: memoryview,
-    starts: Ints,
-    lengths: Ints,
-    row_count: int,
-    *,
-    most_rows: int | None = None,
-    location: str = "<bytes>",
-    offset: int = 0,
-) -> BitMap:
-    """Return the union of disjoint serialised sets of rows below `row_count`, with at most `most_rows` in all.
-
-    Raises CorruptFileError if a set is damaged.
-    """
-    _check_inside(data, starts, lengths, location, offset)
-    if len(starts) <= _FEW_SETS:
-        pairs = zip(starts.tolist(), lengths.tolist(), strict=True)
-        return BitMap.union(
-            BitMap(),
-            *(
-                deserialize(data[s : s + n], row_count, whole=False, location=location, offset=offset + s)
-                for s, n in pairs
-            ),
-        )
-    limit = row_count if most_rows is None else most_rows
-    rows, _ = _decode(data, starts, lengths, row_count, limit, location, offset)
-    return row_set_of(rows, row_count)
-
-
-def rows_by_set(
-    data: memoryview, starts: Ints, lengths: Ints, row_count: int, *, location: str = "<bytes>", offset: int = 0
-) -> tuple[Ints, Ints]:
-    """Return the rows, all below `row_count`, of disjoint serialised sets in any order, and the set of each.
-
-    Raises CorruptFileError if a set is damaged.
-    """
-    _check_inside(data, starts, lengths, location, offset)
-    return _decode(data, starts, lengths, row_count, row_count, location, offset)
-
-
-def _check_inside(data: memoryview, starts: Ints, lengths: Ints, location: str, offset: int) -> None:
-    if bool(((starts < 0) | (lengths < 8) | (starts + lengths > len(data))).any()):
-        raise CorruptFileError("a row set leaves its blob", location=location, offset=offset)
-
-
-def _decode(
-    data: memoryview, starts: Ints, lengths: Ints, row_count: int, most_rows: int, location: str, offset: int
-) -> tuple[Ints, Ints]:
-    raw = np.frombuffer(data, np.uint8)
-    try:
-        containers = parse_containers(raw, starts, starts + lengths)
-        if int(containers.cardinalities.sum()) > most_rows:
-            raise BrokenSetError(f"more than {most_rows} rows")
-        parts = [array_rows(raw, containers), run_rows(raw, containers), _bitset_rows(raw, containers)]
-        rows = np.concatenate([rows for rows, _ in parts])
-        if len(rows) and int(rows.max()) >= row_count:
-            raise BrokenSetError(f"row {rows.max()} in a row group of {row_count} rows")
-    except BrokenSetError as error:
-        raise CorruptFileError(f"not a row set: {error}", location=location, offset=offset) from error
-    return rows, np.concatenate([sets for _, sets in parts])
-
-
-def _uint32_at(raw: Bytes, places: Ints) -> Ints:
-    """Return little-endian 32-bit numbers from arbitrary places."""
-    columns = raw[places[:, None] + np.arange(4)]
-    return np.ascontiguousarray(columns).view("<u4").reshape(-1).astype(np.int64)
-
-
-def uint16_at(raw: Bytes, places: Ints) -> Ints:
-    """Return little-endian 16-bit numbers from arbitrary places."""
-    numbers: Ints = raw[places].astype(np.int64)
-    numbers |= raw[places + 1].astype(np.int64) << 8
-    return numbers
-
-
-def require(holds: Flags, reason: str) -> None:
-    """Raise `BrokenSetError` unless all flags are set."""
-    if not bool(holds.all()):
-        raise BrokenSetError(reason)
-
-
-def parse_containers(raw: Bytes, starts: Ints, ends: Ints) -> ParsedContainers:
-    """Find the containers of serialised sets without decoding any.
-
-    Raises BrokenSetError if the headers of a set break the format.
-    """
-    cookies = _uint32_at(raw, starts)
-    with_runs = cookies & 0xFFFF == RUN_COOKIE
-    require(with_runs | (cookies == COOKIE), "no cookie")
-    counts = np.where(with_runs, (cookies >> 16) + 1, _uint32_at(raw, starts + 4))
-    keys_at = starts + np.where(with_runs, 4 + (counts + 7) // 8, 8)
-    listed = ~with_runs | (counts >= OFFSETS_FROM)
-    bodies = keys_at + 4 * counts + np.where(listed, 4 * counts, 0)
-    require((counts <= BLOCK_ROWS) & (bodies <= ends), "too many containers")
-    sets = np.repeat(np.arange(len(starts)), counts)
-    ordinals = ramps(np.zeros(len(starts), np.int64), counts)
-    described = _uint32_at(raw, keys_at[sets] + 4 * ordinals)
-    cardinalities = (described >> 16) + 1
-    flags = raw[starts[sets] + 4 + (ordinals >> 3)] >> (ordinals & 7).astype(np.uint8) & 1
-    are_runs = with_runs[sets] & (flags == 1)
-    places = starts[sets]
-    in_listed = listed[sets]
-    directory = (keys_at + 4 * counts)[sets] + 4 * ordinals
-    places[in_listed] += _uint32_at(raw, directory[in_listed])
-    if not in_listed.all():
-        _place_unlisted(raw, places, ordinals, sets, are_runs, cardinalities, bodies, ends, ~in_listed)
-    require((places >= bodies[sets]) & (places + 2 <= ends[sets]), "a container outside of its set")
-    return ParsedContainers(sets, (described & 0xFFFF) << 16, cardinalities, are_runs, places, ends[sets])
-
-
-def _place_unlisted(
-    raw: Bytes,
-    places: Ints,
-    ordinals: Ints,
-    sets: Ints,
-    are_runs: Flags,
-    cardinalities: Ints,
-    bodies: Ints,
-    ends: Ints,
-    unlisted: Flags,
-) -> None:
-    """Find the containers of sets without a list of offsets: at most three per set, each behind the previous one."""
-    position = bodies.copy()
-    sizes = np.where(cardinalities > ARRAY_LIMIT, BLOCK_BYTES, 2 * cardinalities)
-    for ordinal in range(OFFSETS_FROM - 1):
-        here = np.flatnonzero(unlisted & (ordinals == ordinal))
-        own = sets[here]
-        require(position[own] + 2 <= ends[own], "a container outside of its set")
-        places[here] = position[own]
-        run_bytes = 2 + 4 * uint16_at(raw, places[here])
-        position[own] += np.where(are_runs[here], run_bytes, sizes[here])
-
-
-def array_rows(raw: Bytes, containers: ParsedContainers) -> tuple[Ints, Ints]:
-    """Return the rows of all array containers, and the set of each row."""
-    chosen = ~containers.are_runs & (containers.cardinalities <= ARRAY_LIMIT)
-    starts, counts = containers.starts[chosen], containers.cardinalities[chosen]
-    require(starts + 2 * counts <= containers.ends_of_sets[chosen], "a container is cut short")
-    rows = uint16_at(raw, ramps(starts, counts, step=2)) | np.repeat(containers.bases[chosen], counts)
-    return rows, np.repeat(containers.sets[chosen], counts)
-
-
-def run_rows(raw: Bytes, containers: ParsedContainers) -> tuple[Ints, Ints]:
-    """Return the rows of all containers of runs, and the set of each row."""
-    chosen = containers.are_runs
-    starts = containers.starts[chosen]
-    counts = uint16_at(raw, starts)
-    require(starts + 2 + 4 * counts <= containers.ends_of_sets[chosen], "a container is cut short")
-    pairs = _uint32_at(raw, ramps(starts + 2, counts, step=4))
-    lengths = (pairs >> 16) + 1
-    # Callers have bounded the cardinalities; runs that claim more rows would allocate without bound.
-    owners = np.repeat(np.arange(len(starts)), counts)
-    unfolded = np.bincount(owners, lengths, minlength=len(starts))
-    require(unfolded == containers.cardinalities[chosen], "runs of another cardinality")
-    rows = ramps((pairs & 0xFFFF) + np.repeat(containers.bases[chosen], counts), lengths)
-    return rows, np.repeat(containers.sets[chosen], containers.cardinalities[chosen])
-
-
-def _bitset_rows(raw: Bytes, containers: ParsedContainers) -> tuple[Ints, Ints]:
-    chosen = np.flatnonzero(~containers.are_runs & (containers.cardinalities > ARRAY_LIMIT))
-    starts = containers.starts[chosen]
-    require(starts + BLOCK_BYTES <= containers.ends_of_sets[chosen], "a container is cut short")
-    found = [np.empty(0, np.int64)]
-    for first in range(0, len(chosen), _BITSETS_AT_ONCE):
-        some = chosen[first : first + _BITSETS_AT_ONCE]
-        bits = raw[containers.starts[some][:, None] + np.arange(BLOCK_BYTES)]
-        owners, low = np.nonzero(np.unpackbits(bits, axis=1, bitorder="little"))
-        require(np.bincount(owners, minlength=len(some)) == containers.cardinalities[some], "bits of another number")
-        found.append(low + containers.bases[some][owners])
-    return np.concatenate(found), np.repeat(containers.sets[chosen], containers.cardinalities[chosen])
-
-
-def bits_of_sets(contents: Sequence[Buffer], row_count: int, *, location: str = "<bytes>", offset: int = 0) -> Bytes:
-    """Return serialised sets of rows below `row_count` as bits: shape (sets, bytes).
-
-    Raises CorruptFileError if a set is damaged.
-    """
-    lengths = np.array([len(content) for content in contents], np.int64)
-    # A reader of the first numbers of a set may look at eight bytes.
-    raw = np.frombuffer(b"".join((*contents, bytes(8))), np.uint8)
-    starts = np.cumsum(lengths) - lengths
-    try:
-        return _bits(raw, starts, starts + lengths, row_count)
-    except BrokenSetError as error:
-        raise CorruptFileError(f"not a row set: {error}", location=location, offset=offset) from error
-
-
-def _bits(raw: Bytes, starts: Ints, ends: Ints, row_count: int) -> Bytes:
-    blocks = block_count(row_count)
-    bits = np.zeros((len(starts), blocks * BLOCK_BYTES), np.uint8)
-    containers = parse_containers(raw, starts, ends)
-    require(containers.bases < blocks * BLOCK_ROWS, f"rows beyond {row_count}")
-    is_bitset = ~containers.are_runs & (containers.cardinalities > ARRAY_LIMIT)
-    require(
-        containers.starts[is_bitset] + BLOCK_BYTES <= containers.ends_of_sets[is_bitset], "a container is cut short"
-    )
-    places = (containers.sets * bits.shape[1] + containers.bases // 8)[is_bitset].tolist()
-    flat = bits.reshape(-1)
-    for place, start in zip(places, containers.starts[is_bitset].tolist(), strict=True):
-        flat[place : place + BLOCK_BYTES] = raw[start : start + BLOCK_BYTES]
-    others = () if is_bitset.all() else (array_rows(raw, containers), run_rows(raw, containers))
-    for rows, sets in others:
-        # Rows of a set are distinct, so that adding their bits is uniting them.
-        np.add.at(flat, sets * bits.shape[1] + (rows >> 3), (1 << (rows & 7)).astype(np.uint8))
-    expected = np.bincount(containers.sets, containers.cardinalities, len(starts))
-    if not np.array_equal(popcount(bits), expected):
-        raise BrokenSetError("rows of another number")
-    beyond = bits[:, row_count >> 3 :]
-    if beyond.shape[1] and ((beyond[:, 0] >> (row_count & 7)).any() or beyond[:, 1:].any()):
-        last = np.flatnonzero(np.unpackbits(np.bitwise_or.reduce(bits, axis=0), bitorder="little"))[-1]
-        raise BrokenSetError(f"row {last} in a row group of {row_count} rows")
-    return bits
-
-
-def popcount(bits: Bytes) -> Ints:
-    """Count the set bits along the last axis, whose length is a multiple of 8."""
-    counts: Ints = np.bitwise_count(bits.view(np.uint64)).sum(axis=-1, dtype=np.int64)
-    return counts
-
-
-def every_bit(row_count: int) -> Bytes:
-    """Return the bits of all rows."""
-    bits = np.zeros(block_count(row_count) * BLOCK_BYTES, np.uint8)
-    bits[: row_count >> 3] = 0xFF
-    if row_count & 7:
-        bits[row_count >> 3] = (1 << (row_count & 7)) - 1
-    return bits
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class LooseContainers:
     """Containers of some sets: arrays of one length, in any order, that say where the bytes of each lie in `data`.
@@ -312,6 +68,222 @@ class LooseContainers:
         )
 
 
+def union_of_sets(
+    data: memoryview,
+    starts: Ints,
+    lengths: Ints,
+    row_count: int,
+    *,
+    most_rows: int | None = None,
+    location: str = "<bytes>",
+    offset: int = 0,
+) -> BitMap:
+    """Return the union of disjoint serialised sets of rows below `row_count`, with at most `most_rows` in all.
+
+    Raises CorruptFileError if a set is damaged.
+    """
+    if len(starts) <= _FEW_SETS:
+        pairs = zip(starts.tolist(), lengths.tolist(), strict=True)
+        return BitMap.union(
+            BitMap(),
+            *(
+                deserialize(data[s : s + n], row_count, whole=False, location=location, offset=offset + s)
+                for s, n in pairs
+            ),
+        )
+    limit = row_count if most_rows is None else most_rows
+    rows, _ = _decode(data, starts, lengths, row_count, limit, location, offset)
+    return row_set_of(rows, row_count)
+
+
+def rows_by_set(
+    data: memoryview, starts: Ints, lengths: Ints, row_count: int, *, location: str = "<bytes>", offset: int = 0
+) -> tuple[Ints, Ints]:
+    """Return the rows, all below `row_count`, of disjoint serialised sets in any order, and the set of each.
+
+    Raises CorruptFileError if a set is damaged.
+    """
+    return _decode(data, starts, lengths, row_count, row_count, location, offset)
+
+
+def _decode(
+    data: memoryview, starts: Ints, lengths: Ints, row_count: int, most_rows: int, location: str, offset: int
+) -> tuple[Ints, Ints]:
+    containers = containers_of_sets(data, starts, lengths, location=location, offset=offset)
+    try:
+        if int(containers.cardinalities.sum()) > most_rows:
+            raise BrokenSetError(f"more than {most_rows} rows")
+        parts = [_array_rows(containers), _run_rows(containers), _bitset_rows(containers)]
+        rows = np.concatenate([rows for rows, _ in parts])
+        if len(rows) and int(rows.max()) >= row_count:
+            raise BrokenSetError(f"row {rows.max()} in a row group of {row_count} rows")
+    except BrokenSetError as error:
+        raise CorruptFileError(f"not a row set: {error}", location=location, offset=offset) from error
+    return rows, np.concatenate([sets for _, sets in parts])
+
+
+def _uint32_at(raw: Bytes, places: Ints) -> Ints:
+    """Return little-endian 32-bit numbers from arbitrary places."""
+    columns = raw[places[:, None] + np.arange(4)]
+    return np.ascontiguousarray(columns).view("<u4").reshape(-1).astype(np.int64)
+
+
+def _uint16_at(raw: Bytes, places: Ints) -> Ints:
+    """Return little-endian 16-bit numbers from arbitrary places."""
+    numbers: Ints = raw[places].astype(np.int64)
+    numbers |= raw[places + 1].astype(np.int64) << 8
+    return numbers
+
+
+def require(holds: Flags, reason: str) -> None:
+    """Raise `BrokenSetError` unless all flags are set."""
+    if not bool(holds.all()):
+        raise BrokenSetError(reason)
+
+
+def _parse_containers(raw: Bytes, starts: Ints, ends: Ints) -> LooseContainers:
+    """Find the containers of serialised sets without decoding any.
+
+    Raises BrokenSetError if the headers of a set break the format.
+    """
+    cookies = _uint32_at(raw, starts)
+    with_runs = cookies & 0xFFFF == RUN_COOKIE
+    require(with_runs | (cookies == COOKIE), "no cookie")
+    counts = np.where(with_runs, (cookies >> 16) + 1, _uint32_at(raw, starts + 4))
+    keys_at = starts + np.where(with_runs, 4 + (counts + 7) // 8, 8)
+    listed = ~with_runs | (counts >= OFFSETS_FROM)
+    bodies = keys_at + 4 * counts + np.where(listed, 4 * counts, 0)
+    require((counts <= BLOCK_ROWS) & (bodies <= ends), "too many containers")
+    sets = np.repeat(np.arange(len(starts)), counts)
+    ordinals = ramps(np.zeros(len(starts), np.int64), counts)
+    described = _uint32_at(raw, keys_at[sets] + 4 * ordinals)
+    cardinalities = (described >> 16) + 1
+    flags = raw[starts[sets] + 4 + (ordinals >> 3)] >> (ordinals & 7).astype(np.uint8) & 1
+    are_runs = with_runs[sets] & (flags == 1)
+    places = starts[sets]
+    in_listed = listed[sets]
+    directory = (keys_at + 4 * counts)[sets] + 4 * ordinals
+    places[in_listed] += _uint32_at(raw, directory[in_listed])
+    if not in_listed.all():
+        _place_unlisted(raw, places, ordinals, sets, are_runs, cardinalities, bodies, ends, ~in_listed)
+    require((places >= bodies[sets]) & (places + 2 <= ends[sets]), "a container outside of its set")
+    sizes = np.where(cardinalities > ARRAY_LIMIT, BLOCK_BYTES, 2 * cardinalities)
+    sizes[are_runs] = 2 + 4 * _uint16_at(raw, places[are_runs])
+    require(places + sizes <= ends[sets], "a container is cut short")
+    return LooseContainers(sets, described & 0xFFFF, cardinalities, are_runs, raw, places, sizes)
+
+
+def _place_unlisted(
+    raw: Bytes,
+    places: Ints,
+    ordinals: Ints,
+    sets: Ints,
+    are_runs: Flags,
+    cardinalities: Ints,
+    bodies: Ints,
+    ends: Ints,
+    unlisted: Flags,
+) -> None:
+    """Find the containers of sets without a list of offsets: at most three per set, each behind the previous one."""
+    position = bodies.copy()
+    sizes = np.where(cardinalities > ARRAY_LIMIT, BLOCK_BYTES, 2 * cardinalities)
+    for ordinal in range(OFFSETS_FROM - 1):
+        here = np.flatnonzero(unlisted & (ordinals == ordinal))
+        own = sets[here]
+        require(position[own] + 2 <= ends[own], "a container outside of its set")
+        places[here] = position[own]
+        run_bytes = 2 + 4 * _uint16_at(raw, places[here])
+        position[own] += np.where(are_runs[here], run_bytes, sizes[here])
+
+
+def _array_rows(containers: LooseContainers) -> tuple[Ints, Ints]:
+    """Return the rows of all array containers, and the set of each row."""
+    chosen = ~containers.are_runs & (containers.cardinalities <= ARRAY_LIMIT)
+    starts, counts = containers.starts[chosen], containers.cardinalities[chosen]
+    low = _uint16_at(containers.data, ramps(starts, counts, step=2))
+    return low | np.repeat(containers.blocks[chosen] << 16, counts), np.repeat(containers.sets[chosen], counts)
+
+
+def _run_rows(containers: LooseContainers) -> tuple[Ints, Ints]:
+    """Return the rows of all containers of runs, and the set of each row."""
+    chosen = containers.are_runs
+    counts = (containers.sizes[chosen] - 2) // 4
+    pairs = _uint32_at(containers.data, ramps(containers.starts[chosen] + 2, counts, step=4))
+    lengths = (pairs >> 16) + 1
+    # Callers have bounded the cardinalities; runs that claim more rows would allocate without bound.
+    owners = np.repeat(np.arange(len(counts)), counts)
+    unfolded = np.bincount(owners, lengths, minlength=len(counts))
+    require(unfolded == containers.cardinalities[chosen], "runs of another cardinality")
+    rows = ramps((pairs & 0xFFFF) + np.repeat(containers.blocks[chosen] << 16, counts), lengths)
+    return rows, np.repeat(containers.sets[chosen], containers.cardinalities[chosen])
+
+
+def _bitset_rows(containers: LooseContainers) -> tuple[Ints, Ints]:
+    chosen = np.flatnonzero(~containers.are_runs & (containers.cardinalities > ARRAY_LIMIT))
+    found = [np.empty(0, np.int64)]
+    for first in range(0, len(chosen), _BITSETS_AT_ONCE):
+        some = chosen[first : first + _BITSETS_AT_ONCE]
+        bits = containers.data[containers.starts[some][:, None] + np.arange(BLOCK_BYTES)]
+        owners, low = np.nonzero(np.unpackbits(bits, axis=1, bitorder="little"))
+        require(np.bincount(owners, minlength=len(some)) == containers.cardinalities[some], "bits of another number")
+        found.append(low + (containers.blocks[some] << 16)[owners])
+    return np.concatenate(found), np.repeat(containers.sets[chosen], containers.cardinalities[chosen])
+
+
+def bits_of_sets(contents: Sequence[Buffer], row_count: int, *, location: str = "<bytes>", offset: int = 0) -> Bytes:
+    """Return serialised sets of rows below `row_count` as bits: shape (sets, bytes).
+
+    Raises CorruptFileError if a set is damaged.
+    """
+    lengths = np.array([len(content) for content in contents], np.int64)
+    # A reader of the first numbers of a set may look at eight bytes.
+    raw = np.frombuffer(b"".join((*contents, bytes(8))), np.uint8)
+    starts = np.cumsum(lengths) - lengths
+    try:
+        return _bits(raw, starts, starts + lengths, row_count)
+    except BrokenSetError as error:
+        raise CorruptFileError(f"not a row set: {error}", location=location, offset=offset) from error
+
+
+def _bits(raw: Bytes, starts: Ints, ends: Ints, row_count: int) -> Bytes:
+    blocks = block_count(row_count)
+    bits = np.zeros((len(starts), blocks * BLOCK_BYTES), np.uint8)
+    containers = _parse_containers(raw, starts, ends)
+    require(containers.blocks < blocks, f"rows beyond {row_count}")
+    is_bitset = ~containers.are_runs & (containers.cardinalities > ARRAY_LIMIT)
+    places = (containers.sets * bits.shape[1] + containers.blocks * BLOCK_BYTES)[is_bitset].tolist()
+    flat = bits.reshape(-1)
+    for place, start in zip(places, containers.starts[is_bitset].tolist(), strict=True):
+        flat[place : place + BLOCK_BYTES] = raw[start : start + BLOCK_BYTES]
+    others = () if is_bitset.all() else (_array_rows(containers), _run_rows(containers))
+    for rows, sets in others:
+        # Rows of a set are distinct, so that adding their bits is uniting them.
+        np.add.at(flat, sets * bits.shape[1] + (rows >> 3), (1 << (rows & 7)).astype(np.uint8))
+    expected = np.bincount(containers.sets, containers.cardinalities, len(starts))
+    if not np.array_equal(popcount(bits), expected):
+        raise BrokenSetError("rows of another number")
+    beyond = bits[:, row_count >> 3 :]
+    if beyond.shape[1] and ((beyond[:, 0] >> (row_count & 7)).any() or beyond[:, 1:].any()):
+        last = np.flatnonzero(np.unpackbits(np.bitwise_or.reduce(bits, axis=0), bitorder="little"))[-1]
+        raise BrokenSetError(f"row {last} in a row group of {row_count} rows")
+    return bits
+
+
+def popcount(bits: Bytes) -> Ints:
+    """Count the set bits along the last axis, whose length is a multiple of 8."""
+    counts: Ints = np.bitwise_count(bits.view(np.uint64)).sum(axis=-1, dtype=np.int64)
+    return counts
+
+
+def every_bit(row_count: int) -> Bytes:
+    """Return the bits of all rows."""
+    bits = np.zeros(block_count(row_count) * BLOCK_BYTES, np.uint8)
+    bits[: row_count >> 3] = 0xFF
+    if row_count & 7:
+        bits[row_count >> 3] = (1 << (row_count & 7)) - 1
+    return bits
+
+
 def containers_of_sets(
     data: memoryview, starts: Ints, lengths: Ints, *, location: str = "<bytes>", offset: int = 0
 ) -> LooseContainers:
@@ -322,15 +294,9 @@ def containers_of_sets(
     raw = np.frombuffer(data, np.uint8)
     try:
         require((starts >= 0) & (lengths >= 8) & (starts + lengths <= len(raw)), "it leaves its blob")
-        parsed = parse_containers(raw, starts, starts + lengths)
-        sizes = np.where(parsed.cardinalities > ARRAY_LIMIT, BLOCK_BYTES, 2 * parsed.cardinalities)
-        run_bytes = 2 + 4 * uint16_at(raw, parsed.starts[parsed.are_runs])
-        sizes[parsed.are_runs] = run_bytes
-        require(parsed.starts + sizes <= parsed.ends_of_sets, "a container is cut short")
+        return _parse_containers(raw, starts, starts + lengths)
     except BrokenSetError as error:
         raise CorruptFileError(f"not a row set: {error}", location=location, offset=offset) from error
-    blocks = parsed.bases // BLOCK_ROWS
-    return LooseContainers(parsed.sets, blocks, parsed.cardinalities, parsed.are_runs, raw, parsed.starts, sizes)
 
 
 def containers_of_rows(sets: Ints, rows: Ints) -> LooseContainers:

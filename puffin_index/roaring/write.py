@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from puffin_index.storage.arrays import Bytes, Flags, Ints, Rows, Words, put_bytes, ramps
+from puffin_index.storage.arrays import Bytes, Flags, Ints, Rows, put_bytes, ramps
 
 BLOCK_ROWS = 65_536
 BLOCK_BYTES = BLOCK_ROWS // 8
@@ -61,12 +61,10 @@ class Frame:
 
 
 def serialize_row_sets(rows: Rows, starts: npt.NDArray[np.integer], gap: int = 0) -> SerializedSets:
-    """Serialise many row sets at once.
+    """Serialise many row sets at once, with `gap` free bytes behind each.
 
-    Args:
-        rows: The rows of all sets, one set after the other, ascending in each.
-        starts: The start of each set in `rows`, followed by the length of `rows`. No set is empty.
-        gap: The number of free bytes behind each set.
+    `rows` has the rows of one set after the other, ascending in each; `starts` has the start of each set, none of which
+    is empty, followed by the number of rows.
     """
     if not len(rows):
         return SerializedSets(np.empty(0, np.uint8), np.zeros(len(starts), np.int64))
@@ -84,7 +82,7 @@ def serialize_row_sets(rows: Rows, starts: npt.NDArray[np.integer], gap: int = 0
         np.cumsum(set_first[container_starts]) - 1,
         (rows[container_starts] >> 16).astype("<u2"),
         np.diff(container_starts, append=len(rows)),
-        _runs_between(first, np.append(container_starts, len(rows))),
+        np.diff(np.searchsorted(np.flatnonzero(first), np.append(container_starts, len(rows)))),
     )
     frame = lay_out_sets(containers, containers.has_runs, len(starts) - 1, gap)
     _fill_arrays(frame, containers, low)
@@ -100,75 +98,9 @@ def _neighbours(count: int) -> Iterator[tuple[slice, slice]]:
         yield slice(start, end), slice(start - 1, end - 1)
 
 
-def _runs_between(begins: Flags, bounds: Ints) -> Ints:
-    """Count the runs of each container, by counting either beginnings of runs or other rows, whichever are fewer."""
-    if 2 * np.count_nonzero(begins) < len(begins):
-        runs: Ints = np.diff(np.searchsorted(np.flatnonzero(begins), bounds))
-        return runs
-    inside = np.searchsorted(np.flatnonzero(~begins), bounds)
-    others: Ints = np.diff(bounds) - np.diff(inside)
-    return others
-
-
-def serialize_bit_slices(slices: Bytes) -> SerializedSets:
-    """Serialise row sets given as bits, one after the other.
-
-    Args:
-        slices: Shape (sets, bytes): bit `row & 7` of byte `row >> 3` is set if the set has the row. The number of bytes
-            is a multiple of 8,192.
-    """
-    # The bits of 65,536 rows are already the bytes of a bitset container: dense containers are plain copies.
-    words = slices.reshape(len(slices), slices.shape[1] // BLOCK_BYTES, BLOCK_BYTES).view("<u8")
-    cardinalities = np.bitwise_count(words).sum(axis=2, dtype=np.int64)
-    used = cardinalities > 0
-    set_of, block_of = np.nonzero(used)
-    runs = np.zeros(cardinalities.shape, np.int64)
-    for row_set, of_set in enumerate(words):
-        runs[row_set] = _count_runs(of_set)
-    containers = Containers(set_of, block_of.astype(np.uint16), cardinalities[used], runs[used])
-    frame = lay_out_sets(containers, containers.has_runs, len(slices), 0)
-    blocks = slices.reshape(-1, BLOCK_BYTES)
-    places = np.flatnonzero(used.reshape(-1)).tolist()
-    for place, start, is_bitset, has_runs in zip(
-        places, frame.starts.tolist(), containers.is_bitset.tolist(), frame.has_runs.tolist(), strict=True
-    ):
-        block = blocks[place]
-        content = block if is_bitset and not has_runs else _sparse_container(block, has_runs)
-        frame.sets.data[start : start + len(content)] = content
-    return frame.sets
-
-
-def pad_bits(bits: Bytes, row_count: int) -> Bytes:
-    """Return packed bits in the form of `serialize_bit_slices`: shape (1, bytes), padded to whole blocks."""
-    padded = np.zeros((1, block_count(row_count) * BLOCK_BYTES), np.uint8)
-    padded[0, : len(bits)] = bits
-    return padded
-
-
 def block_count(row_count: int) -> int:
     """Return the number of blocks of 65,536 rows for a number of rows."""
     return -(-row_count // BLOCK_ROWS)
-
-
-def _count_runs(words: Words) -> Ints:
-    """Return the number of runs of ones in each block of words."""
-    # A run begins at each one behind a zero; the zero may be the last bit of the previous word.
-    before = words << np.uint64(1)
-    before[:, 1:] |= words[:, :-1] >> np.uint64(63)
-    counts: Ints = np.bitwise_count(words & ~before).sum(axis=1, dtype=np.int64)
-    return counts
-
-
-def _sparse_container(block: Bytes, has_runs: bool) -> Bytes:
-    low = np.flatnonzero(np.unpackbits(block, bitorder="little")).astype("<u2")
-    if not has_runs:
-        return low.view(np.uint8)
-    starts = np.flatnonzero(np.concatenate(([True], low[1:] != low[:-1] + 1)))
-    pairs = np.empty(1 + 2 * len(starts), "<u2")
-    pairs[0] = len(starts)
-    pairs[1::2] = low[starts]
-    pairs[2::2] = np.diff(starts, append=len(low)) - 1
-    return pairs.view(np.uint8)
 
 
 def lay_out_sets(containers: Containers, has_runs: Flags, set_count: int, gap: int) -> Frame:

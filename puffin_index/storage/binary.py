@@ -45,16 +45,6 @@ def check_inside(what: str, size: int, offset: int, length: int, location: str, 
         )
 
 
-def few_uint16_le(data: Buffer, count: int, offset: int) -> tuple[int, ...]:
-    """Return a few little-endian numbers of 2 bytes that lie inside the data; numpy takes longer for so few."""
-    return struct.unpack_from(f"<{count}H", data, offset)
-
-
-def few_uint32_le(data: Buffer, count: int, offset: int) -> tuple[int, ...]:
-    """Return a few little-endian numbers of 4 bytes that lie inside the data."""
-    return struct.unpack_from(f"<{count}I", data, offset)
-
-
 INT8 = IntFormat("int8", struct.Struct(">b"))
 UINT8 = IntFormat("uint8", struct.Struct(">B"))
 UINT16_BE = IntFormat("big-endian uint16", struct.Struct(">H"))

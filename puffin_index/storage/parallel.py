@@ -86,14 +86,10 @@ def _pool(at_once: int, items: int) -> Iterator[ThreadPoolExecutor]:
 
 
 def requests_at_once(io: FileIO, location: str) -> int:
-    """Return how many requests may be under way at one time: one if the files are of this machine.
+    """Return how many requests for files like one at a location may be under way: one if the files are of this machine.
 
-    Args:
-        io: The FileIO of the files; its properties are those of catalog and table.
-        location: Of one of the files. A local disk has answered before threads could take turns.
-
-    Raises:
-        DefinitionError: If the property is no whole number above 0.
+    A local disk has answered before threads could take turns. The FileIO has the properties of catalog and table.
+    Raises DefinitionError if the property is no whole number above 0.
     """
     if is_local(location):
         return 1
@@ -118,8 +114,7 @@ def release_memory() -> None:
 def in_parallel(function: Callable[[Item], Result], items: Sequence[Item], at_once: int = MOST_AT_ONCE) -> list[Result]:
     """Return the results of a function for some items, in their order; context variables are those of the caller.
 
-    Raises:
-        Exception: Whatever the function raises for the first item that fails.
+    Raises whatever the function raises for the first item that fails.
     """
     # A worker that waited for other workers of the pool could wait for ever.
     if len(items) < 2 or at_once < 2 or getattr(_worker, "busy", False):

@@ -93,12 +93,9 @@ def read_whole(table: Table, before: FileIO | None = None, *, with_data: bool = 
 
 @contextmanager
 def held_in_memory(io: FileIO, locations: Iterable[str]) -> Iterator[None]:
-    """Get files side by side, and hold them in memory for reads in the meantime.
+    """Get files side by side, and hold them in memory meanwhile; raise FileNotFoundError if there is no such file.
 
     PyIceberg reads a few manifests at a time. Without a store or its FileIO, nothing is read ahead.
-
-    Raises:
-        FileNotFoundError: If there is no such file.
     """
     if not isinstance(io, MetadataFileIO):
         yield

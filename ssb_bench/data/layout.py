@@ -130,11 +130,7 @@ def read_record(path: Path, kind: type[T]) -> T:
 
 
 def read_if_there(path: Path, kind: type[T]) -> T | None:
-    """Read what `write_record` wrote, or give None if there is no such file.
-
-    Raises:
-        BenchError: As `read_record` does.
-    """
+    """Read what `write_record` wrote, or give None without such a file. Raises BenchError as `read_record` does."""
     if not path.exists():
         return None
     try:

@@ -36,10 +36,8 @@ def row_group_properties(rows: DataFrame, row_group_rows: int, most_page_rows: i
     The writer looks at the size of a row group after every so many rows as `check-min` and `check-max` say, and cuts
     the row group when the size is over the target. Parquet's library gives the first page at least `check-min` rows, so
     both are the rows of a page. Then the target has to lie between the sizes of a row group with and without its last
-    page. A trial tells the size: one row group of the first rows, in a table that is dropped again.
-
-    Args:
-        rows: What will be written, in order. The rows of all row groups must take nearly the same bytes.
+    page. A trial tells the size: one row group of the first rows, in a table that is dropped again. So the rows of all
+    row groups must take nearly the same bytes.
     """
     page = page_rows(row_group_rows, most_page_rows)
     pages = row_group_rows // page
@@ -131,8 +129,7 @@ def require_load(layout: Layout) -> Load:
 def prove_arrival(spark: SparkSession, layout: Layout, table: str) -> None:
     """Compare the row count of a table, and for lineorder the sums of some columns, with DuckDB on the SSB files.
 
-    Raises:
-        BenchError: If they differ. Queries on half a table are fast, so a half table must not pass.
+    Raises BenchError if they differ. Queries on half a table are fast, so a half table must not pass.
     """
     columns = _CHECKED_COLUMNS if table == "lineorder" else ()
     projection = ", ".join(["count(*)", *(f"CAST(sum({column}) AS BIGINT)" for column in columns)])

@@ -126,7 +126,7 @@ public class Conditions {
       flatten(filter, And.class, conjuncts);
       for (int i = 0; i < conjuncts.size(); i++) {
         beyondFilters = false;
-        Map node = condition((Expression) conjuncts.get(i), 0);
+        Map<String, Object> node = condition((Expression) conjuncts.get(i), 0);
         if (isWhole || (beyondFilters && !isUseless(node))) {
           nodes.add(node);
         }
@@ -144,7 +144,7 @@ public class Conditions {
   }
 
   /** Whether a condition rules out no row, because it is unknown. */
-  private static boolean isUseless(Map node) {
+  private static boolean isUseless(Map<String, Object> node) {
     Object kind = node.get("node");
     if (kind.equals("unknown")) {
       return true;
@@ -166,8 +166,8 @@ public class Conditions {
     return isAnd;
   }
 
-  private Map condition(Expression expression, int depth) {
-    Class type = expression.getClass();
+  private Map<String, Object> condition(Expression expression, int depth) {
+    Class<?> type = expression.getClass();
     if (depth > MAX_DEPTH) {
       return unknown(expression);
     }
@@ -177,7 +177,7 @@ public class Conditions {
     if (type == Or.class || type == Not.class) {
       return functionUnlessKnown(expression, type, depth);
     }
-    Map node = null;
+    Map<String, Object> node = null;
     if (COMPARISONS.containsKey(type)) {
       node = comparison(expression, (String) COMPARISONS.get(type));
     } else if (type == In.class) {
@@ -197,9 +197,9 @@ public class Conditions {
   }
 
   /** The node of OR or NOT. If all of it is about one column and a part is not known, it is one function. */
-  private Map functionUnlessKnown(Expression expression, Class type, int depth) {
+  private Map<String, Object> functionUnlessKnown(Expression expression, Class<?> type, int depth) {
     int before = functions.size();
-    Map node;
+    Map<String, Object> node;
     if (type == Or.class) {
       node = junction(expression, type, depth);
     } else {
@@ -220,7 +220,7 @@ public class Conditions {
   }
 
   /** Whether no part of a condition is a function or unknown. */
-  private static boolean isKnown(Map node) {
+  private static boolean isKnown(Map<String, Object> node) {
     Object kind = node.get("node");
     List parts = (List) node.get("parts");
     for (int i = 0; parts != null && i < parts.size(); i++) {
@@ -234,7 +234,7 @@ public class Conditions {
   /** The node of a condition that names a single column; null for any other condition. */
   private Map function(Expression condition) {
     List columns = new ArrayList();
-    Map column = functions.size() < MAX_FUNCTIONS ? onlyColumn(condition, null, columns, new int[] {MAX_NODES}) : null;
+    Map<String, Object> column = functions.size() < MAX_FUNCTIONS ? onlyColumn(condition, null, columns, new int[] {MAX_NODES}) : null;
     if (column == null || column == NO_COLUMN) {
       return null;
     }
@@ -253,14 +253,14 @@ public class Conditions {
    * @param left how many more expressions may be looked at
    * @return null if the expression names no column; NO_COLUMN if there are several, or if Spark alone must evaluate it
    */
-  private Map onlyColumn(Expression expression, Map before, List columns, int[] left) {
-    Class type = expression.getClass();
+  private Map<String, Object> onlyColumn(Expression expression, Map before, List columns, int[] left) {
+    Class<?> type = expression.getClass();
     boolean mayBeColumn =
         type == AttributeReference.class
             || type == GetStructField.class
             || type == GetMapValue.class
             || type == ElementAt.class;
-    Map value = mayBeColumn ? value(expression) : null;
+    Map<String, Object> value = mayBeColumn ? value(expression) : null;
     if (value != null) {
       columns.add(expression);
       return before == null || before.equals(value) ? value : NO_COLUMN;
@@ -268,7 +268,7 @@ public class Conditions {
     if (type == AttributeReference.class || --left[0] < 0 || !ColumnFunction.isRepeatable(expression)) {
       return NO_COLUMN;
     }
-    Map column = before;
+    Map<String, Object> column = before;
     for (scala.collection.Iterator it = expression.children().iterator(); it.hasNext(); ) {
       column = onlyColumn((Expression) it.next(), column, columns, left);
       if (column == NO_COLUMN) {
@@ -278,40 +278,40 @@ public class Conditions {
     return column;
   }
 
-  private Map junction(Expression expression, Class type, int depth) {
+  private Map<String, Object> junction(Expression expression, Class<?> type, int depth) {
     List expressions = new ArrayList();
     flatten(expression, type, expressions);
     List parts = new ArrayList();
     for (int i = 0; i < expressions.size(); i++) {
       parts.add(condition((Expression) expressions.get(i), depth + 1));
     }
-    Map node = node(type == And.class ? "and" : "or");
+    Map<String, Object> node = node(type == And.class ? "and" : "or");
     node.put("parts", parts);
     return node;
   }
 
-  private Map unknown(Expression expression) {
+  private Map<String, Object> unknown(Expression expression) {
     beyondFilters = true;
-    Map node = node("unknown");
+    Map<String, Object> node = node("unknown");
     node.put("name", expression.prettyName());
     return node;
   }
 
-  private Map comparison(Expression expression, String operator) {
-    Map left = value((Expression) expression.children().apply(0));
-    Map right = value((Expression) expression.children().apply(1));
+  private Map<String, Object> comparison(Expression expression, String operator) {
+    Map<String, Object> left = value((Expression) expression.children().apply(0));
+    Map<String, Object> right = value((Expression) expression.children().apply(1));
     if (left == null || right == null || !left.get("type").equals(right.get("type"))) {
       return null;
     }
-    Map node = node("comparison");
+    Map<String, Object> node = node("comparison");
     node.put("left", left);
     node.put("operator", operator);
     node.put("right", right);
     return node;
   }
 
-  private Map membership(Expression expression, List members) {
-    Map value = value(expression);
+  private Map<String, Object> membership(Expression expression, List members) {
+    Map<String, Object> value = value(expression);
     if (value == null || members == null) {
       return null;
     }
@@ -320,30 +320,30 @@ public class Conditions {
         return null;
       }
     }
-    Map node = node("in");
+    Map<String, Object> node = node("in");
     node.put("value", value);
     node.put("members", members);
     return node;
   }
 
-  private Map test(String name, Expression expression) {
-    Map value = value(expression);
+  private Map<String, Object> test(String name, Expression expression) {
+    Map<String, Object> value = value(expression);
     if (value == null) {
       return null;
     }
-    Map node = node(name);
+    Map<String, Object> node = node(name);
     node.put("value", value);
     return node;
   }
 
   /** The node of a column, of the leaf of a struct or of the value of a map's key; null for another expression or type. */
-  public Map columnOrKey(Expression expression) {
-    Map value = expression.getClass() == Literal.class ? null : value(expression);
+  public Map<String, Object> columnOrKey(Expression expression) {
+    Map<String, Object> value = expression.getClass() == Literal.class ? null : value(expression);
     return value == null || !value.get("node").equals("column") ? null : value;
   }
 
   /** The node of a column, of the value of a map's key or of a literal; null for another expression or type. */
-  private Map value(Expression expression) {
+  private Map<String, Object> value(Expression expression) {
     if (expression.getClass() == Literal.class) {
       return literalOf(((Literal) expression).value(), expression.dataType());
     }
@@ -356,35 +356,35 @@ public class Conditions {
   }
 
   /** The node of a column or of the leaf of a struct; null for another expression or type. */
-  public Map column(Expression expression) {
+  public Map<String, Object> column(Expression expression) {
     String type = nameOf(expression.dataType());
     if (type == null) {
       return null;
     }
-    List path = new ArrayList();
+    List<String> path = new ArrayList();
     Types.NestedField field = field(expression, path);
     return field == null ? null : column(type, field, path);
   }
 
-  private Map element(Expression map, Expression key, String type) {
+  private Map<String, Object> element(Expression map, Expression key, String type) {
     if (!(map.dataType() instanceof MapType) || key.getClass() != Literal.class) {
       return null;
     }
-    List path = new ArrayList();
+    List<String> path = new ArrayList();
     Types.NestedField field = field(map, path);
-    Map keyNode = literalOf(((Literal) key).value(), key.dataType());
+    Map<String, Object> keyNode = literalOf(((Literal) key).value(), key.dataType());
     if (field == null || keyNode == null || !((MapType) map.dataType()).keyType().equals(key.dataType())) {
       return null;
     }
     beyondFilters = true;
-    Map node = column(type, field, path);
+    Map<String, Object> node = column(type, field, path);
     node.put("key", keyNode);
     return node;
   }
 
-  private Map column(String type, Types.NestedField field, List path) {
+  private Map<String, Object> column(String type, Types.NestedField field, List<String> path) {
     fields.add(Integer.valueOf(field.fieldId()));
-    Map node = node("column");
+    Map<String, Object> node = node("column");
     node.put("type", type);
     node.put("field", Integer.valueOf(field.fieldId()));
     node.put("path", path);
@@ -392,7 +392,7 @@ public class Conditions {
   }
 
   /** The column of the scan, or the field of a struct, that an expression names; null if it names none. */
-  private Types.NestedField field(Expression expression, List path) {
+  private Types.NestedField field(Expression expression, List<String> path) {
     String name = null;
     Types.StructType struct = null;
     if (expression.getClass() == AttributeReference.class) {
@@ -424,7 +424,7 @@ public class Conditions {
     List literals = new ArrayList();
     while (members.hasNext()) {
       Object member = members.next();
-      Map node = null;
+      Map<String, Object> node = null;
       if (type != null) {
         node = literalOf(member, type);
       } else if (member.getClass() == Literal.class) {
@@ -439,14 +439,14 @@ public class Conditions {
   }
 
   /** The node of a literal of the filter. */
-  private Map literalOf(Object value, DataType dataType) {
+  private Map<String, Object> literalOf(Object value, DataType dataType) {
     // Iceberg's filters have this character in place of bytes that are not UTF-8.
     beyondFilters |= value instanceof UTF8String && value.toString().indexOf('\uFFFD') >= 0;
     return literal(value, dataType);
   }
 
   /** The node of a literal, exact to the last bit; null for another type. */
-  public static Map literal(Object value, DataType dataType) {
+  public static Map<String, Object> literal(Object value, DataType dataType) {
     String type = nameOf(dataType);
     if (type == null) {
       return null;
@@ -470,15 +470,15 @@ public class Conditions {
     return bytes instanceof byte[] ? literal("bytes", type, Base64.getEncoder().encodeToString((byte[]) bytes)) : null;
   }
 
-  private static Map literal(String kind, String type, Object content) {
-    Map node = node(kind);
+  private static Map<String, Object> literal(String kind, String type, Object content) {
+    Map<String, Object> node = node(kind);
     node.put("type", type);
     node.put("content", content);
     return node;
   }
 
-  private static Map node(String kind) {
-    Map node = new LinkedHashMap();
+  private static Map<String, Object> node(String kind) {
+    Map<String, Object> node = new LinkedHashMap();
     node.put("node", kind);
     return node;
   }

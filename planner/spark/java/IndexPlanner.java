@@ -47,7 +47,7 @@ public class IndexPlanner {
   /** Views by table name and UUID. A table may have several names, and an index under one of them. */
   private final Map views = new ConcurrentHashMap();
   /** Until when not to ask about a table without an index, by table and settings; System.nanoTime() as a Double. */
-  private final Map absent = new ConcurrentHashMap();
+  private final Map<String, Object> absent = new ConcurrentHashMap();
 
   /** Where functions of columns are true, by {@link ColumnFunction#key}. */
   private final Map results = Collections.synchronizedMap(new LatestUsed());
@@ -86,7 +86,7 @@ public class IndexPlanner {
 
   private Object answer(ScanQuestion question, List tasks, String home) throws Exception {
     Table table = question.table;
-    Map request = question.request(home);
+    Map<String, Object> request = question.request(home);
     if (request == null) {
       return null;
     }
@@ -194,7 +194,7 @@ public class IndexPlanner {
   private static Long wholeSnapshot(ScanQuestion question, List tasks) {
     Long id = question.snapshot();
     Snapshot snapshot = id == null ? null : question.table.snapshot(id.longValue());
-    Map summary = snapshot == null ? null : snapshot.summary();
+    Map<String, Object> summary = snapshot == null ? null : snapshot.summary();
     return summary != null && String.valueOf(tasks.size()).equals(summary.get(SnapshotSummary.TOTAL_DATA_FILES_PROP))
         ? id
         : null;

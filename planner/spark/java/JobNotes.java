@@ -11,7 +11,7 @@ import org.apache.spark.sql.catalyst.QueryPlanningTracker;
 public class JobNotes {
   private static final String DESCRIPTION = "spark.job.description";
 
-  private final ThreadLocal noted = new ThreadLocal();
+  private final ThreadLocal<Noted> noted = new ThreadLocal();
 
   /** Add a note on the query that this thread plans. */
   public void add(String note) {
@@ -19,22 +19,21 @@ public class JobNotes {
     SparkContext context = SparkSession.active().sparkContext();
     String before = context.getLocalProperty(DESCRIPTION);
     String after = before == null || before.length() == 0 ? note : before + "; " + note;
-    Object[] state = (Object[]) noted.get();
-    String original = state == null ? before : (String) state[1];
+    Noted earlier = (Noted) noted.get();
     context.setLocalProperty(DESCRIPTION, after);
-    noted.set(new Object[] {query(), original, after});
+    noted.set(new Noted(query(), earlier == null ? before : earlier.before, after));
   }
 
   /** Take back the notes on earlier queries of this thread. */
   public void forgetOtherQueries() {
-    Object[] state = (Object[]) noted.get();
-    if (state == null || (state[0] != null && state[0] == query())) {
+    Noted earlier = (Noted) noted.get();
+    if (earlier == null || (earlier.query != null && earlier.query == query())) {
       return;
     }
     noted.remove();
     SparkContext context = SparkSession.active().sparkContext();
-    if (state[2].equals(context.getLocalProperty(DESCRIPTION))) {
-      context.setLocalProperty(DESCRIPTION, (String) state[1]);
+    if (earlier.after.equals(context.getLocalProperty(DESCRIPTION))) {
+      context.setLocalProperty(DESCRIPTION, earlier.before);
     }
   }
 
@@ -42,5 +41,18 @@ public class JobNotes {
   private static Object query() {
     scala.Option tracker = QueryPlanningTracker.get();
     return tracker.isDefined() ? tracker.get() : null;
+  }
+
+  /** The description of a query's jobs, before and after the notes. */
+  private static class Noted {
+    final Object query;
+    final String before;
+    final String after;
+
+    Noted(Object query, String before, String after) {
+      this.query = query;
+      this.before = before;
+      this.after = after;
+    }
   }
 }

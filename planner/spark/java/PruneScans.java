@@ -16,7 +16,6 @@ import java.util.function.Predicate;
 import org.apache.iceberg.FileScanTask;
 import org.apache.iceberg.Schema;
 import org.apache.iceberg.types.Types;
-import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.ScalarSubquery;
@@ -35,7 +34,6 @@ import org.apache.spark.sql.execution.dynamicpruning.CleanupDynamicPruningFilter
 import org.apache.spark.sql.internal.SQLConf;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
-import scala.Tuple2;
 
 /**
  * An optimizer rule that takes row groups out of Iceberg scans.
@@ -264,17 +262,18 @@ public class PruneScans extends Rule {
 
     /** Find the columns whose values a join or a scalar subquery tells once the query runs. */
     private void lookAtKeys(LogicalPlan plan) {
-      List joined = new ArrayList();
-      JoinPruning.collect(plan, joined);
-      for (Iterator it = joined.iterator(); it.hasNext(); ) {
-        Object[] key = (Object[]) it.next();
-        addRuntimeFilter((Tuple2) key[0], "=", (Long) key[1], "join");
-      }
-      List compared = new ArrayList();
-      ScalarPruning.collect(plan, compared);
-      for (Iterator it = compared.iterator(); it.hasNext(); ) {
-        Object[] comparison = (Object[]) it.next();
-        addRuntimeFilter((Tuple2) comparison[0], (String) comparison[1], null, "subquery");
+      List<AwaitedColumn> awaited = new ArrayList();
+      JoinPruning.collect(plan, awaited);
+      ScalarPruning.collect(plan, awaited);
+      for (int i = 0; i < awaited.size(); i++) {
+        AwaitedColumn column = (AwaitedColumn) awaited.get(i);
+        Map filters = (Map) runtimeFilters.get(column.scan);
+        if (filters == null) {
+          filters = new LinkedHashMap();
+          runtimeFilters.put(column.scan, filters);
+        }
+        AwaitedColumn before = (AwaitedColumn) filters.get(column.name());
+        filters.put(column.name(), before == null ? column : before.also(column));
       }
     }
 
@@ -293,21 +292,6 @@ public class PruneScans extends Rule {
       for (scala.collection.Iterator it = plan.children().iterator(); it.hasNext(); ) {
         lookAtScans((LogicalPlan) it.next());
       }
-    }
-
-    private void addRuntimeFilter(Tuple2 found, String operator, Long rows, String source) {
-      Object scan = ((DataSourceV2ScanRelation) found._2()).scan();
-      Map filters = (Map) runtimeFilters.get(scan);
-      if (filters == null) {
-        filters = new LinkedHashMap();
-        runtimeFilters.put(scan, filters);
-      }
-      String column = ((Attribute) found._1()).name();
-      String name = RuntimeScan.filterName(column, operator);
-      Object[] before = (Object[]) filters.get(name);
-      Long fewest = before == null ? rows : ScanQuestion.fewest((Long) before[2], rows);
-      boolean isOfBoth = before != null && !before[3].equals(source);
-      filters.put(name, new Object[] {column, operator, fewest, isOfBoth ? "join or subquery" : source});
     }
 
     /** Ask about scans for their own filters. */
@@ -373,13 +357,13 @@ public class PruneScans extends Rule {
         return false;
       }
       Schema schema = ScanQuestion.schema(scan);
-      Map wantedNode = wanted == null ? null : wanted.node(output, schema);
+      Map<String, Object> wantedNode = wanted == null ? null : wanted.node(output, schema);
       ScanQuestion question = new ScanQuestion(scan, new Conditions(above, output, schema, wantedNode != null));
       question.wanted = wantedNode;
       Map columns = filters == null ? Collections.EMPTY_MAP : columns(output, schema, filters);
       for (Iterator it = columns.keySet().iterator(); it.hasNext(); ) {
         Object name = it.next();
-        question.addRuntimeField(((Map) columns.get(name)).get("field"), (Long) ((Object[]) filters.get(name))[2]);
+        question.addRuntimeField(((Map) columns.get(name)).get("field"), ((AwaitedColumn) filters.get(name)).rows);
       }
       if (question.isEmpty()) {
         return false;
@@ -419,17 +403,17 @@ public class PruneScans extends Rule {
         Types.NestedField field = schema.asStruct().field(attribute.name());
         for (Iterator names = filters.keySet().iterator(); names.hasNext(); ) {
           String name = (String) names.next();
-          Object[] filter = (Object[]) filters.get(name);
-          boolean isColumn = filter[0].equals(attribute.name()) && type != null && field != null;
+          AwaitedColumn filter = (AwaitedColumn) filters.get(name);
+          boolean isColumn = filter.column.equals(attribute.name()) && type != null && field != null;
           // A filter must not be taken for another one, should Spark lose its name.
-          boolean isCertain = filter[1].equals("=") || !filters.containsKey(filter[0]);
-          if (isColumn && isCertain && (name.equals(filter[0]) || schema.asStruct().field(name) == null)) {
-            Map column = new HashMap();
+          boolean isCertain = filter.operator.equals("=") || !filters.containsKey(filter.column);
+          if (isColumn && isCertain && (name.equals(filter.column) || schema.asStruct().field(name) == null)) {
+            Map<String, Object> column = new HashMap();
             column.put("field", Integer.valueOf(field.fieldId()));
             column.put("name", attribute.name());
             column.put("type", type);
-            column.put("operator", filter[1]);
-            column.put("source", filter[3]);
+            column.put("operator", filter.operator);
+            column.put("source", filter.source);
             columns.put(name, column);
           }
         }

@@ -53,7 +53,7 @@ public class ScanQuestion implements Cloneable {
   private final List conditions;
   private final org.apache.spark.sql.catalyst.expressions.Expression filter;
   private final Set fields = new HashSet();
-  private final Map catalog;
+  private final Map<String, Object> catalog;
   private final boolean caseSensitive;
   private final Object snapshot;
 
@@ -168,7 +168,7 @@ public class ScanQuestion implements Cloneable {
   }
 
   /** The content of a request, for Jackson; an aggregate's is null if the planner would not know all filters. */
-  public Map request(String home) {
+  public Map<String, Object> request(String home) {
     List expressions = new ArrayList();
     Set named = new HashSet(fields);
     boolean hasAllFilters = true;
@@ -185,7 +185,7 @@ public class ScanQuestion implements Cloneable {
       }
     }
     named.addAll(runtimeFields.keySet());
-    Map order = wanted == null ? null : (Map) wanted.get("order");
+    Map<String, Object> order = wanted == null ? null : (Map) wanted.get("order");
     if (order != null) {
       named.add(order.get("field"));
     }
@@ -195,7 +195,7 @@ public class ScanQuestion implements Cloneable {
     if (aggregates != null && !hasAllFilters) {
       return null;
     }
-    Map request = new LinkedHashMap();
+    Map<String, Object> request = new LinkedHashMap();
     request.put("table", table.name());
     request.put("uuid", table.uuid().toString());
     request.put("snapshot", snapshot);

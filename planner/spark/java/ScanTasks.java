@@ -128,7 +128,7 @@ public class ScanTasks {
   }
 
   /** The method of a name, public or not, of a class or of a superclass. */
-  public static Method method(Class type, String name) {
+  public static Method method(Class<?> type, String name) {
     Method method = find(type, name);
     if (method == null) {
       throw new IllegalStateException("no method " + name + " in " + type.getName() + ": unknown Iceberg version");
@@ -136,8 +136,8 @@ public class ScanTasks {
     return method;
   }
 
-  private static Method find(Class type, String name) {
-    for (Class c = type; c != null; c = c.getSuperclass()) {
+  private static Method find(Class<?> type, String name) {
+    for (Class<?> c = type; c != null; c = c.getSuperclass()) {
       Method[] methods = c.getDeclaredMethods();
       for (int i = 0; i < methods.length; i++) {
         if (methods[i].getName().equals(name) && !methods[i].isBridge()) {

@@ -11,7 +11,7 @@ public class SessionSettings {
 
   /** A copy of the entries whose names begin with a prefix. */
   public static Map startingWith(String prefix) {
-    Map found = new HashMap();
+    Map<String, Object> found = new HashMap();
     Map all = SQLConf.get().settings();
     // A synchronized map, which other threads may change meanwhile.
     synchronized (all) {

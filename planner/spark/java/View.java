@@ -136,7 +136,7 @@ public class View {
           files.add(listed);
         }
       }
-      Map node = new HashMap();
+      Map<String, Object> node = new HashMap();
       node.put("first", Integer.valueOf(entries[i].first));
       node.put("files", files);
       node.put("others", Boolean.valueOf(files.size() < own.size()));

@@ -124,18 +124,18 @@ public class WantedRows {
   }
 
   /** The content of a request; null if no index can be of the column that the rows are ordered by. */
-  public Map node(scala.collection.Iterable output, Schema schema) {
-    Map node = new LinkedHashMap();
+  public Map<String, Object> node(scala.collection.Iterable output, Schema schema) {
+    Map<String, Object> node = new LinkedHashMap();
     node.put("rows", Integer.valueOf(rows));
     node.put("order", null);
     if (order == null) {
       return node;
     }
-    Map found = new Conditions(null, output, schema, false).column(key);
+    Map<String, Object> found = new Conditions(null, output, schema, false).column(key);
     if (found == null) {
       return null;
     }
-    Map column = new LinkedHashMap();
+    Map<String, Object> column = new LinkedHashMap();
     column.put("field", found.get("field"));
     column.put("name", String.join(".", (List) found.get("path")));
     column.put("type", found.get("type"));

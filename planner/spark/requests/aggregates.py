@@ -1,23 +1,4 @@
-"""Aggregates between Spark's JVM and the planner: the question of a request, and the answer with parts of aggregates.
-
-An answer `G` goes on with these parts, as `AggregateAnswer.java` reads them. All numbers are big-endian.
-
-| size | meaning |
-| --- | --- |
-| 2 + n | a note for the job's description: length (uint16, may be 0), UTF-8 |
-| 4 | how long Spark's expressions of columns may be evaluated, in milliseconds (int32) |
-| 4 + n | the row groups that need no scan: length (int32), a roaring bitmap |
-| 4 | the number of groups (int32) = n |
-| for each column to group by | values |
-| 8 n | the rows of each group (int64) |
-| for each column that aggregates are of: | |
-| 8 n | the rows that are not NULL (int64) |
-| | if the sum is wanted: 1 byte, then sums as a list of values; decimals unscaled |
-| 8 | if the sum is wanted: the sum of all magnitudes (int64), 2^63 - 1 for all that is greater |
-| | if the least value is wanted: values; the same for the greatest |
-
-Values are n bytes (1 where there is a value, 0 for NULL), then a list of n values (see `wire`), any value for NULL.
-"""
+"""Aggregates between Spark's JVM and the planner: the question of a request, and the answer (docs/hook-protocol.md)."""
 
 from typing import Final
 

@@ -191,15 +191,12 @@ _INTEGERS = {
 def wanted_runtime_fields(
     fields: Mapping[int, int | None], predicate: Predicate, schema: Schema, view: IndexView
 ) -> list[int]:
-    """Return the columns whose keys could drop more row groups.
+    """Return those columns whose keys could drop more row groups than the predicate does before.
 
-    Skips columns without an index, and columns with no more values than the joined table has rows: that table may well
-    have them all. Skips the only column of a scan without any other test, if one key alone occurs in most row groups:
-    waiting for such keys takes time and drops nothing.
-
-    Args:
-        fields: The columns by ID: rows of the table whose keys they are compared with, None if not known.
-        predicate: What is known of the scan before.
+    Each column has the rows of the table whose keys it is compared with, None if not known. Skips columns without an
+    index, and columns with no more values than the joined table has rows: that table may well have them all. Skips the
+    only column of a scan without any other test, if one key alone occurs in most row groups: waiting for such keys
+    takes time and drops nothing.
     """
     indexed = {field_id for field_id, _ in view.placements}
     known = {

@@ -1,57 +1,7 @@
-"""What crosses between Spark's JVM and the planner: a `Request` and an answer for each scan.
+"""What crosses between Spark's JVM and the planner for a scan: requests, and answers (docs/hook-protocol.md).
 
-The JVM sends a request as JSON, and with it the scan's row groups as a roaring bitmap of view numbers. An answer is
-empty or begins with one byte. Only `D`, `O` and `G` take row groups out of a scan, and only those that they name. Every
-other answer keeps all row groups, and so does an answer that breaks this format. All numbers are big-endian.
-
-| first byte | meaning | content |
-| --- | --- | --- |
-| none | the scan stays as it is | |
-| `A` | the table has no index | for how many seconds the JVM need not ask again (float64) |
-| `V` | the JVM numbers row groups by another view | a view; the JVM asks again with its numbers |
-| `F` | the JVM evaluates functions and asks again | lists of values, see below |
-| `D` | the row groups to drop | see below |
-| `O` | the same, and rows without an index are not read either, for audits | see below |
-| `G` | the row groups that need no scan, and what they give for each group of an aggregate | see `aggregates` beside |
-
-An answer that drops row groups goes on with:
-
-| size | meaning |
-| --- | --- |
-| 2 + n | a note for the job's description: length (uint16, may be 0), UTF-8 |
-| 2 + 4 n | the runtime fields whose keys the planner wants to know: number (uint16), field IDs (int32) |
-| the rest | the row groups to drop: a roaring bitmap |
-
-An answer with lists of values goes on with:
-
-| size | meaning |
-| --- | --- |
-| 4 | how long the evaluation may take, in milliseconds (int32) |
-| 2 | the number of lists (uint16) |
-| for each list: | |
-| 2 + n | fingerprint: length (uint16), ASCII |
-| 1 | the form |
-| | form `I`: the least and the greatest key (int64), instead of a list; the search is for an interval of keys |
-| 4 | the other forms: the number of values (int32) |
-| | form `R`: the first value (int64) of successive integers |
-| | form `N`: the values (int64) as `planner.condition.spark.nodes` has the contents of literals; decimals unscaled |
-| | form `B`: the length of each value (int32), then the bytes of all; decimals unscaled in two's complement |
-| 2 | the number of functions to evaluate (uint16) |
-| 2, 2 | for each function, its number and the number of its list (uint16) |
-
-A view, as `View.java` reads it, is one zlib stream of:
-
-| size | meaning |
-| --- | --- |
-| 2 + n | version: length (uint16), UTF-8 |
-| 4 | number of data files (int32) |
-| for each data file: | |
-| 4 + n | location: length (int32), UTF-8 |
-| 4 + n | partition constants (`puffin_index.data.constants`): length (int32), ASCII |
-| 8, 8, 4 | file size in bytes (int64), rows (int64), row groups (int32) = n |
-| 8 n | where the byte range of each row group begins (int64), -1 in files that are read whole or not at all |
-
-Row groups are numbered from 0 in this order.
+Only the answers `D`, `O` and `G` take row groups out of a scan. Every other answer keeps all row groups, and so does
+an answer that breaks the format.
 """
 
 import logging

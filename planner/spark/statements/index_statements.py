@@ -64,11 +64,9 @@ class DropIndex(BaseModel):
 def create_index(request: CreateIndex, session: StatementSession) -> None:
     """Execute `CREATE INDEX`.
 
-    Raises:
-        DefinitionError: If kind, columns or options do not fit the table, or another index has the name.
-        UnsupportedError: If the statement asks for a partial index.
-        NotFoundError: If PyIceberg does not find the table.
-        BuildError: If the statement waits for the build, and the build fails; the index stays defined.
+    Raises DefinitionError if kind, columns or options do not fit the table, or another index has the name,
+    UnsupportedError if the statement asks for a partial index, NotFoundError if PyIceberg does not find the table,
+    BuildError if the statement waits for the build and the build fails; the index then stays defined.
     """
     kind = _kind(request.kind)
     options = _lower(request.options, "the statement")

@@ -58,15 +58,10 @@ class Procedure:
     run: Callable[..., Iterable[Found]]
 
     def call(self, session: StatementSession, arguments: Mapping[str, Value]) -> list[Row]:
-        """Call the procedure.
+        """Call the procedure; parameters that are left out, or NULL, have their defaults.
 
-        Args:
-            arguments: The arguments by name; parameters that are left out, or NULL, have their defaults.
-
-        Raises:
-            NotFoundError: If there is no such parameter.
-            UnsupportedError: If a required argument is missing, or an argument has another type.
-            PuffinIndexError: Whatever the function raises.
+        Raises NotFoundError if there is no such parameter, UnsupportedError if a required argument is missing or one
+        has another type, and PuffinIndexErrors of the function.
         """
         unknown = sorted(arguments.keys() - {parameter.name for parameter in self.parameters})
         if unknown:

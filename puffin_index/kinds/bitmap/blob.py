@@ -138,10 +138,10 @@ def _write_list(head: bytes, entries: _Entries, body_bytes: int, block_bytes: in
 
 def _write_blocks(head: bytes, entries: _Entries, body_bytes: int, block_bytes: int | None) -> tuple[Bytes, int]:
     """Encode header and blocks of version 2, with room for the body; return the data and the end of the header."""
-    ends = _EntryEnds.of(entries)
-    starts = ends.cut(block_bytes)
+    ends = _entry_ends(entries)
+    starts = _first_entries(ends, block_bytes)
     counts = np.diff(starts)
-    bounds = ends.at(starts)
+    bounds = np.append(0, ends)[starts]
     offsets = bounds + (4 + CHECKSUM_BYTES) * np.arange(len(starts))
     header = head + write_int32_be(len(counts)) + _directory(entries, starts[:-1], offsets[:-1])
     header += write_int32_be(int(offsets[-1]))
@@ -169,39 +169,23 @@ def _directory(entries: _Entries, firsts: Ints, offsets: Ints) -> bytes:
     return _joined_bytes(entries.keys.take(firsts), [offsets]).tobytes()
 
 
-@dataclass(frozen=True, slots=True)
-class _EntryEnds:
-    """The end of each entry in the stream of all entries: multiples of a width, or an array of ends."""
+def _entry_ends(entries: _Entries) -> Ints:
+    """Return the end of each entry in the stream of all entries."""
+    numbers = np.arange(1, len(entries) + 1)
+    if isinstance(entries.keys, np.ndarray):
+        return (width_of(entries.form) + 8) * numbers
+    return bytes_of_keys(entries.keys)[1][1:] + 12 * numbers
 
-    width: int
-    ends: Ints
-    count: int
 
-    @classmethod
-    def of(cls, entries: _Entries) -> _EntryEnds:
-        if isinstance(entries.keys, np.ndarray):
-            return cls(width_of(entries.form) + 8, np.empty(0, np.int64), len(entries))
-        offsets = bytes_of_keys(entries.keys)[1]
-        return cls(0, offsets[1:] + 12 * np.arange(1, len(entries) + 1), len(entries))
-
-    def at(self, starts: Ints) -> Ints:
-        """Return the start of each block in the stream, given the first entry of each block."""
-        if self.width or not self.count:
-            return starts * self.width
-        return np.concatenate(([0], self.ends[starts[1:] - 1]))
-
-    def cut(self, block_bytes: int | None) -> Ints:
-        """Return the first entry of each block, followed by the number of entries."""
-        total = self.width * self.count if self.width else int(self.ends[-1]) if self.count else 0
-        limit = block_bytes or DEFAULT_BLOCK_BYTES
-        if block_bytes is None and self.count:
-            # A look-up reads directory and one block: blocks grow until the directory is no larger than a block.
-            while limit < _MAXIMUM_BLOCK_BYTES and total / limit * (total / self.count) > limit:
-                limit *= 2
-        if self.width:
-            step = max(1, (limit - 4) // self.width)
-            return np.append(np.arange(0, self.count, step), self.count)
-        return cut_blocks(self.ends, max(limit - 4, 1))
+def _first_entries(ends: Ints, block_bytes: int | None) -> Ints:
+    """Return the first entry of each block, followed by the number of entries."""
+    limit = block_bytes or DEFAULT_BLOCK_BYTES
+    if block_bytes is None and len(ends):
+        total = int(ends[-1])
+        # A look-up reads directory and one block: blocks grow until the directory is no larger than a block.
+        while limit < _MAXIMUM_BLOCK_BYTES and total / limit * (total / len(ends)) > limit:
+            limit *= 2
+    return cut_blocks(ends, max(limit - 4, 1))
 
 
 def _joined(entries: _Entries, chosen: slice, *, with_lengths: bool) -> Bytes:

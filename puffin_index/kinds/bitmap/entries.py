@@ -1,14 +1,18 @@
 """Parse the entries of a bitmap blob, block by block: the values and the places of their row sets."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from puffin_index.errors import UnsupportedError
+from puffin_index.keys.columns import chosen_keys, join_keys, sorted_keys_of
 from puffin_index.keys.sorted_keys import BytesKeys, IntKeys, SortedKeys
 from puffin_index.keys.value_types import BYTES, dtype_of, from_stored, width_of
 from puffin_index.kinds.bitmap.blob import NO_NULLS, VERSION_1, VERSION_2
@@ -31,18 +35,12 @@ class EntryTable:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The first numbers of a blob, before the block directory of version 2 or the entries of version 1.
+    """The first numbers of a blob, up to the block directory of version 2 or the entries of version 1.
 
-    Attributes:
-        version: 1 or 2.
-        value_count: The number of entries.
-        null_offset: The start of the NULLs' row set in the body, or -1 - row.
-        null_length: `NO_NULLS`, 0 (the offset stands for the only NULL row), or the length of the NULLs' row set. None
-            in version 1, where this row set ends at the next row set or at the end of the body.
-        end: The end of these numbers in the blob.
+    The row set of NULLs has a start in the body (or -1 - row) and a length: `NO_NULLS`, 0 where the offset is the only
+    row, or None in version 1, where it ends at the next row set or at the end of the body.
     """
 
-    version: int
     value_count: int
     null_offset: int
     null_length: int | None
@@ -51,21 +49,31 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class BlockDirectory:
-    """The first key and the place of each block of version 2."""
+    """The first key and the place of each block of version 2, and the blocks that are read."""
 
     keys: SortedKeys
     parts: tuple[Part, ...]
+    tables: dict[int, EntryTable]
+
+    @classmethod
+    def of(cls, table: EntryTable) -> BlockDirectory:
+        """Return the directory of one block, of all entries."""
+        places = np.arange(min(len(table.offsets), 1))
+        return cls(sorted_keys_of(chosen_keys(table.keys.array(), places)), (Part(0, 0),) * len(places), {0: table})
 
 
-def parse_header(blob: Blob, data: memoryview, row_count: int) -> Header:
-    """Parse the first numbers of a blob.
+def parse_header(blob: Blob, data: memoryview, of_version: int, row_count: int) -> Header:
+    """Parse the first numbers of a blob of some version.
 
-    Raises UnsupportedError for another version, CorruptFileError if it is cut short or of another row group.
+    Raises UnsupportedError for an unknown version, CorruptFileError for another one, or if the blob is cut short or of
+    another row group.
     """
     cursor = ByteCursor(data, blob.location, blob.offset)
     version = cursor.uint8()
     if version not in (VERSION_1, VERSION_2):
         raise UnsupportedError(f"{blob.location}: bitmap version {version} is not one that this release knows")
+    if version != of_version:
+        raise corrupt(blob, f"version {version} in a blob of version {of_version}")
     rows, value_count, has_null = cursor.int32_be(), cursor.int32_be(), cursor.uint8()
     if rows != row_count or value_count < 0 or has_null > 1:
         raise corrupt(blob, f"bitmaps of {value_count} values and {rows} rows for a row group of {row_count}", 1)
@@ -76,8 +84,8 @@ def parse_header(blob: Blob, data: memoryview, row_count: int) -> Header:
         if null_offset < 0:
             null_length = 0
         elif version == VERSION_1:
-            return Header(version, value_count, null_offset, None, cursor.position)
-    return Header(version, value_count, null_offset, null_length, cursor.position)
+            return Header(value_count, null_offset, None, cursor.position)
+    return Header(value_count, null_offset, null_length, cursor.position)
 
 
 def parse_directory(blob: Blob, data: memoryview, header: Header, form: int) -> tuple[BlockDirectory, int]:
@@ -94,7 +102,7 @@ def parse_directory(blob: Blob, data: memoryview, header: Header, form: int) -> 
     ):
         raise cursor.corrupt("blocks that overlap or leave the blob")
     parts = tuple(Part(base + low, high - low) for low, high in pairwise([*offsets, body_offset]))
-    return BlockDirectory(table.keys, parts if offsets else ()), base + body_offset
+    return BlockDirectory(table.keys, parts if offsets else (), {}), base + body_offset
 
 
 def read_blocks(blob: Blob, parts: Sequence[Part], form: int) -> list[EntryTable]:
@@ -126,10 +134,7 @@ def parse_entries(
 ) -> tuple[EntryTable, int]:
     """Parse consecutive entries; return the entries and their total length in bytes.
 
-    Entries stored without lengths get the length -1.
-
-    Raises:
-        CorruptFileError: If the entries do not lie inside `data`.
+    Entries stored without lengths get the length -1. Raises CorruptFileError if the entries do not lie inside `data`.
     """
     numbers = [("offset", ">i4"), ("length", ">i4")] if with_lengths else [("offset", ">i4")]
     tail = np.dtype(numbers)
@@ -205,22 +210,28 @@ def _follow(leads: Ints, limit: int) -> Ints:
     return places[places < outside][:limit]
 
 
+def join_tables(tables: Sequence[EntryTable], form: int) -> EntryTable:
+    """Join the entries of some blocks."""
+    if len(tables) == 1:
+        return tables[0]
+    return EntryTable(
+        sorted_keys_of(join_keys([table.keys.array() for table in tables], form == BYTES)),
+        np.concatenate([np.empty(0, np.int64), *(table.offsets for table in tables)]),
+        np.concatenate([np.empty(0, np.int64), *(table.lengths for table in tables)]),
+    )
+
+
 def sort_table(table: EntryTable) -> EntryTable:
     """Return the entries in ascending order of their keys (Paimon's version 1 has them in the order of hashes)."""
-    if isinstance(table.keys, IntKeys):
-        order = np.argsort(table.keys.keys, kind="stable")
-        return EntryTable(IntKeys(table.keys.keys[order]), table.offsets[order], table.lengths[order])
-    keys = table.keys
-    order = pc.sort_indices(keys.gathered()).to_numpy()
-    sorted_keys = BytesKeys(keys.data, keys.starts[order], keys.ends[order])
-    return EntryTable(sorted_keys, table.offsets[order], table.lengths[order])
+    keys = table.keys.array()
+    order = pc.sort_indices(pa.array(keys)).to_numpy()
+    return EntryTable(sorted_keys_of(chosen_keys(keys, order)), table.offsets[order], table.lengths[order])
 
 
-def with_lengths(table: EntryTable, null_offset: int | None, body_bytes: int, gap: int) -> EntryTable:
+def with_lengths(table: EntryTable, header: Header, body_bytes: int, gap: int) -> EntryTable:
     """Add lengths to entries of version 1: each row set ends where the next row set begins."""
     starts = table.offsets[table.offsets >= 0]
-    every = np.unique(
-        np.append(starts, body_bytes) if null_offset is None else np.append(starts, (null_offset, body_bytes))
-    )
+    nulls = [header.null_offset] if header.null_length is None else []
+    every = np.unique(np.append(starts, [*nulls, body_bytes]))
     nexts = every[np.minimum(np.searchsorted(every, table.offsets, "right"), len(every) - 1)]
     return EntryTable(table.keys, table.offsets, np.where(table.offsets >= 0, nexts - table.offsets - gap, -1))

@@ -1,8 +1,4 @@
-"""The kind `bitmap`: one row set per distinct value tells the rows of the value.
-
-Build the bitmap index of a segment: one payload per row group, or sorted postings of all row groups.
-
-The options of the kind `bitmap`.
+"""The kind `bitmap`: one row set per distinct value, one payload per row group, or sorted postings of a segment.
 
 | option | values | meaning |
 | --- | --- | --- |
@@ -36,7 +32,7 @@ from puffin_index.kinds.bitmap.lookup import BitmapIndex, open_entries
 from puffin_index.kinds.bitmap.merged_bitmap import MERGED_BITMAP, MergedBitmap
 from puffin_index.kinds.bitmap.merged_bitmap_build import merge_all_postings, merge_bitmaps
 from puffin_index.kinds.kind import Answer, IndexKind, KindBuilder, OneByOne, Options
-from puffin_index.kinds.postings.build import POSTINGS, PlacedColumn, build_postings, postings_pay
+from puffin_index.kinds.postings.build import POSTINGS, PlacedColumn, build_postings
 from puffin_index.kinds.postings.look_up import Postings
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.binary import read_uint8
@@ -47,6 +43,7 @@ OPTION_NAMES = frozenset({"layout", "version", "index-block-size"})
 _LAYOUTS: tuple[BitmapLayout, ...] = ("auto", "bitmaps", "postings")
 _SIZE = re.compile(r"(\d{1,9})\s*(b|bytes|k|kb|kib|m|mb|mib)?", re.IGNORECASE)
 _UNITS = {"b": 1, "k": 1024, "m": 1024 * 1024}
+_ROWS_OF_A_KEY = 2048
 _LEAST_BLOCK_BYTES, _MOST_BLOCK_BYTES = 64, 64 * 1024 * 1024
 
 
@@ -67,11 +64,7 @@ def layout_of(options: Mapping[str, str]) -> BitmapLayout:
 
 
 def check_options(value_type: ValueType, options: Mapping[str, str]) -> None:
-    """Check that options and their combination suit a column.
-
-    Raises:
-        DefinitionError: If they do not; the message names the option and the type.
-    """
+    """Check that options and their combination suit a column, or raise DefinitionError, which names option and type."""
     try:
         layout = layout_of(options)
     except DefinitionError as error:
@@ -139,7 +132,13 @@ class BitmapBuilder:
 
 
 def _pays(column: SortedColumn) -> bool:
-    return postings_pay([column.distinct_count], [column.column.valid_count])
+    """Return whether postings pay: up to some rows a key.
+
+    Measured with 6 M random rows in row groups of 245,760: at 3,840 rows a key, `=` takes 2.9 ms with bitmaps and
+    4.7 ms with postings, at 1,920 rows 2.9 ms and 2.7 ms, at 60 rows 2.8 ms and 0.8 ms. Postings lose with frequent
+    keys because a look-up decodes all rows of the key, even where few row groups are undecided.
+    """
+    return column.column.valid_count <= _ROWS_OF_A_KEY * column.distinct_count
 
 
 PAIMON_BITMAP_V1 = "paimon-bitmap-v1"
@@ -210,9 +209,9 @@ class BitmapKind(IndexKind):
         """Open a payload; a payload from Paimon has no layout and is read whole."""
         blob, layout, value_type = payload.blob, payload.layout, payload.value_type
         if payload.blob_type == POSTINGS:
-            return Postings.open(blob, layout, value_type, payload.spans)
+            return Postings(blob, layout, value_type, payload.spans)
         if payload.blob_type == MERGED_BITMAP:
-            return MergedBitmap.open(blob, layout, value_type, payload.spans)
+            return MergedBitmap(blob, layout, value_type, payload.spans)
         if payload.blob_type not in BITMAP_VERSIONS:
             raise UnsupportedError(f"{blob.location}: kind bitmap reads no blob {payload.blob_type}")
         entries, body = open_entries(blob, BITMAP_VERSIONS[payload.blob_type], layout, value_type, payload.row_count)

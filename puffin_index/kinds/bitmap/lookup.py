@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias, TypeVar
+from functools import cache
+from typing import TypeAlias
 
 import numpy as np
 from pyroaring import BitMap
@@ -10,14 +11,13 @@ from pyroaring import BitMap
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.columns import Column, KeyArray
 from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
-from puffin_index.keys.sorted_keys import BytesKeys, IntKeys
 from puffin_index.keys.value_types import ValueType, form_of, is_form_of
 from puffin_index.kinds.base import RowSet
 from puffin_index.kinds.bitmap.blob import LAYOUT_NUMBERS, NO_NULLS, VERSION_1, VERSION_2
 from puffin_index.kinds.bitmap.entries import (
     BlockDirectory,
     EntryTable,
-    Header,
+    join_tables,
     parse_block,
     parse_directory,
     parse_entries,
@@ -28,12 +28,10 @@ from puffin_index.kinds.bitmap.entries import (
 )
 from puffin_index.kinds.bitmap.rows import BitmapBody, RowSetPlaces
 from puffin_index.kinds.held_keys import DistinctKeys, HoldsKeys, KeySets, are_few_keys
-from puffin_index.kinds.postings.columns import CodedNumbers, no_codes
+from puffin_index.kinds.postings.columns import column_of_codes, no_codes
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.parts import CHECKSUM_BYTES, Part, check_layout, corrupt, in_memory, read_parts
 from puffin_index.storage.ranged import Blob
-
-_Made = TypeVar("_Made")
 
 Query: TypeAlias = tuple[Key, bool]
 """A key, and whether to look for the place after the key instead of before the key."""
@@ -49,27 +47,13 @@ class EntryRange:
     entries: Callable[[], RowSetPlaces]
 
 
-class Entries(Protocol):
-    """The entries of a blob, found by their keys."""
-
-    def with_keys(self, keys: Sequence[Key]) -> RowSetPlaces:
-        """Return the row sets of those keys that the blob has."""
-
-    def between(self, low: Query | None, high: Query | None) -> tuple[EntryRange, EntryRange]:
-        """Return the entries between two places, and all other entries."""
-
-    def every(self) -> EntryTable:
-        """Return all entries, in ascending order."""
-
-
-class BlockedEntries:
-    """The entries of a sealed version 2 blob: directory and blocks are read on demand, each once."""
+class Entries:
+    """The entries of a blob, found by their keys: directory and blocks are read on demand, each once."""
 
     def __init__(self, directory: Callable[[], BlockDirectory], blob: Blob, form: int) -> None:
         self._directory = directory
         self._blob = blob
         self._form = form
-        self._tables: dict[int, EntryTable] = {}
 
     def with_keys(self, keys: Sequence[Key]) -> RowSetPlaces:
         """Return the row sets of those keys that the blob has."""
@@ -95,9 +79,13 @@ class BlockedEntries:
 
     def every(self) -> EntryTable:
         """Return all entries, in ascending order."""
-        directory = self._directory()
-        tables = read_blocks(self._blob, directory.parts, self._form)
-        return _joined(self._blob.read_all(), directory, tables)
+        blocks = range(len(self._directory().parts))
+        self._read(blocks)
+        return join_tables([self._tables[block] for block in blocks], self._form)
+
+    @property
+    def _tables(self) -> dict[int, EntryTable]:
+        return self._directory().tables
 
     def _find(self, queries: Sequence[Query]) -> list[Position]:
         directory = self._directory()
@@ -144,39 +132,6 @@ class BlockedEntries:
         self._tables.update(zip(missing, read_blocks(self._blob, parts, self._form), strict=True))
 
 
-class WholeEntries:
-    """All entries of a blob without a block directory or without seals, read at once."""
-
-    def __init__(self, table: Callable[[], EntryTable]) -> None:
-        self._table = table
-
-    def with_keys(self, keys: Sequence[Key]) -> RowSetPlaces:
-        """Return the row sets of those keys that the blob has."""
-        ranks = [(self._table().keys.rank(key, False), self._table().keys.rank(key, True)) for key in keys]
-        return RowSetPlaces.joined([self._places(low, high) for low, high in ranks if low < high])
-
-    def between(self, low: Query | None, high: Query | None) -> tuple[EntryRange, EntryRange]:
-        """Return the entries between two places, and all other entries."""
-        table = self._table()
-        start = 0 if low is None else table.keys.rank(*low)
-        end = max(start, len(table.offsets) if high is None else table.keys.rank(*high))
-        return (
-            EntryRange(end - start, lambda: self._places(start, end)),
-            EntryRange(
-                len(table.offsets) - (end - start),
-                lambda: RowSetPlaces.joined([self._places(0, start), self._places(end, len(table.offsets))]),
-            ),
-        )
-
-    def every(self) -> EntryTable:
-        """Return all entries, in ascending order."""
-        return self._table()
-
-    def _places(self, start: int, end: int) -> RowSetPlaces:
-        table = self._table()
-        return RowSetPlaces(table.offsets[start:end], table.lengths[start:end])
-
-
 def open_entries(
     blob: Blob, version: int, layout: Ints, value_type: ValueType, row_count: int
 ) -> tuple[Entries, BitmapBody]:
@@ -191,50 +146,34 @@ def open_entries(
         raise corrupt(blob, f"a layout that does not describe a bitmap blob of version {version}")
     body = BitmapBody(blob, body_start, row_count, null_offset, null_length, CHECKSUM_BYTES)
     head = Part(0, header_end, checksum)
-    if version == VERSION_1:
-        return WholeEntries(_once(lambda: _sealed_table(blob, head, form, row_count, body_start))), body
-    return BlockedEntries(_once(lambda: _sealed_directory(blob, head, form, row_count)), blob, form), body
 
+    @cache
+    def directory() -> BlockDirectory:
+        data = read_parts(blob, [head])[0]
+        header = parse_header(blob, data, version, row_count)
+        if version == VERSION_2:
+            return parse_directory(blob, data, header, form)[0]
+        table, _ = parse_entries(blob, data, header.end, header.value_count, form, with_lengths=False)
+        return BlockDirectory.of(with_lengths(table, header, blob.length - body_start, CHECKSUM_BYTES))
 
-def _sealed_directory(blob: Blob, head: Part, form: int, row_count: int) -> BlockDirectory:
-    data = read_parts(blob, [head])[0]
-    header = _header(blob, data, VERSION_2, row_count)
-    return parse_directory(blob, data, header, form)[0]
-
-
-def _sealed_table(blob: Blob, head: Part, form: int, row_count: int, body_start: int) -> EntryTable:
-    data = read_parts(blob, [head])[0]
-    header = _header(blob, data, VERSION_1, row_count)
-    table, _ = parse_entries(blob, data, header.end, header.value_count, form, with_lengths=False)
-    return with_lengths(table, _null_start(header), blob.length - body_start, CHECKSUM_BYTES)
-
-
-def _header(blob: Blob, data: memoryview, version: int, row_count: int) -> Header:
-    header = parse_header(blob, data, row_count)
-    if header.version != version:
-        raise corrupt(blob, f"version {header.version} in a blob of version {version}")
-    return header
-
-
-def _null_start(header: Header) -> int | None:
-    return header.null_offset if header.null_length is None else None
+    return Entries(directory, blob, form), body
 
 
 def _open_whole(blob: Blob, version: int, form: int, row_count: int) -> tuple[Entries, BitmapBody]:
     """Open a blob without a layout, such as a blob from Paimon; seals are neither expected nor checked."""
     data = blob.read_all()
-    header = _header(blob, data, version, row_count)
+    header = parse_header(blob, data, version, row_count)
     if version == VERSION_1:
         table, used = parse_entries(blob, data, header.end, header.value_count, form, with_lengths=False)
         body_start = header.end + used
-        table = with_lengths(table, _null_start(header), blob.length - body_start, 0)
+        table = with_lengths(table, header, blob.length - body_start, 0)
     else:
         directory, body_start = parse_directory(blob, data, header, form)
         tables = [
             parse_block(blob, data[part.offset : part.offset + part.length], part.offset, form, sealed=False)
             for part in directory.parts
         ]
-        table = _joined(data, directory, tables)
+        table = join_tables(tables, form)
     ordered = sort_table(table)
     if len(ordered.offsets) != header.value_count:
         raise corrupt(blob, f"{len(ordered.offsets)} entries of {header.value_count} values")
@@ -243,34 +182,8 @@ def _open_whole(blob: Blob, version: int, form: int, row_count: int) -> tuple[En
         ends = np.append(table.offsets[table.offsets > header.null_offset], blob.length - body_start)
         null_length = int(ends.min()) - header.null_offset
     body = BitmapBody(blob, body_start, row_count, header.null_offset, null_length, 0)
-    return WholeEntries(lambda: ordered), body
-
-
-def _joined(data: memoryview, directory: BlockDirectory, tables: Sequence[EntryTable]) -> EntryTable:
-    """Join the entries of all blocks to one table."""
-    offsets = np.concatenate([np.empty(0, np.int64), *(table.offsets for table in tables)])
-    lengths = np.concatenate([np.empty(0, np.int64), *(table.lengths for table in tables)])
-    int_keys = [table.keys.keys for table in tables if isinstance(table.keys, IntKeys)]
-    if isinstance(directory.keys, IntKeys):
-        return EntryTable(IntKeys(np.concatenate([np.empty(0, np.int64), *int_keys])), offsets, lengths)
-    starts = [np.empty(0, np.int64)]
-    ends = [np.empty(0, np.int64)]
-    for table, part in zip(tables, directory.parts, strict=True):
-        if isinstance(table.keys, BytesKeys):
-            starts.append(table.keys.starts + part.offset)
-            ends.append(table.keys.ends + part.offset)
-    return EntryTable(BytesKeys(data, np.concatenate(starts), np.concatenate(ends)), offsets, lengths)
-
-
-def _once(make: Callable[[], _Made]) -> Callable[[], _Made]:
-    made: list[_Made] = []
-
-    def get() -> _Made:
-        if not made:
-            made.append(make())
-        return made[0]
-
-    return get
+    whole = BlockDirectory.of(ordered)
+    return Entries(lambda: whole, blob, form), body
 
 
 class BitmapIndex(HoldsKeys):
@@ -295,9 +208,7 @@ class BitmapIndex(HoldsKeys):
     def keys(self, most: int) -> KeyArray | None:
         """Return the keys of the entries; None if there are more than `most`."""
         keys = self._entries.every().keys
-        if len(keys) > most:
-            return None
-        return keys.keys if isinstance(keys, IntKeys) else keys.gathered()
+        return None if len(keys) > most else keys.array()
 
     def keys_of(self, rows: BitMap | None) -> Column:
         """Return the keys of some rows, decoded from the row sets of all values."""
@@ -310,9 +221,8 @@ class BitmapIndex(HoldsKeys):
         is_whole = len(found) + len(nulls) == self._row_count and np.count_nonzero(is_null) == len(nulls)
         if not is_whole or not is_null[np.frombuffer(nulls.to_array(), np.uint32)].all():
             raise corrupt(self._body.blob, "rows of two values, or of none")
-        keys = table.keys.keys if isinstance(table.keys, IntKeys) else table.keys.gathered()
-        coded = CodedNumbers(self._value_type, keys, codes)
-        return coded.every() if rows is None else coded.of(np.frombuffer(rows.to_array(), np.uint32))
+        own = codes if rows is None else codes[np.frombuffer(rows.to_array(), np.uint32)]
+        return column_of_codes(self._value_type, table.keys.array(), own)
 
     def sets_of(self) -> KeySets | None:
         """Return the row set of each value; None if there are many values."""
@@ -324,16 +234,14 @@ class BitmapIndex(HoldsKeys):
         # The sets add up to all rows only if they are disjoint and leave no row out.
         if sum(counts) != self._row_count or len(BitMap.union(nulls, *rows)) != self._row_count or 0 in counts[:-1]:
             raise corrupt(self._body.blob, "rows of two values, or of none")
-        keys = table.keys.keys if isinstance(table.keys, IntKeys) else table.keys.gathered()
-        return KeySets(self._value_type, keys, rows, nulls)
+        return KeySets(self._value_type, table.keys.array(), rows, nulls)
 
     def distinct_of(self, rows: BitMap | None) -> DistinctKeys:
         """Return the distinct keys of some rows; of all rows without reading a row set of a key."""
         if rows is not None and len(rows) < self._row_count:
             return super().distinct_of(rows)
         keys = self._entries.every().keys
-        listed = keys.keys if isinstance(keys, IntKeys) else keys.gathered()
-        return DistinctKeys(listed, self._row_count - len(self._body.null_rows()))
+        return DistinctKeys(keys.array(), self._row_count - len(self._body.null_rows()))
 
     def _valid_rows(self) -> BitMap:
         return BitMap(range(self._row_count)) - self._body.null_rows()

@@ -10,13 +10,12 @@ from itertools import pairwise
 import numpy as np
 from pyroaring import BitMap
 
-from puffin_index.keys.columns import KeyArray
-from puffin_index.keys.sorted_keys import BytesKeys, IntKeys
+from puffin_index.keys.columns import KeyArray, join_keys
 from puffin_index.kinds.held_keys import KeySets, are_few_keys
-from puffin_index.kinds.postings.columns import CodedNumbers, KeyRows, code_numbers, join_keys
+from puffin_index.kinds.postings.columns import CodedRows, KeyRows, code_rows
 from puffin_index.kinds.postings.directory import Cuts
 from puffin_index.kinds.postings.look_up import Postings
-from puffin_index.kinds.postings.rows import Near
+from puffin_index.kinds.postings.pages import BYTES_KEYS
 from puffin_index.roaring.read import deserialize, row_set_of
 from puffin_index.roaring.union import rows_by_set, union_of_sets
 from puffin_index.storage.arrays import Ints
@@ -30,17 +29,14 @@ _SMALL_SET_ROWS = 1024
 
 
 class MergedBitmap(Postings):
-    """Answer any test with rows of the segment's row space. Memory keeps the directory once read, but no row sets.
-
-    `open` takes the same arguments as for postings; the spans are those of the covered row groups.
-    """
+    """Answer any test with rows of the segment's row space. Memory keeps the directory once read, but no row sets."""
 
     _FIRST_FORM = LAYOUT_FORMS
     _HAS_RUNS = False
 
-    def _found(self, blocks: Ints, cuts: Cuts, near: Near | None) -> BitMap:
+    def _found(self, blocks: Ints, cuts: Cuts) -> BitMap:
         """Return the rows of some keys; every block between the cuts counts, as a block is the row set of one key."""
-        del cuts, near
+        del cuts
         table = self._directory.table
         if bool((table.keys[blocks] != 1).any()):
             raise corrupt(self._blob, "a row set that is not of one key", int(table.offsets[blocks[0]]))
@@ -86,14 +82,11 @@ class MergedBitmap(Postings):
 
     def _every_key(self) -> tuple[KeyArray, Ints]:
         """Return all keys and the number of rows of each, from the directory."""
-        pages = self._directory.separators()
-        ints = [page.keys for page in pages if isinstance(page, IntKeys)]
-        texts = [page.array() for page in pages if isinstance(page, BytesKeys)]
-        keys = join_keys(texts if self._form else ints, self._value_type)
+        keys = join_keys([page.array() for page in self._directory.separators()], self._form == BYTES_KEYS)
         return keys, np.diff(self._directory.table.rows[: len(keys) + 1])
 
-    def _coded(self) -> CodedNumbers:
-        """Return the key of each row, decoded from the row sets of all keys."""
+    def in_memory(self) -> CodedRows:
+        """Decode the key of each row from the row sets of all keys."""
         keys, _ = self._every_key()
         views = read_parts(self._blob, self._directory.parts(np.arange(self._directory.block_count)))
         lengths = np.array([len(view) for view in views], np.int64)
@@ -109,7 +102,7 @@ class MergedBitmap(Postings):
         if len(rows) != self._counts[0] or not row_set_of(rows, self._numbers.row_limit) <= self._every_row():
             raise corrupt(self._blob, "row sets of other rows")
         found = KeyRows(keys, sets, self._numbers.to_numbers(rows.astype(np.uint32)))
-        return code_numbers(self._blob, [found], len(keys), self._numbers, self._value_type)
+        return code_rows(self._blob, [found], len(keys), self._numbers, self._value_type)
 
     def _read(self, parts: list[Part], row_counts: Ints) -> BitMap:
         views = read_parts(self._blob, parts)

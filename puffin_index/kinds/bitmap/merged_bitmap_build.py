@@ -4,12 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 
 from puffin_index.errors import BuildError, CorruptFileError
-from puffin_index.keys.columns import KeyArray
+from puffin_index.keys.columns import KeyArray, chosen_keys, tuple_of_keys
+from puffin_index.keys.leaf import Key
 from puffin_index.keys.merge import rank_keys
-from puffin_index.keys.sorted_keys import IntKeys, SortedKeys
 from puffin_index.keys.value_types import Domain
 from puffin_index.kinds.base import (
     MergedPayload,
@@ -28,7 +27,7 @@ from puffin_index.kinds.bitmap.merged_bitmap import LAYOUT_FORMS, MERGED_BITMAP,
 from puffin_index.kinds.bitmap.rows import BitmapBody
 from puffin_index.kinds.postings.build import DEFAULT_SIZES, finish_postings
 from puffin_index.kinds.postings.merge import merge_postings
-from puffin_index.kinds.postings.pages import Children
+from puffin_index.kinds.postings.pages import Child
 from puffin_index.kinds.postings.sort import RowNumbers
 from puffin_index.roaring.union import (
     BrokenSetError,
@@ -39,7 +38,7 @@ from puffin_index.roaring.union import (
     joined,
 )
 from puffin_index.roaring.write import BLOCK_ROWS, block_count
-from puffin_index.storage.arrays import Ints, ramps
+from puffin_index.storage.arrays import Ints
 from puffin_index.storage.hashing import xxh64_many
 from puffin_index.storage.parts import corrupt, in_memory
 from puffin_index.storage.ranged import Blob
@@ -65,7 +64,7 @@ def bitmap_containers(payload: StoredPayload, version: int, new_base: int) -> Ke
     if len(containers.blocks) and int(containers.blocks.max()) >= block_count(row_count):
         raise corrupt(blob, f"a row set leaves a row group of {row_count} rows", body.start)
     blocks = containers.blocks + new_base // BLOCK_ROWS
-    return KeyedContainers(_keys_of(table.keys), containers.moved(containers.sets, blocks))
+    return KeyedContainers(table.keys.array(), containers.moved(containers.sets, blocks))
 
 
 def _containers_of_entries(blob: Blob, table: EntryTable, body: BitmapBody) -> LooseContainers:
@@ -77,32 +76,16 @@ def _containers_of_entries(blob: Blob, table: EntryTable, body: BitmapBody) -> L
     is_row = offsets < 0
     rows = containers_of_rows(sets[is_row], -1 - offsets[is_row])
     starts, lengths = offsets[~is_row], lengths[~is_row]
-    data = blob.read(body.start, blob.length - body.start)
-    ends = starts + lengths + body.seal_bytes
-    if len(starts) and (int(lengths.min()) < 1 or int(ends.max()) > len(data)):
-        raise corrupt(blob, f"a row set leaves a body of {len(data)} bytes", body.start)
-    if body.seal_bytes and len(starts):
-        body.check_seals(data, starts, lengths, body.start)
+    data = body.read_all(starts, lengths)
     place = blob.offset + body.start
     found = containers_of_sets(data, starts, lengths, location=blob.location, offset=place)
     return joined((rows, found.moved(sets[~is_row][found.sets], found.blocks)))
 
 
-def _keys_of(keys: SortedKeys) -> KeyArray:
-    if isinstance(keys, IntKeys):
-        return keys.keys
-    lengths = keys.ends - keys.starts
-    offsets = np.concatenate(([0], np.cumsum(lengths)))
-    content = np.frombuffer(keys.data, np.uint8)[ramps(keys.starts, lengths)]
-    return pa.LargeBinaryArray.from_buffers(
-        pa.large_binary(), len(keys), [None, pa.py_buffer(offsets), pa.py_buffer(content)]
-    )
-
-
 def merged_containers(payload: StoredPayload, new_bases: Ints) -> KeyedContainers:
     """Take merged bitmaps apart, for the new base of each row group, negative if dropped. The payload is read whole."""
     blob = in_memory(payload.blob)
-    keys, parts, nulls = MergedBitmap.open(blob, payload.layout, payload.value_type, payload.spans).every_set()
+    keys, parts, nulls = MergedBitmap(blob, payload.layout, payload.value_type, payload.spans).every_set()
     places = [*parts, nulls] if nulls.length else parts
     starts = np.array([part.offset for part in places], np.int64)
     lengths = np.array([part.length for part in places], np.int64)
@@ -132,20 +115,15 @@ def build_merged_bitmap(parts: Sequence[KeyedContainers], domain: Domain, spans:
     ends = sets.offsets[1 : len(keys) + 1]
     nulls_from = int(sets.offsets[len(keys)])
     hashes = xxh64_many(sets.data, sets.offsets[: len(keys)], np.diff(sets.offsets[: len(keys) + 1]))
-    children = Children(
-        0,
-        ends.tolist(),
-        row_counts[:-1].tolist(),
-        [1] * len(keys),
-        (hashes & np.uint64(0xFFFF_FFFF)).astype(np.int64).tolist(),
-        keys.tolist() if isinstance(keys, np.ndarray) else keys.to_pylist(),
-        [True] * len(keys),
-    )
+    numbers_of_keys = np.stack((ends, row_counts[:-1], (hashes & np.uint64(0xFFFF_FFFF)).astype(np.int64)), axis=1)
+    separators: Sequence[Key] = tuple_of_keys(keys)
+    blocks = [
+        Child(end, row_count, 1, checksum, key, True)
+        for (end, row_count, checksum), key in zip(numbers_of_keys.tolist(), separators, strict=True)
+    ]
     nulls = sets.data[nulls_from:].data
     data = bytearray(sets.data[:nulls_from])
-    return finish_postings(
-        MERGED_BITMAP, data, children, nulls, domain == "bytes", numbers, DEFAULT_SIZES, LAYOUT_FORMS
-    )
+    return finish_postings(MERGED_BITMAP, data, blocks, nulls, domain == "bytes", numbers, DEFAULT_SIZES, LAYOUT_FORMS)
 
 
 def _ranked(parts: Sequence[KeyedContainers], domain: Domain) -> tuple[KeyArray, LooseContainers]:
@@ -164,8 +142,7 @@ def _ranked(parts: Sequence[KeyedContainers], domain: Domain) -> tuple[KeyArray,
     used[-1] = True
     places = np.cumsum(used) - 1
     chosen = np.flatnonzero(used[:-1])
-    some = keys[chosen] if isinstance(keys, np.ndarray) else keys.take(pa.array(chosen))
-    return some, every.moved(places[ranked], every.blocks)
+    return chosen_keys(keys, chosen), every.moved(places[ranked], every.blocks)
 
 
 def _rank(arrays: Sequence[KeyArray], domain: Domain) -> tuple[KeyArray, Ints]:

@@ -69,11 +69,8 @@ class BitmapBody:
             return found
         order = np.argsort(places.offsets[~is_row], kind="stable")
         starts, lengths = places.offsets[~is_row][order], places.lengths[~is_row][order]
-        ends = starts + lengths + self.seal_bytes
-        body_bytes = self.blob.length - self.start
-        if int(lengths.min()) < 1 or int(ends.max()) > body_bytes:
-            raise corrupt(self.blob, f"a row set leaves a body of {body_bytes} bytes", self.start)
-        first, request_ends = near_groups(starts, ends)
+        self._check_inside(starts, lengths)
+        first, request_ends = near_groups(starts, starts + lengths + self.seal_bytes)
         lasts = [*first[1:].tolist(), len(starts)]
         for low, high, end in zip(first.tolist(), lasts, request_ends.tolist(), strict=True):
             found |= self._read(starts[low:high], lengths[low:high], end)
@@ -90,7 +87,7 @@ class BitmapBody:
         if not len(several):
             return rows, entries
         starts, lengths = places.offsets[several], places.lengths[several]
-        data = self._read_all(starts, lengths)
+        data = self.read_all(starts, lengths)
         offset = self.blob.offset + self.start
         found, sets = rows_by_set(data, starts, lengths, self.row_count, location=self.blob.location, offset=offset)
         return np.concatenate((rows, found)), np.concatenate((entries, several[sets]))
@@ -103,7 +100,7 @@ class BitmapBody:
         is_row = places.offsets < 0
         found = iter(self._single_rows(places).tolist())
         starts, lengths = places.offsets[~is_row], places.lengths[~is_row]
-        data = self._read_all(starts, lengths) if len(starts) else memoryview(b"")
+        data = self.read_all(starts, lengths)
         offset = self.blob.offset + self.start
         spans = zip(starts.tolist(), lengths.tolist(), strict=True)
         read = (
@@ -125,18 +122,23 @@ class BitmapBody:
             raise corrupt(self.blob, f"row {rows.max()} in a row group of {self.row_count} rows")
         return rows
 
-    def _read_all(self, starts: Ints, lengths: Ints) -> memoryview:
-        """Read the body and check the seals of some row sets in it.
+    def read_all(self, starts: Ints, lengths: Ints) -> memoryview:
+        """Read the body, if it has one of some row sets, and check their seals.
 
         Raises CorruptFileError if a row set leaves the body or breaks its seal.
         """
+        if not len(starts):
+            return memoryview(b"")
+        self._check_inside(starts, lengths)
+        data = self.blob.read(self.start, self.blob.length - self.start)
+        if self.seal_bytes:
+            self._check_seals(data, starts, lengths, self.start)
+        return data
+
+    def _check_inside(self, starts: Ints, lengths: Ints) -> None:
         body_bytes = self.blob.length - self.start
         if int(lengths.min()) < 1 or int((starts + lengths).max()) + self.seal_bytes > body_bytes:
             raise corrupt(self.blob, f"a row set leaves a body of {body_bytes} bytes", self.start)
-        data = self.blob.read(self.start, body_bytes)
-        if self.seal_bytes:
-            self.check_seals(data, starts, lengths, self.start)
-        return data
 
     def _read(self, starts: Ints, lengths: Ints, end: int) -> BitMap:
         """Read row sets that lie close to each other with one request; return their union."""
@@ -152,10 +154,10 @@ class BitmapBody:
             sealed = self.seal_bytes > 0
             return deserialize(content, self.row_count, whole=sealed, location=location, offset=file_offset)
         if self.seal_bytes:
-            self.check_seals(data, relative, lengths, offset)
+            self._check_seals(data, relative, lengths, offset)
         return union_of_sets(data, relative, lengths, self.row_count, location=location, offset=file_offset)
 
-    def check_seals(self, data: memoryview, starts: Ints, lengths: Ints, offset: int) -> None:
+    def _check_seals(self, data: memoryview, starts: Ints, lengths: Ints, offset: int) -> None:
         """Check the seals behind row sets, at starts and lengths in the data, or raise CorruptFileError."""
         raw = np.frombuffer(data, np.uint8)
         found = raw[(starts + lengths)[:, None] + np.arange(self.seal_bytes)]

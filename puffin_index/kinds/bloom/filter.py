@@ -5,6 +5,7 @@ The format and the hashes are in docs/formats.md, Bloom filter; source: seed 002
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -81,12 +82,36 @@ def bit_positions(hashes: Ints, k: int, bits: int) -> Iterator[Rows]:
         yield positions
 
 
+Shape = tuple[int, int]
+"""The number of bits that a key sets, and of bits of the filter."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BloomBits:
+    """The bloom filter of one row group: k bits a key; bit i is bit `i & 7` of byte `i >> 3`."""
+
+    k: int
+    bits: Bytes
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of the filter."""
+        return self.k, 8 * len(self.bits)
+
+    def contains_all(self, hashes: Ints) -> bool:
+        """Return whether the filter has the keys of all these hashes."""
+        return all(
+            bool((self.bits[positions >> 3] >> (positions & 7).astype(np.uint8) & 1).all())
+            for positions in bit_positions(hashes, *self.shape)
+        )
+
+
 class BloomIndex:
     """Answers set tests from a filter: exactly if no key can be in the row group, else with an upper bound."""
 
     def __init__(self, blob: Blob, form: int, bit_count: int, k: int, pages: Sequence[Part], row_count: int) -> None:
         self._blob = blob
-        self._form = form
+        self.form = form
         self._bit_count = bit_count
         self._k = k
         self._pages = pages
@@ -106,7 +131,7 @@ class BloomIndex:
 
     def may_contain(self, keys: tuple[int, ...] | tuple[bytes, ...]) -> bool:
         """Return whether the row group may have one of the keys."""
-        hashes = hashes_of_keys(keys, self._form)
+        hashes = hashes_of_keys(keys, self.form)
         possible = np.ones(len(hashes), np.bool_)
         for positions in bit_positions(hashes, self._k, self._bit_count):
             possible[possible] = self._bits_at(positions[possible])
@@ -114,19 +139,9 @@ class BloomIndex:
                 return False
         return True
 
-    def contains_all(self, keys: KeyArray) -> bool:
-        """Return whether the filter has every key; an intact filter has every key of its row group."""
-        for start in range(0, len(keys), _KEYS_AT_ONCE):
-            hashes = key_hashes(keys[start : start + _KEYS_AT_ONCE], self._form)
-            for positions in bit_positions(hashes, self._k, self._bit_count):
-                if not self._bits_at(positions).all():
-                    return False
-        return True
-
-    def read_filter(self) -> tuple[int, Bytes]:
-        """Return the number of bits that a key sets, and all bits, after checking their checksums."""
-        data = read_parts(self._blob, self._pages)
-        return self._k, np.frombuffer(b"".join(data), np.uint8)
+    def read_filter(self) -> BloomBits:
+        """Return the whole filter, after checking the checksums of its pages."""
+        return BloomBits(self._k, np.frombuffer(b"".join(read_parts(self._blob, self._pages)), np.uint8))
 
     def _bits_at(self, positions: Rows) -> Flags:
         page_bytes = self._pages[0].length
@@ -150,12 +165,9 @@ def _array_of(keys: Sequence[Key]) -> KeyArray:
 
 
 def build_filter(column: SortedColumn, items: int | None, fpp: float, room: float) -> Payload:
-    """Build the filter of a row group.
+    """Build the filter of a row group, sized for `items` keys, or for `room` times its distinct keys.
 
-    Args:
-        items: The number of keys to size the filter for; None for the number of distinct keys.
-        fpp: The share of absent keys that a filter holding its planned number of keys may report as present.
-        room: The factor on the number of distinct keys if `items` is None.
+    A filter that holds its planned number of keys reports a share of `fpp` of absent keys as present.
     """
     keys = column.keys
     form = form_of(column.column.value_type)

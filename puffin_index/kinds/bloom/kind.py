@@ -27,8 +27,8 @@ from puffin_index.kinds.base import (
     count_kept,
     runs_of,
 )
-from puffin_index.kinds.bloom.filter import PAIMON_BLOOM, BloomIndex, build_filter, key_hashes, open_filter
-from puffin_index.kinds.bloom.matrix import BLOOM_MATRIX, BloomBits, BloomMatrix, build_bloom_matrix, filters_of_matrix
+from puffin_index.kinds.bloom.filter import PAIMON_BLOOM, BloomBits, BloomIndex, build_filter, key_hashes, open_filter
+from puffin_index.kinds.bloom.matrix import BLOOM_MATRIX, BloomMatrix, build_bloom_matrix, filters_of_matrix
 from puffin_index.kinds.kind import Answer, IndexKind, Options, Proof
 from puffin_index.storage.arrays import Ints
 
@@ -111,17 +111,13 @@ class BloomKind(IndexKind):
     def proof(self, opened: OpenIndex, row_counts: Ints) -> Proof:
         """Prove a filter by looking up every key of its row group."""
         del row_counts
+        assert isinstance(opened, BloomMatrix | BloomIndex)
         filters: list[BloomBits] = []
 
         def prove(place: int, column: SortedColumn) -> Iterator[str]:
-            if isinstance(opened, BloomMatrix):
-                if not filters:
-                    filters.extend(filters_of_matrix(opened))
-                has_all = filters[place].contains_all(key_hashes(column.keys, opened.form))
-            else:
-                assert isinstance(opened, BloomIndex)
-                has_all = opened.contains_all(column.keys)
-            if not has_all:
+            if not filters:
+                filters.extend(filters_of_matrix(opened) if isinstance(opened, BloomMatrix) else [opened.read_filter()])
+            if not filters[place].contains_all(key_hashes(column.keys, opened.form)):
                 yield "the bloom filter misses a value"
 
         return prove
@@ -141,7 +137,7 @@ def _merge_filters(run: Sequence[MergePart]) -> Payload:
             every = filters_of_matrix(matrix)
             filters += [every[place] for place in np.flatnonzero(part.is_kept).tolist()]
         else:
-            filters.append(BloomBits(*open_filter(payload).read_filter()))
+            filters.append(open_filter(payload).read_filter())
     form = _value_form(run[0].payload)
     return build_bloom_matrix(filters, form_of(run[0].payload.value_type) if form is None else form)
 

@@ -11,7 +11,14 @@ from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.leaf import SetTest
 from puffin_index.keys.value_types import ValueType, is_form_of
 from puffin_index.kinds.base import MergedFilter, Payload
-from puffin_index.kinds.bloom.filter import MAXIMUM_BITS, MAXIMUM_BITS_A_KEY, bit_positions, hashes_of_keys
+from puffin_index.kinds.bloom.filter import (
+    MAXIMUM_BITS,
+    MAXIMUM_BITS_A_KEY,
+    BloomBits,
+    Shape,
+    bit_positions,
+    hashes_of_keys,
+)
 from puffin_index.storage.arrays import Bytes, Flags, Ints
 from puffin_index.storage.bit_packing import transpose_bits
 from puffin_index.storage.hashing import xxh64_many
@@ -155,38 +162,24 @@ class BloomMatrix(MergedFilter):
         return np.unpackbits(found, count=matrix.filters, bitorder="little").view(np.bool_)
 
     def _rows(self, matrix: Matrix, places: Ints) -> Bytes:
-        """Read rows of a matrix; neighbouring pages share a request."""
+        """Read rows of a matrix."""
         numbers, owners = np.unique(places // matrix.page_rows, return_inverse=True)
-        parts = [matrix.page(number) for number in numbers.tolist()]
-        pages = [
-            _check_page(self._blob, part, data) for part, data in zip(parts, read_parts(self._blob, parts), strict=True)
-        ]
         # Only the last page may be shorter, so every page begins at a multiple of the page's rows.
         chosen = owners * matrix.page_rows + places % matrix.page_rows
-        rows: Bytes = np.concatenate(pages).reshape(-1, matrix.row_bytes)[chosen]
+        rows: Bytes = self._read_pages(matrix, numbers.tolist())[chosen]
         return rows
+
+    def _read_pages(self, matrix: Matrix, numbers: Sequence[int]) -> Bytes:
+        """Read the rows of some pages of a matrix: shape (rows, bytes of a row); neighbours share a request."""
+        parts = [matrix.page(number) for number in numbers]
+        read = zip(parts, read_parts(self._blob, parts), strict=True)
+        pages = [_check_page(self._blob, part, data) for part, data in read]
+        return np.concatenate(pages).reshape(-1, matrix.row_bytes)
 
     def read_matrix(self, number: int) -> Bytes:
         """Read all rows of a matrix: shape (bits, bytes of a row)."""
         matrix = self.directory.matrices[number]
-        page_bytes = matrix.page_rows * matrix.row_bytes
-        data = self._blob.read(matrix.offset, matrix.length)
-        pages = check_pages(self._blob, Part(matrix.offset, matrix.length), data, page_bytes)
-        return np.concatenate(pages).reshape(matrix.bits, matrix.row_bytes)
-
-
-def check_pages(blob: Blob, part: Part, data: memoryview, page_bytes: int) -> list[Bytes]:
-    """Check the seals of neighbouring pages, of `page_bytes` but for the last, and return the rows.
-
-    Raises CorruptFileError if a page does not match its seal.
-    """
-    raw = np.frombuffer(data, np.uint8)
-    starts = np.arange(0, len(raw), page_bytes + CHECKSUM_BYTES)
-    ends = np.append(starts[1:], len(raw)) - CHECKSUM_BYTES
-    seals = np.ascontiguousarray(raw[ends[:, None] + np.arange(CHECKSUM_BYTES)]).view("<u4").reshape(-1)
-    if bool(((xxh64_many(raw, starts, ends - starts) & np.uint64(0xFFFF_FFFF)) != seals).any()):
-        raise corrupt(blob, "the bytes do not have their checksum", part.offset)
-    return [raw[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+        return self._read_pages(matrix, range(-(-matrix.bits // matrix.page_rows)))
 
 
 def _check_page(blob: Blob, part: Part, data: memoryview) -> Bytes:
@@ -226,27 +219,6 @@ PAGE_BYTES = 4 * 1024
 """The most bytes of a page with several rows. Pages are small because a look-up reads k pages for one row each."""
 _GROWTH = 0.25
 """The share by which copies of filters, made for fewer matrices, may enlarge the blob."""
-
-Shape = tuple[int, int]
-"""The number of bits that a key sets, and of bits of the filter."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class BloomBits:
-    """The bloom filter of one row group: k bits a key; bit i is bit `i & 7` of byte `i >> 3`."""
-
-    k: int
-    bits: Bytes
-
-    @property
-    def shape(self) -> Shape:
-        """The shape of the filter."""
-        return self.k, 8 * len(self.bits)
-
-    def contains_all(self, hashes: Ints) -> bool:
-        """Return whether the filter has the keys of all these hashes."""
-        positions = np.concatenate(list(bit_positions(hashes, *self.shape)))
-        return bool((self.bits[positions >> 3] >> (positions & 7).astype(np.uint8) & 1).all())
 
 
 def filters_of_matrix(matrix: BloomMatrix) -> list[BloomBits]:

@@ -11,7 +11,7 @@ from puffin_index.keys.columns import Column
 from puffin_index.keys.leaf import LeafTest, NullTest
 from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.base import RowSet
-from puffin_index.kinds.bsi.search import ContentOf, FlatHalf, HalfReader, HalfSets
+from puffin_index.kinds.bsi.search import FlatHalf, HalfReader, HalfSets
 from puffin_index.kinds.bsi.slices import Half, Halves
 from puffin_index.kinds.held_keys import HoldsKeys, KeySets, Totals, Want, are_few_keys
 from puffin_index.storage.arrays import Flags, Ints, Rows
@@ -31,21 +31,20 @@ _SPARSE = 512
 class BitSlicedIndex(HoldsKeys):
     """Answer tests of integers from the two halves of a blob."""
 
-    def __init__(
-        self, blob: Blob, halves: Halves, row_count: int, content_of: ContentOf, value_type: ValueType
-    ) -> None:
+    def __init__(self, blob: Blob, halves: Halves, row_count: int, value_type: ValueType, *, is_own: bool) -> None:
         self._blob = blob
         self._value_type = value_type
         self._row_count = row_count
-        self._positive, self._negative = (
-            HalfReader(blob, half, row_count, content_of) if half else None
-            for half in (halves.positive, halves.negative)
-        )
+        self._signed = [
+            (sign, HalfReader(blob, half, row_count, is_own=is_own))
+            for sign, half in zip((1, -1), halves, strict=True)
+            if half is not None
+        ]
 
     @property
     def value_count(self) -> int:
         """The number of rows that have a number, from the layout."""
-        return sum(half.half.row_count for half in (self._positive, self._negative) if half is not None)
+        return sum(reader.half.row_count for _, reader in self._signed)
 
     def evaluate(self, test: LeafTest, candidates: BitMap | None = None) -> RowSet:
         """Return the rows that satisfy `test`, among the candidates."""
@@ -61,9 +60,8 @@ class BitSlicedIndex(HoldsKeys):
         """Return the rows without a number (`is_null`) or the rows with a number, among the candidates."""
         every = BitMap(range(self._row_count)) if candidates is None else candidates
         existing = BitMap()
-        for half in (self._positive, self._negative):
-            if half is not None:
-                existing |= half.existence()
+        for _, reader in self._signed:
+            existing |= reader.existence()
         return every - existing if is_null else every & existing
 
     def search(self, intervals: Intervals, candidates: BitMap | None) -> BitMap:
@@ -71,10 +69,9 @@ class BitSlicedIndex(HoldsKeys):
         found = BitMap()
         if candidates is not None and not candidates:
             return found
-        if self._positive is not None:
-            found = self._positive.search(intervals, candidates)
-        if self._negative is not None:
-            found |= self._negative.search(mirror(clip(intervals, INT64_MINIMUM, -1)), candidates)
+        for sign, reader in self._signed:
+            own = intervals if sign > 0 else mirror(clip(intervals, INT64_MINIMUM, -1))
+            found |= reader.search(own, candidates)
         return found
 
     def keys_of(self, rows: BitMap | None) -> Column:
@@ -122,37 +119,31 @@ class BitSlicedIndex(HoldsKeys):
         """Yield sign and places of each half, which of some rows have a number there, and magnitude - minimum."""
         if rows is not None and _SPARSE * len(rows) < self._row_count:
             some = BitMap(rows)
-            for (sign, half_sets), half in zip(self._half_sets(), self._halves(), strict=True):
-                yield sign, half, *half_sets.of_rows(some)
+            for (sign, half_sets), (_, reader) in zip(self._half_sets(), self._signed, strict=True):
+                yield sign, reader.half, *half_sets.of_rows(some)
             return
         for sign, half, flat in self._flat_halves():
             known, offsets = flat.of_rows(rows)
             yield sign, half, known[:count], offsets[:count]
 
-    def _halves(self) -> list[Half]:
-        return [half.half for half in (self._positive, self._negative) if half is not None]
-
     def _flat_halves(self) -> list[tuple[int, Half, FlatHalf]]:
         """Return sign, places and numbers of each half."""
-        found = [
-            (sign, half.half, half.flat())
-            for sign, half in ((1, self._positive), (-1, self._negative))
-            if half is not None
-        ]
+        found = [(sign, reader.half, reader.flat()) for sign, reader in self._signed]
         if len(found) == 2 and bool((found[0][2].existence & found[1][2].existence).any()):
             raise self._other_numbers()
         return found
 
     def _half_sets(self) -> list[tuple[int, HalfSets]]:
         """Return sign and numbers of each half."""
-        found = [(sign, half.sets()) for sign, half in ((1, self._positive), (-1, self._negative)) if half is not None]
+        found = [(sign, reader.sets()) for sign, reader in self._signed]
         if len(found) == 2 and found[0][1].existence.intersect(found[1][1].existence):
             raise self._other_numbers()
         return found
 
     def sets_of(self) -> KeySets | None:
         """Return the rows of each number, split by slice after slice; None if there may be many numbers."""
-        if not are_few_keys(sum(min(half.span + 1, half.row_count) for half in self._halves()), self._row_count):
+        halves = [reader.half for _, reader in self._signed]
+        if not are_few_keys(sum(min(half.span + 1, half.row_count) for half in halves), self._row_count):
             return None
         found: dict[int, BitMap] = {}
         for sign, half in self._half_sets():

@@ -14,9 +14,17 @@ from pyroaring import BitMap
 
 from puffin_index.errors import BuildError, UnsupportedError
 from puffin_index.keys.asked import Intervals, complement, union
-from puffin_index.keys.columns import Column, KeyArray
+from puffin_index.keys.columns import Column, KeyArray, join_keys
 from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
-from puffin_index.keys.sorted_keys import BytesKeys, IntKeys, SortedKeys, bytes_of_keys, common_prefix, cut_blocks
+from puffin_index.keys.sorted_keys import (
+    IntKeys,
+    SortedKeys,
+    bytes_of_keys,
+    common_prefix,
+    cut_blocks,
+    parse_block_of_bytes,
+    parse_separators,
+)
 from puffin_index.keys.value_types import Domain, ValueType
 from puffin_index.kinds.base import RowSet
 from puffin_index.kinds.bsi.bit_sliced import BitSlicedIndex
@@ -138,11 +146,7 @@ class DictionaryReader:
         """Return all keys, ascending."""
         blocks = range(len(self._opened().parts))
         self._read_blocks([block for block in blocks if block not in self._blocks])
-        ordered = [self._blocks[block] for block in blocks]
-        if self._form == INT_KEYS:
-            return np.concatenate([np.empty(0, np.int64), *(one.keys for one in ordered if isinstance(one, IntKeys))])
-        texts = [one.array() for one in ordered if isinstance(one, BytesKeys)]
-        return pa.concat_arrays([pa.array([], pa.large_binary()), *texts])
+        return join_keys([self._blocks[block].array() for block in blocks], self._form == BYTES_KEYS)
 
     def _opened(self) -> _Directory:
         if self._directory is None:
@@ -175,7 +179,7 @@ def _parse_directory(blob: Blob, data: memoryview, asked_form: int) -> _Director
         np.frombuffer(cursor.bytes(4 * block_count), ">u4").astype(np.int64) for _ in range(4)
     )
     starts = np.concatenate(([0], ends[:-1])) if block_count else ends
-    separators = _parse_separators(cursor, form, block_count)
+    separators = parse_separators(cursor, block_count, form == BYTES_KEYS, ">")
     cursor.expect_end()
     counts = np.diff(codes, append=key_count)
     limited = (lengths <= _BLOCK_LIMIT_BYTES) | ((counts == 1) & (lengths == ends - starts))
@@ -189,17 +193,6 @@ def _parse_directory(blob: Blob, data: memoryview, asked_form: int) -> _Director
         for start, end, checksum in zip(starts.tolist(), ends.tolist(), checksums.tolist(), strict=True)
     )
     return _Directory(key_count, form, codes, parts, lengths, separators)
-
-
-def _parse_separators(cursor: ByteCursor, form: int, block_count: int) -> SortedKeys:
-    if form == INT_KEYS:
-        return IntKeys(np.frombuffer(cursor.bytes(8 * block_count), ">i8").astype(np.int64))
-    ends = np.frombuffer(cursor.bytes(4 * block_count), ">u4").astype(np.int64)
-    content = cursor.bytes(cursor.remaining)
-    starts = np.concatenate(([0], ends[:-1])) if block_count else ends
-    if (ends < starts).any() or (int(ends[-1]) if block_count else 0) != len(content):
-        raise cursor.corrupt("separators that overlap")
-    return BytesKeys(content, starts, ends)
 
 
 def _content(blob: Blob, directory: _Directory, block: int, stored: memoryview) -> memoryview:
@@ -216,12 +209,7 @@ def _parse_block(blob: Blob, directory: _Directory, block: int, content: memoryv
             raise corrupt(blob, f"{count} keys in {len(content)} bytes", offset)
         planes = np.frombuffer(content, np.uint8).reshape(8, count)
         return IntKeys(np.ascontiguousarray(planes.T).view(">i8").reshape(-1).astype(np.int64))
-    if len(content) < 4 * count:
-        raise corrupt(blob, f"{count} keys in {len(content)} bytes", offset)
-    ends = np.cumsum(np.frombuffer(content[: 4 * count], ">u4"), dtype=np.int64) + 4 * count
-    if int(ends[-1]) != len(content):
-        raise corrupt(blob, f"keys of {ends[-1]} bytes in {len(content)} bytes", offset)
-    return BytesKeys(content, np.concatenate(([4 * count], ends[:-1])), ends)
+    return parse_block_of_bytes(blob, content, offset, count, ">")
 
 
 class DictionaryCodedIndex(HoldsKeys):

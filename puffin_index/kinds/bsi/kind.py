@@ -3,8 +3,6 @@
 | option | values | meaning |
 | --- | --- | --- |
 | `compression` | `auto` (default), `none` | `auto` compresses slices, and merges those of small row groups, where it pays; `none` leaves the slices of each row group plain, slices of numbers in Paimon's format |
-
-Build bit slices: of one row group, or of neighbouring small row groups together.
 """  # noqa: E501
 
 from collections.abc import Iterator, Sequence
@@ -35,21 +33,28 @@ MERGED_ROWS = 131_072
 _MERGED_BYTES = 64 * 1024 * 1024
 
 
-class SmallRowGroups:
-    """Gathers neighbouring small row groups until they are enough for a payload."""
+class SlicesBuilder:
+    """Builds bit slices, one payload a row group, and one of neighbouring small row groups."""
 
-    def __init__(self) -> None:
+    def __init__(self, one_by_one: KindBuilder) -> None:
+        self._one_by_one = one_by_one
         self._columns: list[Column] = []
 
-    def add(self, column: Column) -> list[MergedPayload]:
-        """Take the next row group; return the payload of the earlier row groups if the new one would exceed a limit."""
+    def add(self, column: SortedColumn, base: int) -> Sequence[MergedPayload]:
+        """Take the next row group; return the payloads that are now complete."""
+        if is_small(column.column.row_count):
+            return self.gather(column.column)
+        return [*self.finish(), *self._one_by_one.add(column, base)]
+
+    def gather(self, column: Column) -> Sequence[MergedPayload]:
+        """Take a small row group; return the payload of the earlier ones if the new one would exceed a limit."""
         together = [*self._columns, column]
         row_count, nbytes = sum(one.row_count for one in together), sum(one.keys.nbytes for one in together)
-        complete = self.flush() if row_count > MERGED_ROWS or nbytes > _MERGED_BYTES else []
+        complete = self.finish() if row_count > MERGED_ROWS or nbytes > _MERGED_BYTES else []
         self._columns.append(column)
         return complete
 
-    def flush(self) -> list[MergedPayload]:
+    def finish(self) -> Sequence[MergedPayload]:
         """Return the payload of the gathered row groups, if any."""
         columns, self._columns = self._columns, []
         if not columns:
@@ -57,24 +62,6 @@ class SmallRowGroups:
         row_counts = [column.row_count for column in columns]
         payload = build_slices(SortedColumn(join_columns(columns)), row_counts, may_compress=True)
         return [MergedPayload(payload, len(columns))]
-
-
-class SlicesBuilder:
-    """Builds bit slices, one payload a row group, and merges those of small row groups."""
-
-    def __init__(self, one_by_one: KindBuilder) -> None:
-        self._one_by_one = one_by_one
-        self._small = SmallRowGroups()
-
-    def add(self, column: SortedColumn, base: int) -> Sequence[MergedPayload]:
-        """Take the next row group; return the payloads that are now complete."""
-        if is_small(column.column.row_count):
-            return self._small.add(column.column)
-        return [*self._small.flush(), *self._one_by_one.add(column, base)]
-
-    def finish(self) -> Sequence[MergedPayload]:
-        """Return the payload of the small row groups at the end."""
-        return self._small.flush()
 
 
 _COMPRESSIONS = ("auto", "none")
@@ -135,7 +122,7 @@ class BitSlicedKind(IndexKind):
     ) -> Iterator[MergedPayload]:
         """Merge small row groups as a build does; copy the others."""
         del limits
-        small = SmallRowGroups()
+        small = SlicesBuilder(OneByOne(self, options))
         for part in (part for part in parts if part.is_kept.any()):
             payload = part.payload
             self.form_of(part)
@@ -144,12 +131,12 @@ class BitSlicedKind(IndexKind):
             elif _may_merge(options) and is_small(payload.row_count):
                 columns = [open_slices(payload).column(payload.value_type)]
             else:
-                yield from small.flush()
+                yield from small.finish()
                 yield as_it_was(part)
                 continue
             for place in np.flatnonzero(part.is_kept).tolist():
-                yield from small.add(columns[place])
-        yield from small.flush()
+                yield from small.gather(columns[place])
+        yield from small.finish()
 
 
 def _may_merge(options: Options) -> bool:

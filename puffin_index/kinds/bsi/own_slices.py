@@ -20,12 +20,10 @@ from puffin_index.kinds.bsi.key_dictionary import HEADER_BYTES, DictionaryCodedI
 from puffin_index.kinds.bsi.slices import (
     EXISTENCE_GAP,
     LEAST_NUMBERS,
-    Content,
     HalfBits,
-    Halves,
     append_part,
+    bits_length,
     check_size,
-    content_as_stored,
     halves_of_blob,
     halves_of_layout,
     halves_of_numbers,
@@ -40,11 +38,9 @@ from puffin_index.storage.parts import (
     Part,
     check_layout,
     checksum32,
-    content_of_frame,
     corrupt,
     in_memory,
 )
-from puffin_index.storage.ranged import Blob
 
 PAIMON_BSI = "paimon-bsi-v1"
 BSI = "puffin-index-bsi-v1"
@@ -53,7 +49,6 @@ LEAST_SAVING = 0.3
 
 _HEAD_NUMBERS = 4
 _LEAST_BYTES = 64 * 1024
-_MAGIC = b"\x28\xb5\x2f\xfd"
 _LEVEL = 3
 _SAMPLE_BYTES = 8 * 1024
 
@@ -102,12 +97,12 @@ def build_slices(ordered: SortedColumn, row_counts: Sequence[int], *, may_compre
     left = iter([append_part(data, content) for content in stored])
     check_size(data, column.row_count)
     placed = [half.placed([next(left) for _ in half.sets]) if half else None for half in halves]
-    return Payload(BSI, data, np.array(head + numbers_of_halves(Halves(*placed), 0), np.int64))
+    return Payload(BSI, data, np.array(head + numbers_of_halves(placed, 0), np.int64))
 
 
 def _contents(half: HalfBits, row_count: int, is_alone: bool) -> Iterator[Buffer]:
     for bits, row_set in zip(half.bits, half.sets, strict=True):
-        plain = bits[: _bits_length(row_count)].data
+        plain = bits[: bits_length(row_count)].data
         # The row sets of a large row group are hardly longer, and read in less time. None has the length of plain bits.
         is_plain = len(plain) == len(row_set) if is_alone else len(plain) <= len(row_set)
         yield plain if is_plain else row_set
@@ -134,11 +129,6 @@ def _saving(plain: Iterable[Buffer], compressed: Iterable[bytes]) -> float:
     return 1 - sum(map(min, pairs)) / before if before else 0.0
 
 
-def _bits_length(row_count: int) -> int:
-    """Return the length of the plain bits of a number of rows."""
-    return (row_count + 7) // 8
-
-
 def _checksum_of(row_counts: Ints) -> int:
     return checksum32(row_counts.astype("<i8").tobytes())
 
@@ -156,11 +146,10 @@ def open_slices(payload: StoredPayload) -> BitSlicedIndex | DictionaryCodedIndex
     rows = payload.row_count
     if not len(payload.layout):
         blob = in_memory(blob)
-        return BitSlicedIndex(blob, halves_of_blob(blob, rows), rows, content_as_stored, value_type)
+        return BitSlicedIndex(blob, halves_of_blob(blob, rows), rows, value_type, is_own=False)
     numbers = check_layout(blob, payload.layout, 1 + LEAST_NUMBERS)[1:]
-    return BitSlicedIndex(
-        blob, halves_of_layout(blob, numbers, rows, EXISTENCE_GAP), rows, content_as_stored, value_type
-    )
+    halves = halves_of_layout(blob, numbers, rows, EXISTENCE_GAP)
+    return BitSlicedIndex(blob, halves, rows, value_type, is_own=False)
 
 
 def _open_own(payload: StoredPayload) -> BitSlicedIndex | DictionaryCodedIndex:
@@ -174,35 +163,14 @@ def _open_own(payload: StoredPayload) -> BitSlicedIndex | DictionaryCodedIndex:
     if directory_end:
         if not HEADER_BYTES <= directory_end <= blob.length:
             raise corrupt(blob, "a layout that describes no dictionary")
-        codes = BitSlicedIndex(blob, halves, rows, content_of_part, CODES)
+        codes = BitSlicedIndex(blob, halves, rows, CODES, is_own=True)
         return DictionaryCodedIndex(blob, Part(0, directory_end, directory_checksum), codes, value_type)
     if not _is_number(value_type):
         raise _not_read(payload)
-    return BitSlicedIndex(blob, halves, rows, content_of_part, value_type)
+    return BitSlicedIndex(blob, halves, rows, value_type, is_own=True)
 
 
 def _not_read(payload: StoredPayload) -> UnsupportedError:
     return UnsupportedError(
         f"{payload.blob.location}: kind bsi reads no blob {payload.blob_type} of a {payload.value_type.name} column"
     )
-
-
-def content_of_part(blob: Blob, part: Part, stored: memoryview, row_count: int) -> Content:
-    """Return the content of a part, plain bits or a row set.
-
-    Raises CorruptFileError if a frame is broken or claims a content longer than any set of these rows, or if plain bits
-    lie beyond the last row.
-    """
-    length = _bits_length(row_count)
-    if len(stored) != length and bytes(stored[: len(_MAGIC)]) == _MAGIC:
-        stored = content_of_frame(blob, stored, part.offset, 0, _longest_row_set(row_count))
-    if len(stored) != length:
-        return Content(stored)
-    if row_count % 8 and stored[-1] >> row_count % 8:
-        raise corrupt(blob, "plain bits beyond the last row", part.offset)
-    return Content(stored, are_bits=True)
-
-
-def _longest_row_set(row_count: int) -> int:
-    """Return the most bytes of any row set: every other row is a run, and no writer chose a smaller container."""
-    return 8 + block_count(row_count) * (1 + 4 + 4 + 2 + 4 * (BLOCK_ROWS // 2))

@@ -9,16 +9,15 @@ bit alone suffices.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 from pyroaring import BitMap
 
 from puffin_index.errors import CorruptFileError
 from puffin_index.keys.asked import Interval, Intervals, clip, shift
-from puffin_index.kinds.bsi.slices import Content, Half, row_set_of_content
+from puffin_index.kinds.bsi.slices import Content, Half, content_of_part, row_set_of_content
 from puffin_index.kinds.held_keys import Want
 from puffin_index.roaring.union import bits_of_sets, every_bit, popcount
 from puffin_index.roaring.write import BLOCK_BYTES, block_count
@@ -154,16 +153,13 @@ _MOST_WIDE_INTERVALS = 4
 _SPARSE = 16
 """Where fewer than one row in this many is a candidate, the first slices leave next to nothing."""
 
-ContentOf: TypeAlias = Callable[[Blob, Part, memoryview, int], Content]
-"""Returns the content of a part of a blob, from the part's stored bytes and the number of rows."""
-
 
 class HalfReader:
-    """Reads the row sets of one half, each at most once; `content_of` decodes the stored parts."""
+    """Reads the row sets of one half, each at most once."""
 
-    def __init__(self, blob: Blob, half: Half, row_count: int, content_of: ContentOf) -> None:
+    def __init__(self, blob: Blob, half: Half, row_count: int, *, is_own: bool) -> None:
         self.half = half
-        self._content_of = content_of
+        self._is_own = is_own
         self._blob = blob
         self._row_count = row_count
         self._slices: dict[int, BitMap] = {}
@@ -209,8 +205,7 @@ class HalfReader:
         half, blob = self.half, self._blob
         is_full = half.row_count == self._row_count
         parts = [*([] if is_full else [half.existence]), *half.slices]
-        stored = zip(parts, read_parts(blob, parts), strict=True)
-        contents = [self._content_of(blob, part, content, self._row_count) for part, content in stored]
+        contents = self._contents(parts)
         bits = np.zeros((len(parts), block_count(self._row_count) * BLOCK_BYTES), np.uint8)
         sets = [place for place, content in enumerate(contents) if not content.are_bits]
         for place, content in enumerate(contents):
@@ -280,13 +275,10 @@ class HalfReader:
         return rows
 
     def _descend(self, rows: BitMap, bit: int, intervals: Sequence[Interval], lowest: int) -> BitMap:
-        """Return the rows whose numbers lie in one of the intervals.
+        """Return those rows whose numbers lie in one of the intervals.
 
-        Args:
-            rows: Rows that agree in all bits above `bit`.
-            bit: The highest bit that is still unknown.
-            intervals: The intervals of the numbers' bits from `bit` down.
-            lowest: The lowest slice that the search may need.
+        The rows agree in all bits above `bit`, the highest bit that is still unknown. The intervals are those of the
+        bits from `bit` down; `lowest` is the lowest slice that the search may need.
         """
         if not rows or not intervals:
             return BitMap()
@@ -311,16 +303,15 @@ class HalfReader:
         missing = [bit for bit in range(first, len(slices)) if bit not in self._slices]
         self._read([self.half.existence] if self._existence is None else [], missing)
 
+    def _contents(self, parts: Sequence[Part]) -> list[Content]:
+        stored = zip(parts, read_parts(self._blob, parts), strict=True)
+        return [content_of_part(self._blob, part, data, self._row_count, is_own=self._is_own) for part, data in stored]
+
     def _read(self, existence: Sequence[Part], bits: Sequence[int]) -> None:
         missing = [bit for bit in bits if bit not in self._slices]
         parts = [*existence, *(self.half.slices[bit] for bit in missing)]
-        stored = zip(parts, read_parts(self._blob, parts), strict=True)
-        sets = [
-            row_set_of_content(
-                self._blob, part, self._content_of(self._blob, part, content, self._row_count), self._row_count
-            )
-            for part, content in stored
-        ]
+        contents = zip(parts, self._contents(parts), strict=True)
+        sets = [row_set_of_content(self._blob, part, content, self._row_count) for part, content in contents]
         if existence:
             self._existence = sets[0]
         self._slices.update(zip(missing, sets[len(existence) :], strict=True))

@@ -5,25 +5,25 @@ The magnitude of -2**63 does not fit: a row group that holds it cannot be writte
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap
 
 from puffin_index.errors import BuildError, UnsupportedError
-from puffin_index.roaring.read import deserialize, row_set_of_bits, serialized_length
-from puffin_index.roaring.write import BLOCK_BYTES, BLOCK_ROWS, block_count, serialize_bit_slices
+from puffin_index.roaring.read import deserialize, row_set_of_bits, serialize_bits, serialized_length
+from puffin_index.roaring.write import BLOCK_BYTES, BLOCK_ROWS, block_count
 from puffin_index.storage.arrays import Bytes, Flags, Ints
 from puffin_index.storage.binary import Buffer, ByteCursor, write_int32_be, write_int64_be, write_uint8
-from puffin_index.storage.parts import LAYOUT_VERSION, Part, checksum32, corrupt
+from puffin_index.storage.parts import LAYOUT_VERSION, Part, checksum32, content_of_frame, corrupt
 from puffin_index.storage.ranged import Blob
 
 VERSION = 1
 EXISTENCE_GAP = 4
 """The bytes of the number of slices, which stands behind the existence set."""
 
+_MAGIC = b"\x28\xb5\x2f\xfd"
 _MAXIMUM_SLICES = 64
 _HALF_NUMBERS = 5
 LEAST_NUMBERS = 2 * _HALF_NUMBERS
@@ -48,12 +48,8 @@ class Half:
         return self.maximum - self.minimum
 
 
-@dataclass(frozen=True, slots=True)
-class Halves:
-    """The halves of a blob; None where no number has the sign."""
-
-    positive: Half | None
-    negative: Half | None
+Halves: TypeAlias = Sequence[Half | None]
+"""The halves of a blob, of numbers >= 0 and < 0; None where no number has the sign."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,7 +63,7 @@ class HalfBits:
     minimum: int
     maximum: int
     bits: Bytes
-    sets: tuple[memoryview, ...]
+    sets: tuple[bytes, ...]
 
     def placed(self, parts: Sequence[Part]) -> Half:
         """Return the half, given the places of existence set and slices."""
@@ -77,7 +73,7 @@ class HalfBits:
 def serialize_numbers(halves: Sequence[HalfBits | None], row_count: int) -> tuple[bytearray, Ints]:
     """Return the blob of some numbers, and its layout."""
     data = bytearray(write_uint8(VERSION) + write_int32_be(row_count))
-    placed = Halves(*[_append_half(data, half) for half in halves])
+    placed = [_append_half(data, half) for half in halves]
     check_size(data, row_count)
     return data, np.array([LAYOUT_VERSION, *numbers_of_halves(placed, EXISTENCE_GAP)], np.int64)
 
@@ -136,9 +132,7 @@ def _bits_of_half(numbers: npt.NDArray[np.integer], chosen: Flags | None, sign: 
     _put_slices(bits[1:], numbers, minimum, sign)
     if chosen is not None:
         bits[1:] &= bits[0]
-    sets = serialize_bit_slices(bits)
-    views = tuple(sets.data[start:end].data for start, end in pairwise(sets.offsets.tolist()))
-    return HalfBits(count, minimum, maximum, bits, views)
+    return HalfBits(count, minimum, maximum, bits, tuple(serialize_bits(own.data) for own in bits))
 
 
 def _put_slices(bits: Bytes, numbers: npt.NDArray[np.integer], minimum: int, sign: int) -> None:
@@ -165,7 +159,7 @@ def numbers_of_halves(halves: Halves, existence_gap: int) -> list[int]:
     """Return the numbers of halves in a layout; `existence_gap` bytes lie behind each existence set."""
     numbers: list[int] = []
     parts: list[Part] = []
-    for half in (halves.positive, halves.negative):
+    for half in halves:
         if half is None:
             numbers += [-1, 0, 0, 0, 0]
         else:
@@ -202,7 +196,7 @@ def halves_of_layout(blob: Blob, numbers: Sequence[int], row_count: int, existen
             raise corrupt(blob, "a layout whose parts overlap")
         halves.append(Half(of_half, minimum, maximum, parts[0], parts[1:]))
         position += 1 + slice_count
-    return Halves(halves[0], halves[1])
+    return halves
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,10 +207,32 @@ class Content:
     are_bits: bool = False
 
 
-def content_as_stored(blob: Blob, part: Part, stored: memoryview, row_count: int) -> Content:
-    """Return the content of a part that is stored as it is."""
-    del blob, part, row_count
-    return Content(stored)
+def bits_length(row_count: int) -> int:
+    """Return the length of the plain bits of a number of rows."""
+    return (row_count + 7) // 8
+
+
+def content_of_part(blob: Blob, part: Part, stored: memoryview, row_count: int, *, is_own: bool) -> Content:
+    """Return the content of a part: a row set or, only where it is not of Paimon's format, plain bits or a zstd frame.
+
+    Raises CorruptFileError if a frame is broken or claims a content longer than any set of these rows, or if plain bits
+    lie beyond the last row.
+    """
+    length = bits_length(row_count)
+    if not is_own:
+        return Content(stored)
+    if len(stored) != length and bytes(stored[: len(_MAGIC)]) == _MAGIC:
+        stored = content_of_frame(blob, stored, part.offset, 0, _longest_row_set(row_count))
+    if len(stored) != length:
+        return Content(stored)
+    if row_count % 8 and stored[-1] >> row_count % 8:
+        raise corrupt(blob, "plain bits beyond the last row", part.offset)
+    return Content(stored, are_bits=True)
+
+
+def _longest_row_set(row_count: int) -> int:
+    """Return the most bytes of any row set: every other row is a run, and no writer chose a smaller container."""
+    return 8 + block_count(row_count) * (1 + 4 + 4 + 2 + 4 * (BLOCK_ROWS // 2))
 
 
 def row_set_of_content(blob: Blob, part: Part, content: Content, row_count: int) -> BitMap:
@@ -246,10 +262,9 @@ def halves_of_blob(blob: Blob, row_count: int) -> Halves:
     rows = cursor.int32_be()
     if rows != row_count:
         raise corrupt(blob, f"bit slices of {rows} rows for a row group of {row_count}", 1)
-    positive = _parse_half(blob, data, cursor, row_count)
-    negative = _parse_half(blob, data, cursor, row_count)
+    halves = [_parse_half(blob, data, cursor, row_count) for _ in range(2)]
     cursor.expect_end()
-    return Halves(positive, negative)
+    return halves
 
 
 def _check_version(blob: Blob, version: int) -> None:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyroaring import BitMap
 
-from puffin_index.keys.columns import Column, KeyArray
+from puffin_index.keys.columns import Column, KeyArray, chosen_keys, join_keys
 from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.held_keys import KeyCounts, KeysInMemory, KeysWithin
 from puffin_index.kinds.postings.keys import keys_of_blocks
@@ -42,8 +42,8 @@ def key_rows(blocks: ParsedBlocks, first_keys: Ints, is_bytes: bool) -> KeyRows:
     sections = np.arange(len(blocks.sections.runs))
     starts, lengths = decode_runs(blocks, sections)
     # Few bytes a code: arrays of runs are what decoding takes the time for.
-    group_codes = _group_codes(blocks).astype(np.min_scalar_type(len(keys)))
-    run_codes = np.repeat(group_codes, blocks.group_counts(sections))
+    codes_of_groups = group_codes(blocks).astype(np.min_scalar_type(len(keys)))
+    run_codes = np.repeat(codes_of_groups, blocks.group_counts(sections))
     if lengths is None:
         return KeyRows(keys, run_codes, starts)
     places = np.flatnonzero(lengths > 1)
@@ -68,7 +68,7 @@ def key_counts(blocks: ParsedBlocks, first_keys: Ints, is_bytes: bool) -> tuple[
         places = ramps(ends[several] - sections.groups[several], sections.groups[several])
         rows[places] = _group_rows(blocks, several)
     counts = np.zeros(len(keys), np.int64)
-    np.add.at(counts, _group_codes(blocks), rows)
+    np.add.at(counts, group_codes(blocks), rows)
     return keys, counts
 
 
@@ -86,63 +86,22 @@ def _group_rows(blocks: ParsedBlocks, sections: Ints) -> Ints:
     return rows
 
 
-def _group_codes(blocks: ParsedBlocks) -> Ints:
+def group_codes(blocks: ParsedBlocks) -> Ints:
     """Return the place of each group's key among all keys."""
     counts = blocks.raw.key_counts
     first_codes = np.cumsum(counts) - counts
-    owners = np.repeat(np.arange(len(counts)), blocks.raw.section_counts)
-    # A block of several sections has a single key: all of its groups share the place of this key.
-    steps = np.where(blocks.raw.section_counts == 1, 1, 0)[owners]
-    groups = blocks.sections.groups
-    within = ramps(np.zeros(len(groups), np.int64), groups)
-    codes: Ints = np.repeat(first_codes[owners], groups) + within * np.repeat(steps, groups)
-    return codes
+    # The only section of a block has one group per key. Several sections have one group each, of the block's only key.
+    return ramps(np.repeat(first_codes, blocks.raw.section_counts), blocks.sections.groups)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CodedNumbers:
-    """The distinct keys of a blob, ascending, and one more than the place of its key for each number; 0 for NULL.
-
-    Numbers are those of `puffin_index.kinds.postings.sort`.
-    """
-
-    value_type: ValueType
-    keys: KeyArray
-    codes: Codes
-
-    @property
-    def nbytes(self) -> int:
-        """The memory of the arrays, in bytes."""
-        return int(self.keys.nbytes) + self.codes.nbytes
-
-    def of(self, numbers: Ints) -> Column:
-        """Return the column of the rows of some numbers."""
-        return self._column(self.codes[numbers])
-
-    def counts_of(self, numbers: Ints) -> KeyCounts:
-        """Return the distinct keys of the rows of some numbers."""
-        counts = np.bincount(self.codes[numbers], minlength=1).astype(np.int64, copy=False)
-        places = np.flatnonzero(counts[1:])
-        keys = self.keys[places] if isinstance(self.keys, np.ndarray) else self.keys.take(pa.array(places))
-        return KeyCounts(self.value_type, keys, counts[1:][places], int(counts[0]))
-
-    def every(self) -> Column:
-        """Return the column of all numbers."""
-        return self._column(self.codes)
-
-    def columns(self, numbers: RowNumbers) -> list[Column]:
-        """Return the column of each row group."""
-        spans = zip(numbers.firsts.tolist(), numbers.row_counts.tolist(), strict=True)
-        return [self._column(self.codes[first : first + count]) for first, count in spans]
-
-    def _column(self, codes: Codes) -> Column:
-        known: Flags = codes > 0
-        valid = None if known.all() else known
-        if not isinstance(self.keys, np.ndarray):
-            nulls = None if valid is None else ~valid
-            places = pa.array(codes.astype(np.int64) - 1, mask=nulls)
-            return Column(self.value_type, len(codes), self.keys.take(places), valid)
-        return Column(self.value_type, len(codes), np.concatenate(([0], self.keys))[codes], valid)
+def column_of_codes(value_type: ValueType, keys: KeyArray, codes: Codes) -> Column:
+    """Return the column of rows with these codes."""
+    known: Flags = codes > 0
+    valid = None if known.all() else known
+    if isinstance(keys, np.ndarray):
+        return Column(value_type, len(codes), np.concatenate(([0], keys))[codes], valid)
+    places = pa.array(codes.astype(np.int64) - 1, mask=None if valid is None else ~valid)
+    return Column(value_type, len(codes), keys.take(places), valid)
 
 
 def no_codes(count: int, key_count: int) -> Codes:
@@ -150,9 +109,43 @@ def no_codes(count: int, key_count: int) -> Codes:
     return np.zeros(count, np.min_scalar_type(key_count))
 
 
-def code_numbers(
+@dataclass(frozen=True, slots=True, eq=False)
+class CodedRows(KeysInMemory):
+    """The distinct keys of a blob, ascending, and the code of each number (`puffin_index.kinds.postings.sort`).
+
+    Answers with the rows of the segment's row space, from memory alone. Safe to share between threads.
+    """
+
+    value_type: ValueType
+    keys: KeyArray
+    codes: Codes
+    numbers: RowNumbers
+
+    @property
+    def nbytes(self) -> int:
+        """The approximate memory in bytes."""
+        return int(self.keys.nbytes) + self.codes.nbytes + self.numbers.nbytes
+
+    def keys_of(self, rows: BitMap | None) -> Column:
+        """Return the keys of some rows."""
+        return column_of_codes(self.value_type, self.keys, self._codes_of(rows))
+
+    def counts_of(self, rows: BitMap | None) -> KeyCounts:
+        """Return the distinct keys of some rows, counted without sorting rows."""
+        counts = np.bincount(self._codes_of(rows), minlength=1).astype(np.int64, copy=False)
+        places = np.flatnonzero(counts[1:])
+        return KeyCounts(self.value_type, chosen_keys(self.keys, places), counts[1:][places], int(counts[0]))
+
+    def _codes_of(self, rows: BitMap | None) -> Codes:
+        numbers = self.numbers
+        if rows is None or len(rows) == numbers.row_count:
+            return self.codes[ramps(numbers.firsts, numbers.row_counts)]
+        return self.codes[numbers.to_numbers(np.frombuffer(rows.to_array(), np.uint32))]
+
+
+def code_rows(
     blob: Blob, parts: Iterable[KeyRows], key_count: int, numbers: RowNumbers, value_type: ValueType
-) -> CodedNumbers:
+) -> CodedRows:
     """Return the key of each row from all keys and their rows, ascending; only one part is in memory at a time.
 
     Raises CorruptFileError if a row has two keys or belongs to no row group, or if there are more keys.
@@ -173,41 +166,7 @@ def code_numbers(
     outside = np.count_nonzero(codes[numbers.firsts + numbers.row_counts])
     if np.count_nonzero(codes) - outside != row_count:
         raise corrupt(blob, "rows that no row group has, or twice")
-    return CodedNumbers(value_type, join_keys(keys, value_type), codes)
-
-
-def join_keys(keys: Sequence[KeyArray], value_type: ValueType) -> KeyArray:
-    """Join ascending keys."""
-    if value_type.domain == "bytes":
-        return pa.concat_arrays([*keys, pa.array([], pa.large_binary())])
-    return np.concatenate([np.empty(0, np.int64), *keys])
-
-
-class CodedRows(KeysInMemory):
-    """Answers with the rows of the segment's row space, from memory alone. Safe to share between threads."""
-
-    def __init__(self, coded: CodedNumbers, numbers: RowNumbers) -> None:
-        self._coded = coded
-        self._numbers = numbers
-
-    @property
-    def nbytes(self) -> int:
-        """The approximate memory in bytes."""
-        return self._coded.nbytes + self._numbers.nbytes
-
-    def keys_of(self, rows: BitMap | None) -> Column:
-        """Return the keys of some rows."""
-        return self._coded.of(self._numbers_of(rows))
-
-    def counts_of(self, rows: BitMap | None) -> KeyCounts:
-        """Return the distinct keys of some rows, counted without sorting rows."""
-        return self._coded.counts_of(self._numbers_of(rows))
-
-    def _numbers_of(self, rows: BitMap | None) -> Ints:
-        numbers = self._numbers
-        if rows is None or len(rows) == numbers.row_count:
-            return ramps(numbers.firsts, numbers.row_counts)
-        return numbers.to_numbers(np.frombuffer(rows.to_array(), np.uint32))
+    return CodedRows(value_type, join_keys(keys, value_type.domain == "bytes"), codes, numbers)
 
 
 class RowsWithin(KeysWithin):
@@ -253,5 +212,5 @@ class RowsWithin(KeysWithin):
         is_there = places < len(ordered)
         if not is_there.all() or (ordered[places] != wanted).any() or (ordered[1:] == ordered[:-1]).any():
             raise corrupt(self._blob, "rows with two keys, or with none that the test asks for")
-        keys = join_keys([part.keys for part in parts], self._value_type)
-        return CodedNumbers(self._value_type, keys, codes[order[places]]).every()
+        keys = join_keys([part.keys for part in parts], self._value_type.domain == "bytes")
+        return column_of_codes(self._value_type, keys, codes[order[places]])

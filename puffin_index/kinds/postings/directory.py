@@ -24,8 +24,8 @@ _EMPTY_BYTES = 4096
 class BlockTable:
     """The known numbers of the blocks: arrays by block number, filled as pages are read.
 
-    A block ends where the next begins; `rows` counts those of all blocks before each; `first_keys` are separators of
-    the int64 domain.
+    A block ends where the next begins; `rows` counts those of all blocks before each; `are_exact` says whether the
+    separator is the block's first key; `first_keys` are separators of the int64 domain.
     """
 
     offsets: Ints
@@ -33,28 +33,22 @@ class BlockTable:
     keys: Ints
     checksums: Ints
     first_keys: Ints
+    are_exact: Flags
 
     @classmethod
     def empty(cls, block_count: int) -> BlockTable:
         """Return a table without known numbers."""
-        return cls(*(np.zeros(block_count + 1, np.int64) for _ in range(5)))
+        offsets, rows, keys, checksums, first_keys = np.zeros((5, block_count + 1), np.int64)
+        return cls(offsets, rows, keys, checksums, first_keys, np.zeros(block_count + 1, np.bool_))
 
     def fill(self, first: int, page: Page) -> None:
         """Copy the numbers from a page whose first block is `first`."""
         end = first + len(page)
         self.offsets[first : end + 1], self.rows[first : end + 1] = page.offsets, page.rows + self.rows[first]
         self.keys[first:end], self.checksums[first:end] = page.keys, page.checksums
+        self.are_exact[first:end] = page.are_exact
         if isinstance(page.separators, IntKeys):
             self.first_keys[first:end] = page.separators.keys
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _KnownBlocks:
-    """The part of a page that a search for keys needs: keys of each block, its separator, and whether that is exact."""
-
-    keys: Ints
-    are_exact: Flags
-    separators: SortedKeys
 
 
 class PostingsDirectory:
@@ -70,7 +64,7 @@ class PostingsDirectory:
         self._ends = (blocks_end, row_count)
         self._root: Page | None = None
         self._table: BlockTable | None = None
-        self._pages: dict[int, _KnownBlocks] = {}
+        self._pages: dict[int, SortedKeys] = {}
         self._nbytes = _EMPTY_BYTES
         self._lock = threading.Lock()
 
@@ -102,15 +96,10 @@ class PostingsDirectory:
         return int(self._opened().keys.sum())
 
     def locate(self, keys: Ints | Sequence[bytes], right: Flags) -> tuple[Ints, Flags]:
-        """Find the place of each key, before equal keys or (`right`) after them, as far as the directory tells.
+        """Find the place of each ascending key, before equal keys or (`right`) after them, as the directory tells.
 
-        Args:
-            keys: Some keys, ascending.
-            right: One flag per key.
-
-        Returns:
-            A block for each key, and whether the place lies inside the block, where only the block's keys tell the
-            exact place; otherwise the place lies before the whole block.
+        Return a block for each key, and whether the place lies inside the block, where only the block's keys tell the
+        exact place; otherwise the place lies before the whole block.
         """
         root = self._opened()
         if not len(root):
@@ -121,15 +110,26 @@ class PostingsDirectory:
         if pages[0] == pages[-1]:  # they ascend
             page = int(pages[0])
             self._read_pages(pages[:1])
-            blocks, inside = _locate_in(self._pages[page], keys, right)
-            return blocks + page * root.child_blocks if page else blocks, inside
+            return self._locate_in(page, keys, right)
         self._read_pages(np.unique(pages))
         blocks, inside = np.zeros(len(keys), np.int64), np.zeros(len(keys), np.bool_)
         for page in np.unique(pages).tolist():
             chosen = np.flatnonzero(pages == page)
-            blocks[chosen], inside[chosen] = _locate_in(self._pages[page], _chosen(keys, chosen), right[chosen])
-            blocks[chosen] += page * root.child_blocks if root.level == PAGES else 0
+            blocks[chosen], inside[chosen] = self._locate_in(page, _chosen(keys, chosen), right[chosen])
         return blocks, inside
+
+    def _locate_in(self, page: int, keys: Ints | Sequence[bytes], right: Flags) -> tuple[Ints, Flags]:
+        """Find the places of keys among the blocks of a page of level 0."""
+        first, separators = page * self._opened().child_blocks, self._pages[page]
+        blocks = _last_not_above(separators, keys)
+        at = np.maximum(blocks, 0)
+        are_exact = self.table.are_exact[first + at]
+        is_first = _equal(separators, at, keys) & are_exact & (blocks >= 0)
+        # An exact separator settles the place before the first key. If the block has no other key, the separator
+        # settles every place after the first key as well.
+        before = (blocks < 0) | (is_first & ~right)
+        after = ~before & are_exact & (self.table.keys[first + at] == 1)
+        return first + np.where(after, at + 1, at), ~(before | after)
 
     def load(self, blocks: Ints) -> None:
         """Read the directory pages of some blocks."""
@@ -149,7 +149,7 @@ class PostingsDirectory:
     def separators(self) -> Sequence[SortedKeys]:
         """Read all pages and return the separators of all blocks, in order."""
         self.load(np.arange(self.block_count))
-        return [self._pages[page].separators for page in sorted(self._pages)]
+        return [self._pages[page] for page in sorted(self._pages)]
 
     def _pages_of(self, blocks: Ints) -> Ints:
         root = self._opened()
@@ -190,7 +190,7 @@ class PostingsDirectory:
             for page, part, data in zip(missing, parts, read_parts(self._blob, parts), strict=True):
                 self._pages[page] = self._parse_child(page, part, data)
 
-    def _parse_child(self, page: int, part: Part, data: memoryview) -> _KnownBlocks:
+    def _parse_child(self, page: int, part: Part, data: memoryview) -> SortedKeys:
         root = self._opened()
         parsed = parse_page(self._blob, data, part.offset, self._form)
         first = page * root.child_blocks
@@ -201,15 +201,12 @@ class PostingsDirectory:
         self.table.rows[first] = root.rows[page]
         return self._take(self.table, first, parsed)
 
-    def _take(self, table: BlockTable, first: int, page: Page) -> _KnownBlocks:
-        """Copy a page into the table; the result refers to the table, so that memory holds each number once."""
+    def _take(self, table: BlockTable, first: int, page: Page) -> SortedKeys:
+        """Copy a page into the table; separators refer to the table, so that memory holds each number once."""
         table.fill(first, page)
-        end = first + len(page)
         separators = page.separators
         self._nbytes += _CHILD_BYTES * len(page) + (len(separators.data) if isinstance(separators, BytesKeys) else 0)
-        if isinstance(separators, IntKeys):
-            separators = IntKeys(table.first_keys[first:end])
-        return _KnownBlocks(table.keys[first:end], page.are_exact, separators)
+        return separators if isinstance(separators, BytesKeys) else IntKeys(table.first_keys[first : first + len(page)])
 
 
 def _chosen(keys: Ints | Sequence[bytes], places: Ints) -> Ints | Sequence[bytes]:
@@ -224,18 +221,6 @@ def _last_not_above(separators: SortedKeys, keys: Ints | Sequence[bytes]) -> Int
     return np.array([separators.rank(key, True) - 1 for key in keys], np.int64)
 
 
-def _locate_in(page: _KnownBlocks, keys: Ints | Sequence[bytes], right: Flags) -> tuple[Ints, Flags]:
-    """Find the places of keys among the blocks of a page of level 0."""
-    blocks = _last_not_above(page.separators, keys)
-    at = np.maximum(blocks, 0)
-    is_first = _equal(page.separators, at, keys) & page.are_exact[at] & (blocks >= 0)
-    # An exact separator settles the place before the first key. If the block has no other key, the separator settles
-    # every place after the first key as well.
-    before = (blocks < 0) | (is_first & ~right)
-    after = ~before & page.are_exact[at] & (page.keys[at] == 1)
-    return np.where(after, at + 1, at), ~(before | after)
-
-
 def _equal(separators: SortedKeys, places: Ints, keys: Ints | Sequence[bytes]) -> Flags:
     if isinstance(separators, IntKeys):
         return np.equal(separators.keys[places], keys).astype(np.bool_, copy=False)
@@ -248,14 +233,9 @@ BLOCKS_AT_ONCE = 256
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cuts:
-    """Places between keys, ascending; each pair of places encloses an interval of keys.
+    """Places between keys, ascending, each pair around an interval of keys: `Places` located among blocks.
 
-    Attributes:
-        blocks: The block in or before which each place lies.
-        inside: Whether the place lies inside the block, at the place's key; otherwise it lies before the whole block.
-        keys: The key of each place; arbitrary for places not inside a block.
-        right: Whether the place lies after equal keys instead of before them.
-        key_limits: The most keys that each interval may have.
+    A place lies in its block, at its key, or before the whole block; its key is then arbitrary.
     """
 
     blocks: Ints

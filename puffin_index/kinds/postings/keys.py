@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 from pyroaring import BitMap
 
-from puffin_index.keys.columns import KeyArray
-from puffin_index.keys.sorted_keys import BytesKeys
+from puffin_index.keys.columns import KeyArray, join_keys
+from puffin_index.keys.sorted_keys import BytesKeys, parse_block_of_bytes
 from puffin_index.kinds.postings.blocks import KEY_CONTENT_LIMIT_BYTES
 from puffin_index.kinds.postings.directory import Cuts
 from puffin_index.kinds.postings.parse import ParsedBlocks, RawBlocks, StoredBlocks, parse_blocks
-from puffin_index.kinds.postings.rows import Near, rows_of_runs
+from puffin_index.kinds.postings.rows import rows_of_runs
 from puffin_index.kinds.postings.sort import RowNumbers
 from puffin_index.storage.arrays import Flags, Ints
 from puffin_index.storage.bit_packing import unpack_streams
@@ -50,14 +49,7 @@ def keys_of_blocks(raw: RawBlocks, first_keys: Ints, is_bytes: bool) -> KeyArray
     blocks = range(len(raw.numbers))
     if not is_bytes:
         return _int_keys(raw, np.array(blocks, np.int64), first_keys)
-    return pa.concat_arrays([_arrow_of(_bytes_keys(raw, block)) for block in blocks])
-
-
-def _arrow_of(keys: BytesKeys) -> pa.LargeBinaryArray:
-    # Within a block each key begins where the previous key ends, so starts and the last end are Arrow's offsets.
-    offsets = np.append(keys.starts, keys.ends[-1:])
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(keys.data)]
-    return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(keys), buffers)
+    return join_keys([_bytes_keys(raw, block).array() for block in blocks], is_bytes)
 
 
 def _runs_before(blocks: ParsedBlocks, chosen: Ints, owners: Ints, ranks: Ints) -> Ints:
@@ -120,13 +112,7 @@ def _int_keys(raw: RawBlocks, blocks: Ints, first_keys: Ints) -> Ints:
 
 def _bytes_keys(raw: RawBlocks, block: int) -> BytesKeys:
     count = int(raw.key_counts[block])
-    content = _content(raw, block, count)
-    if len(content) < 4 * count:
-        raise corrupt(raw.blob, f"{count} keys in {len(content)} bytes", int(raw.offsets[block]))
-    ends = 4 * count + np.cumsum(np.frombuffer(content[: 4 * count], "<u4"), dtype=np.int64)
-    if int(ends[-1]) != len(content):
-        raise corrupt(raw.blob, f"keys of {ends[-1]} bytes in {len(content)}", int(raw.offsets[block]))
-    return BytesKeys(content, np.append(4 * count, ends[:-1]), ends)
+    return parse_block_of_bytes(raw.blob, _content(raw, block, count), int(raw.offsets[block]), count, "<")
 
 
 def _content(raw: RawBlocks, block: int, key_count: int) -> memoryview:
@@ -154,16 +140,15 @@ class AskedBlocks:
         return rows_of_asked(every)
 
 
-def rows_of_asked(asked: Sequence[AskedBlocks], near: Near | None = None) -> list[BitMap]:
+def rows_of_asked(asked: Sequence[AskedBlocks]) -> list[BitMap]:
     """Return, for each blob, the rows with the keys asked for, all of one form.
 
-    With a single blob, rows of runs that are not near may be missing. Raises CorruptFileError if a block is damaged;
-    with several blobs, the error may name another of them.
+    Raises CorruptFileError if a block is damaged; with several blobs, the error may name another of them.
     """
     parsed = parse_blocks([one.stored for one in asked], asked[0].form)
     runs = _runs(parsed, asked)
     owners = np.repeat(np.arange(len(asked)), [len(one.cuts.blocks) // 2 for one in asked])
-    return rows_of_runs(parsed, runs[0::2], runs[1::2], owners, [one.numbers for one in asked], near)
+    return rows_of_runs(parsed, runs[0::2], runs[1::2], owners, [one.numbers for one in asked])
 
 
 def _runs(parsed: ParsedBlocks, asked: Sequence[AskedBlocks]) -> Ints:

@@ -9,25 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 from pyroaring import BitMap
 
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.asked import AskedTest
-from puffin_index.keys.columns import Column, KeyArray
+from puffin_index.keys.columns import Column, KeyArray, join_keys
 from puffin_index.keys.leaf import NullTest
 from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.base import MergedIndex
 from puffin_index.kinds.held_keys import DistinctKeys, HoldsKeys, KeyCounts
 from puffin_index.kinds.postings.columns import (
-    CodedNumbers,
     CodedRows,
     KeyRows,
     RowsWithin,
-    code_numbers,
-    join_keys,
+    code_rows,
     key_counts,
     key_rows,
 )
@@ -43,7 +40,6 @@ from puffin_index.kinds.postings.directory import (
 from puffin_index.kinds.postings.keys import AskedBlocks, keys_of_blocks, rows_of_asked
 from puffin_index.kinds.postings.pages import BYTES_KEYS, INT_KEYS
 from puffin_index.kinds.postings.parse import ParsedBlocks, parse_blocks, read_blocks
-from puffin_index.kinds.postings.rows import Near
 from puffin_index.kinds.postings.sort import RowNumbers
 from puffin_index.roaring.read import deserialize
 from puffin_index.storage.arrays import Ints
@@ -51,7 +47,6 @@ from puffin_index.storage.parts import Part, check_layout, corrupt, read_parts
 from puffin_index.storage.ranged import Blob
 
 _LAYOUT_NUMBERS = 10
-_SPARSE = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,13 +62,17 @@ class _Plan:
 class Postings(MergedIndex, HoldsKeys):
     """Answer any test with rows of the segment's row space. Memory keeps the directory once read, but no blocks.
 
-    Safe to share between threads.
+    Safe to share between threads. `spans` has base and row count of each row group. Raises UnsupportedError for another
+    version or domain, CorruptFileError if the layout contradicts blob or row groups.
     """
 
     _FIRST_FORM = 0
     _HAS_RUNS = True
 
-    def __init__(self, blob: Blob, layout: Ints, value_type: ValueType, row_numbers: RowNumbers) -> None:
+    def __init__(
+        self, blob: Blob, layout: Ints, value_type: ValueType, spans: Sequence[tuple[int, int]] | Ints
+    ) -> None:
+        row_numbers = RowNumbers.of(spans)
         numbers = check_layout(blob, layout, _LAYOUT_NUMBERS)[1:_LAYOUT_NUMBERS]
         form, row_count, null_count, groups_sum, nulls_from, nulls_sum, pages_from, root_from, root_sum = numbers
         self._form = BYTES_KEYS if value_type.domain == "bytes" else INT_KEYS
@@ -92,21 +91,6 @@ class Postings(MergedIndex, HoldsKeys):
         self._directory = PostingsDirectory(blob, root, self._form, nulls_from, row_count)
         self._every: BitMap | None = None
         self._nulls: BitMap | None = BitMap() if null_count == 0 else None
-
-    @classmethod
-    def open(
-        cls,
-        blob: Blob,
-        layout: Ints,
-        value_type: ValueType,
-        spans: Sequence[tuple[int, int]] | Ints,
-    ) -> Self:
-        """Open a blob of row groups with these spans without reading it.
-
-        Raises UnsupportedError for another version or domain, CorruptFileError if the layout contradicts blob or row
-        groups.
-        """
-        return cls(blob, layout, value_type, RowNumbers.of(spans))
 
     @property
     def nbytes(self) -> int:
@@ -128,24 +112,15 @@ class Postings(MergedIndex, HoldsKeys):
         """Prepare a test; the result looks the keys up in the directory only once."""
         return PreparedTest(self, test)
 
-    def _near(self, candidates: BitMap) -> Near | None:
-        """Return a filter of runs near the candidates; None where the candidates would let nearly all runs pass."""
-        are_few = _SPARSE * len(candidates) < self._numbers.row_count
-        return Near(candidates, self._numbers) if self._HAS_RUNS and are_few else None
-
-    def _found(self, blocks: Ints, cuts: Cuts, near: Near | None) -> BitMap:
-        """Return the rows between the cuts in some blocks with loaded pages; with `near`, at least the near rows."""
+    def _found(self, blocks: Ints, cuts: Cuts) -> BitMap:
+        """Return the rows between the cuts in some blocks with loaded pages."""
         stored = read_blocks(self._blob, self._directory, blocks)
-        return rows_of_asked([AskedBlocks(stored, cuts, self._numbers, self._form)], near)[0]
+        return rows_of_asked([AskedBlocks(stored, cuts, self._numbers, self._form)])[0]
 
     def _read_asked(self, plan: _Plan) -> AskedBlocks:
         self._directory.load(plan.blocks)
         stored = read_blocks(self._blob, self._directory, plan.blocks)
         return AskedBlocks(stored, plan.cuts, self._numbers, self._form)
-
-    def columns(self) -> list[Column]:
-        """Return the column of each row group, decoded from all blocks."""
-        return self._coded().columns(self._numbers)
 
     def keys_of(self, rows: BitMap | None) -> Column:
         """Return the keys of some rows."""
@@ -153,7 +128,9 @@ class Postings(MergedIndex, HoldsKeys):
 
     def in_memory(self) -> CodedRows:
         """Decode the key of each row, or raise CorruptFileError if the blob is damaged."""
-        return CodedRows(self._coded(), self._numbers)
+        self._directory.load(np.arange(self._directory.block_count))
+        key_count = int(self._directory.table.keys[:-1].sum())
+        return code_rows(self._blob, self._key_rows(), key_count, self._numbers, self._value_type)
 
     def within(self, test: AskedTest) -> RowsWithin | None:
         """Prepare to read the blocks of the keys of a test; the directory is read for that."""
@@ -181,10 +158,9 @@ class Postings(MergedIndex, HoldsKeys):
 
     def _key_list(self) -> KeyArray:
         """Return all keys."""
-        parts = []
-        for parsed, first_keys in self._scan_some():
-            parts.append(keys_of_blocks(parsed.raw, first_keys, self._form == BYTES_KEYS))
-        return join_keys(parts, self._value_type)
+        is_bytes = self._form == BYTES_KEYS
+        parts = [keys_of_blocks(parsed.raw, first_keys, is_bytes) for parsed, first_keys in self._scan_some()]
+        return join_keys(parts, is_bytes)
 
     def _scan_some(self, chosen: Ints | None = None) -> Iterator[tuple[ParsedBlocks, Ints]]:
         """Read and parse blocks (None for all), some at a time; yield them with the first key of each block."""
@@ -198,14 +174,8 @@ class Postings(MergedIndex, HoldsKeys):
         """Return all keys and the number of rows of each."""
         is_bytes = self._form == BYTES_KEYS
         parts = [key_counts(parsed, first_keys, is_bytes) for parsed, first_keys in self._scan_some()]
-        keys = join_keys([keys for keys, _ in parts], self._value_type)
+        keys = join_keys([keys for keys, _ in parts], is_bytes)
         return keys, np.concatenate([np.empty(0, np.int64), *(counts for _, counts in parts)])
-
-    def _coded(self) -> CodedNumbers:
-        """Return the key of each row, decoded from all blocks."""
-        self._directory.load(np.arange(self._directory.block_count))
-        key_count = int(self._directory.table.keys[:-1].sum())
-        return code_numbers(self._blob, self._key_rows(), key_count, self._numbers, self._value_type)
 
     def _key_rows(self, blocks: Ints | None = None) -> Iterator[KeyRows]:
         """Read and decode blocks; None for all."""
@@ -322,10 +292,9 @@ class PreparedTest:
         else:
             plan = self._plan
             postings.directory.load(plan.blocks)
-            near = None if candidates is None else postings._near(candidates)
             found = BitMap()
             for first in range(0, len(plan.blocks), BLOCKS_AT_ONCE):
-                found |= postings._found(plan.blocks[first : first + BLOCKS_AT_ONCE], plan.cuts, near)
+                found |= postings._found(plan.blocks[first : first + BLOCKS_AT_ONCE], plan.cuts)
             if plan.subtract:
                 found = postings._existing() - found
         return found if candidates is None else found & candidates

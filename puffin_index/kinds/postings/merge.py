@@ -9,27 +9,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from puffin_index.errors import BuildError, CorruptFileError
-from puffin_index.keys.columns import KeyArray
+from puffin_index.keys.columns import KeyArray, chosen_keys
 from puffin_index.keys.leaf import Key
 from puffin_index.keys.merge import rank_keys
 from puffin_index.keys.sorted_keys import BytesKeys
 from puffin_index.kinds.base import MergePart, Payload, new_blocks
-from puffin_index.kinds.postings.blocks import Sizes, write_blocks
+from puffin_index.kinds.postings.blocks import Sizes
 from puffin_index.kinds.postings.build import (
     DEFAULT_SIZES,
     MAXIMUM_ROWS,
     POSTINGS,
-    PlacedBlock,
     append_blocks,
-    children_of_blocks,
     finish_postings,
-    separators_of_blocks,
 )
+from puffin_index.kinds.postings.columns import group_codes
 from puffin_index.kinds.postings.keys import keys_of_blocks
 from puffin_index.kinds.postings.look_up import Postings
+from puffin_index.kinds.postings.pages import Child
 from puffin_index.kinds.postings.parse import ParsedBlocks
 from puffin_index.kinds.postings.rows import decode_runs
-from puffin_index.kinds.postings.sort import KeyedRows, OrderedRows, RowNumbers, order_keyed
+from puffin_index.kinds.postings.sort import OrderedRows, RowNumbers, order_keyed
 from puffin_index.roaring.union import BrokenSetError, LooseContainers, assemble_sets, containers_of_sets, joined
 from puffin_index.storage.arrays import Ints, Rows, ramps
 from puffin_index.storage.parts import corrupt
@@ -69,22 +68,15 @@ def merge_postings(
         sources.append(_Source(part, numbers.firsts[first:end]))
         first = end
     data = bytearray()
-    blocks: list[PlacedBlock] = []
-    separators: list[Key] = []
-    are_exact: list[bool] = []
+    blocks: list[Child] = []
     before: bytes | None = None
     for ordered in _ranges(sources, numbers, is_bytes, rows_at_once):
-        written = append_blocks(data, write_blocks(ordered, sizes))
-        own_separators, own_exact = separators_of_blocks(ordered, written, before)
-        blocks += written
-        separators += own_separators
-        are_exact += own_exact
+        blocks += append_blocks(data, ordered, sizes, before)
         before = ordered.dictionary[-1].as_py() if ordered.dictionary is not None else None
-    children = children_of_blocks(blocks, separators, are_exact)
     nulls, null_count = _merge_nulls(parts, sources)
-    if sum(children.row_counts) + null_count != numbers.row_count:
+    if sum(block.row_count for block in blocks) + null_count != numbers.row_count:
         raise CorruptFileError("postings that do not have every row once", location=parts[0].payload.blob.location)
-    return finish_postings(POSTINGS, data, children, nulls, is_bytes, numbers, sizes)
+    return finish_postings(POSTINGS, data, blocks, nulls, is_bytes, numbers, sizes)
 
 
 class _Source:
@@ -93,7 +85,7 @@ class _Source:
     def __init__(self, part: MergePart, new_firsts: Ints) -> None:
         payload = part.payload
         self.blob = payload.blob
-        self.postings = Postings.open(payload.blob, payload.layout, payload.value_type, payload.spans)
+        self.postings = Postings(payload.blob, payload.layout, payload.value_type, payload.spans)
         self._numbers = RowNumbers.of(payload.spans)
         self._is_bytes = payload.value_type.domain == "bytes"
         self._is_kept = part.is_kept
@@ -141,7 +133,7 @@ class _Source:
         sections = np.arange(len(parsed.sections.runs))
         starts, lengths = decode_runs(parsed, sections)
         counts = np.ones(len(starts), np.int64) if lengths is None else lengths
-        owners = _key_of_runs(parsed, sections)
+        owners = np.repeat(group_codes(parsed), parsed.group_counts(sections))
         row_groups = np.searchsorted(self._numbers.firsts, starts, "right") - 1
         # No run reaches into the next row group, so each run moves or is dropped as a whole.
         ends = (self._numbers.firsts + self._numbers.row_counts)[row_groups]
@@ -162,15 +154,6 @@ class _Source:
         return keys
 
 
-def _key_of_runs(parsed: ParsedBlocks, sections: Ints) -> Ints:
-    """Return the place of each run's key among the keys of all blocks."""
-    key_counts = parsed.raw.key_counts
-    first_keys = (np.cumsum(key_counts) - key_counts)[np.repeat(np.arange(len(key_counts)), parsed.raw.section_counts)]
-    # The only section of a block has one group per key. Several sections have one group each, of the block's only key.
-    groups = ramps(first_keys, parsed.sections.groups[sections])
-    return np.repeat(groups, parsed.group_counts(sections))
-
-
 def _count_below(keys: KeyArray, limit: Key) -> int:
     if isinstance(keys, np.ndarray):
         return int(np.searchsorted(keys, limit))
@@ -187,8 +170,7 @@ def _slice(some: _Some, first: int, end: int | None) -> _Some:
 def _without_unused(some: _Some) -> _Some:
     """Leave out keys without rows: all their rows were in dropped row groups."""
     used, owners = np.unique(some.owners, return_inverse=True)
-    keys = some.keys[used] if isinstance(some.keys, np.ndarray) else some.keys.take(pa.array(used))
-    return _Some(keys, owners.astype(np.int64), some.rows)
+    return _Some(chosen_keys(some.keys, used), owners.astype(np.int64), some.rows)
 
 
 def _ranges(
@@ -217,10 +199,10 @@ def _ordered(some: Sequence[_Some], row_bits: int, is_bytes: bool) -> OrderedRow
     if is_bytes:
         dictionary, ranks = rank_keys([one.keys for one in some])
         ends = np.cumsum([len(one.keys) for one in some])[:-1]
-        coded = [KeyedRows(own[one.owners], one.rows) for one, own in zip(some, np.split(ranks, ends), strict=True)]
+        coded = [(own[one.owners], one.rows) for one, own in zip(some, np.split(ranks, ends), strict=True)]
         return order_keyed(coded, 0, len(dictionary), row_bits, dictionary)
     arrays = [one.keys for one in some if isinstance(one.keys, np.ndarray)]
-    keyed = [KeyedRows(keys[one.owners], one.rows) for keys, one in zip(arrays, some, strict=True)]
+    keyed = [(keys[one.owners], one.rows) for keys, one in zip(arrays, some, strict=True)]
     return order_keyed(keyed, min(int(keys[0]) for keys in arrays), max(int(keys[-1]) for keys in arrays), row_bits)
 
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from puffin_index.errors import BuildError, UnsupportedError
 from puffin_index.keys.leaf import Key
-from puffin_index.keys.sorted_keys import BytesKeys, IntKeys, SortedKeys
+from puffin_index.keys.sorted_keys import SortedKeys, parse_separators
 from puffin_index.storage.arrays import Flags, Ints
 from puffin_index.storage.binary import ByteCursor, write_uint8, write_uint32_le, write_uint64_le
 from puffin_index.storage.parts import checksum32, corrupt
@@ -30,73 +31,59 @@ _LEAST_BLOCK_BYTES = 16
 _UINT32_MAXIMUM = 2**32 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Children:
-    """The children of a page, blocks or pages: where each ends in the blob, its rows, keys, checksum and separator.
+class Child(NamedTuple):
+    """A child of a page, a block or a page; `is_exact` says whether the separator is its first key.
 
-    `are_exact` says whether the separator is the child's first key.
+    It begins where the one before ends. Small, as a blob may have hundreds of thousands of blocks.
     """
 
-    start: int
-    ends: Sequence[int]
-    row_counts: Sequence[int]
-    key_counts: Sequence[int]
-    checksums: Sequence[int]
-    separators: Sequence[Key]
-    are_exact: Sequence[bool]
-
-    def some(self, first: int, end: int) -> Children:
-        """Return the children from `first` up to `end`."""
-        start = self.ends[first - 1] if first else self.start
-        return Children(
-            start,
-            self.ends[first:end],
-            self.row_counts[first:end],
-            self.key_counts[first:end],
-            self.checksums[first:end],
-            self.separators[first:end],
-            self.are_exact[first:end],
-        )
+    end: int
+    row_count: int
+    key_count: int
+    checksum: int
+    separator: Key
+    is_exact: bool
 
 
 def write_directory(
-    blocks: Children, form: int, offset: int, root_bytes: int, page_bytes: int
+    blocks: Sequence[Child], form: int, offset: int, root_bytes: int, page_bytes: int
 ) -> tuple[list[bytes], bytes]:
     """Encode a directory, whose pages begin at an offset of the blob; return pages of about `page_bytes`, and the root.
 
     A root of up to `root_bytes` lists the blocks itself.
     """
-    count = len(blocks.ends)
-    root = _write_page(blocks, form, BLOCKS, 1, count)
+    count = len(blocks)
+    root = _write_page(blocks, 0, form, BLOCKS, 1, count)
     if len(root) <= root_bytes:
         return [], root
     page_blocks = max(_LEAST_PAGE_BLOCKS, page_bytes * count // len(root))
-    firsts = range(0, count, page_blocks)
-    parts = [blocks.some(first, min(first + page_blocks, count)) for first in firsts]
-    pages = [_write_page(part, form, BLOCKS, 1, len(part.ends)) for part in parts]
-    children = Children(
-        offset,
-        (offset + np.cumsum([len(page) for page in pages])).tolist(),
-        [sum(part.row_counts) for part in parts],
-        [sum(part.key_counts) for part in parts],
-        [checksum32(page) for page in pages],
-        [part.separators[0] for part in parts],
-        [part.are_exact[0] for part in parts],
-    )
-    return pages, _write_page(children, form, PAGES, page_blocks, count)
+    pages: list[bytes] = []
+    children: list[Child] = []
+    start, end = 0, offset
+    for first in range(0, count, page_blocks):
+        part = blocks[first : first + page_blocks]
+        page = _write_page(part, start, form, BLOCKS, 1, len(part))
+        start, end = part[-1].end, end + len(page)
+        rows, keys = sum(block.row_count for block in part), sum(block.key_count for block in part)
+        pages.append(page)
+        children.append(Child(end, rows, keys, checksum32(page), part[0].separator, part[0].is_exact))
+    return pages, _write_page(children, offset, form, PAGES, page_blocks, count)
 
 
-def _write_page(children: Children, form: int, level: int, child_blocks: int, block_count: int) -> bytes:
-    rows = np.cumsum([0, *children.row_counts])
+def _write_page(
+    children: Sequence[Child], start: int, form: int, level: int, child_blocks: int, block_count: int
+) -> bytes:
+    rows = np.cumsum([0, *(child.row_count for child in children)])
     header = (
         write_uint8(VERSION) + write_uint8(form) + write_uint8(level) + write_uint8(0),
-        write_uint32_le(len(children.ends)) + write_uint32_le(child_blocks) + write_uint32_le(block_count),
-        write_uint64_le(int(rows[-1])) + write_uint64_le(children.start),
+        write_uint32_le(len(children)) + write_uint32_le(child_blocks) + write_uint32_le(block_count),
+        write_uint64_le(int(rows[-1])) + write_uint64_le(start),
     )
-    keys = 2 * np.array(children.key_counts, np.int64) + np.array(children.are_exact, np.int64)
-    columns = (np.array(children.ends, "<u8"), rows[:-1], keys, np.array(children.checksums, np.int64))
-    data = [column.astype("<u4").tobytes() for column in columns[1:]]
-    return b"".join((*header, columns[0].tobytes(), *data, _write_separators(children.separators, form)))
+    numbers = [(child.end, 2 * child.key_count + child.is_exact, child.checksum) for child in children]
+    ends, keys, checksums = np.array(numbers, np.int64).reshape(-1, 3).T
+    columns = (ends.astype("<u8"), *(column.astype("<u4") for column in (rows[:-1], keys, checksums)))
+    data = [column.tobytes() for column in columns]
+    return b"".join((*header, *data, _write_separators([child.separator for child in children], form)))
 
 
 def _write_separators(separators: Sequence[Key], form: int) -> bytes:
@@ -148,7 +135,7 @@ def parse_page(blob: Blob, data: memoryview, offset: int, form: int) -> Page:
     cursor.count(count, _CHILD_BYTES + (8 if form == INT_KEYS else 4), "children")
     ends = np.frombuffer(cursor.bytes(8 * count), "<u8")
     rows, keys, checksums = (np.frombuffer(cursor.bytes(4 * count), "<u4").astype(np.int64) for _ in range(3))
-    separators = _parse_separators(cursor, form, count)
+    separators = parse_separators(cursor, count, form == BYTES_KEYS, "<")
     cursor.expect_end()
     largest = max(start, int(ends.max(initial=0)))
     if largest > blob.length or row_count > _UINT32_MAXIMUM + 1 or block_count > blob.length // _LEAST_BLOCK_BYTES:
@@ -161,14 +148,3 @@ def parse_page(blob: Blob, data: memoryview, offset: int, form: int) -> Page:
         raise corrupt(blob, "a directory page that describes no blocks", offset)
     are_exact = keys % 2 == 1
     return Page(child_blocks, block_count, level, offsets, all_rows, keys >> 1, are_exact, checksums, separators)
-
-
-def _parse_separators(cursor: ByteCursor, form: int, count: int) -> SortedKeys:
-    if form == INT_KEYS:
-        return IntKeys(np.frombuffer(cursor.bytes(8 * count), "<i8").astype(np.int64))
-    ends = np.frombuffer(cursor.bytes(4 * count), "<u4").astype(np.int64)
-    content = cursor.bytes(cursor.remaining)
-    starts = np.concatenate((np.zeros(1, np.int64), ends))[:count]
-    if (ends < starts).any() or (int(ends[-1]) if count else 0) != len(content):
-        raise cursor.corrupt("separators that overlap")
-    return BytesKeys(content, starts, ends)

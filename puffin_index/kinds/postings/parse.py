@@ -36,22 +36,10 @@ class StoredBlocks:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RawBlocks:
-    """Blocks with parsed headers.
+    """Blocks of one blob or several (`blob` is the first) with parsed headers.
 
-    Attributes:
-        blob: The blob of the blocks; the first blob if there are several.
-        owners: The place of each block's blob among the blobs.
-        numbers: The number of each block in its blob, ascending within a blob.
-        offsets: The start of each block in its blob.
-        raw: The bytes of all blocks, one after the other, and slack.
-        starts: The start of each block in `raw`, followed by the end of the last block.
-        key_counts: The number of keys of each block.
-        row_counts: The number of rows of each block.
-        key_words: The key word in the header of each block.
-        key_numbers: The key number in the header of each block.
-        key_starts: The start of each block's keys in `raw`.
-        section_starts: The start of each block's sections in `raw`.
-        section_counts: The number of sections of each block.
+    `owners` has the place of each block's blob, `numbers` and `offsets` number and start in it. `raw` has the bytes of
+    all blocks and slack; `starts`, `key_starts` and `section_starts` are places in it, `starts` with the end of all.
     """
 
     blob: Blob

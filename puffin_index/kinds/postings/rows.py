@@ -8,30 +8,12 @@ from pyroaring import BitMap
 from puffin_index.kinds.postings.parse import FIRST_ROWS, GAPS, LENGTHS, ParsedBlocks
 from puffin_index.kinds.postings.sort import RowNumbers
 from puffin_index.roaring.read import row_set_of_ascending
-from puffin_index.storage.arrays import Flags, Ints, ramps
+from puffin_index.storage.arrays import Ints, ramps
 from puffin_index.storage.parts import corrupt
 
 _SECTIONS_AT_ONCE = 64
-_SPAN_BITS = 6
 _LONG_RUN_ROWS = 64
 _LOW_HALF = np.uint64(0xFFFF_FFFF)
-
-
-class Near:
-    """Tells runs that may have rows of a set in a blob's row space from runs that have none, by spans of 64 numbers."""
-
-    def __init__(self, rows: BitMap, numbers: RowNumbers) -> None:
-        self._spans = np.zeros((numbers.limit >> _SPAN_BITS) + 1, np.bool_)
-        self._spans[numbers.to_numbers(np.frombuffer(rows.to_array(), np.uint32)) >> _SPAN_BITS] = True
-
-    def chosen(self, starts: Ints, lengths: Ints | None) -> Flags:
-        """Return which runs may have rows of the set; all numbers of the runs must be below the limit."""
-        near: Flags = self._spans[starts >> _SPAN_BITS]
-        if lengths is not None:
-            # A run of at most 64 numbers lies in the spans of its two ends; longer runs always pass.
-            near |= self._spans[(starts + lengths - 1) >> _SPAN_BITS]
-            near |= lengths > 1 << _SPAN_BITS
-        return near
 
 
 def rows_of_runs(
@@ -40,12 +22,10 @@ def rows_of_runs(
     highs: Ints,
     owners: Ints,
     numbers: Sequence[RowNumbers],
-    near: Near | None = None,
 ) -> list[BitMap]:
     """Return, for each of some blobs, the rows of ascending intervals of runs, which do not overlap.
 
-    With a single blob, rows of runs that are not near may be missing. Raises CorruptFileError if a number is not that
-    of a row.
+    Raises CorruptFileError if a number is not that of a row.
     """
     some = lows < highs
     lows, highs, owners = lows[some], highs[some], owners[some]
@@ -61,7 +41,7 @@ def rows_of_runs(
         own_ends = np.cumsum(own_counts)
         for owner in np.flatnonzero(own_counts).tolist():
             own = slice(own_ends[owner] - own_counts[owner], own_ends[owner])
-            rows = _row_set(starts[own], None if lengths is None else lengths[own], numbers[owner], near)
+            rows = _row_set(starts[own], None if lengths is None else lengths[own], numbers[owner])
             if rows is None:
                 raise corrupt(blocks.raw.blob, "rows that no row group has", int(blocks.raw.offsets[0]))
             found[owner] |= rows
@@ -126,13 +106,10 @@ def _check_row_counts(blocks: ParsedBlocks, sections: Ints, lengths: Ints) -> No
         raise corrupt(blocks.raw.blob, "a section of another number of rows", int(blocks.raw.offsets[0]))
 
 
-def _row_set(starts: Ints, lengths: Ints | None, numbers: RowNumbers, near: Near | None) -> BitMap | None:
+def _row_set(starts: Ints, lengths: Ints | None, numbers: RowNumbers) -> BitMap | None:
     """Return the rows of disjoint runs of numbers, in any order; None if a run leaves its row group."""
     if int((starts if lengths is None else starts + lengths - 1).max(initial=0)) >= numbers.limit:
         return None
-    if near is not None:
-        chosen = near.chosen(starts, lengths)
-        starts, lengths = starts[chosen], None if lengths is None else lengths[chosen]
     # Ascending rows let the set be built container by container. Start and length share a word to be sorted together.
     if lengths is None:
         ordered, counts = np.sort(starts.astype(np.uint32)).astype(np.int64), np.ones(len(starts), np.int64)

@@ -8,8 +8,9 @@ row groups; each of those would widen a whole stream.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,7 @@ import pyarrow as pa
 
 from puffin_index.keys.columns import Column, SortedColumn
 from puffin_index.keys.merge import merge_keys
-from puffin_index.keys.order import PackedRows, bounds_of, gather, pack_rows, positions_of
+from puffin_index.keys.order import PackedRows, bounds_of, gather, pack_rows, positions_of, settle
 from puffin_index.storage.arrays import Ints, Rows, Words
 from puffin_index.storage.parts import checksum32
 
@@ -84,34 +85,16 @@ class RowNumbers:
 _WORD_BITS = 64
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class KeyedRows:
-    """Keys of some rows, which are numbered from `first`; no rows stands for 0, 1, 2, ..."""
-
-    keys: npt.NDArray[np.integer]
-    rows: Rows | None
-    first: int = 0
-
-    def __len__(self) -> int:
-        return len(self.keys)
-
-    def all_rows(self) -> Rows:
-        """Return the rows, with `first` added."""
-        own = np.arange(len(self.keys), dtype=np.uint32) if self.rows is None else self.rows
-        return own + np.uint32(self.first)
+KeyedRows: TypeAlias = tuple[npt.NDArray[np.integer], Rows]
+"""The keys of some rows, and the numbers of these rows."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OrderedRows:
     """All non-NULL rows, ordered by key, then by row.
 
-    Attributes:
-        words: One word per row: the key, minus the least key, in the bits above the row; the key alone if `rows` is
-            given. In the bytes domain the key is a place in `dictionary`.
-        row_bits: The number of lowest bits of each word that hold the row.
-        rows: The numbers of the rows (`puffin_index.kinds.postings.sort`), only where words have no room for them.
-        least: The least key; 0 in the bytes domain.
-        dictionary: The distinct keys, ascending; None in the int64 domain.
+    A word has the key, minus the least, above `row_bits` bits of the row's number; the key alone if `rows` is given. In
+    the bytes domain the key is a place in the ascending `dictionary`, and the least is 0.
     """
 
     words: Words
@@ -158,14 +141,14 @@ def order_rows(columns: Sequence[SortedColumn], numbers: RowNumbers, is_bytes: b
         ]
         return order_keyed(parts, 0, len(merged.keys), row_bits, merged.keys)
     parts = [_keyed(column.column.int_keys, column.column, first) for column, first in used]
-    bounds = [bounds_of(part.keys) for part in parts]
+    bounds = [bounds_of(keys) for keys, _ in parts]
     return order_keyed(parts, min(low for low, _ in bounds), max(high for _, high in bounds), row_bits)
 
 
 def _keyed(keys: npt.NDArray[np.integer], column: Column, first: int) -> KeyedRows:
     if column.valid is None:
-        return KeyedRows(keys, None, first)
-    return KeyedRows(keys[column.valid], positions_of(column.valid), first)
+        return keys, np.arange(first, first + len(keys), dtype=np.uint32)
+    return keys[column.valid], positions_of(column.valid) + np.uint32(first)
 
 
 def order_keyed(
@@ -178,43 +161,33 @@ def order_keyed(
     key_bits = (most - least).bit_length()
     if key_bits + row_bits > _WORD_BITS:
         return OrderedRows(*_order_wide(parts, least, key_bits), least, dictionary)
-    words = np.empty(sum(map(len, parts)), np.uint64)
-    for place, part in _placed(parts):
-        pack_rows(words[place : place + len(part)], part.keys, least, part.rows, row_bits, 0, part.first)
+    words = np.empty(sum(len(keys) for keys, _ in parts), np.uint64)
+    place = 0
+    for keys, rows in parts:
+        pack_rows(words[place : place + len(keys)], keys, least, rows, row_bits, 0)
+        place += len(keys)
     words.sort()
     return OrderedRows(words, row_bits, None, least, dictionary)
 
 
-def _placed(parts: Sequence[KeyedRows]) -> Iterator[tuple[int, KeyedRows]]:
-    place = 0
-    for part in parts:
-        yield place, part
-        place += len(part)
-
-
 def _order_wide(parts: Sequence[KeyedRows], least: int, key_bits: int) -> tuple[Words, int, Rows]:
     """Order rows whose keys leave no room for the row in a word: first by upper bits of the key, then repair ties."""
-    count = sum(map(len, parts))
+    all_keys = np.concatenate([keys for keys, _ in parts])
+    all_rows = np.concatenate([rows for _, rows in parts])
+    count = len(all_keys)
     place_bits = count.bit_length()
     dropped_bits = max(0, key_bits + place_bits - _WORD_BITS)
     packed = np.empty(count, np.uint64)
-    for place, part in _placed(parts):
-        pack_rows(packed[place : place + len(part)], part.keys, least, None, place_bits, dropped_bits, place)
+    pack_rows(packed, all_keys, least, None, place_bits, dropped_bits)
     packed.sort()
     by_prefix = PackedRows(packed, place_bits, dropped_bits)
-    alike, order = ~by_prefix.changes(), by_prefix.rows()
+    order, prefixes = by_prefix.rows(), by_prefix.prefixes()
     del packed, by_prefix
-    keys = gather(parts[0].keys if len(parts) == 1 else np.concatenate([part.keys for part in parts]), order)
+    keys = gather(all_keys, order)
     # The difference of two int64 keys may exceed int64, but modulo 2 ** 64 an unsigned word holds any difference.
     keys = keys.astype(np.int64, copy=False)
     keys -= np.int64(least)
     words: Words = keys.view(np.uint64)
-    rows = gather(parts[0].all_rows() if len(parts) == 1 else np.concatenate([p.all_rows() for p in parts]), order)
-    if not bool((words[1:] < words[:-1]).any()):
-        return words, 0, rows
-    alike[:-1] |= alike[1:]
-    places = np.flatnonzero(alike)
-    # Keys of different upper bits are already in order, so one stable sort repairs all groups of ties at once.
-    again = places[np.argsort(words[places], kind="stable")]
-    words[places], rows[places] = words[again], rows[again]
+    rows = gather(all_rows, order)
+    settle(prefixes, words, rows)
     return words, 0, rows

@@ -104,15 +104,12 @@ def due(rows: pa.Table, where: str) -> pa.Table:
 
 
 @settings(max_examples=amount(20, 1_500), deadline=None, suppress_health_check=list(HealthCheck))
-@given(where=PREDICATES, few_rows=st.sampled_from([0, 100, 65_536]), sparse=st.sampled_from([0, 4, 64]))
+@given(where=PREDICATES, few_rows=st.sampled_from([0, 100, 65_536]))
 def test_what_several_look_ups_leave_is_what_a_plain_scan_finds(
-    index: TableIndex, rows: pa.Table, where: str, few_rows: int, sparse: int
+    index: TableIndex, rows: pa.Table, where: str, few_rows: int
 ) -> None:
     expected = due(rows, where)
-    with (
-        patch("planner.prune.lookups._FEW_ROWS", few_rows),
-        patch("puffin_index.kinds.postings.look_up._SPARSE", sparse),
-    ):
+    with patch("planner.prune.lookups._FEW_ROWS", few_rows):
         counted = planner.count(index, where)
         batches = list(planner.scan(index, where))
     found = pa.Table.from_batches(batches) if batches else rows.slice(0, 0)

@@ -1,5 +1,4 @@
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from puffin_index.formats.paimon_container import (
     write_container,
 )
 from puffin_index.storage.ranged import Blob, BytesReader
+from tests.counting_reader import CountingReader
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "container_paimon.bin"
 DOCUMENTED = (CorruptFileError, UnsupportedError)
@@ -33,23 +33,6 @@ SMALL: Indexes = {"ab": {"bitmap": b"xyz", "bsi": None}, "c": {"bsi": b"", "bitm
 
 NAMES = st.text(max_size=6)
 INDEXES = st.dictionaries(NAMES, st.dictionaries(NAMES, st.none() | st.binary(max_size=30), max_size=4), max_size=4)
-
-
-@dataclass
-class CountingReader:
-    """Bytes in memory that remember which ranges were asked for."""
-
-    data: bytes
-    location: str = "counted"
-    reads: list[tuple[int, int]] = field(default_factory=list)
-
-    @property
-    def size(self) -> int:
-        return len(self.data)
-
-    def read(self, offset: int, length: int) -> memoryview:
-        self.reads.append((offset, length))
-        return BytesReader.of(self.data).read(offset, length)
 
 
 def _read_all(data: bytes) -> dict[str, dict[str, bytes | None]]:

@@ -26,8 +26,9 @@ from puffin_index.kinds.kind import IndexKind
 from puffin_index.kinds.postings.build import PlacedColumn, build_postings
 from puffin_index.kinds.registry import KINDS
 from puffin_index.storage.ranged import Blob
+from tests.counting_reader import CountingReader
 from tests.puffin_index.kinds.columns import VALUES, Sample, rows_of, samples
-from tests.puffin_index.kinds.counting import CountingReader, blob_of
+from tests.puffin_index.kinds.counting import blob_of
 
 BLOCK_ROWS = 65_536
 POSTINGS_OPTIONS = {"layout": "postings"}

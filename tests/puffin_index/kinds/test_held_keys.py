@@ -132,7 +132,6 @@ def test_keys_counts_and_totals_are_those_of_the_rows(
         with (
             patch("puffin_index.kinds.held_keys._FEW_KEYS", data.draw(st.sampled_from([0, 8, 100]))),
             # Both ways to the keys of a few rows.
-            patch("puffin_index.kinds.postings.look_up._SPARSE", data.draw(st.sampled_from([0, 64]))),
             patch("puffin_index.kinds.bsi.bit_sliced._SPARSE", data.draw(st.sampled_from([0, 512]))),
         ):
             check(piece, None, list(keys.values()))
@@ -156,7 +155,6 @@ def test_damage_is_an_error_or_changes_nothing(
             found = keys_in(holder(piece, damaged).keys_of(None))
             totals = holder(piece, damaged).totals_of(None)
             with (
-                patch("puffin_index.kinds.postings.look_up._SPARSE", 0),
                 patch("puffin_index.kinds.bsi.bit_sliced._SPARSE", 0),
             ):
                 few = keys_in(holder(piece, damaged).keys_of(BitMap(places)))

@@ -13,9 +13,9 @@ from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import value_type_named
 from puffin_index.kinds.base import DROPPED, MergedFilter, MergedPayload, MergeLimits, MergePart
 from puffin_index.kinds.bitmap.merged_bitmap import MERGED_BITMAP
-from puffin_index.kinds.bsi.kind import SmallRowGroups
+from puffin_index.kinds.bsi.kind import SlicesBuilder
 from puffin_index.kinds.bsi.own_slices import BSI, fits_slices, is_small
-from puffin_index.kinds.kind import Answer
+from puffin_index.kinds.kind import Answer, OneByOne
 from puffin_index.kinds.postings.build import POSTINGS
 from puffin_index.kinds.postings.look_up import Postings
 from puffin_index.kinds.registry import KINDS
@@ -122,13 +122,13 @@ def test_merged_bit_slices_are_those_that_a_build_makes(data: st.DataObject) -> 
     segments[0] = merged(segments[:1]) if data.draw(st.booleans()) else segments[0]
     dropped = data.draw(st.sets(st.integers(0, len(of_groups) - 1), max_size=len(of_groups) - 1))
     kept = [sample for place, sample in enumerate(of_groups) if place not in dropped]
-    small, anew = SmallRowGroups(), []
+    small, anew = SlicesBuilder(OneByOne(KINDS["bsi"], {})), []
     for sample in kept:
         if is_small(len(sample.values)):
-            anew += small.add(sample.column)
+            anew += small.gather(sample.column)
         else:
-            anew += [*small.flush(), MergedPayload(KINDS["bsi"].build(SortedColumn(sample.column), {}), 1)]
-    for one, other in zip(merged(segments, frozenset(dropped)), [*anew, *small.flush()], strict=True):
+            anew += [*small.finish(), MergedPayload(KINDS["bsi"].build(SortedColumn(sample.column), {}), 1)]
+    for one, other in zip(merged(segments, frozenset(dropped)), [*anew, *small.finish()], strict=True):
         assert len(one.groups) == other.row_groups
         assert one.payload.blob_type == other.payload.blob_type
         assert bytes(one.payload.data) == bytes(other.payload.data)

@@ -14,7 +14,8 @@ from puffin_index.keys.values import key_of
 from puffin_index.kinds.base import RowGroupIndex
 from puffin_index.kinds.registry import KINDS
 from puffin_index.storage.arrays import Ints
-from tests.puffin_index.kinds.counting import CountingReader, open_payload
+from tests.counting_reader import CountingReader
+from tests.puffin_index.kinds.counting import open_payload
 
 KIB = 1024
 MILLION = 1_000_000

@@ -9,7 +9,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from planner.prune.distributed import prune_row_groups
 from planner.prune.gate import Limits
 from planner.view.index_view import IndexView
-from puffin_index.formats.puffin import read_footer, verify
+from puffin_index.formats.puffin import read_blob, read_footer
 from puffin_index.storage.files import FileReader
 from ssb_bench.data.layout import read_record, write_record
 from ssb_bench.results.studies import Probe, Scale, ScalePoint
@@ -30,7 +30,8 @@ def test_linked_segments_are_whole_and_have_numbers_of_their_own(simulated: Simu
     assert len(set(view.paths)) == len(view.paths)
     location, size = view.segments[-1]
     with FileReader(PyArrowFileIO(), location, size) as reader:
-        verify(reader, read_footer(reader))
+        for blob in read_footer(reader).blobs:
+            read_blob(reader, blob)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)

@@ -58,7 +58,7 @@ public class AggregateAnswer {
     least = new Values[columns.size()];
     greatest = new Values[columns.size()];
     for (int i = 0; i < values.length; i++) {
-      Map column = (Map) columns.get(i);
+      Map<String, Object> column = (Map) columns.get(i);
       values[i] = longs(in, size);
       if (column.get("sum").equals(Boolean.TRUE)) {
         sums[i] = ColumnValues.readList("", in);

@@ -77,7 +77,7 @@ public class AggregateQuestion {
   private final Set addedDoubles = new TreeSet();
   /** The expressions to group by, of a row of these columns: a list for each row that comes of a row of the scan. */
   private final List keys = new ArrayList();
-  private final List buffers = new ArrayList();
+  private final List<Buffer> buffers = new ArrayList();
   /** The buffers as text. */
   private final List parts = new ArrayList();
   private final List texts = new ArrayList();
@@ -132,8 +132,8 @@ public class AggregateQuestion {
   }
 
   /** The content of a request, for Jackson. */
-  public Map node(List deletes) {
-    Map node = new LinkedHashMap();
+  public Map<String, Object> node(List deletes) {
+    Map<String, Object> node = new LinkedHashMap();
     node.put("columns", columns);
     node.put("groups", groups);
     node.put("added_doubles", new ArrayList(addedDoubles));
@@ -203,7 +203,7 @@ public class AggregateQuestion {
    * @param isWhole whether both zeros are one value where the expression stands, as in the index
    */
   private Expression bound(Expression expression, boolean isWhole) {
-    Map column = conditions.columnOrKey(expression);
+    Map<String, Object> column = conditions.columnOrKey(expression);
     if (column != null) {
       DataType type = expression.dataType();
       int place = groups.indexOf(column);
@@ -255,7 +255,7 @@ public class AggregateQuestion {
     List inputs = inputs((Expression) function.children().head());
     Expression child = (Expression) inputs.get(0);
     boolean isSame = Collections.frequency(inputs, child) == inputs.size();
-    Class type = function.getClass();
+    Class<?> type = function.getClass();
     if (type == Count.class && child instanceof Literal && isSame) {
       texts.add("count(*)");
       boolean isKnown = ((Literal) child).value() != null && isOf(types, new DataType[] {DataTypes.LongType});
@@ -263,7 +263,7 @@ public class AggregateQuestion {
     }
     // Spark adds small decimals up as integers.
     boolean isUnscaled = child instanceof UnscaledValue;
-    Map node = isSame ? this.conditions.columnOrKey(isUnscaled ? ((UnscaledValue) child).child() : child) : null;
+    Map<String, Object> node = isSame ? this.conditions.columnOrKey(isUnscaled ? ((UnscaledValue) child).child() : child) : null;
     boolean isAddedUp = type == Sum.class || type == Average.class;
     if (node == null || (isAddedUp && isFloating(child.dataType())) || (isUnscaled && !isAddedUp)) {
       return addComputed(function, inputs, types, conditions);
@@ -300,7 +300,7 @@ public class AggregateQuestion {
 
   /** Add an aggregate of an expression: the index tells how many rows have each value of its columns. */
   private boolean addComputed(AggregateFunction function, List inputs, List types, List conditions) {
-    Class type = function.getClass();
+    Class<?> type = function.getClass();
     boolean isAddedUp = type == Sum.class || type == Average.class;
     // A sum is the same for both zeros.
     List values = bound(inputs, isAddedUp);
@@ -362,23 +362,18 @@ public class AggregateQuestion {
     return same;
   }
 
-  /**
-   * @param conditions which rows count, of a row of columns to group by: one for each row that comes of a row of the scan;
-   *     null for all
-   * @param computed the values that are computed of such a row, or null
-   */
   private boolean add(String what, int column, List types, List conditions, ComputedValues computed) {
     parts.add(what + " " + column + " " + types + " " + conditions + " " + computed);
-    return buffers.add(new Object[] {what, Integer.valueOf(column), types.get(0), conditions, computed});
+    return buffers.add(new Buffer(what, column, (DataType) types.get(0), conditions, computed));
   }
 
-  private int column(Map node) {
+  private int column(Map<String, Object> node) {
     for (int i = 0; i < columns.size(); i++) {
       if (((Map) columns.get(i)).get("column").equals(node)) {
         return i;
       }
     }
-    Map column = new HashMap();
+    Map<String, Object> column = new HashMap();
     column.put("column", node);
     column.put("sum", Boolean.FALSE);
     column.put("double", Boolean.FALSE);
@@ -395,15 +390,13 @@ public class AggregateQuestion {
   /** Whether doubles add up averages of integers exactly, whatever the rows that are still to be read have. */
   private boolean isExact(AggregateAnswer answer, List unread) throws Exception {
     for (int i = 0; i < buffers.size(); i++) {
-      Object[] buffer = (Object[]) buffers.get(i);
-      ComputedValues computed = (ComputedValues) buffer[4];
-      if (computed != null && computed.needsEveryRow() && !unread.isEmpty()) {
+      Buffer buffer = (Buffer) buffers.get(i);
+      if (buffer.computed != null && buffer.computed.needsEveryRow() && !unread.isEmpty()) {
         return false;
       }
-      if (buffer[0].equals("average") && buffer[2] instanceof DoubleType) {
-        int column = ((Integer) buffer[1]).intValue();
-        Map node = (Map) ((Map) columns.get(column)).get("column");
-        double most = (double) answer.magnitude(column) + magnitude(node, unread);
+      if (buffer.what.equals("average") && buffer.type instanceof DoubleType) {
+        Map<String, Object> node = (Map) ((Map) columns.get(buffer.column)).get("column");
+        double most = (double) answer.magnitude(buffer.column) + magnitude(node, unread);
         if (most > EXACT_DOUBLES) {
           return false;
         }
@@ -413,7 +406,7 @@ public class AggregateQuestion {
   }
 
   /** An upper bound of the sum of magnitudes of a column in the data files of some tasks; decimals unscaled. */
-  private static double magnitude(Map column, List tasks) {
+  private static double magnitude(Map<String, Object> column, List tasks) {
     double sum = 0;
     Integer field = (Integer) column.get("field");
     String type = (String) column.get("type");
@@ -471,8 +464,8 @@ public class AggregateQuestion {
       }
     }
     for (int i = 0; i < buffers.size(); i++) {
-      Object[] buffer = (Object[]) buffers.get(i);
-      if (buffer[3] != null || buffer[4] != null) {
+      Buffer buffer = (Buffer) buffers.get(i);
+      if (buffer.conditions != null || buffer.computed != null) {
         return true;
       }
     }
@@ -504,7 +497,7 @@ public class AggregateQuestion {
   private List everyRow(AggregateAnswer answer, EveryRow evaluation) {
     List rows = new ArrayList(answer.size);
     for (int i = 0; i < buffers.size(); i++) {
-      ComputedValues computed = (ComputedValues) ((Object[]) buffers.get(i))[4];
+      ComputedValues computed = ((Buffer) buffers.get(i)).computed;
       if (computed != null) {
         computed.begin();
       }
@@ -524,7 +517,7 @@ public class AggregateQuestion {
       checkZeros(answer, group, values, own, signed.toArray(), 0);
     }
     for (int i = 0; i < buffers.size(); i++) {
-      ComputedValues computed = (ComputedValues) ((Object[]) buffers.get(i))[4];
+      ComputedValues computed = ((Buffer) buffers.get(i)).computed;
       if (computed != null) {
         computed.end();
       }
@@ -541,14 +534,13 @@ public class AggregateQuestion {
         row.add(((Expression) it.next()).eval(values));
       }
       for (int i = 0; i < buffers.size(); i++) {
-        Object[] buffer = (Object[]) buffers.get(i);
-        Expression condition = buffer[3] == null ? null : (Expression) ((List) buffer[3]).get(projection);
+        Buffer buffer = (Buffer) buffers.get(i);
+        Expression condition = buffer.conditions == null ? null : (Expression) buffer.conditions.get(projection);
         boolean counts = condition == null || Boolean.TRUE.equals(condition.eval(values));
-        ComputedValues computed = (ComputedValues) buffer[4];
-        if (computed == null) {
-          addBuffer(buffer, answer, counts ? group : -1, row);
+        if (buffer.computed == null) {
+          buffer.add(answer, counts ? group : -1, row);
         } else {
-          computed.add(counts ? answer.rows(group) : 0, projection, values, row);
+          buffer.computed.add(counts ? answer.rows(group) : 0, projection, values, row);
         }
       }
       rows.add(row);
@@ -576,43 +568,60 @@ public class AggregateQuestion {
     }
   }
 
-  /** @param group the group; -1 for no rows at all */
-  private static void addBuffer(Object[] buffer, AggregateAnswer answer, int group, List row) {
-    String what = (String) buffer[0];
-    int column = ((Integer) buffer[1]).intValue();
-    DataType type = (DataType) buffer[2];
-    if (what.equals("rows")) {
-      row.add(Long.valueOf(group < 0 ? 0 : answer.rows(group)));
-      return;
-    }
-    long count = group < 0 ? 0 : answer.values(column, group);
-    if (what.equals("values")) {
-      row.add(Long.valueOf(count));
-    } else if (what.equals("least")) {
-      row.add(group < 0 ? null : answer.least(column, group, type));
-    } else if (what.equals("greatest")) {
-      row.add(group < 0 ? null : answer.greatest(column, group, type));
-    } else if (what.equals("sum")) {
-      boolean isDecimal = type instanceof DecimalType;
-      row.add(count == 0 && !isDecimal ? null : sum(answer, column, group, type));
-      if (isDecimal) {
-        row.add(Boolean.valueOf(count == 0));
-      }
-    } else {
-      boolean isDouble = type instanceof DoubleType;
-      Object sum = sum(answer, column, group, isDouble ? DataTypes.LongType : type);
-      row.add(isDouble ? Double.valueOf(((Long) sum).doubleValue()) : sum);
-      row.add(Long.valueOf(count));
-    }
-  }
+  /** An aggregate's buffer. */
+  private static class Buffer {
+    final String what;
+    /** The place of the column that the aggregate is of. */
+    final int column;
+    final DataType type;
+    /** Which rows count, of a row of columns to group by: one for each row that comes of a row of the scan; null for all. */
+    final List<Expression> conditions;
+    /** The values that are computed of such a row, or null. */
+    final ComputedValues computed;
 
-  private static Object sum(AggregateAnswer answer, int column, int group, DataType type) {
-    if (group >= 0) {
-      return answer.sum(column, group, type);
+    Buffer(String what, int column, DataType type, List<Expression> conditions, ComputedValues computed) {
+      this.what = what;
+      this.column = column;
+      this.type = type;
+      this.conditions = conditions;
+      this.computed = computed;
     }
-    return type instanceof DecimalType
-        ? (Object) new Decimal().set(0L, ((DecimalType) type).precision(), ((DecimalType) type).scale())
-        : Long.valueOf(0);
+
+    /** Add the values of a group to a row; -1 stands for no rows at all. */
+    void add(AggregateAnswer answer, int group, List row) {
+      if (what.equals("rows")) {
+        row.add(Long.valueOf(group < 0 ? 0 : answer.rows(group)));
+        return;
+      }
+      long count = group < 0 ? 0 : answer.values(column, group);
+      if (what.equals("values")) {
+        row.add(Long.valueOf(count));
+      } else if (what.equals("least")) {
+        row.add(group < 0 ? null : answer.least(column, group, type));
+      } else if (what.equals("greatest")) {
+        row.add(group < 0 ? null : answer.greatest(column, group, type));
+      } else if (what.equals("sum")) {
+        boolean isDecimal = type instanceof DecimalType;
+        row.add(count == 0 && !isDecimal ? null : sum(answer, group, type));
+        if (isDecimal) {
+          row.add(Boolean.valueOf(count == 0));
+        }
+      } else {
+        boolean isDouble = type instanceof DoubleType;
+        Object sum = sum(answer, group, isDouble ? DataTypes.LongType : type);
+        row.add(isDouble ? Double.valueOf(((Long) sum).doubleValue()) : sum);
+        row.add(Long.valueOf(count));
+      }
+    }
+
+    private Object sum(AggregateAnswer answer, int group, DataType type) {
+      if (group >= 0) {
+        return answer.sum(column, group, type);
+      }
+      return type instanceof DecimalType
+          ? (Object) new Decimal().set(0L, ((DecimalType) type).precision(), ((DecimalType) type).scale())
+          : Long.valueOf(0);
+    }
   }
 
   /** Puts what projections compute in the place of the attributes that they name, by the ID of the attribute. */

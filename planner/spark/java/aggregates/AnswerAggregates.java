@@ -49,8 +49,8 @@ public class AnswerAggregates extends SparkStrategy implements Predicate {
   private static final int ROWS_REMEMBERED = 400000;
 
   private final PruneScans rule;
-  /** The latest answers, because adaptive execution plans an aggregate again; each with its scan and question. */
-  private final List answers = new LinkedList();
+  /** The latest answers, because adaptive execution plans an aggregate again. */
+  private final List<Known> answers = new LinkedList();
 
   public AnswerAggregates(PruneScans rule) {
     this.rule = rule;
@@ -160,14 +160,29 @@ public class AnswerAggregates extends SparkStrategy implements Predicate {
     }
     found.question = new ScanQuestion(scan, conditions);
     found.question.aggregates = wanted;
-    Object[] answer = answer(found.question, tasks, (some == null ? "" : "some ") + wanted.key());
-    found.answer = (AggregateAnswer) answer[0];
-    found.rows = (List) answer[1];
+    Known known = answer(found.question, tasks, (some == null ? "" : "some ") + wanted.key());
+    found.answer = known.answer;
+    found.rows = known.rows;
     if (found.rows == null) {
       return null;
     }
     found.unread = found.answer.view.without(tasks, found.answer.answered, false);
     return found;
+  }
+
+  /** What the index gives for a question about a scan, and that as rows; both null if Spark has to read all rows. */
+  private static class Known {
+    final WeakReference<Object> scan;
+    final String key;
+    final AggregateAnswer answer;
+    final List rows;
+
+    Known(Object scan, String key, AggregateAnswer answer, List rows) {
+      this.scan = new WeakReference(scan);
+      this.key = key;
+      this.answer = answer;
+      this.rows = rows;
+    }
   }
 
   /** An aggregate, and what the index gives for its rows. */
@@ -264,12 +279,12 @@ public class AnswerAggregates extends SparkStrategy implements Predicate {
   }
 
   /** The answer and its rows; both null if Spark has to read all rows. */
-  private Object[] answer(ScanQuestion question, List tasks, String key) throws Exception {
+  private Known answer(ScanQuestion question, List tasks, String key) throws Exception {
     synchronized (answers) {
       for (Iterator it = answers.iterator(); it.hasNext(); ) {
-        Object[] known = (Object[]) it.next();
-        if (((WeakReference) known[0]).get() == question.scan && known[1].equals(key)) {
-          return (Object[]) known[2];
+        Known known = (Known) it.next();
+        if (known.scan.get() == question.scan && known.key.equals(key)) {
+          return known;
         }
       }
     }
@@ -279,24 +294,23 @@ public class AnswerAggregates extends SparkStrategy implements Predicate {
       question.aggregates.decline();
       rule.aggregates(question, tasks);
     }
-    Object[] found = {answer, rows};
-    remember(new Object[] {new WeakReference(question.scan), key, found});
+    Known found = new Known(question.scan, key, answer, rows);
+    remember(found);
     return found;
   }
 
   /** Keep an answer, and as many of the earlier ones as memory has room for. */
-  private void remember(Object[] latest) {
+  private void remember(Known latest) {
     synchronized (answers) {
       answers.add(0, latest);
       int count = 0;
       long rows = 0;
       for (Iterator it = answers.iterator(); it.hasNext(); ) {
-        Object[] known = (Object[]) it.next();
-        List own = (List) ((Object[]) known[2])[1];
+        Known known = (Known) it.next();
         count++;
-        rows += own == null ? 0 : own.size();
+        rows += known.rows == null ? 0 : known.rows.size();
         boolean isWanted = known == latest || (count <= ANSWERS_REMEMBERED && rows <= ROWS_REMEMBERED);
-        if (!isWanted || ((WeakReference) known[0]).get() == null) {
+        if (!isWanted || known.scan.get() == null) {
           it.remove();
         }
       }
@@ -337,7 +351,7 @@ public class AnswerAggregates extends SparkStrategy implements Predicate {
   }
 
   /** A leaf of a plan. The constructors take a stream, too, since Spark 4.1. */
-  private static SparkPlan made(Class type, Object[] first) throws Exception {
+  private static SparkPlan made(Class<?> type, Object[] first) throws Exception {
     Constructor constructor = type.getConstructors()[0];
     Object[] arguments = new Object[constructor.getParameterTypes().length];
     Arrays.fill(arguments, Option.empty());

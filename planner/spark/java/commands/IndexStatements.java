@@ -45,7 +45,7 @@ public class IndexStatements extends SparkStrategy {
       LogicalPlan child = (LogicalPlan) plan.children().head();
       if (child instanceof ResolvedTable && isData(((ResolvedTable) child).table())) {
         ResolvedTable table = (ResolvedTable) child;
-        Map statement = plan instanceof CreateIndex ? create((CreateIndex) plan) : drop((DropIndex) plan);
+        Map<String, Object> statement = plan instanceof CreateIndex ? create((CreateIndex) plan) : drop((DropIndex) plan);
         List name = new ArrayList(java.util.Arrays.asList(table.identifier().namespace()));
         name.add(table.identifier().name());
         statement.put("catalog", table.catalog().name());
@@ -67,8 +67,8 @@ public class IndexStatements extends SparkStrategy {
     return table instanceof SparkTable && !(((SparkTable) table).table() instanceof BaseMetadataTable);
   }
 
-  private static Map create(CreateIndex plan) {
-    Map statement = new LinkedHashMap();
+  private static Map<String, Object> create(CreateIndex plan) {
+    Map<String, Object> statement = new LinkedHashMap();
     statement.put("statement", "create");
     statement.put("name", plan.indexName());
     statement.put("kind", plan.indexType());
@@ -76,11 +76,11 @@ public class IndexStatements extends SparkStrategy {
     List columns = new ArrayList();
     for (scala.collection.Iterator it = plan.columns().iterator(); it.hasNext(); ) {
       Tuple2 found = (Tuple2) it.next();
-      List path = new ArrayList();
+      List<String> path = new ArrayList();
       for (scala.collection.Iterator names = ((FieldName) found._1()).name().iterator(); names.hasNext(); ) {
         path.add(names.next());
       }
-      Map column = new HashMap();
+      Map<String, Object> column = new HashMap();
       column.put("path", path);
       column.put("options", options((scala.collection.Map) found._2()));
       columns.add(column);
@@ -90,8 +90,8 @@ public class IndexStatements extends SparkStrategy {
     return statement;
   }
 
-  private static Map drop(DropIndex plan) {
-    Map statement = new LinkedHashMap();
+  private static Map<String, Object> drop(DropIndex plan) {
+    Map<String, Object> statement = new LinkedHashMap();
     statement.put("statement", "drop");
     statement.put("name", plan.indexName());
     statement.put("if_exists", Boolean.valueOf(plan.ignoreIfNotExists()));
@@ -99,7 +99,7 @@ public class IndexStatements extends SparkStrategy {
   }
 
   private static Map options(scala.collection.Map options) {
-    Map found = new LinkedHashMap();
+    Map<String, Object> found = new LinkedHashMap();
     for (scala.collection.Iterator it = options.iterator(); it.hasNext(); ) {
       Tuple2 option = (Tuple2) it.next();
       found.put(option._1(), option._2());
@@ -110,10 +110,10 @@ public class IndexStatements extends SparkStrategy {
   /** A table whose indexes Python's side makes and drops, for one statement. */
   public static class IndexedTable implements SupportsIndex {
     private final Table table;
-    private final Map statement;
+    private final Map<String, Object> statement;
     private final PythonStatements python;
 
-    public IndexedTable(Table table, Map statement, PythonStatements python) {
+    public IndexedTable(Table table, Map<String, Object> statement, PythonStatements python) {
       this.table = table;
       this.statement = statement;
       this.python = python;

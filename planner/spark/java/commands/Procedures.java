@@ -29,14 +29,14 @@ public class Procedures implements ProcedureCatalog {
   private final PruneScans rule;
   private final PythonStatements python;
   /** What Python's side tells of each procedure, by name. */
-  private final Map described = new LinkedHashMap();
+  private final Map<String, Object> described = new LinkedHashMap();
 
   /** @param described a JSON list of the procedures: name, description, parameters, columns */
   public Procedures(PruneScans rule, PythonStatements python, String described) throws Exception {
     this.rule = rule;
     this.python = python;
     for (Iterator it = ((List) new ObjectMapper().readValue(described, List.class)).iterator(); it.hasNext(); ) {
-      Map one = (Map) it.next();
+      Map<String, Object> one = (Map) it.next();
       this.described.put(one.get("name"), one);
     }
   }
@@ -60,7 +60,7 @@ public class Procedures implements ProcedureCatalog {
     if (rule.hasEnded()) {
       throw new Unknown("puffin-index was disabled");
     }
-    Map one = (Map) described.get(name.name().toLowerCase(java.util.Locale.ROOT));
+    Map<String, Object> one = (Map) described.get(name.name().toLowerCase(java.util.Locale.ROOT));
     if (one == null || name.namespace().length != 1 || !name.namespace()[0].equalsIgnoreCase(NAMESPACE)) {
       throw new Unknown(
           "there is no procedure puffin." + name + "; there are, in puffin.system: " + String.join(", ", described.keySet()));
@@ -85,10 +85,10 @@ public class Procedures implements ProcedureCatalog {
 
   /** One procedure. */
   public static class One implements UnboundProcedure, BoundProcedure {
-    private final Map described;
+    private final Map<String, Object> described;
     private final PythonStatements python;
 
-    public One(Map described, PythonStatements python) {
+    public One(Map<String, Object> described, PythonStatements python) {
       this.described = described;
       this.python = python;
     }
@@ -117,7 +117,7 @@ public class Procedures implements ProcedureCatalog {
       return (ProcedureParameter[]) parameters.toArray(new ProcedureParameter[0]);
     }
 
-    private static ProcedureParameter parameter(Map one) {
+    private static ProcedureParameter parameter(Map<String, Object> one) {
       ProcedureParameter.Builder builder = ProcedureParameter.in((String) one.get("name"), type(one));
       // Python's side has the defaults.
       return (Boolean.TRUE.equals(one.get("required")) ? builder : builder.defaultValue("NULL")).build();
@@ -127,11 +127,11 @@ public class Procedures implements ProcedureCatalog {
       List parameters = (List) described.get("parameters");
       Map values = new LinkedHashMap();
       for (int i = 0; i < parameters.size(); i++) {
-        Map one = (Map) parameters.get(i);
+        Map<String, Object> one = (Map) parameters.get(i);
         Object value = arguments.isNullAt(i) ? null : arguments.get(i, type(one));
         values.put(one.get("name"), value instanceof UTF8String ? value.toString() : value);
       }
-      Map statement = new LinkedHashMap();
+      Map<String, Object> statement = new LinkedHashMap();
       statement.put("statement", "call");
       statement.put("name", name());
       statement.put("arguments", values);
@@ -152,7 +152,7 @@ public class Procedures implements ProcedureCatalog {
     public StructType readSchema() {
       StructType schema = new StructType();
       for (Iterator it = columns.iterator(); it.hasNext(); ) {
-        Map column = (Map) it.next();
+        Map<String, Object> column = (Map) it.next();
         schema = schema.add((String) column.get("name"), type(column));
       }
       return schema;
@@ -185,7 +185,7 @@ public class Procedures implements ProcedureCatalog {
     }
   }
 
-  private static DataType type(Map described) {
+  private static DataType type(Map<String, Object> described) {
     return DataType.fromDDL((String) described.get("type"));
   }
 }

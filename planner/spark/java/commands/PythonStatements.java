@@ -22,10 +22,10 @@ public class PythonStatements {
    *
    * @throws IllegalArgumentException if the statement asks for what there is not, or fails; Python shows its message as it is
    */
-  public List execute(Map statement) {
+  public List execute(Map<String, Object> statement) {
     try {
       String answer = (String) python.apply(JSON.writeValueAsString(statement), SparkSession.active());
-      Map answered = (Map) JSON.readValue(answer, Map.class);
+      Map<String, Object> answered = (Map) JSON.readValue(answer, Map.class);
       if (answered.get("error") != null) {
         throw new IllegalArgumentException((String) answered.get("error"));
       }

@@ -52,7 +52,7 @@ public class ColumnFunction {
   }
 
   /** The node of the request. */
-  public final Map node;
+  public final Map<String, Object> node;
 
   private final Expression bound;
   private final DataType type;
@@ -65,7 +65,7 @@ public class ColumnFunction {
    * @param column the node of the column
    * @param number of the condition among those of its request
    */
-  public ColumnFunction(Expression condition, List columns, Map column, int number) {
+  public ColumnFunction(Expression condition, List columns, Map<String, Object> column, int number) {
     type = ((Expression) columns.get(0)).dataType();
     bound = (Expression) condition.transform(new Change(new Substitute(columns, new BoundReference(0, type, true))));
     session = SessionSettings.startingWith("");
@@ -80,7 +80,7 @@ public class ColumnFunction {
   }
 
   /** The column as text for reports; its expression has the table's name, too. */
-  public static String name(Map column) {
+  public static String name(Map<String, Object> column) {
     String path = String.join(".", (List) column.get("path"));
     return column.containsKey("key") ? path + "[...]" : path;
   }
@@ -124,7 +124,7 @@ public class ColumnFunction {
     return value instanceof Number ? ((Number) value).doubleValue() <= MOST_SIZE : size instanceof Literal;
   }
 
-  private static boolean isOfSpark(Class type) {
+  private static boolean isOfSpark(Class<?> type) {
     return type.getName().startsWith(SPARK) || type.getName().startsWith(ICEBERG);
   }
 
@@ -200,28 +200,28 @@ public class ColumnFunction {
       positions.runOptimize();
       ByteBuffer serialized = ByteBuffer.allocate(positions.serializedSizeInBytes());
       positions.serialize(serialized);
-      Map found = found(predicate, exact, started);
+      Map<String, Object> found = found(predicate, exact, started);
       found.put("positions", Base64.getEncoder().encodeToString(serialized.array()));
       return found;
     }
   }
 
   /** The interval of keys for which a monotone condition is true; null for another condition. */
-  private Map between(Expression own, long least, long greatest) {
+  private Map<String, Object> between(Expression own, long least, long greatest) {
     long started = System.nanoTime();
     long[] keys = MonotoneFunction.keys(own, type, least, greatest);
     if (keys == null) {
       return null;
     }
-    Map found = found(new InterpretedPredicate(own), true, started);
+    Map<String, Object> found = found(new InterpretedPredicate(own), true, started);
     found.put("between", keys);
     return found;
   }
 
-  private static Map found(BasePredicate predicate, boolean exact, long started) {
+  private static Map<String, Object> found(BasePredicate predicate, boolean exact, long started) {
     GenericInternalRow row = new GenericInternalRow(1);
     Boolean matchesNull = evaluate(predicate, row);
-    Map found = new LinkedHashMap();
+    Map<String, Object> found = new LinkedHashMap();
     found.put("positions", null);
     found.put("between", null);
     found.put("null", Boolean.valueOf(matchesNull == null || matchesNull.booleanValue()));

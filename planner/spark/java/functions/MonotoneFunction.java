@@ -72,7 +72,7 @@ public class MonotoneFunction {
    *     kind, or fails for some keys
    */
   public static long[] keys(Expression condition, DataType type, long least, long greatest) {
-    Class kind = condition.getClass();
+    Class<?> kind = condition.getClass();
     boolean isOrder =
         kind == LessThan.class
             || kind == LessThanOrEqual.class
@@ -162,7 +162,7 @@ public class MonotoneFunction {
   }
 
   private int claimed(Expression function) {
-    Class kind = function.getClass();
+    Class<?> kind = function.getClass();
     if (kind == BoundReference.class) {
       return 1;
     }
@@ -191,12 +191,12 @@ public class MonotoneFunction {
     return rises ? direction(first) : 0;
   }
 
-  private static boolean isProduct(Class kind) {
+  private static boolean isProduct(Class<?> kind) {
     return kind == Multiply.class || kind == Divide.class || kind == IntegralDivide.class;
   }
 
   private int ofTwo(Expression function, Expression left, Expression right) {
-    Class kind = function.getClass();
+    Class<?> kind = function.getClass();
     if (isInfinite(left) || isInfinite(right)) {
       // 0 times infinity is NaN, between two numbers of other signs.
       return 0;

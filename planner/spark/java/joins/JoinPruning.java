@@ -37,16 +37,13 @@ public class JoinPruning {
 
   private JoinPruning() {}
 
-  /**
-   * The attributes of scans that the other side of a join can restrict: each as {@code RuntimeFilters.find} has it, and the
-   * rows of the other side if that is a whole table (a Long, or null).
-   */
-  public static void collect(LogicalPlan plan, List found) {
+  /** Find the columns of scans that the other side of a join can restrict. */
+  public static void collect(LogicalPlan plan, List<AwaitedColumn> found) {
     if (plan instanceof Join) {
       List keys = keys((Join) plan);
       for (int i = 0; i < keys.size(); i++) {
         Key key = (Key) keys.get(i);
-        found.add(new Object[] {key.found, rowsOfTable(key.other)});
+        found.add(new AwaitedColumn(key.found, "=", rowsOfTable(key.other), "join"));
       }
     }
     scala.collection.Iterator children = plan.children().iterator();

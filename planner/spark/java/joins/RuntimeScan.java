@@ -162,7 +162,7 @@ public class RuntimeScan implements InvocationHandler {
     Set own = names(scan.filterAttributes());
     for (int i = 0; i < predicates.length; i++) {
       String column = column(predicates[i]);
-      Map node = column == null || !predicates[i].name().equals("IN") ? null : (Map) columns.get(column);
+      Map<String, Object> node = column == null || !predicates[i].name().equals("IN") ? null : (Map) columns.get(column);
       if (column == null || own.contains(column)) {
         partition.add(predicates[i]);
       }
@@ -214,12 +214,12 @@ public class RuntimeScan implements InvocationHandler {
   }
 
   /** The node of a column's keys: literals all of the column's type. */
-  private static Map keys(Map column, Expression[] children) {
+  private static Map keys(Map<String, Object> column, Expression[] children) {
     List literals = new ArrayList();
     for (int i = 1; i < children.length; i++) {
       Literal literal = (Literal) children[i];
       if (literal.value() != null) {
-        Map node = Conditions.literal(literal.value(), literal.dataType());
+        Map<String, Object> node = Conditions.literal(literal.value(), literal.dataType());
         if (node == null || !node.get("type").equals(column.get("type"))) {
           throw new IllegalStateException("a join key of type " + literal.dataType() + " for column " + column);
         }

@@ -52,13 +52,13 @@ public class ScalarPruning {
 
   private ScalarPruning() {}
 
-  /** The attributes of scans that scalar subqueries restrict: pairs of what {@code RuntimeFilters.find} has, and an operator. */
-  public static void collect(LogicalPlan plan, List found) {
+  /** Find the columns of scans that scalar subqueries restrict. */
+  public static void collect(LogicalPlan plan, List<AwaitedColumn> found) {
     if (plan instanceof Filter) {
       List comparisons = comparisons((Filter) plan);
       for (int i = 0; i < comparisons.size(); i++) {
         Comparison comparison = (Comparison) comparisons.get(i);
-        found.add(new Object[] {comparison.found, comparison.operator});
+        found.add(new AwaitedColumn(comparison.found, comparison.operator, null, "subquery"));
       }
     }
     for (scala.collection.Iterator it = plan.children().iterator(); it.hasNext(); ) {

@@ -16,9 +16,10 @@ from puffin_index.keys.columns import Column, SortedColumn, join_columns
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import ValueType, value_type_named
 from puffin_index.kinds.base import Payload, StoredPayload
-from puffin_index.kinds.bsi.kind import MERGED_ROWS, SmallRowGroups
+from puffin_index.kinds.bsi.kind import MERGED_ROWS, SlicesBuilder
 from puffin_index.kinds.bsi.merged_slices import MergedSlices
 from puffin_index.kinds.bsi.own_slices import BSI, build_slices, is_small
+from puffin_index.kinds.kind import OneByOne
 from puffin_index.kinds.registry import KINDS
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.parts import checksum32
@@ -123,17 +124,17 @@ def test_row_groups_that_leave_a_quarter_of_their_containers_empty_are_small(
 
 
 def test_row_groups_are_put_together_up_to_a_number_of_rows() -> None:
-    small = SmallRowGroups()
-    found = [one.row_groups for _ in range(30) for one in small.add(numbers(10_000, 3))]
-    assert [*found, *(one.row_groups for one in small.flush())] == [13, 13, 4]
-    assert small.flush() == []
-    assert [one.row_groups for rows in (MERGED_ROWS, 1, 140_000) for one in small.add(numbers(rows, 3))] == [1, 1]
+    small = SlicesBuilder(OneByOne(KINDS["bsi"], {}))
+    found = [one.row_groups for _ in range(30) for one in small.gather(numbers(10_000, 3))]
+    assert [*found, *(one.row_groups for one in small.finish())] == [13, 13, 4]
+    assert small.finish() == []
+    assert [one.row_groups for rows in (MERGED_ROWS, 1, 140_000) for one in small.gather(numbers(rows, 3))] == [1, 1]
 
 
 def test_wide_keys_are_put_together_up_to_a_number_of_bytes() -> None:
-    small = SmallRowGroups()
+    small = SlicesBuilder(OneByOne(KINDS["bsi"], {}))
     wide = column_of(pa.array([b"x" * (1 << 20)] * 30), value_type_named("binary"))
-    assert [one.row_groups for _ in range(5) for one in small.add(wide)] == [2, 2]
+    assert [one.row_groups for _ in range(5) for one in small.gather(wide)] == [2, 2]
 
 
 def test_a_promoted_column_answers_tests_of_the_wider_type() -> None:

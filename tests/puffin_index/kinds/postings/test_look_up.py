@@ -4,7 +4,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event, Thread
 from typing import TypeAlias
-from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -21,14 +20,14 @@ from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import ValueType, value_type_named
 from puffin_index.kinds.base import Payload
 from puffin_index.kinds.postings.blocks import Sizes
-from puffin_index.kinds.postings.build import POSTINGS, PlacedColumn, build_postings, postings_pay
+from puffin_index.kinds.postings.build import POSTINGS, PlacedColumn, build_postings
 from puffin_index.kinds.postings.keys import rows_of_asked
 from puffin_index.kinds.postings.look_up import Postings
-from puffin_index.kinds.postings.rows import Near
-from puffin_index.kinds.postings.sort import RowNumbers
+from puffin_index.kinds.registry import KINDS
 from puffin_index.storage.parts import checksum32
-from puffin_index.storage.ranged import Blob, BytesReader
+from puffin_index.storage.ranged import Blob
 from tests.conftest import amount
+from tests.counting_reader import CountingReader
 
 GOLDEN = Path(__file__).parents[3] / "golden"
 LONG, STRING = value_type_named("long"), value_type_named("string")
@@ -40,29 +39,6 @@ DOCUMENTED = (CorruptFileError, UnsupportedError)
 
 Value: TypeAlias = int | str | None
 RowGroup: TypeAlias = tuple[int, Sequence[Value]]  # base and values
-
-
-@dataclass
-class CountingReader:
-    """Bytes in memory that remember which ranges were asked for."""
-
-    data: bytes | bytearray | memoryview
-    location: str = "counted"
-    reads: list[tuple[int, int]] = field(default_factory=list)
-
-    @property
-    def size(self) -> int:
-        return len(self.data)
-
-    def read(self, offset: int, length: int) -> memoryview:
-        self.reads.append((offset, length))
-        return BytesReader.of(self.data).read(offset, length)
-
-    def taken(self) -> tuple[int, int]:
-        """How many requests and bytes were read since this was asked last."""
-        taken = len(self.reads), sum(length for _, length in self.reads)
-        self.reads.clear()
-        return taken
 
 
 def column(values: Sequence[Value], value_type: ValueType) -> Column:
@@ -83,7 +59,7 @@ def opened(
     payload: Payload, spans: Sequence[tuple[int, int]], value_type: ValueType
 ) -> tuple[Postings, CountingReader]:
     reader = CountingReader(payload.data)
-    return Postings.open(Blob(reader, 0, reader.size), payload.layout, value_type, spans), reader
+    return Postings(Blob(reader, 0, reader.size), payload.layout, value_type, spans), reader
 
 
 def key_of(value: int | str) -> Key:
@@ -179,9 +155,7 @@ def check_law(row_groups: Sequence[RowGroup], value_type: ValueType, tests: Sequ
         assert postings.rows(test) == expected
         every = [base + row for base, values in row_groups for row in range(len(values))]
         for candidates in (BitMap(), BitMap(every[::3]), BitMap(every[len(every) // 2 :]), BitMap(every[:1])):
-            for sparse in (0, 64):
-                with patch("puffin_index.kinds.postings.look_up._SPARSE", sparse):
-                    assert postings.rows(test, candidates) == expected & candidates
+            assert postings.rows(test, candidates) == expected & candidates
 
 
 @given(segments(INTS), st.lists(leaf_tests(INTS), max_size=6), st.sampled_from([TINY, Sizes()]))
@@ -296,26 +270,6 @@ def test_a_run_over_several_blocks_of_65536_rows_and_row_groups_is_found() -> No
     assert postings.rows(SetTest((7,))) == everything - BitMap([100])
     assert postings.rows(SetTest((7, 8))) == everything
     assert len(payload.data) < 250
-
-
-@given(
-    st.lists(st.tuples(st.integers(0, 999), st.integers(1, 400)), min_size=1, max_size=8),
-    st.sets(st.integers(0, 1398), min_size=1, max_size=3),
-    st.booleans(),
-)
-def test_runs_with_candidates_are_chosen(runs: list[tuple[int, int]], candidates: set[int], are_single: bool) -> None:
-    numbers = RowNumbers.of([(BLOCK_ROWS, 1400)])
-    near = Near(BitMap(BLOCK_ROWS + candidate for candidate in candidates), numbers)
-    starts, lengths = np.array(runs).T
-    if are_single:
-        lengths = np.ones(len(runs), np.int64)
-
-    chosen = near.chosen(starts, None if are_single else lengths)
-
-    for start, length, is_chosen in zip(starts.tolist(), lengths.tolist(), chosen.tolist(), strict=True):
-        assert is_chosen or candidates.isdisjoint(range(start, start + length))
-        nearest = min(min(abs(c - start), abs(c - start - length + 1)) for c in candidates)
-        assert not is_chosen or length > 64 or nearest < 64
 
 
 def test_the_last_row_of_the_row_space_is_found() -> None:
@@ -449,11 +403,11 @@ def test_a_key_of_many_rows_is_counted_by_the_directory() -> None:
     assert postings.count_bounds(SetTest((2, 3), negated=True)) == (5001, 5001)
 
 
-def test_postings_pay_for_keys_of_few_rows() -> None:
-    assert postings_pay([120, 120], [245_760, 245_760])
-    assert not postings_pay([119, 119], [245_760, 245_760])
-    assert postings_pay([0], [0])
-    assert postings_pay([2] * 1000, [500] * 1000)
+def test_postings_are_built_for_keys_of_few_rows() -> None:
+    for row_count, pays in ((4096, True), (4097, False), (0, True)):
+        builder = KINDS["bitmap"].builder({})
+        builder.add(SortedColumn(column([row % 2 for row in range(row_count)], LONG)), 0)
+        assert [one.payload.blob_type for one in builder.finish()] == [POSTINGS] * pays
 
 
 SMALL: list[tuple[ValueType, list[RowGroup]]] = [
@@ -638,7 +592,7 @@ def test_threads_that_open_postings_together_do_not_forget_what_the_other_has_re
     row_groups: list[RowGroup] = [(0, [*range(40), None]), (BLOCK_ROWS, list(range(20, 60)))]
     payload, test = built(row_groups, LONG), set_test((5, 30, 59), negated)
     reader = StoppedReader(payload.data)
-    postings = Postings.open(Blob(reader, 0, reader.size), payload.layout, LONG, spans_of(row_groups))
+    postings = Postings(Blob(reader, 0, reader.size), payload.layout, LONG, spans_of(row_groups))
     answers: list[BitMap] = []
     late = Thread(target=lambda: answers.append(postings.rows(test)))
     late.start()

@@ -15,6 +15,7 @@ from puffin_index.kinds.postings.build import POSTINGS
 from puffin_index.kinds.postings.merge import merge_postings
 from puffin_index.storage.ranged import Blob
 from tests.conftest import amount
+from tests.counting_reader import CountingReader
 from tests.puffin_index.kinds.postings.test_look_up import (
     BLOCK_ROWS,
     INTS,
@@ -22,7 +23,6 @@ from tests.puffin_index.kinds.postings.test_look_up import (
     STRING,
     TEXTS,
     TINY,
-    CountingReader,
     RowGroup,
     Value,
     built,
