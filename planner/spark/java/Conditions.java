@@ -60,6 +60,9 @@ public class Conditions {
   /** The operator of each class of comparisons. */
   private static final Map COMPARISONS = new HashMap();
 
+  /** The node of each class of tests of one value. */
+  private static final Map TESTS = new HashMap();
+
   /** Iceberg's name of each of Spark's types, without decimals, which have parameters. */
   private static final Map TYPES = new HashMap();
 
@@ -70,6 +73,10 @@ public class Conditions {
     COMPARISONS.put(LessThanOrEqual.class, "<=");
     COMPARISONS.put(GreaterThan.class, ">");
     COMPARISONS.put(GreaterThanOrEqual.class, ">=");
+    COMPARISONS.put(StartsWith.class, "starts with");
+    TESTS.put(IsNull.class, "is-null");
+    TESTS.put(IsNotNull.class, "is-not-null");
+    TESTS.put(IsNaN.class, "is-nan");
     TYPES.put(DataTypes.BooleanType, "boolean");
     TYPES.put(DataTypes.IntegerType, "int");
     TYPES.put(DataTypes.LongType, "long");
@@ -149,14 +156,14 @@ public class Conditions {
     if (parts == null) {
       return false;
     }
-    boolean every = true;
-    boolean some = false;
+    // AND rules rows out if one part does, OR if every part does.
+    boolean isAnd = kind.equals("and");
     for (int i = 0; i < parts.size(); i++) {
-      boolean useless = isUseless((Map) parts.get(i));
-      every &= useless;
-      some |= useless;
+      if (isUseless((Map) parts.get(i)) != isAnd) {
+        return !isAnd;
+      }
     }
-    return kind.equals("and") ? every : some;
+    return isAnd;
   }
 
   private Map<String, Object> condition(Expression expression, int depth) {
@@ -178,14 +185,8 @@ public class Conditions {
     } else if (type == InSet.class) {
       Expression child = ((InSet) expression).child();
       node = membership(child, literals(((InSet) expression).hset().iterator(), child.dataType()));
-    } else if (type == IsNull.class) {
-      node = test("is-null", ((IsNull) expression).child());
-    } else if (type == IsNotNull.class) {
-      node = test("is-not-null", ((IsNotNull) expression).child());
-    } else if (type == IsNaN.class) {
-      node = test("is-nan", ((IsNaN) expression).child());
-    } else if (type == StartsWith.class) {
-      node = comparison(expression, "starts with");
+    } else if (TESTS.containsKey(type)) {
+      node = test((String) TESTS.get(type), (Expression) expression.children().apply(0));
     } else if (expression.dataType().equals(DataTypes.BooleanType)) {
       node = value(expression);
     }
@@ -465,10 +466,8 @@ public class Conditions {
     if (value instanceof Decimal) {
       return literal("decimal", type, ((Decimal) value).toJavaBigDecimal().toPlainString());
     }
-    if (value instanceof UTF8String) {
-      return literal("bytes", type, Base64.getEncoder().encodeToString(((UTF8String) value).getBytes()));
-    }
-    return value instanceof byte[] ? literal("bytes", type, Base64.getEncoder().encodeToString((byte[]) value)) : null;
+    Object bytes = value instanceof UTF8String ? ((UTF8String) value).getBytes() : value;
+    return bytes instanceof byte[] ? literal("bytes", type, Base64.getEncoder().encodeToString((byte[]) bytes)) : null;
   }
 
   private static Map<String, Object> literal(String kind, String type, Object content) {

@@ -46,7 +46,7 @@ public class EverySession extends AbstractFunction1 {
 
   private void give(Object session) throws Exception {
     // The session's class is another one in Spark 3.5 than in Spark 4.
-    ExperimentalMethods methods = (ExperimentalMethods) call(session, "experimental");
+    ExperimentalMethods methods = (ExperimentalMethods) ScanTasks.call(session, "experimental");
     synchronized (methods) {
       List rules = new ArrayList();
       for (Iterator it = methods.extraOptimizations().iterator(); it.hasNext(); ) {
@@ -56,7 +56,7 @@ public class EverySession extends AbstractFunction1 {
         }
         rules.add(other);
       }
-      PruneScans own = rule.of((String) call(session, "sessionUUID"));
+      PruneScans own = rule.of((String) ScanTasks.call(session, "sessionUUID"));
       rules.add(own);
       set(methods, "extraOptimizations_$eq", rules);
       List strategies = new ArrayList();
@@ -84,10 +84,6 @@ public class EverySession extends AbstractFunction1 {
         all[i].invoke(methods, new Object[] {PythonUtils.toSeq(items)});
       }
     }
-  }
-
-  private static Object call(Object session, String method) throws Exception {
-    return session.getClass().getMethod(method, new Class[0]).invoke(session, new Object[0]);
   }
 
   /** A rule that does nothing, because extensions must return one. */

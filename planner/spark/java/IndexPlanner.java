@@ -79,13 +79,7 @@ public class IndexPlanner {
     return (Answer) answer(question, tasks, home);
   }
 
-  /**
-   * Ask for the aggregates of a scan.
-   *
-   * @param tasks of data files, or narrowed from such tasks
-   * @param home the UUID of the session that reports belong to
-   * @return null if all rows have to be read
-   */
+  /** Ask for the aggregates of a scan, like {@link #ask}; null if all rows have to be read. */
   public AggregateAnswer aggregates(ScanQuestion question, List tasks, String home) throws Exception {
     return (AggregateAnswer) answer(question, tasks, home);
   }
@@ -121,7 +115,10 @@ public class IndexPlanner {
       DataInputStream in = new DataInputStream(new ByteArrayInputStream(answer));
       byte kind = in.readByte();
       if (kind == ABSENT) {
-        rememberAbsence(absence(table, question.settings), in.readDouble());
+        if (absent.size() >= ABSENT_REMEMBERED) {
+          absent.clear();
+        }
+        absent.put(absence(table, question.settings), Double.valueOf(System.nanoTime() + in.readDouble() * 1e9));
         return null;
       }
       if (kind == AGGREGATES) {
@@ -191,13 +188,6 @@ public class IndexPlanner {
   /** An absence counts under the settings that it was found with: other settings may say another time. */
   private static Object absence(Table table, Map settings) {
     return Arrays.asList(new Object[] {key(table), settings});
-  }
-
-  private void rememberAbsence(Object absence, double seconds) {
-    if (absent.size() >= ABSENT_REMEMBERED) {
-      absent.clear();
-    }
-    absent.put(absence, Double.valueOf(System.nanoTime() + seconds * 1e9));
   }
 
   /** The snapshot of a scan of all its data files, else null; also null in releases that do not say the snapshot. */

@@ -7,14 +7,14 @@ import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 import java.util.UUID;
+import org.apache.commons.codec.binary.Hex;
 import org.apache.iceberg.FileScanTask;
 import org.apache.iceberg.PartitionField;
 import org.apache.iceberg.StructLike;
+import org.apache.iceberg.util.ByteBuffers;
 
 /** The values that identity partitions give a data file, as {@code puffin_index/data/constants.py} writes them. */
 public class PartitionConstants {
-  private static final char[] DIGITS = "0123456789abcdef".toCharArray();
-
   private PartitionConstants() {}
 
   /** The constants of a task's data file; empty without identity partitions, null if a value has no text. */
@@ -60,20 +60,16 @@ public class PartitionConstants {
       return ((BigDecimal) value).unscaledValue().toString();
     }
     if (value instanceof CharSequence) {
-      return hex(ByteBuffer.wrap(value.toString().getBytes("UTF-8")));
+      return "x" + Hex.encodeHexString(value.toString().getBytes("UTF-8"));
     }
     if (value instanceof ByteBuffer) {
-      return hex((ByteBuffer) ((ByteBuffer) value).duplicate());
+      return "x" + Hex.encodeHexString(ByteBuffers.toByteArray((ByteBuffer) value));
     }
     if (value instanceof byte[]) {
-      return hex(ByteBuffer.wrap((byte[]) value));
+      return "x" + Hex.encodeHexString((byte[]) value);
     }
     if (value instanceof UUID) {
-      ByteBuffer bytes = ByteBuffer.allocate(16);
-      bytes.putLong(((UUID) value).getMostSignificantBits());
-      bytes.putLong(((UUID) value).getLeastSignificantBits());
-      bytes.flip();
-      return hex(bytes);
+      return "x" + value.toString().replace("-", "");
     }
     return null;
   }
@@ -82,14 +78,5 @@ public class PartitionConstants {
   private static long key(double value) {
     long bits = Double.doubleToLongBits(value == 0 ? 0.0 : value);
     return bits < 0 ? bits ^ Long.MAX_VALUE : bits;
-  }
-
-  private static String hex(ByteBuffer bytes) {
-    StringBuilder text = new StringBuilder("x");
-    while (bytes.hasRemaining()) {
-      int one = bytes.get() & 0xff;
-      text.append(DIGITS[one >> 4]).append(DIGITS[one & 15]);
-    }
-    return text.toString();
   }
 }

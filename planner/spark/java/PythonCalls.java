@@ -1,14 +1,13 @@
 package io.puffinindex.spark;
 
-import java.lang.reflect.Field;
 import java.lang.reflect.Proxy;
 import java.util.function.BiFunction;
+import org.apache.commons.lang3.reflect.FieldUtils;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import py4j.ClientServerConnection;
 import py4j.Gateway;
 import py4j.PythonClient;
-import py4j.reflection.PythonProxyHandler;
 
 /**
  * Calls a function of Python, and leaves nothing behind for the calling thread.
@@ -31,9 +30,8 @@ public class PythonCalls {
 
   private static PythonClient clientOf(BiFunction function) {
     try {
-      Field field = PythonProxyHandler.class.getDeclaredField("gateway");
-      field.setAccessible(true);
-      Object client = ((Gateway) field.get(Proxy.getInvocationHandler(function))).getCallbackClient();
+      Object gateway = FieldUtils.readField(Proxy.getInvocationHandler(function), "gateway", true);
+      Object client = ((Gateway) gateway).getCallbackClient();
       return client instanceof PythonClient ? (PythonClient) client : null;
     } catch (Exception e) {
       LOG.debug("connections to Python stay open", e);

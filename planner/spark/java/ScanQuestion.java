@@ -10,6 +10,7 @@ import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import org.apache.commons.lang3.reflect.FieldUtils;
 import org.apache.iceberg.BaseMetadataTable;
 import org.apache.iceberg.Schema;
 import org.apache.iceberg.SchemaParser;
@@ -26,7 +27,7 @@ import org.slf4j.LoggerFactory;
  * What a query wants of one scan: the content of a request without the row groups. {@code planner/spark/requests/wire.py}
  * describes requests.
  */
-public class ScanQuestion {
+public class ScanQuestion implements Cloneable {
   private static final Logger LOG = LoggerFactory.getLogger("puffin-index");
   private static final String SETTINGS = "spark.puffin-index.";
   private static final String CATALOGS = "spark.sql.catalog.";
@@ -36,9 +37,9 @@ public class ScanQuestion {
   /** This project's settings in the session that plans, as text. */
   public final Map settings;
   /** By the IDs of columns that joins compare with another relation's columns, the rows of a whole table there, or null. */
-  public final Map runtimeFields = new LinkedHashMap();
+  public Map runtimeFields = new LinkedHashMap();
   /** Nodes of the keys that these columns can have, once they are known. */
-  public final List runtimeKeys = new ArrayList();
+  public List runtimeKeys = new ArrayList();
   /** How many rows the query wants, and in what order; null if it wants all of them. */
   public Map wanted;
   /** What the query wants of all matching rows together; null if it wants the rows. */
@@ -75,25 +76,13 @@ public class ScanQuestion {
     fields.addAll(conditions.fields);
   }
 
-  private ScanQuestion(ScanQuestion other) {
-    scan = other.scan;
-    table = other.table;
-    settings = other.settings;
-    schema = other.schema;
-    filters = other.filters;
-    conditions = other.conditions;
-    filter = other.filter;
-    functions = other.functions;
-    catalog = other.catalog;
-    caseSensitive = other.caseSensitive;
-    snapshot = other.snapshot;
-    fields.addAll(other.fields);
-  }
-
-  /** The same question with keys of joins, which were not known before. */
-  public ScanQuestion with(List keys) {
-    ScanQuestion question = new ScanQuestion(this);
-    question.runtimeKeys.addAll(keys);
+  /** The question about the same scan with keys of joins, which were not known before. */
+  public ScanQuestion with(List keys) throws Exception {
+    ScanQuestion question = (ScanQuestion) super.clone();
+    question.runtimeFields = new LinkedHashMap();
+    question.runtimeKeys = keys;
+    question.wanted = null;
+    question.aggregates = null;
     return question;
   }
 
@@ -126,13 +115,8 @@ public class ScanQuestion {
 
   /** Before Iceberg 1.12 on Spark 4.1, a scan of appended files only has the same class. */
   private static boolean isIncremental(Object scan) throws Exception {
-    try {
-      Field start = scan.getClass().getDeclaredField("startSnapshotId");
-      start.setAccessible(true);
-      return start.get(scan) != null;
-    } catch (NoSuchFieldException e) {
-      return false;
-    }
+    Field start = FieldUtils.getDeclaredField(scan.getClass(), "startSnapshotId", true);
+    return start != null && start.get(scan) != null;
   }
 
   public static Map settings() {

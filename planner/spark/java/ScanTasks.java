@@ -1,6 +1,5 @@
 package io.puffinindex.spark;
 
-import java.lang.reflect.Field;
 import java.lang.reflect.InvocationHandler;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
@@ -12,6 +11,7 @@ import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import org.apache.commons.lang3.reflect.FieldUtils;
 import org.apache.iceberg.FileScanTask;
 import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.Scan;
@@ -43,7 +43,7 @@ public class ScanTasks {
 
   /** Mark a scan as pruned and leave it its tasks. The groups that Iceberg has made of the tasks stay. */
   public static void mark(Object scan, List tasks) throws Exception {
-    field(scan.getClass(), "tasks").set(scan, new Pruned(tasks));
+    FieldUtils.writeField(scan, "tasks", new Pruned(tasks), true);
   }
 
   /** What a scan would read of some tasks. The scan itself keeps its own tasks. */
@@ -51,29 +51,15 @@ public class ScanTasks {
     // The scan locks itself while it plans tasks or groups.
     synchronized (scan) {
       Object before = of(scan);
-      Field groups = field(scan.getClass(), "taskGroups");
-      Object groupsBefore = groups.get(scan);
+      Object groups = FieldUtils.readField(scan, "taskGroups", true);
       try {
         replace(scan, new Pruned(tasks));
         return ((Scan) scan).toBatch();
       } finally {
-        field(scan.getClass(), "tasks").set(scan, before);
-        groups.set(scan, groupsBefore);
+        FieldUtils.writeField(scan, "tasks", before, true);
+        FieldUtils.writeField(scan, "taskGroups", groups, true);
       }
     }
-  }
-
-  private static Field field(Class<?> type, String name) {
-    for (Class<?> c = type; c != null; c = c.getSuperclass()) {
-      Field[] fields = c.getDeclaredFields();
-      for (int i = 0; i < fields.length; i++) {
-        if (fields[i].getName().equals(name)) {
-          fields[i].setAccessible(true);
-          return fields[i];
-        }
-      }
-    }
-    throw new IllegalStateException("no field " + name + " in " + type.getName() + ": unknown Iceberg version");
   }
 
   /**

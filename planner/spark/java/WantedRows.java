@@ -128,17 +128,9 @@ public class WantedRows {
     Map<String, Object> node = new LinkedHashMap();
     node.put("rows", Integer.valueOf(rows));
     node.put("order", null);
-    if (order != null) {
-      Map<String, Object> column = column(output, schema);
-      if (column == null) {
-        return null;
-      }
-      node.put("order", column);
+    if (order == null) {
+      return node;
     }
-    return node;
-  }
-
-  private Map<String, Object> column(scala.collection.Iterable output, Schema schema) {
     Map<String, Object> found = new Conditions(null, output, schema, false).column(key);
     if (found == null) {
       return null;
@@ -149,6 +141,7 @@ public class WantedRows {
     column.put("type", found.get("type"));
     column.put("descending", Boolean.valueOf(order.direction() == Descending$.MODULE$));
     column.put("nulls_first", Boolean.valueOf(order.nullOrdering() == NullsFirst$.MODULE$));
-    return column;
+    node.put("order", column);
+    return node;
   }
 }

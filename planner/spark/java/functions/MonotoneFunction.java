@@ -1,8 +1,8 @@
 package io.puffinindex.spark;
 
 import java.time.ZoneId;
-import java.util.HashSet;
-import java.util.Set;
+import java.util.Arrays;
+import java.util.List;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.Add;
 import org.apache.spark.sql.catalyst.expressions.BoundReference;
@@ -21,6 +21,7 @@ import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.Multiply;
 import org.apache.spark.sql.catalyst.expressions.Subtract;
 import org.apache.spark.sql.catalyst.expressions.TimeZoneAwareExpression;
+import org.apache.spark.sql.catalyst.expressions.TruncTimestamp;
 import org.apache.spark.sql.catalyst.expressions.UnaryMinus;
 import org.apache.spark.sql.catalyst.util.TypeUtils;
 import org.apache.spark.sql.types.ByteType;
@@ -43,21 +44,12 @@ import org.apache.spark.sql.types.TimestampType;
  */
 public class MonotoneFunction {
   /** Functions of a first argument that rise with it, whatever their other arguments are, which must be literals. */
-  private static final Set RISING = new HashSet();
-
-  /** Functions that rise if local time is a fixed distance from UTC; elsewhere the clock is put back now and then. */
-  private static final Set RISING_IN_FIXED_ZONES = new HashSet();
-
-  static {
-    String[] names = {
-      "UnaryPositive", "Floor", "Ceil", "Round", "BRound", "Year", "TruncDate", "DateAdd", "DateSub", "AddMonths",
-      "LastDay", "UnixDate", "UnixMicros", "UnixMillis", "UnixSeconds"
-    };
-    for (int i = 0; i < names.length; i++) {
-      RISING.add(names[i]);
-    }
-    RISING_IN_FIXED_ZONES.add("TruncTimestamp");
-  }
+  private static final List RISING =
+      Arrays.asList(
+          new Object[] {
+            "UnaryPositive", "Floor", "Ceil", "Round", "BRound", "Year", "TruncDate", "DateAdd", "DateSub", "AddMonths",
+            "LastDay", "UnixDate", "UnixMicros", "UnixMillis", "UnixSeconds"
+          });
 
   private final DataType type;
   private final long least;
@@ -188,8 +180,8 @@ public class MonotoneFunction {
       return ofTwo(function, first, (Expression) function.children().apply(1));
     }
     String name = kind.getSimpleName();
-    if (RISING_IN_FIXED_ZONES.contains(name) && isInFixedZone(function)) {
-      // The unit comes first.
+    if (kind == TruncTimestamp.class && isInFixedZone(function)) {
+      // Elsewhere the clock is put back now and then. The unit comes first.
       return first instanceof Literal ? direction((Expression) function.children().apply(1)) : 0;
     }
     boolean rises = RISING.contains(name) && kind.getName().startsWith("org.apache.spark.sql.catalyst.expressions.");

@@ -1,10 +1,9 @@
 package io.puffinindex.spark;
 
 import java.lang.reflect.Constructor;
+import java.util.Arrays;
 import java.util.Collections;
-import java.util.HashSet;
 import java.util.List;
-import java.util.Set;
 import org.apache.spark.api.python.PythonUtils;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.DynamicPruning;
@@ -16,6 +15,7 @@ import org.apache.spark.sql.catalyst.expressions.SubqueryExpression;
 import org.apache.spark.sql.catalyst.optimizer.PushDownPredicates;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.trees.TreePattern;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
@@ -32,18 +32,13 @@ import scala.Tuple2;
  */
 public class RuntimeFilters {
   /** Nodes that give the same rows each time. A node of another class, such as LIMIT, might give other rows. */
-  private static final Set REPEATABLE = new HashSet();
-
-  static {
-    String[] names = {
-      "Project", "Filter", "Join", "Aggregate", "Union", "Distinct", "SubqueryAlias", "View", "Expand", "LocalRelation",
-      "OneRowRelation", "Range", "DataSourceV2ScanRelation", "LogicalRelation", "Repartition", "RepartitionByExpression",
-      "RebalancePartitions", "ResolvedHint"
-    };
-    for (int i = 0; i < names.length; i++) {
-      REPEATABLE.add(names[i]);
-    }
-  }
+  private static final List REPEATABLE =
+      Arrays.asList(
+          new Object[] {
+            "Project", "Filter", "Join", "Aggregate", "Union", "Distinct", "SubqueryAlias", "View", "Expand",
+            "LocalRelation", "OneRowRelation", "Range", "DataSourceV2ScanRelation", "LogicalRelation", "Repartition",
+            "RepartitionByExpression", "RebalancePartitions", "ResolvedHint"
+          });
 
   private RuntimeFilters() {}
 
@@ -66,44 +61,23 @@ public class RuntimeFilters {
   public static LogicalPlan filtered(
       LogicalPlan plan, Attribute attribute, LogicalPlan query, List keys, int at, boolean onlyInBroadcast)
       throws Exception {
-    return (LogicalPlan) PushDownPredicates.apply(new Filter(subquery(attribute, query, keys, at, onlyInBroadcast), plan));
-  }
-
-  /** Spark 4 takes several indices of keys where Spark 3.5 takes one. */
-  private static Expression subquery(
-      Attribute attribute, LogicalPlan query, List keys, int at, boolean onlyInBroadcast) throws Exception {
     Constructor constructor = DynamicPruningSubquery.class.getConstructors()[0];
     Integer position = Integer.valueOf(at);
+    // Spark 4 takes several indices of keys where Spark 3.5 takes one.
     Object index =
         constructor.getParameterTypes()[3] == int.class
             ? (Object) position
             : PythonUtils.toSeq(Collections.singletonList(position));
-    return (Expression)
-        constructor.newInstance(
-            new Object[] {
-              attribute,
-              query,
-              PythonUtils.toSeq(keys),
-              index,
-              Boolean.valueOf(onlyInBroadcast),
-              NamedExpression$.MODULE$.newExprId(),
-              Option.empty()
-            });
+    Object[] arguments = {
+      attribute, query, PythonUtils.toSeq(keys), index, Boolean.valueOf(onlyInBroadcast),
+      NamedExpression$.MODULE$.newExprId(), Option.empty()
+    };
+    return (LogicalPlan) PushDownPredicates.apply(new Filter((Expression) constructor.newInstance(arguments), plan));
   }
 
   /** Whether a plan has an expression that waits for another plan. */
   public static boolean hasSubquery(LogicalPlan plan) {
-    for (scala.collection.Iterator it = plan.expressions().iterator(); it.hasNext(); ) {
-      if (SubqueryExpression.hasSubquery((Expression) it.next())) {
-        return true;
-      }
-    }
-    for (scala.collection.Iterator it = plan.children().iterator(); it.hasNext(); ) {
-      if (hasSubquery((LogicalPlan) it.next())) {
-        return true;
-      }
-    }
-    return false;
+    return plan.containsPattern(TreePattern.PLAN_EXPRESSION());
   }
 
   /** The plan without its runtime filters, which leave out only rows that a join leaves out as well. */

@@ -6,11 +6,13 @@ import java.lang.reflect.Modifier;
 import java.lang.reflect.Proxy;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Iterator;
 import java.util.LinkedHashMap;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import org.apache.commons.lang3.ClassUtils;
 import org.apache.spark.sql.connector.expressions.Expression;
 import org.apache.spark.sql.connector.expressions.Expressions;
 import org.apache.spark.sql.connector.expressions.Literal;
@@ -62,8 +64,13 @@ public class RuntimeScan implements InvocationHandler {
    */
   public static Scan of(
       ScanQuestion question, Map columns, List tasks, IndexPlanner planner, String home, boolean strict) {
-    Set interfaces = new LinkedHashSet();
-    collect(question.scan.getClass(), interfaces);
+    List interfaces = new ArrayList();
+    for (Iterator it = ClassUtils.getAllInterfaces(question.scan.getClass()).iterator(); it.hasNext(); ) {
+      Class type = (Class) it.next();
+      if (Modifier.isPublic(type.getModifiers())) {
+        interfaces.add(type);
+      }
+    }
     return (Scan)
         Proxy.newProxyInstance(
             Scan.class.getClassLoader(),
@@ -104,20 +111,6 @@ public class RuntimeScan implements InvocationHandler {
   private static RuntimeScan handler(Object scan) {
     InvocationHandler handler = ScanTasks.handlerOf(scan);
     return handler instanceof RuntimeScan ? (RuntimeScan) handler : null;
-  }
-
-  private static void collect(Class<?> type, Set interfaces) {
-    if (type == null) {
-      return;
-    }
-    Class[] own = type.getInterfaces();
-    for (int i = 0; i < own.length; i++) {
-      if (Modifier.isPublic(own[i].getModifiers())) {
-        interfaces.add(own[i]);
-      }
-      collect(own[i], interfaces);
-    }
-    collect(type.getSuperclass(), interfaces);
   }
 
   public Object invoke(Object proxy, Method method, Object[] arguments) throws Throwable {
