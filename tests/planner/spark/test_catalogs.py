@@ -19,19 +19,11 @@ def conf_of(name: str, **properties: str) -> dict[str, str]:
     return {prefix: _SPARK_CATALOG, **{f"{prefix}.{key}": value for key, value in properties.items()}}
 
 
-def test_a_sqlite_catalog_keeps_whatever_its_path_holds(tmp_path: Path) -> None:
-    path = tmp_path / "a b%20#.db"
-    catalog = open_spark_catalog(conf_of("lake", type="jdbc", uri=f"jdbc:sqlite:{path}"), "lake")
+@pytest.mark.parametrize(("name", "settings"), [("a b%20#.db", ""), ("catalog.db", "?journal_mode=WAL")])
+def test_a_sqlite_path_keeps_all_but_settings_of_the_driver(tmp_path: Path, name: str, settings: str) -> None:
+    catalog = open_spark_catalog(conf_of("lake", type="jdbc", uri=f"jdbc:sqlite:{tmp_path / name}{settings}"), "lake")
     assert isinstance(catalog, SqlCatalog)
-    assert path.exists()
-    catalog.close()
-
-
-def test_settings_of_the_jdbc_driver_are_no_part_of_the_path(tmp_path: Path) -> None:
-    path = tmp_path / "catalog.db"
-    catalog = open_spark_catalog(conf_of("lake", type="jdbc", uri=f"jdbc:sqlite:{path}?journal_mode=WAL"), "lake")
-    assert isinstance(catalog, SqlCatalog)
-    assert path.exists()
+    assert (tmp_path / name).exists()
     catalog.close()
 
 
