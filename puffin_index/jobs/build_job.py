@@ -34,6 +34,7 @@ COMMIT_INTERVAL_SECONDS = 5.0
 """Finished segments wait at most this long for others: a long build makes few commits, yet a crash loses little."""
 
 _log = logging.getLogger(__name__)
+_handle_log = logging.getLogger(f"{__name__}.handle")
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,7 +381,7 @@ class BuildHandle(Described):
         except BaseException as error:  # noqa: BLE001 - kept for the caller of `wait`
             self._error = error
             if not self._cancelled:
-                _log.warning("the background build failed: %s", reason_of(error))
+                _handle_log.warning("the background build failed: %s", reason_of(error))
 
     def _listen(self, progress: BuildProgress) -> None:
         self._progress = progress

@@ -179,6 +179,7 @@ def test_it_makes_the_index_of_a_table_that_has_only_properties(
         warnings = report["warnings"]
         assert isinstance(warnings, list)
         assert "there is no column 'nope'" in warnings[0]
+        running.wait_for_log("build finished table=ns.t files=1")
         assert running.stop(signal.SIGTERM) == 0
     finally:
         running.close()
