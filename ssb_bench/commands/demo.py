@@ -18,7 +18,7 @@ from ssb_bench.report.document import Line, Part, Table, render
 from ssb_bench.report.figures import draw_run, save
 from ssb_bench.report.reports import literal_parts, run_parts
 from ssb_bench.results.run import Run
-from ssb_bench.spark_runs.indexing import IndexColumns, define_index, record_build
+from ssb_bench.spark_runs.indexing import define_index, record_build
 from ssb_bench.spark_runs.load import load
 from ssb_bench.spark_runs.measure import measure
 from ssb_bench.spark_runs.run import fit_queries, hooked, run_queries, stamped_path, with_report
@@ -33,7 +33,6 @@ def show(
     layout: Layout,
     *,
     row_group_rows: int,
-    columns: IndexColumns,
     repeats: int,
     console: Console,
     anew: bool = False,
@@ -47,7 +46,7 @@ def show(
     console.print(f"{loaded.row_groups} row groups in {loaded.data_files} files, {loaded.data_bytes / 1e6:.0f} MB")
     queries = fit_queries(layout)
     console.print(render(literal_parts(queries)))
-    watch_build(spark, layout, define_index(layout, columns), queries, console)
+    watch_build(spark, layout, define_index(layout), queries, console)
     with step_bar(console, "compare") as move:
         run = run_queries(spark, layout, queries, repeats=repeats, on_step=move)
     path = stamped_path(layout, run.started_at)

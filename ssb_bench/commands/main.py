@@ -16,7 +16,6 @@ from ssb_bench.commands.options import (
     FILE,
     POSITIVE,
     SparkSize,
-    index_options,
     layout_options,
     make_console,
     many,
@@ -34,7 +33,7 @@ from ssb_bench.report.figures import draw_run, save
 from ssb_bench.report.page import write_page
 from ssb_bench.results.run import Run, newest_run
 from ssb_bench.results.studies import AppendRun, ClusteredRun, Scale, StoreRun, SystemsRun
-from ssb_bench.spark_runs.indexing import IndexColumns, build_index, define_index
+from ssb_bench.spark_runs.indexing import build_index, define_index
 from ssb_bench.spark_runs.load import load, make_bloom_table, require_load
 from ssb_bench.spark_runs.run import fit_queries, run_queries, stamped_path
 from ssb_bench.studies.append import DEFAULT_EVERY_SECONDS, fitting_batch_rows, measure_appends
@@ -78,9 +77,8 @@ def cli() -> None:
 @spark_options
 @row_group_option
 @repeat_option
-@index_options
 @click.option("--anew", is_flag=True, help="Load the table and build its index even if they are there.")
-def demo(layout: Layout, size: SparkSize, row_group_rows: int, repeats: int, columns: IndexColumns, anew: bool) -> None:
+def demo(layout: Layout, size: SparkSize, row_group_rows: int, repeats: int, anew: bool) -> None:
     """Show the whole way: data, table, an index built while queries run, the comparison, a picture."""
     console = make_console()
     make_dataset(layout, console)
@@ -88,7 +86,6 @@ def demo(layout: Layout, size: SparkSize, row_group_rows: int, repeats: int, col
         run, _ = show(
             *(spark, layout),
             row_group_rows=row_group_rows,
-            columns=columns,
             repeats=repeats,
             console=console,
             anew=anew,
@@ -133,11 +130,10 @@ def load_command(layout: Layout, size: SparkSize, row_group_rows: int, bloom_fil
 @cli.command()
 @layout_options
 @spark_options
-@index_options
-def build(layout: Layout, size: SparkSize, columns: IndexColumns) -> None:
+def build(layout: Layout, size: SparkSize) -> None:
     """Define the index of lineorder and build what is missing of it."""
     console = make_console()
-    index = define_index(layout, columns)
+    index = define_index(layout)
     with size.session(layout, console) as spark, step_bar(console, "build") as move:
         report = build_index(spark, layout, index, lambda built: move(build_step(built)))
     built = f"{report.row_groups} row groups indexed in {report.seconds:.1f} s, {report.index_bytes / 1e6:.1f} MB"

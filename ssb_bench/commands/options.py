@@ -13,7 +13,6 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from ssb_bench.data.layout import Layout
-from ssb_bench.spark_runs.indexing import IndexColumns
 from ssb_bench.spark_runs.load import DEFAULT_ROW_GROUP_ROWS
 from ssb_bench.spark_runs.session import create_session, require_java, stderr_to
 
@@ -92,24 +91,6 @@ def spark_options(command: Command) -> Command:
         return command(size=SparkSize(cores, memory), **others)
 
     return with_size
-
-
-def index_options(command: Command) -> Command:
-    """Add the columns of each index kind; the command gets `columns`."""
-
-    @_columns_of("bitmap", IndexColumns().bitmap)
-    @_columns_of("bsi", IndexColumns().bsi)
-    @_columns_of("bloom", IndexColumns().bloom)
-    @wraps(command)
-    def with_columns(*, bitmap: str, bsi: str, bloom: str, **others: object) -> object:
-        names = ([name.strip() for name in text.split(",")] for text in (bitmap, bsi, bloom))
-        return command(columns=IndexColumns(*(tuple(filter(None, of_kind)) for of_kind in names)), **others)
-
-    return with_columns
-
-
-def _columns_of(kind: str, default: Sequence[str]) -> Option:
-    return setting(f"--{kind}", ",".join(default), f"Columns with a {kind} index, by comma.", click.STRING)
 
 
 def make_console() -> Console:

@@ -51,36 +51,25 @@ def save(figure: Figure, path: Path) -> None:
 
 @_styled
 def draw_run(run: Run) -> Figure:
-    """Draw a run: a row of panels for each workload."""
+    """Draw a run: a row of panels for each workload; bars lie, so that names and numbers have room beside them."""
     measured = {query.workload: run.measured(query.workload) for query in run.queries}
     measured = {workload: queries for workload, queries in measured.items() if queries}
-    figure = _draw_queries(list(measured.values()) or [[]], list(measured) if len(measured) > 1 else [""])
-    figure.suptitle(run.title, fontsize=14, fontweight="bold")
-    return figure
-
-
-@_styled
-def draw_queries(queries: Sequence[QueryResult]) -> Figure:
-    """Draw the queries of one workload: times, row groups, bytes."""
-    return _draw_queries([queries], [""])
-
-
-def _draw_queries(workloads: Sequence[Sequence[QueryResult]], names: Sequence[str]) -> Figure:
-    """Draw a row of panels for each workload; bars lie, so that names and numbers have room beside them."""
+    workloads, names = [*measured.values()] or [[]], [*measured]
     heights = [0.9 + 0.5 * max(len(queries), 3) for queries in workloads]
     figure = Figure(figsize=(15, 1.0 + sum(heights)), layout="constrained")
     panels = figure.subplots(len(workloads), 3, squeeze=False, height_ratios=heights)
-    for queries, name, (times, groups, read) in zip(workloads, names, panels, strict=True):
+    for number, (queries, (times, groups, read)) in enumerate(zip(workloads, panels, strict=True)):
         _draw_times(times, queries)
         _draw_row_groups(groups, queries)
         _draw_bytes(read, queries)
-        if name:
-            times.set_title(f"{name}: {times.get_title()}")
+        if len(names) > 1:
+            times.set_title(f"{names[number]}: {times.get_title()}")
     legend: dict[str, Artist] = {}
     for axes in panels.flat:
         handles, labels = axes.get_legend_handles_labels()
         legend |= dict(zip(labels, handles, strict=True))
     figure.legend([*legend.values()], [*legend], loc="outside lower center", ncols=4, frameon=False)
+    figure.suptitle(run.title, fontsize=14, fontweight="bold")
     return figure
 
 

@@ -18,7 +18,7 @@ from ssb_bench.report.document import (
     marked_if,
     marked_ratio,
 )
-from ssb_bench.report.figures import draw_appends, draw_clustered, draw_queries, draw_scale, draw_systems
+from ssb_bench.report.figures import draw_appends, draw_clustered, draw_run, draw_scale, draw_systems
 from ssb_bench.results.run import Plan, QueryResult, Run, Side, mean_speed_up
 from ssb_bench.results.statistics import Summary, summarize
 from ssb_bench.results.studies import (
@@ -51,12 +51,10 @@ def run_parts(run: Run) -> Iterator[Part]:
     """Lay out a run: what came out, each workload, then the table, the index, the machine, and what went wrong."""
     yield Heading(f"{run.title}; without and with the index, {run.repeats} runs each")
     yield Line(_answer_line(run))
+    yield Figure("queries", "Times, row groups and bytes of all queries", partial(draw_run, run))
     for workload in dict.fromkeys(query.workload for query in run.queries):
         queries = [query for query in run.queries if query.workload == workload]
         yield Heading(WORKLOADS[workload])
-        if measured := run.measured(workload):
-            shows = f"Times, row groups and bytes of {WORKLOADS[workload]}"
-            yield Figure(f"queries-{workload}", shows, partial(draw_queries, measured))
         yield Table(_RUN_HEADINGS, [row for query in queries for row in _query_rows(query)], texts=("index",))
         if (mean := mean_speed_up(queries)) is not None:
             yield Line(f"geometric mean of the ratios: {mean:.2f}")

@@ -15,17 +15,9 @@ from ssb_bench.spark_runs.session import open_catalog
 TABLE: Final = f"{NAMESPACE}.lineorder"
 
 
-@dataclass(frozen=True, slots=True)
-class IndexColumns:
-    """The columns of lineorder by index kind; the default serves the Volcano queries."""
-
-    bitmap: tuple[str, ...] = ("lo_suppkey", "lo_ordtotalprice", "lo_revenue")
-    bsi: tuple[str, ...] = ("lo_ordtotalprice", "lo_revenue")
-    bloom: tuple[str, ...] = ()
-
-    def definition(self) -> IndexDefinition:
-        """Give the definition of an index of these columns."""
-        return IndexDefinition.of(bitmap=self.bitmap, bsi=self.bsi, bloom=self.bloom)
+RANGED_COLUMNS: Final = ("lo_ordtotalprice", "lo_revenue")
+DEFINITION: Final = IndexDefinition.of(bitmap=["lo_suppkey", *RANGED_COLUMNS], bsi=RANGED_COLUMNS)
+"""What serves the Volcano queries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +29,10 @@ class BuildRecord:
     in_background: bool
 
 
-def define_index(layout: Layout, columns: IndexColumns) -> TableIndex:
-    """Define the index of lineorder; an index of the same columns is kept.
-
-    Raises BenchError if the table is not loaded, DefinitionError if a column is absent or cannot have the kind.
-    """
+def define_index(layout: Layout) -> TableIndex:
+    """Define the index of lineorder; an index of the same columns is kept. Raises BenchError without the table."""
     require_load(layout)
-    return TableIndex.create(open_catalog(layout.warehouse), TABLE, columns.definition())
+    return TableIndex.create(open_catalog(layout.warehouse), TABLE, DEFINITION)
 
 
 def open_index(layout: Layout) -> TableIndex:

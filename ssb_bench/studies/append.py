@@ -31,7 +31,7 @@ from ssb_bench.data.dataset import FEWEST_FILES, Step, require_dataset
 from ssb_bench.data.layout import NAMESPACE, BenchError, Layout
 from ssb_bench.data.workload import FittedQuery, count_predicates
 from ssb_bench.results.studies import Appended, AppendRun, Execution
-from ssb_bench.spark_runs.indexing import IndexColumns
+from ssb_bench.spark_runs.indexing import DEFINITION
 from ssb_bench.spark_runs.load import DEFAULT_ROW_GROUP_ROWS, row_group_properties
 from ssb_bench.spark_runs.run import hooked, with_report
 from ssb_bench.spark_runs.session import CATALOG, describe_machine, open_catalog
@@ -139,7 +139,7 @@ def _make_table(spark: SparkSession, layout: Layout, example: Path, row_group_ro
     for key, value in row_group_properties(rows, row_group_rows).items():
         writer = writer.tableProperty(key, value)
     writer.create()
-    return TableIndex.create(catalog, _TABLE, IndexColumns().definition())
+    return TableIndex.create(catalog, _TABLE, DEFINITION)
 
 
 @contextmanager

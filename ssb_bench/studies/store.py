@@ -30,7 +30,7 @@ from ssb_bench.data.dataset import Step
 from ssb_bench.data.layout import NAMESPACE, Layout
 from ssb_bench.data.workload import FittedQuery, count_predicates
 from ssb_bench.results.studies import Side, StoreRun, StoreStep
-from ssb_bench.spark_runs.indexing import IndexColumns
+from ssb_bench.spark_runs.indexing import DEFINITION
 from ssb_bench.spark_runs.load import DEFAULT_ROW_GROUP_ROWS
 from ssb_bench.spark_runs.run import hooked
 from ssb_bench.spark_runs.session import describe_host
@@ -157,7 +157,7 @@ def _write_table(catalog: SqlCatalog, files: Sequence[Path], row_group_rows: int
 
 
 def _build(catalog: SqlCatalog) -> TableIndex:
-    index = TableIndex.create(catalog, _TABLE, IndexColumns().definition())
+    index = TableIndex.create(catalog, _TABLE, DEFINITION)
     index.build(workers=2)
     index.refresh()
     return index
@@ -230,7 +230,7 @@ def _count_rows(session: SparkSession, sql: str) -> int:
 def _measure_upkeep(meter: Meter, catalog: SqlCatalog) -> None:
     """Build the index anew, and compact it."""
     TableIndex.open(catalog, _TABLE).drop()
-    made = TableIndex.create(catalog, _TABLE, IndexColumns().definition())
+    made = TableIndex.create(catalog, _TABLE, DEFINITION)
     meter.measure("build", lambda: made.build(workers=2).rows)
     meter.measure("compact", lambda: made.compact().segments_after)
     made.drop()

@@ -21,7 +21,7 @@ from ssb_bench.data.dataset import Step, open_duckdb
 from ssb_bench.data.layout import BenchError, Layout, local_path
 from ssb_bench.data.workload import FittedQuery
 from ssb_bench.results.studies import SystemResult, SystemsRun
-from ssb_bench.spark_runs.indexing import IndexColumns, describe_index, open_index
+from ssb_bench.spark_runs.indexing import RANGED_COLUMNS, describe_index, open_index
 from ssb_bench.spark_runs.load import BloomTable, Load, require_load
 from ssb_bench.spark_runs.session import describe_host
 from ssb_bench.systems.peers import PeerError, System, WorkerProcess, environment_python
@@ -95,8 +95,7 @@ def run_systems(
     asked = _due(layout, queries)
     total = len(systems) + len(asked) * (1 + repeats) + 1
     steps = itertools.count()
-    columns = list(IndexColumns().bsi)
-    config = {"files": str(files), "warehouse": str(layout.warehouse), "columns": columns, **resources}
+    config = {"files": str(files), "warehouse": str(layout.warehouse), "columns": list(RANGED_COLUMNS), **resources}
     results = [SystemResult(system.name, system.title, failure=system.unavailable) for system in systems]
     processes: dict[str, WorkerProcess] = {}
     running: list[_Running] = []

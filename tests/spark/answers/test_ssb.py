@@ -17,7 +17,7 @@ from ssb_bench.data.dataset import Step, generate, open_duckdb
 from ssb_bench.data.layout import NAMESPACE, BenchError, Layout, read_record, write_record
 from ssb_bench.results.run import Run
 from ssb_bench.results.studies import AppendRun
-from ssb_bench.spark_runs.indexing import IndexColumns, build_index, define_index, describe_index, open_index
+from ssb_bench.spark_runs.indexing import build_index, define_index, describe_index, open_index
 from ssb_bench.spark_runs.load import (
     LINEORDER,
     Load,
@@ -59,7 +59,7 @@ def loaded(spark: SparkSession, layout: Layout) -> Load:
 def indexed(spark: SparkSession, layout: Layout, loaded: Load) -> list[BuildProgress]:
     """The default index, built; gives what the build said meanwhile."""
     said: list[BuildProgress] = []
-    report = build_index(spark, layout, define_index(layout, IndexColumns()), said.append)
+    report = build_index(spark, layout, define_index(layout), said.append)
     assert report.row_groups == loaded.row_groups
     return said
 
@@ -243,7 +243,6 @@ def test_the_demonstration_builds_beside_queries_and_draws_the_comparison(
         spark,
         layout,
         row_group_rows=ROW_GROUP_ROWS,
-        columns=IndexColumns(),
         repeats=1,
         console=Console(file=out, width=120),
         anew=True,

@@ -111,7 +111,7 @@ def test_the_page_is_well_formed_and_needs_nothing_else(page: Path) -> None:
 
 
 def test_every_picture_is_also_a_file_of_either_kind(page: Path) -> None:
-    names = {"queries-count", "systems", "appends", "clustered", "scale"}
+    names = {"queries", "systems", "appends", "clustered", "scale"}
     files = {f"{name}.{kind}" for name in names for kind in ("png", "svg")}
     assert {file.name for file in page.with_name("page-pictures").iterdir()} == files
 
