@@ -34,7 +34,7 @@ from puffin_index.errors import MissingExtraError, PuffinIndexError
 from puffin_index.jobs.executors import context_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 _WITHOUT_JVM = (
     "read the table by spark.dataSource.register(planner.PuffinIndexSource) and then "
@@ -152,10 +152,6 @@ def _hook_of(spark: SparkSession) -> tuple[PlannerCallback, str] | None:
     return None
 
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-
 def call(spark: SparkSession, procedure: str, /, **arguments: Value) -> DataFrame:
     """Call a procedure, as `CALL puffin.system.<procedure>(<name> => <value>, ...)` does on Spark 4.
 
@@ -165,10 +161,6 @@ def call(spark: SparkSession, procedure: str, /, **arguments: Value) -> DataFram
     rows = callback_of(spark).statements.call(procedure, arguments, spark)
     columns = ", ".join(f"`{name}` {kind}" for name, kind in procedure_named(procedure).columns.items())
     return spark.createDataFrame([tuple(row) for row in rows], columns)
-
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 
 def explain(frame: DataFrame) -> str:

@@ -18,12 +18,12 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
-from zipfile import is_zipfile
 
 from puffin_index.storage.caches import user_folder
 
 if TYPE_CHECKING:
-    from py4j.java_gateway import JVMView
+    from py4j.java_gateway import JavaGateway, JavaObject, JVMView
+    from pyspark.sql import SparkSession
 
 _log = logging.getLogger(__name__)
 
@@ -74,10 +74,6 @@ def keep(place: Path, classes: Mapping[str, bytes]) -> None:
         with suppress(OSError):
             os.unlink(temporary)
 
-
-if TYPE_CHECKING:
-    from py4j.java_gateway import JavaGateway, JavaObject, JVMView
-    from pyspark.sql import SparkSession
 
 RULE = "io.puffinindex.spark.PruneScans"
 STRATEGY = "io.puffinindex.spark.AnswerAggregates"
@@ -212,7 +208,7 @@ def compile_java(
         if compiled == texts and other == beneath:
             return found
     kept = place_of(jvm, texts)
-    if kept is not None and is_zipfile(kept):
+    if kept is not None and zipfile.is_zipfile(kept):
         urls = gateway.new_array(jvm.java.net.URL, 1)
         urls[0] = jvm.java.net.URL(kept.as_uri())
         loader = jvm.java.net.URLClassLoader(urls, beneath)

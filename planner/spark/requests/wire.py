@@ -144,30 +144,7 @@ class WantedAggregates(_Message):
 
 
 class Request(_Message):
-    """What `IndexPlanner.java` says of a scan.
-
-    Attributes:
-        table: The table's name in Spark, the catalog's name first.
-        snapshot: The ID of the snapshot that is scanned; None for an empty table, and where Iceberg does not say it.
-        filters: The scan's own filters, each as Iceberg's JSON. All hold together.
-        conditions: What the filter above the scan says beyond them. All hold together; an unreadable one is unknown.
-        runtime_fields: Columns whose keys may be known once the query runs, by ID: the rows of the table whose keys
-            these are; None for keys of a part of a table.
-        runtime_keys: What is known of such columns once the query runs. All hold together.
-        wanted: How many rows the query wants; None if it wants all rows. The conditions then are the whole filter above
-            the scan, unknown parts included.
-        aggregates: What the query wants of all matching rows together; None if it wants the rows. The conditions then
-            are the whole filter above the scan, unknown parts included.
-        sql: The filter above the scan as Spark writes it, for audits; None without one.
-        columns: The schema of all columns that the request names, as Iceberg's JSON.
-        name_mapping: The table's name mapping as Iceberg's JSON, None without one.
-        catalog: The session's configuration of the catalog.
-        settings: The session's settings `spark.puffin-index.*`.
-        session: The UUID of the session that reports belong to.
-        thread: The ID of the JVM's thread that plans the query.
-        version: The version of the view that numbers the row groups, empty without one.
-        unindexed: How many row groups the scan has that have no number.
-    """
+    """What `IndexPlanner.java` says of a scan; docs/hook-protocol.md describes each field."""
 
     table: str
     uuid: str
