@@ -79,6 +79,6 @@ def test_every_block_runs_as_it_stands(tmp_path: Path) -> None:
     kept, of = map(int, re.findall(r"(\d+) of (\d+) row groups kept", ran.stdout)[0])
     assert ran.stdout.replace(" ", "").count("|4711|") >= 2
     assert 0 < kept < of
-    assert re.search(r"^\d+ rows; 0 of", ran.stdout, re.MULTILINE)
+    assert re.search(r"^\d+ rows *$", ran.stdout, re.MULTILINE)
     if len(PAGES) == amount(1, len(PAGES)):
         assert "complete" in (tmp_path / "home" / ".bashrc").read_text()
