@@ -52,14 +52,15 @@ class SegmentFiles:
         if len(found) < max(_MANY, len(objects)):
             yield
             return
-        contents = list(zip(wanted, read_many(found, at_once), strict=True))
-        held = HeldRanges(
+        contents = zip(wanted, read_many(found, at_once), strict=True)
+        ranges = [
             (location, HeldRange(offset, length, data))
             for (location, offset, length), data in contents
             if data is not None
-        )
-        for (_, _, length), _ in contents:
-            count_read(length)
+        ]
+        for _, held_range in ranges:
+            count_read(held_range.length)
+        held = HeldRanges(ranges)
         token = _HELD.set(held)
         try:
             yield

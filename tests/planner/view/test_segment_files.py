@@ -10,6 +10,8 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from planner.view.segment_files import SegmentFiles, SegmentReader
 from puffin_index.errors import CorruptFileError, NotFoundError
+from puffin_index.storage.files import READ_COUNT, NewFile, ReadCount
+from ssb_bench.stores.server import BUCKET, run_store
 from ssb_bench.studies.simulate import simulate
 
 pytest.importorskip("resource")
@@ -70,3 +72,28 @@ def test_a_file_is_opened_again_when_it_fell_out_or_all_were_closed(
         readers[1].read(90, 20)
     with pytest.raises(NotFoundError, match=r"2\.puffin"):
         readers[2].read(0, 1)
+
+
+def test_only_ranges_that_were_read_ahead_are_counted_as_read() -> None:
+    """A range that could not be read ahead is counted when its reader asks for it."""
+    with run_store() as store:
+        io = PyArrowFileIO(store.properties)
+        locations = [f"s3://{BUCKET}/{number}.puffin" for number in range(16)]
+        for location in locations:
+            with NewFile(io, location) as stream:
+                stream.write(bytes(100))
+        files = SegmentFiles(io)
+        ends = [200, *([100] * 15)]
+        token = READ_COUNT.set(ReadCount())
+        try:
+            with files.held(((location, 0, end) for location, end in zip(locations, ends, strict=True)), at_once=4):
+                held = READ_COUNT.get()
+                assert held is not None
+                assert (held.requests, held.bytes) == (15, 1500)
+                for location in locations:
+                    assert len(files.read(location, 100, 0, 100)) == 100
+        finally:
+            READ_COUNT.reset(token)
+
+    assert (held.requests, held.bytes) == (16, 1600)
+    assert files.read_in_vain == 0
