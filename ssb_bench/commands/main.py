@@ -36,6 +36,7 @@ from ssb_bench.results.studies import AppendRun, ClusteredRun, Scale, StoreRun, 
 from ssb_bench.spark_runs.indexing import build_index, define_index
 from ssb_bench.spark_runs.load import load, make_bloom_table, require_load
 from ssb_bench.spark_runs.run import fit_queries, run_queries, stamped_path
+from ssb_bench.spark_runs.session import require_java
 from ssb_bench.studies.append import DEFAULT_EVERY_SECONDS, fitting_batch_rows, measure_appends
 from ssb_bench.studies.clustered import DEFAULT_TRIALS, measure_clustered
 from ssb_bench.studies.clustered_data import DEFAULT_GRID, Grid
@@ -81,6 +82,8 @@ def cli() -> None:
 def demo(layout: Layout, size: SparkSize, row_group_rows: int, repeats: int, anew: bool) -> None:
     """Show the whole way: data, table, an index built while queries run, the comparison, a picture."""
     console = make_console()
+    # A missing Java is said before the data take their minutes.
+    require_java()
     make_dataset(layout, console)
     with size.session(layout, console) as spark:
         run, _ = show(
