@@ -1,4 +1,4 @@
-"""Make the SSB tables as Parquet files: TPC-H by `tpchgen-cli`, slice by slice, reshaped by DuckDB in bounded memory.
+"""Make the SSB tables as Parquet files: TPC-H by `tpchgen-cli`, part by part, reshaped by DuckDB in bounded memory.
 
 Each file is written under another name and renamed when it is whole, so a run that was stopped goes on where it was.
 `dataset.json` is written last and says that everything is there.
@@ -24,7 +24,7 @@ from puffin_index import BuildProgress
 from ssb_bench.data import tables
 from ssb_bench.data.layout import SSB_TABLES, BenchError, Layout, read_if_there, write_record
 
-RULES_VERSION: Final = 1
+RULES_VERSION: Final = 2
 """Raised when a rule of `tables` changes, so that older files are made anew."""
 
 FEWEST_FILES: Final = 8
@@ -52,21 +52,10 @@ class Dataset:
     data_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Slice:
-    """A slice of TPC-H's lineitem, from 1, made by one run of the generator, and the lineorder files it becomes."""
-
-    number: int
-    slices: int
-    targets: tuple[Path, ...]
-
-
-def slices_of(layout: Layout) -> list[Slice]:
-    """Cut lineorder into slices of at most 6 million rows, and into 8 files at least."""
-    slices = max(1, math.ceil(layout.scale_factor))
-    files = math.ceil(FEWEST_FILES / slices)
-    names = [layout.ssb / "lineorder" / f"lineorder-{number:05d}.parquet" for number in range(slices * files)]
-    return [Slice(number + 1, slices, tuple(names[number * files : (number + 1) * files])) for number in range(slices)]
+def lineorder_files(layout: Layout) -> list[Path]:
+    """Name the files of lineorder: each has at most about 6 million rows, and there are 8 at least."""
+    count = max(FEWEST_FILES, math.ceil(layout.scale_factor))
+    return [layout.ssb / "lineorder" / f"lineorder-{number:05d}.parquet" for number in range(count)]
 
 
 def generate(layout: Layout, *, keep_tpch: bool = False, on_step: Callable[[Step], None] = lambda _: None) -> Dataset:
@@ -77,7 +66,7 @@ def generate(layout: Layout, *, keep_tpch: bool = False, on_step: Callable[[Step
     finished = read_dataset(layout)
     if finished is None and layout.dataset_json.exists():
         shutil.rmtree(layout.ssb)  # made by other rules
-    steps = 1 + sum(1 + len(part.targets) for part in slices_of(layout))
+    steps = 1 + len(lineorder_files(layout))
     if finished is None:
         for done, text in enumerate(_make(layout, keep_tpch)):
             on_step(Step(done, steps, text))
@@ -121,13 +110,14 @@ def open_duckdb(layout: Layout) -> duckdb.DuckDBPyConnection:
 
 def _make(layout: Layout, keep_tpch: bool) -> Iterator[str]:
     """Make each missing file, saying before each step what it is."""
+    files = lineorder_files(layout)
     with open_duckdb(layout) as connection:
         yield "customer, supplier, part, date"
         _make_dimensions(connection, layout)
-        for part in slices_of(layout):
-            yield from _make_lineorder(connection, layout, part)
-            if not keep_tpch:
-                _lineitem(layout, part).unlink(missing_ok=True)
+        for number, target in enumerate(files):
+            yield target.stem
+            if not target.exists():
+                _make_lineorder(connection, layout, number, target, keep_tpch)
 
 
 def _make_dimensions(connection: duckdb.DuckDBPyConnection, layout: Layout) -> None:
@@ -146,37 +136,17 @@ def _make_dimensions(connection: duckdb.DuckDBPyConnection, layout: Layout) -> N
             _copy(connection, sql, target)
 
 
-def _make_lineorder(connection: duckdb.DuckDBPyConnection, layout: Layout, part: Slice) -> Iterator[str]:
-    """Make the lineorder files of a slice, each from a range of order keys, and count that no row was lost."""
-    lineitem, orders = _lineitem(layout, part), layout.tpch / "orders.parquet"
-    yield f"TPC-H lineitem, {part.number} of {part.slices}"
-    if not lineitem.exists() and not all(target.exists() for target in part.targets):
-        _run_tpchgen(layout, ["lineitem"], "--parts", str(part.slices), "--part", str(part.number))
-    for position, target in enumerate(part.targets):
-        yield target.stem
-        if target.exists():
-            continue
-        first, last = _key_range(connection, lineitem, position, len(part.targets))
-        due = _single(connection, f"SELECT count(*) FROM '{lineitem}' WHERE l_orderkey BETWEEN {first} AND {last}")
-        _copy(connection, tables.lineorder_sql(lineitem, orders, first, last, layout.scale_factor), target, due)
-
-
-def _key_range(connection: duckdb.DuckDBPyConnection, lineitem: Path, position: int, positions: int) -> tuple[int, int]:
-    """Give the first and the last order key of one of the equal ranges that a slice is cut into."""
-    least = _single(connection, f"SELECT min(l_orderkey) FROM '{lineitem}'")
-    width = _single(connection, f"SELECT max(l_orderkey) FROM '{lineitem}'") + 1 - least
-    return least + width * position // positions, least + width * (position + 1) // positions - 1
-
-
-def _single(connection: duckdb.DuckDBPyConnection, sql: str) -> int:
-    row = connection.execute(sql).fetchone()
-    if row is None or row[0] is None:
-        raise BenchError(f"no rows in the TPC-H source: {sql}")
-    return int(row[0])
-
-
-def _lineitem(layout: Layout, part: Slice) -> Path:
-    return layout.tpch / "lineitem" / f"lineitem.{part.number}.parquet"
+def _make_lineorder(
+    connection: duckdb.DuckDBPyConnection, layout: Layout, number: int, target: Path, keep_tpch: bool
+) -> None:
+    """Make one file of lineorder of one part of TPC-H's lineitem, and count that no row was lost."""
+    part, parts = number + 1, len(lineorder_files(layout))
+    lineitem, orders = layout.tpch / "lineitem" / f"lineitem.{part}.parquet", layout.tpch / "orders.parquet"
+    if not lineitem.exists():
+        _run_tpchgen(layout, ["lineitem"], "--parts", str(parts), "--part", str(part))
+    _copy(connection, tables.lineorder_sql(lineitem, orders, layout.scale_factor), target, _rows(lineitem))
+    if not keep_tpch:
+        lineitem.unlink()
 
 
 def _copy(connection: duckdb.DuckDBPyConnection, sql: str, target: Path, rows_due: int | None = None) -> None:

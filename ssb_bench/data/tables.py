@@ -52,8 +52,8 @@ def _folded(key: str, rows: int) -> str:
     return f"CAST(({key} - 1) % {rows} + 1 AS INTEGER)"
 
 
-def lineorder_sql(lineitem: Path, orders: Path, first_key: int, last_key: int, scale_factor: float) -> str:
-    """Join the lines of a range of order keys with their orders: the 17 columns of lineorder, in key order.
+def lineorder_sql(lineitem: Path, orders: Path, scale_factor: float) -> str:
+    """Join lines with their orders: the 17 columns of lineorder, in key order.
 
     Cents follow the generator's integer arithmetic: revenue is extended price * (100 - discount) // 100 and
     supply cost is 6 * unit price // 10, where the unit price is the extended price by the quantity.
@@ -79,7 +79,6 @@ def lineorder_sql(lineitem: Path, orders: Path, first_key: int, last_key: int, s
            {_yyyymmdd("l_commitdate")}                                 AS lo_commitdate,
            l_shipmode                                                  AS lo_shipmode
     FROM read_parquet('{lineitem}') JOIN read_parquet('{orders}') ON l_orderkey = o_orderkey
-    WHERE l_orderkey BETWEEN {first_key} AND {last_key} AND o_orderkey BETWEEN {first_key} AND {last_key}
     ORDER BY l_orderkey, l_linenumber"""
 
 
