@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
 from string import Template
-from typing import Final, Literal, Protocol, get_args
+from typing import Final, Literal, get_args
 
 import duckdb
 
@@ -127,19 +127,9 @@ def count_predicates(queries: Sequence[FittedQuery]) -> dict[str, str]:
     return {query.query.name: query.where for query in queries if query.where is not None}
 
 
-class Values(Protocol):
-    """The values of the data's columns, in order."""
-
-    def greatest_at_most(self, column: str, value: int) -> int | None:
-        """Give the greatest value of a column that is not above `value`, or None."""
-
-    def least_at_least(self, column: str, value: int) -> int | None:
-        """Give the least value of a column that is not below `value`, or None."""
-
-
 @dataclass(frozen=True, slots=True)
-class DuckValues:
-    """The values of lineorder's columns, asked of DuckDB on the SSB files."""
+class Values:
+    """The values of lineorder's columns, asked of DuckDB."""
 
     _connection: duckdb.DuckDBPyConnection
 

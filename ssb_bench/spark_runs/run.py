@@ -29,7 +29,7 @@ import planner
 from planner.report.scan_plan import ScanPlan
 from ssb_bench.data.dataset import Step, open_duckdb, require_dataset
 from ssb_bench.data.layout import NAMESPACE, BenchError, Layout
-from ssb_bench.data.workload import VOLCANO_QUERIES, DuckValues, FittedQuery, fit, load_query
+from ssb_bench.data.workload import VOLCANO_QUERIES, FittedQuery, Values, fit, load_query
 from ssb_bench.results.run import Plan, QueryResult, Run, Side, TableFacts
 from ssb_bench.spark_runs.indexing import describe_index, open_index
 from ssb_bench.spark_runs.load import require_load
@@ -55,7 +55,7 @@ def fit_queries(layout: Layout, names: Sequence[str] = VOLCANO_QUERIES) -> list[
     """Fit the literals of queries to the SSB files."""
     require_dataset(layout)
     with open_duckdb(layout) as connection:
-        return [fit(load_query(name), DuckValues(connection)) for name in names]
+        return [fit(load_query(name), Values(connection)) for name in names]
 
 
 def run_queries(

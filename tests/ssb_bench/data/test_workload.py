@@ -1,6 +1,5 @@
 """The query files, and the rule that fits their literals to the data."""
 
-import bisect
 from collections.abc import Sequence
 
 import duckdb
@@ -14,8 +13,8 @@ from ssb_bench.data.workload import (
     QUERIES_OF,
     SSB_QUERIES,
     VOLCANO_QUERIES,
-    DuckValues,
     FittedQuery,
+    Values,
     fit,
     load_query,
     parse_query,
@@ -33,29 +32,21 @@ SEED_LITERALS = {
 }
 
 
-class SortedValues:
-    """The values of one column, whatever it is called."""
-
-    def __init__(self, values: Sequence[int]) -> None:
-        self._values = sorted(values)
-
-    def greatest_at_most(self, column: str, value: int) -> int | None:  # noqa: ARG002 - one column for all names
-        place = bisect.bisect_right(self._values, value)
-        return self._values[place - 1] if place else None
-
-    def least_at_least(self, column: str, value: int) -> int | None:  # noqa: ARG002 - one column for all names
-        place = bisect.bisect_left(self._values, value)
-        return self._values[place] if place < len(self._values) else None
-
-
 def query_text(*parameters: str, where: str) -> str:
     header = ["-- name: x", "-- title: t", "-- source: s", "-- note: n", *(f"-- param: {p}" for p in parameters)]
     return "\n".join([*header, f"SELECT count(*) FROM lineorder WHERE {where}"])
 
 
+def fit_to(values: Sequence[int], text: str) -> FittedQuery:
+    """Fit a query to a lineorder of one column `c`."""
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE lineorder AS SELECT unnest($1::BIGINT[]) AS c", [values])
+        return fit(parse_query(text), Values(connection))
+
+
 def used(parameters: Sequence[str], values: Sequence[int]) -> list[int]:
     where = " AND ".join(f"c > ${parameter.split()[0]}" for parameter in parameters)
-    fitted = fit(parse_query(query_text(*parameters, where=where)), SortedValues(values))
+    fitted = fit_to(values, query_text(*parameters, where=where))
     return [literal.used for literal in fitted.literals]
 
 
@@ -139,7 +130,7 @@ def test_a_fitted_equality_has_the_rank_of_its_literal(values: list[int], litera
 
 def test_values_are_asked_of_the_files(ssb: duckdb.DuckDBPyConnection) -> None:
     values, (least, greatest) = (
-        DuckValues(ssb),
+        Values(ssb),
         ssb.execute("SELECT min(lo_ordtotalprice), max(lo_ordtotalprice) FROM lineorder").fetchone() or (0, 0),
     )
 
@@ -161,7 +152,7 @@ def test_every_fitted_literal_of_an_equality_is_in_the_data(layout: Layout, ssb:
 
 
 def test_a_mapping_is_printed_with_both_literals_and_the_reason() -> None:
-    fitted = fit(parse_query(query_text("v c = 8", where="c = $v")), SortedValues([1, 5, 9]))
+    fitted = fit_to([1, 5, 9], query_text("v c = 8", where="c = $v"))
 
     assert str(fitted.literals[0]) == "c = 8 -> 5: value at the same rank"
 
@@ -194,7 +185,7 @@ def test_a_column_without_values_is_refused() -> None:
 @pytest.mark.parametrize("name", SSB_QUERIES)
 def test_the_standard_queries_answer_something_on_generated_data(ssb: duckdb.DuckDBPyConnection, name: str) -> None:
     """The narrowest ones may have no row at this scale, but all name columns and values that there are."""
-    query = fit(load_query(name), DuckValues(ssb))
+    query = fit(load_query(name), Values(ssb))
     rows = ssb.execute(query.sql).fetchall()
 
     assert query.query.workload == "ssb"
@@ -209,7 +200,7 @@ def test_the_standard_queries_answer_something_on_generated_data(ssb: duckdb.Duc
 def test_a_variant_has_the_predicate_and_the_literals_of_its_query(
     ssb: duckdb.DuckDBPyConnection, name: str, variant: str
 ) -> None:
-    plain, other = (fit(load_query(each), DuckValues(ssb)) for each in (name, f"{name}-{variant}"))
+    plain, other = (fit(load_query(each), Values(ssb)) for each in (name, f"{name}-{variant}"))
 
     assert plain.where is not None
     assert other.where == plain.where
