@@ -82,7 +82,7 @@ bench: $(STAMP) ## The whole benchmark, resumable: all workloads, systems, keys 
 
 $(BENCH)/warehouse/load.json: | $(STAMP)
 	@$(BIN)/ssb-bench generate $(OF_SF)
-	@$(SSB_BENCH) load $(OF_SF) --bloom-filters
+	@$(SSB_BENCH) load $(OF_SF)
 
 $(BENCH)/warehouse/build.json: $(BENCH)/warehouse/load.json
 	@$(SSB_BENCH) build $(OF_SF)

@@ -29,20 +29,14 @@ Seen: TypeAlias = tuple[float, ScanPlan | None]
 
 
 def show(
-    spark: SparkSession,
-    layout: Layout,
-    *,
-    row_group_rows: int,
-    repeats: int,
-    console: Console,
-    anew: bool = False,
+    spark: SparkSession, layout: Layout, *, row_group_rows: int, repeats: int, console: Console
 ) -> tuple[Run, Path]:
     """Go the whole way from the SSB files, which must be there, to the run and the path of its JSON file.
 
-    The picture lies beside it. A table and an index from an earlier run are used, unless `anew` is set.
+    The picture lies beside it. A table and an index from an earlier run are used.
     """
     with step_bar(console, "load") as move:
-        loaded = load(spark, layout, row_group_rows=row_group_rows, anew=anew, on_step=move)
+        loaded = load(spark, layout, row_group_rows=row_group_rows, on_step=move)
     console.print(f"{loaded.row_groups} row groups in {loaded.data_files} files, {loaded.data_bytes / 1e6:.0f} MB")
     queries = fit_queries(layout)
     console.print(render(literal_parts(queries)))

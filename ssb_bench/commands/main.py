@@ -78,21 +78,14 @@ def cli() -> None:
 @spark_options
 @row_group_option
 @repeat_option
-@click.option("--anew", is_flag=True, help="Load the table and build its index even if they are there.")
-def demo(layout: Layout, size: SparkSize, row_group_rows: int, repeats: int, anew: bool) -> None:
+def demo(layout: Layout, size: SparkSize, row_group_rows: int, repeats: int) -> None:
     """Show the whole way: data, table, an index built while queries run, the comparison, a picture."""
     console = make_console()
     # A missing Java is said before the data take their minutes.
     require_java()
     make_dataset(layout, console)
     with size.session(layout, console) as spark:
-        run, _ = show(
-            *(spark, layout),
-            row_group_rows=row_group_rows,
-            repeats=repeats,
-            console=console,
-            anew=anew,
-        )
+        run, _ = show(spark, layout, row_group_rows=row_group_rows, repeats=repeats, console=console)
     _exit_if(run.failures)
 
 
@@ -112,17 +105,12 @@ def generate(layout: Layout) -> None:
 @layout_options
 @spark_options
 @row_group_option
-@click.option("--bloom-filters", is_flag=True, help="Also write lineorder with Parquet bloom filters, for `systems`.")
-def load_command(layout: Layout, size: SparkSize, row_group_rows: int, bloom_filters: bool) -> None:
+def load_command(layout: Layout, size: SparkSize, row_group_rows: int) -> None:
     """Write the SSB tables into Iceberg through Spark, and prove that all rows arrived."""
     console = make_console()
     require_dataset(layout)
-    with size.session(layout, console) as spark:
-        with step_bar(console, "load") as move:
-            loaded = load(spark, layout, row_group_rows=row_group_rows, on_step=move)
-        if bloom_filters:
-            with console.status("writing bloom filters"):
-                make_bloom_table(spark, layout)
+    with size.session(layout, console) as spark, step_bar(console, "load") as move:
+        loaded = load(spark, layout, row_group_rows=row_group_rows, on_step=move)
     console.print(
         f"lineorder: {loaded.rows:,} rows, {loaded.row_groups} row groups of {loaded.smallest_row_group_rows:,} to "
         f"{loaded.largest_row_group_rows:,} rows, {loaded.data_files} files, {loaded.data_bytes / 1e6:.0f} MB, "

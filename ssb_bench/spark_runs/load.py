@@ -98,7 +98,6 @@ def load(
     layout: Layout,
     *,
     row_group_rows: int = DEFAULT_ROW_GROUP_ROWS,
-    anew: bool = False,
     on_step: Callable[[Step], None] = lambda _: None,
 ) -> Load:
     """Make the Iceberg tables, unless they are there with the same row-group size.
@@ -109,7 +108,7 @@ def load(
     if row_group_rows < 1:
         raise BenchError(f"a row group cannot have {row_group_rows} rows")
     finished = read_if_there(layout.load_json, Load)
-    if anew or finished is None or finished.row_group_rows != row_group_rows:
+    if finished is None or finished.row_group_rows != row_group_rows:
         finished = _load(spark, layout, row_group_rows, on_step)
     on_step(Step(len(SSB_TABLES) + 1, len(SSB_TABLES) + 1, f"{dataset.rows['lineorder']:,} lineorder rows in Iceberg"))
     return finished

@@ -238,15 +238,9 @@ def test_the_demonstration_builds_beside_queries_and_draws_the_comparison(
     spark: SparkSession, layout: Layout, loaded: Load
 ) -> None:
     """It makes the table and the index anew, with the same row groups, so that the other tests hold after it too."""
+    layout.load_json.unlink()
     out = io.StringIO()
-    run, path = show(
-        spark,
-        layout,
-        row_group_rows=ROW_GROUP_ROWS,
-        repeats=1,
-        console=Console(file=out, width=120),
-        anew=True,
-    )
+    run, path = show(spark, layout, row_group_rows=ROW_GROUP_ROWS, repeats=1, console=Console(file=out, width=120))
 
     assert run.failures == []
     assert run.index.build_in_background
