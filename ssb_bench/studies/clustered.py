@@ -1,19 +1,19 @@
 """Clustered keys: of each query, the row groups that the planner keeps, beside those that hold a match.
 
-What holds a match is found by Arrow in the data files. What minimum and maximum keep is what the planner keeps when it
-may read no index.
+What holds a match is found by DuckDB in the rows of the data files. What minimum and maximum keep is what the planner
+keeps when it may read no index.
 """
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Final
 
+import duckdb
 import numpy as np
-import pyarrow as pa
 
 import planner
 from puffin_index import TableIndex
@@ -74,23 +74,21 @@ def measure_cells(
 ) -> Iterator[BurstCell]:
     """Plan the queries of every cell of a table, and find what holds a match; warnings count as failures."""
     for order, kind in product(grid.orders, grid.kinds):
-        names = [column_name(order, kind, burst) for burst in BURSTS]
-        table = groups.read(names)
-        columns = {name: table.column(name).chunk(0) for name in names}
+        rows = duckdb.from_arrow(groups.read([column_name(order, kind, burst) for burst in BURSTS]))
         for burst in BURSTS:
             random = np.random.default_rng([_SEED, ORDERS.index(order), KINDS.index(kind), burst])
             tried: dict[str, list[BurstCell]] = {}
             for _ in range(trials):
                 for name, query in draw_queries(random, order, kind, burst, grid.rows):
                     empty = BurstCell(size.name, order, kind, burst, name)
-                    tried.setdefault(name, []).append(_try(index, groups, columns, query, empty, failures))
+                    tried.setdefault(name, []).append(_try(index, groups, rows, query, empty, failures))
             yield from map(_together, tried.values())
 
 
 def _try(
     index: TableIndex,
     groups: RowGroups,
-    columns: Mapping[str, pa.Array],
+    rows: duckdb.DuckDBPyRelation,
     query: Query,
     cell: BurstCell,
     failures: list[str],
@@ -100,7 +98,7 @@ def _try(
     made = plan(order_by=query.order, limit=None if query.order is None else FIRST_ROWS)
     kept, without = _kept(made, groups), _kept(plan(byte_budget=0), groups)
     failures += [f"{query.where}, order {query.order}: {warning}" for warning in made.warnings]
-    matching, wrong = judge(query, columns, groups, kept)
+    matching, wrong = judge(query, rows, groups, kept)
     return replace(
         cell,
         row_groups=len(groups),
@@ -119,9 +117,9 @@ def _together(trials: Sequence[BurstCell]) -> BurstCell:
     return replace(trials[0], **sums, planning_seconds=max(trial.planning_seconds for trial in trials))
 
 
-def judge(query: Query, columns: Mapping[str, pa.Array], groups: RowGroups, kept: Flags) -> tuple[int, int]:
+def judge(query: Query, rows: duckdb.DuckDBPyRelation, groups: RowGroups, kept: Flags) -> tuple[int, int]:
     """Count the row groups that hold a match, and those of them that are dropped though the answer needs them."""
-    may, must = matching_rows(query, columns)
+    may, must = matching_rows(query, rows)
     group_of_match = groups.of_rows(may)
     wrong = np.unique(groups.of_rows(must))
     missed = int((~kept[wrong]).sum())

@@ -3,7 +3,7 @@
 A table has a column for each order, type and length of bursts, and a payload that does not compress. `sorted`: keys
 ascend over time. `partly sorted`: bursts come late by up to a fifth of the table. `random`: bursts come in any order.
 
-Queries of one or two columns whose keys come in bursts: as SQL for the planner, and as a test of Arrow columns.
+Queries of one or two columns whose keys come in bursts are SQL text, which the planner and DuckDB read.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from functools import lru_cache
 from itertools import product
 from typing import Final, Literal, get_args
 
+import duckdb
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
@@ -162,14 +162,13 @@ class RowGroups:
         return len(self.rows)
 
     def read(self, columns: Sequence[str]) -> pa.Table:
-        """Read columns of all rows, in the order of the row groups."""
-        tables = [pq.read_table(_local(file), columns=[*columns]) for file in self.files]
-        return pa.concat_tables(tables).combine_chunks()
+        """Read columns of all rows, and the number of each row in the order of the row groups as `row`."""
+        read = pa.concat_tables(pq.read_table(_local(file), columns=[*columns]) for file in self.files)
+        return read.append_column("row", pa.array(np.arange(len(read))))
 
-    def of_rows(self, rows: pa.Array) -> Ints:
-        """Give the row group of each row that is true."""
-        chosen = np.flatnonzero(rows.to_numpy(zero_copy_only=False))
-        return np.searchsorted(np.cumsum(self.rows), chosen, side="right")
+    def of_rows(self, rows: Ints) -> Ints:
+        """Give the row group of each row."""
+        return np.searchsorted(np.cumsum(self.rows), rows, side="right")
 
 
 def _local(path: str) -> str:
@@ -185,66 +184,16 @@ _PREFIX_LENGTH: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
-    """A comparison of a column with values of its type: one, a list, or the two ends of a range."""
-
-    column: str
-    operator: Literal["=", "IN", "BETWEEN", "LIKE"]
-    values: pa.Array
-
-    @property
-    def sql(self) -> str:
-        """The condition as SQL."""
-        is_timestamp = pa.types.is_timestamp(self.values.type)
-        texts = [value if isinstance(value, int) else f"'{value}'" for value in self.values.to_pylist()]
-        literals = [f"TIMESTAMP {text}" if is_timestamp else str(text) for text in texts]
-        match self.operator:
-            case "BETWEEN":
-                return f"{self.column} BETWEEN {' AND '.join(literals)}"
-            case "IN":
-                return f"{self.column} IN ({', '.join(literals)})"
-            case "LIKE":
-                return f"{self.column} LIKE {literals[0][:-1]}%'"
-            case "=":
-                return f"{self.column} = {literals[0]}"
-
-    def holds(self, column: pa.Array) -> pa.Array:
-        """Say of each row of the column whether the condition holds."""
-        match self.operator:
-            case "BETWEEN":
-                low, high = self.values
-                return pc.and_(pc.greater_equal(column, low), pc.less_equal(column, high))
-            case "IN":
-                return pc.is_in(column, self.values)
-            case "LIKE":
-                return pc.starts_with(column, self.values[0].as_py())
-            case "=":
-                return pc.equal(column, self.values[0])
-
-
-@dataclass(frozen=True, slots=True)
 class Query:
-    """Rows for which all conditions hold; of these the first ten, latest first, if there is an order."""
+    """Rows that satisfy a condition; of these the first ten by a column, greatest first, if there is an order."""
 
-    conditions: Sequence[Condition]
+    where: str | None
     order_by: str | None = None
-
-    @property
-    def where(self) -> str | None:
-        """The conditions as SQL; None without any."""
-        return " AND ".join(condition.sql for condition in self.conditions) or None
 
     @property
     def order(self) -> str | None:
         """The order as SQL."""
         return None if self.order_by is None else f"{self.order_by} DESC"
-
-    def holds(self, columns: Mapping[str, pa.Array]) -> pa.Array:
-        """Say of each row whether all conditions hold."""
-        masks = [condition.holds(columns[condition.column]) for condition in self.conditions]
-        if not masks:
-            return pa.array(np.ones(len(next(iter(columns.values()))), np.bool_))
-        return masks[0] if len(masks) == 1 else pc.and_(*masks)
 
 
 def draw_queries(
@@ -258,35 +207,41 @@ def draw_queries(
     other, row = column_name(order, kind, beside), int(random.integers(rows))
     keys, other_keys = draw_keys(order, burst, rows), draw_keys(order, beside, rows)
     listed = keys[random.integers(0, rows, _LISTED_KEYS)]
-    many = Condition(column, "BETWEEN", _ends(kind, int(keys[row]), _MANY_KEYS))
-    of_other = Condition(other, "BETWEEN", _ends(kind, int(other_keys[row]), _MANY_KEYS))
-    yield "needle", Query([Condition(column, "=", keys_of(kind, keys[[row]]))])
-    yield "absent", Query([Condition(column, "=", keys_of(kind, keys[[row]], beside=1))])
-    yield "list", Query([Condition(column, "IN", keys_of(kind, listed))])
-    yield "range", Query([Condition(column, "BETWEEN", _ends(kind, int(keys[row]), _FEW_KEYS))])
+    [key], [absent] = literals(kind, keys[[row]]), literals(kind, keys[[row]], beside=1)
+    many = _around(column, kind, int(keys[row]), _MANY_KEYS)
+    yield "needle", Query(f"{column} = {key}")
+    yield "absent", Query(f"{column} = {absent}")
+    yield "list", Query(f"{column} IN ({', '.join(literals(kind, listed))})")
+    yield "range", Query(_around(column, kind, int(keys[row]), _FEW_KEYS))
     if kind == "string":
-        prefix = keys_of(kind, keys[[row]])[0].as_py()[:_PREFIX_LENGTH]
-        yield "prefix", Query([Condition(column, "LIKE", pa.array([prefix]))])
-    yield "both", Query([many, of_other])
-    yield "first", Query([], order_by=column)
-    yield "first of range", Query([many], order_by=other)
+        yield "prefix", Query(f"{column} LIKE {key[: _PREFIX_LENGTH + 1]}%'")
+    yield "both", Query(f"{many} AND {_around(other, kind, int(other_keys[row]), _MANY_KEYS)}")
+    yield "first", Query(None, order_by=column)
+    yield "first of range", Query(many, order_by=other)
 
 
-def _ends(kind: Kind, key: int, count: int) -> pa.Array:
-    """Give the first and the last of `count` keys around a key."""
+def literals(kind: Kind, numbers: Ints, beside: int = 0) -> list[str]:
+    """Write keys of their numbers as SQL, or values beside them that are no keys."""
+    values = keys_of(kind, numbers, beside).to_pylist()
+    return [str(value) if kind == "long" else f"{'TIMESTAMP ' * (kind == 'timestamp')}'{value}'" for value in values]
+
+
+def _around(column: str, kind: Kind, key: int, count: int) -> str:
+    """Write a range of `count` keys around a key as SQL."""
     first = max(0, key - count // 2)
-    return keys_of(kind, np.array([first, first + count - 1]))
+    return f"{column} BETWEEN {' AND '.join(literals(kind, np.array([first, first + count - 1])))}"
 
 
-def matching_rows(query: Query, columns: Mapping[str, pa.Array]) -> tuple[pa.Array, pa.Array]:
-    """Say of each row whether the answer may hold it, and whether it must.
+def matching_rows(query: Query, rows: duckdb.DuckDBPyRelation) -> tuple[Ints, Ints]:
+    """Ask DuckDB for the numbers of the rows that the answer may hold, and of those that it must.
 
     With an order, the last of the first rows may be any of those that are equal to it.
     """
-    holds = query.holds(columns)
+    found = rows if query.where is None else rows.filter(query.where)
     if query.order_by is None:
-        return holds, holds
-    column = columns[query.order_by]
-    found = column.filter(holds)
-    last = found.take(pc.select_k_unstable(found, FIRST_ROWS, [("", "descending")]))[-1]
-    return pc.and_(holds, pc.greater_equal(column, last)), pc.and_(holds, pc.greater(column, last))
+        numbers: Ints = found.project("row").fetchnumpy()["row"]
+        return numbers, numbers
+    column = duckdb.ColumnExpression(query.order_by)
+    last = found.project(query.order_by).order(query.order_by + " DESC").limit(FIRST_ROWS).fetchall()[-1][0]
+    may, must = (found.filter(test).project("row").fetchnumpy()["row"] for test in (column >= last, column > last))
+    return may, must
