@@ -1,11 +1,11 @@
-"""The systems that are compared, their environments and their processes; heavy systems have their own environments."""
+"""The systems that are compared, and their processes; uv gives a system with packages of its own an environment."""
 
 import json
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,19 +13,17 @@ from typing import Any, Final
 
 from ssb_bench.data.layout import BenchError
 
-_INSTALL_TIMEOUT_SECONDS: Final = 600
 _ERROR: Final = re.compile(r"\S*\w*(Error|Exception|Killed)\b|\S+: \S|.*: Error")
 
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """One system, its worker (systems with one share a process), own packages if any, and why it is not run at all."""
+    """One system, its worker (systems with one share a process), and packages of its own, if any."""
 
     name: str
     title: str
     worker: str
     packages: tuple[str, ...] = ()
-    unavailable: str | None = None
 
 
 SYSTEMS: Final = (
@@ -36,55 +34,27 @@ SYSTEMS: Final = (
     System("duckdb", "DuckDB on the same Parquet files", "duckdb"),
     System("datafusion", "DataFusion on the same Parquet files", "datafusion", ("datafusion==54.*", "pyarrow")),
     System("lance", "Lance, its own format, BTREE indexes", "lance", ("pylance==14.0.2", "pyarrow")),
-    System("paimon", "Paimon", "", unavailable="its Java API writes row by row: a minute was too short for its table"),
-    System("hudi", "Hudi", "", unavailable="runs on Spark 3.5 only: its times would also be those of another Spark"),
-    System("hyperspace", "Hyperspace", "", unavailable="last built for Spark 2.4, not in the registry"),
-    System("xskipper", "Xskipper", "", unavailable="its artifacts are not in the registry"),
 )
 SYSTEM_NAMES: Final = tuple(system.name for system in SYSTEMS)
 
 
 class PeerError(BenchError):
-    """A system could not be installed, opened or asked; the text says why."""
-
-
-def environment_python(system: System, environments: Path) -> Path:
-    """Give the interpreter of a system: the project's, or that of an environment of its own, which pip makes once.
-
-    Raises PeerError if it cannot be installed.
-    """
-    if not system.packages:
-        return Path(sys.executable)
-    folder = environments / system.name
-    python, marker = folder / "bin" / "python", folder / "installed.json"
-    if marker.exists() and json.loads(marker.read_text(encoding="utf-8")) == list(system.packages):
-        return python
-    # No pip of its own and nothing compiled ahead: both take longer than the packages themselves.
-    pip = [sys.executable, "-m", "pip", "--python", str(python)]
-    install = [*pip, "install", "--quiet", "--no-compile", "--disable-pip-version-check", *system.packages]
-    for command in ([sys.executable, "-m", "venv", "--clear", "--without-pip", str(folder)], install):
-        try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, check=False, timeout=_INSTALL_TIMEOUT_SECONDS
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise PeerError(f"cannot be installed: {error}") from error
-        if done.returncode:
-            last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-            raise PeerError(f"cannot be installed: {last}")
-    marker.write_text(json.dumps(list(system.packages)), encoding="utf-8")
-    return python
+    """A system could not be opened or asked; the text says why."""
 
 
 class WorkerProcess:
     """The process of a worker of `ssb_bench.systems.workers`."""
 
-    def __init__(self, python: Path, worker: str, log: Path) -> None:
+    def __init__(self, worker: str, log: Path, packages: Sequence[str] = ()) -> None:
         package_root = str(Path(__file__).resolve().parents[2])
+        python = [sys.executable]
+        if packages:
+            options = ("--quiet", "--no-project", "--isolated", "--python", sys.executable)
+            python = [sys.executable, "-m", "uv", "run", *options, *(f"--with={one}" for one in packages), "python"]
         self._log = log
         with log.open("wb") as stderr:
             self._process = subprocess.Popen(
-                [str(python), "-m", "ssb_bench.systems.workers", worker],
+                [*python, "-m", "ssb_bench.systems.workers", worker],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stderr,

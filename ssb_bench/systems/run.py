@@ -9,9 +9,7 @@ Then the processes stay, and the rounds go through the systems forwards and back
 import datetime
 import itertools
 import os
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -24,7 +22,7 @@ from ssb_bench.results.studies import SystemResult, SystemsRun
 from ssb_bench.spark_runs.indexing import RANGED_COLUMNS, describe_index, open_index
 from ssb_bench.spark_runs.load import BloomTable, Load, require_load
 from ssb_bench.spark_runs.session import describe_host
-from ssb_bench.systems.peers import PeerError, System, WorkerProcess, environment_python
+from ssb_bench.systems.peers import PeerError, System, WorkerProcess
 
 SECONDS_A_QUERY: Final = 5.0
 """A system whose cold execution took longer than this gets one warm execution."""
@@ -88,26 +86,18 @@ def run_systems(
     """
     loaded = require_load(layout)
     files = link_files(layout)
-    # Packages are installed while answers are computed and Spark starts: nothing of that is timed.
-    pool, folder = ThreadPoolExecutor(1), layout.data / "environments"
-    pythons = {one.name: pool.submit(environment_python, one, folder) for one in systems if not one.unavailable}
-    pool.shutdown(wait=False)
     asked = _due(layout, queries)
     total = len(systems) + len(asked) * (1 + repeats) + 1
     steps = itertools.count()
     config = {"files": str(files), "warehouse": str(layout.warehouse), "columns": list(RANGED_COLUMNS), **resources}
-    results = [SystemResult(system.name, system.title, failure=system.unavailable) for system in systems]
+    results = [SystemResult(system.name, system.title) for system in systems]
     processes: dict[str, WorkerProcess] = {}
     running: list[_Running] = []
     started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     try:
         for system, result in zip(systems, results, strict=True):
             on_step(Step(next(steps), total, f"opening {system.title}"))
-            if system.packages:
-                # What a system with data of its own takes to make them is not measured beside an installation.
-                wait(pythons.values())
-            if result.failure is None:
-                running += _open(layout, pythons[system.name], system, result, config, processes)
+            running += _open(layout, system, result, config, processes)
         for query in asked:
             on_step(Step(next(steps), total, f"{query.name}, cold"))
             for one in running:
@@ -153,7 +143,6 @@ def _add_facts(layout: Layout, loaded: Load, bloom: BloomTable | None, results: 
 
 def _open(
     layout: Layout,
-    python: Future[Path],
     system: System,
     result: SystemResult,
     config: dict[str, object],
@@ -164,14 +153,12 @@ def _open(
     try:
         if system.worker not in processes:
             own.mkdir(parents=True, exist_ok=True)
-            process = WorkerProcess(python.result(), system.worker, own / f"{system.name}.log")
+            process = WorkerProcess(system.worker, own / f"{system.name}.log", system.packages)
             processes[system.worker] = process
             result.facts = dict(process.ask({"open": config | {"folder": str(own / system.name)}})["facts"])
         return [_Running(system, processes[system.worker], result)]
     except PeerError as error:
         result.failure = str(error)
-    except (OSError, subprocess.SubprocessError) as error:
-        result.failure = f"cannot be fetched: {error}"
     return []
 
 

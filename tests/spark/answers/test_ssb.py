@@ -281,10 +281,10 @@ def test_a_wrong_digest_is_noticed(spark: SparkSession, layout: Layout, indexed:
 def test_systems_answer_alike_each_in_its_process(
     spark: SparkSession, layout: Layout, indexed: list[BuildProgress]
 ) -> None:
-    """Two of Spark's, DuckDB, and one that is not run."""
+    """Two of Spark's, and DuckDB."""
     assert indexed
     bloom = make_bloom_table(spark, layout)
-    names = ("index", "iceberg-bloom", "duckdb", "hudi")
+    names = ("index", "iceberg-bloom", "duckdb")
     systems = [system for system in SYSTEMS if system.name in names]
     compared = run_systems(
         layout,
@@ -296,8 +296,8 @@ def test_systems_answer_alike_each_in_its_process(
     )
 
     assert compared.failures == []
-    assert [s.name for s in compared.systems if s.failure is not None] == ["hudi"]
-    for system in compared.systems[:-1]:
+    assert [system.failure for system in compared.systems] == [None] * 3
+    for system in compared.systems:
         assert all(system.median(name) is not None for name in compared.queries), system.name
     assert make_bloom_table(spark, layout) == bloom, "it is there already"
 

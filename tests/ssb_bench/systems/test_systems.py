@@ -1,7 +1,5 @@
 """Workers of systems as real processes, and what becomes of those that cannot run."""
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from zipfile import ZipFile
@@ -11,13 +9,13 @@ import pytest
 from ssb_bench.data.layout import Layout, read_record, write_record
 from ssb_bench.report.reports import fact_line
 from ssb_bench.results.studies import SystemResult, SystemsRun
-from ssb_bench.systems.peers import SYSTEMS, PeerError, System, WorkerProcess, environment_python
+from ssb_bench.systems.peers import PeerError, WorkerProcess
 from ssb_bench.systems.run import drop_caches
 
 
 @pytest.fixture
 def duck(layout: Layout, tmp_path: Path) -> Iterator[WorkerProcess]:
-    worker = WorkerProcess(Path(sys.executable), "duckdb", tmp_path / "duckdb.log")
+    worker = WorkerProcess("duckdb", tmp_path / "duckdb.log")
     worker.ask({"open": {"files": str(layout.ssb / "lineorder")}})
     yield worker
     worker.close()
@@ -41,7 +39,7 @@ def test_a_query_that_fails_is_an_error_with_its_reason_and_the_worker_lives_on(
 
 
 def test_a_worker_that_cannot_start_says_why(tmp_path: Path) -> None:
-    worker = WorkerProcess(Path(sys.executable), "no_such_worker", tmp_path / "log")
+    worker = WorkerProcess("no_such_worker", tmp_path / "log")
 
     with pytest.raises(PeerError, match="no_such_worker"):
         worker.ask({"open": {}})
@@ -49,33 +47,25 @@ def test_a_worker_that_cannot_start_says_why(tmp_path: Path) -> None:
 
 
 def test_a_system_that_cannot_be_installed_says_why(tmp_path: Path) -> None:
-    missing = System("x", "x", "x", packages=(str(tmp_path / "no-such-package"),))
+    worker = WorkerProcess("lance", tmp_path / "log", [str(tmp_path / "no-such-package")])
 
-    assert environment_python(SYSTEMS[0], tmp_path / "environments") == Path(sys.executable)
-    with pytest.raises(PeerError, match=r"cannot be installed: .*no-such-package"):
-        environment_python(missing, tmp_path / "environments")
+    with pytest.raises(PeerError, match="no-such-package"):
+        worker.ask({"open": {}})
+    worker.close()
 
 
-def test_an_environment_is_made_once_and_has_what_is_asked_for(tmp_path: Path) -> None:
-    wheel, facts = tmp_path / "thing-1.2-py3-none-any.whl", "thing-1.2.dist-info"
+def test_a_worker_has_the_packages_it_asks_for_and_no_others(tmp_path: Path) -> None:
+    wheel, facts = tmp_path / "datafusion-1.2-py3-none-any.whl", "datafusion-1.2.dist-info"
     with ZipFile(wheel, "w") as content:
-        content.writestr("thing.py", "")
-        content.writestr(f"{facts}/METADATA", "Metadata-Version: 2.1\nName: thing\nVersion: 1.2\n")
+        content.writestr("datafusion.py", "raise RuntimeError('the one of the wheel')")
+        content.writestr(f"{facts}/METADATA", "Metadata-Version: 2.1\nName: datafusion\nVersion: 1.2\n")
         content.writestr(f"{facts}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         content.writestr(f"{facts}/RECORD", "")
-    system = System("own", "own", "x", packages=(str(wheel),))
-
-    python = environment_python(system, tmp_path / "environments")
-
-    code = "import importlib.metadata, thing; print(importlib.metadata.version('thing'))"
-    assert subprocess.check_output([python, "-c", code], text=True) == "1.2\n"
-    wheel.unlink()
-    assert environment_python(system, tmp_path / "environments") == python
-
-
-def test_every_system_has_a_worker_or_a_reason() -> None:
-    for system in SYSTEMS:
-        assert bool(system.worker) != bool(system.unavailable), system.name
+    for worker, reason in (("datafusion", "the one of the wheel"), ("duckdb", "No module named 'duckdb'")):
+        process = WorkerProcess(worker, tmp_path / "log", [str(wheel)])
+        with pytest.raises(PeerError, match=reason):
+            process.ask({"open": {"files": ""}})
+        process.close()
 
 
 def run_of(*systems: SystemResult) -> SystemsRun:
