@@ -20,6 +20,7 @@ from planner.condition.literals import MAX_DECIMAL_DIGITS, TextLiteral, Utf8Lite
 from planner.condition.places import Pair, Scale, nan_tests, prefix_tests, range_tests, set_tests
 from planner.condition.tree.nodes import (
     NO_ROW,
+    UNKNOWN,
     ByValue,
     Everything,
     Leaf,
@@ -34,9 +35,6 @@ from planner.condition.truth import (
     ALWAYS_FALSE,
     ALWAYS_NULL,
     ALWAYS_TRUE,
-    Condition,
-    Junction,
-    Negation,
     Truth,
     join,
     unknown,
@@ -100,7 +98,7 @@ class Computed:
 Comparison: TypeAlias = TypingLiteral["=", "<>", "<", "<=", ">", ">=", "<=>"]
 
 
-Value: TypeAlias = Column | Applied | Constant | Computed | Truth | Junction | Negation
+Value: TypeAlias = Column | Applied | Constant | Computed | Truth
 
 _NULL = Constant(None)
 
@@ -138,7 +136,7 @@ def _plain_literal(literal: LiteralValue, *, takes_text: bool) -> str | int | No
             return None
 
 
-def as_condition(value: Value, text: str) -> Condition | None:
+def as_condition(value: Value, text: str) -> Truth | None:
     """Read a value as a condition; None for a literal that is neither true, false nor NULL."""
     match value:
         case Column():
@@ -151,7 +149,7 @@ def as_condition(value: Value, text: str) -> Condition | None:
             return None
         case Applied() | Computed():
             return unknown(text)
-        case Truth() | Junction() | Negation():
+        case Truth():
             return value
         case _:
             assert_never(value)
@@ -208,14 +206,13 @@ def _compare_column(column: Column, comparison: Comparison, literal: LiteralValu
             return _with_open_nulls(truth, text) if is_integer and _is_beyond_long(literal) else truth
         case _:
             truth = column.truth(lambda scale: set_tests([literal], scale), text)
-            return Truth(truth.no, truth.yes, truth.null) if comparison == "<>" else truth
+            return ~truth if comparison == "<>" else truth
 
 
 def _compare_applied(applied: Applied, comparison: Comparison, literal: LiteralValue, text: str) -> Truth:
     match comparison:
         case "<>":
-            equal = _value_test(applied, "=", [literal], text)
-            return Truth(equal.no, equal.yes, equal.null)
+            return ~_value_test(applied, "=", [literal], text)
         case "=" | "<" | "<=" | ">" | ">=":
             return _value_test(applied, comparison, [literal], text)
         case _:
@@ -265,7 +262,7 @@ def _constant_order(left: LiteralValue, right: LiteralValue) -> int | None:
             return None
 
 
-def between(value: Value, low: Value, high: Value, text: str) -> Condition:
+def between(value: Value, low: Value, high: Value, text: str) -> Truth:
     """Make `value BETWEEN low AND high`."""
     return join([compare(value, ">=", low, text), compare(value, "<=", high, text)], conjunctive=True)
 
@@ -320,10 +317,10 @@ def null_test(value: Value, text: str) -> Truth:
             return is_null if takes_column else unknown(text, _converted(column))
         case Constant(literal):
             return ALWAYS_TRUE if literal is None else ALWAYS_FALSE
+        case Computed() | Truth(null=Everything(exact=False)):
+            return unknown(text)
         case Truth(yes, no, null):
             return Truth(null, _either(yes, no), NO_ROW)
-        case Computed() | Junction() | Negation():
-            return unknown(text)
         case _:
             assert_never(value)
 
@@ -331,11 +328,10 @@ def null_test(value: Value, text: str) -> Truth:
 def truth_test(value: Value, expected: bool, text: str) -> Truth:
     """Make `value IS TRUE` or `value IS FALSE`."""
     condition = as_condition(value, text)
-    if not isinstance(condition, Truth):
+    if condition is None or condition.null == UNKNOWN:
         return unknown(text)
-    if expected:
-        return Truth(condition.yes, _either(condition.no, condition.null), NO_ROW)
-    return Truth(condition.no, _either(condition.yes, condition.null), NO_ROW)
+    wanted = condition if expected else ~condition
+    return Truth(wanted.yes, _either(wanted.no, wanted.null), NO_ROW)
 
 
 def nan_test(value: Value, text: str) -> Truth:

@@ -26,7 +26,6 @@ from pyiceberg.expressions import (
     LessThan,
     LessThanOrEqual,
     LiteralPredicate,
-    Not,
     NotEqualTo,
     NotIn,
     NotNaN,
@@ -52,9 +51,10 @@ from planner.condition.tree.nodes import (
     Leaf,
     Nothing,
     Predicate,
+    flattened,
     joined,
 )
-from planner.condition.truth import ALWAYS_FALSE, ALWAYS_TRUE, Condition, Truth, join, matching_rows, negate, unknown
+from planner.condition.truth import ALWAYS_FALSE, ALWAYS_TRUE, Truth, join, unknown
 from puffin_index.errors import DefinitionError
 from puffin_index.keys.leaf import Key, NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import ValueType, value_type_named
@@ -74,75 +74,30 @@ _RANGES: Final[dict[type[BooleanExpression], Operator]] = {
 _NULL_TESTS: Final[Pair] = (NullTest(is_null=True), NullTest(is_null=False))
 
 
-def read_filter(text: str) -> BooleanExpression:
-    """Read a filter of Iceberg's JSON; a leaf that PyIceberg cannot read, or that has lost bytes, is a `Unreadable`.
+def read_filter(text: str, schema: Schema) -> Predicate:
+    """Read a filter of Iceberg's JSON. A leaf that PyIceberg cannot read, or that has lost bytes, is unknown.
 
-    Raises JSONDecodeError if the text is no JSON.
+    Raises JSONDecodeError if the text is no JSON, RecursionError if it nests too deep, NotFoundError if it names a
+    column that the schema lacks.
     """
-    # An explicit stack, because generated predicates nest deeper than Python can recurse.
-    pending: list[tuple[Any, bool]] = [(json.loads(text), False)]
-    done: list[BooleanExpression] = []
-    while pending:
-        node, visited = pending.pop()
-        match node:
-            case {"type": "not", "child": child}:
-                if visited:
-                    done.append(Not(done.pop()))
-                else:
-                    pending += [(node, True), (child, False)]
-            case {"type": "and" | "or" as kind, "left": left, "right": right}:
-                if visited:
-                    last, first = done.pop(), done.pop()
-                    done.append(And(first, last) if kind == "and" else Or(first, last))
-                else:
-                    pending += [(node, True), (right, False), (left, False)]
-            case _:
-                done.append(_read_leaf(node))
-    return done.pop()
+    return flattened(_condition(json.loads(text), schema).yes)
 
 
-class Unreadable(BooleanExpression):
-    """A part of a filter that may be true for any row."""
-
-    text: str
-
-    def __invert__(self) -> Unreadable:
-        """Return this part: nothing is known of the opposite either."""
-        return self
-
-
-def _read_leaf(node: Any) -> BooleanExpression:
+def _condition(node: Any, schema: Schema) -> Truth:
+    match node:
+        case {"type": "not", "child": child}:
+            return ~_condition(child, schema)
+        case {"type": "and" | "or" as kind, "left": left, "right": right}:
+            return join([_condition(left, schema), _condition(right, schema)], conjunctive=kind == "and")
     values = [node.get("value"), *node.get("values", ())] if isinstance(node, dict) else []
     if not any(isinstance(value, str) and _LOST in value for value in values):
         try:
-            return BooleanExpression.model_validate(node)
+            leaf = BooleanExpression.model_validate(node)
         except (ValueError, TypeError) as error:
             _log.debug("filter not understood, all its rows are kept: %s (%s)", node, error)
-    return Unreadable(text=json.dumps(node, ensure_ascii=False))
-
-
-def condition_of(expression: BooleanExpression, schema: Schema) -> Predicate:
-    """Return the condition that a filter says.
-
-    Raises NotFoundError if the filter names a column that the schema lacks.
-    """
-    pending: list[tuple[BooleanExpression, bool]] = [(expression, False)]
-    done: list[Condition] = []
-    while pending:
-        node, visited = pending.pop()
-        match node:
-            case Not() if visited:
-                done.append(negate(done.pop()))
-            case And() | Or() if visited:
-                last, first = done.pop(), done.pop()
-                done.append(join([first, last], conjunctive=isinstance(node, And)))
-            case Not():
-                pending += [(node, True), (node.child, False)]
-            case And() | Or():
-                pending += [(node, True), (node.right, False), (node.left, False)]
-            case _:
-                done.append(_leaf(node, schema))
-    return matching_rows(done.pop())
+        else:
+            return _leaf(leaf, schema)
+    return unknown(json.dumps(node, ensure_ascii=False))
 
 
 def _leaf(node: BooleanExpression, schema: Schema) -> Truth:
@@ -152,8 +107,6 @@ def _leaf(node: BooleanExpression, schema: Schema) -> Truth:
             return ALWAYS_TRUE if isinstance(node, AlwaysTrue) else ALWAYS_FALSE
         case UnboundPredicate(term=Reference(name=name)):
             found = find_column(schema, name)
-        case Unreadable(text=text):
-            return unknown(text)
         case _:
             return unknown(str(node))
     if found.value_type is None:

@@ -36,8 +36,8 @@ from planner.condition.comparisons import (
 )
 from planner.condition.literals import InstantLiteral, LocalTimestampLiteral, Utf8Literal
 from planner.condition.spark import nodes
-from planner.condition.tree.nodes import ByValue, EngineTest, Predicate
-from planner.condition.truth import Condition, Truth, join, matching_rows, negate, unknown
+from planner.condition.tree.nodes import ByValue, EngineTest, Predicate, flattened
+from planner.condition.truth import Truth, join, unknown
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.value_types import value_type_of
 
@@ -52,15 +52,15 @@ _INTEGERS: Final[dict[str, Callable[[int], LiteralValue]]] = {
 
 def read_node(node: nodes.ConditionNode, schema: Schema) -> Predicate:
     """Return the rows for which a condition is true."""
-    return matching_rows(_condition(node, schema))
+    return flattened(_condition(node, schema).yes)
 
 
-def _condition(node: nodes.ConditionNode, schema: Schema) -> Condition:
+def _condition(node: nodes.ConditionNode, schema: Schema) -> Truth:
     match node:
         case nodes.Junction(node=kind, parts=parts):
             return join([_condition(part, schema) for part in parts], conjunctive=kind == "and")
         case nodes.Negation(part=part):
-            return negate(_condition(part, schema))
+            return ~_condition(part, schema)
         case nodes.Function():
             return _function(node, schema)
         case _:
@@ -76,7 +76,7 @@ def _function(node: nodes.Function, schema: Schema) -> Truth:
     return Truth(leaf, opposite.no, opposite.null)
 
 
-def _leaf(node: nodes.Node, schema: Schema) -> Condition | None:
+def _leaf(node: nodes.Node, schema: Schema) -> Truth | None:
     """Make a condition without parts; None if it is unknown."""
     match node:
         case nodes.Boolean(content=content):
@@ -100,17 +100,17 @@ def _leaf(node: nodes.Node, schema: Schema) -> Condition | None:
             return None
 
 
-def _test(column: Column, kind: str, text: str) -> Condition:
+def _test(column: Column, kind: str, text: str) -> Truth:
     match kind:
         case "is-null":
             return null_test(column, text)
         case "is-not-null":
-            return negate(null_test(column, text))
+            return ~null_test(column, text)
         case _:
             return nan_test(column, text)
 
 
-def _comparison(node: nodes.Comparison, schema: Schema) -> Condition | None:
+def _comparison(node: nodes.Comparison, schema: Schema) -> Truth | None:
     match node.left, node.right:
         case nodes.Column() as tested, nodes.LiteralNode() as literal:
             column_first = True

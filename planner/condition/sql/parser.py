@@ -40,8 +40,7 @@ from planner.condition.literals import (
 )
 from planner.condition.sql.precedence import read_condition
 from planner.condition.sql.tokens import Called, Kind, Named, Operand, Token
-from planner.condition.tree.nodes import NumberFunction, Predicate, TextFunction
-from planner.condition.truth import matching_rows
+from planner.condition.tree.nodes import NumberFunction, Predicate, TextFunction, flattened
 from puffin_index.errors import WhereSyntaxError
 
 _FLAGS = re.IGNORECASE | re.DOTALL
@@ -117,7 +116,7 @@ def read_where(text: str, schema: Schema, zone: tzinfo = UTC) -> Predicate:
         tokens: list[Token] = _grammar().parse_string(blanked).as_list()
     except ParseBaseException as error:
         raise WhereSyntaxError(text, error.loc, error.msg.removeprefix("Expected ")) from error
-    return matching_rows(read_condition(tokens, text, schema, zone))
+    return flattened(read_condition(tokens, text, schema, zone).yes)
 
 
 def _blank_comments(text: str) -> str:

@@ -43,7 +43,7 @@ from planner.condition.comparisons import (
     truth_test,
 )
 from planner.condition.sql.tokens import Called, Kind, Named, Operand, Token
-from planner.condition.truth import Condition, join, negate, unknown
+from planner.condition.truth import Truth, join, unknown
 from puffin_index.errors import NotFoundError, WhereSyntaxError
 
 
@@ -80,7 +80,7 @@ class NamedColumns:
             case "isnull":
                 return null_test(column, call.text)
             case "isnotnull":
-                return negate(null_test(column, call.text))
+                return ~null_test(column, call.text)
             case "startswith":
                 return prefix_test(column, call.prefix, call.text)
             case function:
@@ -140,12 +140,12 @@ class _Bracket:
     start: int = 0
     is_list: bool = False
     members: list[Value] = field(default_factory=list)
-    alternatives: list[Condition] = field(default_factory=list)
-    conjuncts: list[Condition] = field(default_factory=list)
+    alternatives: list[Truth] = field(default_factory=list)
+    conjuncts: list[Truth] = field(default_factory=list)
     clause: _Clause = field(default_factory=_Clause)
 
 
-def read_condition(tokens: Iterable[Token], text: str, schema: Schema, zone: tzinfo) -> Condition:
+def read_condition(tokens: Iterable[Token], text: str, schema: Schema, zone: tzinfo) -> Truth:
     """Read the condition that tokens, the last an END, make up.
 
     Raises WhereSyntaxError if they make up none, NotFoundError if the schema lacks a column.
@@ -194,7 +194,7 @@ class _Reader:
                 self._take_predicate(token)
         self.end = token.end
 
-    def condition(self) -> Condition:
+    def condition(self) -> Truth:
         """Return what all tokens made up."""
         self.columns.check()
         (condition,) = self.brackets[0].alternatives
@@ -313,7 +313,7 @@ class _Reader:
         )
         if condition is None:
             self._fail(token, _AFTER_VALUE)
-        bracket.conjuncts.append(negate(condition) if clause.negated else condition)
+        bracket.conjuncts.append(~condition if clause.negated else condition)
         bracket.clause = _Clause()
 
     def _settle(self, clause: _Clause, token: Token) -> Value:
@@ -325,13 +325,13 @@ class _Reader:
         text = self._text(clause, self.end)
         if self._awaits_and(clause):
             self._fail(token, "AND")
-        condition: Condition
+        condition: Truth
         match predicate.kind, predicate.word:
             case Kind.BETWEEN, _:
                 assert clause.low is not None, "BETWEEN with a value after AND has one before it"
                 condition = between(subject, clause.low, value, text)
             case Kind.DISTINCT, _:
-                condition = negate(compare(subject, "<=>", value, text))
+                condition = ~compare(subject, "<=>", value, text)
             case Kind.LIKE, "RLIKE" | "REGEXP" if clause.escape is not None:
                 condition = unknown(text)
             case Kind.LIKE, word:
@@ -340,7 +340,7 @@ class _Reader:
                 condition = unknown(text)
         return self._complete(clause, condition, predicate.negated)
 
-    def _like(self, clause: _Clause, subject: Value, word: str, pattern: Value, text: str) -> Condition:
+    def _like(self, clause: _Clause, subject: Value, word: str, pattern: Value, text: str) -> Truth:
         try:
             return like(subject, word, pattern, clause.escape or "\\", text)
         except ValueError as error:
@@ -356,8 +356,8 @@ class _Reader:
             clause.left = None
         return value
 
-    def _complete(self, clause: _Clause, condition: Condition, negated: bool) -> Condition:
-        value = clause.value = negate(condition) if negated else condition
+    def _complete(self, clause: _Clause, condition: Truth, negated: bool) -> Truth:
+        value = clause.value = ~condition if negated else condition
         clause.predicate, clause.complete = None, True
         return value
 
@@ -387,7 +387,7 @@ class _Reader:
         raise WhereSyntaxError(self.text, token.start, expected)
 
 
-def _is_test(subject: Value, word: str, text: str) -> Condition:
+def _is_test(subject: Value, word: str, text: str) -> Truth:
     match word:
         case "NULL" | "UNKNOWN":
             return null_test(subject, text)

@@ -1,8 +1,8 @@
 """The tree of a condition: leaf tests by field id under AND and OR. NOT is at the leaves.
 
-A tree is read from SQL text, from Iceberg's filters or from Spark's nodes. Readers bound its depth, so code that walks
-it may recurse. A tree that was read has all its parts; `planner.condition.tree.simplify` makes of it what drops row
-groups.
+A tree is read from SQL text, from Iceberg's filters or from Spark's nodes. `flattened` bounds its depth, so code that
+walks it may recurse. A tree that was read has all its parts; `planner.condition.tree.simplify` makes of it what drops
+row groups.
 """
 
 from __future__ import annotations
@@ -101,6 +101,9 @@ EVERY_ROW: Final = Everything(exact=True)
 NO_ROW: Final = Nothing()
 UNKNOWN: Final = Everything(exact=False)
 
+MAX_ALTERNATIONS: Final = 100
+"""AND within OR within AND ... beyond this depth becomes an upper bound, because code that walks a tree may recurse."""
+
 
 def joined(parts: Sequence[Predicate], *, is_and: bool) -> Predicate:
     """AND or OR as written: AND within AND (OR within OR) is one, and what is always true or false is left out."""
@@ -110,6 +113,39 @@ def joined(parts: Sequence[Predicate], *, is_and: bool) -> Predicate:
         return decisive
     kept = tuple(child for child in flat if child != neutral)
     return (kept[0] if kept else neutral) if len(kept) < 2 else kind(kept)
+
+
+@dataclass(slots=True)
+class _Open:
+    """An AND or OR being walked, the parts to walk, last first, and those that are done."""
+
+    kind: type[Conjunction | Disjunction]
+    pending: list[Predicate]
+    done: list[Predicate] = field(default_factory=list)
+
+
+def flattened(predicate: Predicate) -> Predicate:
+    """Join what was nested as it was read, of whatever depth."""
+    open_junctions = [_Open(Conjunction, [predicate])]
+    while True:
+        top = open_junctions[-1]
+        if not top.pending:
+            open_junctions.pop()
+            done = joined(top.done, is_and=top.kind is Conjunction)
+            if not open_junctions:
+                return done
+            open_junctions[-1].done.append(done)
+            continue
+        match top.pending.pop():
+            case Conjunction(children) | Disjunction(children) as part:
+                if isinstance(part, top.kind):
+                    top.pending.extend(reversed(children))
+                elif len(open_junctions) <= MAX_ALTERNATIONS:
+                    open_junctions.append(_Open(type(part), [*reversed(children)]))
+                else:
+                    top.done.append(Everything(False, f"conditions nested more than {MAX_ALTERNATIONS} levels deep"))
+            case part:
+                top.done.append(part)
 
 
 def leaves(predicate: Predicate) -> Iterator[Leaf]:

@@ -19,7 +19,7 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructT
 from pyroaring import BitMap
 
 from planner.condition.as_sql import HIDDEN, conjuncts_as_sql, name_text
-from planner.condition.iceberg_filters import condition_of, read_filter
+from planner.condition.iceberg_filters import read_filter
 from planner.condition.spark.read import read_node, spark_type
 from planner.condition.tree.nodes import UNKNOWN, ByValue, Everything, Leaf, Predicate, leaves
 from planner.condition.tree.simplify import among, compared, conjunction, simplified
@@ -66,7 +66,7 @@ def bind_filters(request: Request, decide: Callable[[ByValue], Predicate] = lamb
 def _read_filter(text: str, columns: str) -> Predicate:
     """Read a filter; kept, because a query asks several times, and a list of 10,000 values takes half a second."""
     try:
-        return condition_of(read_filter(text), schema_of(columns))
+        return read_filter(text, schema_of(columns))
     except (NotFoundError, RecursionError) as error:
         _log.debug("filter not understood, all its rows are kept: %s (%s)", text, error)
     except json.JSONDecodeError as error:

@@ -31,7 +31,6 @@ from pyiceberg.expressions import (
     LessThanOrEqual,
     Or,
 )
-from pyiceberg.expressions.literals import TimeLiteral
 from pyiceberg.io.pyarrow import schema_to_pyarrow, write_file
 from pyiceberg.manifest import DataFile, FileFormat
 from pyiceberg.partitioning import (
@@ -75,7 +74,6 @@ from pyiceberg.types import (
 
 from planner.arrow.plan import plan
 from planner.clock import Clock
-from planner.condition.iceberg_filters import condition_of
 from planner.condition.sql.parser import read_where
 from planner.condition.tree.nodes import Leaf, Predicate, leaves
 from planner.condition.tree.simplify import simplified
@@ -86,6 +84,7 @@ from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import value_type_of
 from tests import oracle
 from tests.conftest import amount, create_table
+from tests.planner.condition.iceberg_json import read_expression
 from tests.planner.condition.where_text import predicates, render, rows
 
 
@@ -307,7 +306,7 @@ def test_other_types_are_compared_with_partitions_and_bounds(
 
     for (operator, expression), literal in product(COMPARISONS.items(), values):
         theirs = expression("v", literal_of(literal, iceberg_type))
-        kept = listed(table, simplified(condition_of(theirs, table.schema())))
+        kept = listed(table, simplified(read_expression(theirs, table.schema())))
         assert {p for p, value in files.items() if oracle.compare(value, operator, literal)} <= kept
         if name not in ("u", "tm"):
             assert kept <= {task.file.file_path for task in table.scan(theirs).plan_files()}
@@ -316,7 +315,7 @@ def test_other_types_are_compared_with_partitions_and_bounds(
 
 
 def literal_of(value: Any, iceberg_type: IcebergType) -> Any:
-    return TimeLiteral(value) if isinstance(iceberg_type, TimeType) else value
+    return time_of(value).isoformat() if isinstance(iceberg_type, TimeType) else value
 
 
 def time_of(micros: int) -> time:

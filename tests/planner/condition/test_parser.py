@@ -29,9 +29,8 @@ from pyparsing import ParserElement
 from planner.condition.as_sql import as_sql
 from planner.condition.literals import InstantLiteral, LocalTimestampLiteral, SessionTimestampLiteral, TextLiteral
 from planner.condition.sql.parser import read_where
-from planner.condition.tree.nodes import Conjunction, Disjunction, Everything, Leaf, Predicate
+from planner.condition.tree.nodes import MAX_ALTERNATIONS, Conjunction, Disjunction, Everything, Leaf, Predicate
 from planner.condition.tree.simplify import simplified
-from planner.condition.truth import MAX_ALTERNATIONS
 from puffin_index.errors import NotFoundError, WhereSyntaxError
 from puffin_index.keys.leaf import SetTest
 from tests import oracle

@@ -16,11 +16,11 @@ from pyiceberg.expressions import (
 from pyiceberg.expressions.literals import StringLiteral
 
 import planner
-from planner.condition.iceberg_filters import condition_of
 from planner.condition.tree.nodes import UNKNOWN
 from planner.condition.tree.simplify import simplified
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import UnsupportedError, WhereSyntaxError
+from tests.planner.condition.iceberg_json import read_expression
 
 VALUES = [b"a\xff", b"word", b"\xed\xa0\x80", "ü".encode(), None, "a\ufffd".encode()]
 HALF = StringLiteral("\ud800")
@@ -89,4 +89,4 @@ def test_half_characters_in_text_are_an_error_that_prints(index: TableIndex, whe
     ],
 )
 def test_half_characters_in_expressions_are_unknown(index: TableIndex, expression: BooleanExpression) -> None:
-    assert simplified(condition_of(expression, index.data_table.schema())) == UNKNOWN
+    assert simplified(read_expression(expression, index.data_table.schema())) == UNKNOWN

@@ -17,7 +17,6 @@ from pyiceberg.expressions.literals import StringLiteral
 
 import planner
 from planner.arrow.plan import plan_files, view_of
-from planner.condition.iceberg_filters import condition_of
 from planner.condition.tree.simplify import simplified
 from planner.report.scan_plan import ScanPlan
 from puffin_index import IndexDefinition, TableIndex
@@ -26,6 +25,7 @@ from puffin_index.data.data_table import list_data_files
 from puffin_index.errors import PuffinIndexError
 from tests.conftest import amount
 from tests.oracle import compare
+from tests.planner.condition.iceberg_json import read_expression
 
 ROW_GROUP_ROWS = 3
 KEYS = ("a", "\ufffd", "e\u0301", "a\0", "😀")
@@ -195,7 +195,7 @@ def test_bytes_of_any_kind_are_compared_as_spark_compares_them(
         table = index.data_table
         view, files = view_of(index.index_table, reading_of(table)), list_data_files(table)
         for tree, test in trees:
-            predicate = simplified(condition_of(tree, table.schema()))
+            predicate = simplified(read_expression(tree, table.schema()))
             check_plan(plan_files(view, predicate, files), [test(row) is True for row in rows], tree)
     finally:
         index.catalog.close()
