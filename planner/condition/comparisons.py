@@ -16,7 +16,7 @@ from pyiceberg.typedef import LiteralValue
 from pyiceberg.types import IntegerType, LongType
 
 from planner.condition.columns import FoundColumn
-from planner.condition.literals import MAX_DECIMAL_DIGITS, TextLiteral, Utf8Literal, text_bytes
+from planner.condition.literals import MAX_DECIMAL_DIGITS, Utf8Literal, text_bytes
 from planner.condition.places import Pair, Scale, nan_tests, prefix_tests, range_tests, set_tests
 from planner.condition.tree.nodes import (
     NO_ROW,
@@ -390,7 +390,7 @@ def _like(subject: Column | Applied, literal: StringLiteral, escape: str, text: 
     if isinstance(subject, Applied):
         return _value_test(subject, "LIKE", [literal], text, escape)
     if not wildcards:
-        return subject.truth(lambda scale: set_tests([TextLiteral(prefix)], scale), text)
+        return subject.truth(lambda scale: set_tests([Utf8Literal(prefix.encode())], scale), text)
     starts = _starts_with(subject, StringLiteral(prefix), text)
     if wildcards.strip("%") == "":
         return starts

@@ -22,9 +22,10 @@ has no literal. All rules are those of Spark 4.1 with default settings, tried on
 import re
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from decimal import Decimal
-from fractions import Fraction
+from typing import NoReturn
 
 import numpy as np
+import pyarrow as pa
 from pyiceberg.expressions.literals import (
     BinaryLiteral,
     DateLiteral,
@@ -35,10 +36,9 @@ from pyiceberg.expressions.literals import (
     LongLiteral,
     StringLiteral,
     TimeLiteral,
-    TimestampLiteral,
 )
-from pyiceberg.typedef import LiteralValue
-from pyiceberg.types import IcebergType, StringType, TimestampType, TimestamptzType
+from pyiceberg.typedef import L, LiteralValue
+from pyiceberg.types import IcebergType
 
 MAX_DECIMAL_DIGITS = 38
 _EPOCH = datetime(1970, 1, 1)
@@ -48,28 +48,19 @@ _GREATEST_DOUBLE = Decimal(repr(float(np.finfo(np.float64).max)))
 _GREATEST_FLOAT = Decimal(repr(float(np.finfo(np.float32).max)))
 
 
-class TextLiteral(StringLiteral):
-    """A string that LIKE compares with a column's text. `=` would convert the string to the column's type."""
+class SparkLiteral(Literal[L]):
+    """A literal that PyIceberg lacks, and therefore never converts."""
 
-    def to(self, type_var: IcebergType) -> Literal[str]:
-        """Convert for a string column only."""
-        if isinstance(type_var, StringType):
-            return StringLiteral(self.value)
-        raise TypeError(f"LIKE compares text, not {type_var}")
+    def __init__(self, value: L) -> None:
+        super().__init__(value, type(value))  # type: ignore[arg-type] # mypy expands L
 
-    def __repr__(self) -> str:
-        return f"TextLiteral({self.value!r})"
-
-
-class Utf8Literal(Literal[bytes]):
-    """A string by its bytes, which in Spark need not be valid UTF-8."""
-
-    def __init__(self, value: bytes) -> None:
-        super().__init__(value, bytes)
-
-    def to(self, type_var: IcebergType) -> Literal[bytes]:
-        """Refuse: PyIceberg knows Python's strings only."""
+    def to(self, type_var: IcebergType) -> NoReturn:
+        """Refuse."""
         raise TypeError(f"{self!r} has no place among {type_var}")
+
+
+class Utf8Literal(SparkLiteral[bytes]):
+    """A text by its bytes, which in Spark need not be valid UTF-8. No other type is made of it."""
 
 
 def text_bytes(literal: LiteralValue) -> bytes | None:
@@ -82,41 +73,16 @@ def text_bytes(literal: LiteralValue) -> bytes | None:
         return None
 
 
-class LocalTimestampLiteral(Literal[int]):
+class LocalTimestampLiteral(SparkLiteral[int]):
     """`TIMESTAMP_NTZ '...'`: microseconds since 1970-01-01 00:00:00 on the wall clock, of no time zone."""
 
-    def __init__(self, value: int) -> None:
-        super().__init__(value, int)
 
-    def to(self, type_var: IcebergType) -> Literal[int]:
-        """Convert for a column without time zone only: Spark shifts others by the session's time zone."""
-        if isinstance(type_var, TimestampType):
-            return TimestampLiteral(self.value)
-        raise TypeError(f"without a time zone {self!r} has no place among {type_var}")
-
-
-class InstantLiteral(Literal[int]):
+class InstantLiteral(SparkLiteral[int]):
     """`TIMESTAMP '... +01:00'`: microseconds since 1970-01-01 00:00:00 UTC."""
 
-    def __init__(self, value: int) -> None:
-        super().__init__(value, int)
 
-    def to(self, type_var: IcebergType) -> Literal[int]:
-        """Convert for a column with time zone only: Spark shifts others by the session's time zone."""
-        if isinstance(type_var, TimestamptzType):
-            return TimestampLiteral(self.value)
-        raise TypeError(f"without a time zone {self!r} has no place among {type_var}")
-
-
-class SessionTimestampLiteral(Literal[int]):
+class SessionTimestampLiteral(SparkLiteral[int]):
     """`TIMESTAMP '...'` without a zone: microseconds since 1970-01-01 00:00:00 on the session's wall clock."""
-
-    def __init__(self, value: int) -> None:
-        super().__init__(value, int)
-
-    def to(self, type_var: IcebergType) -> Literal[int]:
-        """Refuse: which instant it is depends on the session."""
-        raise TypeError(f"without a time zone {self!r} has no place among {type_var}")
 
     def at(self, zone: tzinfo) -> InstantLiteral:
         """Return the instant that Spark takes it for in a session of that time zone.
@@ -198,7 +164,10 @@ def number_literal(text: str) -> Literal[int] | Literal[Decimal] | Literal[float
     if suffix == "BD" or not (suffix or "e" in digits.lower()):
         return _decimal_literal(exact)
     if suffix == "F":
-        return FloatLiteral(_nearest_float32(exact))
+        if exact.copy_abs() > _GREATEST_FLOAT:
+            raise ValueError("a number within the range of a float")
+        # By way of a double, the number might be rounded twice.
+        return FloatLiteral(pa.scalar(digits).cast(pa.float32()).as_py())
     if exact.copy_abs() > _GREATEST_DOUBLE:
         raise ValueError("a number within the range of a double")
     return DoubleLiteral(float(exact))
@@ -220,19 +189,6 @@ def _decimal_literal(exact: Decimal) -> DecimalLiteral:
         raise ValueError(f"a number of at most {MAX_DECIMAL_DIGITS} digits")
     # 1e3BD is decimal(4, 0): Spark has no negative scale.
     return DecimalLiteral(Decimal(int(exact)) if exponent > 0 else exact)
-
-
-def _nearest_float32(exact: Decimal) -> float:
-    if exact.copy_abs() > _GREATEST_FLOAT:
-        raise ValueError("a number within the range of a float")
-    # By way of a double the number may be rounded twice, so its neighbours are looked at as well.
-    with np.errstate(over="ignore", under="ignore"):
-        near = np.float32(float(exact))
-        infinity = np.float32(np.inf)
-        candidates = [float(near), float(np.nextafter(near, infinity)), float(np.nextafter(near, -infinity))]
-    if near == 0:
-        return float(near)
-    return min((c for c in candidates if np.isfinite(c)), key=lambda c: abs(Fraction(c) - Fraction(exact)))
 
 
 def binary_literal(text: str) -> BinaryLiteral:

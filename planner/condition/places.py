@@ -47,7 +47,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from planner.condition.literals import text_bytes
+from planner.condition.literals import InstantLiteral, LocalTimestampLiteral, text_bytes
 from planner.condition.session_time import in_session
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.leaf import Key, LeafTest, RangeTest, SetTest
@@ -230,14 +230,18 @@ def _place_floating(literal: AnyLiteral, scale: Scale) -> Place | None:
 
 
 def _place_time(literal: AnyLiteral, field_type: PrimitiveType, value_type: ValueType) -> Place | None:
-    if isinstance(literal, DateLiteral) and isinstance(field_type, TimestampType):
-        # Spark casts the date to midnight. Without a time zone that is one instant on the column's scale.
-        return Place(key_of(literal.value * MICROS_A_DAY, value_type), exact=True)
-    try:
-        converted = literal.to(field_type)
-    except (ValueError, TypeError):
-        return None
-    return Place(key_of(converted.value, value_type), exact=True)
+    match literal, field_type:
+        case DateLiteral(), TimestampType():
+            # Spark casts the date to midnight. Without a time zone that is one instant on the column's scale.
+            value = literal.value * MICROS_A_DAY
+        case (LocalTimestampLiteral(), TimestampType()) | (InstantLiteral(), TimestamptzType()):
+            value = literal.value
+        case _:
+            try:
+                value = literal.to(field_type).value
+            except (ValueError, TypeError):
+                return None
+    return Place(key_of(value, value_type), exact=True)
 
 
 def _place_number(literal: AnyLiteral, scale: Scale) -> Place | None:

@@ -23,7 +23,6 @@ from planner.condition.literals import (
     InstantLiteral,
     LocalTimestampLiteral,
     SessionTimestampLiteral,
-    TextLiteral,
     date_literal,
     timestamp_literal,
 )
@@ -52,8 +51,6 @@ def zone_named(name: str) -> tzinfo:
 
 def in_session(literal: Literal[Any], column_type: IcebergType, zone: tzinfo) -> Literal[Any]:
     """Convert a date, a time or a text to the type of a column, wherever that is certain."""
-    if isinstance(literal, TextLiteral):
-        return literal
     return _converted(literal, column_type, zone) or literal
 
 

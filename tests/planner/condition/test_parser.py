@@ -6,7 +6,6 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyiceberg.expressions.literals import TimestampLiteral, literal
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
     BinaryType,
@@ -27,7 +26,7 @@ from pyiceberg.types import (
 from pyparsing import ParserElement
 
 from planner.condition.as_sql import as_sql
-from planner.condition.literals import InstantLiteral, LocalTimestampLiteral, SessionTimestampLiteral, TextLiteral
+from planner.condition.literals import SessionTimestampLiteral
 from planner.condition.sql.parser import read_where
 from planner.condition.tree.nodes import MAX_ALTERNATIONS, Conjunction, Disjunction, Everything, Leaf, Predicate
 from planner.condition.tree.simplify import simplified
@@ -462,10 +461,6 @@ def test_error_shows_the_line_with_a_caret() -> None:
 
 
 def test_timestamp_without_a_zone_is_an_instant_of_the_session() -> None:
-    wall = SessionTimestampLiteral(micros(2024, 7, 1))
-    for column_type in (TimestampType(), TimestamptzType(), DateType(), LongType()):
-        with pytest.raises(TypeError):
-            wall.to(column_type)
     text = "ts IN (TIMESTAMP '2024-07-01', TIMESTAMP '2024-12-01') OR ts = TIMESTAMP '2024-07-01'"
     summer, winter = (micros(2024, *day) for day in ((6, 30, 22), (11, 30, 23)))
     read = read_where(text, SCHEMA, ZoneInfo("Europe/Berlin"))
@@ -487,21 +482,6 @@ def test_session_timestamp_at_a_clock_change_is_the_instant_that_java_takes(
     wall: tuple[int, ...], instant: tuple[int, ...]
 ) -> None:
     assert SessionTimestampLiteral(micros(*wall)).at(ZoneInfo("Europe/Berlin")).value == micros(*instant)
-
-
-def test_literal_converts_only_to_the_type_it_is_compared_with_exactly() -> None:
-    assert repr(LocalTimestampLiteral(5).to(TimestampType())) == repr(TimestampLiteral(5))
-    assert repr(InstantLiteral(5).to(TimestamptzType())) == repr(TimestampLiteral(5))
-    assert repr(TextLiteral("5").to(StringType())) == repr(literal("5"))
-    for literal_, column_type in (
-        (LocalTimestampLiteral(5), TimestamptzType()),
-        (InstantLiteral(5), TimestampType()),
-        (LocalTimestampLiteral(5), DateType()),
-        (TextLiteral("5"), LongType()),
-        (TextLiteral("1970-01-01"), DateType()),
-    ):
-        with pytest.raises(TypeError):
-            literal_.to(column_type)
 
 
 @pytest.mark.parametrize(

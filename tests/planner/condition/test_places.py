@@ -112,6 +112,9 @@ def test_a_literal_is_placed_exactly(text: str, test: LeafTest) -> None:
         "l < 1e300",
         "m = 1.25D",
         "at = '1970-01-01T00:00:01+02:00'",
+        "i LIKE '5'",
+        "day LIKE '1970-01-01'",
+        "day = TIMESTAMP_NTZ '1970-01-01 00:00:00'",
         # Spark rounds these to the type it compares in, and finds 0.
         "l = 1e-19BD",
         "i = 1e-29BD",
