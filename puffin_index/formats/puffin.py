@@ -14,7 +14,7 @@ import zstandard
 from pydantic import Field, TypeAdapter, ValidationError
 
 from puffin_index.errors import CorruptFileError, UnsupportedError
-from puffin_index.storage.binary import Buffer, read_int32_le, write_int32_le
+from puffin_index.storage.binary import Buffer, ByteCursor, write_int32_le
 from puffin_index.storage.ranged import RangedReader
 
 MAGIC = b"PFA1"
@@ -277,7 +277,7 @@ def _read_footer_bytes(reader: RangedReader, footer_size: int | None) -> memoryv
 def _declared_footer_size(end: memoryview, reader: RangedReader) -> int:
     end_offset = reader.size - _FOOTER_END_BYTES
     _check_magic(end[8:], reader.location, end_offset + 8)
-    payload_size = read_int32_le(end, location=reader.location, base_offset=end_offset)
+    payload_size = ByteCursor(end, reader.location, end_offset).int32_le()
     flags = int.from_bytes(end[4:8], "little")
     if flags & ~1:
         raise UnsupportedError(f"{reader.location}, byte {end_offset + 4}: unknown Puffin flags {flags:#010x}")

@@ -1,69 +1,39 @@
-"""Fixed-width numbers in bytes: named readers and writers, and a cursor, all checked against the end of the bytes.
+"""Fixed-width numbers in bytes: named writers, and a cursor whose reads are all checked against the end of the bytes.
 
 `int` is signed (two's complement), `uint` unsigned, `float` IEEE 754; numbers are widths in bits; `_be` is big-endian,
-`_le` little-endian. Error messages name `location` and count offsets from `base_offset`, the start of `data` in that
-file.
+`_le` little-endian.
 """
 
-import struct
-from dataclasses import dataclass
+from functools import partialmethod
+from struct import Struct
 from typing import TypeAlias
 
 from puffin_index.errors import CorruptFileError
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
-
-@dataclass(frozen=True, slots=True)
-class IntFormat:
-    """An integer of fixed width and byte order, named in error messages."""
-
-    name: str
-    layout: struct.Struct
-
-    def read(self, data: Buffer, offset: int = 0, *, location: str = "<bytes>", base_offset: int = 0) -> int:
-        """Return the integer at `offset`, or raise CorruptFileError if the integer does not lie inside `data`."""
-        check_inside(self.name, len(data), offset, self.layout.size, location, base_offset)
-        value: int = self.layout.unpack_from(data, offset)[0]
-        return value
-
-    def write(self, value: int) -> bytes:
-        """Return the bytes of `value`, or raise OverflowError if the value does not fit."""
-        try:
-            return self.layout.pack(value)
-        except struct.error as error:
-            raise OverflowError(f"{value} does not fit {self.name}") from error
+write_uint8 = Struct(">B").pack
+write_uint16_be = Struct(">H").pack
+write_int32_be = Struct(">i").pack
+write_int32_le = Struct("<i").pack
+write_uint32_be = Struct(">I").pack
+write_uint32_le = Struct("<I").pack
+write_int64_be = Struct(">q").pack
+write_uint64_le = Struct("<Q").pack
+write_float64_be = Struct(">d").pack
 
 
-def check_inside(what: str, size: int, offset: int, length: int, location: str, base_offset: int) -> None:
-    """Raise `CorruptFileError` unless `length` bytes from `offset` lie inside `size` bytes."""
+def check_inside(what: str, size: int, offset: int, length: int, location: str, base_offset: int = 0) -> None:
+    """Raise `CorruptFileError` unless `length` bytes from `offset` lie inside `size` bytes.
+
+    The error names `location` and counts offsets from `base_offset`, the start of these bytes in that file.
+    """
     if offset < 0 or length < 0 or offset + length > size:
         raise CorruptFileError(
             f"{what} at {offset}..{offset + length} does not lie in {size} bytes",
             location=location,
             offset=base_offset + max(0, min(offset, size)),
         )
-
-
-INT8 = IntFormat("int8", struct.Struct(">b"))
-UINT8 = IntFormat("uint8", struct.Struct(">B"))
-UINT16_BE = IntFormat("big-endian uint16", struct.Struct(">H"))
-INT32_BE = IntFormat("big-endian int32", struct.Struct(">i"))
-INT32_LE = IntFormat("little-endian int32", struct.Struct("<i"))
-UINT32_BE = IntFormat("big-endian uint32", struct.Struct(">I"))
-UINT32_LE = IntFormat("little-endian uint32", struct.Struct("<I"))
-INT64_BE = IntFormat("big-endian int64", struct.Struct(">q"))
-UINT64_LE = IntFormat("little-endian uint64", struct.Struct("<Q"))
-
-read_uint8, write_uint8 = UINT8.read, UINT8.write
-read_uint16_be, write_uint16_be = UINT16_BE.read, UINT16_BE.write
-read_int32_be, write_int32_be = INT32_BE.read, INT32_BE.write
-read_int32_le, write_int32_le = INT32_LE.read, INT32_LE.write
-read_uint32_be, write_uint32_be = UINT32_BE.read, UINT32_BE.write
-read_uint32_le, write_uint32_le = UINT32_LE.read, UINT32_LE.write
-read_int64_be, write_int64_be = INT64_BE.read, INT64_BE.write
-read_uint64_le, write_uint64_le = UINT64_LE.read, UINT64_LE.write
-write_float64_be = struct.Struct(">d").pack
 
 
 class ByteCursor:
@@ -115,39 +85,16 @@ class ByteCursor:
         if self.remaining:
             raise self.corrupt(f"{self.remaining} bytes too many")
 
-    def _integer(self, format_: IntFormat) -> int:
-        value = format_.read(self._data, self._position, location=self._location, base_offset=self._base_offset)
-        self._position += format_.layout.size
+    def _next(self, layout: Struct, what: str) -> int:
+        value: int = layout.unpack(self.bytes(layout.size, what))[0]
         return value
 
-    def int8(self) -> int:
-        """Return the next int8."""
-        return self._integer(INT8)
-
-    def uint8(self) -> int:
-        """Return the next uint8."""
-        return self._integer(UINT8)
-
-    def uint16_be(self) -> int:
-        """Return the next big-endian uint16."""
-        return self._integer(UINT16_BE)
-
-    def int32_be(self) -> int:
-        """Return the next big-endian int32."""
-        return self._integer(INT32_BE)
-
-    def uint32_be(self) -> int:
-        """Return the next big-endian uint32."""
-        return self._integer(UINT32_BE)
-
-    def uint32_le(self) -> int:
-        """Return the next little-endian uint32."""
-        return self._integer(UINT32_LE)
-
-    def int64_be(self) -> int:
-        """Return the next big-endian int64."""
-        return self._integer(INT64_BE)
-
-    def uint64_le(self) -> int:
-        """Return the next little-endian uint64."""
-        return self._integer(UINT64_LE)
+    int8 = partialmethod(_next, Struct(">b"), "int8")
+    uint8 = partialmethod(_next, Struct(">B"), "uint8")
+    uint16_be = partialmethod(_next, Struct(">H"), "big-endian uint16")
+    int32_be = partialmethod(_next, Struct(">i"), "big-endian int32")
+    int32_le = partialmethod(_next, Struct("<i"), "little-endian int32")
+    uint32_be = partialmethod(_next, Struct(">I"), "big-endian uint32")
+    uint32_le = partialmethod(_next, Struct("<I"), "little-endian uint32")
+    int64_be = partialmethod(_next, Struct(">q"), "big-endian int64")
+    uint64_le = partialmethod(_next, Struct("<Q"), "little-endian uint64")

@@ -17,7 +17,7 @@ from puffin_index.keys.sorted_keys import BytesKeys, IntKeys, SortedKeys
 from puffin_index.keys.value_types import BYTES, dtype_of, from_stored, width_of
 from puffin_index.kinds.bitmap.blob import NO_NULLS, VERSION_1, VERSION_2
 from puffin_index.storage.arrays import Ints
-from puffin_index.storage.binary import ByteCursor, read_uint32_be
+from puffin_index.storage.binary import ByteCursor, write_uint32_be
 from puffin_index.storage.parts import CHECKSUM_BYTES, Part, checksum32, corrupt, read_parts
 from puffin_index.storage.ranged import Blob
 
@@ -119,7 +119,7 @@ def parse_block(blob: Blob, data: memoryview, offset: int, form: int, *, sealed:
     if len(data) < 4 + seal_bytes:
         raise corrupt(blob, f"a block of {len(data)} bytes", offset)
     content = data[: len(data) - seal_bytes]
-    if sealed and checksum32(content) != read_uint32_be(data, len(content)):
+    if sealed and write_uint32_be(checksum32(content)) != data[len(content) :]:
         raise corrupt(blob, "the bytes do not have their checksum", offset)
     count = ByteCursor(data, blob.location, blob.offset + offset).int32_be()
     table, used = parse_entries(blob, content, 4, count, form, with_lengths=True)

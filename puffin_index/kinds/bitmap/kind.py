@@ -35,7 +35,7 @@ from puffin_index.kinds.kind import Answer, IndexKind, KindBuilder, OneByOne, Op
 from puffin_index.kinds.postings.build import POSTINGS, PlacedColumn, build_postings
 from puffin_index.kinds.postings.look_up import Postings
 from puffin_index.storage.arrays import Ints
-from puffin_index.storage.binary import read_uint8
+from puffin_index.storage.binary import ByteCursor
 from puffin_index.storage.ranged import Blob
 
 BitmapLayout = Literal["auto", "bitmaps", "postings"]
@@ -257,7 +257,7 @@ class BitmapKind(IndexKind):
 
     def paimon_type(self, blob: Blob) -> str:
         """Return the blob type for the version number at the start of the blob."""
-        version = read_uint8(blob.read(0, 1), location=blob.location, base_offset=blob.offset)
+        version = ByteCursor(blob.read(0, 1), blob.location, blob.offset).uint8()
         if version not in _BLOB_TYPES:
             raise UnsupportedError(f"{blob.location}: bitmap version {version} is not one that this release knows")
         return _BLOB_TYPES[version]

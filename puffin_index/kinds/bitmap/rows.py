@@ -12,7 +12,7 @@ from puffin_index.kinds.bitmap.blob import NO_NULLS
 from puffin_index.roaring.read import deserialize, row_set_of
 from puffin_index.roaring.union import rows_by_set, union_of_sets
 from puffin_index.storage.arrays import Ints
-from puffin_index.storage.binary import read_uint32_be
+from puffin_index.storage.binary import write_uint32_be
 from puffin_index.storage.hashing import xxh64_many
 from puffin_index.storage.parts import checksum32, corrupt
 from puffin_index.storage.ranged import Blob, near_groups
@@ -149,7 +149,7 @@ class BitmapBody:
         location, file_offset = self.blob.location, self.blob.offset + offset
         if len(starts) == 1:
             content = data[: int(lengths[0])]
-            if self.seal_bytes and checksum32(content) != read_uint32_be(data, len(content)):
+            if self.seal_bytes and write_uint32_be(checksum32(content)) != data[len(content) :]:
                 raise corrupt(self.blob, "the bytes do not have their checksum", offset)
             sealed = self.seal_bytes > 0
             return deserialize(content, self.row_count, whole=sealed, location=location, offset=file_offset)

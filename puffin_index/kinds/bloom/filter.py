@@ -18,7 +18,7 @@ from puffin_index.keys.sorted_keys import bytes_of_keys
 from puffin_index.keys.value_types import FLOAT32, FLOAT64, form_of, from_stored, is_form_of, to_stored
 from puffin_index.kinds.base import Payload, RowSet, StoredPayload
 from puffin_index.storage.arrays import Bytes, Flags, Ints, Rows
-from puffin_index.storage.binary import read_int32_be, write_int32_be
+from puffin_index.storage.binary import ByteCursor, write_int32_be
 from puffin_index.storage.hashing import wang_hashes, xxh64_many
 from puffin_index.storage.parts import LAYOUT_VERSION, Part, check_layout, checksum32, corrupt, read_parts
 from puffin_index.storage.ranged import Blob
@@ -197,7 +197,7 @@ def open_filter(payload: StoredPayload) -> BloomIndex:
         checksums = _unpack_pairs(packed)
     else:
         form, page_bytes, checksums = form_of(value_type), _page_bytes(bit_bytes), []
-        k = read_int32_be(blob.read(0, BITS_OFFSET), location=blob.location, base_offset=blob.offset)
+        k = ByteCursor(blob.read(0, BITS_OFFSET), blob.location, blob.offset).int32_be()
     if not is_form_of(form, value_type):
         raise UnsupportedError(f"{blob.location}: form {form} is not one of a {value_type.name} column")
     if not 0 < k <= MAXIMUM_BITS_A_KEY or page_bytes < 1:
