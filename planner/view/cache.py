@@ -15,7 +15,7 @@ from puffin_index.keys.columns import KeyArray
 from puffin_index.keys.map_key import ColumnId
 from puffin_index.kinds.base import MergedFilter, MergedIndex, RowGroupIndex
 from puffin_index.storage.caches import cleared_by
-from puffin_index.storage.parts import PartReader
+from puffin_index.storage.ranged import BytesReader
 
 Value = TypeVar("Value")
 Key = TypeVar("Key", bound=Hashable)
@@ -124,7 +124,7 @@ class KeyList:
 class StoredDirectory:
     """The bytes of a directory that was read ahead."""
 
-    reader: PartReader
+    reader: BytesReader
 
     @property
     def nbytes(self) -> int:

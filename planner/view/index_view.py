@@ -47,8 +47,8 @@ from puffin_index.storage.arrays import Flags, Floats, Ints
 from puffin_index.storage.files import is_local
 from puffin_index.storage.parallel import in_parallel, requests_at_once
 from puffin_index.storage.parts import Part as Range
-from puffin_index.storage.parts import PartReader, read_parts, spans_of_parts
-from puffin_index.storage.ranged import Blob, RangedReader
+from puffin_index.storage.parts import read_parts, spans_of_parts
+from puffin_index.storage.ranged import Blob, BytesReader, RangedReader
 
 Part = TypeVar("Part")
 Item = TypeVar("Item")
@@ -177,7 +177,7 @@ class IndexView(CoveredRowGroups):
         blob, ranges = Blob(reader, 0, reader.size), [Range(*place[:2]) for place in places]
         with suppress(PuffinIndexError, OSError):
             for place, data in zip(places, read_parts(blob, ranges, _DIRECTORY_GAP_BYTES), strict=True):
-                self._cache.put((reader.location, place), StoredDirectory(PartReader(data, reader.location, place[0])))
+                self._cache.put((reader.location, place), StoredDirectory(BytesReader(data, reader.location, place[0])))
 
     def held(self, spans: Iterable[Span]) -> AbstractContextManager[None]:
         """Get ranges of segments side by side from a store, and hold them for readers of any part."""
@@ -257,7 +257,7 @@ class IndexView(CoveredRowGroups):
         source: RangedReader = reader
         offset, length = int(directory.offset[row_group]), int(directory.length[row_group])
         if not self.is_local and length <= _WHOLE_BYTES:
-            source = PartReader(Blob(reader, offset, length).read_all(), reader.location, offset)
+            source = BytesReader(Blob(reader, offset, length).read_all(), reader.location, offset)
         opened = own.open(entry, source, span)
         if isinstance(opened, MergedIndex | MergedFilter):
             raise UnsupportedError(f"{own.location}: a payload of several row groups where one of a row group belongs")

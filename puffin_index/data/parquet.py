@@ -21,9 +21,8 @@ from puffin_index.data.file_fields import FileField
 from puffin_index.data.thrift_compact import CompactReader
 from puffin_index.errors import CorruptFileError, NotFoundError
 from puffin_index.storage.caches import cleared_by
-from puffin_index.storage.files import ObjectReader, StreamReader
+from puffin_index.storage.files import StreamReader, open_stream
 from puffin_index.storage.object_stream import ObjectStream
-from puffin_index.storage.objects import find_object
 from puffin_index.storage.ranged import RangedReader, Span
 
 Chunks: TypeAlias = tuple[int, Sequence[int]]
@@ -114,15 +113,6 @@ def fetch_columns(parquet: pq.ParquetFile, now: Iterable[Chunks], later: Iterabl
         parquet.fetch(now, later)
 
 
-def open_stream(io: FileIO, location: str, size: int | None = None) -> ObjectStream | InputStream:
-    """Open a file to be read anywhere, or raise FileNotFoundError.
-
-    A store is not asked for anything if the size is known, not even whether there is such a file.
-    """
-    stored = None if size is None else find_object(io, location)
-    return io.new_input(location).open(seekable=True) if stored is None or size is None else ObjectStream(stored, size)
-
-
 def parquet_file(stream: ObjectStream | InputStream | BinaryIO, **options: object) -> pq.ParquetFile:
     """Read the footer of a Parquet file."""
     return FetchedParquet(stream, **options) if isinstance(stream, ObjectStream) else pq.ParquetFile(stream, **options)
@@ -153,7 +143,7 @@ def open_parquet_file(io: FileIO, location: str, size: int | None = None) -> Ite
             with _footers_lock:
                 if footer is None and parquet.metadata.serialized_size < _FOOTERS_BYTES:
                     _footers[location, size] = parquet.metadata
-            yield OpenParquet(parquet, _bytes_of(stream, location), stream)
+            yield OpenParquet(parquet, StreamReader(stream, location), stream)
     except FileNotFoundError as error:
         raise NotFoundError(f"file not found: {location}") from error
 
@@ -166,12 +156,6 @@ def _reader(
     return parquet_file(
         stream, metadata=footer, pre_buffer=pre_buffer, coerce_int96_timestamp_unit="us", read_dictionary=list(coded)
     )
-
-
-def _bytes_of(stream: ObjectStream | InputStream, location: str) -> RangedReader:
-    if isinstance(stream, ObjectStream):
-        return ObjectReader(stream.stored, stream.size)
-    return StreamReader(stream, location)
 
 
 _MAGIC_BYTES = 4

@@ -26,13 +26,14 @@ from puffin_index.data.constants import constant_column
 from puffin_index.data.data_table import DataFile
 from puffin_index.data.file_fields import FileFields, Rule, identify_fields
 from puffin_index.data.orc_footer import SeekableStream, read_footer
-from puffin_index.data.parquet import fetch_columns, open_stream, parquet_file, row_group_places
+from puffin_index.data.parquet import fetch_columns, parquet_file, row_group_places
 from puffin_index.data.stored_types import check_stored, parquet_type
 from puffin_index.errors import BuildError, UnsupportedError
 from puffin_index.keys.arrow_keys import column_of, gather_column
 from puffin_index.keys.columns import Column
 from puffin_index.keys.map_key import ColumnId, column_and_key, values_of_key
 from puffin_index.keys.value_types import ValueType
+from puffin_index.storage.files import open_stream
 from puffin_index.storage.object_stream import ObjectStream
 
 READ_WHOLE = -1

@@ -32,7 +32,7 @@ from puffin_index.segments.segment import objection
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.files import FileReader
 from puffin_index.storage.parallel import in_parallel, requests_at_once
-from puffin_index.storage.parts import PartReader
+from puffin_index.storage.ranged import BytesReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,7 +333,7 @@ def _read_directories(index_table: Table, location: str, segment: _LiveSegment) 
     end = max((place[0] + place[1] for place in places.values()), default=0)
     try:
         with FileReader(index_table.io, location, segment.size) as reader:
-            stored = PartReader(reader.read(start, end - start), location, start)
+            stored = BytesReader(reader.read(start, end - start), location, start)
     except NotFoundError as error:
         raise NotFoundError(f"{error}: `puffin-index verify --repair` indexes its data files anew") from error
     return {key: read_directory(stored, *place) for key, place in places.items()}

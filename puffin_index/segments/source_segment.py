@@ -27,7 +27,6 @@ from puffin_index.segments.directory import (
 )
 from puffin_index.storage.arrays import Floats, Ints
 from puffin_index.storage.files import FileReader
-from puffin_index.storage.parts import PartReader
 from puffin_index.storage.ranged import BytesReader, RangedReader
 
 DIRECTORY_BLOBS = frozenset({STATISTICS_BLOB, DIRECTORY_BLOB, ROW_GROUPS_BLOB})
@@ -153,7 +152,7 @@ def read_source(
     with FileReader(io, location, size) as file:
         # Directories, the list of row groups and the footer lie side by side: one request gets all.
         start = max(0, min([size - footer_size, *(int(one["offset"]) for one in directories)]))
-        reader = PartReader(file.read(start, size - start), location, start)
+        reader = BytesReader(file.read(start, size - start), location, start)
         footer = read_footer(reader, footer_size, require_checksum=True)
         of_kinds: dict[FieldKind, Directory] = {}
         statistics: dict[FieldKind, pa.RecordBatch] = {}

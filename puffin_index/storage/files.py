@@ -14,8 +14,9 @@ from typing import Protocol, cast
 from pyiceberg.io import FileIO, InputStream
 
 from puffin_index.errors import CorruptFileError, NotFoundError
-from puffin_index.storage.objects import StoredObject, find_object
-from puffin_index.storage.ranged import RangedReader, check_range
+from puffin_index.storage.binary import check_inside
+from puffin_index.storage.object_stream import ObjectStream
+from puffin_index.storage.objects import find_object
 
 _log = logging.getLogger(__name__)
 
@@ -28,13 +29,22 @@ class _PositionalStream(Protocol):
     def read_at(self, nbytes: int, offset: int) -> bytes: ...
 
 
+def open_stream(io: FileIO, location: str, size: int | None = None) -> ObjectStream | InputStream:
+    """Open a file to be read anywhere, or raise FileNotFoundError.
+
+    A store is not asked for anything if the size is known, not even whether there is such a file.
+    """
+    stored = None if size is None else find_object(io, location)
+    return io.new_input(location).open(seekable=True) if stored is None or size is None else ObjectStream(stored, size)
+
+
 class StreamReader:
     """A `RangedReader` over a stream that the caller closes; if its size is not known, the stream is asked.
 
     Safe to share between threads, if nobody else reads from the stream.
     """
 
-    def __init__(self, stream: InputStream, location: str, size: int | None = None) -> None:
+    def __init__(self, stream: ObjectStream | InputStream, location: str, size: int | None = None) -> None:
         self.location = location
         self.size = _size_of(stream) if size is None else size
         self._lock = threading.Lock()
@@ -42,17 +52,26 @@ class StreamReader:
 
     def read(self, offset: int, length: int) -> memoryview:
         """Return exactly `length` bytes from `offset`."""
-        check_range(self, offset, length)
+        check_inside("range", self.size, offset, length, self.location)
+        try:
+            data = self._read(offset, length)
+        except FileNotFoundError as error:
+            raise NotFoundError(f"file not found: {self.location}") from error
+        if len(data) != length:
+            message = f"the file ends early: {len(data)} of {length} bytes read"
+            raise CorruptFileError(message, location=self.location, offset=offset)
+        return memoryview(data)
+
+    def _read(self, offset: int, length: int) -> bytes | memoryview:
+        # PyArrow's streams and ours read at a position without moving a cursor, so threads need no lock.
         if hasattr(self._stream, "read_at"):
-            data = cast(_PositionalStream, self._stream).read_at(length, offset)
-        else:
-            with self._lock:
-                self._stream.seek(offset)
-                data = self._stream.read(length)
-        return _complete(data, length, self.location, offset)
+            return cast(_PositionalStream, self._stream).read_at(length, offset)
+        with self._lock:
+            self._stream.seek(offset)
+            return self._stream.read(length)
 
 
-def _size_of(stream: InputStream) -> int:
+def _size_of(stream: ObjectStream | InputStream) -> int:
     """The size of a stream, whose position stays."""
     position = stream.tell()
     size = stream.seek(0, os.SEEK_END)
@@ -60,59 +79,18 @@ def _size_of(stream: InputStream) -> int:
     return size
 
 
-class ObjectReader:
-    """A `RangedReader` over an object of a store. Safe to share between threads."""
-
-    def __init__(self, stored: StoredObject, size: int) -> None:
-        self.location = stored.location
-        self.size = size
-        self._stored = stored
-
-    def read(self, offset: int, length: int) -> memoryview:
-        """Return exactly `length` bytes from `offset`."""
-        check_range(self, offset, length)
-        try:
-            return _complete(self._stored.read(offset, length), length, self.location, offset)
-        except FileNotFoundError as error:
-            raise NotFoundError(str(error)) from error
-
-
-def _complete(data: bytes | memoryview, length: int, location: str, offset: int) -> memoryview:
-    if len(data) != length:
-        message = f"the file ends early: {len(data)} of {length} bytes read"
-        raise CorruptFileError(message, location=location, offset=offset)
-    return memoryview(data)
-
-
-class FileReader(AbstractContextManager["FileReader"]):
+class FileReader(StreamReader, AbstractContextManager["FileReader"]):
     """A `RangedReader` over a file of a FileIO; a known size saves a request. Safe to share between threads."""
 
     def __init__(self, io: FileIO, location: str, size: int | None = None) -> None:
-        self.location = location
-        self._stream: InputStream | None = None
-        # An object of known size needs no opening.
-        stored = None if size is None else find_object(io, location)
-        if stored is not None and size is not None:
-            self.size = size
-            self._reader: RangedReader = ObjectReader(stored, size)
-            return
-        opened = io.new_input(location)
         try:
-            # PyArrow streams read at a position without moving a cursor, so threads need no lock.
-            self._stream = opened.open(seekable=True)
-            self.size = len(opened) if size is None else size
+            super().__init__(open_stream(io, location, size), location, size)
         except FileNotFoundError as error:
             raise NotFoundError(f"file not found: {location}") from error
-        self._reader = StreamReader(self._stream, location, self.size)
-
-    def read(self, offset: int, length: int) -> memoryview:
-        """Return exactly `length` bytes from `offset`."""
-        return self._reader.read(offset, length)
 
     def close(self) -> None:
         """Close the stream."""
-        if self._stream is not None:
-            self._stream.close()
+        self._stream.close()
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None

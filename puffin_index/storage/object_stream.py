@@ -60,6 +60,10 @@ class ObjectStream(io.RawIOBase):
         length = min(self.size, _TAIL_BYTES)
         self.fetch([(self.size - length, length)] if length else [])
 
+    def read_at(self, nbytes: int, offset: int) -> memoryview:
+        """Return up to so many bytes from an offset, without what was fetched. Safe to share between threads."""
+        return self.stored.read(offset, nbytes)
+
     def read(self, size: int | None = -1, /) -> bytes | memoryview:
         """Return bytes from the current position on."""
         left = max(0, self.size - self._position)

@@ -95,28 +95,7 @@ def _decompressor() -> zstandard.ZstdDecompressor:
 
 def in_memory(blob: Blob) -> Blob:
     """Read a blob whole; return it as a blob in memory, with the same offsets in messages."""
-    data = blob.read_all()
-    if not blob.offset:
-        return Blob(BytesReader.of(data, blob.location), 0, blob.length)
-    return Blob(PartReader(data, blob.location, blob.offset), blob.offset, blob.length)
-
-
-@dataclass(frozen=True, slots=True)
-class PartReader:
-    """A `RangedReader` of a part of a file in memory, addressed by the offsets of the file."""
-
-    data: memoryview
-    location: str
-    start: int
-
-    @property
-    def size(self) -> int:
-        """The end of the part in the file."""
-        return self.start + len(self.data)
-
-    def read(self, offset: int, length: int) -> memoryview:
-        """Return `length` bytes from `offset` of the file, which lie in the part."""
-        return self.data[offset - self.start : offset - self.start + length]
+    return Blob(BytesReader(blob.read_all(), blob.location, blob.offset), blob.offset, blob.length)
 
 
 def check_layout(blob: Blob, layout: Ints, minimum_count: int) -> list[int]:

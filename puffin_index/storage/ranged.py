@@ -13,8 +13,8 @@ from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
-from puffin_index.errors import CorruptFileError
 from puffin_index.storage.arrays import Ints
+from puffin_index.storage.binary import Buffer, check_inside
 
 
 class RangedReader(Protocol):
@@ -37,25 +37,27 @@ class RangedReader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BytesReader:
-    """A `RangedReader` over bytes in memory."""
+    """A `RangedReader` over bytes in memory: a file, or a part of one from `start`, addressed by the file's offsets."""
 
     data: memoryview
     location: str = "<bytes>"
+    start: int = 0
 
     @classmethod
-    def of(cls, data: bytes | bytearray | memoryview, location: str = "<bytes>") -> BytesReader:
+    def of(cls, data: Buffer, location: str = "<bytes>") -> BytesReader:
         """Wrap bytes without a copy."""
         return cls(memoryview(data).cast("B"), location)
 
     @property
     def size(self) -> int:
-        """The number of bytes."""
-        return len(self.data)
+        """The end of the bytes in the file."""
+        return self.start + len(self.data)
 
     def read(self, offset: int, length: int) -> memoryview:
         """Return exactly `length` bytes from `offset`, without a copy."""
-        check_range(self, offset, length)
-        return self.data[offset : offset + length]
+        begin = offset - self.start
+        check_inside("range", len(self.data), begin, length, self.location, self.start)
+        return self.data[begin : begin + length]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,27 +80,12 @@ class Blob:
 
     def read(self, offset: int, length: int) -> memoryview:
         """Return exactly `length` bytes from `offset` of the blob."""
-        if offset < 0 or length < 0 or offset + length > self.length:
-            raise CorruptFileError(
-                f"bytes {offset}..{offset + length} do not lie in a blob of {self.length} bytes",
-                location=self.location,
-                offset=self.offset,
-            )
+        check_inside("part of a blob", self.length, offset, length, self.location, self.offset)
         return self.reader.read(self.offset + offset, length)
 
     def read_all(self) -> memoryview:
         """Return the whole blob."""
         return self.read(0, self.length)
-
-
-def check_range(reader: RangedReader, offset: int, length: int) -> None:
-    """Raise `CorruptFileError` if the range does not lie inside the file."""
-    if offset < 0 or length < 0 or offset + length > reader.size:
-        raise CorruptFileError(
-            f"bytes {offset}..{offset + length} do not lie in a file of {reader.size} bytes",
-            location=reader.location,
-            offset=max(0, min(offset, reader.size)),
-        )
 
 
 GAP_BYTES: Final = 16 * 1024
