@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import Annotated, NoReturn, Protocol, TypeAlias
 
 import xxhash
-import zstandard
 from pydantic import Field, TypeAdapter, ValidationError
 
 from puffin_index.errors import CorruptFileError, UnsupportedError
 from puffin_index.storage.binary import Buffer, ByteCursor, write_int32_le
-from puffin_index.storage.ranged import RangedReader
+from puffin_index.storage.parts import content_of_frame
+from puffin_index.storage.ranged import Blob, RangedReader
 
 MAGIC = b"PFA1"
 CREATED_BY = "created-by"
@@ -86,17 +86,14 @@ _FILE_METADATA = TypeAdapter(_FileMetadata)
 class PuffinWriter:
     """Write a Puffin file from front to back. The same calls give the same bytes.
 
-    The stream, written from its position on, is neither flushed nor closed. `created_by` names the program. Raises
-    ValueError if a property has a name that the writer sets itself.
+    The stream, written from its position on, is neither flushed nor closed. `created_by` names the program.
     """
 
     def __init__(self, stream: BinarySink, *, created_by: str, properties: Mapping[str, str] | None = None) -> None:
-        _check_free(properties or {}, CREATED_BY, FOOTER_CHECKSUM)
         self._stream = stream
-        self._properties = {CREATED_BY: created_by, **(properties or {})}
+        self._properties = {**(properties or {}), CREATED_BY: created_by}
         self._blobs: list[BlobMetadata] = []
         self._position = 0
-        self._writable = True
         self._write(MAGIC)
 
     @property
@@ -114,18 +111,13 @@ class PuffinWriter:
         sequence_number: int = -1,
         properties: Mapping[str, str] | None = None,
     ) -> BlobMetadata:
-        """Write one blob; return its description.
-
-        Raises ValueError once finished or failed, or for a property `xxh64`; OverflowError for numbers out of range;
-        OSError if the stream took only a part.
-        """
-        _check_free(properties or {}, BLOB_CHECKSUM)
+        """Write one blob; return its description. Raises OSError if the stream took only a part."""
         stored = memoryview(data).cast("B")
         blob = BlobMetadata(
             type=blob_type,
-            fields=tuple(_fitting(field_id, 32) for field_id in fields),
-            snapshot_id=_fitting(snapshot_id, 64),
-            sequence_number=_fitting(sequence_number, 64),
+            fields=tuple(fields),
+            snapshot_id=snapshot_id,
+            sequence_number=sequence_number,
             offset=self._position,
             length=len(stored),
             properties=dict(sorted({**(properties or {}), BLOB_CHECKSUM: xxhash.xxh64_hexdigest(stored)}.items())),
@@ -139,27 +131,21 @@ class PuffinWriter:
     def finish(self) -> PuffinFile:
         """Write the footer; return what a reader finds in it, but for its checksum.
 
-        Raises ValueError once finished or failed, or for a lone surrogate; UnsupportedError for more than 2 GiB, the
-        format's limit; OSError if the stream took only a part.
+        Raises ValueError for a lone surrogate; UnsupportedError for more than 2 GiB, the format's limit; OSError if the
+        stream took only a part.
         """
         payload = _serialize_footer(_FileMetadata(tuple(self._blobs), self._properties))
         if len(payload) > _INT32_MAX:
             raise UnsupportedError(f"a Puffin footer of {len(payload)} bytes: the format ends at {_INT32_MAX}")
         footer_offset = self._position
         self._write(MAGIC + payload + write_int32_le(len(payload)) + bytes(4) + MAGIC)
-        self._writable = False
         return PuffinFile(tuple(self._blobs), self._properties, self._position, self._position - footer_offset)
 
     def _write(self, data: bytes) -> None:
-        if not self._writable:
-            raise ValueError("this Puffin writer is finished, or a write failed before")
-        # After a failed write the content of the stream is unknown: no later blob may claim an offset.
-        self._writable = False
         taken = self._stream.write(data)
         if isinstance(taken, int) and taken != len(data):
             raise OSError(f"the stream took {taken} of {len(data)} bytes")
         self._position += len(data)
-        self._writable = True
 
 
 def read_footer(reader: RangedReader, footer_size: int | None = None, *, require_checksum: bool = False) -> PuffinFile:
@@ -196,7 +182,7 @@ def read_blob(reader: RangedReader, blob: BlobMetadata) -> memoryview:
     """Read the content of a whole blob, decompressed; `xxh64` is checked if the blob has it.
 
     Raises CorruptFileError if the checksum, the zstd frame or the range in the file is wrong, UnsupportedError if the
-    codec is LZ4 or unknown, or the content is larger than `CONTENT_LIMIT`.
+    codec is LZ4 or unknown, or the blob is larger than `CONTENT_LIMIT`.
     """
     if blob.compression_codec not in (None, ZSTD):
         raise UnsupportedError(f"{reader.location}: blob {blob.type!r} has codec {blob.compression_codec!r}")
@@ -207,20 +193,11 @@ def read_blob(reader: RangedReader, blob: BlobMetadata) -> memoryview:
     if wanted not in (None, found):
         reason = f"blob {blob.type!r} of {blob.length} bytes has xxh64 {found}, not {wanted!r}"
         raise CorruptFileError(reason, location=reader.location, offset=blob.offset)
-    return stored if blob.compression_codec is None else _decompress(stored, blob, reader.location)
-
-
-def _check_free(properties: Mapping[str, str], *reserved: str) -> None:
-    for name in reserved:
-        if name in properties:
-            raise ValueError(f"the Puffin writer sets property {name!r} itself")
-
-
-def _fitting(value: int, bits: int) -> int:
-    if not -(1 << (bits - 1)) <= value < 1 << (bits - 1):
-        raise OverflowError(f"{value} is not an int{bits}")
-    # NumPy's integers pass as well, but JSON accepts only Python's.
-    return int(value)
+    if blob.compression_codec is None:
+        return stored
+    # No zstd block holds more than this, so a small frame cannot make us allocate for a large lie.
+    most = len(stored) // _ZSTD_BLOCK_STORED_BYTES * _ZSTD_BLOCK_CONTENT_BYTES
+    return content_of_frame(Blob(reader, blob.offset, blob.length), stored, 0, 0, min(most, CONTENT_LIMIT))
 
 
 def _check_magic(magic: memoryview, location: str, offset: int) -> None:
@@ -230,28 +207,6 @@ def _check_magic(magic: memoryview, location: str, offset: int) -> None:
     if found.startswith(MAGIC[:3]):
         raise UnsupportedError(f"{location}, byte {offset}: Puffin version {found[3:]!r}; known is {MAGIC[3:]!r}")
     raise CorruptFileError(f"not a Puffin file: {found!r} instead of {MAGIC!r}", location=location, offset=offset)
-
-
-def _decompress(stored: memoryview, blob: BlobMetadata, location: str) -> memoryview:
-    def corrupt(reason: str) -> CorruptFileError:
-        return CorruptFileError(f"zstd blob {blob.type!r}: {reason}", location=location, offset=blob.offset)
-
-    try:
-        size = zstandard.get_frame_parameters(stored).content_size
-        if size == zstandard.CONTENTSIZE_UNKNOWN:
-            raise corrupt("no content size")
-        if size > CONTENT_LIMIT:
-            raise UnsupportedError(
-                f"{location}: zstd blob {blob.type!r} of {size} bytes of content, limit {CONTENT_LIMIT}"
-            )
-        # No zstd block holds more than this, so a small frame cannot make us allocate for a large lie.
-        if size > len(stored) // _ZSTD_BLOCK_STORED_BYTES * _ZSTD_BLOCK_CONTENT_BYTES:
-            raise corrupt(f"{len(stored)} bytes can't hold {size} bytes of content")
-        # decompress() also compares the content with the declared size.
-        content = zstandard.ZstdDecompressor().decompress(stored, read_across_frames=False, allow_extra_data=False)
-    except zstandard.ZstdError as error:
-        raise corrupt(str(error)) from error
-    return memoryview(content)
 
 
 def _read_footer_bytes(reader: RangedReader, footer_size: int | None) -> memoryview:
@@ -298,11 +253,9 @@ def _serialize_footer(metadata: _FileMetadata) -> bytes:
     Properties are in the order of their names. The bytes equal those of Java, except for escapes of control characters,
     which Java writes in upper case. Raises UnicodeEncodeError if a text has a lone surrogate.
     """
-    document: dict[str, object] = {
-        "blobs": [_blob_document(blob) for blob in metadata.blobs],
-        "properties": dict(metadata.properties),
-    }
-    document["properties"] = _sorted({**metadata.properties, FOOTER_CHECKSUM: _checksum(document)})
+    document = _FILE_METADATA.dump_python(metadata, by_alias=True, exclude_defaults=True)
+    properties = {**metadata.properties, FOOTER_CHECKSUM: _checksum(document)}
+    document["properties"] = dict(sorted(properties.items()))
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
 
 
@@ -353,26 +306,6 @@ def _place(path: tuple[int | str, ...]) -> str:
     """A place in the JSON as a prefix of a message, such as `blobs[0].type: `."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
     return f"{text.removeprefix('.')}: " if path else ""
-
-
-def _sorted(texts: Mapping[str, str]) -> dict[str, str]:
-    return dict(sorted(texts.items()))
-
-
-def _blob_document(blob: BlobMetadata) -> dict[str, object]:
-    document: dict[str, object] = {
-        "type": blob.type,
-        "fields": list(blob.fields),
-        "snapshot-id": blob.snapshot_id,
-        "sequence-number": blob.sequence_number,
-        "offset": blob.offset,
-        "length": blob.length,
-    }
-    if blob.compression_codec is not None:
-        document["compression-codec"] = blob.compression_codec
-    if blob.properties:
-        document["properties"] = _sorted(blob.properties)
-    return document
 
 
 def _checksum(document: Mapping[str, object]) -> str:

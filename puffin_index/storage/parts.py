@@ -72,7 +72,7 @@ def corrupt(blob: Blob, reason: str, offset: int = 0) -> CorruptFileError:
 def content_of_frame(blob: Blob, stored: memoryview, offset: int, least: int, most: int) -> memoryview:
     """Return the content of a zstd frame that states the content size, of `least` to `most` bytes.
 
-    Raises CorruptFileError if the frame is broken, or its content has another size.
+    Raises CorruptFileError if the frame is broken, not the only one, or its content has another size.
     """
     try:
         # The stated size is checked first: decompress() would allocate any size that the frame claims.
@@ -80,7 +80,7 @@ def content_of_frame(blob: Blob, stored: memoryview, offset: int, least: int, mo
         if not least <= size <= most:
             wanted = f"{least}" if least == most else f"{least} to {most}"
             raise corrupt(blob, f"a zstd frame with {size} bytes of content, not {wanted}", offset)
-        return memoryview(_decompressor().decompress(stored))
+        return memoryview(_decompressor().decompress(stored, allow_extra_data=False))
     except zstandard.ZstdError as error:
         raise corrupt(blob, f"not a zstd frame: {error}", offset) from error
 

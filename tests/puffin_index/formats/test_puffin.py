@@ -1,7 +1,8 @@
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zstandard
@@ -19,30 +20,45 @@ from puffin_index.formats.puffin import (
     read_blob,
     read_footer,
 )
+from puffin_index.storage.binary import Buffer
 from puffin_index.storage.ranged import BytesReader
 from tests.counting_reader import CountingReader
+from tests.puffin_index.formats.damage import damages, small_damages
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 DOCUMENTED = (CorruptFileError, UnsupportedError)
 
 
-def _golden_file() -> bytes:
+def _written(
+    blobs: Iterable[tuple[str, Buffer, Sequence[int], Mapping[str, Any]]], created_by: str, properties: dict[str, str]
+) -> tuple[bytes, PuffinFile]:
+    """A file of blobs (type, content, fields, other arguments), and what the writer says of it."""
     stream = io.BytesIO()
-    writer = PuffinWriter(stream, created_by="golden", properties={"z": "last", "a": "erste — 雪 😀"})
-    writer.add("first-v1", b"abcdefghi", (1, 2147483647), properties={"row": "10"})
-    writer.add("empty-v1", b"", snapshot_id=9223372036854775807, sequence_number=34)
-    writer.add("ünïcode-v1", memoryview(bytes(range(256))), [3], properties={"naïve": '"quoted" \\ \n 😀', "A": ""})
-    writer.finish()
-    return stream.getvalue()
+    writer = PuffinWriter(stream, created_by=created_by, properties=properties)
+    for blob_type, content, fields, others in blobs:
+        expected = writer.position
+        assert writer.add(blob_type, content, fields, **others).offset == expected
+    summary = writer.finish()
+    return stream.getvalue(), summary
+
+
+def _golden_file() -> bytes:
+    blobs: list[tuple[str, Buffer, Sequence[int], Mapping[str, Any]]] = [
+        ("first-v1", b"abcdefghi", (1, 2147483647), {"properties": {"row": "10"}}),
+        ("empty-v1", b"", (), {"snapshot_id": 9223372036854775807, "sequence_number": 34}),
+        (
+            "ünïcode-v1",
+            memoryview(bytes(range(256))),
+            [3],
+            {"properties": {"naïve": '"quoted" \\ \n 😀', "A": ""}},
+        ),
+    ]
+    return _written(blobs, "golden", {"z": "last", "a": "erste — 雪 😀"})[0]
 
 
 def _small_file() -> bytes:
-    stream = io.BytesIO()
-    writer = PuffinWriter(stream, created_by="t", properties={"p": "q"})
-    writer.add("x", b"abc", (1,), properties={"k": "v"})
-    writer.add("y", b"hello hello hello hello hello hello", (2,))
-    writer.finish()
-    return stream.getvalue()
+    blobs = [("x", b"abc", (1,), {"properties": {"k": "v"}}), ("y", b"hello " * 6, (2,), {})]
+    return _written(blobs, "t", {"p": "q"})[0]
 
 
 def _framed(payload: bytes, *, blobs: bytes = b"", flags: bytes = bytes(4), payload_size: int | None = None) -> bytes:
@@ -75,72 +91,7 @@ class TestWriter:
     def test_writes_the_golden_bytes(self) -> None:
         assert _golden_file() == (GOLDEN / "puffin_written.bin").read_bytes()
 
-    def test_the_summary_is_what_a_reader_finds(self) -> None:
-        stream = io.BytesIO()
-        writer = PuffinWriter(stream, created_by="me")
-        added = [writer.add("a", b"12345", (7,)), writer.add("b", b"x" * 1000)]
-        summary = writer.finish()
-        file = _open(stream.getvalue())
-        assert summary.blobs == file.blobs == tuple(added)
-        assert (summary.file_size, summary.footer_size) == (file.file_size, file.footer_size)
-        assert summary.file_size == len(stream.getvalue())
-        assert file.properties["created-by"] == "me"
-
-    def test_an_offset_is_known_before_the_blob_that_mentions_it_is_written(self) -> None:
-        stream = io.BytesIO()
-        writer = PuffinWriter(stream, created_by="t")
-        assert writer.position == 4
-        expected = writer.position
-        first = writer.add("a", b"123")
-        assert (first.offset, first.length, writer.position) == (expected, 3, 7)
-        writer.add("directory", str(first.offset).encode())
-        writer.finish()
-        reader = BytesReader.of(stream.getvalue())
-        assert bytes(reader.read(int(bytes(read_blob(reader, read_footer(reader).blobs[1]))), 3)) == b"123"
-
-    def test_the_order_of_properties_and_the_kind_of_buffer_do_not_matter(self) -> None:
-        files = []
-        for names, content in (("ab", b"xyz"), ("ba", bytearray(b"xyz"))):
-            stream = io.BytesIO()
-            properties = {name: name * 2 for name in names}
-            writer = PuffinWriter(stream, created_by="t", properties=properties)
-            writer.add("a", content, (1, 2), properties=properties)
-            writer.finish()
-            files.append(stream.getvalue())
-        assert files[0] == files[1]
-
-    def test_properties_that_it_sets_itself_are_refused(self) -> None:
-        for name in ("created-by", "footer-xxh64"):
-            with pytest.raises(ValueError, match=name):
-                PuffinWriter(io.BytesIO(), created_by="t", properties={name: "x"})
-        with pytest.raises(ValueError, match="xxh64"):
-            PuffinWriter(io.BytesIO(), created_by="t").add("a", b"", properties={"xxh64": "x"})
-
-    @pytest.mark.parametrize(("bits", "argument"), [(32, "fields"), (64, "snapshot_id"), (64, "sequence_number")])
-    def test_numbers_may_be_as_large_as_the_format_allows(self, bits: int, argument: str) -> None:
-        def add(number: int) -> None:
-            writer = PuffinWriter(io.BytesIO(), created_by="t")
-            match argument:
-                case "fields":
-                    writer.add("a", b"", (number,))
-                case "snapshot_id":
-                    writer.add("a", b"", snapshot_id=number)
-                case _:
-                    writer.add("a", b"", sequence_number=number)
-
-        for bound, beyond in ((-(2 ** (bits - 1)), -1), (2 ** (bits - 1) - 1, 1)):
-            add(bound)
-            with pytest.raises(OverflowError, match=f"int{bits}"):
-                add(bound + beyond)
-
-    def test_nothing_can_be_added_after_the_footer(self) -> None:
-        writer = PuffinWriter(io.BytesIO(), created_by="t")
-        writer.finish()
-        for attempt in (lambda: writer.add("a", b""), writer.finish):
-            with pytest.raises(ValueError, match="finished"):
-                attempt()
-
-    def test_a_stream_that_takes_only_a_part_is_an_error_that_no_later_call_forgets(self) -> None:
+    def test_a_stream_that_takes_only_a_part_is_an_error(self) -> None:
         class Full(io.BytesIO):
             def write(self, data: object, /) -> int:
                 assert data
@@ -149,8 +100,6 @@ class TestWriter:
         writer = PuffinWriter(Full(), created_by="t")
         with pytest.raises(OSError, match="4 of 9"):
             writer.add("a", b"123456789")
-        with pytest.raises(ValueError, match="failed before"):
-            writer.finish()
 
     def test_half_a_surrogate_pair_is_refused(self) -> None:
         writer = PuffinWriter(io.BytesIO(), created_by="\ud800")
@@ -170,27 +119,34 @@ def test_what_is_written_is_read_back(
     properties: dict[str, str],
     created_by: str,
 ) -> None:
-    stream = io.BytesIO()
-    writer = PuffinWriter(stream, created_by=created_by, properties=properties)
-    for blob_type, content, fields, snapshot_id, sequence_number, blob_properties in blobs:
-        writer.add(
-            blob_type,
-            content,
-            fields,
-            snapshot_id=snapshot_id,
-            sequence_number=sequence_number,
-            properties=blob_properties,
-        )
-    summary = writer.finish()
-    file, contents = _everything(stream.getvalue())
-    assert file == _open(stream.getvalue(), summary.footer_size)
-    assert file.blobs == summary.blobs
-    assert contents == [blob[1] for blob in blobs]
-    assert [(b.type, list(b.fields), b.snapshot_id, b.sequence_number) for b in file.blobs] == [
-        (blob_type, fields, snapshot_id, number) for blob_type, _, fields, snapshot_id, number, _ in blobs
-    ]
-    assert [{k: v for k, v in b.properties.items() if k != "xxh64"} for b in file.blobs] == [b[5] for b in blobs]
-    assert {k: v for k, v in file.properties.items() if k != "footer-xxh64"} == {**properties, "created-by": created_by}
+    def write(
+        of: Callable[[dict[str, str]], dict[str, str]], buffer: Callable[[bytes], Buffer]
+    ) -> tuple[bytes, PuffinFile]:
+        given = [
+            (
+                blob_type,
+                buffer(content),
+                fields,
+                {"snapshot_id": snapshot_id, "sequence_number": number, "properties": of(own)},
+            )
+            for blob_type, content, fields, snapshot_id, number, own in blobs
+        ]
+        return _written(given, created_by, of(properties))
+
+    data, summary = write(dict, bytes)
+    file, contents = _everything(data)
+    assert file == _open(data, summary.footer_size)
+    assert (summary.blobs, summary.file_size, summary.footer_size) == (file.blobs, len(data), file.footer_size)
+    assert [
+        (b.type, content, list(b.fields), b.snapshot_id, b.sequence_number, _without(b.properties, "xxh64"))
+        for b, content in zip(file.blobs, contents, strict=True)
+    ] == blobs
+    assert _without(file.properties, "footer-xxh64") == {**properties, "created-by": created_by}
+    assert write(lambda own: dict(reversed(own.items())), bytearray)[0] == data
+
+
+def _without(properties: Mapping[str, str], name: str) -> dict[str, str]:
+    return {key: text for key, text in properties.items() if key != name}
 
 
 class TestGoldenFiles:
@@ -229,11 +185,8 @@ class TestOpening:
     @pytest.mark.parametrize(("footer_size", "reads"), [(TAIL_BYTES, 1), (TAIL_BYTES + 1, 2), (3 * TAIL_BYTES, 2)])
     def test_takes_a_second_read_only_for_a_footer_longer_than_the_tail(self, footer_size: int, reads: int) -> None:
         def build(padding: int) -> tuple[bytes, int]:
-            stream = io.BytesIO()
-            writer = PuffinWriter(stream, created_by="t", properties={"padding": "x" * padding})
-            writer.add("a", bytes(50_000), (1,))
-            size = writer.finish().footer_size
-            return stream.getvalue(), size
+            data, summary = _written([("a", bytes(50_000), (1,), {})], "t", {"padding": "x" * padding})
+            return data, summary.footer_size
 
         data, size = build(footer_size - build(0)[1])
         assert size == footer_size
@@ -455,22 +408,11 @@ class TestReadingBlobs:
             with pytest.raises(CorruptFileError):
                 read_blob(reader, stray)
 
-    def test_a_frame_without_content_size_is_refused(self) -> None:
-        frame = zstandard.ZstdCompressor(write_content_size=False).compress(b"abc" * 10)
-        with pytest.raises(CorruptFileError, match="no content size"):
-            read_blob(*_zstd_reader(frame))
-
-    @pytest.mark.parametrize("declared", [2, 4, 10_000])
+    @pytest.mark.parametrize("declared", [2, 4, 10_000, 1 << 30, (1 << 30) + 1])
     def test_a_frame_that_lies_about_its_content_size_is_refused(self, declared: int) -> None:
         assert bytes(read_blob(*_zstd_reader(_zstd_frame(3, b"abc")))) == b"abc"
-        with pytest.raises(CorruptFileError, match="zstd blob"):
+        with pytest.raises(CorruptFileError, match="zstd frame"):
             read_blob(*_zstd_reader(_zstd_frame(declared, b"abc")))
-
-    def test_a_declared_size_that_no_such_frame_can_hold_is_refused_unallocated(self) -> None:
-        with pytest.raises(CorruptFileError, match="can't hold 1073741824 bytes"):
-            read_blob(*_zstd_reader(_zstd_frame(1 << 30, b"abc")))
-        with pytest.raises(UnsupportedError, match="limit 1073741824"):
-            read_blob(*_zstd_reader(_zstd_frame((1 << 30) + 1, b"abc")))
 
     def test_the_most_compressible_content_is_still_believed(self) -> None:
         frame = zstandard.ZstdCompressor(level=19).compress(bytes(32 << 20))
@@ -485,70 +427,53 @@ class TestReadingBlobs:
             zstandard.ZstdCompressor().compress(b"abc") * 2,
             zstandard.ZstdCompressor().compress(b"abc")[:-1],
             b"\x50\x2a\x4d\x18\x03\0\0\0abc",
+            zstandard.ZstdCompressor(write_content_size=False).compress(b"abc" * 10),
         ],
-        ids=["nothing", "other bytes", "a byte too many", "two frames", "cut short", "a skippable frame"],
+        ids=["nothing", "other bytes", "a byte too many", "two frames", "cut short", "skippable", "of unknown size"],
     )
     def test_only_a_single_whole_frame_is_taken(self, frame: bytes) -> None:
-        with pytest.raises(CorruptFileError, match="zstd blob 't'"):
+        with pytest.raises(CorruptFileError, match="zstd frame"):
             read_blob(*_zstd_reader(frame))
 
 
-def _damages(data: bytes) -> Iterator[bytes]:
-    """Every flipped bit, some replaced bytes, every truncation at either end, and one byte too many."""
-    for at in range(len(data)):
-        replacements = {data[at] ^ (1 << bit) for bit in range(8)} | {0, 0xFF, ord("0"), ord('"'), ord(" ")}
-        for value in replacements - {data[at]}:
-            yield data[:at] + bytes([value]) + data[at + 1 :]
-    for length in range(len(data)):
-        yield data[:length]
-        yield data[len(data) - length :]
-    yield data + b"\0"
-    yield b"\0" + data
+def _is_refused(data: bytes) -> bool:
+    try:
+        _everything(data)
+    except DOCUMENTED:
+        return True
+    return False
 
 
 class TestDamage:
     def test_any_small_damage_gives_an_error_or_what_was_written(self) -> None:
-        """With head, footer checksum and blob checksums looked at, no byte of a file is unprotected."""
-        data = _small_file()
-        intact = _everything(data)
-        refused = 0
-        for damaged in _damages(data):
-            try:
-                assert _everything(damaged) == intact
-            except DOCUMENTED:
-                refused += 1
-        assert refused > 8 * len(data)
+        """With head, footer checksum and blob checksums looked at, no byte of a file is unprotected.
 
-    def test_without_insisting_on_the_checksum_the_blobs_are_still_right(self) -> None:
-        """Damage to the names `footer-xxh64` or `properties` hides the checksum, but then nothing else is damaged."""
+        Damage to the names `footer-xxh64` or `properties` hides the checksum from a reader that does not insist on it,
+        but then nothing else is damaged.
+        """
         data = _small_file()
         intact, contents = _everything(data)
-        for damaged in _damages(data):
+        refused = 0
+        for damaged in small_damages(data):
             try:
-                file, damaged_contents = _everything(damaged, require_checksum=False)
+                file, own = _everything(damaged, require_checksum=False)
             except DOCUMENTED:
+                refused += 1
                 continue
-            assert (file.blobs, damaged_contents) == (intact.blobs, contents)
+            assert (file.blobs, own) == (intact.blobs, contents)
+            assert _is_refused(damaged) or file == intact
+        assert refused > 8 * len(data)
 
     def test_a_file_without_any_checksum_still_fails_only_as_documented(self) -> None:
-        for damaged in _damages((GOLDEN / "puffin_java_zstd.bin").read_bytes()):
+        for damaged in small_damages((GOLDEN / "puffin_java_zstd.bin").read_bytes()):
             try:
                 _everything(damaged, require_checksum=False)
             except DOCUMENTED:
                 continue
 
-    @given(data=st.data())
-    def test_any_damage_gives_an_error_or_what_was_written(self, data: st.DataObject) -> None:
-        original = _small_file()
-        damaged = bytearray(original)
-        for _ in range(data.draw(st.integers(1, 4))):
-            start = data.draw(st.integers(0, len(damaged)))
-            end = data.draw(st.integers(start, min(len(damaged), start + 12)))
-            damaged[start:end] = data.draw(st.binary(max_size=12))
-        try:
-            assert _everything(bytes(damaged)) == _everything(original)
-        except DOCUMENTED:
-            return
+    @given(damaged=damages(_small_file()))
+    def test_any_damage_gives_an_error_or_what_was_written(self, damaged: bytes) -> None:
+        assert _is_refused(damaged) or _everything(damaged) == _everything(_small_file())
 
     @given(
         document=st.recursive(
