@@ -27,21 +27,14 @@ from pyiceberg.types import (
 
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.arrow_keys import column_of
-from puffin_index.keys.columns import Column, SortedColumn
+from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.leaf import Key
 from puffin_index.keys.value_types import value_type_named, value_type_of
 from puffin_index.keys.values import key_of, value_of
 from tests.conftest import amount
-from tests.puffin_index.kinds.columns import ARROW_TYPES, VALUES, Sample, arrow_of, samples
+from tests.puffin_index.kinds.columns import ARROW_TYPES, VALUES, Sample, arrow_of, keys_of, samples
 
 STRING, LONG, DOUBLE, FLOAT = (value_type_named(name) for name in ("string", "long", "double", "float"))
-
-
-def keys_of(column: Column) -> list[Key | None]:
-    """The keys of a column, None for NULL."""
-    keys = column.keys.tolist() if isinstance(column.keys, np.ndarray) else column.bytes_keys.to_pylist()
-    valid = [True] * column.row_count if column.valid is None else column.valid.tolist()
-    return [key if is_valid else None for key, is_valid in zip(keys, valid, strict=True)]
 
 
 @settings(max_examples=amount(20, 500), deadline=None)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 from pyroaring import BitMap
@@ -117,17 +118,24 @@ def leaf_tests(draw: st.DrawFn, sample: Sample) -> LeafTest:
     """A test about keys of the column, and others."""
     known = sorted({key for key in sample.keys if key is not None})
     other = VALUES[sample.value_type.name].map(lambda value: key_of(value, sample.value_type))
-    keys = st.sampled_from(known) | other if known else other
-    match draw(st.sampled_from(("null", "set", "range"))):
-        case "null":
-            return NullTest(draw(st.booleans()))
-        case "set":
-            # Keys of one column are all ints or all bytes, which a set of both does not say.
-            chosen: Any = tuple(sorted(draw(st.sets(keys, max_size=4))))
-            return SetTest(chosen, draw(st.booleans()))
-        case _:
-            low, high = (draw(st.none() | keys) for _ in range(2))
-            return RangeTest(low, high, *(draw(st.booleans()) for _ in range(3)))
+    return draw(tests_of(st.sampled_from(known) | other if known else other))
+
+
+def tests_of(keys: st.SearchStrategy[Any]) -> st.SearchStrategy[LeafTest]:
+    """A test of any form about some keys."""
+    bounds = st.none() | keys
+    return st.one_of(
+        st.builds(NullTest, st.booleans()),
+        st.builds(SetTest, st.sets(keys, max_size=5).map(sorted).map(tuple), st.booleans()),
+        st.builds(RangeTest, bounds, bounds, st.booleans(), st.booleans(), st.booleans()),
+    )
+
+
+def keys_of(column: Column) -> list[Key | None]:
+    """The keys of a column, None for NULL."""
+    keys = column.keys.tolist() if isinstance(column.keys, np.ndarray) else column.bytes_keys.to_pylist()
+    valid = [True] * column.row_count if column.valid is None else column.valid.tolist()
+    return [key if is_valid else None for key, is_valid in zip(keys, valid, strict=True)]
 
 
 def satisfies(key: Key | None, test: LeafTest) -> bool:

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from pyroaring import BitMap
 
 from puffin_index.errors import CorruptFileError, UnsupportedError
-from puffin_index.keys.columns import Column, SortedColumn, plain_keys
+from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.leaf import Key
 from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.held_keys import HoldsKeys, KeySets, Totals, Want
 from puffin_index.kinds.registry import KINDS, kinds_holding_keys
 from tests.conftest import amount
-from tests.puffin_index.kinds.columns import decimal_of, sample_of
+from tests.puffin_index.kinds.columns import decimal_of, keys_of, sample_of
 from tests.puffin_index.kinds.merged_sample import (
     POSTINGS_OPTIONS,
     Group,
@@ -35,12 +35,6 @@ def holder(piece: Piece, data: bytes | None = None) -> HoldsKeys:
     index, _ = piece.opened(data)
     assert isinstance(index, HoldsKeys)
     return index
-
-
-def keys_in(column: Column) -> list[Key | None]:
-    valid = [True] * column.row_count if column.valid is None else column.valid.tolist()
-    keys = plain_keys(column).to_pylist() if column.value_type.domain == "bytes" else column.int_keys.tolist()
-    return [key if is_valid else None for key, is_valid in zip(keys, valid, strict=True)]
 
 
 def first_row(piece: Piece, group: Group) -> int:
@@ -69,7 +63,7 @@ def expected_totals(keys: Sequence[Key | None], value_type: ValueType) -> Totals
 
 def check(piece: Piece, rows: BitMap | None, keys: Sequence[Key | None]) -> None:
     index = holder(piece)
-    assert keys_in(index.keys_of(rows)) == keys
+    assert keys_of(index.keys_of(rows)) == keys
     counted = index.counts_of(rows)
     found = counted.keys.tolist() if counted.value_type.domain == "int64" else counted.keys.to_pylist()
     expected = Counter(keys)
@@ -148,16 +142,16 @@ def test_damage_is_an_error_or_changes_nothing(
     values = [n * n % 7 for n in range(40)] if type_name == "long" else [f"v{n % 7}" for n in range(40)]
     pieces = segment(kind, options, placed([sample_of([*values, None, None], type_name)]))
     (piece,) = merged([pieces]) if is_merged else pieces
-    keys = keys_in(holder(piece).keys_of(None))
+    keys = keys_of(holder(piece).keys_of(None))
     places = [first_row(piece, piece.groups[0]) + place for place in range(0, 42, 5)]
     for damaged in flips(bytes(piece.payload.data)):
         try:
-            found = keys_in(holder(piece, damaged).keys_of(None))
+            found = keys_of(holder(piece, damaged).keys_of(None))
             totals = holder(piece, damaged).totals_of(None)
             with (
                 patch("puffin_index.kinds.bsi.bit_sliced._SPARSE", 0),
             ):
-                few = keys_in(holder(piece, damaged).keys_of(BitMap(places)))
+                few = keys_of(holder(piece, damaged).keys_of(BitMap(places)))
         except (CorruptFileError, UnsupportedError):
             continue
         assert found == keys

@@ -10,6 +10,7 @@ from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.kinds.postings.build import POSTINGS
 from tests.puffin_index.kinds.columns import sample_of
 from tests.puffin_index.kinds.merged_sample import Piece, expected_rows, merged, placed, segment
+from tests.puffin_index.kinds.postings.postings_sample import SMALL_SIZES, built
 from tests.puffin_index.kinds.test_bad_bytes import flips
 
 LONGS = [sample_of([5, None, 5, 9, 9, 9, -3], "long"), sample_of([9, 5, 7], "long"), sample_of([None, 1 << 40], "long")]
@@ -17,6 +18,9 @@ STRINGS = [sample_of(["b", None, "b", "", "a" * 9], "string"), sample_of(["b", "
 PIECES = {
     f"{kind} of {name}": (kind, merged([segment(kind, {}, placed(some))])[0])
     for kind in ("bitmap", "bloom", "bsi")
+    for name, some in (("long", LONGS), ("string", STRINGS))
+} | {
+    f"postings of {name}": ("bitmap", built(placed(some), SMALL_SIZES))
     for name, some in (("long", LONGS), ("string", STRINGS))
 }
 LONG_TESTS: tuple[LeafTest, ...] = (

@@ -1,86 +1,102 @@
-"""Postings decoded to columns are the columns that they were built from; damaged ones are refused."""
+"""Decoded keys of rows are the keys that postings were built from: of all rows, and of the rows within a test."""
+
+from collections import Counter
+from random import Random
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyroaring import BitMap
 
-from puffin_index.keys.columns import Column, SortedColumn
-from puffin_index.keys.value_types import ValueType
-from puffin_index.kinds.base import Payload
+from puffin_index.errors import CorruptFileError
+from puffin_index.keys.asked import AskedTest
+from puffin_index.keys.columns import SortedColumn
+from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest
+from puffin_index.kinds.held_keys import KeyCounts
 from puffin_index.kinds.postings.blocks import Sizes
-from puffin_index.kinds.postings.build import POSTINGS, PlacedColumn, build_postings
+from puffin_index.kinds.postings.build import PlacedColumn, build_postings
 from tests.conftest import amount
-from tests.puffin_index.kinds.postings.test_look_up import (
-    DOCUMENTED,
-    INTS,
-    LONG,
-    SMALL,
-    SMALL_SIZES,
-    STRING,
-    TEXTS,
-    TINY,
-    RowGroup,
-    Value,
-    built,
-    opened,
-    resealed,
-    segments,
-    spans_of,
-)
+from tests.puffin_index.kinds.columns import keys_of
+from tests.puffin_index.kinds.merged_sample import Group, expected_rows
+from tests.puffin_index.kinds.postings.postings_sample import TINY, built, cases, group, keys_in, opened
 
 
-def values_of(column: Column) -> list[Value]:
-    valid = column.valid if column.valid is not None else [True] * column.row_count
-    keys = column.keys.tolist() if isinstance(column.keys, np.ndarray) else column.bytes_keys.to_pylist()
-    texts = [key.decode() if isinstance(key, bytes) else key for key in keys]
-    return [text if is_valid else None for text, is_valid in zip(texts, valid, strict=True)]
+def counted(counts: KeyCounts) -> dict[Key | None, int]:
+    keys = counts.keys.tolist() if isinstance(counts.keys, np.ndarray) else counts.keys.to_pylist()
+    assert keys == sorted(keys)
+    found = dict(zip(keys, counts.counts.tolist(), strict=True))
+    return found | ({None: counts.null_count} if counts.null_count else {})
 
 
-def _columns(payload: Payload, row_groups: list[RowGroup], value_type: ValueType) -> list[Column]:
-    every = opened(payload, spans_of(row_groups), value_type)[0].keys_of(None)
-    ends = np.cumsum([len(values) for _, values in row_groups]).tolist()
-    return [every.part(end - len(values), end) for end, (_, values) in zip(ends, row_groups, strict=True)]
+def check(groups: list[Group], sizes: Sizes, tests: list[LeafTest]) -> None:
+    piece = built(groups, sizes)
+    postings, reader = opened(piece)
+    rows_of_groups = [row for one in groups for row in one.every_row]
+    of_row = dict(zip(rows_of_groups, keys_in(groups), strict=True))
+    chosen = Random(len(of_row))
+    in_memory = postings.in_memory()
+    reader.taken()
+    for rows in (None, BitMap(), BitMap(of_row), BitMap(chosen.sample(sorted(of_row), len(of_row) // 3))):
+        expected = [of_row[row] for row in (of_row if rows is None else rows)]
+        assert keys_of(in_memory.keys_of(rows)) == expected
+        assert counted(in_memory.counts_of(rows)) == Counter(expected)
+        assert reader.taken() == (0, 0)
+        assert keys_of(postings.keys_of(rows)) == expected
+        assert counted(postings.counts_of(rows)) == Counter(expected)
+        reader.taken()
+    assert in_memory.nbytes > len(of_row)
+    check_bytes(groups, sizes)
+    for test in tests:
+        within = postings.within(AskedTest(test))
+        if isinstance(test, NullTest) or test.negated:
+            assert within is None
+            continue
+        assert within is not None
+        reader.taken()
+        inside = expected_rows(groups, test)
+        for rows in (inside, BitMap(chosen.sample(list(inside), len(inside) // 2))):
+            expected = [of_row[row] for row in rows]
+            assert keys_of(within.keys_of(rows)) == expected
+            assert reader.taken()[1] <= within.cost_bytes
+            assert counted(within.counts_of(rows)) == Counter(expected)
+            reader.taken()
 
 
-def check(row_groups: list[RowGroup], value_type: ValueType, sizes: Sizes) -> None:
-    payload = built(row_groups, value_type, sizes)
-    columns = _columns(payload, row_groups, value_type)
-    assert [values_of(column) for column in columns] == [list(values) for _, values in row_groups]
-    placed = [PlacedColumn(base, SortedColumn(column)) for (base, _), column in zip(row_groups, columns, strict=True)]
-    assert build_postings(placed, sizes).data == payload.data
+def check_bytes(groups: list[Group], sizes: Sizes) -> None:
+    """The columns that come back are built to the same bytes again."""
+    piece = built(groups, sizes)
+    every = opened(piece)[0].keys_of(None)
+    ends = np.cumsum([len(one.sample.values) for one in groups]).tolist()
+    columns = [every.part(end - len(one.sample.values), end) for end, one in zip(ends, groups, strict=True)]
+    placed = [PlacedColumn(one.base, SortedColumn(own)) for one, own in zip(groups, columns, strict=True)]
+    assert build_postings(placed, sizes).data == piece.payload.data
 
 
-@given(segments(INTS), st.sampled_from([TINY, Sizes()]))
-@settings(max_examples=amount(12, 300), deadline=None)
-def test_columns_of_ints_come_back(row_groups: list[RowGroup], sizes: Sizes) -> None:
-    check(row_groups, LONG, sizes)
-
-
-@given(segments(TEXTS), st.sampled_from([TINY, Sizes()]))
-@settings(max_examples=amount(12, 300), deadline=None)
-def test_columns_of_strings_come_back(row_groups: list[RowGroup], sizes: Sizes) -> None:
-    check(row_groups, STRING, sizes)
+@given(cases(), st.sampled_from([TINY, Sizes()]))
+@settings(max_examples=amount(60, 1500), deadline=None)
+def test_keys_of_rows_come_back(case: tuple[list[list[Group]], list[LeafTest]], sizes: Sizes) -> None:
+    (groups,), tests = case
+    check(groups, sizes, tests)
 
 
 def test_columns_of_more_blocks_than_are_read_at_once_come_back() -> None:
-    check([(0, [row * 7919 % 1009 for row in range(3000)])], LONG, Sizes(block_runs=2, root_bytes=64, page_bytes=64))
+    sizes = Sizes(block_runs=2, root_bytes=64, page_bytes=64)
+    check([group(0, [row * 7919 % 1009 for row in range(3000)])], sizes, [RangeTest(100, 900)])
 
 
-@pytest.mark.parametrize(("value_type", "row_groups"), SMALL, ids=["long", "string"])
-def test_wrong_bytes_under_good_checksums_are_refused_or_give_columns_of_that_length(
-    value_type: ValueType, row_groups: list[RowGroup]
-) -> None:
-    payload = built(row_groups, value_type, SMALL_SIZES)
-    refused = 0
-    for position in range(len(payload.data)):
-        data = bytearray(payload.data)
-        data[position] ^= 1 << position % 8
-        for damaged in (Payload(POSTINGS, data, payload.layout), resealed(data, payload.layout)):
-            try:
-                columns = _columns(damaged, row_groups, value_type)
-            except DOCUMENTED:
-                refused += 1
-            else:
-                assert [column.row_count for column in columns] == [len(values) for _, values in row_groups]
-    assert refused > len(payload.data)
+@pytest.mark.parametrize("rows", [BitMap([0]), BitMap([0, 100]), BitMap([299]), None])
+def test_rows_of_other_keys_are_refused(rows: BitMap | None) -> None:
+    postings, _ = opened(built([group(0, [*range(298), None, None])]))
+    within = postings.within(AskedTest(RangeTest(100, 105)))
+    assert within is not None
+    with pytest.raises(CorruptFileError):
+        within.keys_of(rows)
+
+
+@pytest.mark.parametrize("count", [254, 255, 256, 65_534, 65_536])
+def test_codes_take_as_few_bytes_as_the_number_of_keys_allows(count: int) -> None:
+    values = [None, *range(count), None]
+    in_memory = opened(built([group(0, values)], Sizes()))[0].in_memory()
+    assert keys_of(in_memory.keys_of(None)) == values
+    assert in_memory.nbytes < count * (8 + (1 if count < 256 else 2 if count < 65_536 else 4)) + 200
