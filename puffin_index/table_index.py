@@ -32,7 +32,6 @@ from puffin_index.definition.names import Index, NamedIndex, StoredDefinition
 from puffin_index.definition.table_properties import read_properties, unite
 from puffin_index.display import Cell, Described, Grid, Report, show_live
 from puffin_index.errors import DefinitionError, NotFoundError
-from puffin_index.formats.paimon_container import Container
 from puffin_index.index_table import table as catalogue
 from puffin_index.index_table.commit import LOCK_SECONDS, while_locked
 from puffin_index.index_table.entries import TARGET_SEGMENT_BYTES
@@ -44,13 +43,12 @@ from puffin_index.jobs.compact import FEWEST_SMALL, CompactListener, CompactRepo
 from puffin_index.jobs.define import change_definition, stored_definition, take_out
 from puffin_index.jobs.drop import DropReport, drop_index
 from puffin_index.jobs.engine import Engine, LocalEngine, SparkEngine, background_engine
-from puffin_index.jobs.exchange import ImportReport, export_indexes, import_indexes
 from puffin_index.jobs.expire import DEFAULT_GRACE, ExpireReport, expire
+from puffin_index.jobs.export import ExportedContainer, export_indexes
 from puffin_index.jobs.follow import define_index_table, ensure_index_table, follow
 from puffin_index.jobs.verify import DEFAULT_SAMPLE, VerifyListener, VerifyReport, drop_bad_entries, verify
 from puffin_index.kinds.kind import Options
 from puffin_index.segments.directory import FieldKind
-from puffin_index.segments.exchange import ExportedContainer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -392,20 +390,12 @@ class TableIndex(Described):
         return drop_index(self.catalog, ".".join(self.index_table.name()))
 
     def export_indexes(self, data_file: str, row_group: int | None = None) -> ExportedContainer:
-        """Put the indexes of a data file into a container of Paimon's (`puffin_index.jobs.exchange`).
+        """Put the indexes of a data file into a container of Paimon's (`puffin_index.jobs.export`).
 
         `data_file` is a location or its last parts; a file of several row groups needs the place of one, from 0.
         """
         self.refresh()
         return export_indexes(self.data_table, self.index_table, self.columns, data_file, row_group)
-
-    def import_indexes(self, data_file: str, container: Container) -> ImportReport:
-        """Take the indexes of a container of Paimon's over, each compared with the data (`puffin_index.jobs.exchange`).
-
-        `data_file` is a location, or its last parts, of a file of one row group.
-        """
-        self.refresh()
-        return import_indexes(self.data_table, self.index_table, self.columns, data_file, container)
 
     @property
     def _wanted(self) -> dict[FieldKind, Options]:

@@ -262,10 +262,5 @@ main.add_lazy(
             "export_command",
             "Write the indexes that TABLE has of a data file as a container that Paimon reads.",
         ),
-        "import": LazyCommand(
-            f"{_PACKAGE}.upkeep",
-            "import_command",
-            "Add indexes from a container of Paimon's to the index of TABLE, once they agree with the data file.",
-        ),
     }
 )

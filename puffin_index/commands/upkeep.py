@@ -1,4 +1,4 @@
-"""The commands that look after an index (`verify`, `compact`, `expire`, `drop`, `follow`), `export` and `import`."""
+"""The commands that look after an index (`verify`, `compact`, `expire`, `drop`, `follow`), and `export`."""
 
 import json
 import sys
@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from puffin_index.commands.main import console, error_console, open_file, open_index, parse_properties, table_command
+from puffin_index.commands.main import console, error_console, open_index, parse_properties, table_command
 from puffin_index.display import format_bytes
 from puffin_index.errors import PuffinIndexError, UnsupportedError
 from puffin_index.formats.paimon_container import read_container
@@ -177,12 +177,9 @@ def follow_command(table: str, properties: tuple[str, ...], as_json: bool) -> No
     console.print(f"the index of {index.name} is {index_table}", highlight=False, soft_wrap=True)
 
 
-_DATA_FILE = "The data file: its location, or the last parts of it."
-
-
 @click.command("export")
 @table_command
-@click.option("--data-file", required=True, metavar="F", help=_DATA_FILE)
+@click.option("--data-file", required=True, metavar="F", help="The data file: its location, or the last parts of it.")
 @click.option("--row-group", type=click.IntRange(min=0), help="The row group of F, from 0.  [default: the only one]")
 @click.option("--output", required=True, type=click.Path(path_type=Path), help="The new container, such as F.index.")
 def export_command(
@@ -214,28 +211,3 @@ def export_command(
             soft_wrap=True,
             markup=False,
         )
-
-
-@click.command("import")
-@table_command
-@click.option("--data-file", required=True, metavar="F", help=_DATA_FILE + " It has one row group.")
-@click.option("--input", "container", required=True, metavar="X", help="The container: a path or a location.")
-def import_command(table: str, properties: tuple[str, ...], as_json: bool, data_file: str, container: str) -> None:
-    """Add indexes from a container of Paimon's to the index of TABLE, once they agree with the data file.
-
-    Only indexes of the definition are imported.
-    """
-    with open_file(container) as reader:
-        report = open_index(table, properties).import_indexes(data_file, read_container(reader))
-    if as_json:
-        click.echo(json.dumps(asdict(report)))
-        return
-    described = "; ".join(f"{column}: {', '.join(kinds)}" for column, kinds in report.imported.items())
-    console.print(
-        f"{report.data_file}: imported {described}, {format_bytes(report.index_bytes)}",
-        highlight=False,
-        soft_wrap=True,
-        markup=False,
-    )
-    for sentence in report.left_out:
-        error_console.print(f"left out: {sentence}", highlight=False, soft_wrap=True, markup=False)

@@ -35,7 +35,6 @@ from puffin_index.kinds.base import (
 from puffin_index.kinds.held_keys import HoldsKeys
 from puffin_index.roaring.read import row_set_of_ascending
 from puffin_index.storage.arrays import Flags, Ints, Rows, ramps
-from puffin_index.storage.ranged import Blob
 
 _FEW_KEYS = 64
 _RANGES = 16
@@ -254,15 +253,6 @@ class IndexKind(ABC):
         """Return whether Paimon reads blobs of a type for a column of a type."""
         del value_type
         return blob_type in self.paimon_types
-
-    def paimon_type(self, blob: Blob) -> str:
-        """Return the blob type of a blob that Paimon wrote.
-
-        Raises UnsupportedError if Paimon has no such index, or this release does not know the version.
-        """
-        if len(self.paimon_types) != 1:
-            raise UnsupportedError(f"{blob.location}: Paimon has no index of kind {self.name}")
-        return next(iter(self.paimon_types))
 
 
 class OneByOne:

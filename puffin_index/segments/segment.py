@@ -6,10 +6,10 @@ so that a planner gets all of them with one read; then the list of row groups.
 
 import logging
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 from pyiceberg.io import FileIO
 
@@ -125,11 +125,6 @@ class SegmentTask:
     row_groups: Mapping[FileIdentity, tuple[int, ...]] = field(default_factory=dict)
 
 
-BuildColumn: TypeAlias = Callable[
-    [ResolvedColumn, Sequence[OpenDataFile]], tuple[list[ColumnStatistics], dict[str, list[MergedPayload]]]
-]
-"""Gives the statistics of a column, and the payloads of each kind, for all row groups of some data files."""
-
 _Rows = TypeVar("_Rows", int, Ints)
 
 
@@ -162,7 +157,7 @@ def write_segment(task: SegmentTask) -> Segment:
         while opened:
             location = new_segment_location(task.folder, task.job_id)
             try:
-                return write_files(task, location, opened, skipped)
+                return _write_files(task, location, opened, skipped)
             except _UnreadableFileError as error:
                 # One bad data file must not prevent indexes of the others: the segment is rewritten without the file.
                 _log.warning("not indexed: %s", error)
@@ -210,18 +205,17 @@ def _open_files(task: SegmentTask, stack: ExitStack, skipped: list[SkippedFile])
     return opened
 
 
-def write_files(
+def _write_files(
     task: SegmentTask,
     location: str,
     opened: Sequence[OpenDataFile],
     skipped: Sequence[SkippedFile] = (),
-    build: BuildColumn | None = None,
 ) -> Segment:
-    """Write one segment of open data files, with given payloads or those built from the data."""
+    """Write one segment of open data files."""
     covered = place_files(opened, [_sources(one, task.columns) for one in opened])
     with NewFile(task.index_io, location) as stream:
         writer = PuffinWriter(stream, created_by="puffin-index")
-        columns = (_write_column(writer, column, opened, build or _build_column) for column in task.columns)
+        columns = (_write_column(writer, column, opened) for column in task.columns)
         directories = [directory for column in columns for directory in column]
         locations = write_directories(writer, directories)
         writer.add(ROW_GROUPS_BLOB, serialize_row_groups(row_group_entries(covered)))
@@ -273,10 +267,10 @@ class WrittenDirectory:
 
 
 def _write_column(
-    writer: PuffinWriter, column: ResolvedColumn, files: Sequence[OpenDataFile], build: BuildColumn
+    writer: PuffinWriter, column: ResolvedColumn, files: Sequence[OpenDataFile]
 ) -> list[WrittenDirectory]:
     """Write the payloads of one column; return the directories, to be written at the end."""
-    statistics, payloads = build(column, files)
+    statistics, payloads = _build_column(column, files)
     directories = [
         WrittenDirectory(
             column.field_id,

@@ -35,8 +35,6 @@ from puffin_index.kinds.kind import Answer, IndexKind, KindBuilder, OneByOne, Op
 from puffin_index.kinds.postings.build import POSTINGS, PlacedColumn, build_postings
 from puffin_index.kinds.postings.look_up import Postings
 from puffin_index.storage.arrays import Ints
-from puffin_index.storage.binary import ByteCursor
-from puffin_index.storage.ranged import Blob
 
 BitmapLayout = Literal["auto", "bitmaps", "postings"]
 OPTION_NAMES = frozenset({"layout", "version", "index-block-size"})
@@ -254,10 +252,3 @@ class BitmapKind(IndexKind):
     def paimon_reads(self, blob_type: str, value_type: ValueType) -> bool:
         """Return whether Paimon reads blobs of a type for a column of a type, which not all of its bitmaps support."""
         return super().paimon_reads(blob_type, value_type) and is_paimon_type(value_type)
-
-    def paimon_type(self, blob: Blob) -> str:
-        """Return the blob type for the version number at the start of the blob."""
-        version = ByteCursor(blob.read(0, 1), blob.location, blob.offset).uint8()
-        if version not in _BLOB_TYPES:
-            raise UnsupportedError(f"{blob.location}: bitmap version {version} is not one that this release knows")
-        return _BLOB_TYPES[version]

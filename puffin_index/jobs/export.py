@@ -1,4 +1,6 @@
-"""Exchange with Paimon: export the payloads of a row group as a Paimon container, and open blobs from Paimon.
+"""Export: the payloads that an index has of a row group become a container that Paimon reads.
+
+A container of Paimon's is about one data file and says nothing of row groups, so it holds the indexes of one row group.
 
 | kind | Paimon's index name | blob types that Paimon reads |
 | --- | --- | --- |
@@ -12,19 +14,23 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
+from pyiceberg.table import Table
 
+from puffin_index.data.column_source import reading_of
+from puffin_index.data.data_table import DataFile, retained_files
+from puffin_index.definition.index_definition import ResolvedColumn
 from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError
-from puffin_index.formats.paimon_container import write_container
-from puffin_index.formats.puffin import PuffinFile, read_blob
-from puffin_index.keys.map_key import ColumnId, plain_kind
-from puffin_index.keys.value_types import ValueType, value_type_named
-from puffin_index.kinds.base import MergedFilter, MergedIndex, RowGroupIndex, StoredPayload
+from puffin_index.formats.paimon_container import map_key_column, write_container
+from puffin_index.formats.puffin import PuffinFile, read_blob, read_footer
+from puffin_index.index_table.entries import indexed_files, readable_entries
+from puffin_index.index_table.table import read_entries
+from puffin_index.keys.map_key import ColumnId, MapKey, plain_kind, split_kind
+from puffin_index.keys.value_types import value_type_named
 from puffin_index.kinds.registry import KINDS
 from puffin_index.segments.inspection import PayloadPlace, read_payload_places
-from puffin_index.storage.ranged import Blob, RangedReader
-
-_NO_LAYOUT = np.empty(0, np.int64)
+from puffin_index.segments.source_segment import IndexedFile
+from puffin_index.storage.files import FileReader
+from puffin_index.storage.ranged import RangedReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +48,60 @@ class TakenPayloads:
     location: str
     indexes: Mapping[str, Mapping[str, bytes | None]]
     left_out: tuple[PayloadPlace, ...]
+
+
+def export_indexes(
+    data_table: Table,
+    index_table: Table,
+    columns: Sequence[ResolvedColumn],
+    data_file: str,
+    row_group: int | None = None,
+) -> ExportedContainer:
+    """Put the indexes of one row group of a data file (its location, or the last parts) into a container.
+
+    The row group is that at a place from 0, or the only one. Raises NotFoundError without such a file or index,
+    UnsupportedError if the row group is open or Paimon can read nothing.
+    """
+    file = _find_file(data_table, data_file)
+    indexed = _indexed(data_table, index_table, file)
+    if row_group is None and len(indexed.row_counts) != 1:
+        raise UnsupportedError(f"{file.path} has {len(indexed.row_counts)} row groups: say which one, from 0")
+    at = row_group or 0
+    if not 0 <= at < len(indexed.row_counts):
+        raise NotFoundError(f"{file.path} has no row group {at}: it has {len(indexed.row_counts)}")
+    names = {column.column_id: _container_name(column) for column in columns}
+    parts = {part for key, part in indexed.parts.items() if split_kind(*key)[0] in names}
+    taken = []
+    for part in sorted(parts, key=lambda part: part.segment):
+        here = {split_kind(*key)[0] for key, own in indexed.parts.items() if own == part}
+        with FileReader(index_table.io, part.segment) as reader:
+            own_names = {column: name for column, name in names.items() if column in here}
+            taken.append(take_payloads(reader, read_footer(reader), part.first_row_group + at, own_names))
+    if not taken:
+        raise NotFoundError(f"the index has nothing of {file.path}: run `puffin-index build` first")
+    return write_exported(taken)
+
+
+def _find_file(data_table: Table, name: str) -> DataFile:
+    files = [file for file in retained_files(data_table).values() if f"/{file.path}".endswith(f"/{name}")]
+    if len(files) == 1:
+        return files[0]
+    what = f"{len(files)} data files" if files else "no data file"
+    raise NotFoundError(f"table {'.'.join(data_table.name())} has {what} {name}; `explain --all` lists the data files")
+
+
+def _indexed(data_table: Table, index_table: Table, file: DataFile) -> IndexedFile:
+    entries = readable_entries(read_entries(index_table), reading_of(data_table))
+    for indexed in indexed_files(entries):
+        if indexed.file.identity == file.identity:
+            return indexed
+    raise NotFoundError(f"the index has nothing of {file.path}: run `puffin-index build` first")
+
+
+def _container_name(column: ResolvedColumn) -> str:
+    if isinstance(column.column_id, MapKey):
+        return map_key_column(column.name.removesuffix(column.column_id.key)[:-3], column.column_id.key)
+    return column.name
 
 
 def take_payloads(
@@ -109,15 +169,3 @@ def _read_payload(segment: RangedReader, footer: PuffinFile, place: PayloadPlace
         location=segment.location,
         offset=place.offset,
     )
-
-
-def import_blob(blob: Blob, kind: str, value_type: ValueType, row_count: int) -> RowGroupIndex:
-    """Open a blob that Paimon wrote of a row group of so many rows.
-
-    Raises UnsupportedError if the kind does not read the blob's version or the value type, CorruptFileError if the blob
-    breaks its format or has another number of rows.
-    """
-    own = KINDS[kind]
-    opened = own.open(StoredPayload.of_row_group(blob, own.paimon_type(blob), _NO_LAYOUT, value_type, row_count))
-    assert not isinstance(opened, MergedIndex | MergedFilter)
-    return opened

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
+from puffin_index.jobs.export import take_payloads, write_exported
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
-from puffin_index.segments.exchange import take_payloads, write_exported
 from tests.paimon.referee import Paimon
 from tests.puffin_index.kinds.columns import rows_of, sample_of
 from tests.puffin_index.segments.segment_sample import FIELD_IDS, TYPES, SegmentSample, write_sample
