@@ -28,8 +28,12 @@ def deserialize(
 
     Raises CorruptFileError if the bytes are not such a set.
     """
-    rows, length = _parsed(data, location, offset)
-    if whole and length != len(data):
+    try:
+        rows = BitMap.deserialize(bytes(data))
+    except (ValueError, IndexError) as error:
+        raise CorruptFileError(f"not a row set: {error}", location=location, offset=offset) from error
+    # A set takes as many bytes when it is written again.
+    if whole and (length := len(rows.serialize())) != len(data):
         reason = f"a row set of {length} bytes lies in {len(data)} bytes"
         raise CorruptFileError(reason, location=location, offset=offset)
     if rows and rows.max() >= row_count:
@@ -94,20 +98,3 @@ def _set_of_blocks(blocks: Bytes, places: Ints, counts: Ints) -> BitMap:
     offsets = start + BLOCK_BYTES * np.arange(len(places))
     parts = (np.array([COOKIE, len(places)], "<u4"), described, offsets.astype("<u4"), blocks[places])
     return BitMap.deserialize(b"".join(part.tobytes() for part in parts))
-
-
-def serialized_length(data: Buffer, *, location: str = "<bytes>", offset: int = 0) -> int:
-    """Return the length of the serialised set at the start of `data`.
-
-    Raises CorruptFileError if the set does not end inside `data`.
-    """
-    return _parsed(data, location, offset)[1]
-
-
-def _parsed(data: Buffer, location: str, offset: int) -> tuple[BitMap, int]:
-    """Return the set at the start of some bytes, and its length, which is the same when it is written again."""
-    try:
-        rows = BitMap.deserialize(bytes(data))
-    except (ValueError, IndexError) as error:
-        raise CorruptFileError(f"not a row set: {error}", location=location, offset=offset) from error
-    return rows, len(rows.serialize())

@@ -8,8 +8,6 @@ from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.columns import chosen_keys, join_keys, sorted_keys_of
@@ -106,25 +104,22 @@ def parse_directory(blob: Blob, data: memoryview, header: Header, form: int) -> 
 
 
 def read_blocks(blob: Blob, parts: Sequence[Part], form: int) -> list[EntryTable]:
-    """Read and parse sealed blocks; neighbours share a request."""
+    """Read and parse blocks; neighbours share a request."""
     return [
-        parse_block(blob, data, part.offset, form, sealed=True)
-        for part, data in zip(parts, read_parts(blob, parts), strict=True)
+        _parse_block(blob, data, part.offset, form) for part, data in zip(parts, read_parts(blob, parts), strict=True)
     ]
 
 
-def parse_block(blob: Blob, data: memoryview, offset: int, form: int, *, sealed: bool) -> EntryTable:
-    """Parse a block of version 2 at an offset of the blob, and check the seal behind its entries if there is one."""
-    seal_bytes = CHECKSUM_BYTES if sealed else 0
-    if len(data) < 4 + seal_bytes:
+def _parse_block(blob: Blob, data: memoryview, offset: int, form: int) -> EntryTable:
+    """Parse a block at an offset of the blob, and check the seal behind its entries."""
+    if len(data) < 4 + CHECKSUM_BYTES:
         raise corrupt(blob, f"a block of {len(data)} bytes", offset)
-    content = data[: len(data) - seal_bytes]
-    if sealed and write_uint32_be(checksum32(content)) != data[len(content) :]:
+    content = data[: len(data) - CHECKSUM_BYTES]
+    if write_uint32_be(checksum32(content)) != data[len(content) :]:
         raise corrupt(blob, "the bytes do not have their checksum", offset)
     count = ByteCursor(data, blob.location, blob.offset + offset).int32_be()
     table, used = parse_entries(blob, content, 4, count, form, with_lengths=True)
-    # Without a layout, nobody knows whether the block has a seal: bytes behind the entries are then no error.
-    if sealed and used != len(content) - 4:
+    if used != len(content) - 4:
         raise corrupt(blob, f"a block of {len(content)} bytes has {used} bytes of entries", offset)
     return table
 
@@ -219,13 +214,6 @@ def join_tables(tables: Sequence[EntryTable], form: int) -> EntryTable:
         np.concatenate([np.empty(0, np.int64), *(table.offsets for table in tables)]),
         np.concatenate([np.empty(0, np.int64), *(table.lengths for table in tables)]),
     )
-
-
-def sort_table(table: EntryTable) -> EntryTable:
-    """Return the entries in ascending order of their keys (Paimon's version 1 has them in the order of hashes)."""
-    keys = table.keys.array()
-    order = pc.sort_indices(pa.array(keys)).to_numpy()
-    return EntryTable(sorted_keys_of(chosen_keys(keys, order)), table.offsets[order], table.lengths[order])
 
 
 def with_lengths(table: EntryTable, header: Header, body_bytes: int, gap: int) -> EntryTable:

@@ -204,7 +204,7 @@ class BitmapKind(IndexKind):
         return BitmapBuilder(OneByOne(self, options), layout_of(options))
 
     def open(self, payload: StoredPayload) -> OpenIndex:
-        """Open a payload; a payload from Paimon has no layout and is read whole."""
+        """Open a payload."""
         blob, layout, value_type = payload.blob, payload.layout, payload.value_type
         if payload.blob_type == POSTINGS:
             return Postings(blob, layout, value_type, payload.spans)

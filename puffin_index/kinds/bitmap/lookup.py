@@ -11,26 +11,24 @@ from pyroaring import BitMap
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.columns import Column, KeyArray
 from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
-from puffin_index.keys.value_types import ValueType, form_of, is_form_of
+from puffin_index.keys.value_types import ValueType, is_form_of
 from puffin_index.kinds.base import RowSet
-from puffin_index.kinds.bitmap.blob import LAYOUT_NUMBERS, NO_NULLS, VERSION_1, VERSION_2
+from puffin_index.kinds.bitmap.blob import LAYOUT_NUMBERS, NO_NULLS, VERSION_2
 from puffin_index.kinds.bitmap.entries import (
     BlockDirectory,
     EntryTable,
     join_tables,
-    parse_block,
     parse_directory,
     parse_entries,
     parse_header,
     read_blocks,
-    sort_table,
     with_lengths,
 )
 from puffin_index.kinds.bitmap.rows import BitmapBody, RowSetPlaces
 from puffin_index.kinds.held_keys import DistinctKeys, HoldsKeys, KeySets, are_few_keys
 from puffin_index.kinds.postings.columns import column_of_codes, no_codes
 from puffin_index.storage.arrays import Ints
-from puffin_index.storage.parts import CHECKSUM_BYTES, Part, check_layout, corrupt, in_memory, read_parts
+from puffin_index.storage.parts import CHECKSUM_BYTES, Part, check_layout, corrupt, read_parts
 from puffin_index.storage.ranged import Blob
 
 Query: TypeAlias = tuple[Key, bool]
@@ -135,9 +133,7 @@ class Entries:
 def open_entries(
     blob: Blob, version: int, layout: Ints, value_type: ValueType, row_count: int
 ) -> tuple[Entries, BitmapBody]:
-    """Open a bitmap blob lazily by its layout; a blob without a layout is read whole."""
-    if not len(layout):
-        return _open_whole(in_memory(blob), version, form_of(value_type), row_count)
+    """Open a bitmap blob lazily by its layout."""
     numbers = check_layout(blob, layout, LAYOUT_NUMBERS)[1:LAYOUT_NUMBERS]
     form, of_layout, header_end, checksum, body_start, null_offset, null_length = numbers
     if not is_form_of(form, value_type):
@@ -157,33 +153,6 @@ def open_entries(
         return BlockDirectory.of(with_lengths(table, header, blob.length - body_start, CHECKSUM_BYTES))
 
     return Entries(directory, blob, form), body
-
-
-def _open_whole(blob: Blob, version: int, form: int, row_count: int) -> tuple[Entries, BitmapBody]:
-    """Open a blob without a layout, such as a blob from Paimon; seals are neither expected nor checked."""
-    data = blob.read_all()
-    header = parse_header(blob, data, version, row_count)
-    if version == VERSION_1:
-        table, used = parse_entries(blob, data, header.end, header.value_count, form, with_lengths=False)
-        body_start = header.end + used
-        table = with_lengths(table, header, blob.length - body_start, 0)
-    else:
-        directory, body_start = parse_directory(blob, data, header, form)
-        tables = [
-            parse_block(blob, data[part.offset : part.offset + part.length], part.offset, form, sealed=False)
-            for part in directory.parts
-        ]
-        table = join_tables(tables, form)
-    ordered = sort_table(table)
-    if len(ordered.offsets) != header.value_count:
-        raise corrupt(blob, f"{len(ordered.offsets)} entries of {header.value_count} values")
-    null_length = header.null_length
-    if null_length is None:
-        ends = np.append(table.offsets[table.offsets > header.null_offset], blob.length - body_start)
-        null_length = int(ends.min()) - header.null_offset
-    body = BitmapBody(blob, body_start, row_count, header.null_offset, null_length, 0)
-    whole = BlockDirectory.of(ordered)
-    return Entries(lambda: whole, blob, form), body
 
 
 class BitmapIndex(HoldsKeys):

@@ -18,7 +18,7 @@ from puffin_index.keys.sorted_keys import bytes_of_keys
 from puffin_index.keys.value_types import FLOAT32, FLOAT64, form_of, from_stored, is_form_of, to_stored
 from puffin_index.kinds.base import Payload, RowSet, StoredPayload
 from puffin_index.storage.arrays import Bytes, Flags, Ints, Rows
-from puffin_index.storage.binary import ByteCursor, write_int32_be
+from puffin_index.storage.binary import write_int32_be
 from puffin_index.storage.hashing import wang_hashes, xxh64_many
 from puffin_index.storage.parts import LAYOUT_VERSION, Part, check_layout, checksum32, corrupt, read_parts
 from puffin_index.storage.ranged import Blob
@@ -184,7 +184,7 @@ def build_filter(column: SortedColumn, items: int | None, fpp: float, room: floa
 
 
 def open_filter(payload: StoredPayload) -> BloomIndex:
-    """Open the filter of a row group; opening a filter without a layout (from Paimon) reads its first bytes.
+    """Open the filter of a row group.
 
     Raises UnsupportedError for another version or type, CorruptFileError if the layout contradicts the blob.
     """
@@ -192,17 +192,12 @@ def open_filter(payload: StoredPayload) -> BloomIndex:
     bit_bytes = blob.length - BITS_OFFSET
     if not 0 < bit_bytes <= MAXIMUM_BITS // 8:
         raise corrupt(blob, f"a bloom filter of {blob.length} bytes")
-    if len(layout):
-        _, form, k, page_bytes, *packed = check_layout(blob, layout, _LAYOUT_NUMBERS)
-        checksums = _unpack_pairs(packed)
-    else:
-        form, page_bytes, checksums = form_of(value_type), _page_bytes(bit_bytes), []
-        k = ByteCursor(blob.read(0, BITS_OFFSET), blob.location, blob.offset).int32_be()
+    _, form, k, page_bytes, *packed = check_layout(blob, layout, _LAYOUT_NUMBERS)
     if not is_form_of(form, value_type):
         raise UnsupportedError(f"{blob.location}: form {form} is not one of a {value_type.name} column")
     if not 0 < k <= MAXIMUM_BITS_A_KEY or page_bytes < 1:
         raise corrupt(blob, f"a bloom filter of {k} bits a key, {page_bytes} bytes a page")
-    pages = _pages(blob, bit_bytes, page_bytes, checksums)
+    pages = _pages(blob, bit_bytes, page_bytes, _unpack_pairs(packed))
     return BloomIndex(blob, form, 8 * bit_bytes, k, pages, row_count)
 
 
@@ -236,11 +231,11 @@ def _page_bytes(bit_bytes: int) -> int:
 
 def _pages(blob: Blob, bit_bytes: int, page_bytes: int, checksums: Sequence[int]) -> list[Part]:
     starts = range(0, bit_bytes, page_bytes)
-    if checksums and len(checksums) - len(starts) not in (0, 1):
+    if len(checksums) - len(starts) not in (0, 1):
         raise corrupt(blob, f"{len(checksums)} checksums for {len(starts)} pages")
     return [
-        Part(BITS_OFFSET + start, min(page_bytes, bit_bytes - start), checksums[page] if checksums else None)
-        for page, start in enumerate(starts)
+        Part(BITS_OFFSET + start, min(page_bytes, bit_bytes - start), checksum)
+        for start, checksum in zip(starts, checksums, strict=False)
     ]
 
 

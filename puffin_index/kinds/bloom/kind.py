@@ -14,7 +14,7 @@ import numpy as np
 from puffin_index.errors import DefinitionError, UnsupportedError
 from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.leaf import LeafTest, SetTest
-from puffin_index.keys.value_types import ValueType, form_of
+from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.base import (
     DEFAULT_LIMITS,
     MergedPayload,
@@ -31,6 +31,7 @@ from puffin_index.kinds.bloom.filter import PAIMON_BLOOM, BloomBits, BloomIndex,
 from puffin_index.kinds.bloom.matrix import BLOOM_MATRIX, BloomMatrix, build_bloom_matrix, filters_of_matrix
 from puffin_index.kinds.kind import Answer, IndexKind, Options, Proof
 from puffin_index.storage.arrays import Ints
+from puffin_index.storage.parts import check_layout
 
 PAIMON_FPP = 0.1
 # With this factor on the number of keys, Paimon's shape for 10 % (three bits set per key) errs for 1 % of keys. Seven
@@ -76,7 +77,7 @@ class BloomKind(IndexKind):
         return build_filter(column, _items(options, value_type), _fpp(options, value_type), room)
 
     def open(self, payload: StoredPayload) -> OpenIndex:
-        """Open a filter or a matrix; opening a filter from Paimon, which has no layout, reads its first bytes."""
+        """Open a filter or a matrix."""
         if payload.blob_type == BLOOM_MATRIX:
             return BloomMatrix(payload.blob, payload.layout, payload.value_type, len(payload.spans))
         if payload.blob_type != PAIMON_BLOOM:
@@ -104,7 +105,7 @@ class BloomKind(IndexKind):
             else:
                 yield MergedPayload(_merge_filters(run), count_kept(run))
 
-    def _merge_form(self, part: MergePart) -> int | None:
+    def _merge_form(self, part: MergePart) -> int:
         self.form_of(part)
         return _value_form(part.payload)
 
@@ -123,9 +124,9 @@ class BloomKind(IndexKind):
         return prove
 
 
-def _value_form(payload: StoredPayload) -> int | None:
+def _value_form(payload: StoredPayload) -> int:
     """Return the stored form of the hashed values, which is the second number in the layout of both blob types."""
-    return int(payload.layout[1]) if len(payload.layout) > 1 else None
+    return check_layout(payload.blob, payload.layout, 2)[1]
 
 
 def _merge_filters(run: Sequence[MergePart]) -> Payload:
@@ -138,8 +139,7 @@ def _merge_filters(run: Sequence[MergePart]) -> Payload:
             filters += [every[place] for place in np.flatnonzero(part.is_kept).tolist()]
         else:
             filters.append(open_filter(payload).read_filter())
-    form = _value_form(run[0].payload)
-    return build_bloom_matrix(filters, form_of(run[0].payload.value_type) if form is None else form)
+    return build_bloom_matrix(filters, _value_form(run[0].payload))
 
 
 def _fpp(options: Options, value_type: ValueType) -> float:

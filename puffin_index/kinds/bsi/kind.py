@@ -109,7 +109,7 @@ class BitSlicedKind(IndexKind):
         return SlicesBuilder(one_by_one) if _may_merge(options) else one_by_one
 
     def open(self, payload: StoredPayload) -> OpenIndex:
-        """Open a payload; a payload from Paimon has no layout and is read whole."""
+        """Open a payload."""
         return open_slices(payload) if len(payload.spans) == 1 else MergedSlices(payload)
 
     def answers(self, test: LeafTest) -> Answer:

@@ -24,7 +24,6 @@ from puffin_index.kinds.bsi.slices import (
     append_part,
     bits_length,
     check_size,
-    halves_of_blob,
     halves_of_layout,
     halves_of_numbers,
     numbers_of_halves,
@@ -33,14 +32,7 @@ from puffin_index.kinds.bsi.slices import (
 from puffin_index.roaring.write import BLOCK_ROWS, block_count
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.binary import Buffer
-from puffin_index.storage.parts import (
-    LAYOUT_VERSION,
-    Part,
-    check_layout,
-    checksum32,
-    corrupt,
-    in_memory,
-)
+from puffin_index.storage.parts import LAYOUT_VERSION, Part, check_layout, checksum32, corrupt
 
 PAIMON_BSI = "paimon-bsi-v1"
 BSI = "puffin-index-bsi-v1"
@@ -134,7 +126,7 @@ def _checksum_of(row_counts: Ints) -> int:
 
 
 def open_slices(payload: StoredPayload) -> BitSlicedIndex | DictionaryCodedIndex:
-    """Open the bit slices of all rows of a payload, numbered without gaps; a blob from Paimon is read whole.
+    """Open the bit slices of all rows of a payload, numbered without gaps.
 
     Raises UnsupportedError for another blob type or version, CorruptFileError if the layout contradicts the rest.
     """
@@ -144,9 +136,6 @@ def open_slices(payload: StoredPayload) -> BitSlicedIndex | DictionaryCodedIndex
     if payload.blob_type != PAIMON_BSI or not _is_number(value_type):
         raise _not_read(payload)
     rows = payload.row_count
-    if not len(payload.layout):
-        blob = in_memory(blob)
-        return BitSlicedIndex(blob, halves_of_blob(blob, rows), rows, value_type, is_own=False)
     numbers = check_layout(blob, payload.layout, 1 + LEAST_NUMBERS)[1:]
     halves = halves_of_layout(blob, numbers, rows, EXISTENCE_GAP)
     return BitSlicedIndex(blob, halves, rows, value_type, is_own=False)

@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap
 
-from puffin_index.errors import BuildError, UnsupportedError
-from puffin_index.roaring.read import deserialize, row_set_of_bits, serialize_bits, serialized_length
+from puffin_index.errors import BuildError
+from puffin_index.roaring.read import deserialize, row_set_of_bits, serialize_bits
 from puffin_index.roaring.write import BLOCK_BYTES, BLOCK_ROWS, block_count
 from puffin_index.storage.arrays import Bytes, Flags, Ints
-from puffin_index.storage.binary import Buffer, ByteCursor, write_int32_be, write_int64_be, write_uint8
+from puffin_index.storage.binary import Buffer, write_int32_be, write_int64_be, write_uint8
 from puffin_index.storage.parts import LAYOUT_VERSION, Part, checksum32, content_of_frame, corrupt
 from puffin_index.storage.ranged import Blob
 
@@ -249,53 +249,3 @@ def _unpack_parts(packed: Sequence[int], end: int, existence_gap: int) -> tuple[
         Part(offset, stop - offset, number & 0xFFFF_FFFF)
         for offset, stop, number in zip(offsets, ends, packed, strict=True)
     )
-
-
-def halves_of_blob(blob: Blob, row_count: int) -> Halves:
-    """Parse the halves of a blob without a layout, such as a blob from Paimon.
-
-    Raises UnsupportedError for another version, CorruptFileError if the blob breaks the format.
-    """
-    data = blob.read_all()
-    cursor = ByteCursor(data, blob.location, blob.offset)
-    _check_version(blob, cursor.uint8())
-    rows = cursor.int32_be()
-    if rows != row_count:
-        raise corrupt(blob, f"bit slices of {rows} rows for a row group of {row_count}", 1)
-    halves = [_parse_half(blob, data, cursor, row_count) for _ in range(2)]
-    cursor.expect_end()
-    return halves
-
-
-def _check_version(blob: Blob, version: int) -> None:
-    if version != VERSION:
-        raise UnsupportedError(f"{blob.location}: BSI version {version} is not one that this release knows")
-
-
-def _parse_half(blob: Blob, data: memoryview, cursor: ByteCursor, row_count: int) -> Half | None:
-    flag = cursor.uint8()
-    if flag > 1:
-        raise cursor.corrupt(f"{flag} is not a boolean")
-    if not flag:
-        return None
-    _check_version(blob, cursor.uint8())
-    minimum, maximum = cursor.int64_be(), cursor.int64_be()
-    existence = _parse_part(blob, data, cursor)
-    rows = deserialize(
-        data[existence.offset : existence.offset + existence.length],
-        row_count,
-        location=blob.location,
-        offset=blob.offset + existence.offset,
-    )
-    slice_count = cursor.count(cursor.int32_be(), 8, "slices")
-    if slice_count > _MAXIMUM_SLICES or not 0 <= minimum <= maximum or (maximum - minimum).bit_length() > slice_count:
-        raise cursor.corrupt(f"{slice_count} slices for numbers from {minimum} to {maximum}")
-    slices = tuple(_parse_part(blob, data, cursor) for _ in range(slice_count))
-    return Half(len(rows), minimum, maximum, existence, slices) if rows else None
-
-
-def _parse_part(blob: Blob, data: memoryview, cursor: ByteCursor) -> Part:
-    start = cursor.position
-    length = serialized_length(data[start:], location=blob.location, offset=blob.offset + start)
-    cursor.bytes(length, "row set")
-    return Part(start, length)

@@ -19,8 +19,6 @@ from tests.conftest import amount
 from tests.puffin_index.kinds.columns import Sample, rows_of, sample_of, samples
 from tests.puffin_index.kinds.counting import blob_of
 
-NO_LAYOUT = np.empty(0, np.int64)
-
 SAMPLES = {
     "long": sample_of([5, -3, None, 5, 1 << 40, None, 7, 7, -3, 0] + [9] * 5, "long"),
     "string": sample_of(["b", "", None, "b", "a" * 20, None, "ccc", "b"] + ["d"] * 5, "string"),
@@ -96,19 +94,6 @@ def test_a_cut_blob_is_an_error_or_gives_the_right_rows(kind: str, options: dict
 
 @pytest.mark.parametrize("sample", SAMPLES.values(), ids=SAMPLES)
 @pytest.mark.parametrize(("kind", "options"), [*BUILDS, ("bloom", {})])
-def test_a_blob_from_elsewhere_with_a_flipped_bit_never_fails_in_another_way(
-    kind: str, options: dict[str, str], sample: Sample
-) -> None:
-    """Nothing in it is sealed, so a wrong answer cannot be seen; whoever imports it checks the container."""
-    payload = KINDS[kind].build(SortedColumn(sample.column), options)
-    whole = bytes(payload.data)
-    for data in [*flips(whole), *(whole[:length] for length in range(len(whole)))]:
-        for _, rows in _answers(kind, payload, data, NO_LAYOUT, sample):
-            assert not rows or rows.max() < len(sample.values)
-
-
-@pytest.mark.parametrize("sample", SAMPLES.values(), ids=SAMPLES)
-@pytest.mark.parametrize(("kind", "options"), [*BUILDS, ("bloom", {})])
 def test_a_wrong_layout_never_fails_in_another_way(kind: str, options: dict[str, str], sample: Sample) -> None:
     """A directory has a checksum of its own; a layout that passes it and is nonsense still must not crash."""
     payload = KINDS[kind].build(SortedColumn(sample.column), options)
@@ -118,7 +103,7 @@ def test_a_wrong_layout_never_fails_in_another_way(kind: str, options: dict[str,
             layout[position] = max(-(2**63), min(number, 2**63 - 1))
             for _, rows in _answers(kind, payload, bytes(payload.data), layout, sample):
                 assert not rows or rows.max() < len(sample.values)
-    for length in range(1, len(payload.layout)):
+    for length in range(len(payload.layout)):
         for _, rows in _answers(kind, payload, bytes(payload.data), payload.layout[:length], sample):
             assert not rows or rows.max() < len(sample.values)
 

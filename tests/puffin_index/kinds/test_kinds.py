@@ -71,26 +71,6 @@ def test_a_bloom_filter_never_misses_a_row_and_is_exact_only_when_it_finds_none(
         assert rows_of(sample, test) & candidates <= among.rows <= candidates
 
 
-@pytest.mark.parametrize(("kind", "options"), EXACT_BUILDS)
-@settings(max_examples=amount(10, 250), deadline=None)
-@given(st.data())
-def test_a_blob_without_its_layout_gives_the_same_answers(
-    kind: str, options: dict[str, str], data: st.DataObject
-) -> None:
-    """As after an export to Paimon's container and back. Codes of a dictionary are our own, and need their layout."""
-    sample = data.draw(samples([name for name in VALUES if _suits(name, options)]))
-    payload = KINDS[kind].build(SortedColumn(sample.column), options)
-    if payload.blob_type == "puffin-index-bsi-v1":
-        return
-    blob, _ = blob_of(payload.data)
-    index = KINDS[kind].open(
-        StoredPayload.of_row_group(blob, payload.blob_type, NO_LAYOUT, sample.value_type, len(sample.values))
-    )
-    for _ in range(4):
-        test = data.draw(leaf_tests(sample))
-        assert index.evaluate(test).rows == rows_of(sample, test)
-
-
 @pytest.mark.parametrize("bits", [1, 64, 65, 256, 257, 320, 321, 12_464, 2**20, 2**20 + 1, 2**31 - 9])
 def test_a_filter_takes_the_next_of_four_sizes_between_powers_of_two(bits: int) -> None:
     found = grid_bits(bits)

@@ -96,7 +96,7 @@ def test_inspect_of_anything_else_is_one_sentence(tmp_path: Path, data: bytes) -
 
 
 def test_a_container_is_told_by_its_magic(sample: SegmentSample) -> None:
-    assert is_container(BytesReader.of((GOLDEN / "paimon_int.bin").read_bytes()))
+    assert is_container(BytesReader.of((GOLDEN / "container_paimon.bin").read_bytes()))
     assert not is_container(sample.reader)
     assert not is_container(BytesReader.of(b""))
 
