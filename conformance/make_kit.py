@@ -41,7 +41,6 @@ _FORMS: Final = (
     "place.floor",
     "tags#k#color",
 )
-_PAIMON: Final = ("flag", "small", "big", "ratio", "amount", "name", "nothing")
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,6 @@ SEGMENTS: Final = (
         {"bitmap": _FORMS, "bsi": _FORMS},
         {"layout": "bitmaps", "index-block-size": "64b", "compression": "none"},
     ),
-    KitSegment("version1", SMALL, {"bitmap": _PAIMON}, {"version": "1"}),
     KitSegment(
         "compacted", SMALL, {"bitmap": _FORMS, "bsi": _FORMS, "bloom": _FORMS}, {"layout": "bitmaps"}, is_compacted=True
     ),

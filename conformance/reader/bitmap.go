@@ -13,33 +13,17 @@ func decodeBitmap(p payload) column {
 	number := func(at int) int { return int(int32(be.Uint32(data[at:]))) }
 	layout := version(p.layout)
 	form, headerEnd, body := layout[0], int(layout[2]), int(layout[4])
-	format := int(data[0])
-	require(int64(format) == layout[1], "version of a bitmap")
+	require(data[0] == 2 && layout[1] == 2, "version of a bitmap")
 	proven(data[:headerEnd], uint32(layout[3]))
 	rows, values := number(1), number(5)
 	require(rows == p.spans[0].rows, "a bitmap of %d rows", rows)
 	at := 10
 	var nulls []entry
 	if data[9] == 1 {
-		nulls = []entry{{offset: number(at), length: -1}}
-		at += 4
-		if format == 2 {
-			nulls[0].length = number(at)
-			at += 4
-		}
+		nulls = []entry{{offset: number(at), length: number(at + 4)}}
+		at += 8
 	}
-	var entries []entry
-	if format == 1 {
-		require(headerEnd == body, "a header that ends before the body")
-		for i := 0; i < values; i++ {
-			value, n := storedKey(form, data[at:])
-			entries = append(entries, entry{value, number(at + n), -1})
-			at += n + 4
-		}
-		require(at == headerEnd, "a header of %d bytes", headerEnd)
-	} else {
-		entries = readBlocks(data, at, form, headerEnd, body)
-	}
+	entries := readBlocks(data, at, form, headerEnd, body)
 	require(len(entries) == values, "%d values", len(entries))
 	found := newColumn(rows)
 	for i, e := range entries {
@@ -54,7 +38,7 @@ func decodeBitmap(p payload) column {
 	return found
 }
 
-// readBlocks reads the entries of all blocks of version 2.
+// readBlocks reads the entries of all blocks.
 func readBlocks(data []byte, at int, form int64, headerEnd, body int) []entry {
 	be := binary.BigEndian
 	number := func(at int) int { return int(int32(be.Uint32(data[at:]))) }
@@ -86,7 +70,7 @@ func readBlocks(data []byte, at int, form int64, headerEnd, body int) []entry {
 	return entries
 }
 
-// readRows reads the rows of an entry; length -1 of version 1 leaves the end to the row set.
+// readRows reads the rows of an entry.
 func readRows(data []byte, body int, e entry) []uint32 {
 	if e.offset < 0 {
 		saw("entry of a single row")
@@ -94,7 +78,7 @@ func readRows(data []byte, body int, e entry) []uint32 {
 	}
 	start := body + e.offset
 	rows, length := roaring(data[start:])
-	require(e.length == -1 || e.length == length, "a row set of %d bytes takes %d", e.length, length)
+	require(e.length == length, "a row set of %d bytes takes %d", e.length, length)
 	sealed(data, start, start+length, binary.BigEndian)
 	return rows
 }

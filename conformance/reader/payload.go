@@ -66,7 +66,7 @@ func proven(part []byte, checksum uint32) []byte {
 // decode gives the rows of each row group that a payload covers.
 func decode(p payload) []column {
 	switch p.blobType {
-	case "paimon-bitmap-v1", "paimon-bitmap-v2":
+	case "paimon-bitmap-v2":
 		return []column{decodeBitmap(p)}
 	case "paimon-bsi-v1", "puffin-index-bsi-v1":
 		return split(decodeSlices(p), p.spans, 0)

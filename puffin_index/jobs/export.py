@@ -4,7 +4,7 @@ A container of Paimon's is about one data file and says nothing of row groups, s
 
 | kind | Paimon's index name | blob types that Paimon reads |
 | --- | --- | --- |
-| bitmap | `bitmap` | `paimon-bitmap-v1`, `paimon-bitmap-v2` |
+| bitmap | `bitmap` | `paimon-bitmap-v2` |
 | bsi | `bsi` | `paimon-bsi-v1` |
 | bloom | `bloom-filter` | `paimon-bloom-v1` |
 

@@ -21,10 +21,8 @@ _FEW_ROWS = 1000
 _SPARSE = 64
 
 
-def deserialize(
-    data: Buffer, row_count: int, *, whole: bool = True, location: str = "<bytes>", offset: int = 0
-) -> BitMap:
-    """Read one serialised set of rows below `row_count`, which takes all bytes if `whole`.
+def deserialize(data: Buffer, row_count: int, *, location: str = "<bytes>", offset: int = 0) -> BitMap:
+    """Read one serialised set of rows below `row_count`, which takes all bytes.
 
     Raises CorruptFileError if the bytes are not such a set.
     """
@@ -33,7 +31,7 @@ def deserialize(
     except (ValueError, IndexError) as error:
         raise CorruptFileError(f"not a row set: {error}", location=location, offset=offset) from error
     # A set takes as many bytes when it is written again.
-    if whole and (length := len(rows.serialize())) != len(data):
+    if (length := len(rows.serialize())) != len(data):
         reason = f"a row set of {length} bytes lies in {len(data)} bytes"
         raise CorruptFileError(reason, location=location, offset=offset)
     if rows and rows.max() >= row_count:

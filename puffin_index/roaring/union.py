@@ -86,10 +86,7 @@ def union_of_sets(
         pairs = zip(starts.tolist(), lengths.tolist(), strict=True)
         return BitMap.union(
             BitMap(),
-            *(
-                deserialize(data[s : s + n], row_count, whole=False, location=location, offset=offset + s)
-                for s, n in pairs
-            ),
+            *(deserialize(data[s : s + n], row_count, location=location, offset=offset + s) for s, n in pairs),
         )
     limit = row_count if most_rows is None else most_rows
     rows, _ = _decode(data, starts, lengths, row_count, limit, location, offset)

@@ -1,7 +1,7 @@
-"""Paimon's bitmap format, V2 and V1, with seals: the row set of each value (docs/formats.md, Bitmap; seed 001).
+"""Paimon's bitmap format, version 2, with seals: the row set of each value (docs/formats.md, Bitmap; seed 001).
 
 Paimon writes no seals and skips ours. Its bitmaps do not support binary, fixed, uuid and decimals of more than 18
-digits, which version 2 holds here as well.
+digits, which are held here as well.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from puffin_index.storage.binary import write_int32_be, write_uint8, write_uint3
 from puffin_index.storage.hashing import xxh64_many
 from puffin_index.storage.parts import CHECKSUM_BYTES, LAYOUT_VERSION, checksum32
 
-VERSION_1, VERSION_2 = 1, 2
+VERSION = 2
 LAYOUT_NUMBERS = 8
 NO_NULLS = -1
 DEFAULT_BLOCK_BYTES = 16 * 1024
@@ -58,28 +58,25 @@ class _Entries:
         return len(self.first_rows)
 
 
-def serialize_bitmaps(ordered: SortedColumn, version: int, block_bytes: int | None) -> tuple[memoryview, Ints]:
-    """Return the blob (version 1 or 2) of a column, and its layout.
+def serialize_bitmaps(ordered: SortedColumn, block_bytes: int | None) -> tuple[memoryview, Ints]:
+    """Return the blob of a column, and its layout.
 
     A block of entries has at most `block_bytes`; None balances the directory with the blocks, from 16 KiB up.
     """
     column = ordered.column
     nulls = _serialize_nulls(column)
     entries, sets = _entries(ordered, form_of(column.value_type), len(nulls.body))
-    head = write_uint8(version) + write_int32_be(column.row_count) + write_int32_be(len(entries))
+    head = write_uint8(VERSION) + write_int32_be(column.row_count) + write_int32_be(len(entries))
     head += write_uint8(int(nulls.length != NO_NULLS))
     if nulls.length != NO_NULLS:
-        head += write_int32_be(nulls.offset)
-        if version == VERSION_2:
-            head += write_int32_be(nulls.length or _SINGLE_ROW_SET_BYTES)
+        head += write_int32_be(nulls.offset) + write_int32_be(nulls.length or _SINGLE_ROW_SET_BYTES)
     body_bytes = len(nulls.body) + len(sets.data)
-    write = _write_blocks if version == VERSION_2 else _write_list
-    data, header_end = write(head, entries, body_bytes, block_bytes)
+    data, header_end = _write_blocks(head, entries, body_bytes, block_bytes)
     body_start = len(data) - body_bytes
     data[body_start : body_start + len(nulls.body)] = np.frombuffer(nulls.body, np.uint8)
     data[body_start + len(nulls.body) :] = sets.data
     checksum = checksum32(data[:header_end].data)
-    layout = [LAYOUT_VERSION, entries.form, version, header_end, checksum, body_start, nulls.offset, nulls.length]
+    layout = [LAYOUT_VERSION, entries.form, VERSION, header_end, checksum, body_start, nulls.offset, nulls.length]
     return data.data, np.array(layout, np.int64)
 
 
@@ -124,20 +121,8 @@ def _seal(sets: SerializedSets) -> None:
     sets.data[ends[:, None] + np.arange(CHECKSUM_BYTES)] = seals.view(np.uint8).reshape(-1, CHECKSUM_BYTES)
 
 
-def _write_list(head: bytes, entries: _Entries, body_bytes: int, block_bytes: int | None) -> tuple[Bytes, int]:
-    """Encode the header of version 1, with room for the body behind it; return the data and the end of the header."""
-    del block_bytes
-    stream = _joined(entries, slice(None), with_lengths=False)
-    header_end = len(head) + len(stream)
-    _check_size(header_end + body_bytes, len(entries))
-    data = np.empty(header_end + body_bytes, np.uint8)
-    data[: len(head)] = np.frombuffer(head, np.uint8)
-    data[len(head) : header_end] = stream
-    return data, header_end
-
-
 def _write_blocks(head: bytes, entries: _Entries, body_bytes: int, block_bytes: int | None) -> tuple[Bytes, int]:
-    """Encode header and blocks of version 2, with room for the body; return the data and the end of the header."""
+    """Encode header and blocks, with room for the body; return the data and the end of the header."""
     ends = _entry_ends(entries)
     starts = _first_entries(ends, block_bytes)
     counts = np.diff(starts)
@@ -152,7 +137,7 @@ def _write_blocks(head: bytes, entries: _Entries, body_bytes: int, block_bytes: 
     # A limited number of blocks at a time bounds the memory of joined entries.
     for first in range(0, len(counts), _BLOCKS_AT_ONCE):
         last = min(first + _BLOCKS_AT_ONCE, len(counts))
-        stream = _joined(entries, slice(int(starts[first]), int(starts[last])), with_lengths=True)
+        stream = _joined(entries, slice(int(starts[first]), int(starts[last])))
         for block in range(first, last):
             begin, end = len(header) + int(offsets[block]), len(header) + int(offsets[block + 1])
             content = data[begin : end - CHECKSUM_BYTES]
@@ -188,18 +173,17 @@ def _first_entries(ends: Ints, block_bytes: int | None) -> Ints:
     return cut_blocks(ends, max(limit - 4, 1))
 
 
-def _joined(entries: _Entries, chosen: slice, *, with_lengths: bool) -> Bytes:
+def _joined(entries: _Entries, chosen: slice) -> Bytes:
     """Encode the chosen entries."""
     several = entries.several[chosen]
     offsets = -1 - entries.first_rows[chosen].astype(np.int32)
-    lengths = np.full(len(several) if with_lengths else 0, -1, np.int32)
+    lengths = np.full(len(several), -1, np.int32)
     if several.any():
-        before = int(np.count_nonzero(entries.several[: chosen.start or 0]))
+        before = int(np.count_nonzero(entries.several[: chosen.start]))
         bounds = entries.offsets[before : before + np.count_nonzero(several) + 1]
         offsets[several] = bounds[:-1]
-        if with_lengths:
-            lengths[several] = np.diff(bounds) - CHECKSUM_BYTES
-    numbers = [offsets, lengths] if with_lengths else [offsets]
+        lengths[several] = np.diff(bounds) - CHECKSUM_BYTES
+    numbers = [offsets, lengths]
     if isinstance(entries.keys, np.ndarray):
         return _joined_ints(entries.form, entries.keys[chosen], numbers)
     start, stop, _ = chosen.indices(len(entries))

@@ -9,11 +9,10 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from puffin_index.errors import UnsupportedError
-from puffin_index.keys.columns import chosen_keys, join_keys, sorted_keys_of
+from puffin_index.keys.columns import join_keys, sorted_keys_of
 from puffin_index.keys.sorted_keys import BytesKeys, IntKeys, SortedKeys
 from puffin_index.keys.value_types import BYTES, dtype_of, from_stored, width_of
-from puffin_index.kinds.bitmap.blob import NO_NULLS, VERSION_1, VERSION_2
+from puffin_index.kinds.bitmap.blob import VERSION
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.binary import ByteCursor, write_uint32_be
 from puffin_index.storage.parts import CHECKSUM_BYTES, Part, checksum32, corrupt, read_parts
@@ -32,75 +31,37 @@ class EntryTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
-    """The first numbers of a blob, up to the block directory of version 2 or the entries of version 1.
-
-    The row set of NULLs has a start in the body (or -1 - row) and a length: `NO_NULLS`, 0 where the offset is the only
-    row, or None in version 1, where it ends at the next row set or at the end of the body.
-    """
-
-    value_count: int
-    null_offset: int
-    null_length: int | None
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
 class BlockDirectory:
-    """The first key and the place of each block of version 2, and the blocks that are read."""
+    """The first key and the place of each block."""
 
     keys: SortedKeys
     parts: tuple[Part, ...]
-    tables: dict[int, EntryTable]
-
-    @classmethod
-    def of(cls, table: EntryTable) -> BlockDirectory:
-        """Return the directory of one block, of all entries."""
-        places = np.arange(min(len(table.offsets), 1))
-        return cls(sorted_keys_of(chosen_keys(table.keys.array(), places)), (Part(0, 0),) * len(places), {0: table})
 
 
-def parse_header(blob: Blob, data: memoryview, of_version: int, row_count: int) -> Header:
-    """Parse the first numbers of a blob of some version.
+def parse_header(blob: Blob, data: memoryview, row_count: int, form: int) -> BlockDirectory:
+    """Parse the header of a blob.
 
-    Raises UnsupportedError for an unknown version, CorruptFileError for another one, or if the blob is cut short or of
-    another row group.
+    Raises CorruptFileError if the header is cut short, of another row group or version, or describes no blocks.
     """
     cursor = ByteCursor(data, blob.location, blob.offset)
     version = cursor.uint8()
-    if version not in (VERSION_1, VERSION_2):
-        raise UnsupportedError(f"{blob.location}: bitmap version {version} is not one that this release knows")
-    if version != of_version:
-        raise corrupt(blob, f"version {version} in a blob of version {of_version}")
     rows, value_count, has_null = cursor.int32_be(), cursor.int32_be(), cursor.uint8()
-    if rows != row_count or value_count < 0 or has_null > 1:
+    if version != VERSION or rows != row_count or value_count < 0 or has_null > 1:
         raise corrupt(blob, f"bitmaps of {value_count} values and {rows} rows for a row group of {row_count}", 1)
-    null_offset, null_length = 0, NO_NULLS
-    if has_null:
-        null_offset = cursor.int32_be()
-        null_length = cursor.int32_be() if version == VERSION_2 else 0
-        if null_offset < 0:
-            null_length = 0
-        elif version == VERSION_1:
-            return Header(value_count, null_offset, None, cursor.position)
-    return Header(value_count, null_offset, null_length, cursor.position)
-
-
-def parse_directory(blob: Blob, data: memoryview, header: Header, form: int) -> tuple[BlockDirectory, int]:
-    """Parse the block directory of version 2, in bytes that reach its end; return it and the start of the body."""
-    cursor = ByteCursor(data[header.end :], blob.location, blob.offset + header.end)
+    # The layout has the place of the NULL rows as well.
+    cursor.bytes(8 * has_null)
     count = cursor.count(cursor.int32_be(), width_of(form) + 4, "blocks")
-    table, used = parse_entries(blob, data, cursor.position + header.end, count, form, with_lengths=False)
+    table, used = parse_entries(blob, data, cursor.position, count, form, with_lengths=False)
     cursor.bytes(used)
     body_offset = cursor.int32_be()
-    base = header.end + cursor.position
+    base = cursor.position
     offsets = table.offsets.tolist()
     if not 0 <= body_offset <= blob.length - base or any(
         low >= high for low, high in pairwise([*offsets, body_offset])
     ):
         raise cursor.corrupt("blocks that overlap or leave the blob")
     parts = tuple(Part(base + low, high - low) for low, high in pairwise([*offsets, body_offset]))
-    return BlockDirectory(table.keys, parts if offsets else (), {}), base + body_offset
+    return BlockDirectory(table.keys, parts if offsets else ())
 
 
 def read_blocks(blob: Blob, parts: Sequence[Part], form: int) -> list[EntryTable]:
@@ -214,12 +175,3 @@ def join_tables(tables: Sequence[EntryTable], form: int) -> EntryTable:
         np.concatenate([np.empty(0, np.int64), *(table.offsets for table in tables)]),
         np.concatenate([np.empty(0, np.int64), *(table.lengths for table in tables)]),
     )
-
-
-def with_lengths(table: EntryTable, header: Header, body_bytes: int, gap: int) -> EntryTable:
-    """Add lengths to entries of version 1: each row set ends where the next row set begins."""
-    starts = table.offsets[table.offsets >= 0]
-    nulls = [header.null_offset] if header.null_length is None else []
-    every = np.unique(np.append(starts, [*nulls, body_bytes]))
-    nexts = every[np.minimum(np.searchsorted(every, table.offsets, "right"), len(every) - 1)]
-    return EntryTable(table.keys, table.offsets, np.where(table.offsets >= 0, nexts - table.offsets - gap, -1))

@@ -3,8 +3,7 @@
 | option | values | meaning |
 | --- | --- | --- |
 | `layout` | `auto` (default), `bitmaps`, `postings` | bitmaps per row group, postings per segment, or what pays |
-| `version` | `2` (default), `1` | the version of Paimon's format; asks for bitmaps |
-| `index-block-size` | `16kb` and the like | the size of the blocks of version 2 |
+| `index-block-size` | `16kb` and the like | the size of the blocks of bitmaps |
 """
 
 import re
@@ -27,7 +26,7 @@ from puffin_index.kinds.base import (
     StoredPayload,
     runs_of,
 )
-from puffin_index.kinds.bitmap.blob import VERSION_1, VERSION_2, serialize_bitmaps
+from puffin_index.kinds.bitmap.blob import serialize_bitmaps
 from puffin_index.kinds.bitmap.lookup import BitmapIndex, open_entries
 from puffin_index.kinds.bitmap.merged_bitmap import MERGED_BITMAP, MergedBitmap
 from puffin_index.kinds.bitmap.merged_bitmap_build import merge_all_postings, merge_bitmaps
@@ -37,7 +36,7 @@ from puffin_index.kinds.postings.look_up import Postings
 from puffin_index.storage.arrays import Ints
 
 BitmapLayout = Literal["auto", "bitmaps", "postings"]
-OPTION_NAMES = frozenset({"layout", "version", "index-block-size"})
+OPTION_NAMES = frozenset({"layout", "index-block-size"})
 _LAYOUTS: tuple[BitmapLayout, ...] = ("auto", "bitmaps", "postings")
 _SIZE = re.compile(r"(\d{1,9})\s*(b|bytes|k|kb|kib|m|mb|mib)?", re.IGNORECASE)
 _UNITS = {"b": 1, "k": 1024, "m": 1024 * 1024}
@@ -46,19 +45,12 @@ _LEAST_BLOCK_BYTES, _MOST_BLOCK_BYTES = 64, 64 * 1024 * 1024
 
 
 def layout_of(options: Mapping[str, str]) -> BitmapLayout:
-    """Return the layout of the options; naming a version of Paimon's format means `bitmaps` as well.
-
-    Raises DefinitionError if the layout is unknown or contradicts the other options.
-    """
+    """Return the layout of the options, or raise DefinitionError if it is unknown."""
     asked = options.get("layout", "auto")
     layout = next((layout for layout in _LAYOUTS if layout == asked), None)
     if layout is None:
         raise DefinitionError(f"bitmap option layout={asked} is not one of {', '.join(_LAYOUTS)}")
-    if "version" not in options:
-        return layout
-    if layout == "postings":
-        raise DefinitionError("bitmap option layout=postings goes with no version, which is one of Paimon's bitmaps")
-    return "bitmaps"
+    return layout
 
 
 def check_options(value_type: ValueType, options: Mapping[str, str]) -> None:
@@ -71,18 +63,7 @@ def check_options(value_type: ValueType, options: Mapping[str, str]) -> None:
         raise DefinitionError(
             f"bitmap option layout=postings of a {value_type.name} column goes with no index-block-size"
         )
-    version = options.get("version", "2")
-    if version not in ("1", "2"):
-        raise DefinitionError(f"bitmap option version={version} of a {value_type.name} column is not 1 or 2")
-    if version == "1" and not is_paimon_type(value_type):
-        raise DefinitionError(f"bitmap version 1 is for Paimon, whose bitmaps have no {value_type.name} columns")
-    if "index-block-size" in options:
-        block_bytes_of(options, value_type)
-
-
-def is_paimon_type(value_type: ValueType) -> bool:
-    """Return whether Paimon's bitmaps support a type."""
-    return value_type.domain == "int64" or value_type.name == "string"
+    block_bytes_of(options, value_type)
 
 
 def block_bytes_of(options: Mapping[str, str], value_type: ValueType) -> int | None:
@@ -139,10 +120,7 @@ def _pays(column: SortedColumn) -> bool:
     return column.column.valid_count <= _ROWS_OF_A_KEY * column.distinct_count
 
 
-PAIMON_BITMAP_V1 = "paimon-bitmap-v1"
-PAIMON_BITMAP_V2 = "paimon-bitmap-v2"
-BITMAP_VERSIONS = {PAIMON_BITMAP_V1: VERSION_1, PAIMON_BITMAP_V2: VERSION_2}
-_BLOB_TYPES = {version: blob_type for blob_type, version in BITMAP_VERSIONS.items()}
+PAIMON_BITMAP = "paimon-bitmap-v2"
 
 _LOOKUP_BYTES = 48 * 1024
 """The approximate bytes of one look-up in a bitmap index: header, one block and one bitmap."""
@@ -160,7 +138,7 @@ class BitmapKind(IndexKind):
     """The row set of each distinct value: per row group in Paimon's format, or per segment as sorted postings."""
 
     name = "bitmap"
-    blob_types = frozenset(BITMAP_VERSIONS)
+    blob_types = frozenset({PAIMON_BITMAP})
     merged_types = frozenset({MERGED_BITMAP, POSTINGS})
     option_names = OPTION_NAMES
     bytes_per_row = 4
@@ -181,13 +159,13 @@ class BitmapKind(IndexKind):
         if layout == "bitmaps" and is_wide:
             yield (
                 f"a {value_type.name} column mostly has many distinct values, for which one bitmap a value takes 7 to "
-                "16 bytes a row; leave out layout=bitmaps and version, or use bsi"
+                "16 bytes a row; leave out layout=bitmaps, or use bsi"
             )
         if layout == "bitmaps" and value_type.name == "string" and (bytes_per_row or 0) >= _MANY_TEXTS_BYTES:
             yield (
                 f"texts of {bytes_per_row:.1f} bytes a row in the data files mostly have many distinct values, for "
                 "which one bitmap a value takes 9 to 70 bytes a row, and sorted postings 3 to 6; leave out "
-                "layout=bitmaps and version"
+                "layout=bitmaps"
             )
         if layout == "postings" and value_type.name == "boolean":
             yield "two values need no sorted postings; leave out layout=postings"
@@ -196,8 +174,7 @@ class BitmapKind(IndexKind):
         """Build the bitmaps of one row group, whatever the layout option."""
         value_type = column.column.value_type
         self.check(value_type, options)
-        version = int(options.get("version", VERSION_2))
-        return Payload(_BLOB_TYPES[version], *serialize_bitmaps(column, version, block_bytes_of(options, value_type)))
+        return Payload(PAIMON_BITMAP, *serialize_bitmaps(column, block_bytes_of(options, value_type)))
 
     def builder(self, options: Options) -> KindBuilder:
         """Return a builder of bitmaps or postings, as the layout option says."""
@@ -210,9 +187,9 @@ class BitmapKind(IndexKind):
             return Postings(blob, layout, value_type, payload.spans)
         if payload.blob_type == MERGED_BITMAP:
             return MergedBitmap(blob, layout, value_type, payload.spans)
-        if payload.blob_type not in BITMAP_VERSIONS:
+        if payload.blob_type != PAIMON_BITMAP:
             raise UnsupportedError(f"{blob.location}: kind bitmap reads no blob {payload.blob_type}")
-        entries, body = open_entries(blob, BITMAP_VERSIONS[payload.blob_type], layout, value_type, payload.row_count)
+        entries, body = open_entries(payload)
         return BitmapIndex(entries, body, payload.row_count, value_type)
 
     def answers(self, test: LeafTest) -> Answer:
@@ -247,8 +224,9 @@ class BitmapKind(IndexKind):
                 yield merge_all_postings(same)
                 continue
             for run in runs_of(same, lambda _: None, limits.bytes):
-                yield from merge_bitmaps(run, BITMAP_VERSIONS, limits)
+                yield from merge_bitmaps(run, limits)
 
     def paimon_reads(self, blob_type: str, value_type: ValueType) -> bool:
         """Return whether Paimon reads blobs of a type for a column of a type, which not all of its bitmaps support."""
-        return super().paimon_reads(blob_type, value_type) and is_paimon_type(value_type)
+        is_known = value_type.domain == "int64" or value_type.name == "string"
+        return is_known and super().paimon_reads(blob_type, value_type)

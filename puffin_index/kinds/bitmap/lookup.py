@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import TypeAlias
 
 import numpy as np
@@ -12,23 +11,19 @@ from puffin_index.errors import UnsupportedError
 from puffin_index.keys.columns import Column, KeyArray
 from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import ValueType, is_form_of
-from puffin_index.kinds.base import RowSet
-from puffin_index.kinds.bitmap.blob import LAYOUT_NUMBERS, NO_NULLS, VERSION_2
+from puffin_index.kinds.base import RowSet, StoredPayload
+from puffin_index.kinds.bitmap.blob import LAYOUT_NUMBERS, NO_NULLS, VERSION
 from puffin_index.kinds.bitmap.entries import (
     BlockDirectory,
     EntryTable,
     join_tables,
-    parse_directory,
-    parse_entries,
     parse_header,
     read_blocks,
-    with_lengths,
 )
 from puffin_index.kinds.bitmap.rows import BitmapBody, RowSetPlaces
 from puffin_index.kinds.held_keys import DistinctKeys, HoldsKeys, KeySets, are_few_keys
 from puffin_index.kinds.postings.columns import column_of_codes, no_codes
-from puffin_index.storage.arrays import Ints
-from puffin_index.storage.parts import CHECKSUM_BYTES, Part, check_layout, corrupt, read_parts
+from puffin_index.storage.parts import Part, check_layout, corrupt, read_parts
 from puffin_index.storage.ranged import Blob
 
 Query: TypeAlias = tuple[Key, bool]
@@ -48,10 +43,13 @@ class EntryRange:
 class Entries:
     """The entries of a blob, found by their keys: directory and blocks are read on demand, each once."""
 
-    def __init__(self, directory: Callable[[], BlockDirectory], blob: Blob, form: int) -> None:
-        self._directory = directory
+    def __init__(self, blob: Blob, header: Part, row_count: int, form: int) -> None:
         self._blob = blob
+        self._header = header
+        self._row_count = row_count
         self._form = form
+        self._known: BlockDirectory | None = None
+        self._tables: dict[int, EntryTable] = {}
 
     def with_keys(self, keys: Sequence[Key]) -> RowSetPlaces:
         """Return the row sets of those keys that the blob has."""
@@ -64,7 +62,7 @@ class Entries:
         """Return the entries between two places, and all other entries."""
         queries = [query for query in (low, high) if query is not None]
         found = self._find(queries)
-        first, last = (0, 0), (len(self._directory().parts), 0)
+        first, last = (0, 0), (len(self._directory.parts), 0)
         start = first if low is None else found[0]
         end = max(start, last if high is None else found[-1])
         return (
@@ -77,16 +75,19 @@ class Entries:
 
     def every(self) -> EntryTable:
         """Return all entries, in ascending order."""
-        blocks = range(len(self._directory().parts))
+        blocks = range(len(self._directory.parts))
         self._read(blocks)
         return join_tables([self._tables[block] for block in blocks], self._form)
 
     @property
-    def _tables(self) -> dict[int, EntryTable]:
-        return self._directory().tables
+    def _directory(self) -> BlockDirectory:
+        if self._known is None:
+            data = read_parts(self._blob, [self._header])[0]
+            self._known = parse_header(self._blob, data, self._row_count, self._form)
+        return self._known
 
     def _find(self, queries: Sequence[Query]) -> list[Position]:
-        directory = self._directory()
+        directory = self._directory
         blocks = [directory.keys.rank(key, True) - 1 for key, _ in queries]
         self._read(sorted({block for block in blocks if block >= 0}))
         positions = [
@@ -106,7 +107,7 @@ class Entries:
         for block in blocks:
             table = self._tables.get(block)
             if table is None:
-                cost += self._directory().parts[block].length
+                cost += self._directory.parts[block].length
             else:
                 chosen = table.lengths[start[1] if block == start[0] else 0 : end[1] if block == end[0] else None]
                 cost += int(chosen.clip(0).sum()) + len(chosen)
@@ -126,33 +127,21 @@ class Entries:
 
     def _read(self, blocks: Sequence[int]) -> None:
         missing = [block for block in blocks if block not in self._tables]
-        parts = [self._directory().parts[block] for block in missing]
+        parts = [self._directory.parts[block] for block in missing]
         self._tables.update(zip(missing, read_blocks(self._blob, parts, self._form), strict=True))
 
 
-def open_entries(
-    blob: Blob, version: int, layout: Ints, value_type: ValueType, row_count: int
-) -> tuple[Entries, BitmapBody]:
-    """Open a bitmap blob lazily by its layout."""
-    numbers = check_layout(blob, layout, LAYOUT_NUMBERS)[1:LAYOUT_NUMBERS]
-    form, of_layout, header_end, checksum, body_start, null_offset, null_length = numbers
-    if not is_form_of(form, value_type):
-        raise UnsupportedError(f"{blob.location}: form {form} is not one of a {value_type.name} column")
-    if of_layout != version or not 0 < header_end <= body_start <= blob.length or null_length < NO_NULLS:
-        raise corrupt(blob, f"a layout that does not describe a bitmap blob of version {version}")
-    body = BitmapBody(blob, body_start, row_count, null_offset, null_length, CHECKSUM_BYTES)
-    head = Part(0, header_end, checksum)
-
-    @cache
-    def directory() -> BlockDirectory:
-        data = read_parts(blob, [head])[0]
-        header = parse_header(blob, data, version, row_count)
-        if version == VERSION_2:
-            return parse_directory(blob, data, header, form)[0]
-        table, _ = parse_entries(blob, data, header.end, header.value_count, form, with_lengths=False)
-        return BlockDirectory.of(with_lengths(table, header, blob.length - body_start, CHECKSUM_BYTES))
-
-    return Entries(directory, blob, form), body
+def open_entries(payload: StoredPayload) -> tuple[Entries, BitmapBody]:
+    """Open a bitmap blob by its layout, without reading it."""
+    blob, row_count = payload.blob, payload.row_count
+    numbers = check_layout(blob, payload.layout, LAYOUT_NUMBERS)[1:LAYOUT_NUMBERS]
+    form, version, header_end, checksum, body_start, null_offset, null_length = numbers
+    if not is_form_of(form, payload.value_type):
+        raise UnsupportedError(f"{blob.location}: form {form} is not one of a {payload.value_type.name} column")
+    if version != VERSION or not 0 < header_end <= body_start <= blob.length or null_length < NO_NULLS:
+        raise corrupt(blob, "a layout that does not describe a bitmap blob")
+    body = BitmapBody(blob, body_start, row_count, null_offset, null_length)
+    return Entries(blob, Part(0, header_end, checksum), row_count, form), body
 
 
 class BitmapIndex(HoldsKeys):

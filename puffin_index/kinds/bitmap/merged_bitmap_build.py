@@ -1,7 +1,7 @@
 """Build merged bitmaps from bitmaps of row groups, and from merged bitmaps, by moving their containers."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -54,11 +54,11 @@ class KeyedContainers:
     containers: LooseContainers
 
 
-def bitmap_containers(payload: StoredPayload, version: int, new_base: int) -> KeyedContainers:
-    """Take the bitmaps of one row group (version 1 or 2) apart, for its new base. The payload is read whole."""
+def bitmap_containers(payload: StoredPayload, new_base: int) -> KeyedContainers:
+    """Take the bitmaps of one row group apart, for its new base. The payload is read whole."""
     row_count = payload.row_count
     blob = in_memory(payload.blob)
-    entries, body = open_entries(blob, version, payload.layout, payload.value_type, row_count)
+    entries, body = open_entries(replace(payload, blob=blob))
     table = entries.every()
     containers = _containers_of_entries(blob, table, body)
     if len(containers.blocks) and int(containers.blocks.max()) >= block_count(row_count):
@@ -153,17 +153,15 @@ def _rank(arrays: Sequence[KeyArray], domain: Domain) -> tuple[KeyArray, Ints]:
     return keys, places.astype(np.int64)
 
 
-def merge_bitmaps(
-    run: Sequence[MergePart], versions: Mapping[str, int], limits: MergeLimits
-) -> Iterator[MergedPayload]:
-    """Merge bitmaps of single row groups, of the format versions of their blob types, and merged bitmaps."""
+def merge_bitmaps(run: Sequence[MergePart], limits: MergeLimits) -> Iterator[MergedPayload]:
+    """Merge bitmaps of single row groups, and merged bitmaps."""
     if len(run) == 1 and _stays(run[0]):
         yield as_it_was(run[0])
         return
     taken: list[tuple[MergePart, KeyedContainers]] = []
     count = 0
     for part in run:
-        one = _containers(part, versions)
+        one = _containers(part)
         count += len(one.containers)
         if taken and count > limits.containers:
             yield _merged(taken)
@@ -197,8 +195,8 @@ def _merged(taken: Sequence[tuple[MergePart, KeyedContainers]]) -> MergedPayload
     return MergedPayload(payload, count_kept(parts))
 
 
-def _containers(part: MergePart, versions: Mapping[str, int]) -> KeyedContainers:
+def _containers(part: MergePart) -> KeyedContainers:
     payload = part.payload
     if payload.blob_type == MERGED_BITMAP:
         return merged_containers(payload, part.new_bases)
-    return bitmap_containers(payload, versions[payload.blob_type], int(part.new_bases[0]))
+    return bitmap_containers(payload, int(part.new_bases[0]))

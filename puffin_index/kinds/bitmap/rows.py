@@ -14,7 +14,7 @@ from puffin_index.roaring.union import rows_by_set, union_of_sets
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.binary import write_uint32_be
 from puffin_index.storage.hashing import xxh64_many
-from puffin_index.storage.parts import checksum32, corrupt
+from puffin_index.storage.parts import CHECKSUM_BYTES, checksum32, corrupt
 from puffin_index.storage.ranged import Blob, near_groups
 
 
@@ -40,7 +40,7 @@ class RowSetPlaces:
 
 @dataclass(frozen=True, slots=True)
 class BitmapBody:
-    """The row sets of a blob: the start of its body, that of NULLs (or -1 - row), and the seal's length, if any.
+    """The row sets of a blob: the start of its body, and that of NULLs (or -1 - row).
 
     The NULLs' length is 0 where the offset is a row, `NO_NULLS` without NULLs.
     """
@@ -50,7 +50,6 @@ class BitmapBody:
     row_count: int
     null_offset: int
     null_length: int
-    seal_bytes: int
 
     def null_rows(self) -> BitMap:
         """Return the NULL rows."""
@@ -70,7 +69,7 @@ class BitmapBody:
         order = np.argsort(places.offsets[~is_row], kind="stable")
         starts, lengths = places.offsets[~is_row][order], places.lengths[~is_row][order]
         self._check_inside(starts, lengths)
-        first, request_ends = near_groups(starts, starts + lengths + self.seal_bytes)
+        first, request_ends = near_groups(starts, starts + lengths + CHECKSUM_BYTES)
         lasts = [*first[1:].tolist(), len(starts)]
         for low, high, end in zip(first.tolist(), lasts, request_ends.tolist(), strict=True):
             found |= self._read(starts[low:high], lengths[low:high], end)
@@ -107,7 +106,6 @@ class BitmapBody:
             deserialize(
                 data[start : start + length],
                 self.row_count,
-                whole=self.seal_bytes > 0,
                 location=self.blob.location,
                 offset=offset + start,
             )
@@ -131,13 +129,12 @@ class BitmapBody:
             return memoryview(b"")
         self._check_inside(starts, lengths)
         data = self.blob.read(self.start, self.blob.length - self.start)
-        if self.seal_bytes:
-            self._check_seals(data, starts, lengths, self.start)
+        self._check_seals(data, starts, lengths, self.start)
         return data
 
     def _check_inside(self, starts: Ints, lengths: Ints) -> None:
         body_bytes = self.blob.length - self.start
-        if int(lengths.min()) < 1 or int((starts + lengths).max()) + self.seal_bytes > body_bytes:
+        if int(lengths.min()) < 1 or int((starts + lengths).max()) + CHECKSUM_BYTES > body_bytes:
             raise corrupt(self.blob, f"a row set leaves a body of {body_bytes} bytes", self.start)
 
     def _read(self, starts: Ints, lengths: Ints, end: int) -> BitMap:
@@ -149,18 +146,16 @@ class BitmapBody:
         location, file_offset = self.blob.location, self.blob.offset + offset
         if len(starts) == 1:
             content = data[: int(lengths[0])]
-            if self.seal_bytes and write_uint32_be(checksum32(content)) != data[len(content) :]:
+            if write_uint32_be(checksum32(content)) != data[len(content) :]:
                 raise corrupt(self.blob, "the bytes do not have their checksum", offset)
-            sealed = self.seal_bytes > 0
-            return deserialize(content, self.row_count, whole=sealed, location=location, offset=file_offset)
-        if self.seal_bytes:
-            self._check_seals(data, relative, lengths, offset)
+            return deserialize(content, self.row_count, location=location, offset=file_offset)
+        self._check_seals(data, relative, lengths, offset)
         return union_of_sets(data, relative, lengths, self.row_count, location=location, offset=file_offset)
 
     def _check_seals(self, data: memoryview, starts: Ints, lengths: Ints, offset: int) -> None:
         """Check the seals behind row sets, at starts and lengths in the data, or raise CorruptFileError."""
         raw = np.frombuffer(data, np.uint8)
-        found = raw[(starts + lengths)[:, None] + np.arange(self.seal_bytes)]
+        found = raw[(starts + lengths)[:, None] + np.arange(CHECKSUM_BYTES)]
         seals = np.ascontiguousarray(found).view(">u4").reshape(-1)
         if bool(((xxh64_many(raw, starts, lengths) & np.uint64(0xFFFF_FFFF)) != seals).any()):
             raise corrupt(self.blob, "the bytes do not have their checksum", offset)

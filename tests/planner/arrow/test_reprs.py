@@ -16,7 +16,7 @@ from tests.planner.ten_rows import ROWS
 def index(local_catalog: SqlCatalog) -> TableIndex:
     """Ten rows in five row groups, indexed."""
     create_table(local_catalog, "t", ROWS, 2)
-    definition = IndexDefinition.of(bitmap=["k"], bsi=["c"], options={"k.version": "2"})
+    definition = IndexDefinition.of(bitmap=["k"], bsi=["c"], options={"k.layout": "bitmaps"})
     return TableIndex.create(local_catalog, "ns.t", definition)
 
 
@@ -29,7 +29,7 @@ def test_an_index_and_its_status(index: TableIndex) -> None:
     assert repr(index) == "TableIndex(ns.t: k: bitmap; c: bsi)"
     shown = _text(index._repr_html_())
     assert shown.startswith("|index of ns.t|index table|ns.t__puffin_index|snapshot|")
-    assert "|k|long|bitmap|version = 2|c|long|bsi|" in shown
+    assert "|k|long|bitmap|layout = bitmaps|c|long|bsi|" in shown
     index.build(workers=1)
     status = _text(index.status()._repr_html_())
     assert "|data files|1 of 1|row groups|5 of 5|segments|1|" in status

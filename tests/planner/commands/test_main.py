@@ -72,7 +72,7 @@ def test_create_build_status_explain_inspect(run: Runner, table: str, tmp_path: 
         "--option",
         "name.fpp=0.02",
         "--option",
-        "name.version=2",
+        "name.layout=bitmaps",
     )
     assert created["index_table"] == "ns.t__puffin_index"
 

@@ -25,7 +25,7 @@ def column(type_name: str, **kinds: Mapping[str, str]) -> ResolvedColumn:
         (column("boolean", bloom={}), "minimum and maximum"),
         (column("boolean", bitmap={"layout": "postings"}), "layout=postings"),
         (column("double", bitmap={"layout": "bitmaps"}), "a double column mostly has many distinct values"),
-        (column("timestamptz", bitmap={"version": "2"}), "a timestamptz column mostly has many distinct values"),
+        (column("timestamptz", bitmap={"layout": "bitmaps"}), "a timestamptz column mostly has many distinct values"),
         (column("decimal(38,2)", bitmap={"layout": "bitmaps"}), "many distinct values"),
         (column("uuid", bsi={}), "for = and IN use bitmap or bloom"),
         (column("fixed[16]", bsi={}), "for = and IN use bitmap or bloom"),
@@ -45,7 +45,7 @@ def test_a_bad_fit_is_told_in_a_sentence_that_names_the_column(bad: ResolvedColu
     [
         column("boolean", bitmap={}),
         column("int", bitmap={"layout": "bitmaps"}, bsi={}, bloom={}),
-        column("string", bitmap={"version": "1"}, bsi={}, bloom={"fpp": "0.01"}),
+        column("string", bitmap={"layout": "bitmaps"}, bsi={}, bloom={"fpp": "0.01"}),
         column("double", bitmap={}, bsi={}),
         column("timestamp", bitmap={"layout": "postings"}, bsi={}),
         column("uuid", bitmap={}, bloom={}),
@@ -76,7 +76,7 @@ def test_texts_that_take_many_bytes_have_too_many_values_for_bitmaps(
         {"id": [str(UUID(int=row * 7919 << 64 | row * row)) for row in range(2_000)], "state": ["open", "done"] * 1_000}
     )
     create_table(local_catalog, "t", data, 500)
-    definition = IndexDefinition.of(bitmap=["id", "state"], options={"id.version": "2", "state.version": "2"})
+    definition = IndexDefinition.of(bitmap=["id", "state"], options={"id.layout": "bitmaps", "state.layout": "bitmaps"})
     with caplog.at_level(logging.WARNING, logger="puffin_index"):
         TableIndex.create(local_catalog, "ns.t", definition)
     (warning,) = (record.getMessage() for record in caplog.records)

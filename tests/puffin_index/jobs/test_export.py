@@ -103,7 +103,7 @@ def test_the_command_writes_a_container_or_says_why_not(local_catalog: SqlCatalo
         bitmap=["state", "n"],
         bsi=["n"],
         bloom=["state"],
-        options={"n.compression": "none", "n.layout": "postings", "state.version": "2", "state.layout": "bitmaps"},
+        options={"n.compression": "none", "n.layout": "postings", "state.layout": "bitmaps"},
     )
     table = create_table(local_catalog, "t", data, 1_000)
     (path,) = [file.path for file in list_data_files(table)]

@@ -76,7 +76,7 @@ def test_keys_of_other_types_in_a_file_are_refused() -> None:
 def test_a_definition_names_keys_of_maps_and_is_stored_and_read_back() -> None:
     names = ["M#k#a b", "m#k#c#k#d", "n#k#007", "days#k#2024-02-29", "s.m#k#-5", "odd#k#name"]
 
-    columns = resolve(IndexDefinition.of(bitmap=names, options={"M#k#a b.version": "1"}), SCHEMA)
+    columns = resolve(IndexDefinition.of(bitmap=names, options={"M#k#a b.layout": "bitmaps"}), SCHEMA)
 
     assert [(c.field_id, c.map_key, c.name, c.value_type.name) for c in columns] == [
         (2, "a b", "m#k#a b", "string"),
@@ -86,7 +86,7 @@ def test_a_definition_names_keys_of_maps_and_is_stored_and_read_back() -> None:
         (12, "-5", "s.m#k#-5", "int"),
         (22, None, "odd#k#name", "long"),
     ]
-    assert columns[0].kinds == {"bitmap": {"version": "1"}}
+    assert columns[0].kinds == {"bitmap": {"layout": "bitmaps"}}
     assert from_json(to_json(columns), SCHEMA) == columns
 
 

@@ -24,7 +24,7 @@ SAMPLES = {
     "string": sample_of(["b", "", None, "b", "a" * 20, None, "ccc", "b"] + ["d"] * 5, "string"),
     "double": sample_of([1.5, -2.5, None, float("nan"), 1.5, 0.0] + [8.25] * 5, "double"),
 }
-BUILDS = [("bitmap", {}), ("bitmap", {"version": "1"}), ("bitmap", {"index-block-size": "64"}), ("bsi", {})]
+BUILDS = [("bitmap", {}), ("bitmap", {"index-block-size": "64"}), ("bsi", {})]
 
 
 def _tests(sample: Sample) -> list[LeafTest]:

@@ -28,7 +28,7 @@ from tests.puffin_index.kinds.merged_sample import (
     segment,
 )
 from tests.puffin_index.kinds.test_bad_bytes import flips
-from tests.puffin_index.kinds.test_merging import EXACT_BUILDS, _types
+from tests.puffin_index.kinds.test_merging import EXACT_BUILDS
 
 
 def holder(piece: Piece, data: bytes | None = None) -> HoldsKeys:
@@ -115,7 +115,7 @@ def check_sets(sets: KeySets, rows: BitMap | None, keys: Sequence[Key | None], n
 def test_keys_counts_and_totals_are_those_of_the_rows(
     kind: str, options: dict[str, str], is_merged: bool, data: st.DataObject
 ) -> None:
-    groups = placed(data.draw(row_group_lists(_types(options))))
+    groups = placed(data.draw(row_group_lists()))
     pieces = segment(kind, options, groups)
     for piece in merged([pieces]) if is_merged else pieces:
         keys = {
@@ -189,9 +189,9 @@ def test_only_kinds_with_few_keys_give_their_row_sets() -> None:
 
 
 def test_row_sets_that_overlap_are_damage() -> None:
-    (piece,) = segment("bitmap", {"version": "1"}, placed([sample_of([0, 0, 1, 1, 1], "long")]))
+    (piece,) = segment("bitmap", {}, placed([sample_of([0, 0, 1, 1, 1], "long")]))
     data = bytes(piece.payload.data)
-    # The set of key 1 gets row 0, a row of key 0, in place of row 2; the seal of the set is no longer right either.
+    # The set of key 1 gets row 0, a row of key 0, in place of row 2; the seal of the set becomes that of the new bytes.
     damaged = data.replace(BitMap([2, 3, 4]).serialize(), BitMap([0, 3, 4]).serialize())
     assert damaged != data
     with pytest.raises(CorruptFileError):

@@ -26,21 +26,16 @@ NO_LAYOUT = np.empty(0, np.int64)
 EXACT_BUILDS = [
     ("bitmap", {}),
     ("bitmap", {"index-block-size": "64"}),
-    ("bitmap", {"version": "1"}),
     ("bsi", {}),
     ("bsi", {"compression": "none"}),
 ]
-
-
-def _suits(type_name: str, options: dict[str, str]) -> bool:
-    return options.get("version") != "1" or value_type_named(type_name).domain == "int64" or type_name == "string"
 
 
 @pytest.mark.parametrize(("kind", "options"), EXACT_BUILDS)
 @settings(max_examples=amount(16, 400), deadline=None)
 @given(st.data())
 def test_the_answer_is_that_of_every_row_looked_at(kind: str, options: dict[str, str], data: st.DataObject) -> None:
-    sample = data.draw(samples([name for name in VALUES if _suits(name, options)]))
+    sample = data.draw(samples())
     payload = KINDS[kind].build(SortedColumn(sample.column), options)
     index, _ = open_payload(kind, payload, sample.value_type, len(sample.values))
     for _ in range(4):
@@ -188,7 +183,6 @@ def test_an_unknown_option_is_refused_by_name(kind: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "options"),
     [
-        ("bitmap", {"version": "3"}),
         ("bitmap", {"index-block-size": "63"}),
         ("bitmap", {"index-block-size": "16 parsecs"}),
         ("bloom", {"fpp": "0"}),
@@ -204,12 +198,6 @@ def test_an_option_out_of_range_is_refused_by_name_and_value(kind: str, options:
     ((name, value),) = options.items()
     with pytest.raises(DefinitionError, match=f"{kind}.*{name}={value} of a string"):
         KINDS[kind].check(value_type_named("string"), options)
-
-
-@pytest.mark.parametrize("type_name", ["binary", "uuid", "fixed[5]", "decimal(38,10)"])
-def test_bitmaps_of_version_1_are_refused_for_types_that_paimon_has_no_bitmaps_of(type_name: str) -> None:
-    with pytest.raises(DefinitionError, match="version 1"):
-        KINDS["bitmap"].check(value_type_named(type_name), {"version": "1"})
 
 
 @pytest.mark.parametrize("kind", KINDS)

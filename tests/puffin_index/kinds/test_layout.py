@@ -10,39 +10,18 @@ from puffin_index.definition.index_definition import IndexDefinition
 from puffin_index.errors import DefinitionError
 from puffin_index.formats.puffin import read_footer
 from puffin_index.keys.value_types import value_type_named
-from puffin_index.kinds.bitmap.kind import PAIMON_BITMAP_V1, PAIMON_BITMAP_V2, layout_of
+from puffin_index.kinds.bitmap.kind import PAIMON_BITMAP
 from puffin_index.kinds.postings.build import POSTINGS
 from puffin_index.kinds.registry import KINDS
 from puffin_index.storage.files import FileReader
 from puffin_index.table_index import TableIndex
 from tests.conftest import create_table
 
-BITMAPS = {PAIMON_BITMAP_V1, PAIMON_BITMAP_V2}
-
-
-@pytest.mark.parametrize(
-    ("options", "layout"),
-    [
-        ({}, "auto"),
-        ({"layout": "auto"}, "auto"),
-        ({"layout": "bitmaps"}, "bitmaps"),
-        ({"layout": "postings"}, "postings"),
-        ({"version": "1"}, "bitmaps"),
-        ({"version": "2", "layout": "auto"}, "bitmaps"),
-        ({"version": "2", "layout": "bitmaps"}, "bitmaps"),
-    ],
-)
-def test_a_version_asks_for_bitmaps(options: Mapping[str, str], layout: str) -> None:
-    KINDS["bitmap"].check(value_type_named("int"), options)
-
-    assert layout_of(options) == layout
-
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
         ({"layout": "roaring"}, "layout=roaring is not one of auto, bitmaps, postings .a int column"),
-        ({"layout": "postings", "version": "2"}, "goes with no version"),
         ({"layout": "postings", "index-block-size": "16kb"}, "goes with no index-block-size"),
     ],
 )
@@ -52,18 +31,16 @@ def test_a_layout_that_cannot_be_is_refused(options: Mapping[str, str], said: st
 
 
 @pytest.mark.parametrize(
-    ("options", "blobs"),
+    ("options", "blob_type"),
     [
-        ({"few.layout": "postings"}, {POSTINGS}),
-        ({"few.layout": "bitmaps"}, BITMAPS),
-        ({"few.version": "1"}, {PAIMON_BITMAP_V1}),
-        ({"many.layout": "postings"}, {POSTINGS}),
-        ({"many.layout": "bitmaps"}, BITMAPS),
-        ({"many.version": "2"}, {PAIMON_BITMAP_V2}),
+        ({"few.layout": "postings"}, POSTINGS),
+        ({"few.layout": "bitmaps"}, PAIMON_BITMAP),
+        ({"many.layout": "postings"}, POSTINGS),
+        ({"many.layout": "bitmaps"}, PAIMON_BITMAP),
     ],
 )
 def test_the_segment_has_the_layout_that_was_asked_for(
-    options: Mapping[str, str], blobs: set[str], local_catalog: SqlCatalog
+    options: Mapping[str, str], blob_type: str, local_catalog: SqlCatalog
 ) -> None:
     data = pa.table({"few": [row % 3 for row in range(1000)], "many": [row * 7919 % 1000 for row in range(1000)]})
     create_table(local_catalog, "t", data, 250)
@@ -72,7 +49,6 @@ def test_the_segment_has_the_layout_that_was_asked_for(
     index.build(workers=1)
     (location,) = set(index.index_table.scan().to_arrow()["segment"].to_pylist())
     with FileReader(index.index_table.io, location) as reader:
-        found = [blob.type for blob in read_footer(reader).blobs if blob.type in BITMAPS | {POSTINGS}]
+        found = {blob.type for blob in read_footer(reader).blobs if blob.type in (PAIMON_BITMAP, POSTINGS)}
 
-    assert found
-    assert set(found) <= blobs
+    assert found == {blob_type}

@@ -20,7 +20,7 @@ from puffin_index.kinds.postings.build import POSTINGS
 from puffin_index.kinds.postings.look_up import Postings
 from puffin_index.kinds.registry import KINDS
 from tests.conftest import amount
-from tests.puffin_index.kinds.columns import VALUES, Sample, leaf_tests, sample_of
+from tests.puffin_index.kinds.columns import Sample, leaf_tests, sample_of
 from tests.puffin_index.kinds.merged_sample import (
     BLOCK_ROWS,
     POSTINGS_OPTIONS,
@@ -39,7 +39,6 @@ from tests.puffin_index.kinds.test_bad_bytes import flips
 EXACT_BUILDS: list[tuple[str, dict[str, str]]] = [
     ("bitmap", {}),
     ("bitmap", {"index-block-size": "64"}),
-    ("bitmap", {"version": "1"}),
     ("bitmap", POSTINGS_OPTIONS),
     ("bsi", {}),
 ]
@@ -52,11 +51,6 @@ def _is_right(kind: str, piece: Piece, test: LeafTest) -> bool:
     """Whether a payload gives the rows that match, or more if its kind gives an upper bound."""
     found, expected = piece.rows(test), expected_rows(piece.groups, test)
     return found >= expected if KINDS[kind].answers(test) < Answer.EXACT else found == expected
-
-
-def _types(options: dict[str, str]) -> list[str]:
-    wide = {"uuid", "fixed[5]", "binary", "decimal(38,10)"}
-    return [name for name in VALUES if options.get("version") != "1" or name not in wide]
 
 
 def _merged_pieces(kind: str, options: dict[str, str], of_groups: list[Sample], data: st.DataObject) -> list[Piece]:
@@ -73,7 +67,7 @@ def _merged_pieces(kind: str, options: dict[str, str], of_groups: list[Sample], 
 @settings(max_examples=amount(6, 150), deadline=None)
 @given(st.data())
 def test_merged_indexes_answer_as_every_row_looked_at(kind: str, options: dict[str, str], data: st.DataObject) -> None:
-    of_groups = data.draw(row_group_lists(_types(options)))
+    of_groups = data.draw(row_group_lists())
     pieces = _merged_pieces(kind, options, of_groups, data)
     # Of bit slices, so many rows at most are in one.
     assert len(pieces) == 1 or kind == "bsi"
@@ -242,7 +236,7 @@ def _promoted(part: MergePart, type_name: str) -> MergePart:
 
 
 @pytest.mark.parametrize(("old", "new"), [("int", "long"), ("float", "double")])
-@pytest.mark.parametrize("options", [{}, {"version": "1"}, POSTINGS_OPTIONS])
+@pytest.mark.parametrize("options", [{}, POSTINGS_OPTIONS])
 def test_bitmaps_from_before_a_promotion_are_merged_with_those_after_it(
     old: str, new: str, options: dict[str, str]
 ) -> None:
@@ -322,7 +316,7 @@ def test_a_flipped_bit_in_what_is_merged_is_an_error_or_changes_no_answer(kind: 
 @settings(max_examples=amount(8, 150), deadline=None)
 @given(st.data())
 def test_a_payload_lists_every_key_once_or_none(kind: str, options: dict[str, str], data: st.DataObject) -> None:
-    of_groups = data.draw(row_group_lists(_types(options)))
+    of_groups = data.draw(row_group_lists())
     before = segment(kind, options, placed(of_groups))
     for piece in (*before, *_merged_pieces(kind, options, of_groups, data)):
         index, _ = piece.opened()

@@ -25,9 +25,9 @@ DEFINITION = IndexDefinition.of(
     bsi=("id", "day", "amount", "price", "status"),
     bloom=("id", "status"),
     options={
-        "status.version": "2",
-        "day.version": "1",
-        "code.version": "2",
+        "status.layout": "bitmaps",
+        "day.layout": "bitmaps",
+        "code.layout": "bitmaps",
         "amount.layout": "postings",
         "id.compression": "none",
         "day.compression": "none",
@@ -36,7 +36,6 @@ DEFINITION = IndexDefinition.of(
     },
 )
 BLOB_TYPES = {
-    "paimon-bitmap-v1",
     "paimon-bitmap-v2",
     "paimon-bloom-v1",
     "paimon-bsi-v1",

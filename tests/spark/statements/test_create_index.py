@@ -59,7 +59,7 @@ def built(catalog: SqlCatalog) -> int:
 
 def test_columns_structs_and_map_keys_get_one_index(sql: SparkSession, catalog: SqlCatalog) -> None:
     rows = sql.sql(
-        f"CREATE INDEX Mixed ON TABLE {TABLE} USING BITMAP (city, `odd name`, s.x OPTIONS (VERSION = '2'), "
+        f"CREATE INDEX Mixed ON TABLE {TABLE} USING BITMAP (city, `odd name`, s.x OPTIONS (LAYOUT = 'bitmaps'), "
         "m OPTIONS (Key = 'color'), m OPTIONS (key = 'size')) OPTIONS (BUILD = 'Sync')"
     ).collect()
 
@@ -73,7 +73,7 @@ def test_columns_structs_and_map_keys_get_one_index(sql: SparkSession, catalog: 
     ]
     assert sorted(indexes(catalog)["Mixed"]) == sorted((kind, name) for name, kind in named)
     options = {c.name: c.kinds["bitmap"] for c in TableIndex.open(catalog, "ddl.t").columns}
-    assert options["s.x"] == {"version": "2"}
+    assert options["s.x"] == {"layout": "bitmaps"}
     assert options["city"] == {}
     assert built(catalog) == 4
     where = "city = 'c1' AND m['color'] = 'k9' AND s.x = 3"
