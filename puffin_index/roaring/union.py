@@ -5,8 +5,9 @@ Row sets as flat bits have bit `row & 7` of byte `row >> 3`, padded to whole blo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
 import numpy as np
 from pyroaring import BitMap
@@ -29,6 +30,9 @@ from puffin_index.storage.arrays import Bytes, Flags, Ints, put_bytes, ramps, ta
 from puffin_index.storage.binary import Buffer
 
 _FEW_SETS = 32
+_SMALL_SET_ROWS = 1024
+"""The rows of sets of up to this many are united at once, and other sets one by one."""
+
 _BITSETS_AT_ONCE = 64
 
 
@@ -56,66 +60,98 @@ class LooseContainers:
 
     def moved(self, sets: Ints, blocks: Ints) -> LooseContainers:
         """Return the containers with new sets and new keys; a negative key drops a container."""
-        kept = blocks >= 0
+        return replace(self, sets=sets, blocks=blocks).chosen(blocks >= 0)
+
+    def chosen(self, some: Flags) -> LooseContainers:
+        """Return some of the containers."""
         return LooseContainers(
-            sets[kept],
-            blocks[kept],
-            self.cardinalities[kept],
-            self.are_runs[kept],
+            self.sets[some],
+            self.blocks[some],
+            self.cardinalities[some],
+            self.are_runs[some],
             self.data,
-            self.starts[kept],
-            self.sizes[kept],
+            self.starts[some],
+            self.sizes[some],
         )
 
 
-def union_of_sets(
-    data: memoryview,
-    starts: Ints,
-    lengths: Ints,
-    row_count: int,
-    *,
-    most_rows: int | None = None,
-    location: str = "<bytes>",
-    offset: int = 0,
-) -> BitMap:
-    """Return the union of disjoint serialised sets of rows below `row_count`, with at most `most_rows` in all.
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredSets:
+    """Serialised row sets in some bytes of a file, disjoint where they are united.
 
-    Raises CorruptFileError if a set is damaged.
+    `location` and `offset` say where the bytes come from. All methods raise CorruptFileError if a set is damaged.
     """
-    if len(starts) <= _FEW_SETS:
-        pairs = zip(starts.tolist(), lengths.tolist(), strict=True)
-        return BitMap.union(
-            BitMap(),
-            *(deserialize(data[s : s + n], row_count, location=location, offset=offset + s) for s, n in pairs),
-        )
-    limit = row_count if most_rows is None else most_rows
-    rows, _ = _decode(data, starts, lengths, row_count, limit, location, offset)
-    return row_set_of(rows, row_count)
 
+    data: memoryview
+    starts: Ints
+    lengths: Ints
+    location: str = "<bytes>"
+    offset: int = 0
 
-def rows_by_set(
-    data: memoryview, starts: Ints, lengths: Ints, row_count: int, *, location: str = "<bytes>", offset: int = 0
-) -> tuple[Ints, Ints]:
-    """Return the rows, all below `row_count`, of disjoint serialised sets in any order, and the set of each.
+    @classmethod
+    def of(cls, views: Sequence[Buffer], location: str = "<bytes>", offset: int = 0) -> StoredSets:
+        """Return sets that have the bytes of one view each."""
+        lengths = np.array([len(view) for view in views], np.int64)
+        return cls(memoryview(b"".join(views)), np.cumsum(lengths) - lengths, lengths, location, offset)
 
-    Raises CorruptFileError if a set is damaged.
-    """
-    return _decode(data, starts, lengths, row_count, row_count, location, offset)
+    def each(self, row_count: int) -> list[BitMap]:
+        """Return each set; all rows are below `row_count`."""
+        return [
+            deserialize(self.data[start : start + length], row_count, location=self.location, offset=self.offset)
+            for start, length in zip(self.starts.tolist(), self.lengths.tolist(), strict=True)
+        ]
 
+    def union(self, row_count: int, most_rows: int | None = None) -> BitMap:
+        """Return the rows, all below `row_count`, of all sets, which have at most `most_rows`."""
+        if len(self.starts) <= _FEW_SETS:
+            return BitMap.union(BitMap(), *self.each(row_count))
+        with self._checked():
+            containers = self._bounded(row_count if most_rows is None else most_rows)
+            row_counts = np.bincount(containers.sets, containers.cardinalities, len(self.starts))
+            is_small = row_counts <= _SMALL_SET_ROWS
+            rows, _ = _rows_of(containers.chosen(is_small[containers.sets]), row_count)
+        others = replace(self, starts=self.starts[~is_small], lengths=self.lengths[~is_small])
+        return BitMap.union(row_set_of(rows, row_count), *others.each(row_count))
 
-def _decode(
-    data: memoryview, starts: Ints, lengths: Ints, row_count: int, most_rows: int, location: str, offset: int
-) -> tuple[Ints, Ints]:
-    containers = containers_of_sets(data, starts, lengths, location=location, offset=offset)
-    try:
+    def rows(self, row_count: int) -> tuple[Ints, Ints]:
+        """Return the rows, all below `row_count`, in any order, and the set of each."""
+        with self._checked():
+            return _rows_of(self._bounded(row_count), row_count)
+
+    def containers(self) -> LooseContainers:
+        """Return the containers of the sets, which are numbered in the order of `starts`."""
+        with self._checked():
+            return self._parsed()
+
+    def bits(self, row_count: int) -> Bytes:
+        """Return the sets of rows below `row_count` as bits: shape (sets, bytes)."""
+        with self._checked():
+            return _bits(self._parsed(), len(self.starts), row_count)
+
+    @contextmanager
+    def _checked(self) -> Iterator[None]:
+        try:
+            yield
+        except BrokenSetError as error:
+            raise CorruptFileError(f"not a row set: {error}", location=self.location, offset=self.offset) from error
+
+    def _parsed(self) -> LooseContainers:
+        raw, ends = np.frombuffer(self.data, np.uint8), self.starts + self.lengths
+        require((self.starts >= 0) & (self.lengths >= 8) & (ends <= len(raw)), "it leaves its blob")
+        return _parse_containers(raw, self.starts, ends)
+
+    def _bounded(self, most_rows: int) -> LooseContainers:
+        containers = self._parsed()
         if int(containers.cardinalities.sum()) > most_rows:
             raise BrokenSetError(f"more than {most_rows} rows")
-        parts = [_array_rows(containers), _run_rows(containers), _bitset_rows(containers)]
-        rows = np.concatenate([rows for rows, _ in parts])
-        if len(rows) and int(rows.max()) >= row_count:
-            raise BrokenSetError(f"row {rows.max()} in a row group of {row_count} rows")
-    except BrokenSetError as error:
-        raise CorruptFileError(f"not a row set: {error}", location=location, offset=offset) from error
+        return containers
+
+
+def _rows_of(containers: LooseContainers, row_count: int) -> tuple[Ints, Ints]:
+    parts = [_array_rows(containers), _run_rows(containers), _bitset_rows(containers)]
+    rows = np.concatenate([rows for rows, _ in parts])
+    if len(rows) and int(rows.max()) >= row_count:
+        raise BrokenSetError(f"row {rows.max()} in a row group of {row_count} rows")
     return rows, np.concatenate([sets for _, sets in parts])
 
 
@@ -227,36 +263,20 @@ def _bitset_rows(containers: LooseContainers) -> tuple[Ints, Ints]:
     return np.concatenate(found), np.repeat(containers.sets[chosen], containers.cardinalities[chosen])
 
 
-def bits_of_sets(contents: Sequence[Buffer], row_count: int, *, location: str = "<bytes>", offset: int = 0) -> Bytes:
-    """Return serialised sets of rows below `row_count` as bits: shape (sets, bytes).
-
-    Raises CorruptFileError if a set is damaged.
-    """
-    lengths = np.array([len(content) for content in contents], np.int64)
-    # A reader of the first numbers of a set may look at eight bytes.
-    raw = np.frombuffer(b"".join((*contents, bytes(8))), np.uint8)
-    starts = np.cumsum(lengths) - lengths
-    try:
-        return _bits(raw, starts, starts + lengths, row_count)
-    except BrokenSetError as error:
-        raise CorruptFileError(f"not a row set: {error}", location=location, offset=offset) from error
-
-
-def _bits(raw: Bytes, starts: Ints, ends: Ints, row_count: int) -> Bytes:
+def _bits(containers: LooseContainers, set_count: int, row_count: int) -> Bytes:
     blocks = block_count(row_count)
-    bits = np.zeros((len(starts), blocks * BLOCK_BYTES), np.uint8)
-    containers = _parse_containers(raw, starts, ends)
+    bits = np.zeros((set_count, blocks * BLOCK_BYTES), np.uint8)
     require(containers.blocks < blocks, f"rows beyond {row_count}")
     is_bitset = ~containers.are_runs & (containers.cardinalities > ARRAY_LIMIT)
     places = (containers.sets * bits.shape[1] + containers.blocks * BLOCK_BYTES)[is_bitset].tolist()
     flat = bits.reshape(-1)
     for place, start in zip(places, containers.starts[is_bitset].tolist(), strict=True):
-        flat[place : place + BLOCK_BYTES] = raw[start : start + BLOCK_BYTES]
+        flat[place : place + BLOCK_BYTES] = containers.data[start : start + BLOCK_BYTES]
     others = () if is_bitset.all() else (_array_rows(containers), _run_rows(containers))
     for rows, sets in others:
         # Rows of a set are distinct, so that adding their bits is uniting them.
         np.add.at(flat, sets * bits.shape[1] + (rows >> 3), (1 << (rows & 7)).astype(np.uint8))
-    expected = np.bincount(containers.sets, containers.cardinalities, len(starts))
+    expected = np.bincount(containers.sets, containers.cardinalities, set_count)
     if not np.array_equal(popcount(bits), expected):
         raise BrokenSetError("rows of another number")
     beyond = bits[:, row_count >> 3 :]
@@ -279,21 +299,6 @@ def every_bit(row_count: int) -> Bytes:
     if row_count & 7:
         bits[row_count >> 3] = (1 << (row_count & 7)) - 1
     return bits
-
-
-def containers_of_sets(
-    data: memoryview, starts: Ints, lengths: Ints, *, location: str = "<bytes>", offset: int = 0
-) -> LooseContainers:
-    """Return the containers of serialised row sets; sets are numbered in the order of `starts`.
-
-    Raises CorruptFileError if a set is damaged.
-    """
-    raw = np.frombuffer(data, np.uint8)
-    try:
-        require((starts >= 0) & (lengths >= 8) & (starts + lengths <= len(raw)), "it leaves its blob")
-        return _parse_containers(raw, starts, starts + lengths)
-    except BrokenSetError as error:
-        raise CorruptFileError(f"not a row set: {error}", location=location, offset=offset) from error
 
 
 def containers_of_rows(sets: Ints, rows: Ints) -> LooseContainers:

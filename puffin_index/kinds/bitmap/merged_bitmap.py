@@ -5,6 +5,7 @@ moving the containers to new container keys. A look-up of a key reads the root, 
 row set.
 """
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -16,8 +17,8 @@ from puffin_index.kinds.postings.columns import CodedRows, KeyRows, code_rows
 from puffin_index.kinds.postings.directory import Cuts
 from puffin_index.kinds.postings.look_up import Postings
 from puffin_index.kinds.postings.pages import BYTES_KEYS
-from puffin_index.roaring.read import deserialize, row_set_of
-from puffin_index.roaring.union import rows_by_set, union_of_sets
+from puffin_index.roaring.read import row_set_of
+from puffin_index.roaring.union import StoredSets
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.parts import Part, corrupt, read_parts
 
@@ -25,7 +26,6 @@ MERGED_BITMAP = "puffin-index-merged-bitmap-v1"
 LAYOUT_FORMS = 2
 """The form in the layout is this much above the form of the keys, so that no reader mistakes row sets for blocks."""
 _BYTES_AT_ONCE = 32 * 1024 * 1024
-_SMALL_SET_ROWS = 1024
 
 
 class MergedBitmap(Postings):
@@ -46,7 +46,8 @@ class MergedBitmap(Postings):
         cut_at = np.cumsum([part.length for part in parts]) // _BYTES_AT_ONCE
         bounds = [0, *(np.flatnonzero(np.diff(cut_at)) + 1).tolist(), len(parts)]
         for first, end in pairwise(bounds):
-            found |= self._read(parts[first:end], row_counts[first:end])
+            most_rows = int(row_counts[first:end].sum())
+            found |= self._sets(parts[first:end]).union(self._numbers.row_limit, most_rows)
         if len(found) != int(row_counts.sum()) or not found <= self._every_row():
             raise corrupt(self._blob, "row sets of other rows", parts[0].offset if parts else 0)
         return found
@@ -57,11 +58,7 @@ class MergedBitmap(Postings):
             return None
         keys, counts = self._every_key()
         parts = self._directory.parts(np.arange(self._directory.block_count))
-        location, limit, start = self._blob.location, self._numbers.row_limit, self._blob.offset
-        rows = [
-            deserialize(view, limit, location=location, offset=start + part.offset)
-            for part, view in zip(parts, read_parts(self._blob, parts), strict=True)
-        ]
+        rows = self._sets(parts).each(self._numbers.row_limit)
         nulls = self._null_rows()
         own_counts = [len(own) for own in rows]
         every = BitMap.union(nulls, *rows)
@@ -69,6 +66,10 @@ class MergedBitmap(Postings):
         if own_counts != counts.tolist() or not are_disjoint or every != self._every_row():
             raise corrupt(self._blob, "row sets of other rows", parts[0].offset if parts else 0)
         return KeySets(self._value_type, keys, rows, nulls)
+
+    def _sets(self, parts: Sequence[Part]) -> StoredSets:
+        """Read the row sets of some blocks."""
+        return StoredSets.of(read_parts(self._blob, parts), self._blob.location, self._blob.offset)
 
     def _key_list(self) -> KeyArray:
         return self._every_key()[0]
@@ -88,41 +89,10 @@ class MergedBitmap(Postings):
     def in_memory(self) -> CodedRows:
         """Decode the key of each row from the row sets of all keys."""
         keys, _ = self._every_key()
-        views = read_parts(self._blob, self._directory.parts(np.arange(self._directory.block_count)))
-        lengths = np.array([len(view) for view in views], np.int64)
-        rows, sets = rows_by_set(
-            memoryview(b"".join(views)),
-            np.cumsum(lengths) - lengths,
-            lengths,
-            self._numbers.row_limit,
-            location=self._blob.location,
-            offset=self._blob.offset,
-        )
+        parts = self._directory.parts(np.arange(self._directory.block_count))
+        rows, sets = self._sets(parts).rows(self._numbers.row_limit)
         # `to_numbers` takes only rows of row groups.
         if len(rows) != self._counts[0] or not row_set_of(rows, self._numbers.row_limit) <= self._every_row():
             raise corrupt(self._blob, "row sets of other rows")
         found = KeyRows(keys, sets, self._numbers.to_numbers(rows.astype(np.uint32)))
         return code_rows(self._blob, [found], len(keys), self._numbers, self._value_type)
-
-    def _read(self, parts: list[Part], row_counts: Ints) -> BitMap:
-        views = read_parts(self._blob, parts)
-        is_small = row_counts <= _SMALL_SET_ROWS
-        location, limit, start = self._blob.location, self._numbers.row_limit, self._blob.offset
-        large = (
-            deserialize(views[place], limit, location=location, offset=start + parts[place].offset)
-            for place in np.flatnonzero(~is_small).tolist()
-        )
-        found = BitMap.union(BitMap(), *large)
-        some = [views[place] for place in np.flatnonzero(is_small).tolist()]
-        if not some:
-            return found
-        lengths = np.array([len(view) for view in some], np.int64)
-        return found | union_of_sets(
-            memoryview(b"".join(some)),
-            np.cumsum(lengths) - lengths,
-            lengths,
-            limit,
-            most_rows=int(row_counts.sum()),
-            location=location,
-            offset=start + parts[0].offset,
-        )

@@ -20,11 +20,9 @@ from puffin_index.kinds.base import (
     count_kept,
     new_blocks,
 )
-from puffin_index.kinds.bitmap.blob import NO_NULLS
-from puffin_index.kinds.bitmap.entries import EntryTable
 from puffin_index.kinds.bitmap.lookup import open_entries
 from puffin_index.kinds.bitmap.merged_bitmap import LAYOUT_FORMS, MERGED_BITMAP, MergedBitmap
-from puffin_index.kinds.bitmap.rows import BitmapBody
+from puffin_index.kinds.bitmap.rows import BitmapBody, RowSetPlaces
 from puffin_index.kinds.postings.build import DEFAULT_SIZES, finish_postings
 from puffin_index.kinds.postings.merge import merge_postings
 from puffin_index.kinds.postings.pages import Child
@@ -32,16 +30,15 @@ from puffin_index.kinds.postings.sort import RowNumbers
 from puffin_index.roaring.union import (
     BrokenSetError,
     LooseContainers,
+    StoredSets,
     assemble_sets,
     containers_of_rows,
-    containers_of_sets,
     joined,
 )
 from puffin_index.roaring.write import BLOCK_ROWS, block_count
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.hashing import xxh64_many
 from puffin_index.storage.parts import corrupt, in_memory
-from puffin_index.storage.ranged import Blob
 
 _ROW_SPACE = 2**32
 
@@ -60,25 +57,21 @@ def bitmap_containers(payload: StoredPayload, new_base: int) -> KeyedContainers:
     blob = in_memory(payload.blob)
     entries, body = open_entries(replace(payload, blob=blob))
     table = entries.every()
-    containers = _containers_of_entries(blob, table, body)
+    # NULL rows are the set behind the last entry.
+    places = RowSetPlaces.joined((RowSetPlaces(table.offsets, table.lengths), body.nulls))
+    containers = _containers_of_places(places, body)
     if len(containers.blocks) and int(containers.blocks.max()) >= block_count(row_count):
         raise corrupt(blob, f"a row set leaves a row group of {row_count} rows", body.start)
     blocks = containers.blocks + new_base // BLOCK_ROWS
     return KeyedContainers(table.keys.array(), containers.moved(containers.sets, blocks))
 
 
-def _containers_of_entries(blob: Blob, table: EntryTable, body: BitmapBody) -> LooseContainers:
-    """Return the containers of all entries, and of the NULL rows as the set behind the last entry."""
-    has_nulls = body.null_length != NO_NULLS
-    offsets = np.append(table.offsets, body.null_offset) if has_nulls else table.offsets
-    lengths = np.append(table.lengths, body.null_length) if has_nulls else table.lengths
-    sets = np.arange(len(offsets))
-    is_row = offsets < 0
-    rows = containers_of_rows(sets[is_row], -1 - offsets[is_row])
-    starts, lengths = offsets[~is_row], lengths[~is_row]
-    data = body.read_all(starts, lengths)
-    place = blob.offset + body.start
-    found = containers_of_sets(data, starts, lengths, location=blob.location, offset=place)
+def _containers_of_places(places: RowSetPlaces, body: BitmapBody) -> LooseContainers:
+    """Return the containers of the row sets at some places, which are numbered in their order."""
+    sets = np.arange(len(places.offsets))
+    is_row = places.offsets < 0
+    rows = containers_of_rows(sets[is_row], -1 - places.offsets[is_row])
+    found = body.sets(places).containers()
     return joined((rows, found.moved(sets[~is_row][found.sets], found.blocks)))
 
 
@@ -89,7 +82,7 @@ def merged_containers(payload: StoredPayload, new_bases: Ints) -> KeyedContainer
     places = [*parts, nulls] if nulls.length else parts
     starts = np.array([part.offset for part in places], np.int64)
     lengths = np.array([part.length for part in places], np.int64)
-    containers = containers_of_sets(blob.read_all(), starts, lengths, location=blob.location, offset=blob.offset)
+    containers = StoredSets(blob.read_all(), starts, lengths, blob.location, blob.offset).containers()
     blocks = new_blocks(blob, containers.blocks, payload.spans, new_bases)
     return KeyedContainers(keys, containers.moved(containers.sets, blocks))
 

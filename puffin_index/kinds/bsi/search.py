@@ -19,7 +19,7 @@ from puffin_index.errors import CorruptFileError
 from puffin_index.keys.asked import Interval, Intervals, clip, shift
 from puffin_index.kinds.bsi.slices import Content, Half, content_of_part, row_set_of_content
 from puffin_index.kinds.held_keys import Want
-from puffin_index.roaring.union import bits_of_sets, every_bit, popcount
+from puffin_index.roaring.union import StoredSets, every_bit, popcount
 from puffin_index.roaring.write import BLOCK_BYTES, block_count
 from puffin_index.storage.arrays import Bytes, Flags, Ints, Rows
 from puffin_index.storage.bit_packing import transpose_bits
@@ -212,12 +212,9 @@ class HalfReader:
             if content.are_bits:
                 bits[place, : len(content.data)] = np.frombuffer(content.data, np.uint8)
         if sets:
-            bits[sets] = bits_of_sets(
-                [contents[place].data for place in sets],
-                self._row_count,
-                location=blob.location,
-                offset=blob.offset + half.existence.offset,
-            )
+            views = [contents[place].data for place in sets]
+            stored = StoredSets.of(views, blob.location, blob.offset + half.existence.offset)
+            bits[sets] = stored.bits(self._row_count)
         existence, slices = (every_bit(self._row_count), bits) if is_full else (bits[0], bits[1:])
         if int(popcount(existence)) != half.row_count or bool((slices & ~existence).any()):
             raise self._other_numbers()

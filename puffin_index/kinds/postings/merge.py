@@ -29,7 +29,7 @@ from puffin_index.kinds.postings.pages import Child
 from puffin_index.kinds.postings.parse import ParsedBlocks
 from puffin_index.kinds.postings.rows import decode_runs
 from puffin_index.kinds.postings.sort import OrderedRows, RowNumbers, order_keyed
-from puffin_index.roaring.union import BrokenSetError, LooseContainers, assemble_sets, containers_of_sets, joined
+from puffin_index.roaring.union import BrokenSetError, LooseContainers, StoredSets, assemble_sets, joined
 from puffin_index.storage.arrays import Ints, Rows, ramps
 from puffin_index.storage.parts import corrupt
 
@@ -213,7 +213,7 @@ def _merge_nulls(parts: Sequence[MergePart], sources: Sequence[_Source]) -> tupl
         data = source.postings.read_nulls()
         if len(data):
             place = part.payload.blob.location
-            one = containers_of_sets(data, np.zeros(1, np.int64), np.array([len(data)]), location=place)
+            one = StoredSets.of([data], place).containers()
             found.append(
                 one.moved(one.sets, new_blocks(part.payload.blob, one.blocks, part.payload.spans, part.new_bases))
             )

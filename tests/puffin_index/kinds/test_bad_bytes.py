@@ -1,6 +1,6 @@
 """Flipped bits and cut ends in blobs and layouts: a documented error or the right rows, and nothing else."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.kinds.base import Payload, StoredPayload
 from puffin_index.kinds.registry import KINDS
 from puffin_index.roaring.read import deserialize
-from puffin_index.roaring.union import union_of_sets
+from puffin_index.roaring.union import StoredSets
 from tests.conftest import amount
 from tests.puffin_index.kinds.columns import Sample, rows_of, sample_of, samples
 from tests.puffin_index.kinds.counting import blob_of
@@ -156,15 +156,10 @@ def test_the_union_of_many_row_sets_withstands_a_flipped_bit_in_one(rows: BitMap
     for at in range(0, len(whole), 1 + len(whole) // 300):
         changed = whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :]
         try:
-            found = _union([changed, *many], limit)
+            found = StoredSets.of([changed, *many]).union(limit)
         except CorruptFileError:
             continue
         assert found.max() < limit
-
-
-def _union(sets: Sequence[bytes], row_count: int) -> BitMap:
-    lengths = np.array([len(data) for data in sets])
-    return union_of_sets(memoryview(b"".join(sets)), np.cumsum(lengths) - lengths, lengths, row_count)
 
 
 def test_rows_beyond_the_row_group_are_corrupt() -> None:
@@ -180,4 +175,4 @@ def test_runs_that_unfold_to_more_rows_than_there_are_are_refused_before_they_un
     run.run_optimize()
     sets = [run.serialize()] * 60_000
     with pytest.raises(CorruptFileError, match="more than 100000 rows"):
-        _union(sets, 100_000)
+        StoredSets.of(sets).union(100_000)

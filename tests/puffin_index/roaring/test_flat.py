@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from pyroaring import BitMap
 
 from puffin_index.errors import CorruptFileError
-from puffin_index.roaring.union import bits_of_sets, every_bit, popcount
+from puffin_index.roaring.union import StoredSets, every_bit, popcount
 from puffin_index.storage.arrays import Bytes
 
 
@@ -28,7 +28,7 @@ def row_sets(draw: st.DrawFn) -> BitMap:
 
 @given(st.lists(row_sets(), min_size=1, max_size=4))
 def test_bits_are_those_of_the_rows(sets: list[BitMap]) -> None:
-    bits = bits_of_sets([rows.serialize() for rows in sets], 131_072)
+    bits = StoredSets.of([rows.serialize() for rows in sets]).bits(131_072)
     assert bits.shape == (len(sets), 16_384)
     for own, rows in zip(bits, sets, strict=True):
         assert rows_in(own) == list(rows)
@@ -44,11 +44,11 @@ def test_every_bit_is_there_and_none_beyond(row_count: int) -> None:
 @pytest.mark.parametrize("rows", [[13], [3, 200], [65_536], list(range(5_000))])
 def test_a_row_beyond_the_row_group_is_damage(rows: list[int]) -> None:
     with pytest.raises(CorruptFileError, match=r"rows beyond|row [0-9]+ in a row group of 13 rows"):
-        bits_of_sets([BitMap(rows).serialize()], 13)
+        StoredSets.of([BitMap(rows).serialize()]).bits(13)
 
 
 def test_a_set_of_another_number_of_rows_is_damage() -> None:
     data = bytearray(BitMap(range(0, 60_000, 2)).serialize())
     data[40] ^= 2
     with pytest.raises(CorruptFileError, match="rows of another number"):
-        bits_of_sets([bytes(data)], 65_536)
+        StoredSets.of([bytes(data)]).bits(65_536)

@@ -8,7 +8,7 @@ from pyroaring import BitMap
 
 from puffin_index.errors import CorruptFileError
 from puffin_index.roaring.read import deserialize
-from puffin_index.roaring.union import BrokenSetError, assemble_sets, containers_of_rows, containers_of_sets, joined
+from puffin_index.roaring.union import BrokenSetError, StoredSets, assemble_sets, containers_of_rows, joined
 from puffin_index.roaring.write import BLOCK_ROWS
 from puffin_index.storage.arrays import put_bytes, take_bytes
 from tests.conftest import amount
@@ -35,9 +35,7 @@ def row_sets(draw: st.DrawFn) -> BitMap:
 @settings(max_examples=amount(8, 200), deadline=None)
 @given(st.lists(row_sets(), min_size=1, max_size=40), st.sets(st.integers(0, 9)), st.integers(0, 65_526))
 def test_sets_whose_containers_moved_have_the_rows_that_moved(sets: list[BitMap], left: set[int], by: int) -> None:
-    data = [rows.serialize() for rows in sets]
-    lengths = np.array([len(one) for one in data])
-    found = containers_of_sets(memoryview(b"".join(data)), np.cumsum(lengths) - lengths, lengths)
+    found = StoredSets.of([rows.serialize() for rows in sets]).containers()
     blocks = np.where(np.isin(found.blocks, list(left)), -1, found.blocks + by)
     moved = found.moved(found.sets, blocks)
     kept, sets_of = np.unique(moved.sets, return_inverse=True)
@@ -50,8 +48,7 @@ def test_sets_whose_containers_moved_have_the_rows_that_moved(sets: list[BitMap]
 
 
 def test_single_rows_join_other_containers() -> None:
-    data = BitMap([BLOCK_ROWS]).serialize()
-    other = containers_of_sets(memoryview(data), np.zeros(1, np.int64), np.array([len(data)]))
+    other = StoredSets.of([BitMap([BLOCK_ROWS]).serialize()]).containers()
     every = joined([containers_of_rows(np.zeros(2, np.int64), np.array([7, 2**32 - 1])), other])
     assert BitMap.deserialize(assemble_sets(every, 1).data.tobytes()) == BitMap([7, BLOCK_ROWS, 2**32 - 1])
 
@@ -67,7 +64,7 @@ def test_cut_sets_are_refused(rows: BitMap, data: st.DataObject) -> None:
     whole = rows.serialize()
     length = data.draw(st.integers(0, len(whole) - 1))
     with pytest.raises(CorruptFileError):
-        containers_of_sets(memoryview(whole[:length]), np.zeros(1, np.int64), np.array([length]))
+        StoredSets.of([whole[:length]]).containers()
 
 
 def test_ranges_are_taken_from_anywhere_and_put_anywhere() -> None:

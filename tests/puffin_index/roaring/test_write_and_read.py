@@ -14,7 +14,7 @@ from puffin_index.roaring.read import (
     row_set_of_flags,
     serialize_bits,
 )
-from puffin_index.roaring.union import union_of_sets
+from puffin_index.roaring.union import StoredSets
 from puffin_index.roaring.write import serialize_row_sets
 from puffin_index.storage.arrays import Ints, Rows
 from tests.conftest import amount
@@ -84,10 +84,7 @@ def test_the_union_of_many_disjoint_row_sets_is_read_at_once(sets: list[BitMap],
         if row_set - taken:
             disjoint.append(row_set - taken)
         taken |= row_set
-    parts = [croaring(row_set) for row_set in disjoint]
-    lengths = np.array([len(part) for part in parts])
-    data = memoryview(b"".join(parts))
-    found = union_of_sets(data, np.cumsum(lengths) - lengths, lengths, ROWS + singles)
+    found = StoredSets.of([croaring(row_set) for row_set in disjoint]).union(ROWS + singles)
     assert found == taken | BitMap(range(ROWS, ROWS + singles))
 
 

@@ -6,14 +6,14 @@ from hypothesis import strategies as st
 from pyroaring import BitMap
 
 from puffin_index.kinds.bsi.search import FlatHalf, HalfSets, HalfTotals
-from puffin_index.roaring.union import bits_of_sets
+from puffin_index.roaring.union import StoredSets
 
 # Row 2 has no number of this sign. The others have 10, 13, 17 and 10: above the minimum 0, 3, 7 and 0.
 ROWS = 5
 EXISTENCE = BitMap([0, 1, 3, 4])
 SLICES = [BitMap([1, 3]), BitMap([1, 3]), BitMap([3])]
 FLAT = FlatHalf(
-    bits_of_sets([EXISTENCE.serialize()], ROWS)[0], bits_of_sets([ones.serialize() for ones in SLICES], ROWS)
+    StoredSets.of([EXISTENCE.serialize()]).bits(ROWS)[0], StoredSets.of([own.serialize() for own in SLICES]).bits(ROWS)
 )
 HALF = HalfSets(10, EXISTENCE, SLICES)
 
