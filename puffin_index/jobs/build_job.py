@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
@@ -115,10 +115,12 @@ def build(
     missing = _find_missing(data_table, index_table, columns, engine, scope)
     snapshot = scope.find_snapshot(data_table)
     segments = JobSegments(index_table)
-    committer = _Committer(data_table, index_table, missing, listener, scope, segments, commit_timeout_seconds)
+    committer = _Committer(data_table, index_table, missing, listener, segments, commit_timeout_seconds)
     _log_start(data_table, snapshot, committer.progress, len(missing.batches))
     batches = missing.batches
-    with segments, _finished(committer):
+    with segments, ExitStack() as ending:
+        # Finished segments are committed, however the block ends.
+        ending.callback(committer.commit)
         while batches:
             skipped = len(committer.skipped)
             tasks = [_segment_task(batch, data_table, index_table, segments.job_id) for batch in batches]
@@ -198,15 +200,6 @@ def _segment_task(batch: FileBatch, data_table: Table, index_table: Table, job_i
     )
 
 
-@contextmanager
-def _finished(committer: _Committer) -> Iterator[None]:
-    """Commit the finished segments, however the block ends."""
-    try:
-        yield
-    finally:
-        committer.finish()
-
-
 class _Committer:
     """Collects finished segments and adds them to the index table."""
 
@@ -216,19 +209,15 @@ class _Committer:
         index_table: Table,
         missing: Missing,
         listener: ProgressListener | None,
-        scope: BuildScope,
         segments: JobSegments,
         lock_seconds: float,
     ) -> None:
         self._data_table = data_table
         self._index_table = index_table
         self._listener = listener
-        self._scope = scope
         self._segments = segments
         self._lock_seconds = lock_seconds
         self._waiting: list[Segment] = []
-        self._seen = scope.find_snapshot(data_table)
-        self._live: set[str] | None = None
         self._last_commit = time.monotonic()
         self.skipped = [SkippedFile(file.path, _no_row_groups(file)) for file in missing.unsupported]
         self.row_groups = 0
@@ -252,7 +241,7 @@ class _Committer:
             self._waiting.append(segment)
         if time.monotonic() - self._last_commit >= COMMIT_INTERVAL_SECONDS:
             try:
-                self._flush()
+                self.commit()
             except DBAPIError as error:
                 if not is_locked(error):
                     raise
@@ -260,15 +249,10 @@ class _Committer:
                 waiting, reason = len(self._waiting), reason_of(error)
                 _log.warning("%s", log_line("finished segments wait for the catalog", segments=waiting, error=reason))
 
-    def finish(self) -> None:
-        """Commit the waiting segments."""
-        self._flush()
-
-    def _flush(self) -> None:
+    def commit(self) -> None:
         """Commit the waiting segments, which go on waiting after an error of the catalog only."""
         started = time.monotonic()
         try:
-            self._waiting = self._still_live(self._waiting) if self._waiting else []
             segments = self._append(self._waiting)
         except CATALOG_ERRORS:
             raise
@@ -297,58 +281,36 @@ class _Committer:
         )
 
     def _append(self, segments: list[Segment]) -> list[Segment]:
-        """Add segments to the index table, except files that another builder has added; delete segments left empty."""
+        """Add segments to the index table, except files that another builder has added; delete segments left empty.
+
+        Files that have left the current snapshot meanwhile are added: older snapshots may hold them.
+        """
         if not segments:
             return []
+        self._check_data_table()
         with self._segments.committing(segment.location for segment in segments):
             added = append_entries(
                 self._index_table, entries_of(segments), reading_of(self._data_table), self._lock_seconds
             )
         pairs = set(zip(added["segment"].to_pylist(), added["data_file"].to_pylist(), strict=True))
-        return self._with_files(
-            segments,
-            lambda segment, path: (segment.location, path) in pairs,
-            "segment given up, another builder was first",
-        )
+        kept: list[Segment] = []
+        for segment in segments:
+            covered = tuple(file for file in segment.covered if (segment.location, file.file.path) in pairs)
+            if covered:
+                kept.append(replace(segment, covered=covered))
+            else:
+                _log.info("%s", log_line("segment given up, another builder was first", segment=segment.location))
+                self._index_table.io.delete(segment.location)
+        return kept
 
-    def _still_live(self, segments: list[Segment]) -> list[Segment]:
-        """Leave out files that left the table while they were indexed; delete segments left empty."""
+    def _check_data_table(self) -> None:
+        """Raise BuildError if the data table is gone or was replaced."""
         try:
             while_locked(partial(refresh_table, self._data_table), self._lock_seconds)
         except NotFoundError as error:
             raise BuildError(f"while it was indexed, {error}") from error
         if not is_bound_to(self._index_table, str(self._data_table.metadata.table_uuid)):
             raise BuildError("the data table was dropped and created anew while it was indexed")
-        live = self._live_paths()
-        if live is None:
-            return segments
-        return self._with_files(segments, lambda _, path: path in live, "segment given up, its data files are gone")
-
-    def _with_files(
-        self, segments: Iterable[Segment], is_kept: Callable[[Segment, str], bool], given_up: str
-    ) -> list[Segment]:
-        """Leave data files out of segments, by path; delete segments left empty, and log the reason."""
-        kept: list[Segment] = []
-        for segment in segments:
-            covered = tuple(file for file in segment.covered if is_kept(segment, file.file.path))
-            if covered:
-                kept.append(replace(segment, covered=covered))
-            else:
-                _log.info("%s", log_line(given_up, segment=segment.location))
-                self._index_table.io.delete(segment.location)
-        return kept
-
-    def _live_paths(self) -> set[str] | None:
-        """Return the paths of data files that the table still has; None if nothing has changed since the start."""
-        try:
-            now = self._scope.find_snapshot(self._data_table)
-            if now != self._seen:
-                self._live = {file.path for file in self._scope.list_data_files(self._data_table)}
-                self._seen = now
-        except NotFoundError:
-            # The snapshot has expired or the branch was dropped, and so were the files that only it had.
-            return set()
-        return self._live
 
     def _tell(self) -> None:
         if self._listener is not None:
