@@ -39,14 +39,14 @@ from puffin_index.index_table.lookup import find_index_table, following_hint
 from puffin_index.index_table.status import WHOLE_TABLE, BuildScope, ColumnStatus, IndexStatus, read_status
 from puffin_index.index_table.table import TableName
 from puffin_index.jobs.build_job import BuildHandle, BuildProgress, BuildReport, ProgressListener, build
-from puffin_index.jobs.compact import FEWEST_SMALL, CompactListener, CompactReport, compact, is_due
+from puffin_index.jobs.compact import FEWEST_SMALL, CompactReport, compact, is_due
 from puffin_index.jobs.define import change_definition, stored_definition, take_out
 from puffin_index.jobs.drop import DropReport, drop_index
 from puffin_index.jobs.engine import Engine, LocalEngine, SparkEngine, background_engine
 from puffin_index.jobs.expire import DEFAULT_GRACE, ExpireReport, expire
 from puffin_index.jobs.export import ExportedContainer, export_indexes
 from puffin_index.jobs.follow import define_index_table, ensure_index_table, follow
-from puffin_index.jobs.verify import DEFAULT_SAMPLE, VerifyListener, VerifyReport, drop_bad_entries, verify
+from puffin_index.jobs.verify import DEFAULT_SAMPLE, VerifyReport, drop_bad_entries, verify
 from puffin_index.kinds.kind import Options
 from puffin_index.segments.directory import FieldKind
 
@@ -334,35 +334,23 @@ class TableIndex(Described):
         tag = f"puffin-index-{uuid.uuid4().hex}"
         return background_engine(spark, tag, workers) if in_background else SparkEngine(spark, tag)
 
-    def verify(
-        self,
-        sample: int | None = DEFAULT_SAMPLE,
-        *,
-        repair: bool = False,
-        progress: VerifyListener | None = None,
-    ) -> VerifyReport:
+    def verify(self, sample: int | None = DEFAULT_SAMPLE, *, repair: bool = False) -> VerifyReport:
         """Check the index: coverage, checksums, directories, and a sample of row groups (None: all) against the data.
 
-        With `repair`, bad entries are dropped and their data files indexed anew at once, by local processes. `progress`
-        is called after each segment and data file.
+        With `repair`, bad entries are dropped and their data files indexed anew at once, by local processes.
         """
         self.refresh()
-        report = verify(self.data_table, self.index_table, self._wanted, sample, progress)
+        report = verify(self.data_table, self.index_table, self._wanted, sample)
         if not repair or not report.findings:
             return report
         dropped = drop_bad_entries(self.index_table, report.findings)
         self.build()
         return replace(report, repaired_data_files=dropped)
 
-    def compact(
-        self, target_bytes: int = TARGET_SEGMENT_BYTES, progress: CompactListener | None = None
-    ) -> CompactReport:
-        """Rewrite small segments, and segments with few live bytes, as segments of about the target size.
-
-        `progress` is called at the start and after each commit.
-        """
+    def compact(self, target_bytes: int = TARGET_SEGMENT_BYTES) -> CompactReport:
+        """Rewrite small segments, and segments with few live bytes, as segments of about the target size."""
         self.refresh()
-        return compact(self.data_table, self.index_table, self._kept, target_bytes, listener=progress)
+        return compact(self.data_table, self.index_table, self._kept, target_bytes)
 
     def compact_if_due(
         self, target_bytes: int = TARGET_SEGMENT_BYTES, *, fewest: int = FEWEST_SMALL

@@ -7,16 +7,14 @@ from datetime import timedelta
 from pathlib import Path
 
 import click
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from puffin_index.commands.main import console, error_console, open_index, parse_properties, table_command
+from puffin_index.commands.main import console, error_console, open_index, parse_properties, show, table_command
 from puffin_index.display import format_bytes
 from puffin_index.errors import PuffinIndexError, UnsupportedError
 from puffin_index.formats.paimon_container import read_container
 from puffin_index.index_table.open_catalog import QualifiedTable, open_catalog
-from puffin_index.jobs.compact import CompactProgress
 from puffin_index.jobs.drop import drop_index
-from puffin_index.jobs.verify import DEFAULT_SAMPLE, VerifyProgress
+from puffin_index.jobs.verify import DEFAULT_SAMPLE
 from puffin_index.storage.ranged import BytesReader
 from puffin_index.table_index import TableIndex
 from puffin_index.units import parse_duration, parse_size
@@ -36,28 +34,6 @@ def _size(text: str) -> int:
         raise click.BadParameter(str(error)) from error
 
 
-class _VerifyBars(Progress):
-    """Shows the progress of a verification in a terminal, and nothing elsewhere."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            console=error_console,
-            transient=True,
-            disable=not error_console.is_terminal,
-        )
-        self._segments = self.add_task("segments", total=None)
-        self._row_groups = self.add_task("row groups", total=None)
-
-    def show(self, now: VerifyProgress) -> None:
-        """Show how far the verification is."""
-        self.update(self._segments, completed=now.segments_done, total=now.segments_total)
-        self.update(self._row_groups, completed=now.row_groups_done, total=now.row_groups_total or None)
-
-
 @click.command("verify")
 @table_command
 @click.option(
@@ -72,22 +48,8 @@ def verify_command(
 
     Exits with 1 if something is wrong and was not repaired.
     """
-    index, row_groups = open_index(table, properties), None if everything else sample
-    with _VerifyBars() as bars:
-        report = index.verify(row_groups, repair=repair, progress=bars.show)
-    if as_json:
-        click.echo(json.dumps(asdict(report)))
-    else:
-        console.print(
-            f"{report.indexed_data_files} of {report.data_files} data files indexed; {report.segments} segments and "
-            f"{report.blobs} blobs read, {report.row_groups} row groups recomputed: {len(report.findings)} findings",
-            highlight=False,
-            soft_wrap=True,
-        )
-        for finding in report.findings:
-            error_console.print(str(finding), highlight=False, soft_wrap=True, markup=False)
-        if repair and report.findings:
-            console.print(f"indexed anew: {report.repaired_data_files} data files", highlight=False)
+    report = open_index(table, properties).verify(None if everything else sample, repair=repair)
+    show(report, as_json=as_json)
     if report.findings and not repair:
         sys.exit(1)
 
@@ -97,24 +59,7 @@ def verify_command(
 @click.option("--target-size", type=_size, default="256MiB", show_default=True, help="About how large segments become.")
 def compact_command(table: str, properties: tuple[str, ...], as_json: bool, target_size: int) -> None:
     """Merge the small segments of TABLE's index into large ones, so that queries read it with few requests."""
-
-    def listen(now: CompactProgress) -> None:
-        if not as_json and now.segments:
-            error_console.print(
-                f"{now.files_done} of {now.files_total} data files, {format_bytes(now.index_bytes)}", highlight=False
-            )
-
-    report = open_index(table, properties).compact(target_size, listen)
-    if as_json:
-        click.echo(json.dumps(asdict(report)))
-        return
-    console.print(
-        f"{report.segments_before} segments became {report.segments_after}: {report.rewritten} rewritten as "
-        f"{report.segments}, {format_bytes(report.index_bytes)}, in {report.seconds:.1f} s",
-        highlight=False,
-    )
-    for segment, reason in report.skipped:
-        error_console.print(f"not rewritten: {segment}: {reason}", highlight=False, soft_wrap=True, markup=False)
+    show(open_index(table, properties).compact(target_size), as_json=as_json)
 
 
 @click.command("expire")
@@ -132,20 +77,7 @@ def expire_command(
     table: str, properties: tuple[str, ...], as_json: bool, older_than: timedelta, dry_run: bool
 ) -> None:
     """Drop what no snapshot of TABLE needs: entries, segments, leftovers of dead builds."""
-    report = open_index(table, properties).expire(older_than, dry_run=dry_run)
-    if as_json:
-        click.echo(json.dumps(asdict(report)))
-        return
-    console.print(
-        f"{'would drop' if dry_run else 'dropped'} {report.entries} entries, {report.directories} directories, "
-        f"{report.snapshots} snapshots of the index table; {report.segments} segments (of which {report.leftovers} "
-        f"never committed) and {report.table_files} table files, {format_bytes(report.bytes)}",
-        highlight=False,
-        soft_wrap=True,
-    )
-    if dry_run:
-        for file in report.files:
-            console.print(file, highlight=False, soft_wrap=True, markup=False)
+    show(open_index(table, properties).expire(older_than, dry_run=dry_run), as_json=as_json)
 
 
 @click.command("drop")
@@ -153,15 +85,7 @@ def expire_command(
 def drop_command(table: str, properties: tuple[str, ...], as_json: bool) -> None:
     """Drop the index of TABLE, and nothing else. TABLE may be the index table itself, if the data table is gone."""
     name = QualifiedTable.parse(table)
-    report = drop_index(open_catalog(name.catalog, parse_properties(properties)), name.name)
-    if as_json:
-        click.echo(json.dumps(asdict(report)))
-        return
-    console.print(
-        f"dropped {report.index_table}: {report.segments} segments, {format_bytes(report.bytes)}", highlight=False
-    )
-    for file in report.kept:
-        error_console.print(f"not ours, kept: {file}", highlight=False, soft_wrap=True, markup=False)
+    show(drop_index(open_catalog(name.catalog, parse_properties(properties)), name.name), as_json=as_json)
 
 
 @click.command("follow")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias, TypedDict
+from typing import ClassVar, TypeAlias, TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -107,6 +107,11 @@ class ColumnStatus:
     Its bytes in the data files are None if their manifests lack the number.
     """
 
+    JSON: ClassVar = (
+        *("name", "field_id", "index_bytes", "kind_bytes=kinds", "live_index_bytes=live_bytes"),
+        *("live_kind_bytes=live_kinds", "data_bytes"),
+    )
+
     name: str
     field_id: int
     kinds: dict[str, int]
@@ -162,13 +167,15 @@ class IndexStatus(Described):
 
     def describe(self) -> Report:
         """Describe the status."""
-        beside = f"{format_bytes(self.live_index_bytes)} beside {format_bytes(self.data_bytes)}"
+        share = self.live_index_bytes / self.data_bytes if self.data_bytes else 0.0
+        beside = f"{format_bytes(self.live_index_bytes)} beside {format_bytes(self.data_bytes)} ({share:.0%})"
         numbers: dict[str, Cell] = {
             "index table": self.index_table,
             "data files": share_of(self.indexed_data_files, self.data_files),
             "row groups": share_of(self.indexed_row_groups, self.row_groups),
             "segments": self.segments,
             "size": share_of(self.live_index_bytes, self.data_bytes, beside),
+            "in all": f"{format_bytes(self.total_index_bytes)}, with directories and indexes of other snapshots",
             "behind": f"{self.snapshots_behind} snapshots, {format_bytes(self.unindexed_bytes)}",
         }
         sizes = [

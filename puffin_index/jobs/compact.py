@@ -6,7 +6,7 @@ still has the entries it was copied from. The old segments are left to `expire`.
 
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
@@ -14,11 +14,12 @@ from typing import TypeAlias
 import pyarrow as pa
 from pyiceberg.table import Table
 
+from puffin_index.display import Cell, Described, Report, format_bytes
 from puffin_index.errors import CorruptFileError, NotFoundError, PuffinIndexError, UnsupportedError
 from puffin_index.index_table.entries import TARGET_SEGMENT_BYTES, indexed_files, needed_entries, replace_entries
 from puffin_index.index_table.table import entries_of, read_entries, refresh_index_table
 from puffin_index.jobs.job_segments import JobSegments
-from puffin_index.jobs.log_lines import level_of_trouble
+from puffin_index.jobs.log_lines import level_of_trouble, log_line
 from puffin_index.kinds.kind import Options
 from puffin_index.segments.directory import FieldKind
 from puffin_index.segments.rewrite import MergeJob, write_merged
@@ -41,17 +42,7 @@ Shape: TypeAlias = tuple[tuple[int, str, str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class CompactProgress:
-    """The progress of a compaction; a file is done when its indexes have moved."""
-
-    files_done: int
-    files_total: int
-    segments: int = 0
-    index_bytes: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class CompactReport:
+class CompactReport(Described):
     """The result of a compaction; `verify --repair` rebuilds the segments that were skipped as unreadable."""
 
     segments_before: int
@@ -63,8 +54,16 @@ class CompactReport:
     skipped: tuple[tuple[str, str], ...]
     seconds: float
 
-
-CompactListener = Callable[[CompactProgress], None]
+    def describe(self) -> Report:
+        """Describe the compaction."""
+        facts: dict[str, Cell] = {
+            "segments": f"{self.segments_before} became {self.segments_after}",
+            "rewritten": f"{self.rewritten} as {self.segments}, {format_bytes(self.index_bytes)}",
+            "data files moved": self.files,
+            "seconds": f"{self.seconds:.1f}",
+        }
+        skipped = [f"not rewritten: {segment}: {reason}" for segment, reason in self.skipped]
+        return Report("compaction", facts, warnings=skipped)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +72,6 @@ class _Plan:
     bins: tuple[tuple[IndexedFile, ...], ...]
     sources: Mapping[str, SourceSegment]
     skipped: tuple[tuple[str, str], ...]
-
-    @property
-    def files(self) -> int:
-        return sum(map(len, self.bins))
 
     @property
     def rewritten(self) -> int:
@@ -90,7 +85,6 @@ def compact(
     target_bytes: int = TARGET_SEGMENT_BYTES,
     *,
     sparse_only: bool = False,
-    listener: CompactListener | None = None,
 ) -> CompactReport:
     """Rewrite small segments, and segments with few live bytes (or these only), as segments of the target size.
 
@@ -100,9 +94,7 @@ def compact(
     started = time.monotonic()
     entries = replace_entries(index_table, partial(needed_entries, data_table, index_table, wanted))
     plan = _plan(index_table, entries, wanted, target_bytes, sparse_only)
-    progress = CompactProgress(0, plan.files)
-    _tell(listener, progress)
-    skipped = list(plan.skipped)
+    skipped, made = list(plan.skipped), list[Segment]()
     with JobSegments(index_table) as segments:
         for files in plan.bins:
             written = _write(index_table, segments, files, plan, skipped)
@@ -110,22 +102,18 @@ def compact(
                 continue
             with segments.committing([written.location]):
                 segment = _commit(index_table, files, written)
-            progress = replace(
-                progress,
-                files_done=progress.files_done + len(segment.covered),
-                segments=progress.segments + bool(segment.covered),
-                index_bytes=progress.index_bytes + (segment.size if segment.covered else 0),
-            )
-            _tell(listener, progress)
+            if segment.covered:
+                made.append(segment)
+                _log.info("%s", log_line("segment merged", done=len(made), of=len(plan.bins), index_bytes=segment.size))
     refresh_index_table(index_table)
     after = read_entries(index_table)
     return CompactReport(
         segments_before=len(set(entries["segment"].to_pylist())),
         segments_after=len(set(after["segment"].to_pylist())),
         rewritten=plan.rewritten,
-        segments=progress.segments,
-        files=progress.files_done,
-        index_bytes=progress.index_bytes,
+        segments=len(made),
+        files=sum(len(segment.covered) for segment in made),
+        index_bytes=sum(segment.size for segment in made),
         skipped=tuple(skipped),
         seconds=time.monotonic() - started,
     )
@@ -135,11 +123,6 @@ def is_due(entries: pa.Table, target_bytes: int = TARGET_SEGMENT_BYTES, fewest: 
     """Return whether at least `fewest` small segments make a compaction worthwhile, by the index table alone."""
     sizes = dict(zip(entries["segment"].to_pylist(), entries["segment_size_in_bytes"].to_pylist(), strict=True))
     return len([size for size in sizes.values() if size < _SMALL_SHARE * target_bytes]) >= fewest
-
-
-def _tell(listener: CompactListener | None, progress: CompactProgress) -> None:
-    if listener is not None:
-        listener(progress)
 
 
 def _plan(

@@ -12,6 +12,7 @@ from pyiceberg.io import load_file_io
 from pyiceberg.table import Table
 from requests.exceptions import RequestException
 
+from puffin_index.display import Cell, Described, Report, format_bytes
 from puffin_index.errors import DamagedIndexError, NotFoundError, PuffinIndexError
 from puffin_index.index_table.entries import replace_entries
 from puffin_index.index_table.lookup import list_index_tables
@@ -39,13 +40,18 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class DropReport:
+class DropReport(Described):
     """The result of a drop; `kept` are files of others below the index table's location."""
 
     index_table: str
     segments: int
     bytes: int
     kept: tuple[str, ...]
+
+    def describe(self) -> Report:
+        """Describe what was dropped."""
+        facts: dict[str, Cell] = {"segments": self.segments, "size": format_bytes(self.bytes)}
+        return Report(f"dropped {self.index_table}", facts, warnings=[f"not ours, kept: {file}" for file in self.kept])
 
 
 def drop_index(catalog: Catalog, table: str) -> DropReport:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 
+from puffin_index.display import Cell, Described, Report, format_bytes
 from puffin_index.index_table.commit import commit
 from puffin_index.index_table.entries import needed_entries, replace_entries
 from puffin_index.index_table.stored_files import (
@@ -37,7 +38,7 @@ LEAST_SNAPSHOT_GRACE = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
-class ExpireReport:
+class ExpireReport(Described):
     """The result of expiry, or for a dry run that which it would have: what was dropped or deleted, by sort.
 
     Directories are those of entries that stay, leftovers segments that were never committed.
@@ -53,6 +54,19 @@ class ExpireReport:
     files: tuple[str, ...]
     dry_run: bool
     seconds: float
+
+    def describe(self) -> Report:
+        """Describe the expiration; a dry run lists the files."""
+        facts: dict[str, Cell] = {
+            "entries": self.entries,
+            "directories": self.directories,
+            "snapshots of the index table": self.snapshots,
+            "segments": self.segments,
+            "segments never committed": self.leftovers,
+            "files of the index table": self.table_files,
+            "size": format_bytes(self.bytes),
+        }
+        return Report("would drop" if self.dry_run else "dropped", facts, (), self.files if self.dry_run else ())
 
 
 def expire(

@@ -1,9 +1,11 @@
 """Verification: check the index table against the data table, each segment by itself, and indexes against the data."""
 
+import logging
 import random
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
 
 import pyarrow as pa
 from pyiceberg.table import Table
@@ -11,7 +13,8 @@ from pyiceberg.table import Table
 from puffin_index.data.column_source import Reading, reading_of
 from puffin_index.data.data_table import DataFile, FileIdentity, list_data_files, refresh_table, retained_files
 from puffin_index.data.row_groups import open_data_file
-from puffin_index.errors import PuffinIndexError
+from puffin_index.display import Cell, Described, Report, share_of
+from puffin_index.errors import PuffinIndexError, reason_at
 from puffin_index.index_table.entries import (
     entry_files,
     field_kinds,
@@ -22,15 +25,19 @@ from puffin_index.index_table.entries import (
     replace_entries,
 )
 from puffin_index.index_table.table import read_entries
-from puffin_index.jobs.verify_segment import EntryRow, Finding, Proofs, check_row_group, check_segment
+from puffin_index.jobs.log_lines import log_line
+from puffin_index.jobs.verify_segment import EntryRow, Finding, ProofOf, check_row_group, check_segment, proofs_of
 from puffin_index.segments.directory import FieldKind
 from puffin_index.segments.source_segment import IndexedFile, SourceSegment
+from puffin_index.storage.files import FileReader
 
 DEFAULT_SAMPLE = 16
 
+_log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
-class VerifyReport:
+class VerifyReport(Described):
     """The result of a verification: files and row groups, blobs by checksum, row groups by data, and what was repaired.
 
     Repaired data files were indexed anew after their bad entries were dropped.
@@ -46,19 +53,17 @@ class VerifyReport:
     repaired_data_files: int
     seconds: float
 
-
-@dataclass(frozen=True, slots=True)
-class VerifyProgress:
-    """The progress of a verification: all segments are read first, which tells how many row groups to compare."""
-
-    segments_done: int
-    segments_total: int
-    row_groups_done: int = 0
-    row_groups_total: int = 0
-    findings: int = 0
-
-
-VerifyListener = Callable[[VerifyProgress], None]
+    def describe(self) -> Report:
+        """Describe the verification."""
+        facts: dict[str, Cell] = {
+            "indexed data files": share_of(self.indexed_data_files, self.data_files),
+            "segments read": self.segments,
+            "blobs read": self.blobs,
+            "row groups recomputed": self.row_groups,
+            "findings": len(self.findings),
+            "data files indexed anew": self.repaired_data_files or "",
+        }
+        return Report(f"verification of {self.table}", facts, warnings=[str(finding) for finding in self.findings])
 
 
 def verify(
@@ -66,12 +71,8 @@ def verify(
     index_table: Table,
     wanted: Collection[FieldKind],
     sample: int | None = DEFAULT_SAMPLE,
-    listener: VerifyListener | None = None,
 ) -> VerifyReport:
-    """Check an index, and compare a random sample of row groups (None: all) with the data.
-
-    The listener is called after each segment, and after each data file's row groups.
-    """
+    """Check an index, and compare a random sample of row groups (None: all) with the data."""
     started = time.monotonic()
     entries = read_entries(index_table)
     refresh_table(data_table)
@@ -84,26 +85,16 @@ def verify(
         by_segment.setdefault(row["segment"], []).append(row)
     sources: dict[str, SourceSegment] = {}
     blobs = 0
-    progress = VerifyProgress(0, len(by_segment), findings=len(findings))
-    _tell(listener, progress)
-    for location, rows in by_segment.items():
+    for done, (location, rows) in enumerate(by_segment.items(), 1):
         found, source, count = check_segment(index_table.io, location, rows)
         findings += found
         blobs += count
         if source is not None and not found:
             sources[location] = source
-        progress = replace(progress, segments_done=progress.segments_done + 1, findings=len(findings))
-        _tell(listener, progress)
+        _log.info("%s", log_line("segment checked", done=done, of=len(by_segment), findings=len(findings)))
     files = indexed_files(live_entries(readable, retained, wanted))
     row_groups = _chosen([file for file in files if file.origins <= sources.keys()], sample)
-    progress = replace(progress, row_groups_total=len(row_groups))
-    _tell(listener, progress)
-    for compared, wrong in _check_data(data_table, index_table, row_groups, sources, retained, reading):
-        findings += wrong
-        progress = replace(
-            progress, row_groups_done=progress.row_groups_done + compared, findings=progress.findings + len(wrong)
-        )
-        _tell(listener, progress)
+    findings += _check_data(data_table, index_table, row_groups, sources, retained, reading)
     indexed = indexed_kinds(readable, live)
     return VerifyReport(
         table=".".join(data_table.name()),
@@ -116,11 +107,6 @@ def verify(
         repaired_data_files=0,
         seconds=time.monotonic() - started,
     )
-
-
-def _tell(listener: VerifyListener | None, progress: VerifyProgress) -> None:
-    if listener is not None:
-        listener(progress)
 
 
 def drop_bad_entries(index_table: Table, findings: Sequence[Finding]) -> int:
@@ -172,23 +158,29 @@ def _check_data(
     sources: Mapping[str, SourceSegment],
     retained: Mapping[FileIdentity, DataFile],
     reading: Reading,
-) -> Iterator[tuple[int, list[Finding]]]:
-    """Compare row groups with the data; yield the number of those of each data file, and what is wrong there."""
-    by_file: dict[FileIdentity, tuple[IndexedFile, list[int]]] = {}
+) -> Iterator[Finding]:
+    """Compare row groups with the data, segment by segment, of which one is open at a time."""
+    by_segment: dict[str, dict[FileIdentity, tuple[IndexedFile, list[int]]]] = {}
     for file, ordinal in row_groups:
-        by_file.setdefault(file.file.identity, (file, []))[1].append(ordinal)
-    with Proofs(index_table.io) as proofs:
-        for identity, (file, ordinals) in by_file.items():
-            wrong = list(_check_file(data_table, file, ordinals, sources, proofs, retained[identity], reading))
-            yield len(ordinals), wrong
+        for segment in file.origins:
+            by_segment.setdefault(segment, {}).setdefault(file.file.identity, (file, []))[1].append(ordinal)
+    for segment, files in by_segment.items():
+        source = sources[segment]
+        try:
+            with FileReader(index_table.io, segment, source.size) as reader:
+                proof = proofs_of(source, reader)
+                for identity, (file, ordinals) in files.items():
+                    yield from _check_file(data_table, file, ordinals, source, proof, retained[identity], reading)
+        except (PuffinIndexError, OSError) as error:
+            yield Finding(segment, "", 0, f"cannot be read again: {reason_at(segment, error)}")
 
 
 def _check_file(
     data_table: Table,
     file: IndexedFile,
     ordinals: Sequence[int],
-    sources: Mapping[str, SourceSegment],
-    proofs: Proofs,
+    source: SourceSegment,
+    proof: ProofOf,
     data_file: DataFile,
     reading: Reading,
 ) -> Iterator[Finding]:
@@ -199,8 +191,8 @@ def _check_file(
                 reason = f"row groups of {opened.row_counts} rows, indexed as {file.row_counts}"
                 yield Finding(path, "", 0, reason)
                 return
-            for key, part in file.parts.items():
-                for ordinal in ordinals:
-                    yield from check_row_group(opened, file, ordinal, key, sources[part.segment], proofs)
+            here = [key for key, part in file.parts.items() if part.segment == source.location]
+            for key, ordinal in product(here, ordinals):
+                yield from check_row_group(opened, file, ordinal, key, source, proof)
     except (PuffinIndexError, OSError) as error:
         yield Finding(path, "", 0, f"cannot be compared with its index: {error}")

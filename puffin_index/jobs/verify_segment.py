@@ -5,15 +5,13 @@ Check indexes against the data: a row group's values are read again, and no valu
 Statistics must be equal; the kind of an index decides how to prove a payload (`puffin_index.kinds.kind`).
 """
 
-from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
+from functools import lru_cache
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from cachetools import LRUCache
 from pyiceberg.io import FileIO
 
 from puffin_index.data.row_groups import OpenDataFile, read_keys
@@ -160,46 +158,23 @@ def _check_places(source: SourceSegment, reader: RangedReader, key: FieldKind) -
 
 
 _MOST_DECODED = 4
-_MOST_OPEN = 4
+
+ProofOf: TypeAlias = Callable[[FieldKind, int], Proof]
+"""The proof of a payload of one segment, by its row in a directory."""
 
 
-class Proofs(AbstractContextManager["Proofs"]):
-    """The proofs of the payloads checked last, and the open segments that these proofs read.
+def proofs_of(source: SourceSegment, reader: RangedReader) -> ProofOf:
+    """Return the proofs of a segment's payloads.
 
-    Proofs are kept because a proof may have decoded its payload, and a segment's row groups are checked in sequence.
+    The last ones are kept: a proof may have decoded its payload, and row groups are checked in sequence.
     """
 
-    def __init__(self, io: FileIO) -> None:
-        self._io = io
-        self._known: LRUCache[tuple[str, FieldKind, int], Proof] = LRUCache(_MOST_DECODED)
-        self._readers: OrderedDict[str, FileReader] = OrderedDict()
+    @lru_cache(_MOST_DECODED)
+    def proof(key: FieldKind, row: int) -> Proof:
+        row_counts = source.spans[source.directories[key].covered(row), 1]
+        return index_kind(key[1]).proof(source.open(key, row, reader), row_counts)
 
-    def of(self, source: SourceSegment, key: FieldKind, row: int) -> Proof:
-        """Return the proof of a payload, by its row in the directory of a segment."""
-        reader, place = self._reader(source), (source.location, key, row)
-        if place not in self._known:
-            row_counts = source.spans[source.directories[key].covered(row), 1]
-            self._known[place] = index_kind(key[1]).proof(source.open(key, row, reader), row_counts)
-        return self._known[place]
-
-    def _reader(self, source: SourceSegment) -> FileReader:
-        if source.location not in self._readers:
-            if len(self._readers) == _MOST_OPEN:
-                location, oldest = self._readers.popitem(last=False)
-                oldest.close()
-                # Proofs of the closed segment would read from a closed file.
-                for place in [place for place in self._known if place[0] == location]:
-                    del self._known[place]
-            self._readers[source.location] = FileReader(self._io, source.location, source.size)
-        self._readers.move_to_end(source.location)
-        return self._readers[source.location]
-
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Close the segments."""
-        for reader in self._readers.values():
-            reader.close()
+    return proof
 
 
 def check_row_group(
@@ -208,16 +183,16 @@ def check_row_group(
     ordinal: int,
     key: FieldKind,
     source: SourceSegment,
-    proofs: Proofs,
+    proof: ProofOf,
 ) -> Iterator[Finding]:
-    """Compare the index of a row group, at a place of its data file, with the data, by proofs kept before."""
+    """Compare the index of a row group, at a place of its data file, with the data."""
     name = f"field {key[0]} {key[1]}, row group {ordinal} of {file.file.path}"
     try:
         directory = source.directories[key]
         column = SortedColumn(read_keys(opened, ordinal, split_kind(*key)[0], directory.value_type))
         row_group = file.parts[key].first_row_group + ordinal
         row = int(source.payload_rows[key][row_group])
-        prove = proofs.of(source, key, row)
+        prove = proof(key, row)
         wrong = [*_check_values_of_statistics(column, source, key, row_group)]
         wrong += prove(row_group - directory.covered(row).start, column)
     except (CorruptFileError, UnsupportedError) as error:

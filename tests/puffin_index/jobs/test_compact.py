@@ -9,8 +9,8 @@ from planner.arrow.plan import plan
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.formats.puffin import read_footer
 from puffin_index.index_table.table import read_entries
-from puffin_index.jobs.compact import CompactProgress
 from puffin_index.storage.files import FileReader
+from tests.puffin_index import faulty_io
 from tests.puffin_index.indexed_table import (
     DEFINITION,
     check_entries,
@@ -165,20 +165,26 @@ def test_a_damaged_segment_is_left_out_and_named(local_catalog: SqlCatalog) -> N
 
 
 def test_files_that_are_expired_meanwhile_do_not_come_back(local_catalog: SqlCatalog) -> None:
-    index, other = indexed(local_catalog, 4), TableIndex.open(local_catalog, "ns.t")
-    segments = named_segments(index)
+    properties = {**local_catalog.properties, "py-io-impl": faulty_io.IMPLEMENTATION}
+    catalog = SqlCatalog("local", **properties)
+    other = indexed(local_catalog, 4)
+    index = TableIndex.open(catalog, "ns.t")
 
-    def interfere(now: CompactProgress) -> None:
-        if now.files_done == 0 and len(segments) == 4:
-            segments.clear()
-            other.refresh()
-            other.data_table.delete("b < 6")
-            other.data_table.maintenance.expire_snapshots().by_ids(
-                [s.snapshot_id for s in other.data_table.snapshots()[:-1]]
-            ).commit()
-            other.expire()
+    def interfere() -> None:
+        other.refresh()
+        other.data_table.delete("b < 6")
+        other.data_table.maintenance.expire_snapshots().by_ids(
+            [s.snapshot_id for s in other.data_table.snapshots()[:-1]]
+        ).commit()
+        other.expire()
 
-    report = index.compact(progress=interfere)
+    # Each of the four segments is opened twice: for its footer, and when it is merged.
+    faulty_io.set_fault(6, within=".puffin", first=interfere)
+    report = index.compact()
+    seen = faulty_io.FAULT.seen
+    faulty_io.set_fault(0)
+    catalog.close()
+    assert seen >= 6
 
     assert report.files == 0
     assert len(read_entries(index.index_table)) == 0
