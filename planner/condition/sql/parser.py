@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from datetime import UTC, tzinfo
 from functools import cache
-from typing import Final, Literal
+from typing import Final, cast
 
 from pyiceberg.expressions.literals import BooleanLiteral, StringLiteral
 from pyiceberg.schema import Schema
@@ -29,7 +29,16 @@ from pyparsing import (
     Token as Terminal,
 )
 
-from planner.condition.comparisons import Computed, Constant
+from planner.condition.comparisons import (
+    Applied,
+    Column,
+    Computed,
+    Constant,
+    Value,
+    nan_test,
+    null_test,
+    prefix_test,
+)
 from planner.condition.literals import (
     binary_literal,
     date_literal,
@@ -38,9 +47,9 @@ from planner.condition.literals import (
     time_literal,
     timestamp_literal,
 )
-from planner.condition.sql.precedence import read_condition
-from planner.condition.sql.tokens import Called, Kind, Named, Operand, Token
+from planner.condition.sql.precedence import Columns, Kind, Token, read_condition
 from planner.condition.tree.nodes import NumberFunction, Predicate, TextFunction, flattened
+from planner.condition.truth import Truth
 from puffin_index.errors import WhereSyntaxError
 
 _FLAGS = re.IGNORECASE | re.DOTALL
@@ -82,10 +91,10 @@ _FUNCTIONS: dict[str, TextFunction | NumberFunction] = {
     "dayofmonth": "day",
     "quarter": "quarter",
 }
-_TESTS: Final[dict[str, Literal["isnan", "isnull", "isnotnull"]]] = {
-    "isnan": "isnan",
-    "isnull": "isnull",
-    "isnotnull": "isnotnull",
+_TESTS: Final[dict[str, Callable[[Value, str], Truth]]] = {
+    "isnan": nan_test,
+    "isnull": null_test,
+    "isnotnull": lambda value, text: ~null_test(value, text),
 }
 _TYPE_NAME = r"\w+(?:\s*\([0-9,\s]*\))?"
 _MEMBERS = re.compile(_CONSTANT, _FLAGS)
@@ -114,9 +123,9 @@ def read_where(text: str, schema: Schema, zone: tzinfo = UTC) -> Predicate:
         raise WhereSyntaxError(text, len(text), "a condition")
     try:
         tokens: list[Token] = _grammar().parse_string(blanked).as_list()
+        return flattened(read_condition(tokens, text, schema, zone).yes)
     except ParseBaseException as error:
         raise WhereSyntaxError(text, error.loc, error.msg.removeprefix("Expected ")) from error
-    return flattened(read_condition(tokens, text, schema, zone).yes)
 
 
 def _blank_comments(text: str) -> str:
@@ -160,7 +169,7 @@ def _grammar() -> ParserElement:
         | _lexeme(rf"(?P<not>NOT\s+)?IN\s*\((?P<members>\s*{_MEMBER}(?>(?:\s*,\s*{_MEMBER})*))\s*\)", _literal_list)
         | _tokens(r"IS\s+(?P<not>NOT\s+)?(?P<IS>NULL|NAN|TRUE|FALSE|UNKNOWN)\b")
         | _lexeme(rf"ESCAPE\s*(?P<text>{_STRING})", _escape)
-        | _Region(r"\[", Kind.ACCESS)
+        | _Region(r"\[", "ACCESS")
     )
     # Reached only where none of the above fits: they say what is missing.
     unfinished = (
@@ -169,7 +178,7 @@ def _grammar() -> ParserElement:
         | Regex(r"NOT\b", _FLAGS) - NoMatch().set_name("IN, BETWEEN or LIKE")
         | Regex(r"ESCAPE\b", _FLAGS) - NoMatch().set_name("one character in quotes")
     )
-    end = Empty().set_parse_action(lambda _, offset, __: Token(Kind.END, offset, offset))
+    end = Empty().set_parse_action(lambda _, offset, __: Token("END", offset, offset))
     where = Regex(r"WHERE\b", _FLAGS).suppress()
     grammar: ParserElement = Opt(where) + operand + (behind | between - operand | unfinished)[...] + end
     # Tabs count as one character, as in the text.
@@ -177,20 +186,18 @@ def _grammar() -> ParserElement:
 
 
 def _value() -> ParserElement:
+    column = rf"(?P<name>{_NAME})(?:{_KEY})?"
     text = rf"(?P<text>{_STRING}(?>(?:\s*{_STRING})*))"
+    called = "|".join([*_TESTS, *_FUNCTIONS])
     return (
-        _lexeme(rf"(?P<computed>{_INTERVAL}|{_CLOCK}\b(?!\s*\())|{_CONSTANT}", _literal)
-        | _lexeme(rf"(?!{_CASE})(?P<name>(?>{_NAME}))(?!\s*\()(?:{_KEY})?", _column_value)
-        | _lexeme(rf"(?:try_)?element_at\s*\(\s*(?P<name>{_NAME})\s*,\s*(?P<key>{_MEMBER})\s*\)", _column_value)
-        | _lexeme(rf"(?P<test>isnan|isnull|isnotnull)\s*\(\s*(?P<name>{_NAME})(?:{_KEY})?\s*\)", _column_test)
-        | _lexeme(rf"(?:startswith|starts_with)\s*\(\s*(?P<name>{_NAME})(?:{_KEY})?\s*,\s*{text}\s*\)", _prefix_test)
-        | _lexeme(
-            rf"(?P<function>{'|'.join(_FUNCTIONS)})\s*\(\s*(?!{_CLOCK}\b)(?P<name>{_NAME})(?:{_KEY})?\s*\)",
-            _function_value,
-        )
-        | _Region(_CASE, Kind.VALUE)
-        | _Region(rf"{_NAME}\s*\(", Kind.VALUE)
-        | _lexeme(r"r?['\"]|`", _unclosed)
+        _operand(rf"(?P<computed>{_INTERVAL}|{_CLOCK}\b(?!\s*\())|{_CONSTANT}", lambda match, _: _constant(match))
+        | _operand(rf"(?!{_CASE})(?P<name>(?>{_NAME}))(?!\s*\()(?:{_KEY})?", _column)
+        | _operand(rf"(?:try_)?element_at\s*\(\s*(?P<name>{_NAME})\s*,\s*(?P<key>{_MEMBER})\s*\)", _column)
+        | _operand(rf"(?P<function>{called})\s*\(\s*(?!{_CLOCK}\b){column}\s*\)", _call)
+        | _operand(rf"(?:startswith|starts_with)\s*\(\s*{column}\s*,\s*{text}\s*\)", _prefix_test)
+        | _Region(_CASE, "VALUE")
+        | _Region(rf"{_NAME}\s*\(", "VALUE")
+        | Regex(r"(?=r?['\"]|`)", _FLAGS) - NoMatch().set_name("a closing quote")
     ).set_name("a value")
 
 
@@ -216,8 +223,7 @@ class _Region(Terminal):
         if opening is None:
             raise ParseException(instring, loc, self.errmsg, self)
         end = _region_end(instring, loc)
-        values = (Computed(),) if self.kind is Kind.VALUE else ()
-        return end, [Token(self.kind, loc, end, values=values)]
+        return end, [Token(self.kind, loc, end)]
 
 
 def _region_end(text: str, start: int) -> int:
@@ -247,59 +253,47 @@ def _tokens(pattern: str) -> ParserElement:
         assert kind is not None, "each alternative has its kind"
         word = match[kind].upper()
         negated = match.groupdict().get("not") is not None
-        return Token(Kind[kind], match.start(), match.end(), _SYNONYMS.get(word, word), negated)
+        return Token(cast(Kind, kind), match.start(), match.end(), _SYNONYMS.get(word, word), negated)
 
     return _lexeme(pattern, make)
 
 
-def _valued(match: re.Match[str], value: Operand) -> Token:
-    return Token(Kind.VALUE, match.start(), match.end(), values=(value,))
-
-
-def _literal(match: re.Match[str]) -> Token:
-    return _valued(match, _constant(match))
-
-
-def _column_value(match: re.Match[str]) -> Token:
-    return _valued(match, _column(match))
-
-
-def _column(match: re.Match[str]) -> Named | Computed:
-    name = _column_name(match["name"])
-    if match["key"] is None:
-        return Named(name)
-    constant = _MEMBERS.match(match.string, match.start("key"))
-    assert constant is not None, "it matched as a part"
-    key = _constant(constant)
-    if isinstance(key, Constant) and key.literal is not None:
-        return Named(name, key.literal)
-    return Computed()
-
-
-def _function_value(match: re.Match[str]) -> Token:
-    return _valued(match, Called(_FUNCTIONS[match["function"].lower()], _column(match), match[0]))
+def _operand(pattern: str, value: Callable[[re.Match[str], Columns], Value]) -> ParserElement:
+    """Match a value, which `value` makes once the text is cut."""
+    return _lexeme(
+        pattern, lambda match: Token("VALUE", match.start(), match.end(), value=lambda columns: value(match, columns))
+    )
 
 
 def _literal_list(match: re.Match[str]) -> Token:
     members = _MEMBERS.finditer(match.string, *match.span("members"))
     values = tuple(_constant(member) for member in members)
-    return Token(Kind.IN_LIST, match.start(), match.end(), negated=match["not"] is not None, values=values)
+    return Token("IN_LIST", match.start(), match.end(), negated=match["not"] is not None, members=values)
 
 
 def _escape(match: re.Match[str]) -> Token:
-    return Token(Kind.ESCAPE, match.start(), match.end(), values=(Constant(StringLiteral(_text(match))),))
+    return Token("ESCAPE", match.start(), match.end(), _text(match))
 
 
-def _column_test(match: re.Match[str]) -> Token:
-    return _valued(match, Called(_TESTS[match["test"].lower()], _column(match), match[0]))
+def _column(match: re.Match[str], columns: Columns) -> Column | Computed:
+    name = _column_name(match["name"])
+    if match["key"] is None:
+        return columns.find(name)
+    constant = _MEMBERS.match(match.string, match.start("key"))
+    assert constant is not None, "it matched as a part"
+    key = _constant(constant)
+    return columns.find(name, key.literal) if isinstance(key, Constant) and key.literal is not None else Computed()
 
 
-def _prefix_test(match: re.Match[str]) -> Token:
-    return _valued(match, Called("startswith", _column(match), match[0], Constant(StringLiteral(_text(match)))))
+def _call(match: re.Match[str], columns: Columns) -> Value:
+    function, column = match["function"].lower(), _column(match, columns)
+    if function in _TESTS:
+        return _TESTS[function](column, match[0])
+    return Applied(_FUNCTIONS[function], column) if isinstance(column, Column) else column
 
 
-def _unclosed(match: re.Match[str]) -> Token:
-    raise ParseFatalException(match.string, match.start(), "Expected a closing quote")
+def _prefix_test(match: re.Match[str], columns: Columns) -> Truth:
+    return prefix_test(_column(match, columns), Constant(StringLiteral(_text(match))), match[0])
 
 
 def _column_name(text: str) -> str:

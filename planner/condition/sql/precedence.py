@@ -1,4 +1,4 @@
-"""Operator precedence: the tokens of a WHERE text, read once with an explicit stack of brackets, become a condition.
+"""Operator precedence: the tokens of a WHERE text become a condition.
 
 | binds | operators |
 | --- | --- |
@@ -9,28 +9,24 @@
 | | `AND` |
 | loosest | `OR` |
 
-Neither nesting nor length costs recursion. `parser` beside promises that values and operators take turns; this module
-checks the rest, and finds the columns.
-
-The columns that a WHERE text names, found in a schema.
+Neither nesting nor length costs recursion: a reading of one level is a generator that yields the readings it waits
+for. `parser` beside promises that values and operators take turns; this module checks the rest.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from datetime import tzinfo
-from typing import NoReturn, cast
+from typing import Any, Literal, NoReturn, TypeAlias, TypeVar, cast
 
-from pyiceberg.expressions.literals import StringLiteral
 from pyiceberg.schema import Schema
+from pyiceberg.typedef import LiteralValue
 from pyiceberg.types import UnknownType
 
 from planner.condition.columns import FoundColumn, find_column
 from planner.condition.comparisons import (
-    Applied,
     Column,
     Comparison,
     Computed,
-    Constant,
     Value,
     as_condition,
     between,
@@ -39,17 +35,26 @@ from planner.condition.comparisons import (
     nan_test,
     null_test,
     one_of,
-    prefix_test,
     truth_test,
 )
-from planner.condition.sql.tokens import Called, Kind, Named, Operand, Token
 from planner.condition.truth import Truth, join, unknown
 from puffin_index.errors import NotFoundError, WhereSyntaxError
 
+T = TypeVar("T")
+Reading: TypeAlias = Generator[Any, Any, T]
+
+Kind: TypeAlias = (
+    Literal["NOT", "OPEN", "SIGN"]  # before a value
+    | Literal["VALUE"]
+    | Literal["AND", "OR", "COMMA", "COMPARISON", "ARITHMETIC", "LIKE", "BETWEEN", "DISTINCT", "IN"]  # between two
+    | Literal["CLOSE", "ACCESS", "IS", "ESCAPE", "IN_LIST"]  # behind a value
+    | Literal["END"]
+)
+
 
 @dataclass(slots=True)
-class NamedColumns:
-    """Finds columns.
+class Columns:
+    """Finds the columns that a text names.
 
     Attributes:
         missing: Why there are no columns of some names. First the text has to be a condition.
@@ -59,32 +64,13 @@ class NamedColumns:
     zone: tzinfo
     missing: dict[str, NotFoundError] = field(default_factory=dict)
 
-    def find(self, operand: Operand) -> Value:
-        """Return what an operand means."""
-        match operand:
-            case Named(name, key):
-                try:
-                    return Column(find_column(self.schema, name, key), self.zone)
-                except NotFoundError as error:
-                    self.missing.setdefault(name, error)
-                    return Column(FoundColumn(name, 0, UnknownType(), None), self.zone)
-            case Called():
-                return self._call(operand, self.find(operand.column))
-            case _:
-                return operand
-
-    def _call(self, call: Called, column: Value) -> Value:
-        match call.function:
-            case "isnan":
-                return nan_test(column, call.text)
-            case "isnull":
-                return null_test(column, call.text)
-            case "isnotnull":
-                return ~null_test(column, call.text)
-            case "startswith":
-                return prefix_test(column, call.prefix, call.text)
-            case function:
-                return Applied(function, column) if isinstance(column, Column) else column
+    def find(self, name: str, key: LiteralValue | None = None) -> Column:
+        """Return the column of a dotted name, or what a map column holds for a key."""
+        try:
+            return Column(find_column(self.schema, name, key), self.zone)
+        except NotFoundError as error:
+            self.missing.setdefault(name, error)
+            return Column(FoundColumn(name, 0, UnknownType(), None), self.zone)
 
     def hint_at_text(self, left: Value, right: Value) -> None:
         """Say of a missing name beside a column that it may be meant as a text."""
@@ -97,293 +83,217 @@ class NamedColumns:
             hint = f"did you mean the text '{name}'?"
             self.missing[name] = NotFoundError(f"there is no column {name!r}; the table has: {columns}; {hint}")
 
-    def check(self) -> None:
-        """Refuse a name that no column has, or raise NotFoundError if there is such a name."""
-        for error in self.missing.values():
-            raise error
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A piece of the text.
+
+    Attributes:
+        word: An operator or keyword, in capitals; of ESCAPE the text behind it.
+        value: Gives the value of a VALUE.
+        members: The literals of an IN_LIST.
+    """
+
+    kind: Kind
+    start: int
+    end: int
+    word: str = ""
+    negated: bool = False
+    value: Callable[[Columns], Value] = lambda _: Computed()
+    members: tuple[Value, ...] = ()
+
+
+def read_condition(tokens: Sequence[Token], text: str, schema: Schema, zone: tzinfo) -> Truth:
+    """Read the condition that tokens, the last an END, make up.
+
+    Raises WhereSyntaxError if they make up none, NotFoundError if the schema lacks a column.
+    """
+    columns = Columns(schema, zone)
+    reader = _Reader(tokens, text, columns)
+    condition = reader.as_condition(_run(reader.value("END")), tokens[0].start)
+    for error in columns.missing.values():
+        raise error
+    return condition
+
+
+def _run(reading: Reading[T]) -> T:
+    """Finish a reading, and each that it waits for before."""
+    waiting: list[Reading[Any]] = [reading]
+    result: Any = None
+    while waiting:
+        try:
+            inner = waiting[-1].send(result)
+        except StopIteration as end:
+            result = end.value
+            waiting.pop()
+        else:
+            result = None
+            waiting.append(inner)
+    return cast(T, result)
 
 
 _AFTER_VALUE = "a comparison operator or IN, BETWEEN, LIKE, IS"
 
 
 @dataclass(slots=True)
-class _Clause:
-    """What stands between two ANDs, ORs, commas or brackets: `[NOT] value [comparison value ...] [predicate]`.
-
-    Attributes:
-        start: Offset of its first value; -1 before.
-        value_start: Offset of the latest value.
-        computed: The next value is part of arithmetic.
-        left: Left side and operator of a comparison; `value` is the right side, once there.
-        predicate: A predicate such as BETWEEN; `value` is the operand, once there.
-        low: The lower bound of BETWEEN.
-        complete: The predicate is done; only AND, OR, a comma or a closing bracket can follow.
-    """
-
-    start: int = -1
-    negated: bool = False
-    value: Value | None = None
-    value_start: int = -1
-    computed: bool = False
-    left: tuple[Value, str] | None = None
-    subject: Value | None = None
-    predicate: Token | None = None
-    low: Value | None = None
-    escape: str | None = None
-    complete: bool = False
-
-
-@dataclass(slots=True)
-class _Bracket:
-    """An open bracket, or the text as a whole, with what stands between its commas, ORs and ANDs so far."""
-
-    start: int = 0
-    is_list: bool = False
-    members: list[Value] = field(default_factory=list)
-    alternatives: list[Truth] = field(default_factory=list)
-    conjuncts: list[Truth] = field(default_factory=list)
-    clause: _Clause = field(default_factory=_Clause)
-
-
-def read_condition(tokens: Iterable[Token], text: str, schema: Schema, zone: tzinfo) -> Truth:
-    """Read the condition that tokens, the last an END, make up.
-
-    Raises WhereSyntaxError if they make up none, NotFoundError if the schema lacks a column.
-    """
-    reader = _Reader(text, NamedColumns(schema, zone))
-    for token in tokens:
-        reader.take(token)
-    return reader.condition()
-
-
 class _Reader:
-    """Takes tokens one by one, and knows the open brackets, outermost first."""
+    """Reads tokens, each once; `place` is the next one's."""
 
-    def __init__(self, text: str, columns: NamedColumns) -> None:
-        self.text = text
-        self.columns = columns
-        self.brackets = [_Bracket()]
-        self.end = 0
+    tokens: Sequence[Token]
+    text: str
+    columns: Columns
+    place: int = 0
 
-    def take(self, token: Token) -> None:
+    @property
+    def next(self) -> Token:
+        """The next token."""
+        return self.tokens[self.place]
+
+    def take(self) -> Token:
         """Take the next token."""
-        clause = self.brackets[-1].clause
-        match token.kind:
-            case Kind.NOT:
-                if clause.left or clause.predicate or clause.computed:
-                    self._fail(token, "a value")
-                clause.negated = not clause.negated
-            case Kind.VALUE:
-                self._take_value(self.columns.find(token.values[0]), token.start)
-            case Kind.OPEN | Kind.SIGN:
-                self._take_prefix(token)
-            case Kind.AND | Kind.OR:
-                self._take_connective(token)
-            case Kind.COMMA | Kind.CLOSE:
-                self._take_bracket_end(token)
-            case Kind.END:
-                self._take_end(token)
-            case Kind.COMPARISON:
-                self._take_comparison(token)
-            case Kind.ARITHMETIC | Kind.ACCESS:
-                self._check_open(token)
-                clause.value, clause.computed = Computed(), token.kind is Kind.ARITHMETIC
-            case Kind.ESCAPE:
-                self._take_escape(token)
-            case _:
-                self._take_predicate(token)
-        self.end = token.end
+        self.place += 1
+        return self.tokens[self.place - 1]
 
-    def condition(self) -> Truth:
-        """Return what all tokens made up."""
-        self.columns.check()
-        (condition,) = self.brackets[0].alternatives
+    def value(self, bracket: Kind) -> Reading[Value]:
+        """Read what ANDs and ORs join in a bracket, or in the text as a whole (END); a value alone stays as it is."""
+        alternatives: list[list[Truth]] = [[]]
+        while True:
+            negated = False
+            while self.next.kind == "NOT":
+                self.take()
+                negated = not negated
+            start = self.next.start
+            value: Value = yield self.predicate()
+            self.check_end(value, bracket)
+            is_last = self.next.kind not in ("AND", "OR")
+            if is_last and not negated and alternatives == [[]]:
+                return value
+            condition = self.as_condition(value, start)
+            alternatives[-1].append(~condition if negated else condition)
+            if is_last:
+                return join([join(parts, conjunctive=True) for parts in alternatives], conjunctive=False)
+            if self.take().kind == "OR":
+                alternatives.append([])
+
+    def check_end(self, value: Value, bracket: Kind) -> None:
+        """Refuse a token that cannot stand behind a side of AND and OR."""
+        token = self.next
+        is_end = token.kind == "END" and token.start == len(self.text)
+        if token.kind in ("AND", "OR") or (is_end if bracket == "END" else token.kind in ("COMMA", "CLOSE")):
+            return
+        if bracket == "IN":
+            self.fail(token, "',' or ')'")
+        if is_end:
+            self.fail(token, "')'")
+        if not isinstance(value, Truth):
+            self.fail(token, _AFTER_VALUE)
+        self.fail(token, "AND or OR" if bracket == "END" else "AND, OR or ')'")
+
+    def as_condition(self, value: Value, start: int) -> Truth:
+        """Return a value that begins at an offset, and was read last, as a condition."""
+        # Nested brackets repeat the text inside, so it is cut out only where somebody uses it.
+        condition = value if isinstance(value, Truth) else as_condition(value, self.text_since(start))
+        if condition is None:
+            self.fail(self.next, _AFTER_VALUE)
         return condition
 
-    def _take_value(self, value: Value, start: int) -> None:
-        clause = self.brackets[-1].clause
-        clause.value, clause.value_start, clause.computed = Computed() if clause.computed else value, start, False
-        if clause.start < 0:
-            clause.start = start
-
-    def _take_prefix(self, token: Token) -> None:
-        clause = self.brackets[-1].clause
-        if clause.start < 0:
-            clause.start = token.start
-        if token.kind is Kind.OPEN:
-            self.brackets.append(_Bracket(token.start))
-        else:
-            clause.computed = True
-
-    def _take_connective(self, token: Token) -> None:
-        bracket = self.brackets[-1]
-        clause = bracket.clause
-        if token.kind is Kind.AND and self._awaits_and(clause):
-            self._settle_comparison(clause)
-            clause.low, clause.value = clause.value, None
-            return
-        self._finish_clause(token)
-        if token.kind is Kind.OR:
-            self._finish_alternative()
-
-    def _take_comparison(self, token: Token) -> None:
-        clause = self.brackets[-1].clause
-        self._check_open(token)
-        left = self._settle_comparison(clause)
-        clause.left, clause.value = (left, token.word), None
-
-    def _take_predicate(self, token: Token) -> None:
-        clause = self.brackets[-1].clause
-        if clause.predicate:
-            self._fail(token, self._expected_next())
-        self._check_open(token)
-        subject = self._settle_comparison(clause)
-        text = self._text(clause, token.end)
+    def predicate(self) -> Reading[Value]:
+        """Read one side of AND and OR, after any NOT."""
+        start = self.next.start
+        subject: Value = yield self.comparison()
+        token = self.next
+        if token.kind not in ("IS", "IN_LIST", "IN", "BETWEEN", "DISTINCT", "LIKE"):
+            return subject
+        self.take()
+        truth: Truth
         match token.kind:
-            case Kind.IS:
-                self._complete(clause, _is_test(subject, token.word, text), token.negated)
-            case Kind.IN_LIST:
-                members = [self.columns.find(member) for member in token.values]
-                self._complete(clause, one_of(subject, members, text), token.negated)
+            case "IS":
+                truth = _is_test(subject, token.word, self.text_since(start))
+            case "IN_LIST":
+                truth = one_of(subject, token.members, self.text_since(start))
+            case "IN":
+                members = yield self.members("IN")
+                truth = one_of(subject, members, self.text_since(start))
+            case "BETWEEN":
+                low = yield self.comparison()
+                if self.next.kind != "AND":
+                    self.fail(self.next, "AND")
+                self.take()
+                high = yield self.comparison()
+                truth = between(subject, low, high, self.text_since(start))
+            case "DISTINCT":
+                other = yield self.comparison()
+                truth = ~compare(subject, "<=>", other, self.text_since(start))
             case _:
-                clause.subject, clause.predicate, clause.value = subject, token, None
-                if token.kind is Kind.IN:
-                    self.brackets.append(_Bracket(token.start, is_list=True))
+                truth = yield self.pattern(subject, token.word, start)
+        return ~truth if token.negated else truth
 
-    def _take_escape(self, token: Token) -> None:
-        clause = self.brackets[-1].clause
-        if clause.escape is not None or clause.predicate is None or clause.predicate.kind is not Kind.LIKE:
-            self._fail(token, self._expected_next())
-        match token.values:
-            case (Constant(StringLiteral() as literal),) if len(literal.value) == 1:
-                clause.escape = literal.value
-            case _:
-                self._fail(token, "ESCAPE with one character")
-
-    def _take_bracket_end(self, token: Token) -> None:
-        if len(self.brackets) == 1:
-            self._fail(token, self._expected_next())
-        bracket = self.brackets[-1]
-        value = self._bracket_value(token)
-        if token.kind is Kind.COMMA:
-            bracket.members.append(value)
-            bracket.alternatives, bracket.clause = [], _Clause()
-            return
-        self.brackets.pop()
-        outer = self.brackets[-1].clause
-        if bracket.is_list and outer.predicate is not None and outer.subject is not None:
-            condition = one_of(outer.subject, [*bracket.members, value], self._text(outer, token.end))
-            self._complete(outer, condition, outer.predicate.negated)
-        else:
-            # (a, b) is a row.
-            self._take_value(Computed() if bracket.members else value, bracket.start)
-
-    def _take_end(self, token: Token) -> None:
-        if token.start < len(self.text):
-            self._fail(token, self._expected_next())
-        if len(self.brackets) > 1:
-            self._fail(token, "',' or ')'" if self.brackets[-1].is_list else "')'")
-        self._finish_clause(token)
-        self._finish_alternative()
-        bracket = self.brackets[0]
-        bracket.alternatives = [join(bracket.alternatives, conjunctive=False)]
-
-    def _bracket_value(self, token: Token) -> Value:
-        """Return what stands in the innermost bracket, since its last comma."""
-        bracket = self.brackets[-1]
-        clause = bracket.clause
-        if not (bracket.alternatives or bracket.conjuncts or clause.negated):
-            return self._settle(clause, token)
-        self._finish_clause(token)
-        self._finish_alternative()
-        return join(bracket.alternatives, conjunctive=False)
-
-    def _finish_alternative(self) -> None:
-        bracket = self.brackets[-1]
-        bracket.alternatives.append(join(bracket.conjuncts, conjunctive=True))
-        bracket.conjuncts = []
-
-    def _finish_clause(self, token: Token) -> None:
-        bracket = self.brackets[-1]
-        clause = bracket.clause
-        value = self._settle(clause, token)
-        # Nested brackets repeat the text inside, so it is cut out only where somebody uses it.
-        condition = as_condition(
-            value, self._text(clause, self.end) if isinstance(value, Column | Applied | Computed) else ""
-        )
-        if condition is None:
-            self._fail(token, _AFTER_VALUE)
-        bracket.conjuncts.append(~condition if clause.negated else condition)
-        bracket.clause = _Clause()
-
-    def _settle(self, clause: _Clause, token: Token) -> Value:
-        """Return the value of a clause that ends before `token`; the caller applies NOT."""
-        value = self._settle_comparison(clause)
-        predicate, subject = clause.predicate, clause.subject
-        if predicate is None or subject is None:
-            return value
-        text = self._text(clause, self.end)
-        if self._awaits_and(clause):
-            self._fail(token, "AND")
-        condition: Truth
-        match predicate.kind, predicate.word:
-            case Kind.BETWEEN, _:
-                assert clause.low is not None, "BETWEEN with a value after AND has one before it"
-                condition = between(subject, clause.low, value, text)
-            case Kind.DISTINCT, _:
-                condition = ~compare(subject, "<=>", value, text)
-            case Kind.LIKE, "RLIKE" | "REGEXP" if clause.escape is not None:
-                condition = unknown(text)
-            case Kind.LIKE, word:
-                condition = self._like(clause, subject, word, value, text)
-            case _:
-                condition = unknown(text)
-        return self._complete(clause, condition, predicate.negated)
-
-    def _like(self, clause: _Clause, subject: Value, word: str, pattern: Value, text: str) -> Truth:
+    def pattern(self, subject: Value, word: str, start: int) -> Reading[Truth]:
+        """Read what stands behind LIKE, ILIKE or RLIKE."""
+        place = self.next.start
+        pattern: Value = yield self.comparison()
+        escape = self.take() if self.next.kind == "ESCAPE" else None
+        if escape and len(escape.word) != 1:
+            self.fail(escape, "ESCAPE with one character")
+        text = self.text_since(start)
+        if escape and word in ("RLIKE", "REGEXP"):
+            return unknown(text)
         try:
-            return like(subject, word, pattern, clause.escape or "\\", text)
+            return like(subject, word, pattern, escape.word if escape else "\\", text)
         except ValueError as error:
-            raise WhereSyntaxError(self.text, clause.value_start, str(error)) from error
+            raise WhereSyntaxError(self.text, place, str(error)) from error
 
-    def _settle_comparison(self, clause: _Clause) -> Value:
-        value = clause.value
-        assert value is not None, "values and operators take turns"
-        if clause.left is not None:
-            left, word = clause.left
-            self.columns.hint_at_text(left, value)
-            value = clause.value = compare(left, cast(Comparison, word), value, self._text(clause, self.end))
-            clause.left = None
-        return value
+    def comparison(self) -> Reading[Value]:
+        """Read a value, or values between comparison operators."""
+        start = self.next.start
+        left: Value = yield self.operand()
+        while self.next.kind == "COMPARISON":
+            operator = cast(Comparison, self.take().word)
+            right: Value = yield self.operand()
+            self.columns.hint_at_text(left, right)
+            left = compare(left, operator, right, self.text_since(start))
+        return left
 
-    def _complete(self, clause: _Clause, condition: Truth, negated: bool) -> Truth:
-        value = clause.value = ~condition if negated else condition
-        clause.predicate, clause.complete = None, True
-        return value
+    def operand(self) -> Reading[Value]:
+        """Read a value, with the arithmetic around it."""
+        is_computed = False
+        while True:
+            token = self.take()
+            value: Value = Computed()
+            match token.kind:
+                case "SIGN":
+                    is_computed = True
+                    continue
+                case "OPEN":
+                    members = yield self.members("OPEN")
+                    # (a, b) is a row.
+                    value = members[0] if len(members) == 1 else value
+                case "VALUE":
+                    value = token.value(self.columns)
+                case _:
+                    self.fail(token, "a value")
+            while self.next.kind == "ACCESS":
+                self.take()
+                is_computed = True
+            if self.next.kind != "ARITHMETIC":
+                return Computed() if is_computed else value
+            self.take()
+            is_computed = True
 
-    def _awaits_and(self, clause: _Clause) -> bool:
-        return clause.predicate is not None and clause.predicate.kind is Kind.BETWEEN and clause.low is None
+    def members(self, bracket: Kind) -> Reading[list[Value]]:
+        """Read the values of a bracket, behind the token that opened it, up to its end."""
+        members: list[Value] = []
+        while True:
+            members.append((yield self.value(bracket)))
+            if self.take().kind == "CLOSE":
+                return members
 
-    def _text(self, clause: _Clause, end: int) -> str:
-        return self.text[clause.start : end]
+    def text_since(self, start: int) -> str:
+        """Return the text from an offset to the token that was taken last."""
+        return self.text[start : self.tokens[self.place - 1].end]
 
-    def _check_open(self, token: Token) -> None:
-        clause = self.brackets[-1].clause
-        if clause.complete or clause.escape is not None:
-            self._fail(token, self._expected_next())
-
-    def _expected_next(self) -> str:
-        bracket = self.brackets[-1]
-        clause = bracket.clause
-        if self._awaits_and(clause):
-            return "AND"
-        if bracket.is_list:
-            return "',' or ')'"
-        if isinstance(clause.value, Column | Applied | Constant | Computed) and not (clause.left or clause.predicate):
-            return _AFTER_VALUE
-        return "AND or OR" if len(self.brackets) == 1 else "AND, OR or ')'"
-
-    def _fail(self, token: Token, expected: str) -> NoReturn:
+    def fail(self, token: Token, expected: str) -> NoReturn:
+        """Refuse a token."""
         raise WhereSyntaxError(self.text, token.start, expected)
 
 
