@@ -4,11 +4,12 @@ A test becomes leaf tests where these say what Spark means, a `ByValue` leaf whe
 and `unknown` where neither is certain.
 """
 
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import tzinfo
 from decimal import Decimal
-from typing import Final, TypeAlias, assert_never, get_args
+from typing import Any, Final, TypeAlias, assert_never, get_args
 from typing import Literal as TypingLiteral
 
 from pyiceberg.expressions.literals import BooleanLiteral, DecimalLiteral, Literal, LongLiteral, StringLiteral
@@ -42,6 +43,9 @@ from planner.condition.truth import (
 from planner.condition.value_tests import rlike_regex, split_like, takes, year_range
 from puffin_index.keys.leaf import LeafTest, NullTest
 
+Compared: TypeAlias = TypingLiteral["=", "<", "<=", ">", ">=", "IN"]
+Comparison: TypeAlias = TypingLiteral["=", "<>", "<", "<=", ">", ">=", "<=>"]
+
 
 @dataclass(frozen=True, slots=True)
 class Column:
@@ -74,6 +78,21 @@ class Column:
             return unknown(text, f"{kind}: Spark converts one of them first")
         return Truth(self.leaf(pair[0]), self.leaf(pair[1]), self.is_null)
 
+    def compared(self, comparison: Compared, literals: Sequence[LiteralValue], text: str) -> Truth:
+        """Compare with literals, several for `IN`."""
+        match comparison:
+            case "=" | "IN":
+                return self.truth(lambda scale: set_tests(literals, scale), text)
+            case _:
+                (literal,) = literals
+                truth = self.truth(lambda scale: range_tests(comparison, literal, scale), text)
+        is_beyond_long = isinstance(literal, DecimalLiteral) and not -(2**63) <= literal.value <= 2**63 - 1
+        if is_beyond_long and isinstance(self.found.type, IntegerType | LongType):
+            # Spark decides the test without the value: `i < 9223372036854775808` is true even for NULL.
+            nulls = joined([truth.null, Everything(exact=False, text=text)], is_and=True)
+            return Truth(_either(truth.yes, nulls), _either(truth.no, nulls), nulls)
+        return truth
+
 
 @dataclass(frozen=True, slots=True)
 class Applied:
@@ -82,12 +101,9 @@ class Applied:
     function: TextFunction | NumberFunction
     column: Column
 
-
-@dataclass(frozen=True, slots=True)
-class Constant:
-    """A literal; None is NULL."""
-
-    literal: LiteralValue | None
+    def compared(self, comparison: Compared, literals: Sequence[LiteralValue], text: str) -> Truth:
+        """Compare with literals, several for `IN`."""
+        return _value_test(self, comparison, literals, text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +111,8 @@ class Computed:
     """Anything the planner does not evaluate: arithmetic, other functions, elements of arrays and maps."""
 
 
-Comparison: TypeAlias = TypingLiteral["=", "<>", "<", "<=", ">", ">=", "<=>"]
-
-
-Value: TypeAlias = Column | Applied | Constant | Computed | Truth
-
-_NULL = Constant(None)
+Value: TypeAlias = Column | Applied | Computed | Truth | LiteralValue | None
+"""What a part of a condition gives for a row; None is NULL."""
 
 
 def _value_test(
@@ -141,11 +153,11 @@ def as_condition(value: Value, text: str) -> Truth | None:
     match value:
         case Column():
             return value.truth(_boolean_tests, text)
-        case Constant(None):
+        case None:
             return ALWAYS_NULL
-        case Constant(BooleanLiteral() as literal):
-            return ALWAYS_TRUE if literal.value else ALWAYS_FALSE
-        case Constant():
+        case BooleanLiteral():
+            return ALWAYS_TRUE if value.value else ALWAYS_FALSE
+        case Literal():
             return None
         case Applied() | Computed():
             return unknown(text)
@@ -163,15 +175,14 @@ def _boolean_tests(scale: Scale) -> Pair | None:
 _MIRRORED: Final[dict[Comparison, Comparison]] = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 """The operators whose sides cannot be exchanged, and what they become then."""
 
-_ORDERS: Final[dict[Comparison, frozenset[int]]] = {
-    "=": frozenset({0}),
-    "<>": frozenset({-1, 1}),
-    "<": frozenset({-1}),
-    "<=": frozenset({-1, 0}),
-    ">": frozenset({1}),
-    ">=": frozenset({0, 1}),
+_OPERATORS: Final[dict[Comparison, Callable[[Any, Any], bool]]] = {
+    "=": operator.eq,
+    "<>": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
 }
-"""Each operator holds for these signs of (left - right)."""
 
 
 def compare(left: Value, comparison: Comparison, right: Value, text: str) -> Truth:
@@ -179,58 +190,20 @@ def compare(left: Value, comparison: Comparison, right: Value, text: str) -> Tru
     if comparison == "<=>":
         return _compare_null_safe(left, right, text)
     match left, right:
-        case (Constant(None), _) | (_, Constant(None)):
+        case (None, _) | (_, None):
             return ALWAYS_NULL
-        case Column() as column, Constant(Literal() as literal):
-            return _compare_column(column, comparison, literal, text)
-        case Applied() as applied, Constant(Literal() as literal):
-            return _compare_applied(applied, comparison, literal, text)
-        case Constant(), Column() | Applied():
+        case Column() | Applied(), Literal():
+            return (
+                ~left.compared("=", [right], text) if comparison == "<>" else left.compared(comparison, [right], text)
+            )
+        case Literal(), Column() | Applied():
             return compare(right, _MIRRORED.get(comparison, comparison), left, text)
-        case Constant(Literal() as one), Constant(Literal() as other):
-            order = _constant_order(one, other)
-            if order is None:
-                return unknown(text)
-            return ALWAYS_TRUE if order in _ORDERS[comparison] else ALWAYS_FALSE
+        case Literal(), Literal() if _is_one_kind([left, right]):
+            return ALWAYS_TRUE if _OPERATORS[comparison](left.value, right.value) else ALWAYS_FALSE
         case Column(), Column():
             return unknown(text, "a column is compared with a column, and an index knows one column")
         case _:
             return unknown(text)
-
-
-def _compare_column(column: Column, comparison: Comparison, literal: LiteralValue, text: str) -> Truth:
-    match comparison:
-        case "<" | "<=" | ">" | ">=":
-            truth = column.truth(lambda scale: range_tests(comparison, literal, scale), text)
-            is_integer = isinstance(column.found.type, IntegerType | LongType)
-            return _with_open_nulls(truth, text) if is_integer and _is_beyond_long(literal) else truth
-        case _:
-            truth = column.truth(lambda scale: set_tests([literal], scale), text)
-            return ~truth if comparison == "<>" else truth
-
-
-def _compare_applied(applied: Applied, comparison: Comparison, literal: LiteralValue, text: str) -> Truth:
-    match comparison:
-        case "<>":
-            return ~_value_test(applied, "=", [literal], text)
-        case "=" | "<" | "<=" | ">" | ">=":
-            return _value_test(applied, comparison, [literal], text)
-        case _:
-            raise AssertionError(comparison)
-
-
-def _is_beyond_long(literal: LiteralValue) -> bool:
-    return isinstance(literal, DecimalLiteral) and not -(2**63) <= literal.value <= 2**63 - 1
-
-
-def _with_open_nulls(truth: Truth, text: str) -> Truth:
-    """Leave NULLs open: Spark decides a range test of integers with a literal beyond 64 bits without the value.
-
-    Even a NULL then satisfies the test: `i < 9223372036854775808` is true for NULL. In columns of other types a NULL
-    stays neither true nor false.
-    """
-    nulls = joined([truth.null, Everything(exact=False, text=text)], is_and=True)
-    return Truth(_either(truth.yes, nulls), _either(truth.no, nulls), nulls)
 
 
 def _either(first: Predicate, second: Predicate) -> Predicate:
@@ -238,28 +211,18 @@ def _either(first: Predicate, second: Predicate) -> Predicate:
 
 
 def _compare_null_safe(left: Value, right: Value, text: str) -> Truth:
-    if isinstance(left, Constant) and left.literal is None:
+    if left is None:
         return null_test(right, text)
-    if isinstance(right, Constant) and right.literal is None:
+    if right is None:
         return null_test(left, text)
     plain = compare(left, "=", right, text)
     return Truth(plain.yes, _either(plain.no, plain.null), NO_ROW)
 
 
-def _constant_order(left: LiteralValue, right: LiteralValue) -> int | None:
-    """Compare two literals as Spark would; None if Spark converts one of them first."""
-    exact = LongLiteral | DecimalLiteral
-    if isinstance(left, exact) and isinstance(right, exact):
-        return int(Decimal(str(left.value)).compare(Decimal(str(right.value))))
-    match left.value, right.value:
-        case ((bool() | int() | float() as one), (bool() | int() | float() as other)) if type(left) is type(right):
-            return (one > other) - (one < other)
-        case ((str() as one), (str() as other)):
-            return (one > other) - (one < other)
-        case ((bytes() as one), (bytes() as other)):
-            return (one > other) - (one < other)
-        case _:
-            return None
+def _is_one_kind(literals: Sequence[LiteralValue]) -> bool:
+    """Whether Spark compares literals with each other as they are."""
+    kinds = {type(literal) for literal in literals}
+    return len(kinds) == 1 or kinds == {LongLiteral, DecimalLiteral}
 
 
 def between(value: Value, low: Value, high: Value, text: str) -> Truth:
@@ -269,20 +232,17 @@ def between(value: Value, low: Value, high: Value, text: str) -> Truth:
 
 def one_of(value: Value, members: Sequence[Value], text: str) -> Truth:
     """Make `value IN (members)`."""
-    if value == _NULL:
+    if value is None:
         return ALWAYS_NULL
-    if not isinstance(value, Column | Applied):
-        return unknown(text)
-    literals = [member.literal for member in members if isinstance(member, Constant) and member.literal is not None]
-    nulls = members.count(_NULL)
-    if len(literals) + nulls < len(members) or not _compare_alike(literals):
+    literals = [member for member in members if isinstance(member, Literal)]
+    nulls = sum(member is None for member in members)
+    if not isinstance(value, Column | Applied) or len(literals) + nulls < len(members):
         return unknown(text)
     if not literals:
         return ALWAYS_NULL
-    if isinstance(value, Applied):
-        truth = _value_test(value, "IN", literals, text)
-    else:
-        truth = value.truth(lambda scale: set_tests(literals, scale), text)
+    if not _compare_alike(literals):
+        return unknown(text)
+    truth = value.compared("IN", literals, text)
     if nulls:
         # No row is known to be outside of a list with a NULL in it.
         return Truth(truth.yes, NO_ROW, _either(truth.no, truth.null))
@@ -295,10 +255,9 @@ def _compare_alike(literals: Sequence[LiteralValue]) -> bool:
     Spark converts the column and the whole list to one type. A literal of another type then changes what the others
     mean, and decimals lose the digits that have no room in the common type.
     """
-    kinds = {type(literal) for literal in literals}
-    if not kinds <= {LongLiteral, DecimalLiteral}:
-        return len(kinds) == 1
-    if kinds <= {LongLiteral}:
+    if not _is_one_kind(literals):
+        return False
+    if not any(isinstance(literal, DecimalLiteral) for literal in literals):
         return True
     parts = [Decimal(str(literal.value)).as_tuple() for literal in literals]
     scale = max(-int(part.exponent) for part in parts)
@@ -315,8 +274,8 @@ def null_test(value: Value, text: str) -> Truth:
             is_null = null_test(column, text)
             takes_column = takes(ValueTest(function, "=", ()), column.found.type)
             return is_null if takes_column else unknown(text, _converted(column))
-        case Constant(literal):
-            return ALWAYS_TRUE if literal is None else ALWAYS_FALSE
+        case None | Literal():
+            return ALWAYS_TRUE if value is None else ALWAYS_FALSE
         case Computed() | Truth(null=Everything(exact=False)):
             return unknown(text)
         case Truth(yes, no, null):
@@ -344,11 +303,11 @@ def nan_test(value: Value, text: str) -> Truth:
 
 def prefix_test(value: Value, prefix: Value, text: str) -> Truth:
     """Make `startswith(value, prefix)`."""
-    if _NULL in (value, prefix):
-        return ALWAYS_NULL
     match value, prefix:
-        case Column() as column, Constant(StringLiteral() | Utf8Literal() as literal):
-            return _starts_with(column, literal, text)
+        case (None, _) | (_, None):
+            return ALWAYS_NULL
+        case Column(), StringLiteral() | Utf8Literal():
+            return _starts_with(value, prefix, text)
         case _:
             return unknown(text)
 
@@ -365,22 +324,17 @@ def like(value: Value, word: str, pattern: Value, escape: str, text: str) -> Tru
 
     Raises ValueError, saying what was expected, if the pattern is malformed.
     """
-    if _NULL in (value, pattern):
-        return ALWAYS_NULL
-    match value, pattern:
-        case (Column() | Applied() as subject, Constant(StringLiteral() as literal)):
-            pass
-        case _:
-            return unknown(text)
-    match word:
-        case "LIKE":
-            return _like(subject, literal, escape, text)
-        case "ILIKE" if literal.value.isascii():
+    match value, pattern, word:
+        case (None, _, _) | (_, None, _):
+            return ALWAYS_NULL
+        case Column() | Applied(), StringLiteral(), "LIKE":
+            return _like(value, pattern, escape, text)
+        case Column() | Applied(), StringLiteral(), "ILIKE" if pattern.value.isascii():
             # Spark lowers the pattern before it looks for escapes.
-            split_like(literal.value.lower(), escape)
-            return _value_test(subject, "ILIKE", [literal], text, escape)
-        case "RLIKE" | "REGEXP" if rlike_regex(literal.value) is not None:
-            return _value_test(subject, "RLIKE", [literal], text)
+            split_like(pattern.value.lower(), escape)
+            return _value_test(value, "ILIKE", [pattern], text, escape)
+        case Column() | Applied(), StringLiteral(), "RLIKE" | "REGEXP" if rlike_regex(pattern.value) is not None:
+            return _value_test(value, "RLIKE", [pattern], text)
         case _:
             return unknown(text)
 

@@ -113,7 +113,8 @@ def set_tests(literals: Iterable[AnyLiteral], scale: Scale) -> Pair | None:
     """Return the test whether a value equals one of some literals, and its opposite; None likewise."""
     keys: set[Key] = set()
     for literal in literals:
-        if isinstance(literal, StringLiteral) and isinstance(scale.type, UUIDType) and not _is_uuid_text(literal.value):
+        text = text_bytes(literal) if isinstance(scale.type, UUIDType) else None
+        if text is not None and not _is_uuid_text(text):
             continue  # the text equals no uuid
         place = _place(literal, scale)
         if place is None:
@@ -191,10 +192,12 @@ def _place(literal: AnyLiteral, scale: Scale) -> Place | None:
 
 def _place_bytes(literal: AnyLiteral, scale: Scale) -> Place | None:
     value: object = literal.value
+    text = text_bytes(literal) if isinstance(scale.type, UUIDType) else None
     try:
-        if isinstance(literal, StringLiteral) and isinstance(scale.type, UUIDType):
-            if not _is_uuid_text(literal.value):
+        if text is not None:
+            if not _is_uuid_text(text):
                 return None
+            value = text.decode()
         elif isinstance(literal, StringLiteral) and scale.dialect == "iceberg":
             # Iceberg's JSON writes bytes as hexadecimal digits.
             value = bytes.fromhex(literal.value)
@@ -205,10 +208,10 @@ def _place_bytes(literal: AnyLiteral, scale: Scale) -> Place | None:
         return None
 
 
-def _is_uuid_text(text: str) -> bool:
+def _is_uuid_text(text: bytes) -> bool:
     """Whether a text is a uuid in lower case, as Spark writes them. Texts of this form sort as their bytes do."""
     try:
-        return str(UUID(text)) == text
+        return str(UUID(text.decode())).encode() == text
     except ValueError:
         return False
 

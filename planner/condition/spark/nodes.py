@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
+from base64 import b64decode
+from decimal import Decimal, InvalidOperation
 from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
-from pydantic import Base64Bytes, BaseModel, ConfigDict, Field
+from pydantic import Base64Bytes, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 
 class Node(BaseModel):
@@ -15,64 +16,46 @@ class Node(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+Content: TypeAlias = bool | int | float | Decimal | bytes | None
+"""The value of a literal: of a date the days since 1970, of a timestamp the microseconds since 1970; None is NULL."""
+
+
+def content_of(type_name: str, sent: object) -> Content:
+    """Return the value of a literal, of which Spark sends the bits of a double, the digits of a decimal, or base64.
+
+    A string's bytes need not be UTF-8. Raises ValueError if this is no value of the type, by Iceberg's name.
+    """
+    match type_name, sent:
+        case _, None:
+            return None
+        case "boolean", bool():
+            return sent
+        case "int" | "long" | "date" | "timestamp" | "timestamptz", int():
+            return sent
+        case "float" | "double", int():
+            return float(np.int64(sent).view(np.float64))
+        case "string" | "binary", str():
+            return b64decode(sent, validate=True)
+        case _, str() if type_name.startswith("decimal"):
+            try:
+                return Decimal(sent)
+            except InvalidOperation as error:
+                raise ValueError(f"{sent!r} is no number") from error
+        case _:
+            raise ValueError(f"{sent!r} is no {type_name}")
+
+
 class LiteralNode(Node):
     """A literal; `type` is its type in Spark, by Iceberg's name."""
 
-
-class Null(LiteralNode):
-    """NULL."""
-
-    node: Literal["null"]
+    node: Literal["literal"]
     type: str
-    content: None
+    content: Content
 
-
-class Boolean(LiteralNode):
-    """TRUE or FALSE."""
-
-    node: Literal["boolean"]
-    type: Literal["boolean"]
-    content: bool
-
-
-class Integer(LiteralNode):
-    """A whole number; for a date the days since 1970, for a timestamp the microseconds since 1970."""
-
-    node: Literal["integer"]
-    type: Literal["int", "long", "date", "timestamp", "timestamptz"]
-    content: int
-
-
-class Floating(LiteralNode):
-    """A floating-point number; `content` is the bits of the double."""
-
-    node: Literal["floating"]
-    type: Literal["float", "double"]
-    content: int
-
-    @property
-    def number(self) -> float:
-        """The number."""
-        return float(np.int64(self.content).view(np.float64))
-
-
-class DecimalNumber(LiteralNode):
-    """A decimal."""
-
-    node: Literal["decimal"]
-    type: str
-    content: Decimal
-
-
-class Bytes(LiteralNode):
-    """Bytes; a string's bytes need not be UTF-8."""
-
-    node: Literal["bytes"]
-    type: Literal["string", "binary"]
-    content: Base64Bytes
-
-
-_Literal: TypeAlias = Null | Boolean | Integer | Floating | DecimalNumber | Bytes
+    @field_validator("content", mode="before")
+    @classmethod
+    def _content(cls, sent: object, others: ValidationInfo) -> Content:
+        return content_of(others.data.get("type", ""), sent)
 
 
 class Column(Node):
@@ -89,10 +72,10 @@ class Column(Node):
     type: str
     field: int
     path: tuple[str, ...]
-    key: Annotated[_Literal, Field(discriminator="node")] | None = None
+    key: LiteralNode | None = None
 
 
-_Value: TypeAlias = Annotated[_Literal | Column, Field(discriminator="node")]
+_Value: TypeAlias = Annotated[LiteralNode | Column, Field(discriminator="node")]
 
 
 class Comparison(Node):
@@ -109,7 +92,7 @@ class Membership(Node):
 
     node: Literal["in"]
     value: _Value
-    members: tuple[Annotated[_Literal, Field(discriminator="node")], ...]
+    members: tuple[LiteralNode, ...]
 
 
 class Test(Node):
@@ -174,7 +157,7 @@ class Junction(Node):
 
 
 ConditionNode: TypeAlias = Annotated[
-    Junction | Negation | Comparison | Membership | Test | Function | Unknown | _Literal | Column,
+    Junction | Negation | Comparison | Membership | Test | Function | Unknown | LiteralNode | Column,
     Field(discriminator="node"),
 ]
 Negation.model_rebuild()

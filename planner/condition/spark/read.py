@@ -4,9 +4,8 @@ Columns and literals carry their types in Spark. A test is unknown if Spark woul
 another type than the node carries.
 """
 
-import math
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 from pyiceberg.expressions.literals import (
     BinaryLiteral,
@@ -16,17 +15,17 @@ from pyiceberg.expressions.literals import (
     DoubleLiteral,
     FloatLiteral,
     LongLiteral,
-    StringLiteral,
 )
 from pyiceberg.schema import Schema
 from pyiceberg.typedef import LiteralValue
-from pyiceberg.types import FixedType, IcebergType, MapType, UUIDType
+from pyiceberg.types import BooleanType, FixedType, IcebergType, MapType, UnknownType, UUIDType
 
 from planner.condition.as_sql import name_text, quoted
 from planner.condition.columns import FoundColumn, column_of_field
 from planner.condition.comparisons import (
     Column,
-    Constant,
+    Computed,
+    Value,
     as_condition,
     compare,
     nan_test,
@@ -41,12 +40,22 @@ from planner.condition.truth import Truth, join, unknown
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.value_types import value_type_of
 
-_INTEGERS: Final[dict[str, Callable[[int], LiteralValue]]] = {
+_LITERALS: Final[dict[str, Callable[[Any], LiteralValue]]] = {
+    "boolean": BooleanLiteral,
     "int": LongLiteral,
     "long": LongLiteral,
+    "float": FloatLiteral,
+    "double": DoubleLiteral,
     "date": DateLiteral,
     "timestamp": LocalTimestampLiteral,
     "timestamptz": InstantLiteral,
+    "string": Utf8Literal,
+    "binary": BinaryLiteral,
+}
+_TESTS: Final[dict[str, Callable[[Value, str], Truth]]] = {
+    "is-null": null_test,
+    "is-not-null": lambda value, text: ~null_test(value, text),
+    "is-nan": nan_test,
 }
 
 
@@ -63,8 +72,22 @@ def _condition(node: nodes.ConditionNode, schema: Schema) -> Truth:
             return ~_condition(part, schema)
         case nodes.Function():
             return _function(node, schema)
+        case nodes.Test(node=kind, value=value):
+            (tested,) = _values([value], schema)
+            return _TESTS[kind](tested, text_of(node))
+        case nodes.Membership(value=value, members=members):
+            tested, *literals = _values([value, *members], schema)
+            return one_of(tested, literals, text_of(node))
+        case nodes.Comparison(left=left, operator=operator, right=right):
+            one, other = _values([left, right], schema)
+            if operator == "starts with":
+                return prefix_test(one, other, text_of(node))
+            return compare(one, operator, other, text_of(node))
+        case nodes.Column() | nodes.LiteralNode():
+            alone = _find(node, schema) if isinstance(node, nodes.Column) else _literal(node, BooleanType())
+            return as_condition(alone, text_of(node)) or unknown(text_of(node))
         case _:
-            return _leaf(node, schema) or unknown(text_of(node))
+            return unknown(text_of(node))
 
 
 def _function(node: nodes.Function, schema: Schema) -> Truth:
@@ -76,78 +99,31 @@ def _function(node: nodes.Function, schema: Schema) -> Truth:
     return Truth(leaf, opposite.no, opposite.null)
 
 
-def _leaf(node: nodes.Node, schema: Schema) -> Truth | None:
-    """Make a condition without parts; None if it is unknown."""
-    match node:
-        case nodes.Boolean(content=content):
-            return as_condition(Constant(BooleanLiteral(content)), text_of(node))
-        case nodes.Null():
-            return as_condition(Constant(None), text_of(node))
-        case nodes.Column():
-            column = _find(node, schema)
-            return None if column is None or node.type != "boolean" else as_condition(column, text_of(node))
-        case nodes.Test(node=kind, value=nodes.Column() as tested):
-            column = _find(tested, schema)
-            return None if column is None else _test(column, kind, text_of(node))
-        case nodes.Membership(value=nodes.Column() as tested, members=members):
-            column = _find(tested, schema)
-            every = [] if column is None else [_constant(member, column.found.type) for member in members]
-            known = [constant for constant in every if constant is not None]
-            return None if column is None or len(known) < len(every) else one_of(column, known, text_of(node))
-        case nodes.Comparison():
-            return _comparison(node, schema)
-        case _:
-            return None
+def _values(operands: Sequence[nodes.LiteralNode | nodes.Column], schema: Schema) -> list[Value]:
+    """Return columns, and literals of a column's type; others are unknown."""
+    found = [_find(one, schema) if isinstance(one, nodes.Column) else one for one in operands]
+    column_type = next((one.found.type for one in found if isinstance(one, Column)), UnknownType())
+    return [_literal(one, column_type) if isinstance(one, nodes.LiteralNode) else one for one in found]
 
 
-def _test(column: Column, kind: str, text: str) -> Truth:
-    match kind:
-        case "is-null":
-            return null_test(column, text)
-        case "is-not-null":
-            return ~null_test(column, text)
-        case _:
-            return nan_test(column, text)
-
-
-def _comparison(node: nodes.Comparison, schema: Schema) -> Truth | None:
-    match node.left, node.right:
-        case nodes.Column() as tested, nodes.LiteralNode() as literal:
-            column_first = True
-        case nodes.LiteralNode() as literal, nodes.Column() as tested:
-            column_first = False
-        case _:
-            return None
-    column = _find(tested, schema)
-    constant = None if column is None else _constant(literal, column.found.type)
-    if column is None or constant is None:
-        return None
-    left, right = (column, constant) if column_first else (constant, column)
-    if node.operator == "starts with":
-        return prefix_test(left, right, text_of(node))
-    return compare(left, node.operator, right, text_of(node))
-
-
-def _find(node: nodes.Column, schema: Schema) -> Column | None:
-    """Return a column; None if the schema has no such column of the node's type."""
+def _find(node: nodes.Column, schema: Schema) -> Column | Computed:
+    """Return a column; unknown if the schema has no such column of the node's type."""
     try:
         field = schema.find_field(node.field)
     except ValueError:
-        return None
-    key: LiteralValue | None = None
-    if node.key is not None:
-        constant = _constant(node.key, field.field_type.key_type) if isinstance(field.field_type, MapType) else None
-        key = None if constant is None else constant.literal
-        if key is None:
-            return None
+        return Computed()
+    key_type = field.field_type.key_type if isinstance(field.field_type, MapType) else UnknownType()
+    key = None if node.key is None else _literal(node.key, key_type)
+    if isinstance(key, Computed) or (key is None and node.key is not None):
+        return Computed()
     found = column_of_field(field, name_text(node.path), key)
-    return None if spark_type(found.type) != node.type else Column(found)
+    return Column(found) if spark_type(found.type) == node.type else Computed()
 
 
 def found_column(node: nodes.Column, schema: Schema) -> FoundColumn | None:
     """Find the column of a node; None if no index could be of that, or the schema has another type."""
     column = _find(node, schema)
-    return None if column is None or column.found.value_type is None else column.found
+    return None if isinstance(column, Computed) or column.found.value_type is None else column.found
 
 
 def spark_type(field_type: IcebergType) -> str | None:
@@ -163,38 +139,16 @@ def spark_type(field_type: IcebergType) -> str | None:
         return None
 
 
-def _constant(node: nodes.LiteralNode, column_type: IcebergType) -> Constant | None:
-    """Make a literal to compare a column with; None for NaN and for another type than the column's."""
-    literal: LiteralValue | None = None
-    match node:
-        case nodes.Null(type=type_name):
-            pass
-        case nodes.Boolean(type=type_name, content=flag):
-            literal = BooleanLiteral(flag)
-        case nodes.Integer(type=type_name, content=integer):
-            literal = _INTEGERS[type_name](integer)
-        case nodes.Floating(type=type_name, number=number) if not math.isnan(number):
-            literal = FloatLiteral(number) if type_name == "float" else DoubleLiteral(number)
-        case nodes.DecimalNumber(type=type_name, content=number):
-            literal = DecimalLiteral(number)
-        case nodes.Bytes(type="binary" as type_name, content=content):
-            literal = BinaryLiteral(content)
-        case nodes.Bytes(type=type_name, content=content):
-            literal = Utf8Literal(content)
-        case _:
-            return None
-    if type_name != spark_type(column_type):
+def _literal(node: nodes.LiteralNode, column_type: IcebergType) -> LiteralValue | Computed | None:
+    """Make a literal to compare a column with, None for NULL; unknown for NaN and for other types than the column's."""
+    if node.type != spark_type(column_type):
+        return Computed()
+    if node.content is None:
         return None
-    if isinstance(column_type, UUIDType) and isinstance(literal, Utf8Literal):
-        return _uuid_text(literal.value)
-    return Constant(literal)
-
-
-def _uuid_text(text: bytes) -> Constant | None:
     try:
-        return Constant(StringLiteral(text.decode()))
-    except UnicodeDecodeError:
-        return None
+        return _LITERALS.get(node.type, DecimalLiteral)(node.content)
+    except ValueError:
+        return Computed()
 
 
 def text_of(node: nodes.Node) -> str:
@@ -208,14 +162,12 @@ def text_of(node: nodes.Node) -> str:
             return f"{text_of(value)} IN ({len(members)} literals)"
         case nodes.Test(node=kind, value=value):
             return f"{text_of(value)} {kind.replace('-', ' ').upper()}"
-        case nodes.Bytes(type="string", content=content):
-            return quoted(content.decode(errors="replace"))
-        case nodes.Floating(number=number):
-            return str(number)
-        case nodes.Null():
+        case nodes.LiteralNode(content=None):
             return "NULL"
-        case nodes.Boolean(content=literal) | nodes.Integer(content=literal) | nodes.DecimalNumber(content=literal):
-            return str(literal)
+        case nodes.LiteralNode(content=bytes() as content):
+            return quoted(content.decode(errors="replace"))
+        case nodes.LiteralNode(content=content):
+            return str(content)
         case nodes.Unknown(name=name):
             return f"{name}(...)"
         case _:

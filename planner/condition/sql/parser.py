@@ -33,7 +33,6 @@ from planner.condition.comparisons import (
     Applied,
     Column,
     Computed,
-    Constant,
     Value,
     nan_test,
     null_test,
@@ -282,7 +281,7 @@ def _column(match: re.Match[str], columns: Columns) -> Column | Computed:
     constant = _MEMBERS.match(match.string, match.start("key"))
     assert constant is not None, "it matched as a part"
     key = _constant(constant)
-    return columns.find(name, key.literal) if isinstance(key, Constant) and key.literal is not None else Computed()
+    return Computed() if key is None or isinstance(key, Computed) else columns.find(name, key)
 
 
 def _call(match: re.Match[str], columns: Columns) -> Value:
@@ -293,7 +292,7 @@ def _call(match: re.Match[str], columns: Columns) -> Value:
 
 
 def _prefix_test(match: re.Match[str], columns: Columns) -> Truth:
-    return prefix_test(_column(match, columns), Constant(StringLiteral(_text(match))), match[0])
+    return prefix_test(_column(match, columns), StringLiteral(_text(match)), match[0])
 
 
 def _column_name(text: str) -> str:
@@ -308,33 +307,34 @@ def _text(match: re.Match[str]) -> str:
         raise ParseFatalException(match.string, match.start("text"), f"Expected {error}") from error
 
 
-def _constant(match: re.Match[str]) -> Constant | Computed:
-    """Make the value of a literal that `_CONSTANT` matched."""
+def _constant(match: re.Match[str]) -> LiteralValue | Computed | None:
+    """Make the value of a literal that `_CONSTANT` matched; None is NULL."""
     try:
         match match.lastgroup:
             case "computed":
                 return Computed()
             case "number":
-                return Constant(number_literal("".join(match["number"].split())))
+                return number_literal("".join(match["number"].split()))
             case "word":
                 word = match["word"].upper()
-                return Constant(None if word == "NULL" else BooleanLiteral(word == "TRUE"))
+                return None if word == "NULL" else BooleanLiteral(word == "TRUE")
             case "text":
-                return Constant(StringLiteral(string_value(match["text"])))
+                return StringLiteral(string_value(match["text"]))
             case _:
                 return _typed_constant(match["type"].upper(), string_value(match["quoted"]))
     except ValueError as error:
         raise ParseFatalException(match.string, match.start(match.lastgroup or 0), f"Expected {error}") from error
 
 
-def _typed_constant(type_name: str, text: str) -> Constant | Computed:
-    if type_name == "X":
-        return Constant(binary_literal(text))
+def _typed_constant(type_name: str, text: str) -> LiteralValue | Computed:
     literal: LiteralValue | None = None
-    if type_name == "DATE":
-        literal = date_literal(text)
-    elif type_name == "TIME":
-        literal = time_literal(text)
-    elif type_name.startswith("TIMESTAMP"):
-        literal = timestamp_literal(type_name, text)
-    return Computed() if literal is None else Constant(literal)
+    match type_name:
+        case "X":
+            literal = binary_literal(text)
+        case "DATE":
+            literal = date_literal(text)
+        case "TIME":
+            literal = time_literal(text)
+        case "TIMESTAMP" | "TIMESTAMP_NTZ" | "TIMESTAMP_LTZ":
+            literal = timestamp_literal(type_name, text)
+    return Computed() if literal is None else literal

@@ -451,27 +451,16 @@ public class Conditions {
     if (type == null) {
       return null;
     }
-    if (value == null) {
-      return literal("null", type, null);
-    }
-    if (value instanceof Boolean) {
-      return literal("boolean", type, value);
-    }
-    if (value instanceof Integer || value instanceof Long) {
-      return literal("integer", type, value);
-    }
+    Object content = value;
     if (value instanceof Float || value instanceof Double) {
-      return literal("floating", type, Long.valueOf(Double.doubleToLongBits(((Number) value).doubleValue())));
+      content = Long.valueOf(Double.doubleToLongBits(((Number) value).doubleValue()));
+    } else if (value instanceof Decimal) {
+      content = ((Decimal) value).toJavaBigDecimal().toPlainString();
+    } else if (value instanceof UTF8String || value instanceof byte[]) {
+      byte[] bytes = value instanceof byte[] ? (byte[]) value : ((UTF8String) value).getBytes();
+      content = Base64.getEncoder().encodeToString(bytes);
     }
-    if (value instanceof Decimal) {
-      return literal("decimal", type, ((Decimal) value).toJavaBigDecimal().toPlainString());
-    }
-    Object bytes = value instanceof UTF8String ? ((UTF8String) value).getBytes() : value;
-    return bytes instanceof byte[] ? literal("bytes", type, Base64.getEncoder().encodeToString((byte[]) bytes)) : null;
-  }
-
-  private static Map<String, Object> literal(String kind, String type, Object content) {
-    Map<String, Object> node = node(kind);
+    Map<String, Object> node = node("literal");
     node.put("type", type);
     node.put("content", content);
     return node;

@@ -6,7 +6,6 @@ an answer that breaks the format.
 
 import logging
 import zlib
-from base64 import b64decode
 from collections.abc import Sequence
 from typing import Annotated, Literal, TypeAlias
 
@@ -15,7 +14,7 @@ from pydantic import Base64Bytes, BaseModel, ConfigDict, ValidationError, Valida
 from pyroaring import BitMap
 
 from planner.condition.as_sql import quoted
-from planner.condition.spark.nodes import Column, ConditionNode, Function, Junction, Negation, Unknown
+from planner.condition.spark.nodes import Column, ConditionNode, Function, Junction, Negation, Unknown, content_of
 from planner.view.column_values import ColumnValues, KeyRange
 from planner.view.index_view import IndexView
 from puffin_index.keys.columns import KeyArray
@@ -70,11 +69,8 @@ class RuntimeKeys(_Message):
         return f"{self.name} {self.operator} {self._text(self.keys[0]) if self.keys else 'NULL'}"
 
     def _text(self, key: bool | int | str) -> str:
-        if self.type in ("float", "double"):
-            return str(float(np.int64(key).view(np.float64)))
-        if self.type in ("string", "binary"):
-            return quoted(b64decode(str(key)).decode(errors="replace"))
-        return str(key)
+        value = content_of(self.type, key)
+        return quoted(value.decode(errors="replace")) if isinstance(value, bytes) else str(value)
 
 
 class WantedOrder(_Message):

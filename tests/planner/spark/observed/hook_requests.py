@@ -140,7 +140,7 @@ def column_node(name: str, schema: Schema) -> dict[str, Any]:
     node = {"node": "column", "field": found.field_id, "path": map_name.split(".")}
     if not key:
         return node | {"type": str(found.field_type).replace(" ", "")}
-    text = {"node": "bytes", "type": "string", "content": b64encode(key.removesuffix("']").encode()).decode()}
+    text = {"node": "literal", "type": "string", "content": b64encode(key.removesuffix("']").encode()).decode()}
     return node | {"type": "string", "key": text}
 
 
@@ -148,32 +148,32 @@ def literal_node(value: Any, type_name: str) -> dict[str, Any] | None:
     """The node of a literal of a type; None if it is of another type."""
     match value:
         case None:
-            return {"node": "null", "type": type_name, "content": None}
+            return {"node": "literal", "type": type_name, "content": None}
         case bool() if type_name == "boolean":
-            return {"node": "boolean", "type": type_name, "content": value}
+            return {"node": "literal", "type": type_name, "content": value}
         case bool():
             return None
         case int() if type_name in ("int", "long"):
             bits = 31 if type_name == "int" else 63
             fits = -(2**bits) <= value < 2**bits
-            return {"node": "integer", "type": type_name, "content": value} if fits else None
+            return {"node": "literal", "type": type_name, "content": value} if fits else None
         case float() if type_name in ("float", "double"):
             number = float(np.float32(value)) if type_name == "float" else value
-            return {"node": "floating", "type": type_name, "content": int(np.float64(number).view(np.int64))}
+            return {"node": "literal", "type": type_name, "content": int(np.float64(number).view(np.int64))}
         case datetime() if type_name in ("timestamp", "timestamptz"):
             since = value.astimezone(UTC).replace(tzinfo=None) - _EPOCH if value.tzinfo else value - _EPOCH
             micros = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
-            return {"node": "integer", "type": type_name, "content": micros}
+            return {"node": "literal", "type": type_name, "content": micros}
         case date() if type_name == "date":
-            return {"node": "integer", "type": type_name, "content": (value - _EPOCH.date()).days}
+            return {"node": "literal", "type": type_name, "content": (value - _EPOCH.date()).days}
         case Decimal() if type_name.startswith("decimal"):
             precision, scale = map(int, type_name[8:-1].split(","))
             own = value.as_tuple()
             exponent = own.exponent
             fits = isinstance(exponent, int) and -exponent <= scale and abs(value) < Decimal(10) ** (precision - scale)
-            return {"node": "decimal", "type": type_name, "content": str(value)} if fits else None
+            return {"node": "literal", "type": type_name, "content": str(value)} if fits else None
         case str() if type_name == "string":
-            return {"node": "bytes", "type": "string", "content": b64encode(value.encode()).decode()}
+            return {"node": "literal", "type": "string", "content": b64encode(value.encode()).decode()}
         case _:
             return None
 

@@ -63,11 +63,11 @@ def column(field: int, type_name: str) -> dict[str, Any]:
 
 
 def text(content: bytes) -> dict[str, Any]:
-    return {"node": "bytes", "type": "string", "content": b64encode(content).decode()}
+    return {"node": "literal", "type": "string", "content": b64encode(content).decode()}
 
 
 def integer(content: int, type_name: str = "int") -> dict[str, Any]:
-    return {"node": "integer", "type": type_name, "content": content}
+    return {"node": "literal", "type": type_name, "content": content}
 
 
 def comparison(left: dict[str, Any], operator: str, right: dict[str, Any]) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def comparison(left: dict[str, Any], operator: str, right: dict[str, Any]) -> di
 
 
 def floating(bits: int) -> dict[str, Any]:
-    return {"node": "floating", "type": "double", "content": bits}
+    return {"node": "literal", "type": "double", "content": bits}
 
 
 def element(type_name: str, key: dict[str, Any]) -> dict[str, Any]:
@@ -111,9 +111,9 @@ def test_bytes_and_numbers_arrive_as_they_are(node: dict[str, Any], expected: Le
         comparison(column(1, "long"), "=", integer(5, "long")),
         comparison(column(1, "int"), "=", integer(5, "date")),
         comparison(column(3, "string"), "=", text(b"a")),
-        comparison(column(6, "binary"), "=", {"node": "bytes", "type": "binary", "content": ""}),
+        comparison(column(6, "binary"), "=", {"node": "literal", "type": "binary", "content": ""}),
         comparison(column(99, "int"), "=", integer(5)),
-        comparison(column(5, "string"), "=", text(b"\xff")),
+        comparison(column(5, "string"), "<", text(b"\xff")),
         comparison(S, "=", S),
         comparison(integer(5), "=", integer(5)),
         comparison(element("int", text(b"k")), "=", integer(5)),
@@ -170,7 +170,7 @@ def test_icebergs_filters_lose_only_what_is_unknown() -> None:
         {"node": "cast"},
         {"node": "not", "part": {"node": "comparison", "left": S, "operator": "~", "right": S}},
         comparison(S, "=", text(b"a")) | {"collation": "de"},
-        {"node": "integer", "type": "string", "content": 5},
+        {"node": "literal", "type": "string", "content": 5},
         "a > 5",
         None,
     ],

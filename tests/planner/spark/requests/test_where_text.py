@@ -164,7 +164,7 @@ def test_conditions_read_back_and_hide_what_they_compare_with(tmp_path: Path) ->
 
 
 def test_decimals_keep_their_digits() -> None:
-    literal = {"node": "decimal", "type": "decimal(30,4)", "content": str(Decimal("1.5000"))}
+    literal = {"node": "literal", "type": "decimal(30,4)", "content": str(Decimal("1.5000"))}
     column = {"node": "column", "type": "decimal(30,4)", "field": 1, "path": ["i"]}
     node = {"node": "comparison", "left": column, "operator": "<", "right": literal}
     field = {"id": 1, "name": "i", "required": False, "type": "decimal(30, 4)", "initial-default": None}
