@@ -9,11 +9,11 @@ Spark hands RLIKE to Java's regular expressions. In the part of both languages t
 find a match in the same texts, unless a text holds a line terminator: Java's `.` and `$` know more of them.
 """
 
-import operator
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, get_args
+from functools import partial
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from pyiceberg.types import DateType, IcebergType, StringType, TimestampType
 
 from planner.condition.places import MICROS_A_DAY
-from planner.condition.tree.nodes import PATTERN_OPERATORS, TextFunction, ValueTest
+from planner.condition.tree.nodes import PATTERN_OPERATORS, ValueTest
 from puffin_index.keys.columns import Column
 from puffin_index.keys.leaf import RangeTest
 from puffin_index.keys.value_types import ValueType
@@ -29,17 +29,13 @@ from puffin_index.storage.arrays import Flags, Ints
 
 _WILDCARDS = {"%": ".*", "_": "."}
 
-_MOST_REPEATS = 100
-"""RE2 refuses a thousand; a nested repetition multiplies."""
-
 _TOKEN = re.compile(
-    r"""(?P<quantifier>[*+?]|\{(?P<least>[0-9]{1,3})(?P<comma>,)?(?P<most>[0-9]{1,3})?\})
-    |(?P<open>\((?!\?)) | (?P<close>\)) | (?P<branch>\|) | (?P<anchor>[\^$])
-    |(?P<class>\[\^?(?:\\[dw] | \\[!-/:-@[-`{-~] | [ -~](?<![\[\]\\^&-])(?:-(?:[0-9A-Za-z]))?)+\])
+    r"""(?P<quantifier>[*+?]|\{[0-9]{1,3}(?:,[0-9]{0,3})?\})
+    |(?P<open>\((?!\?)) | (?P<close>\)) | (?P<zero>[|^$])
+    |(?P<class>\[\^?(?:[0-9A-Za-z]-[0-9A-Za-z] | \\[dw] | \\[!-/:-@[-`{-~] | [ -~](?<![\[\]\\^&-]))+\])
     |(?P<escaped>\\[!-/:-@[-`{-~]) | (?P<any>\.|\\[dw]) | (?P<plain>[ -~](?<![\\{}\[\]]))""",
     re.VERBOSE,
 )
-_MEMBER = re.compile(r"\\.|(.)-(.)|.")
 
 
 def split_like(pattern: str, escape: str) -> tuple[str, str]:
@@ -77,29 +73,6 @@ def _quoted(character: str) -> str:
     return re.escape(character) if character.isascii() and character != "\0" else f"\\x{{{ord(character):x}}}"
 
 
-@dataclass(slots=True)
-class _Group:
-    """A group being read, or the whole pattern: whether its latest atom, latest branch or an earlier one may be empty.
-
-    It is None for an atom that no quantifier can stand behind.
-    """
-
-    atom_is_empty: bool | None = None
-    branch_is_empty: bool = True
-    is_empty: bool = False
-
-    def end_atom(self, next_is_empty: bool | None = None) -> None:
-        """Go on to the next atom."""
-        self.branch_is_empty &= self.atom_is_empty is not False
-        self.atom_is_empty = next_is_empty
-
-    def end_branch(self) -> None:
-        """Go on to the next branch."""
-        self.end_atom()
-        self.is_empty |= self.branch_is_empty
-        self.branch_is_empty = True
-
-
 def rlike_regex(pattern: str) -> str | None:
     r"""Return a regular expression that finds what a pattern of RLIKE finds in texts without line terminators.
 
@@ -111,50 +84,39 @@ def rlike_regex(pattern: str) -> str | None:
         The expression; None if Java might read the pattern in another way.
     """
     position = 0
-    groups = [_Group()]
     pieces: list[str] = []
+    opened: list[int] = []
+    atom: int | None = None  # where what a quantifier may repeat begins
     while position < len(pattern):
         token = _TOKEN.match(pattern, position)
-        if token is None or not _take(token, groups):
+        if token is None:
             return None
+        match token.lastgroup:
+            case "open":
+                opened.append(len(pieces))
+                atom = None
+            case "close" if opened:
+                atom = opened.pop()
+            case "quantifier" if atom is not None and _matches_nothing("".join(pieces[atom:])) is False:
+                atom = None
+            case "zero":
+                atom = None
+            case "class" | "escaped" | "any" | "plain":
+                atom = len(pieces)
+            case _:
+                return None
         pieces.append(_quoted(token[0][-1]) if token.lastgroup in ("escaped", "plain") else token[0])
         position = token.end()
-    return "".join(pieces) if len(groups) == 1 else None
+    regex = "".join(pieces)
+    return None if opened or _matches_nothing(regex) is None else regex
 
 
-def _take(token: re.Match[str], groups: list[_Group]) -> bool:
-    """Take the next token of a pattern; False if Java and RE2 may differ."""
-    group = groups[-1]
-    match token.lastgroup:
-        case "open":
-            groups.append(_Group())
-        case "close" if len(groups) > 1:
-            groups.pop().end_branch()
-            groups[-1].end_atom(group.is_empty)
-        case "branch":
-            group.end_branch()
-        case "anchor":
-            group.end_atom()
-        case "quantifier" if group.atom_is_empty is False and _is_sound(token):
-            group.atom_is_empty = token[0] in "*?" or (token["least"] is not None and int(token["least"]) == 0)
-            group.end_atom()
-        case "class" if not _has_sound_ranges(token[0]):
-            return False
-        case "class" | "escaped" | "any" | "plain":
-            group.end_atom(next_is_empty=False)
-        case _:
-            return False
-    return True
-
-
-def _is_sound(quantifier: re.Match[str]) -> bool:
-    least, most = int(quantifier["least"] or 0), int(quantifier["most"] or quantifier["least"] or 0)
-    return least <= most <= _MOST_REPEATS
-
-
-def _has_sound_ranges(characters: str) -> bool:
-    ranges = [(low, high) for low, high in _MEMBER.findall(characters[1:-1]) if high]
-    return all(low.isalnum() and low <= high for low, high in ranges)
+def _matches_nothing(regex: str) -> bool | None:
+    """Whether an expression matches the empty text; None if RE2 does not take the expression."""
+    try:
+        return bool(pc.match_substring_regex(pa.array([""]), regex)[0].as_py())
+    except pa.ArrowInvalid:
+        return None
 
 
 _MOST_YEARS = 290_000
@@ -167,12 +129,21 @@ _UTF8 = (
 )
 _LINE_TERMINATORS = r"[\n\r\x{85}\x{2028}\x{2029}]"
 
-_COMPARISONS: dict[str, tuple[Callable[[Any, Any], Any], Callable[..., pa.Array]]] = {
-    "=": (operator.eq, pc.equal),
-    "<": (operator.lt, pc.less),
-    "<=": (operator.le, pc.less_equal),
-    ">": (operator.gt, pc.greater),
-    ">=": (operator.ge, pc.greater_equal),
+_COMPARISONS: Final[dict[str, Callable[..., pa.Array]]] = {
+    "=": pc.equal,
+    "<": pc.less,
+    "<=": pc.less_equal,
+    ">": pc.greater,
+    ">=": pc.greater_equal,
+}
+# Arrow's `ascii_lower` and `ascii_upper` read foreign memory where a part of an array was cast (seen in 26.0).
+_TEXT_FUNCTIONS: Final[dict[str, Callable[..., pa.Array]]] = {
+    "upper": pc.utf8_upper,
+    "lower": pc.utf8_lower,
+    "trim": partial(pc.utf8_trim, characters=" "),
+    "ltrim": partial(pc.utf8_ltrim, characters=" "),
+    "rtrim": partial(pc.utf8_rtrim, characters=" "),
+    "length": pc.utf8_length,
 }
 
 
@@ -186,18 +157,10 @@ class Verdicts:
 
 def takes(test: ValueTest, column_type: IcebergType | None) -> bool:
     """Whether values of a type are tested as they are: Spark converts none first, and RE2 takes the pattern."""
-    takes_text = test.function in (None, "length", *get_args(TextFunction))
-    return isinstance(column_type, (StringType,) if takes_text else (DateType, TimestampType)) and _is_taken(test)
-
-
-def _is_taken(test: ValueTest) -> bool:
-    if test.operator not in PATTERN_OPERATORS:
-        return True
-    try:
-        pc.match_substring_regex(pa.array([""]), _regex(test))
-    except pa.ArrowInvalid:
+    takes_text = test.function is None or test.function in _TEXT_FUNCTIONS
+    if not isinstance(column_type, (StringType,) if takes_text else (DateType, TimestampType)):
         return False
-    return True
+    return test.operator not in PATTERN_OPERATORS or _matches_nothing(_regex(test)) is not None
 
 
 def year_range(test: ValueTest, value_type: ValueType) -> RangeTest | None:
@@ -227,7 +190,7 @@ def verdicts(test: ValueTest, column: Column) -> Verdicts:
     """Decide a test for each row of a column, whose type the test `takes`. NULL is decided for certain."""
     valid = np.ones(column.row_count, np.bool_) if column.valid is None else column.valid
     if isinstance(column.keys, np.ndarray):
-        satisfied = _compare_numbers(test, _part_of_date(test, column))
+        satisfied = _compare(test, pa.array(_part_of_date(test, column)), pa.int64())
         certain = np.ones(column.row_count, np.bool_)
     else:
         keys = column.bytes_keys
@@ -257,10 +220,11 @@ def _part_of_date(test: ValueTest, column: Column) -> Ints:
             return np.asarray(dates - first).astype(np.int64) + 1
 
 
-def _compare_numbers(test: ValueTest, numbers: Ints) -> Flags:
+def _compare(test: ValueTest, values: pa.Array, value_type: pa.DataType) -> Flags:
+    literals = pa.array(test.literals, value_type)
     if test.operator == "IN":
-        return np.isin(numbers, np.array(test.literals, np.int64))
-    return np.asarray(_COMPARISONS[test.operator][0](numbers, test.literals[0]), np.bool_)
+        return flags_of(pc.is_in(values, literals))
+    return flags_of(_COMPARISONS[test.operator](values, literals[0]))
 
 
 def _decide_text(test: ValueTest, keys: pa.LargeBinaryArray) -> tuple[Flags, Flags]:
@@ -270,18 +234,14 @@ def _decide_text(test: ValueTest, keys: pa.LargeBinaryArray) -> tuple[Flags, Fla
         certain &= flags_of(pc.string_is_ascii(text))
     if test.operator == "RLIKE":
         certain &= ~flags_of(pc.match_substring_regex(text, _LINE_TERMINATORS))
-    result = _apply(test, text)
+    result = _TEXT_FUNCTIONS[test.function](text) if test.function else text
     if test.function == "length":
-        return _compare_numbers(test, pc.fill_null(result, 0).to_numpy(zero_copy_only=False).astype(np.int64)), certain
+        return _compare(test, result.cast(pa.int64()), pa.int64()), certain
     if test.operator in PATTERN_OPERATORS:
         folded = pc.utf8_lower(result) if test.operator == "ILIKE" else result
         return flags_of(pc.match_substring_regex(folded, _regex(test))), certain
     # Spark compares texts by their bytes.
-    values, literals = result.cast(pa.large_binary()), [str(literal).encode() for literal in test.literals]
-    if test.operator == "IN":
-        return flags_of(pc.is_in(values, pa.array(literals, pa.large_binary()))), certain
-    compare = _COMPARISONS[test.operator][1]
-    return flags_of(compare(values, pa.scalar(literals[0], pa.large_binary()))), certain
+    return _compare(test, result.cast(pa.large_binary()), pa.large_binary()), certain
 
 
 def _decode(keys: pa.LargeBinaryArray) -> tuple[pa.LargeStringArray, Flags]:
@@ -291,25 +251,6 @@ def _decode(keys: pa.LargeBinaryArray) -> tuple[pa.LargeStringArray, Flags]:
     except pa.ArrowInvalid:
         is_text = pc.match_substring_regex(keys, _UTF8)
         return pc.if_else(is_text, keys, pa.scalar(None, pa.large_binary())).cast(pa.large_string()), flags_of(is_text)
-
-
-def _apply(test: ValueTest, text: pa.LargeStringArray) -> pa.Array:
-    # Arrow's `ascii_lower` and `ascii_upper` read foreign memory where a part of an array was cast (seen in 26.0).
-    match test.function:
-        case "upper":
-            return pc.utf8_upper(text)
-        case "lower":
-            return pc.utf8_lower(text)
-        case "trim":
-            return pc.utf8_trim(text, characters=" ")
-        case "ltrim":
-            return pc.utf8_ltrim(text, characters=" ")
-        case "rtrim":
-            return pc.utf8_rtrim(text, characters=" ")
-        case "length":
-            return pc.utf8_length(text)
-        case _:
-            return text
 
 
 def _regex(test: ValueTest) -> str:
