@@ -11,13 +11,14 @@ r"""Literals of Spark SQL: their text becomes PyIceberg literals that a binder c
 | `TRUE` | `BooleanLiteral` | |
 | `DATE '...'` | `DateLiteral` | days since 1970-01-01 |
 | `TIMESTAMP_NTZ '...'` | `LocalTimestampLiteral` | microseconds on the wall clock |
-| `TIMESTAMP '... +01:00'` | `InstantLiteral` | microseconds UTC |
+| `TIMESTAMP '...'` | `InstantLiteral` | microseconds UTC; without a zone, by the clock of the session |
 | `TIME '...'` | `TimeLiteral` | microseconds since midnight |
-| `TIMESTAMP '...'` | `SessionTimestampLiteral` | wall clock in the session's time zone, which the text does not hold |
 
 A text that depends on the clock or on a time zone database (`DATE 'today'`, `TIMESTAMP '12:00:00'`, `... Europe/Paris`)
 has no literal. All rules are those of Spark 4.1 with default settings, tried on a running Spark.
 """
+
+from __future__ import annotations
 
 import re
 from datetime import UTC, date, datetime, timedelta, tzinfo
@@ -78,20 +79,17 @@ class LocalTimestampLiteral(SparkLiteral[int]):
 
 
 class InstantLiteral(SparkLiteral[int]):
-    """`TIMESTAMP '... +01:00'`: microseconds since 1970-01-01 00:00:00 UTC."""
+    """`TIMESTAMP '...'`: microseconds since 1970-01-01 00:00:00 UTC."""
 
-
-class SessionTimestampLiteral(SparkLiteral[int]):
-    """`TIMESTAMP '...'` without a zone: microseconds since 1970-01-01 00:00:00 on the session's wall clock."""
-
-    def at(self, zone: tzinfo) -> InstantLiteral:
-        """Return the instant that Spark takes it for in a session of that time zone.
+    @classmethod
+    def at(cls, wall_clock: int, zone: tzinfo) -> InstantLiteral:
+        """Return the instant of a wall clock, in microseconds since 1970-01-01 00:00:00 on that clock, as Spark does.
 
         Where a clock is put back, the earlier of two instants; where it is put forward, the skipped time goes on from
         before. That is `java.time`'s rule, and Python's for `fold=0`.
         """
-        wall = (_EPOCH + timedelta(microseconds=self.value)).replace(tzinfo=zone, fold=0)
-        return InstantLiteral((wall - _EPOCH.replace(tzinfo=UTC)) // timedelta(microseconds=1))
+        wall = (_EPOCH + timedelta(microseconds=wall_clock)).replace(tzinfo=zone, fold=0)
+        return cls((wall - _EPOCH.replace(tzinfo=UTC)) // timedelta(microseconds=1))
 
 
 _STRING = re.compile(
@@ -238,8 +236,8 @@ def date_literal(text: str) -> DateLiteral | None:
     return DateLiteral((day - _EPOCH.date()).days)
 
 
-def timestamp_literal(type_name: str, text: str) -> Literal[int] | None:
-    """Make the literal of a `TIMESTAMP`, `TIMESTAMP_LTZ` or `TIMESTAMP_NTZ`; None if only Spark knows it.
+def timestamp_literal(type_name: str, text: str, zone: tzinfo) -> InstantLiteral | LocalTimestampLiteral | None:
+    """Make the literal of a `TIMESTAMP`, `TIMESTAMP_LTZ` or `TIMESTAMP_NTZ` in a session; None if only Spark knows it.
 
     A clock or a time zone database may decide. Raises ValueError, saying what was expected, if it is no timestamp.
     """
@@ -255,9 +253,15 @@ def timestamp_literal(type_name: str, text: str) -> Literal[int] | None:
         # Spark drops a zone here.
         return LocalTimestampLiteral(micros)
     if match["zone"] is None:
-        return SessionTimestampLiteral(micros)
+        return InstantLiteral.at(micros, zone)
     offset = _offset_micros(match["zone"])
     return None if offset is None else InstantLiteral(micros - offset)
+
+
+def has_zone(text: str) -> bool:
+    """Whether a text that is a timestamp says its time zone."""
+    match = _TIMESTAMP.fullmatch(text.strip(_BLANKS))
+    return match is not None and match["zone"] is not None
 
 
 def time_literal(text: str) -> TimeLiteral | None:

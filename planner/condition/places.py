@@ -18,7 +18,6 @@ import numpy as np
 from pyiceberg.expressions.literals import (
     BinaryLiteral,
     BooleanLiteral,
-    DateLiteral,
     DecimalLiteral,
     DoubleLiteral,
     FixedLiteral,
@@ -234,9 +233,6 @@ def _place_floating(literal: AnyLiteral, scale: Scale) -> Place | None:
 
 def _place_time(literal: AnyLiteral, field_type: PrimitiveType, value_type: ValueType) -> Place | None:
     match literal, field_type:
-        case DateLiteral(), TimestampType():
-            # Spark casts the date to midnight. Without a time zone that is one instant on the column's scale.
-            value = literal.value * MICROS_A_DAY
         case (LocalTimestampLiteral(), TimestampType()) | (InstantLiteral(), TimestamptzType()):
             value = literal.value
         case _:

@@ -22,8 +22,8 @@ from pyiceberg.types import DateType, IcebergType, TimestampType, TimestamptzTyp
 from planner.condition.literals import (
     InstantLiteral,
     LocalTimestampLiteral,
-    SessionTimestampLiteral,
     date_literal,
+    has_zone,
     timestamp_literal,
 )
 from puffin_index.errors import NotFoundError, did_you_mean
@@ -32,7 +32,6 @@ DEFAULT_ZONE: Final = "UTC"
 
 _OFFSET: Final = re.compile(r"(?P<sign>[+-])(?P<hours>0?[0-9]|1[0-7]):(?P<minutes>[0-5][0-9])")
 _MICROS_A_DAY = 86_400_000_000
-_MICROSECOND = timedelta(microseconds=1)
 
 
 def zone_named(name: str) -> tzinfo:
@@ -51,68 +50,28 @@ def zone_named(name: str) -> tzinfo:
 
 def in_session(literal: Literal[Any], column_type: IcebergType, zone: tzinfo) -> Literal[Any]:
     """Convert a date, a time or a text to the type of a column, wherever that is certain."""
-    return _converted(literal, column_type, zone) or literal
+    try:
+        return _converted(literal, column_type, zone) or literal
+    except ValueError:
+        return literal
 
 
 def _converted(literal: Literal[Any], column_type: IcebergType, zone: tzinfo) -> Literal[Any] | None:
-    match column_type:
-        case TimestamptzType():
-            return _instant(_read(literal, "TIMESTAMP"), zone)
-        case TimestampType():
-            return _wall_clock(_read(literal, "TIMESTAMP_NTZ"), zone)
-        case DateType():
-            return _date(literal)
-        case _:
-            return None
-
-
-def _read(literal: Literal[Any], type_name: str) -> Literal[Any] | None:
-    """Read a text as a timestamp; other literals stay."""
-    if not isinstance(literal, StringLiteral):
-        return literal
-    try:
-        with_zone = timestamp_literal("TIMESTAMP", literal.value)
-        if type_name == "TIMESTAMP_NTZ" and not isinstance(with_zone, SessionTimestampLiteral):
-            return None
-        return timestamp_literal(type_name, literal.value)
-    except ValueError:
-        return None
-
-
-def _instant(literal: Literal[Any] | None, zone: tzinfo) -> InstantLiteral | None:
-    match literal:
-        case InstantLiteral():
-            return literal
-        case SessionTimestampLiteral():
-            return literal.at(zone)
-        case LocalTimestampLiteral():
-            return SessionTimestampLiteral(literal.value).at(zone)
-        case DateLiteral():
-            return SessionTimestampLiteral(literal.value * _MICROS_A_DAY).at(zone)
-        case _:
-            return None
-
-
-def _wall_clock(literal: Literal[Any] | None, zone: tzinfo) -> LocalTimestampLiteral | None:
-    match literal:
-        case LocalTimestampLiteral():
-            return literal
-        case DateLiteral():
-            return LocalTimestampLiteral(literal.value * _MICROS_A_DAY)
-        case SessionTimestampLiteral() | InstantLiteral():
+    match column_type, literal:
+        case DateType(), StringLiteral(value=text):
+            return date_literal(text)
+        case TimestamptzType(), StringLiteral(value=text):
+            return timestamp_literal("TIMESTAMP", text, zone)
+        case TimestampType(), StringLiteral(value=text):
+            return None if has_zone(text) else timestamp_literal("TIMESTAMP_NTZ", text, zone)
+        case TimestamptzType(), DateLiteral(value=days):
+            return InstantLiteral.at(days * _MICROS_A_DAY, zone)
+        case TimestampType(), DateLiteral(value=days):
+            return LocalTimestampLiteral(days * _MICROS_A_DAY)
+        case TimestamptzType(), LocalTimestampLiteral(value=wall_clock):
+            return InstantLiteral.at(wall_clock, zone)
+        case TimestampType(), InstantLiteral(value=instant):
             offset = zone.utcoffset(None)
-            if offset is None:
-                return None
-            instant = literal.at(zone) if isinstance(literal, SessionTimestampLiteral) else literal
-            return LocalTimestampLiteral(instant.value + offset // _MICROSECOND)
+            return None if offset is None else LocalTimestampLiteral(instant + offset // timedelta(microseconds=1))
         case _:
             return None
-
-
-def _date(literal: Literal[Any]) -> DateLiteral | None:
-    if not isinstance(literal, StringLiteral):
-        return literal if isinstance(literal, DateLiteral) else None
-    try:
-        return date_literal(literal.value)
-    except ValueError:
-        return None

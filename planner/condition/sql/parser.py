@@ -189,7 +189,7 @@ def _value() -> ParserElement:
     text = rf"(?P<text>{_STRING}(?>(?:\s*{_STRING})*))"
     called = "|".join([*_TESTS, *_FUNCTIONS])
     return (
-        _operand(rf"(?P<computed>{_INTERVAL}|{_CLOCK}\b(?!\s*\())|{_CONSTANT}", lambda match, _: _constant(match))
+        _operand(rf"(?P<computed>{_INTERVAL}|{_CLOCK}\b(?!\s*\())|{_CONSTANT}", _constant)
         | _operand(rf"(?!{_CASE})(?P<name>(?>{_NAME}))(?!\s*\()(?:{_KEY})?", _column)
         | _operand(rf"(?:try_)?element_at\s*\(\s*(?P<name>{_NAME})\s*,\s*(?P<key>{_MEMBER})\s*\)", _column)
         | _operand(rf"(?P<function>{called})\s*\(\s*(?!{_CLOCK}\b){column}\s*\)", _call)
@@ -260,14 +260,16 @@ def _tokens(pattern: str) -> ParserElement:
 def _operand(pattern: str, value: Callable[[re.Match[str], Columns], Value]) -> ParserElement:
     """Match a value, which `value` makes once the text is cut."""
     return _lexeme(
-        pattern, lambda match: Token("VALUE", match.start(), match.end(), value=lambda columns: value(match, columns))
+        pattern,
+        lambda match: Token("VALUE", match.start(), match.end(), values=lambda columns: (value(match, columns),)),
     )
 
 
 def _literal_list(match: re.Match[str]) -> Token:
-    members = _MEMBERS.finditer(match.string, *match.span("members"))
-    values = tuple(_constant(member) for member in members)
-    return Token("IN_LIST", match.start(), match.end(), negated=match["not"] is not None, members=values)
+    def members(columns: Columns) -> list[Value]:
+        return [_constant(member, columns) for member in _MEMBERS.finditer(match.string, *match.span("members"))]
+
+    return Token("IN_LIST", match.start(), match.end(), negated=match["not"] is not None, values=members)
 
 
 def _escape(match: re.Match[str]) -> Token:
@@ -280,7 +282,7 @@ def _column(match: re.Match[str], columns: Columns) -> Column | Computed:
         return columns.find(name)
     constant = _MEMBERS.match(match.string, match.start("key"))
     assert constant is not None, "it matched as a part"
-    key = _constant(constant)
+    key = _constant(constant, columns)
     return Computed() if key is None or isinstance(key, Computed) else columns.find(name, key)
 
 
@@ -307,7 +309,7 @@ def _text(match: re.Match[str]) -> str:
         raise ParseFatalException(match.string, match.start("text"), f"Expected {error}") from error
 
 
-def _constant(match: re.Match[str]) -> LiteralValue | Computed | None:
+def _constant(match: re.Match[str], columns: Columns) -> LiteralValue | Computed | None:
     """Make the value of a literal that `_CONSTANT` matched; None is NULL."""
     try:
         match match.lastgroup:
@@ -321,12 +323,12 @@ def _constant(match: re.Match[str]) -> LiteralValue | Computed | None:
             case "text":
                 return StringLiteral(string_value(match["text"]))
             case _:
-                return _typed_constant(match["type"].upper(), string_value(match["quoted"]))
+                return _typed_constant(match["type"].upper(), string_value(match["quoted"]), columns.zone)
     except ValueError as error:
         raise ParseFatalException(match.string, match.start(match.lastgroup or 0), f"Expected {error}") from error
 
 
-def _typed_constant(type_name: str, text: str) -> LiteralValue | Computed:
+def _typed_constant(type_name: str, text: str, zone: tzinfo) -> LiteralValue | Computed:
     literal: LiteralValue | None = None
     match type_name:
         case "X":
@@ -336,5 +338,5 @@ def _typed_constant(type_name: str, text: str) -> LiteralValue | Computed:
         case "TIME":
             literal = time_literal(text)
         case "TIMESTAMP" | "TIMESTAMP_NTZ" | "TIMESTAMP_LTZ":
-            literal = timestamp_literal(type_name, text)
+            literal = timestamp_literal(type_name, text, zone)
     return Computed() if literal is None else literal

@@ -90,8 +90,7 @@ class Token:
 
     Attributes:
         word: An operator or keyword, in capitals; of ESCAPE the text behind it.
-        value: Gives the value of a VALUE.
-        members: The literals of an IN_LIST.
+        values: Gives the value of a VALUE, or the members of an IN_LIST.
     """
 
     kind: Kind
@@ -99,8 +98,7 @@ class Token:
     end: int
     word: str = ""
     negated: bool = False
-    value: Callable[[Columns], Value] = lambda _: Computed()
-    members: tuple[Value, ...] = ()
+    values: Callable[[Columns], Sequence[Value]] = lambda _: (Computed(),)
 
 
 def read_condition(tokens: Sequence[Token], text: str, schema: Schema, zone: tzinfo) -> Truth:
@@ -210,7 +208,7 @@ class _Reader:
             case "IS":
                 truth = _is_test(subject, token.word, self.text_since(start))
             case "IN_LIST":
-                truth = one_of(subject, token.members, self.text_since(start))
+                truth = one_of(subject, token.values(self.columns), self.text_since(start))
             case "IN":
                 members = yield self.members("IN")
                 truth = one_of(subject, members, self.text_since(start))
@@ -269,7 +267,7 @@ class _Reader:
                     # (a, b) is a row.
                     value = members[0] if len(members) == 1 else value
                 case "VALUE":
-                    value = token.value(self.columns)
+                    (value,) = token.values(self.columns)
                 case _:
                     self.fail(token, "a value")
             while self.next.kind == "ACCESS":

@@ -26,7 +26,7 @@ from pyiceberg.types import (
 from pyparsing import ParserElement
 
 from planner.condition.as_sql import as_sql
-from planner.condition.literals import SessionTimestampLiteral
+from planner.condition.literals import InstantLiteral
 from planner.condition.sql.parser import read_where
 from planner.condition.tree.nodes import MAX_ALTERNATIONS, Conjunction, Disjunction, Everything, Leaf, Predicate
 from planner.condition.tree.simplify import simplified
@@ -481,7 +481,7 @@ def test_timestamp_without_a_zone_is_an_instant_of_the_session() -> None:
 def test_session_timestamp_at_a_clock_change_is_the_instant_that_java_takes(
     wall: tuple[int, ...], instant: tuple[int, ...]
 ) -> None:
-    assert SessionTimestampLiteral(micros(*wall)).at(ZoneInfo("Europe/Berlin")).value == micros(*instant)
+    assert InstantLiteral.at(micros(*wall), ZoneInfo("Europe/Berlin")).value == micros(*instant)
 
 
 @pytest.mark.parametrize(
