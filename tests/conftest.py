@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TypeGuard
 
 import pyarrow as pa
@@ -85,6 +86,13 @@ def open_catalog(folder: Path) -> Iterator[SqlCatalog]:
     catalog.create_namespace("ns")
     yield catalog
     catalog.close()
+
+
+@contextmanager
+def temporary_catalog() -> Iterator[SqlCatalog]:
+    """Make a catalog in a folder of its own, for each example of a law."""
+    with TemporaryDirectory() as folder, open_catalog(Path(folder)) as catalog:
+        yield catalog
 
 
 @pytest.fixture

@@ -454,6 +454,14 @@ def test_error_says_where_and_what_was_expected(marked: str, expected: str) -> N
     assert (caught.value.text, caught.value.position, caught.value.expected) == (text, position, expected)
 
 
+@pytest.mark.parametrize("marked", ["s = '^\ud800'", "s LIKE 'x^\udcff%'", "s IN ('word', '^\udcff')", "`^\ud800` = 5"])
+def test_half_a_character_is_an_error_that_prints(marked: str) -> None:
+    with pytest.raises(WhereSyntaxError, match="UTF-8") as caught:
+        read_where(marked.replace("^", ""), SCHEMA)
+    assert caught.value.position == marked.index("^")
+    assert str(caught.value).encode()
+
+
 def test_error_shows_the_line_with_a_caret() -> None:
     with pytest.raises(WhereSyntaxError) as caught:
         read_where("a = 1\n\tAND b = 'x' -- why\n\tAND c LIKE", SCHEMA)

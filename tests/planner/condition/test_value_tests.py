@@ -25,11 +25,11 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from planner.condition.rows import leaf_mask
+from planner.condition.rows import Residual, leaf_mask
 from planner.condition.sql.parser import read_where
 from planner.condition.tree.nodes import ByValue, Leaf, ValueTest
 from planner.condition.value_tests import verdicts
-from puffin_index.errors import NotFoundError
+from puffin_index.errors import NotFoundError, UnsupportedError
 from puffin_index.keys.arrow_keys import column_of
 from puffin_index.keys.columns import Column
 from puffin_index.keys.map_key import MapKey
@@ -97,6 +97,14 @@ def test_bytes_that_are_not_utf8_are_open_and_all_others_are_not() -> None:
     assert decided("length(a) < 2", values, "string") == [None] * len(bad) + [True, True, False, False]
     assert decided("length(a) >= 2", values, "string") == [None] * len(bad) + [False, False, True, False]
     assert decided("trim(a) LIKE '%'", values, "string") == [None] * len(bad) + [True, True, True, False]
+
+
+@pytest.mark.parametrize("where", ["a LIKE 'a_'", "a LIKE '%d'", "a NOT LIKE '%d'"])
+def test_a_row_that_is_not_utf8_is_refused_without_spark(where: str) -> None:
+    residual = Residual.certain(read_where(where, schema_of("string")))
+    assert not residual.matching(lambda _: pa.array([b"word", None], pa.binary()), 2).all()
+    with pytest.raises(UnsupportedError, match="not UTF-8"):
+        residual.matching(lambda _: pa.array([b"word", b"a\xff"], pa.binary()), 2)
 
 
 DAYS = [date(1, 1, 1), date(1969, 12, 31), date(1970, 1, 1), date(2024, 2, 29), date(9999, 12, 31), None]

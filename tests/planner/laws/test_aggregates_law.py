@@ -1,13 +1,10 @@
 """The law of aggregates: what Spark's aggregates give for the live rows, looked at one after the other."""
 
 import math
-import shutil
-import tempfile
 from collections.abc import Callable, Sequence
 from datetime import date, datetime, timedelta
 from decimal import ROUND_HALF_UP, Context, Decimal
 from functools import cmp_to_key
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -20,7 +17,7 @@ from planner.aggregates.partial import AggregateOverflowError
 from planner.arrow.aggregate import Aggregated, aggregate_with_plan
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.data_table import list_data_files
-from tests.conftest import amount
+from tests.conftest import amount, temporary_catalog
 from tests.deletes_sample import commit_deletion_vectors, commit_positional_deletes
 from tests.oracle import compare
 
@@ -214,11 +211,9 @@ asked_lists = st.lists(
 
 
 def build(
-    appends: list[list[Row]], row_group_rows: int, data: st.DataObject, folder: Path
+    appends: list[list[Row]], row_group_rows: int, data: st.DataObject, catalog: SqlCatalog
 ) -> tuple[TableIndex, list[Row]]:
     """Make the table with an index of all or some of its files; delete rows after that. Return the live rows."""
-    catalog = SqlCatalog("local", uri=f"sqlite:///{folder / 'catalog.db'}", warehouse=folder.as_uri())
-    catalog.create_namespace("ns")
     table = catalog.create_table("ns.t", SCHEMA, properties={"write.parquet.row-group-limit": str(row_group_rows)})
     index = TableIndex.create(catalog, "ns.t", data.draw(definitions()))
     paths: list[str] = []
@@ -246,9 +241,8 @@ def build(
 def test_aggregates_are_those_of_the_live_rows(
     appends: list[list[Row]], row_group_rows: int, data: st.DataObject
 ) -> None:
-    folder = Path(tempfile.mkdtemp())
-    try:
-        index, live = build(appends, row_group_rows, data, folder)
+    with temporary_catalog() as catalog:
+        index, live = build(appends, row_group_rows, data, catalog)
         for _ in range(8):
             asked = data.draw(asked_lists)
             by = data.draw(st.lists(st.sampled_from(sorted(VALUES)), max_size=2, unique=True))
@@ -261,9 +255,6 @@ def test_aggregates_are_those_of_the_live_rows(
                 patch("planner.aggregates.payloads._FEW_ROWS", few_rows),
             ):
                 check(index, [row for row in live if WHERES[where](row)], where, asked, by)
-    finally:
-        index.catalog.close()
-        shutil.rmtree(folder)
 
 
 def check(index: TableIndex, rows: Sequence[Row], where: str | None, asked: list[Asked], by: list[str]) -> None:

@@ -3,16 +3,23 @@
 Spark compares strings by their bytes, whatever those are.
 """
 
-import shutil
-import tempfile
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import pyarrow as pa
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.expressions import BooleanExpression, EqualTo, GreaterThanOrEqual, In, LessThan, Reference, StartsWith
+from pyiceberg.expressions import (
+    BooleanExpression,
+    EqualTo,
+    GreaterThanOrEqual,
+    In,
+    LessThan,
+    NotEqualTo,
+    NotStartsWith,
+    Reference,
+    StartsWith,
+)
 from pyiceberg.expressions.literals import StringLiteral
 
 import planner
@@ -23,7 +30,7 @@ from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.column_source import reading_of
 from puffin_index.data.data_table import list_data_files
 from puffin_index.errors import PuffinIndexError
-from tests.conftest import amount
+from tests.conftest import amount, temporary_catalog
 from tests.oracle import compare
 from tests.planner.condition.iceberg_json import read_expression
 
@@ -125,9 +132,7 @@ def maps_of(values: Sequence[dict[bytes, bytes | None] | None]) -> pa.Array:
     )
 
 
-def indexed(folder: Path, rows: list[Row], layout: str) -> TableIndex:
-    catalog = SqlCatalog("local", uri=f"sqlite:///{folder / 'catalog.db'}", warehouse=folder.as_uri())
-    catalog.create_namespace("ns")
+def indexed(catalog: SqlCatalog, rows: list[Row], layout: str) -> TableIndex:
     data = pa.table({"s": texts_of([text for text, _ in rows]), "m": maps_of([entries for _, entries in rows])})
     # PyIceberg reads the statistics of what it has written as Python's strings.
     properties = {"write.metadata.metrics.default": "none", "write.parquet.row-group-limit": str(ROW_GROUP_ROWS)}
@@ -151,17 +156,19 @@ def expressions(draw: st.DrawFn) -> tuple[BooleanExpression, Test]:
     """A leaf with a literal that is half a character, and what it says of a row if that half has bytes."""
     literal = draw(halved.filter(has_half))
     raw = literal.encode("utf-8", "surrogatepass")
-    node = draw(st.sampled_from([EqualTo, LessThan, GreaterThanOrEqual, StartsWith, In]))
+    node = draw(st.sampled_from([EqualTo, NotEqualTo, LessThan, GreaterThanOrEqual, StartsWith, NotStartsWith, In]))
     term = Reference("s")
     if node is In:
         return In(term, {StringLiteral(literal), StringLiteral("a")}), lambda row: row[0] in (raw, b"a")
-    tests: dict[type[BooleanExpression], Callable[[bytes], bool]] = {
+    tests: dict[type[BooleanExpression], Callable[[bytes | None], bool]] = {
         EqualTo: lambda value: value == raw,
-        LessThan: lambda value: value < raw,
-        GreaterThanOrEqual: lambda value: value >= raw,
-        StartsWith: lambda value: value.startswith(raw),
+        NotEqualTo: lambda value: value != raw,
+        LessThan: lambda value: value is not None and value < raw,
+        GreaterThanOrEqual: lambda value: value is not None and value >= raw,
+        StartsWith: lambda value: value is not None and value.startswith(raw),
+        NotStartsWith: lambda value: value is None or not value.startswith(raw),
     }
-    return node(term, StringLiteral(literal)), lambda row: row[0] is not None and tests[node](row[0])
+    return node(term, StringLiteral(literal)), lambda row: tests[node](row[0])
 
 
 @settings(max_examples=amount(4, 330), deadline=None, suppress_health_check=list(HealthCheck))
@@ -179,9 +186,8 @@ def test_bytes_of_any_kind_are_compared_as_spark_compares_them(
     halves: list[tuple[str, Test]],
     trees: list[tuple[BooleanExpression, Test]],
 ) -> None:
-    folder = Path(tempfile.mkdtemp())
-    index = indexed(folder, rows, layout)
-    try:
+    with temporary_catalog() as catalog:
+        index = indexed(catalog, rows, layout)
         assert index.verify(None).findings == ()
         for where, test in [*asked, *halves]:
             note(where)
@@ -197,6 +203,3 @@ def test_bytes_of_any_kind_are_compared_as_spark_compares_them(
         for tree, test in trees:
             predicate = simplified(read_expression(tree, table.schema()))
             check_plan(plan_files(view, predicate, files), [test(row) is True for row in rows], tree)
-    finally:
-        index.catalog.close()
-        shutil.rmtree(folder)

@@ -1,25 +1,21 @@
 """The laws of the cost gate, on rows in bursts and on rows in no order: look-ups of no use are bounded, and where fewer
 than half of the row groups have a match, hardly any other is kept."""
 
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
-from pyiceberg.catalog.sql import SqlCatalog
 
 from planner.arrow.plan import plan_scan
 from planner.prune.gate import Limits
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.data_table import list_data_files
-from tests.conftest import amount
+from tests.conftest import amount, temporary_catalog
 
 ROWS, FILES, OVERHEAD = 12_000, 2, 128 * 1024
 LEAST_NEAR = 4
@@ -117,29 +113,23 @@ def wheres(draw: st.DrawFn) -> str:
 
 @contextmanager
 def indexed(layout: Layout) -> Iterator[tuple[TableIndex, list[str], pa.Table]]:
-    folder = Path(tempfile.mkdtemp())
-    catalog = SqlCatalog("local", uri=f"sqlite:///{folder / 'catalog.db'}", warehouse=folder.as_uri())
-    catalog.create_namespace("ns")
     rows = layout.rows()
     properties = {
         "write.parquet.row-group-limit": str(layout.row_group_rows),
         "write.metadata.metrics.default": "none",
     }
-    table = catalog.create_table("ns.t", rows.schema, properties=properties)
     columns, half = ["s", "l", "t", "status", "grade"], ROWS // FILES
     kinds = {"bitmap": columns, "bsi": columns} if layout.kind == "both" else {layout.kind: columns}
     options = {f"{column}.layout": layout.layout for column in columns} if "bitmap" in kinds else None
-    index = TableIndex.create(catalog, "ns.t", IndexDefinition.of(options=options, **kinds))
-    paths: list[str] = []
-    for first in range(0, ROWS, half):
-        table.append(rows.slice(first, half))
-        paths += [file.path for file in list_data_files(table) if file.path not in paths]
-        index.build(workers=1)
-    try:
+    with temporary_catalog() as catalog:
+        table = catalog.create_table("ns.t", rows.schema, properties=properties)
+        index = TableIndex.create(catalog, "ns.t", IndexDefinition.of(options=options, **kinds))
+        paths: list[str] = []
+        for first in range(0, ROWS, half):
+            table.append(rows.slice(first, half))
+            paths += [file.path for file in list_data_files(table) if file.path not in paths]
+            index.build(workers=1)
         yield index, paths, rows
-    finally:
-        catalog.close()
-        shutil.rmtree(folder)
 
 
 def matching(rows: pa.Table, where: str, row_group_rows: int) -> np.ndarray:
