@@ -1,15 +1,13 @@
 """`Advice`: which indexes a workload is worth, which existing ones it does not use, and the statements to run."""
 
 import re
-import shlex
 from dataclasses import dataclass
 
 from planner.advice.verdict import CONFIDENCE, range_of
+from planner.condition.as_sql import name_text, quoted
 from puffin_index.display import Bar, Cell, Described, Grid, Report, format_bytes
 from puffin_index.keys.map_key import split_name
-from puffin_index.kinds.registry import KINDS
 
-_PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _SHOWN = 10
 _SHOWN_CHARACTERS = 200
 
@@ -18,18 +16,9 @@ def create_index(table: str, column: str, kind: str) -> str:
     """Return the statement that creates the index of a column of `catalog.namespace.table`, or of `map#k#key`."""
     name, key = split_name(column)
     index = re.sub(r"\W+", "_", f"{column}_{kind}")
-    option = "" if key is None else f" OPTIONS (key = {_quoted_text(key)})"
-    target, path = (".".join(map(_quoted, text.split("."))) for text in (table, name))
-    return f"CREATE INDEX {_quoted(index)} ON {target} USING {kind} ({path}{option})"
-
-
-def _quoted(name: str) -> str:
-    return name if _PLAIN.fullmatch(name) else f"`{name.replace('`', '``')}`"
-
-
-def _quoted_text(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
+    option = "" if key is None else f" OPTIONS (key = {quoted(key)})"
+    target, path = (name_text(text.split(".")) for text in (table, name))
+    return f"CREATE INDEX {name_text([index])} ON {target} USING {kind} ({path}{option})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +57,6 @@ class Advice(Described):
         bytes_read: The bytes that these read without any index, in all.
         index_bytes: The bytes of the proposals, those to keep included.
         indexes: The proposals, those that save most first; then unused indexes; then the other candidates.
-        defined: Column and kind of each index that exists.
         created: Whether the definition of the table now has the proposals.
         warnings: What could not be read, and what else to know, as sentences.
     """
@@ -85,13 +73,12 @@ class Advice(Described):
     indexes: tuple[AdvisedIndex, ...]
     sampled: int
     row_groups: int
-    defined: tuple[tuple[str, str], ...] = ()
     created: bool = False
     warnings: tuple[str, ...] = ()
     JSON = (
         *("table", "snapshot_id", "scans", "queries", "bytes_read", "bytes_saved", "data_bytes", "budget_bytes"),
         *("index_bytes", "indexes", "sampled", "row_groups", "created", "warnings"),
-        *("share_saved", "source", "statements", "command"),
+        *("share_saved", "source", "statements"),
     )
 
     @property
@@ -120,18 +107,6 @@ class Advice(Described):
         """The SQL statements that create the proposals."""
         return tuple(own.statement for own in self.indexes if own.statement is not None)
 
-    @property
-    def command(self) -> str:
-        """The command that defines existing indexes and proposals, as a line for a shell; empty without new ones."""
-        new = self._with("create")
-        if not new:
-            return ""
-        by_kind: dict[str, list[str]] = {kind: [] for kind in KINDS}
-        for column, kind in (*self.defined, *((own.column, own.kind) for own in new)):
-            by_kind[kind].append(column)
-        options = (f"--{kind} {shlex.quote(','.join(columns))}" for kind, columns in by_kind.items() if columns)
-        return " ".join(["puffin-index create", shlex.quote(self.table), *options])
-
     def _with(self, *actions: str) -> tuple[AdvisedIndex, ...]:
         return tuple(own for own in self.indexes if own.action in actions)
 
@@ -155,7 +130,7 @@ class Advice(Described):
             "scans": f"{self.scans:,}; {self.queries:,} distinct ones could use an index and read "
             f"{format_bytes(self.bytes_read)} in all",
         }
-        run = (*(f"{one};" for one in self.statements), self.command) if self.statements and not self.created else ()
+        run = () if self.created else (f"{one};" for one in self.statements)
         sentences = (
             *_more(len(rejected), "that are not worth while"),
             f"source: {self.source}",

@@ -1,7 +1,7 @@
 """The advisor: which indexes a workload is worth under a budget of bytes."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -11,13 +11,13 @@ from pyiceberg.table import Table
 
 from planner.advice.advice_answer import Advice, AdvisedIndex, create_index
 from planner.advice.advised_table import AdvisedTable, Scanned
-from planner.advice.candidates import find_candidates, keys_of, names_of
+from planner.advice.candidates import find_candidates, names_of
 from planner.advice.gains import Gains, choose, without_idle
 from planner.advice.sample import IndexSample, built_sample
 from planner.advice.sample import choose as choose_row_groups
 from planner.advice.workload import Workload, condensed, read_query_log
 from planner.condition.tree.nodes import EVERY_ROW
-from puffin_index.definition.index_definition import IndexDefinition, IndexedColumn, ResolvedColumn
+from puffin_index.definition.index_definition import IndexDefinition, IndexedColumn
 from puffin_index.definition.table_properties import unite
 from puffin_index.errors import DefinitionError
 from puffin_index.keys.map_key import split_kind
@@ -77,11 +77,11 @@ def advise(
     else:
         folder = query_log or ""
         workload = read_query_log(load_file_io(dict(advised.table.catalog.properties), folder), folder, name)
-    advice = advise_on(advised, workload, max_share, sample)
+    advice = _advise_on(advised, workload, max_share, sample)
     return _created(advised, advice) if create else advice
 
 
-def advise_on(advised: AdvisedTable, workload: Workload, max_share: float, sample: int | None) -> Advice:
+def _advise_on(advised: AdvisedTable, workload: Workload, max_share: float, sample: int | None) -> Advice:
     """Say which indexes a workload is worth, if they may take a share of the data's bytes together."""
     served = _served(advised, workload)
     workload = condensed(workload)
@@ -112,14 +112,13 @@ def advise_on(advised: AdvisedTable, workload: Workload, max_share: float, sampl
         indexes=(),
         sampled=len(positions),
         row_groups=len(everything),
-        defined=tuple((column.name, kind) for column in advised.columns for kind in column.kinds),
         warnings=tuple(warnings),
     )
     if not len(positions) or not columns:
-        return replace(base, indexes=_never_asked(advised, keys_of(columns) | served.keys()))
+        return replace(base, indexes=_never_asked(advised, names_of(columns).keys() | served))
     with built_sample(advised, everything, positions, columns) as built:
         gains = Gains(advised, built, everything, candidates.queries, left)
-        return _Choice(advised, columns, built, gains, base, frozenset(served)).advice()
+        return _Choice(advised, names_of(columns), built, gains, base, frozenset(served)).advice()
 
 
 def _served(advised: AdvisedTable, workload: Workload) -> dict[FieldKind, int]:
@@ -149,8 +148,7 @@ def _positions(everything: Scanned, left: Sequence[Scanned], sample: int | None)
 
 
 def _never_asked(advised: AdvisedTable, asked: Iterable[FieldKind]) -> tuple[AdvisedIndex, ...]:
-    sizes = advised.index_bytes()
-    names = names_of(advised.columns)
+    sizes, names = advised.index_bytes(), names_of(advised.columns)
     reason = "no query has a condition or aggregate that it could answer"
     return tuple(
         AdvisedIndex("unused", *_split(names[key]), sizes.get(key), 0, 0.0, reason)
@@ -165,10 +163,10 @@ def _split(name: str) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class _Choice:
-    """A choice among measured candidates; `served` are existing indexes of use in ways that are not measured."""
+    """A choice among measured candidates by name; `served` are existing indexes of use in ways not measured."""
 
     advised: AdvisedTable
-    columns: tuple[ResolvedColumn, ...]
+    names: Mapping[FieldKind, str]
     built: IndexSample
     gains: Gains
     base: Advice
@@ -176,13 +174,12 @@ class _Choice:
 
     def advice(self) -> Advice:
         """Choose, and say why."""
-        existing = self.advised.index_bytes()
-        sizes = {key: existing.get(key) or self.built.table_bytes([key]) for key in sorted(keys_of(self.columns))}
+        existing, total = self.advised.index_bytes(), self.gains.total_read
+        sizes = {key: existing.get(key) or self.built.table_bytes([key]) for key in sorted(self.names)}
         in_use = without_idle(self.advised.defined & self.asked, sizes, self.gains.total)
         left = self.base.budget_bytes - sum(sizes[key] for key in in_use)
         open_sizes = {key: size for key, size in sizes.items() if key in self.asked - self.advised.defined}
         new = choose(open_sizes, left, lambda some: self.gains.total(some | in_use))
-        total = self.gains.total_read
         if self.gains.total(new | in_use) - self.gains.total(in_use) < _LEAST_SHARE * total:
             new = frozenset()
         chosen = new | in_use
@@ -208,9 +205,8 @@ class _Choice:
         return frozenset().union(*(one.candidates for one in self.gains.queries))
 
     def _proposal(self, key: FieldKind, chosen: frozenset[FieldKind], size: int) -> AdvisedIndex:
-        column, kind = _split(names_of(self.columns)[key])
         is_new = key not in self.advised.defined
-        saved, alone = self.gains.total(chosen) - self.gains.total(chosen - {key}), self._alone(key)
+        saved, alone = self.gains.total(chosen) - self.gains.total(chosen - {key}), self.gains.total(frozenset({key}))
         partners = self._partners(key, chosen)
         if saved <= _LEAST_SHARE * self.gains.total_read and not is_new:
             reason = "once the proposals are built, they do its work, and it can be dropped"
@@ -218,21 +214,15 @@ class _Choice:
             reason = f"helps only together with {', '.join(partners)}"
         else:
             reason = self._queries_helped(key, chosen)
-        seconds = self.built.seconds * self.built.growth / len(keys_of(self.columns))
-        return AdvisedIndex(
-            action="create" if is_new else "keep",
-            column=column,
-            kind=kind,
-            index_bytes=size,
-            bytes_saved=round(saved),
-            share_saved=self._share(saved),
-            reason=reason,
-            build_seconds=seconds if is_new else 0.0,
-            statement=create_index(self.base.table, column, kind) if is_new else None,
-        )
+        proposal = self._index("create" if is_new else "keep", key, size, saved, reason)
+        if not is_new:
+            return proposal
+        seconds = self.built.seconds * self.built.growth / len(self.names)
+        statement = create_index(self.base.table, proposal.column, proposal.kind)
+        return replace(proposal, build_seconds=seconds, statement=statement)
 
-    def _alone(self, key: FieldKind) -> float:
-        return self.gains.total(frozenset({key}))
+    def _index(self, action: str, key: FieldKind, size: int, saved: float, reason: str) -> AdvisedIndex:
+        return AdvisedIndex(action, *_split(self.names[key]), size, round(saved), self._share(saved), reason)
 
     def _share(self, saved: float) -> float:
         return saved / self.gains.total_read if self.gains.total_read else 0.0
@@ -240,8 +230,7 @@ class _Choice:
     def _partners(self, key: FieldKind, chosen: frozenset[FieldKind]) -> list[str]:
         """Return the other proposals that queries with this one could use."""
         near = frozenset().union(*(one.candidates for one in self.gains.queries if key in one.candidates))
-        names = names_of(self.columns)
-        return sorted(names[other] for other in (near & chosen) - {key})
+        return sorted(self.names[other] for other in (near & chosen) - {key})
 
     def _queries_helped(self, key: FieldKind, chosen: frozenset[FieldKind]) -> str:
         """Name the queries that save most by an index, beside the other proposals."""
@@ -255,7 +244,7 @@ class _Choice:
         return "; ".join(best[:_QUERIES_NAMED])
 
     def _rejected(self, key: FieldKind, chosen: frozenset[FieldKind], size: int, budget_left: float) -> AdvisedIndex:
-        alone = self._alone(key)
+        alone = self.gains.total(frozenset({key}))
         more = self.gains.total(chosen | {key}) - self.gains.total(chosen)
         least = _LEAST_SHARE * self.gains.total_read
         if max(alone, more) < least and not _has_part(key, chosen):
@@ -267,8 +256,7 @@ class _Choice:
         else:
             reason = f"it would save {self._share(more):.0%} more, but others use the budget better"
         action = "unused" if key in self.advised.defined else "do not build"
-        name = _split(names_of(self.columns)[key])
-        return AdvisedIndex(action, *name, size, round(alone), self._share(alone), reason)
+        return self._index(action, key, size, alone, reason)
 
     def _without_effect(self, key: FieldKind, least: float) -> str:
         elsewhere = frozenset(other for other in self.asked if not _has_part(key, frozenset({other})))

@@ -8,11 +8,11 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
-from pyiceberg.io import FileIO
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
+from planner.advice.candidates import names_of
 from planner.arrow.plan import plan_files, snapshot_of, view_of
 from planner.clock import Clock
 from planner.condition.tree.nodes import EVERY_ROW, Predicate
@@ -102,7 +102,10 @@ class AdvisedTable:
             index.refresh()
             table = index.data_table
         snapshot, schema = snapshot_of(table, snapshot_id)
-        view = empty_view(table.io) if index is None else view_of(index.index_table, reading_of(table, schema))
+        if index is None:
+            view = IndexView("empty", entries_of(()), table.io)
+        else:
+            view = view_of(index.index_table, reading_of(table, schema))
         return cls(table, index, snapshot, schema, view)
 
     @property
@@ -118,20 +121,13 @@ class AdvisedTable:
     @cached_property
     def defined(self) -> frozenset[FieldKind]:
         """The indexes of the definition."""
-        return frozenset(
-            (column.field_id, column.stored_kind(kind)) for column in self.columns for kind in column.kinds
-        )
+        return frozenset(names_of(self.columns))
 
     def index_bytes(self) -> dict[FieldKind, int]:
         """The bytes of each existing index that belong to the current snapshot."""
-        if self.index is None:
-            return {}
-        status = self.index.status()
-        return {
-            (column.field_id, column.stored_kind(kind)): own.live_kinds[kind]
-            for own, column in zip(status.columns, self.columns, strict=True)
-            for kind in column.kinds
-        }
+        columns = () if self.index is None else self.index.status().columns
+        sizes = {f"{column.name}.{kind}": size for column in columns for kind, size in column.live_kinds.items()}
+        return {key: sizes[name] for key, name in names_of(self.columns).items()}
 
     @cached_property
     def files(self) -> tuple[ScanFile, ...]:
@@ -163,19 +159,10 @@ class AdvisedTable:
         self, view: IndexView, condition: Predicate, files: tuple[DataFile, ...], limits: Limits = LIMITS
     ) -> ScanPlan:
         """Plan a scan of some data files by an index; deletes are not looked at."""
-        numbers = _numbers(view, files)
+        numbers = ScanRowGroups.of(view, files).numbers
+        numbers = np.asarray(numbers[numbers >= 0], np.int64)
         tried = TriedValues(self.schema, view, numbers, LIMITS.byte_budget, Clock(LIMITS.seconds))
         return plan_files(view, simplified(condition, tried.decide), files, limits)
-
-
-def empty_view(io: FileIO) -> IndexView:
-    """Return the view of an index without anything."""
-    return IndexView("empty", entries_of(()), io)
-
-
-def _numbers(view: IndexView, files: tuple[DataFile, ...]) -> Ints:
-    numbers = ScanRowGroups.of(view, files).numbers
-    return np.asarray(numbers[numbers >= 0], np.int64)
 
 
 def _index_of(table: Table) -> TableIndex | None:

@@ -1,6 +1,6 @@
 """The indexes that could help a workload, by column and kind, or that a question names to add or leave out."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from pyiceberg.schema import Schema
@@ -11,21 +11,17 @@ from planner.condition.sql.parser import read_where
 from planner.condition.tree.nodes import EVERY_ROW, Leaf, Predicate, is_exact, leaves
 from planner.condition.tree.simplify import simplified
 from puffin_index.definition.index_definition import IndexDefinition, IndexedColumn, ResolvedColumn, resolve
+from puffin_index.definition.table_properties import unite
 from puffin_index.errors import DefinitionError, NotFoundError, WhereSyntaxError
 from puffin_index.keys.leaf import NullTest
-from puffin_index.keys.map_key import SEPARATOR, ColumnId, column_and_key, stored_kind
-from puffin_index.kinds.kind import Answer
+from puffin_index.keys.map_key import SEPARATOR, ColumnId, column_and_key
+from puffin_index.kinds.kind import Answer, IndexKind
 from puffin_index.kinds.registry import KINDS, kinds_answering, kinds_holding_keys
 from puffin_index.segments.directory import FieldKind
 
 
-def keys_of(columns: Iterable[ResolvedColumn]) -> frozenset[FieldKind]:
-    """Return field id and stored kind of all indexes of a definition."""
-    return frozenset((column.field_id, column.stored_kind(kind)) for column in columns for kind in column.kinds)
-
-
 def names_of(columns: Iterable[ResolvedColumn]) -> dict[FieldKind, str]:
-    """Return `column.kind` of all indexes of a definition."""
+    """Return `column.kind` of all indexes of a definition, by field id and stored kind."""
     return {
         (column.field_id, column.stored_kind(kind)): f"{column.name}.{kind}"
         for column in columns
@@ -70,16 +66,6 @@ def tests_of(condition: Predicate) -> tuple[Leaf, ...]:
     return tuple(leaves(simplified(condition, lambda test: Leaf(test.field_id, some_value, test.value_type))))
 
 
-def columns_of(condition: Predicate) -> frozenset[ColumnId]:
-    """Return the columns that a condition tests."""
-    return frozenset(leaf.field_id for leaf in tests_of(condition))
-
-
-def kinds_for(leaf: Leaf) -> tuple[str, ...]:
-    """Return the kinds that answer a test."""
-    return tuple(name for name, kind in KINDS.items() if kind.answers(leaf.test))
-
-
 @dataclass(frozen=True, slots=True)
 class ReadQuery:
     """A query whose WHERE was read.
@@ -92,7 +78,6 @@ class ReadQuery:
     query: Query
     condition: Predicate
     candidates: frozenset[FieldKind]
-    columns: frozenset[ColumnId]
     answered_by: tuple[frozenset[FieldKind], ...] = ()
     groups: tuple[Leaf, ...] = ()
 
@@ -109,95 +94,65 @@ class Candidates:
 def find_candidates(queries: Iterable[Query], schema: Schema) -> Candidates:
     """Read the WHERE of each query, and find the indexes that could answer a part of it."""
     skipped: list[str] = []
-    read: list[_Read] = []
+    read: list[ReadQuery] = []
+    indexes = _Indexes(schema, skipped)
     for query in queries:
         if query.where is None and not query.held:
             continue
         try:
-            # Times without a zone are those of the sessions that asked. What lies near is as good for advice.
-            condition = EVERY_ROW if query.where is None else read_where(query.where, schema)
-            held = {name: _test_of(name, schema) for name in query.held}
-            is_answerable = bool(held) and all(held.values()) and is_exact(simplified(condition))
-            read.append(_Read(query, condition, tests_of(condition), held if is_answerable else {}))
+            read.append(_read(query, schema, indexes))
         except (WhereSyntaxError, NotFoundError) as error:
             skipped.append(f"WHERE {query.where}: {str(error).splitlines()[0]}")
-    kinds: dict[ColumnId, set[str]] = {}
-    for one in read:
-        for test, some in one.wanted:
-            kinds.setdefault(test.field_id, set()).update(some)
-    columns: list[ResolvedColumn] = []
-    for column, wanted in kinds.items():
-        resolved, reasons = _buildable(column, wanted, schema)
-        columns += resolved
-        skipped += reasons
-    usable = {(own.column_id, kind) for own in columns for kind in own.kinds}
-    found = [_read_query(one, usable) for one in read]
-    return Candidates(tuple(one for one in found if one.candidates), tuple(columns), tuple(dict.fromkeys(skipped)))
+    usable = tuple(one for one in read if one.candidates)
+    return Candidates(usable, indexes.columns, tuple(dict.fromkeys(skipped)))
 
 
-def _test_of(name: str, schema: Schema) -> tuple[Leaf, ...]:
-    """Any test of a column, as an index answers it; none if an index cannot hold the column's values."""
+class _Indexes:
+    """The indexes that columns of a schema can have, as far as they were asked for; `skipped` gets reasons."""
+
+    def __init__(self, schema: Schema, skipped: list[str]) -> None:
+        self.columns: tuple[ResolvedColumn, ...] = ()
+        self._schema = schema
+        self._skipped = skipped
+        self._known: dict[tuple[ColumnId, str], tuple[ResolvedColumn, ...]] = {}
+
+    def of(self, column: ColumnId, kinds: Iterable[IndexKind]) -> frozenset[FieldKind]:
+        """Find those of some kinds that a column can have."""
+        return frozenset(key for kind in kinds for key in names_of(self._resolved(column, kind.name)))
+
+    def _resolved(self, column: ColumnId, kind: str) -> tuple[ResolvedColumn, ...]:
+        if (column, kind) not in self._known:
+            field_id, map_key = column_and_key(column)
+            name = self._schema.find_column_name(field_id) or ""
+            name = name if map_key is None else f"{name}{SEPARATOR}{map_key}"
+            try:
+                found = resolve(IndexDefinition((IndexedColumn(name, {kind: {}}),)), self._schema)
+            except DefinitionError as error:
+                found = ()
+                self._skipped.append(str(error))
+            self._known[column, kind] = found
+            self.columns = unite(self.columns, found)
+        return self._known[column, kind]
+
+
+def _read(query: Query, schema: Schema, indexes: _Indexes) -> ReadQuery:
+    # Times without a zone are those of the sessions that asked. What lies near is as good for advice.
+    condition = EVERY_ROW if query.where is None else read_where(query.where, schema)
+    tests = tests_of(condition)
+    held = {name: leaf for name in query.held if (leaf := _any_test_of(name, schema)) is not None}
+    asked = (indexes.of(one.field_id, (kind for kind in KINDS.values() if kind.answers(one.test))) for one in tests)
+    candidates = frozenset().union(*asked)
+    if len(held) < len(query.held) or not held or not is_exact(simplified(condition)):
+        return ReadQuery(query, condition, candidates)
+    exact = [indexes.of(one.field_id, kinds_answering(one.test, Answer.EXACT)) for one in tests]
+    holders = [indexes.of(leaf.field_id, kinds_holding_keys()) for leaf in held.values()]
+    groups = tuple(held[name] for name in sorted(query.groups))
+    return ReadQuery(query, condition, candidates.union(*holders), (*exact, *holders), groups)
+
+
+def _any_test_of(name: str, schema: Schema) -> Leaf | None:
+    """Any test of a column, as an index answers it; None if an index cannot hold the column's values."""
     found = find_column(schema, name)
     if found.value_type is None:
-        return ()
-    return (Leaf(found.column, NullTest(is_null=False), found.value_type.name),)
-
-
-@dataclass(frozen=True, slots=True)
-class _Read:
-    query: Query
-    condition: Predicate
-    tests: tuple[Leaf, ...]
-    held: Mapping[str, tuple[Leaf, ...]]
-
-    @property
-    def wanted(self) -> list[tuple[Leaf, frozenset[str]]]:
-        """The columns, as tests, and the kinds that each wants."""
-        holders = frozenset(kind.name for kind in kinds_holding_keys())
-        held = [(leaf, holders) for some in self.held.values() for leaf in some]
-        return [*((test, frozenset(kinds_for(test))) for test in self.tests), *held]
-
-    @property
-    def needed(self) -> list[tuple[Leaf, frozenset[str]]]:
-        """The same where all are needed exactly, for an answer."""
-        exact = [
-            (test, frozenset(kind.name for kind in kinds_answering(test.test, Answer.EXACT))) for test in self.tests
-        ]
-        return [*exact, *self.wanted[len(self.tests) :]] if self.held else []
-
-
-def _read_query(one: _Read, usable: set[tuple[ColumnId, str]]) -> ReadQuery:
-    def keys(test: Leaf, kinds: Iterable[str]) -> frozenset[FieldKind]:
-        return frozenset(_key(test.field_id, kind) for kind in kinds if (test.field_id, kind) in usable)
-
-    pairs = {(test.field_id, kind) for test, kinds in one.wanted for kind in kinds} & usable
-    return ReadQuery(
-        one.query,
-        one.condition,
-        frozenset(_key(*pair) for pair in pairs),
-        frozenset(column for column, _ in pairs),
-        tuple(keys(*need) for need in one.needed),
-        tuple(leaf for name in sorted(one.query.groups) for leaf in one.held.get(name, ())),
-    )
-
-
-def _key(column: ColumnId, kind: str) -> FieldKind:
-    field_id, map_key = column_and_key(column)
-    return field_id, stored_kind(kind, map_key)
-
-
-def _buildable(column: ColumnId, wanted: set[str], schema: Schema) -> tuple[list[ResolvedColumn], list[str]]:
-    field_id, map_key = column_and_key(column)
-    name = schema.find_column_name(field_id) or ""
-    name = name if map_key is None else f"{name}{SEPARATOR}{map_key}"
-    kinds: dict[str, dict[str, str]] = {}
-    reasons: list[str] = []
-    for kind in sorted(wanted):
-        try:
-            resolve(IndexDefinition((IndexedColumn(name, {kind: {}}),)), schema)
-            kinds[kind] = {}
-        except DefinitionError as error:
-            reasons.append(str(error))
-    if not kinds:
-        return [], reasons
-    return list(resolve(IndexDefinition((IndexedColumn(name, kinds),)), schema)), reasons
+        return None
+    return Leaf(found.column, NullTest(is_null=False), found.value_type.name)

@@ -14,6 +14,7 @@ from pyiceberg.io import FileIO, load_file_io
 from planner.advice.advised_table import LIMITS, AdvisedTable, Scanned
 from planner.condition.tree.nodes import Predicate
 from planner.prune.verdicts import Reason, kept_mask
+from planner.report.scan_plan import ScanPlan
 from planner.view.index_view import IndexView
 from puffin_index.data.column_source import reading_of
 from puffin_index.data.data_table import DataFile, FileIdentity
@@ -69,38 +70,43 @@ class IndexSample:
 
     def verdicts(self, condition: Predicate, chosen: Collection[FieldKind] | None = None) -> Verdicts:
         """Plan a scan of the sampled row groups by some of the indexes that were built; None: by all."""
+        unknown = np.full(len(self.positions), Reason.UNINDEXED, np.uint8)
+        if not self._parts:
+            return Verdicts(kept_mask(unknown), unknown)
         view = self.view if chosen is None else self.view.only(chosen)
-        if not view.row_group_count:
-            return Verdicts(
-                np.ones(len(self.positions), np.bool_), np.full(len(self.positions), Reason.UNINDEXED, np.uint8)
-            )
-        plan = self.advised.plan(view, condition, self._parts, LIMITS)
-        reasons = np.full(len(self.positions), Reason.UNINDEXED, np.uint8)
-        starts = np.searchsorted(plan.file_of, np.arange(len(self._parts)))
-        ends = np.searchsorted(plan.file_of, np.arange(len(self._parts)), side="right")
-        kept_before = np.concatenate(([0], np.cumsum(kept_mask(plan.reasons))))
-        known = self._part_of >= 0
-        part = self._part_of[known]
+        plan = self.advised.plan(view, condition, self._parts)
+        at, end = self._places(plan)
         # A file that counts as one row group is read if any of its row groups is.
-        first = np.where(self._is_whole_file[known], starts[part], starts[part] + self._place_in_part[known])
-        last = np.where(self._is_whole_file[known], ends[part], np.minimum(first + 1, ends[part]))
-        kept = np.ones(len(self.positions), np.bool_)
-        kept[known] = kept_before[last] > kept_before[first]
-        reasons[known] = plan.reasons[first]
-        return Verdicts(kept, reasons)
+        kept_before = np.concatenate(([0], np.cumsum(plan.kept_mask)))
+        kept = ~self._is_known | (kept_before[end] > kept_before[at])
+        return Verdicts(kept, np.where(self._is_known, plan.reasons[at], unknown))
 
     def shares_left(self, condition: Predicate, row_group_rows: int) -> Floats:
         """Bound the share of each sampled row group that would be read if row groups had this many rows.
 
         A matching row keeps one of the smaller row groups at most. The share is 1 where the indexes do not count rows.
         """
-        shares, known = np.ones(len(self.positions)), (self._part_of >= 0) & ~self._is_whole_file
-        if (self.view.row_counts > row_group_rows).any():
-            plan = self.advised.plan(self.view, condition, self._parts, replace(LIMITS, rows_wanted=True))
-            at = np.searchsorted(plan.file_of, self._part_of[known]) + self._place_in_part[known]
-            found = np.where(plan.matches[at] < 0, plan.row_counts[at], plan.matches[at])
-            shares[known] = np.minimum(1, found * row_group_rows / np.maximum(plan.row_counts[at], 1))
-        return shares
+        if not (self.view.row_counts > row_group_rows).any():
+            return np.ones(len(self.positions))
+        plan = self.advised.plan(self.view, condition, self._parts, replace(LIMITS, rows_wanted=True))
+        at, _ = self._places(plan)
+        rows = plan.row_counts[at]
+        found = np.where(plan.matches[at] < 0, rows, plan.matches[at])
+        shares = np.minimum(1, found * row_group_rows / np.maximum(rows, 1))
+        return np.where(self._is_known & ~self._is_whole_file, shares, 1.0)
+
+    @property
+    def _is_known(self) -> Flags:
+        """Which of the row groups were indexed."""
+        return self._part_of >= 0
+
+    def _places(self, plan: ScanPlan) -> tuple[Ints, Ints]:
+        """Where a plan of the parts has each of the row groups, from the first place to the one behind the last."""
+        start = np.searchsorted(plan.file_of, self._part_of)
+        stop = np.searchsorted(plan.file_of, self._part_of, side="right")
+        # A part that has none of the chosen indexes is planned as one row group.
+        at = np.minimum(start + self._place_in_part, stop - 1)
+        return at, np.where(self._is_whole_file, stop, at + 1)
 
 
 def choose(total: int, most: int) -> Ints:

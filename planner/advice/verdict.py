@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from bisect import bisect_left
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,22 +37,27 @@ class Range:
         return f"{self.estimate:,}" if self.is_exact else f"{self.estimate:,} ({self.low:,} to {self.high:,})"
 
 
-def range_of(found: int, sampled: int, total: int, confidence: float = CONFIDENCE) -> Range:
+def range_of(found: int, sampled: int, total: int) -> Range:
     """Estimate a number among all row groups from a sample drawn without replacement, and how many of it are found.
 
-    The bounds, which hold at least as often as `confidence` says, are those of Clopper and Pearson for a finite
+    The bounds, which hold at least as often as `CONFIDENCE` says, are those of Clopper and Pearson for a finite
     population: the numbers under which the sample is not too unlikely, by the hypergeometric distribution. All row
     groups sampled give the number itself.
     """
     if not sampled:
         return Range(total, 0, total)
-    tail = (1 - confidence) / 2
-    least, most = found, total - (sampled - found)
-    # More row groups with the property make many in the sample likelier, and few less likely.
-    low = _first(least, most, lambda number: _at_least(found, number, sampled, total) > tail)
-    high = _last(least, most, lambda number: _at_least(found + 1, number, sampled, total) < 1 - tail)
+    # The row groups without the property are a number of their own.
+    low, high = _least(found, sampled, total), total - _least(sampled - found, sampled, total)
     estimate = round(found * total / sampled)
     return Range(min(max(estimate, low), high), low, high)
+
+
+def _least(found: int, sampled: int, total: int) -> int:
+    """Return the least number of row groups with a property for which `found` ones in the sample are likely enough."""
+    tail = (1 - CONFIDENCE) / 2
+    # More row groups with the property make many in the sample likelier.
+    numbers = range(found, total - (sampled - found))
+    return found + bisect_left(numbers, True, key=lambda number: _at_least(found, number, sampled, total) > tail)
 
 
 def _at_least(found: int, number: int, sampled: int, total: int) -> float:
@@ -68,22 +74,6 @@ def _choose(number: int, counts: Floats) -> Floats:
     return np.array(
         [math.lgamma(number + 1) - math.lgamma(k + 1) - math.lgamma(number - k + 1) for k in counts.tolist()]
     )
-
-
-def _first(least: int, most: int, holds: Callable[[int], bool]) -> int:
-    """Return the first number for which something holds that holds for all greater ones, too."""
-    while least < most:
-        middle = (least + most) // 2
-        least, most = (least, middle) if holds(middle) else (middle + 1, most)
-    return least
-
-
-def _last(least: int, most: int, holds: Callable[[int], bool]) -> int:
-    """Return the last number for which something holds that holds for all smaller ones, too."""
-    while least < most:
-        middle = (least + most + 1) // 2
-        least, most = (middle, most) if holds(middle) else (least, middle - 1)
-    return least
 
 
 WORTH_WHILE = 0.05

@@ -10,7 +10,7 @@ import numpy as np
 from pyiceberg.table import Table
 
 from planner.advice.advised_table import AdvisedTable, Scanned
-from planner.advice.candidates import columns_of, find_named, keys_of, names_of, remaining
+from planner.advice.candidates import find_named, names_of, remaining, tests_of
 from planner.advice.sample import DEFAULT_SAMPLE, built_sample, choose
 from planner.advice.verdict import (
     CONFIDENCE,
@@ -30,7 +30,7 @@ from puffin_index.definition.table_properties import unite
 from puffin_index.display import Cell, Described, Grid, Report, format_bytes, share_of
 from puffin_index.errors import DefinitionError
 from puffin_index.segments.directory import FieldKind
-from puffin_index.storage.arrays import Floats, Ints
+from puffin_index.storage.arrays import Floats
 from puffin_index.table_index import TableIndex
 
 
@@ -255,20 +255,7 @@ class _Question:
 
     def measure(self, sample: int | None) -> _Measured:
         """Measure what the query would read, on at most `sample` row groups if indexes are added; None for all."""
-        if not self.added:
-            return self._measure_hidden()
-        if not len(self.scanned):
-            return self._measure_size(sample)
-        return self._measure_added(choose(len(self.scanned), sample or len(self.scanned)))
-
-    def _measure_size(self, sample: int | None) -> _Measured:
-        """Measure the size of indexes on other row groups, as the query has none left."""
-        everything = self._advised.scanned(EVERY_ROW)
-        positions = choose(len(everything), sample or len(everything))
-        verdict = Verdict("do not build", "Iceberg's own pruning leaves no row group to read")
-        with built_sample(self._advised, everything, positions, self.added) as built:
-            size, seconds = built.table_bytes(keys_of(self.added)), built.seconds * built.growth
-        return _Measured(Range.exactly(0), 0.0, verdict, added_bytes=size, build_seconds=seconds)
+        return self._measure_added(sample) if self.added else self._measure_hidden()
 
     def _measure_hidden(self) -> _Measured:
         view = self._advised.view.only(self._advised.view.built - self._hidden)
@@ -281,36 +268,41 @@ class _Question:
         sizes = self.scanned.row_group_bytes
         return _Measured(Range.exactly(after), _share(sizes[kept], sizes), verdict, len(sizes))
 
-    def _measure_added(self, positions: Ints) -> _Measured:
-        tested = columns_of(self._condition)
+    def _measure_added(self, sample: int | None) -> _Measured:
+        tested = {leaf.field_id for leaf in tests_of(self._condition)}
         # An index may help only together with another one: the sample has today's indexes of the WHERE's columns, too.
         current = remaining(self._advised.columns, self._hidden)
         columns = unite(self.added, tuple(own for own in current if own.column_id in tested))
-        total, sampled = len(self.scanned), len(positions)
-        with built_sample(self._advised, self.scanned, positions, columns) as built:
+        # Of a query that has no row group left, the size of indexes is measured on others.
+        scanned = self.scanned if len(self.scanned) else self._advised.scanned(EVERY_ROW)
+        positions = choose(len(scanned), sample or len(scanned))
+        with built_sample(self._advised, scanned, positions, columns) as built:
             verdicts = built.verdicts(self._condition)
             shares_left = built.shares_left(self._condition, SMALL_ROW_GROUP_ROWS)
-            added_bytes = built.table_bytes(keys_of(self.added))
+            added = names_of(self.added)
+            added_bytes = built.table_bytes(added)
             # The time is shared out by rows and by the number of indexes.
-            seconds = built.seconds * built.growth * len(keys_of(self.added)) / len(keys_of(columns))
+            seconds = built.seconds * built.growth * len(added) / len(names_of(columns))
             warnings = [f"not indexed: {skipped.reason}" for skipped in built.skipped]
-        today = self.kept_today[positions]
-        saved = int(np.count_nonzero(today)) - int(np.count_nonzero(verdicts.kept))
+        if self._existing:
+            warnings.append(f"the table has already: {self._existing}")
+        if not len(self.scanned):
+            verdict = Verdict("do not build", "Iceberg's own pruning leaves no row group to read")
+            return _Measured(Range.exactly(0), 0.0, verdict, 0, added_bytes, seconds, tuple(warnings))
+        total, sampled, today = len(scanned), len(positions), self.kept_today[positions]
+        kept = int(np.count_nonzero(verdicts.kept))
         verdict = verdict_on_new(
             int(np.count_nonzero(self.kept_today)),
-            range_of(max(0, saved), sampled, total),
+            range_of(max(0, int(np.count_nonzero(today)) - kept), sampled, total),
             verdicts.reasons[verdicts.kept],
             any(column.column_id in tested for column in self.added),
             {column.name for column in self.added if column.column_id not in tested},
         )
-        if self._existing:
-            warnings.append(f"the table has already: {self._existing}")
-        sizes = self.scanned.row_group_bytes[positions]
+        sizes = scanned.row_group_bytes[positions]
         if note := note_on_row_groups(sizes, today, verdicts.kept, shares_left):
             warnings.append(note)
-        kept = range_of(int(np.count_nonzero(verdicts.kept)), sampled, total)
         share = _share(sizes[verdicts.kept], sizes)
-        return _Measured(kept, share, verdict, sampled, added_bytes, seconds, tuple(warnings))
+        return _Measured(range_of(kept, sampled, total), share, verdict, sampled, added_bytes, seconds, tuple(warnings))
 
 
 def _share(part: Floats, whole: Floats) -> float:

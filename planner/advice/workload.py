@@ -11,10 +11,15 @@ from typing import Final
 
 from pyiceberg.io import FileIO
 
+from planner.condition.as_sql import without_literals
 from planner.query_log.records import read_log
 from puffin_index.errors import PuffinIndexError
 
-_NUMBER_OR_TEXT = re.compile(r"'(?:[^'\\]|\\.|'')*'|\b\d[\w.+-]*")
+_MOST_ALIKE = 4
+"""At most this many queries stand for all that differ in their literals alone."""
+
+_MOST = 100
+"""At most this many queries are measured, the most frequent ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,24 +82,25 @@ def is_named(parts: Sequence[str], table: Sequence[str]) -> bool:
     return asked[-len(own) :] == own[-len(asked) :]
 
 
-def condensed(workload: Workload, most_alike: int = 4, most: int = 100) -> Workload:
-    """Let at most `most_alike` queries stand for others with other literals; of all, keep the `most` frequent."""
+def condensed(workload: Workload) -> Workload:
+    """Let some queries stand for others that are like them."""
     alike: dict[tuple[str, frozenset[str], frozenset[str]], list[Query]] = {}
     for query in workload.queries:
-        shape = "" if query.where is None else _NUMBER_OR_TEXT.sub("?", query.where)
+        shape = "" if query.where is None else without_literals(query.where)
         alike.setdefault((shape, query.groups, query.held), []).append(query)
     chosen: list[Query] = []
     for group in alike.values():
-        kept = group if len(group) <= most_alike else [group[len(group) * i // most_alike] for i in range(most_alike)]
+        count = min(len(group), _MOST_ALIKE)
+        kept = [group[len(group) * i // count] for i in range(count)]
         rest = sum(query.times for query in group) - sum(query.times for query in kept)
         # Those that are left out are shared out among those that stand for them.
-        chosen += [replace(one, times=one.times + (rest + i) // len(kept)) for i, one in enumerate(kept)]
+        chosen += [replace(one, times=one.times + (rest + i) // count) for i, one in enumerate(kept)]
     chosen.sort(key=lambda query: -query.times)
-    left_out = sum(query.times for query in chosen[most:])
+    left_out = sum(query.times for query in chosen[_MOST:])
     remarks = [f"{left_out:,} scans of rare shapes were left out"] if left_out else []
     if len(chosen) < len(workload.queries):
-        remarks.append(f"{min(len(chosen), most)} queries stand for {len(workload.queries):,} that are like them")
-    return Workload(tuple(chosen[:most]), (*workload.skipped, *remarks), workload.of_other_tables, workload.used)
+        remarks.append(f"{min(len(chosen), _MOST)} queries stand for {len(workload.queries):,} that are like them")
+    return replace(workload, queries=tuple(chosen[:_MOST]), skipped=(*workload.skipped, *remarks))
 
 
 _TEXT_OR_PLACEHOLDER = re.compile(r"'(?:[^'\\]|\\.|'')*'|(\?)")

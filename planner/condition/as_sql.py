@@ -34,7 +34,7 @@ HIDDEN: Final = "?"
 _MOST_MEMBERS: Final = 50
 _PLAIN = re.compile(
     r"(?!(?:AND|OR|NOT|IN|IS|LIKE|BETWEEN|NULL|TRUE|FALSE|SELECT|WHERE|CASE|CURRENT_\w+|LOCALTIMESTAMP)$)[A-Za-z_]\w*",
-    re.IGNORECASE,
+    re.IGNORECASE | re.ASCII,
 )
 _QUOTED = re.compile(r"""[xX]?'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*\"""", re.DOTALL)
 _NUMBER = re.compile(r"(?<![\w`.])[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?[a-zA-Z]{0,2}(?![\w`])")

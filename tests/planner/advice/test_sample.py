@@ -5,7 +5,7 @@ import pytest
 from pyiceberg.table import Table
 
 from planner.advice.advised_table import AdvisedTable
-from planner.advice.candidates import keys_of
+from planner.advice.candidates import names_of
 from planner.advice.sample import built_sample, choose
 from planner.condition.sql.parser import read_where
 from planner.condition.tree.nodes import EVERY_ROW
@@ -32,11 +32,11 @@ def test_verdicts_are_those_of_the_whole_index(lineorder: Table, most: int) -> N
     with built_sample(advised, everything, positions, columns) as sample:
         found = [sample.verdicts(read_where(where, advised.schema)).kept for where in WHERES]
         only_bloom = sample.verdicts(
-            read_where(WHERES[0], advised.schema), [key for key in keys_of(columns) if key[1] == "bloom"]
+            read_where(WHERES[0], advised.schema), [key for key in names_of(columns) if key[1] == "bloom"]
         ).kept
         nothing = sample.verdicts(read_where(WHERES[0], advised.schema), []).kept
         assert sample.rows * sample.growth == pytest.approx(advised.record_count)
-        assert sample.table_bytes(keys_of(columns)) > 0
+        assert sample.table_bytes(names_of(columns)) > 0
     TableIndex.create(lineorder.catalog, "ns.lineorder", definition).build(workers=1)
     whole = AdvisedTable.of(lineorder)
     for where, kept in zip(WHERES, found, strict=True):

@@ -129,7 +129,7 @@ TREES: list[tuple[str, str]] = [
     ("t.and = 1", "t.`and` = 1"),
     ("date = 1 AND end = 2 AND case = 3", "date = 1 AND end = 2 AND `case` = 3"),
     ("interval = 1 AND timestamp > 2", "interval = 1 AND timestamp > 2"),
-    ("_1 = 1 AND 1a = 2 AND größe = 3", "_1 = 1 AND `1a` = 2 AND größe = 3"),
+    ("_1 = 1 AND 1a = 2 AND größe = 3", "_1 = 1 AND `1a` = 2 AND `größe` = 3"),
     ("`current_date` = 1", "`current_date` = 1"),
     ("a = -5", "a = -5"),
     ("a = - 5", "a = -5"),

@@ -1,1 +1,0 @@
-"""Where workloads come from: SQL statements, and the hook's own query log."""
