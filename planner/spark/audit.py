@@ -100,7 +100,7 @@ class Observers:
 
     def planned(self, query: PlannedQuery) -> None:
         """Log a scan, and audit it later if it is one of the share that is audited."""
-        self._log(query, query)
+        self._log(query)
         share = query.settings.audit
         if share and random.random() < share and (~query.plan.kept_mask).any():
             # The thread of the query has its session.
@@ -114,17 +114,13 @@ class Observers:
             writers = list(self._writers.values())
         return is_audited and all(writer.flush(max(0.0, end - time.monotonic())) for writer in writers)
 
-    def writer(self, folder: str) -> LogWriter:
-        """The writer of a query log; there is one a folder."""
-        with self._lock:
-            if folder not in self._writers:
-                self._writers[folder] = LogWriter(folder)
-            return self._writers[folder]
-
-    def _log(self, query: PlannedQuery, content: PlannedQuery | AuditRecord) -> None:
-        if query.settings.query_log:
-            properties = query.table.catalog.properties
-            self.writer(query.settings.query_log).put(content, query.request.session, properties)
+    def _log(self, query: PlannedQuery, audit: AuditRecord | None = None) -> None:
+        folder = query.settings.query_log
+        if folder:
+            with self._lock:
+                if folder not in self._writers:
+                    self._writers[folder] = LogWriter(folder)
+            self._writers[folder].put(query, audit)
 
     def _audit(self, queries: list[tuple[PlannedQuery, JavaObject]]) -> None:
         for query, session in queries:
@@ -309,7 +305,7 @@ class _Audit:
         sample = np.sort(self._sample(positions))
         numbers = query.numbers[sample]
         if len(sample) < len(positions):
-            scan = Scan.of_view(query.view, numbers, request.scan.files, io=query.io)
+            scan = Scan.of_view(query.view, numbers, request.scan.files, io=query.view.io)
             answered = answer_query(replace(request, scan=scan, executors=None)).aggregates
             if answered is None:
                 self.unchecked += len(sample)

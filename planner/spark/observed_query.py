@@ -6,7 +6,6 @@ this machine gets lines at its end. Other stores cannot add to a file, so each f
 
 import logging
 from collections import defaultdict
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Final
 from urllib.parse import unquote, urlparse
 
 import numpy as np
-from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.io import load_file_io
 from pyiceberg.schema import Schema
 
 from planner.condition.tree.nodes import UNKNOWN, Predicate, leaves
@@ -70,11 +69,6 @@ class PlannedQuery:
         return self.answer.scan.row_groups.numbers
 
     @property
-    def io(self) -> FileIO:
-        """What reads the segments of the index."""
-        return self.view.io
-
-    @property
     def dropped_for_first_rows(self) -> Flags:
         """Which row groups were dropped because others have all the rows that the query wants."""
         dropped = self.answer.enough.dropped
@@ -83,7 +77,7 @@ class PlannedQuery:
 
 def record_of(query: PlannedQuery) -> QueryRecord:
     """Return the record of a scan."""
-    plan, schema = query.plan, query.reading.schema
+    plan, request, schema = query.plan, query.request, query.reading.schema
     sizes = query.view.row_group_bytes[query.numbers]
     without_index, kept = _kept_by_statistics(query), plan.kept_mask
     is_not_trusted = bool((plan.reasons == Reason.NOT_TRUSTED).any())
@@ -94,7 +88,7 @@ def record_of(query: PlannedQuery) -> QueryRecord:
     return QueryRecord(
         time=query.time,
         table=plan.table,
-        where=where_of(query.request, literals=query.settings.query_log_literals),
+        where=where_of(request, literals=query.settings.query_log_literals),
         row_groups=plan.row_groups,
         kept_without_index=int(without_index.sum()) + plan.unlisted,
         kept=int(kept.sum()) + plan.unlisted,
@@ -105,14 +99,10 @@ def record_of(query: PlannedQuery) -> QueryRecord:
         sources=_sources(query, answered),
         columns=tuple(sorted((column_text(column, schema), kind) for column, kind in deciding(query))),
         answered=answered,
-        continues=bool(query.request.runtime_keys) and _is_planned_without_keys(query.request),
+        # Without its keys, such a scan was planned before.
+        continues=bool(request.runtime_keys) and request.model_copy(update={"runtime_keys": ()}).asks_for_rows,
         not_trusted=is_not_trusted,
     )
-
-
-def _is_planned_without_keys(request: Request) -> bool:
-    """Whether the scan of a request was planned before, when its keys were not known."""
-    return request.model_copy(update={"runtime_keys": ()}).asks_for_rows
 
 
 def column_text(column: ColumnId, schema: Schema) -> str:
@@ -191,21 +181,6 @@ _FLUSH_SECONDS = 1.0
 _REMOTE_FLUSH_SECONDS = 30.0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Entry:
-    """What becomes a line: a scan, or an audit, with the session's UUID and what opens the store."""
-
-    content: PlannedQuery | AuditRecord
-    session: str
-    properties: Mapping[str, str]
-
-    def line(self) -> tuple[str, str]:
-        """The file's name without its number and suffix, and the line."""
-        record = self.content if isinstance(self.content, AuditRecord) else record_of(self.content)
-        folder = f"{AUDITS_FOLDER}/" if isinstance(record, AuditRecord) else ""
-        return f"{folder}{record.day.isoformat()}-{self.session}", record.model_dump_json()
-
-
 def local_path(location: str) -> Path | None:
     """The path of a location on this machine; None for any other."""
     if "://" not in location and not location.startswith("file:"):
@@ -223,11 +198,13 @@ class LogWriter:
         self._has_lost = False
         delay = _FLUSH_SECONDS if self._path is not None else _REMOTE_FLUSH_SECONDS
         what = f"writing the query log {self._location}"
-        self._queue: BackgroundQueue[_Entry] = BackgroundQueue(self._write, what, MOST_WAITING, delay_seconds=delay)
+        self._queue: BackgroundQueue[tuple[PlannedQuery, AuditRecord | None]] = BackgroundQueue(
+            self._write, what, MOST_WAITING, delay_seconds=delay
+        )
 
-    def put(self, content: PlannedQuery | AuditRecord, session: str, properties: Mapping[str, str]) -> None:
-        """Have a line written to a store that some properties open."""
-        if not self._queue.put(_Entry(content, session, properties)) and not self._has_lost:
+    def put(self, query: PlannedQuery, audit: AuditRecord | None = None) -> None:
+        """Have the line of a scan written, or that of an audit of the scan."""
+        if not self._queue.put((query, audit)) and not self._has_lost:
             self._has_lost = True
             _log.warning("the query log %s is too slow: records are lost, which is said once", self._location)
 
@@ -235,13 +212,14 @@ class LogWriter:
         """Write what waits, soon; False if that takes longer."""
         return self._queue.wait(seconds)
 
-    def _write(self, entries: list[_Entry]) -> None:
+    def _write(self, entries: list[tuple[PlannedQuery, AuditRecord | None]]) -> None:
         lines: dict[str, list[str]] = defaultdict(list)
-        for entry in entries:
-            name, line = entry.line()
-            lines[name].append(line)
+        for query, audit in entries:
+            folder, record = ("", record_of(query)) if audit is None else (f"{AUDITS_FOLDER}/", audit)
+            name = f"{folder}{record.day.isoformat()}-{query.request.session}"
+            lines[name].append(f"{record.model_dump_json()}\n")
         for name, own in lines.items():
-            text = "".join(f"{line}\n" for line in own).encode()
+            text = "".join(own).encode()
             if self._path is not None:
                 file = self._path / f"{name}{SUFFIX}"
                 file.parent.mkdir(parents=True, exist_ok=True)
@@ -250,6 +228,6 @@ class LogWriter:
                 continue
             self._flushes += 1
             location = f"{self._location}/{name}-{self._flushes:06}{SUFFIX}"
-            io = load_file_io(dict(entries[0].properties), location)
+            io = load_file_io(dict(entries[0][0].table.catalog.properties), location)
             with io.new_output(location).create(overwrite=True) as stream:
                 stream.write(text)

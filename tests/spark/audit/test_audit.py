@@ -5,7 +5,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
@@ -15,11 +14,10 @@ from planner.query_log.benefits import benefits
 from planner.query_log.records import QueryLog, read_log
 from planner.spark.hook import callback_of
 from puffin_index import IndexDefinition, TableIndex
-from puffin_index.data.data_table import list_data_files
 from ssb_bench.spark_runs.session import SPARK_RELEASE
 from tests.conftest import amount
-from tests.planner.spark.observed.wrong_index import NEW, OLD, overwrite
-from tests.spark.agreement import row_groups_of
+from tests.planner.spark.observed.wrong_index import KEYS, NEW, OLD, planted
+from tests.spark.agreement import row_groups_of, settings
 from tests.spark.corpus_tables import FACT_TABLES, statements
 
 pytestmark = pytest.mark.spark
@@ -52,17 +50,21 @@ QUERIES = (
 )
 
 
-def _create(spark: SparkSession, catalog: SqlCatalog) -> dict[str, str]:
+@pytest.fixture(scope="module")
+def names(spark: SparkSession, catalog: SqlCatalog) -> dict[str, str]:
+    """A table whose snapshots have an index, and one to join."""
     name = "lake.ns.audited"
     spark.sql(
         f"CREATE TABLE {name} (id BIGINT, k INT, price BIGINT, city STRING, ratio DOUBLE) USING iceberg TBLPROPERTIES ("
         f"{row_groups_of(200)}, 'write.delete.mode'='merge-on-read')"
     )
-    rows = (
-        "id, CAST((id * 7919) % 2000 AS INT) AS k, IF(id % 11 = 0, NULL, (id * 104729) % 1000003) AS price, "
-        "CONCAT('city-', CAST(id % 97 AS STRING)) AS city, IF(id % 501 = 0, DOUBLE('NaN'), id / 2000D) AS ratio"
-    )
-    spark.range(0, 2000, 1, 2).selectExpr(*_split(rows)).writeTo(name).append()
+    spark.range(0, 2000, 1, 2).selectExpr(
+        "id",
+        "CAST((id * 7919) % 2000 AS INT) AS k",
+        "IF(id % 11 = 0, NULL, (id * 104729) % 1000003) AS price",
+        "CONCAT('city-', CAST(id % 97 AS STRING)) AS city",
+        "IF(id % 501 = 0, DOUBLE('NaN'), id / 2000D) AS ratio",
+    ).writeTo(name).append()
     old = spark.sql(f"SELECT snapshot_id FROM {name}.snapshots").first()
     assert old is not None
     spark.sql(f"ALTER TABLE {name} ADD COLUMN extra INT")
@@ -78,35 +80,14 @@ def _create(spark: SparkSession, catalog: SqlCatalog) -> dict[str, str]:
     return {"t": name, "w": "lake.ns.joined_keys", "old": str(old[0]), "clean": str(clean.snapshot_id)}
 
 
-def _split(columns: str) -> list[str]:
-    """Columns of a SELECT, which stand between commas outside of parentheses."""
-    parts, depth, start = [], 0, 0
-    for at, character in enumerate(columns):
-        depth += {"(": 1, ")": -1}.get(character, 0)
-        if character == "," and not depth:
-            parts.append(columns[start:at])
-            start = at + 1
-    return [*parts, columns[start:]]
-
-
-@pytest.fixture(scope="module")
-def names(spark: SparkSession, catalog: SqlCatalog) -> dict[str, str]:
-    return _create(spark, catalog)
-
-
 @pytest.fixture
 def audited(spark: SparkSession, tmp_path: Path) -> Iterator[SparkSession]:
     """The session with a hook that audits and logs every query."""
-    before = spark.conf.get("spark.puffin-index.aggregates")
-    for key, value in {**_SETTINGS, "query-log": (tmp_path / "log").as_uri()}.items():
-        spark.conf.set(f"spark.puffin-index.{key}", value)
-    planner.enable(spark)
-    yield spark
-    planner.disable(spark)
-    for key in (*_SETTINGS, "query-log"):
-        spark.conf.unset(f"spark.puffin-index.{key}")
-    assert before is not None
-    spark.conf.set("spark.puffin-index.aggregates", before)
+    values = {**_SETTINGS, "query-log": (tmp_path / "log").as_uri()}
+    with settings(spark, {f"spark.puffin-index.{name}": value for name, value in values.items()}):
+        planner.enable(spark)
+        yield spark
+        planner.disable(spark)
 
 
 def _log(catalog: SqlCatalog, folder: Path, table: str) -> QueryLog:
@@ -135,26 +116,12 @@ def test_no_query_of_a_right_index_is_called_wrong(
     assert ("k", "bitmap") in found.by_index
 
 
-def _planted(catalog: SqlCatalog, name: str, definition: IndexDefinition) -> TableIndex:
-    """A table whose index was built before one row of its third row group changed."""
-    schema = pa.schema([("k", pa.int64()), ("v", pa.int64())])
-    properties = {"write.parquet.row-group-limit": "50", "write.parquet.compression-codec": "uncompressed"}
-    table = catalog.create_table(f"ns.{name}", schema, properties=properties)
-    keys = [OLD if row == 120 else row << 40 | row * 7919 % 400 for row in range(400)]
-    table.append(pa.table({"k": keys, "v": [row % 10 for row in range(400)]}, schema=schema))
-    index = TableIndex.create(catalog, f"ns.{name}", definition)
-    index.build(workers=1)
-    (file,) = list_data_files(table)
-    overwrite(file.path, OLD, NEW)
-    return index
-
-
 @pytest.mark.parametrize("kind", ["bitmap", "bsi", "bloom"])
 def test_a_wrong_index_is_found_and_used_no_more(
     audited: SparkSession, catalog: SqlCatalog, tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str
 ) -> None:
     name = f"wrong_{kind}"
-    index = _planted(catalog, name, IndexDefinition.of(**{kind: ["k"]}))
+    index = planted(catalog, f"ns.{name}", IndexDefinition.of(**{kind: ["k"]}))
     audited.conf.set("spark.puffin-index.strict", "false")
     sql = f"SELECT v FROM lake.ns.{name} WHERE k = {NEW}"
 
@@ -192,7 +159,7 @@ def test_a_wrong_index_is_found_and_used_no_more(
     [
         ("SELECT sum(k) FROM {t} WHERE v = 0", "sum(k)"),
         ("SELECT v, min(k), max(k) FROM {t} GROUP BY v", "by groups of keys"),
-        (f"SELECT v FROM {{t}} WHERE k IN ({OLD}, {300 << 40 | 300 * 7919 % 400}) LIMIT 1", "at least 1 rows"),
+        (f"SELECT v FROM {{t}} WHERE k IN ({OLD}, {KEYS[300]}) LIMIT 1", "at least 1 rows"),
         ("SELECT v FROM {t} WHERE k % 4096 = 1792", "row group 2"),
     ],
 )
@@ -201,7 +168,7 @@ def test_whatever_was_concluded_from_a_wrong_index_is_found(
     audited: SparkSession, catalog: SqlCatalog, caplog: pytest.LogCaptureFixture, sql: str, said: str
 ) -> None:
     name = f"concluded_{abs(hash(sql))}"
-    _planted(catalog, name, IndexDefinition.of(bitmap=["k", "v"], bsi=["k"]))
+    planted(catalog, f"ns.{name}", IndexDefinition.of(bitmap=["k", "v"], bsi=["k"]))
     with caplog.at_level(logging.ERROR, "planner"):
         audited.sql(sql.format(t=f"lake.ns.{name}")).collect()
         assert callback_of(audited).observers.wait(60)
@@ -211,7 +178,7 @@ def test_whatever_was_concluded_from_a_wrong_index_is_found(
 def test_deleted_rows_shares_and_bounds_are_heeded(
     audited: SparkSession, catalog: SqlCatalog, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    _planted(catalog, "bounded", IndexDefinition.of(bitmap=["k"]))
+    planted(catalog, "ns.bounded", IndexDefinition.of(bitmap=["k"]))
     audited.sql("ALTER TABLE lake.ns.bounded SET TBLPROPERTIES ('write.delete.mode'='merge-on-read')")
     audited.conf.set("spark.puffin-index.enabled", "false")
     audited.sql(f"DELETE FROM lake.ns.bounded WHERE k = {NEW}")

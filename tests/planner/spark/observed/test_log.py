@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from pyiceberg.catalog.sql import SqlCatalog
 
 from planner.commands.main import main
 from planner.query_log.benefits import sum_up
@@ -15,7 +16,7 @@ from planner.query_log.records import QueryLog, QueryRecord, read_log
 from puffin_index import IndexDefinition
 from tests.oracle import Compare
 from tests.planner.spark.observed.hook_requests import AskedHook, condition_node
-from tests.planner.spark.observed.wrong_index import Plant
+from tests.planner.spark.observed.wrong_index import planted
 
 
 def _record(day: int, kept: int, column: str = "k", *, continues: bool = False) -> QueryRecord:
@@ -54,12 +55,15 @@ def test_a_scan_that_keys_narrow_once_more_counts_once() -> None:
     assert (found.total.scans, found.total.bytes_without_index, found.total.bytes_saved) == (1, 8_000, 6_000)
 
 
-def test_the_command_prints_what_the_log_has(plant: Plant, tmp_path: Path) -> None:
-    hook = AskedHook(plant(IndexDefinition.of(bitmap=["k"], bsi=["v"])), {"query-log": str(tmp_path / "log")})
+def test_the_command_prints_what_the_log_has(local_catalog: SqlCatalog, tmp_path: Path) -> None:
+    hook = AskedHook(
+        planted(local_catalog, "ns.t", IndexDefinition.of(bitmap=["k"], bsi=["v"])),
+        {"query-log": str(tmp_path / "log")},
+    )
     hook.ask([condition_node(Compare("k", "=", 1), hook.schema)])
     hook.wait()
     opens = [f"--catalog-property={key}={hook.index.catalog.properties[key]}" for key in ("uri", "warehouse")]
-    arguments = ["benefits", "lake.ns.t", "--catalog-property=type=sql", *opens, "--query-log", str(tmp_path / "log")]
+    arguments = ["benefits", "local.ns.t", "--catalog-property=type=sql", *opens, "--query-log", str(tmp_path / "log")]
 
     printed = CliRunner().invoke(main, arguments, catch_exceptions=False)
     told = json.loads(CliRunner().invoke(main, [*arguments, "--json"], catch_exceptions=False).output)
@@ -71,10 +75,12 @@ def test_the_command_prints_what_the_log_has(plant: Plant, tmp_path: Path) -> No
 
 
 def test_a_log_that_cannot_be_written_warns_once(
-    plant: Plant, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    local_catalog: SqlCatalog, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").write_text("")
-    hook = AskedHook(plant(IndexDefinition.of(bitmap=["k"])), {"query-log": str(tmp_path / "file" / "log")})
+    hook = AskedHook(
+        planted(local_catalog, "ns.t", IndexDefinition.of(bitmap=["k"])), {"query-log": str(tmp_path / "file" / "log")}
+    )
     for key in range(3):
         asked = hook.ask([condition_node(Compare("k", "=", key), hook.schema)])
         assert asked.answer[:1] == b"D"
@@ -82,9 +88,9 @@ def test_a_log_that_cannot_be_written_warns_once(
     assert len([record for record in caplog.records if record.levelno == logging.WARNING]) == 1
 
 
-def test_lines_that_are_no_records_are_left_out(plant: Plant, tmp_path: Path) -> None:
+def test_lines_that_are_no_records_are_left_out(local_catalog: SqlCatalog, tmp_path: Path) -> None:
     folder = tmp_path / "log"
-    hook = AskedHook(plant(IndexDefinition.of(bitmap=["k"])), {"query-log": folder.as_uri()})
+    hook = AskedHook(planted(local_catalog, "ns.t", IndexDefinition.of(bitmap=["k"])), {"query-log": folder.as_uri()})
     hook.ask([condition_node(Compare("k", "=", 1), hook.schema)])
     hook.wait()
     (file,) = folder.glob("*.jsonl")
@@ -95,12 +101,13 @@ def test_lines_that_are_no_records_are_left_out(plant: Plant, tmp_path: Path) ->
     assert read_log(hook.index.data_table.io, str(tmp_path / "none")).queries == ()
 
 
-def test_a_store_that_cannot_add_to_files_gets_a_new_one_each_time(plant: Plant, tmp_path: Path) -> None:
+def test_a_store_that_cannot_add_to_files_gets_a_new_one_each_time(
+    local_catalog: SqlCatalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = tmp_path / "log"
-    hook = AskedHook(plant(IndexDefinition.of(bitmap=["k"])), {"query-log": folder.as_uri()})
-    writer = hook.callback.observers.writer(folder.as_uri())
+    hook = AskedHook(planted(local_catalog, "ns.t", IndexDefinition.of(bitmap=["k"])), {"query-log": folder.as_uri()})
     # As for any URL of another scheme.
-    writer._path = None
+    monkeypatch.setattr("planner.spark.observed_query.local_path", lambda _: None)
     for key in range(2):
         hook.ask([condition_node(Compare("k", "=", key), hook.schema)])
         hook.wait()
@@ -109,8 +116,10 @@ def test_a_store_that_cannot_add_to_files_gets_a_new_one_each_time(plant: Plant,
     assert len(read_log(hook.index.data_table.io, str(folder)).queries) == 2
 
 
-def test_a_line_has_what_was_agreed(plant: Plant, tmp_path: Path) -> None:
-    hook = AskedHook(plant(IndexDefinition.of(bitmap=["k"])), {"query-log": str(tmp_path / "log")})
+def test_a_line_has_what_was_agreed(local_catalog: SqlCatalog, tmp_path: Path) -> None:
+    hook = AskedHook(
+        planted(local_catalog, "ns.t", IndexDefinition.of(bitmap=["k"])), {"query-log": str(tmp_path / "log")}
+    )
     hook.ask(filters=['{"type": "eq", "term": "k", "value": 1}'])
     hook.wait()
     (file,) = (tmp_path / "log").glob("*.jsonl")

@@ -1,1 +1,0 @@
-"""Queries after they were planned: what is kept of each, and its record for the query log."""
