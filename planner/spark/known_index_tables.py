@@ -13,7 +13,7 @@ from cachetools import LRUCache
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from planner.spark.background import Background
+from planner.spark.background import BackgroundQueue
 from puffin_index.errors import NotFoundError
 from puffin_index.index_table.lookup import following_hint, list_index_tables, load_left_behind
 from puffin_index.index_table.table import (
@@ -43,8 +43,10 @@ class DataTable:
 class LeftBehind:
     """The places of index tables by the UUIDs of their data tables, to find an index table after a renaming."""
 
-    def __init__(self, background: Background) -> None:
-        self._background = background
+    def __init__(self) -> None:
+        self._searches: BackgroundQueue[tuple[Catalog, tuple[str, ...]]] = BackgroundQueue(
+            self._search, "searching for index tables", _KEPT, is_finished_at_exit=False
+        )
         self._lock = threading.Lock()
         self._seen: LRUCache[tuple[Catalog, str], TableName] = LRUCache(_KEPT)
         self._told: LRUCache[DataTable, bool] = LRUCache(_KEPT)
@@ -72,19 +74,18 @@ class LeftBehind:
         return index_table
 
     def _search_later(self, table: DataTable) -> None:
-        catalog, namespace = table.catalog, TableName.parse(table.name).namespace
-        place, now = (catalog, namespace), time.monotonic()
+        place, now = (table.catalog, TableName.parse(table.name).namespace), time.monotonic()
         with self._lock:
             if now - self._searched.get(place, -_SEARCH_EVERY_SECONDS) < _SEARCH_EVERY_SECONDS:
                 return
             self._searched[place] = now
+        self._searches.put(place)
 
-        def search() -> None:
+    def _search(self, places: list[tuple[Catalog, tuple[str, ...]]]) -> None:
+        for catalog, namespace in places:
             found = list_index_tables(catalog, namespace, only_left_behind=True)
             with self._lock:
                 self._seen.update({(catalog, uuid): name for uuid, name in found.items()})
-
-        self._background.run(place, search)
 
 
 _KEPT = 1_000
@@ -107,8 +108,10 @@ class KnownIndexTables:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._known: LRUCache[DataTable, _Known] = LRUCache(_KEPT)
-        self._background = Background()
-        self._left_behind = LeftBehind(self._background)
+        self._left_behind = LeftBehind()
+        self._old: BackgroundQueue[tuple[DataTable, float]] = BackgroundQueue(
+            self._renew_old, "looking up index tables anew", _KEPT, is_finished_at_exit=False
+        )
 
     def find(self, table: DataTable, refresh_seconds: float) -> Table | None:
         """Return the index table of a data table, asking for one older than some seconds; None without one."""
@@ -121,8 +124,16 @@ class KnownIndexTables:
             return known.table
         if refresh_seconds == 0 or age >= _LONGEST_WITHOUT_WAITING_SECONDS:
             return self.renew(table)
-        self._background.run(table, lambda: self.renew(table))
+        self._old.put((table, known.seen))
         return known.table
+
+    def _renew_old(self, items: list[tuple[DataTable, float]]) -> None:
+        for table, seen in items:
+            with self._lock:
+                known = self._known.get(table)
+            # Many queries may have found the same version too old.
+            if known is not None and known.seen == seen:
+                self.renew(table)
 
     def renew(self, table: DataTable) -> Table | None:
         """Ask the catalog for the index table of a data table; None if the data table has none."""
