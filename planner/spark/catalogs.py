@@ -18,7 +18,8 @@ _LOGIN = ("user", "password")
 _LIBPQ = ("sslmode", "sslrootcert", "sslcert", "sslkey", "options")
 """Parameters of a JDBC URI that PostgreSQL's C library has under the same names."""
 
-_RENAMED = {"client.region": "s3.region", "rest.signing-region": "rest.signing-region"}
+_KINDS = {"JdbcCatalog": "jdbc", "RESTCatalog": "rest", "HiveCatalog": "hive", "GlueCatalog": "glue"}
+_RENAMED = {"client.region": "s3.region"}
 
 
 class SparkCatalogs:
@@ -67,7 +68,8 @@ def open_spark_catalog(conf: Mapping[str, str], name: str) -> Catalog:
     Raises CatalogError if PyIceberg has no such kind, and its own configuration (`.pyiceberg.yaml`) no such name.
     """
     properties = spark_catalog_properties(conf, name)
-    kind = properties.get("type") or _kind_of_implementation(properties.get("catalog-impl", ""))
+    implementation = properties.get("catalog-impl", "")
+    kind = properties.get("type") or next((own for name, own in _KINDS.items() if implementation.endswith(name)), "")
     try:
         match kind:
             case "jdbc":
@@ -83,18 +85,6 @@ def open_spark_catalog(conf: Mapping[str, str], name: str) -> Catalog:
             f"catalog {name!r} ({kind or 'no type'}) cannot be opened by PyIceberg: {error}; configure a catalog "
             f"of that name in .pyiceberg.yaml or pass it: planner.enable(spark, catalogs={{{name!r}: ...}})"
         ) from error
-
-
-def _kind_of_implementation(implementation: str) -> str:
-    for suffix, kind in (
-        ("JdbcCatalog", "jdbc"),
-        ("RESTCatalog", "rest"),
-        ("HiveCatalog", "hive"),
-        ("GlueCatalog", "glue"),
-    ):
-        if implementation.endswith(suffix):
-            return kind
-    return ""
 
 
 def _common(properties: Mapping[str, str]) -> dict[str, str]:
