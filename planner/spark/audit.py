@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 from uuid import uuid4
 
 import numpy as np
@@ -39,16 +39,7 @@ from planner.spark.observed_query import LogWriter, PlannedQuery, deciding
 from planner.spark.observed_query import column_text as name_of
 from planner.spark.requests.hook_filters import bind_runtime_keys, read_conditions, where_of
 from planner.spark.requests.wire import KEEP_ALL, Request, serialize_only, serialize_view
-from planner.spark.rules import (
-    RULE,
-    compile_hook,
-    is_ours,
-    make,
-    rules_of,
-    set_rules,
-    set_strategies,
-    strategies_of,
-)
+from planner.spark.rules import RULE, JavaFunction, compile_hook, make, replace_ours
 from puffin_index.data.data_table import open_table
 from puffin_index.errors import PuffinIndexError, UnsupportedError
 from puffin_index.index_table.table import TableName
@@ -173,8 +164,7 @@ def _sampled_scans(context: SparkContext, session: JavaObject, query: PlannedQue
     copied.conf.set("spark.puffin-index.sampled", "true")
     scans = _SampledScans(copied, query)
     rule = make(copied, compile_hook(copied), RULE, uuid4().hex, query.request.session, scans, True)
-    set_rules(copied, [*(other for other in rules_of(copied) if not is_ours(other)), rule])
-    set_strategies(copied, [other for other in strategies_of(copied) if not is_ours(other)])
+    replace_ours(copied, [rule])
     group = f"puffin-index-audit-{uuid4().hex}"
     context.setJobGroup(group, f"audit of the index of {query.plan.table}", interruptOnCancel=True)
     timer = threading.Timer(_SECONDS, context.cancelJobGroup, [group])
@@ -186,7 +176,7 @@ def _sampled_scans(context: SparkContext, session: JavaObject, query: PlannedQue
         timer.cancel()
 
 
-class _SampledScans:
+class _SampledScans(JavaFunction):
     """Answers the hook of a copied session: a scan of the table reads a sample of its row groups, and nothing else."""
 
     def __init__(self, session: SparkSession, query: PlannedQuery) -> None:
@@ -226,11 +216,6 @@ class _SampledScans:
             return bytearray(serialize_view(view))
         self._snapshots.add(request.snapshot)
         return bytearray(serialize_only(BitMap(range(view.row_group_count)) - self._sample))
-
-    class Java:
-        """Tells py4j which Java interface this is."""
-
-        implements: ClassVar[list[str]] = ["java.util.function.BiFunction"]
 
 
 @dataclass(slots=True, eq=False)

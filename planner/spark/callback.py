@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import numpy as np
@@ -24,6 +24,7 @@ from planner.spark.requests.aggregates import question_of, serialize_answer
 from planner.spark.requests.functions import ColumnFunctions, functions_of, implied_by
 from planner.spark.requests.hook_filters import bind_filters, first_rows, scan_of, wanted_runtime_fields, where_of
 from planner.spark.requests.wire import KEEP_ALL, Request, serialize_absence, serialize_dropped, serialize_view
+from planner.spark.rules import JavaFunction
 from planner.spark.settings import Settings, read_settings
 from planner.spark.statements.callback import Statements
 from puffin_index.errors import PuffinIndexError
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-class PlannerCallback:
+class PlannerCallback(JavaFunction):
     """The planner's side of a hook: the rule calls `apply` over py4j, once a scan."""
 
     def __init__(self, catalogs: Mapping[str, Catalog], context: SparkContext, session: str, *, strict: bool) -> None:
@@ -155,15 +156,6 @@ class PlannerCallback:
     def _observe(self, query: PlannedQuery) -> None:
         if not self.reports.is_explained(query.request):
             self.observers.planned(query)
-
-    def toString(self) -> str:  # noqa: N802 - Java's name
-        """Java's `toString`."""
-        return "puffin-index planner"
-
-    class Java:
-        """Tells py4j which Java interface this is."""
-
-        implements: ClassVar[list[str]] = ["java.util.function.BiFunction"]
 
 
 def _dropped(answer: QueryAnswer, note: str, waiting: list[int]) -> bytes:

@@ -12,23 +12,20 @@ from planner.report.scan_plan import ScanPlans
 from planner.spark.callback import PlannerCallback
 from planner.spark.rules import (
     EVERY_SESSION,
+    PYTHON_STATEMENTS,
     RULE,
     STATEMENTS,
     STRATEGY,
     call_ours,
     compile_hook,
-    is_ours,
     jvm_of,
     make,
-    rules_of,
+    our_rules,
+    replace_ours,
     session_conf,
-    session_uuid,
-    set_rules,
-    set_strategies,
-    strategies_of,
 )
 from planner.spark.settings import read_settings
-from planner.spark.statements.install import make_procedures, make_statements, put_procedures, remove_procedures
+from planner.spark.statements.install import put_procedures, remove_procedures
 from planner.spark.statements.procedures import Value, procedure_named
 from puffin_index.errors import MissingExtraError, PuffinIndexError
 from puffin_index.jobs.executors import context_of
@@ -80,29 +77,25 @@ def enable(
     gateway = context._gateway
     assert gateway is not None
     ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call] # pyspark leaves it untyped
-    callback = PlannerCallback(catalogs or {}, context, session_uuid(spark), strict=strict)
+    callback = PlannerCallback(catalogs or {}, context, str(spark._jsparkSession.sessionUUID()), strict=strict)
     try:
         loader = compile_hook(spark)
         rule = make(spark, loader, RULE, callback.name, callback.session, callback, strict)
         strategy = make(spark, loader, STRATEGY, rule)
-        java_statements = make_statements(spark, loader, callback.statements)
+        java_statements = make(spark, loader, PYTHON_STATEMENTS, callback.statements)
         statements = make(spark, loader, STATEMENTS, rule, java_statements)
-        procedures = make_procedures(spark, loader, rule, java_statements)
+        procedures = put_procedures(spark, loader, rule, java_statements)
         everywhere = (
             make(spark, loader, EVERY_SESSION, rule, strategy, statements, procedures) if all_sessions else None
         )
     except Py4JError as error:
         raise PuffinIndexError(f"the optimizer rule cannot be installed in this Spark session: {error}") from error
-    before = rules_of(spark)
-    for ours in filter(is_ours, before):
+    for ours in our_rules(spark):
         replaced = _hooks.get(call_ours(spark, ours, "hook"))
         # A rule of all sessions that came with another session goes on in the others.
         if replaced is not None and replaced.session == callback.session:
             call_ours(spark, ours, "end")
-    set_rules(spark, [*(other for other in before if not is_ours(other)), rule])
-    set_strategies(spark, [*(other for other in strategies_of(spark) if not is_ours(other)), strategy, statements])
-    if procedures is not None:
-        put_procedures(spark, loader, procedures)
+    replace_ours(spark, [rule], [strategy, statements])
     if everywhere is not None:
         spark._jsparkSession.extensions().injectOptimizerRule(everywhere)
         # A session's first statement may be CALL, which Spark executes before it asks for optimizer rules.
@@ -116,13 +109,11 @@ def disable(spark: SparkSession) -> None:
     A hook of all sessions ends in all of them. The setting `spark.puffin-index.enabled` switches off a single session.
     """
     context_of(spark, _WITHOUT_JVM)
-    before = rules_of(spark)
-    for ours in filter(is_ours, before):
+    for ours in our_rules(spark):
         _hooks.pop(call_ours(spark, ours, "hook"), None)
         call_ours(spark, ours, "end")
         remove_procedures(spark, ours)
-    set_rules(spark, [rule for rule in before if not is_ours(rule)])
-    set_strategies(spark, [strategy for strategy in strategies_of(spark) if not is_ours(strategy)])
+    replace_ours(spark)
 
 
 def reports(spark: SparkSession) -> ScanPlans:
@@ -145,7 +136,7 @@ def callback_of(spark: SparkSession) -> PlannerCallback:
 def _hook_of(spark: SparkSession) -> tuple[PlannerCallback, str] | None:
     """The planner's side of a session's hook, and the UUID that the session's reports go by; None without a hook."""
     context_of(spark, _WITHOUT_JVM)
-    for ours in filter(is_ours, rules_of(spark)):
+    for ours in our_rules(spark):
         callback = _hooks.get(call_ours(spark, ours, "hook"))
         if callback is not None:
             return callback, call_ours(spark, ours, "home")
@@ -158,8 +149,9 @@ def call(spark: SparkSession, procedure: str, /, **arguments: Value) -> DataFram
     Raises PuffinIndexError if the session is not enabled, there is no such procedure or parameter, or the procedure
     fails.
     """
-    rows = callback_of(spark).statements.call(procedure, arguments, spark)
-    columns = ", ".join(f"`{name}` {kind}" for name, kind in procedure_named(procedure).columns.items())
+    session, called = callback_of(spark).statements.session_of(spark), procedure_named(procedure)
+    rows = called.call(session, arguments)
+    columns = ", ".join(f"`{name}` {kind}" for name, kind in called.columns.items())
     return spark.createDataFrame([tuple(row) for row in rows], columns)
 
 

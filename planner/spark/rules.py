@@ -12,11 +12,11 @@ import logging
 import os
 import tempfile
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakKeyDictionary
 
 from puffin_index.storage.caches import user_folder
@@ -78,6 +78,7 @@ def keep(place: Path, classes: Mapping[str, bytes]) -> None:
 RULE = "io.puffinindex.spark.PruneScans"
 STRATEGY = "io.puffinindex.spark.AnswerAggregates"
 STATEMENTS = "io.puffinindex.spark.IndexStatements"
+PYTHON_STATEMENTS = "io.puffinindex.spark.PythonStatements"
 EVERY_SESSION = "io.puffinindex.spark.EverySession"
 
 _SOURCES = (
@@ -122,6 +123,19 @@ _compiled: WeakKeyDictionary[JavaGateway, list[tuple[JavaObject, tuple[str, ...]
 """For each JVM: a loader, the files that were compiled on top of it, and the loader of their classes."""
 
 
+class JavaFunction:
+    """A Java function of two arguments that py4j calls in Python, as `apply`."""
+
+    def toString(self) -> str:  # noqa: N802 - Java's name
+        """Java's `toString`."""
+        return "puffin-index"
+
+    class Java:
+        """Tells py4j which Java interface this is."""
+
+        implements: ClassVar[list[str]] = ["java.util.function.BiFunction"]
+
+
 def jvm_of(spark: SparkSession) -> JVMView:
     """The JVM of a classic session."""
     jvm = spark.sparkContext._jvm
@@ -137,27 +151,29 @@ def session_conf(spark: SparkSession) -> dict[str, str]:
     return conf
 
 
-def session_uuid(spark: SparkSession) -> str:
-    """The UUID of a session of the JVM, for which several Python objects may stand."""
-    return str(spark._jsparkSession.sessionUUID())
+def our_rules(spark: SparkSession) -> list[JavaObject]:
+    """The hook's rules in a session."""
+    return [rule for rule in _added(spark, "extraOptimizations") if _is_ours(rule)]
 
 
-def rules_of(spark: SparkSession) -> list[JavaObject]:
-    """The rules that were added to a session."""
+def replace_ours(spark: SparkSession, rules: Sequence[JavaObject] = (), strategies: Sequence[JavaObject] = ()) -> None:
+    """Put rules and planning strategies of the hook into a session, in place of those that the session has."""
+    experimental = spark._jsparkSession.experimental()
+    # Both Scala 2.12 and 2.13 have this method.
+    to_sequence = jvm_of(spark).org.apache.spark.api.python.PythonUtils.toSeq
+    for name, ours in (("extraOptimizations", rules), ("extraStrategies", strategies)):
+        others = (one for one in _added(spark, name) if not _is_ours(one))
+        getattr(experimental, f"{name}_$eq")(to_sequence(java_list(spark, [*others, *ours])))
+
+
+def _added(spark: SparkSession, name: str) -> list[JavaObject]:
     # A session asks its extensions for rules when it lists its batches, and `EverySession` adds a rule then.
     spark._jsparkSession.sessionState().optimizer().batches()
-    rules = spark._jsparkSession.experimental().extraOptimizations()
-    return [rules.apply(at) for at in range(rules.size())]
+    added = getattr(spark._jsparkSession.experimental(), name)()
+    return [added.apply(at) for at in range(added.size())]
 
 
-def strategies_of(spark: SparkSession) -> list[JavaObject]:
-    """The planning strategies that were added to a session."""
-    strategies = spark._jsparkSession.experimental().extraStrategies()
-    return [strategies.apply(at) for at in range(strategies.size())]
-
-
-def is_ours(rule: JavaObject) -> bool:
-    """Whether a rule or a strategy is the hook's."""
+def _is_ours(rule: JavaObject) -> bool:
     return rule.getClass().getName() in (RULE, STRATEGY, STATEMENTS)
 
 
@@ -168,21 +184,6 @@ def call_ours(spark: SparkSession, rule: JavaObject, method: str) -> Any:
     only reflection finds the method of the right class.
     """
     return jvm_of(spark).org.apache.commons.lang3.reflect.MethodUtils.invokeMethod(rule, method)
-
-
-def set_rules(spark: SparkSession, rules: Iterable[JavaObject]) -> None:
-    """Replace the rules that were added to a session."""
-    getattr(spark._jsparkSession.experimental(), "extraOptimizations_$eq")(_sequence(spark, rules))
-
-
-def set_strategies(spark: SparkSession, strategies: Iterable[JavaObject]) -> None:
-    """Replace the planning strategies that were added to a session."""
-    getattr(spark._jsparkSession.experimental(), "extraStrategies_$eq")(_sequence(spark, strategies))
-
-
-def _sequence(spark: SparkSession, items: Iterable[JavaObject]) -> JavaObject:
-    # Both Scala 2.12 and 2.13 have this method.
-    return jvm_of(spark).org.apache.spark.api.python.PythonUtils.toSeq(java_list(spark, items))
 
 
 def hook_source(name: str) -> str:

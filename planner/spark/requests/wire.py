@@ -40,11 +40,13 @@ def _known_or_unknown(node: object, read: ValidatorFunctionWrapHandler) -> Condi
     return condition
 
 
-class _Message(BaseModel):
+class Message(BaseModel):
+    """A part of what the JVM says; a field that is not known is refused."""
+
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class RuntimeKeys(_Message):
+class RuntimeKeys(Message):
     """What is known of a column once the query runs; a row for which it does not hold is not needed.
 
     Attributes:
@@ -73,7 +75,7 @@ class RuntimeKeys(_Message):
         return quoted(value.decode(errors="replace")) if isinstance(value, bytes) else str(value)
 
 
-class WantedOrder(_Message):
+class WantedOrder(Message):
     """The first column of an ORDER BY, by ID, name (for reports) and Spark's type (by Iceberg's name)."""
 
     field: int
@@ -87,7 +89,7 @@ class WantedOrder(_Message):
         return f"order by {self.name} {'desc' if self.descending else 'asc'} nulls {nulls}"
 
 
-class Wanted(_Message):
+class Wanted(Message):
     """How many rows (with those that OFFSET skips) of the whole filter a query wants, in what order; None: any.
 
     `deleted` is a roaring bitmap of row groups of the view that may have deleted rows.
@@ -101,7 +103,7 @@ class Wanted(_Message):
         return f"{'any rows' if self.order is None else self.order} limit {self.rows}"
 
 
-class AggregatedColumn(_Message):
+class AggregatedColumn(Message):
     """What a query wants of one column, for each group: the rows that are not NULL, and more.
 
     `double` says that Spark adds up in a double, which is exact up to 2^53 only.
@@ -114,7 +116,7 @@ class AggregatedColumn(_Message):
     greatest: bool
 
 
-class FileDeletes(_Message):
+class FileDeletes(Message):
     """Positional delete files and deletion vectors of one data file, and whether others, by equality, apply.
 
     Each has location, size in bytes, listed rows and format.
@@ -125,7 +127,7 @@ class FileDeletes(_Message):
     others: bool
 
 
-class WantedAggregates(_Message):
+class WantedAggregates(Message):
     """What a query wants of all rows that satisfy the whole filter above the scan.
 
     `added_doubles` are places of groups that are added up as doubles; a declined answer was of no use.
@@ -139,7 +141,7 @@ class WantedAggregates(_Message):
     declined: bool
 
 
-class Request(_Message):
+class Request(Message):
     """What `IndexPlanner.java` says of a scan; docs/hook-protocol.md describes each field."""
 
     table: str

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import Field, TypeAdapter
 from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, NoSuchTableError, RESTError
 from requests.exceptions import RequestException
 from sqlalchemy.exc import SQLAlchemyError
 
 from planner.spark.catalogs import SparkCatalogs
-from planner.spark.statements.index_statements import CreateIndex, DropIndex, create_index, drop_index
+from planner.spark.requests.wire import Message
+from planner.spark.rules import JavaFunction
+from planner.spark.statements.index_statements import CreateIndex, DropIndex
 from planner.spark.statements.procedures import Row, Value, procedure_named
 from planner.spark.statements.session import Builds, StatementSession
 from puffin_index.errors import PuffinIndexError
@@ -35,21 +36,23 @@ _EXPECTED = (
 """Errors that users see as a sentence. Others come with the stack of Python."""
 
 
-class CallProcedure(BaseModel):
+class CallProcedure(Message):
     """`CALL puffin.system.name(arguments)`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     statement: Literal["call"]
     name: str
     arguments: dict[str, Value]
+
+    def execute(self, session: StatementSession) -> list[Row]:
+        """Call the procedure, or raise NotFoundError if there is none of this name."""
+        return procedure_named(self.name).call(session, self.arguments)
 
 
 _Request: TypeAlias = Annotated[CreateIndex | DropIndex | CallProcedure, Field(discriminator="statement")]
 _REQUEST: TypeAdapter[CreateIndex | DropIndex | CallProcedure] = TypeAdapter(_Request)
 
 
-class Statements:
+class Statements(JavaFunction):
     """Executes the statements of an application's sessions."""
 
     def __init__(self, catalogs: SparkCatalogs, context: SparkContext) -> None:
@@ -65,31 +68,12 @@ class Statements:
         from pyspark.sql import SparkSession
 
         request = _REQUEST.validate_json(request_text)
-        session = SparkSession(self._context, java_session)
         try:
-            return json.dumps({"rows": self._execute(request, session)})
+            rows = request.execute(self.session_of(SparkSession(self._context, java_session)))
+            return json.dumps({"rows": rows or []})
         except _EXPECTED as error:
             return json.dumps({"error": str(error)})
 
-    def call(self, name: str, arguments: Mapping[str, Value], spark: SparkSession) -> list[Row]:
-        """Call a procedure. Raises PuffinIndexError if there is no such procedure, or whatever the procedure raises."""
-        return procedure_named(name).call(StatementSession(spark, self._catalogs, self._builds), arguments)
-
-    def _execute(self, request: CreateIndex | DropIndex | CallProcedure, spark: SparkSession) -> list[Row]:
-        if isinstance(request, CallProcedure):
-            return self.call(request.name, request.arguments, spark)
-        session = StatementSession(spark, self._catalogs, self._builds)
-        if isinstance(request, CreateIndex):
-            create_index(request, session)
-        else:
-            drop_index(request, session)
-        return []
-
-    def toString(self) -> str:  # noqa: N802 - Java's name
-        """Java's `toString`."""
-        return "puffin-index statements"
-
-    class Java:
-        """Tells py4j which Java interface this is."""
-
-        implements: ClassVar[list[str]] = ["java.util.function.BiFunction"]
+    def session_of(self, spark: SparkSession) -> StatementSession:
+        """A session that executes statements."""
+        return StatementSession(spark, self._catalogs, self._builds)

@@ -4,8 +4,7 @@ import logging
 from collections.abc import Mapping
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
-
+from planner.spark.requests.wire import Message
 from planner.spark.statements.session import StatementSession, StatementTable
 from puffin_index.definition.index_definition import IndexDefinition, IndexedColumn
 from puffin_index.errors import BuildError, DefinitionError, IndexExistsError, NotFoundError, UnsupportedError
@@ -22,22 +21,18 @@ _KEY = "key"
 _BUILDS = ("async", "sync", "none")
 
 
-class StatementColumn(BaseModel):
+class StatementColumn(Message):
     """A column of `CREATE INDEX` by the names of structs and leaf."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     path: list[str]
     options: dict[str, str] = {}
 
 
-class CreateIndex(BaseModel):
+class CreateIndex(Message):
     """`CREATE INDEX [IF NOT EXISTS] name ON table USING kind (columns) OPTIONS (options)`.
 
     Options say how to build, or hold for all columns.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     statement: Literal["create"]
     catalog: str
@@ -48,11 +43,37 @@ class CreateIndex(BaseModel):
     columns: list[StatementColumn]
     options: dict[str, str]
 
+    def execute(self, session: StatementSession) -> None:
+        """Execute `CREATE INDEX`.
 
-class DropIndex(BaseModel):
+        Raises DefinitionError if kind, columns or options do not fit the table, or another index has the name,
+        UnsupportedError if the statement asks for a partial index, NotFoundError if PyIceberg does not find the table,
+        BuildError if the statement waits for the build and the build fails; the index then stays defined.
+        """
+        kind = _kind(self.kind)
+        options = _lower(self.options, "the statement")
+        if _WHERE in options:
+            raise UnsupportedError(
+                "there are no partial indexes: an index covers every row of a data file, so leave out option 'where'; "
+                "CALL puffin.system.build(table => ..., where => ...) chooses data files to index"
+            )
+        build = options.pop(_BUILD, "async").lower()
+        if build not in _BUILDS:
+            raise DefinitionError(f"option build cannot be {build!r}; there are: {', '.join(_BUILDS)}")
+        definition = IndexDefinition(tuple(_column(kind, column, options) for column in self.columns))
+        table = session.table_of(self.catalog, self.table)
+        try:
+            index = TableIndex.add(table.catalog, table.name, self.name, definition)
+        except IndexExistsError:
+            if not self.if_not_exists:
+                raise
+            _log.info("index %s of %s exists already: nothing is done", self.name, table)
+            return
+        _build(self.name, build, table, index, session)
+
+
+class DropIndex(Message):
     """`DROP INDEX name ON table`, in a catalog by its name in Spark."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     statement: Literal["drop"]
     catalog: str
@@ -60,34 +81,17 @@ class DropIndex(BaseModel):
     name: str
     if_exists: bool
 
+    def execute(self, session: StatementSession) -> None:
+        """Execute `DROP INDEX`.
 
-def create_index(request: CreateIndex, session: StatementSession) -> None:
-    """Execute `CREATE INDEX`.
-
-    Raises DefinitionError if kind, columns or options do not fit the table, or another index has the name,
-    UnsupportedError if the statement asks for a partial index, NotFoundError if PyIceberg does not find the table,
-    BuildError if the statement waits for the build and the build fails; the index then stays defined.
-    """
-    kind = _kind(request.kind)
-    options = _lower(request.options, "the statement")
-    if _WHERE in options:
-        raise UnsupportedError(
-            "there are no partial indexes: an index covers every row of a data file, so leave out option 'where'; "
-            "CALL puffin.system.build(table => ..., where => ...) chooses data files to index"
-        )
-    build = options.pop(_BUILD, "async").lower()
-    if build not in _BUILDS:
-        raise DefinitionError(f"option build cannot be {build!r}; there are: {', '.join(_BUILDS)}")
-    definition = IndexDefinition(tuple(_column(kind, column, options) for column in request.columns))
-    table = session.table_of(request.catalog, request.table)
-    try:
-        index = TableIndex.add(table.catalog, table.name, request.name, definition)
-    except IndexExistsError:
-        if not request.if_not_exists:
-            raise
-        _log.info("index %s of %s exists already: nothing is done", request.name, table)
-        return
-    _build(request.name, build, table, index, session)
+        Raises NotFoundError if there is no such index, DefinitionError if properties of the table define it.
+        """
+        table = session.table_of(self.catalog, self.table)
+        try:
+            table.index().remove(self.name)
+        except NotFoundError:
+            if not self.if_exists:
+                raise
 
 
 def _build(name: str, build: str, table: StatementTable, index: TableIndex, session: StatementSession) -> None:
@@ -99,19 +103,6 @@ def _build(name: str, build: str, table: StatementTable, index: TableIndex, sess
                 session.builds.run(table, index, session.spark)
             except BuildError as error:
                 raise BuildError(f"index {name!r} is defined, but was not built: {error}") from error
-
-
-def drop_index(request: DropIndex, session: StatementSession) -> None:
-    """Execute `DROP INDEX`.
-
-    Raises NotFoundError if there is no such index, DefinitionError if properties of the table define it.
-    """
-    table = session.table_of(request.catalog, request.table)
-    try:
-        table.index().remove(request.name)
-    except NotFoundError:
-        if not request.if_exists:
-            raise
 
 
 def _kind(name: str) -> IndexKind:

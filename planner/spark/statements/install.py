@@ -7,7 +7,6 @@ import logging
 from typing import TYPE_CHECKING
 
 from planner.spark.rules import compile_java, hook_source, java_list, jvm_of, make
-from planner.spark.statements.callback import Statements
 from planner.spark.statements.procedures import PROCEDURES
 
 if TYPE_CHECKING:
@@ -22,15 +21,13 @@ _SESSION_CATALOGS = "io.puffinindex.spark.SessionCatalogs"
 _SPARK_PROCEDURES = "org.apache.spark.sql.connector.catalog.ProcedureCatalog"
 
 
-def make_statements(spark: SparkSession, loader: JavaObject, statements: Statements) -> JavaObject:
-    """Make the side of Spark that has statements executed."""
-    return make(spark, loader, "io.puffinindex.spark.PythonStatements", statements)
-
-
-def make_procedures(
+def put_procedures(
     spark: SparkSession, loader: JavaObject, rule: JavaObject, java_statements: JavaObject
 ) -> JavaObject | None:
-    """Make the catalog of the procedures; None before Spark 4, or (with a warning) if the catalog does not compile."""
+    """Give a session the catalog of the procedures, unless a catalog of the user has that name; return the catalog.
+
+    Returns None before Spark 4, or (with a warning) if the catalog does not compile.
+    """
     from py4j.protocol import Py4JError
 
     try:
@@ -41,26 +38,17 @@ def make_procedures(
     described = json.dumps([procedure.describe() for procedure in PROCEDURES.values()])
     try:
         with_procedures = compile_java(spark, [hook_source("commands/Procedures.java")], loader, target=8)
-        return make(spark, with_procedures, _PROCEDURES, rule, java_statements, described)
-    except Py4JError as error:
-        _log.warning("CALL %s.system is not there; planner.call(spark, ...) is: %s", CATALOG, error)
-        return None
-
-
-def put_procedures(spark: SparkSession, loader: JavaObject, procedures: JavaObject) -> None:
-    """Give a session the catalog of the procedures, unless a catalog of the user has that name."""
-    from py4j.protocol import Py4JError
-
-    try:
+        procedures = make(spark, with_procedures, _PROCEDURES, rule, java_statements, described)
         is_put = _session_catalogs(spark, loader, "put", spark._jsparkSession, CATALOG, procedures)
     except Py4JError as error:
         _log.warning("CALL %s.system is not there; planner.call(spark, ...) is: %s", CATALOG, error)
-        return
+        return None
     if not is_put:
         _log.warning(
             "the session has a catalog %s of its own: CALL does not find the procedures, planner.call(spark, ...) does",
             CATALOG,
         )
+    return procedures
 
 
 def remove_procedures(spark: SparkSession, rule: JavaObject) -> None:

@@ -1,6 +1,7 @@
 """The procedures of `puffin.system`. To add one, write a function: its signature and docstring are the declaration."""
 
 import inspect
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Literal, TypeAlias, get_args, get_type_hints
@@ -73,7 +74,7 @@ class Procedure:
     def signature(self) -> str:
         """The parameters as text."""
         return ", ".join(
-            f"{one.name} {one.type}" + ("" if one.is_required else f" default {_literal(one.default)}")
+            f"{one.name} {one.type}" + ("" if one.is_required else f" default {json.dumps(one.default)}")
             for one in self.parameters
         )
 
@@ -99,16 +100,6 @@ class Procedure:
             ],
             "columns": [{"name": name, "type": kind} for name, kind in self.columns.items()],
         }
-
-
-def _literal(value: Value) -> str:
-    match value:
-        case None:
-            return "NULL"
-        case bool():
-            return str(value).lower()
-        case _:
-            return repr(value)
 
 
 def _value(found: Found, name: str) -> Value:

@@ -1,7 +1,6 @@
 """CREATE INDEX and DROP INDEX on a real session."""
 
 import re
-from collections.abc import Iterator
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
@@ -16,13 +15,6 @@ pytestmark = pytest.mark.spark
 
 ROWS = 200
 TABLE = "lake.ddl.t"
-
-
-@pytest.fixture(scope="module")
-def enabled(spark: SparkSession) -> Iterator[SparkSession]:
-    planner.enable(spark, strict=True)
-    yield spark
-    planner.disable(spark)
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """The procedures of `puffin.system`: by CALL on Spark 4, and from Python on every release."""
 
 import logging
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,16 +22,14 @@ FILES = 3
 
 
 @pytest.fixture(scope="module")
-def sql(spark: SparkSession) -> Iterator[SparkSession]:
+def sql(enabled: SparkSession) -> SparkSession:
     """The session with a table of 3 files, one of them without an index."""
-    planner.enable(spark, strict=True)
-    spark.sql(f"CREATE TABLE {TABLE} (id BIGINT, city STRING, m MAP<STRING, STRING>) USING iceberg")
-    append(spark, 0)
-    append(spark, 1)
-    spark.sql(f"CREATE INDEX by_city ON {TABLE} USING bitmap (city, m OPTIONS (key = 'k')) OPTIONS (build = 'sync')")
-    append(spark, 2)
-    yield spark
-    planner.disable(spark)
+    enabled.sql(f"CREATE TABLE {TABLE} (id BIGINT, city STRING, m MAP<STRING, STRING>) USING iceberg")
+    append(enabled, 0)
+    append(enabled, 1)
+    enabled.sql(f"CREATE INDEX by_city ON {TABLE} USING bitmap (city, m OPTIONS (key = 'k')) OPTIONS (build = 'sync')")
+    append(enabled, 2)
+    return enabled
 
 
 def append(spark: SparkSession, number: int) -> None:

@@ -2,13 +2,11 @@
 
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-import planner
 from planner.spark.statements.procedures import PROCEDURES
 from ssb_bench.spark_runs.session import SPARK_RELEASE
 
@@ -23,13 +21,6 @@ VARIES = re.compile(r"bytes|reads|seconds|snapshot_id")
 """Columns whose values are examples."""
 
 
-@pytest.fixture(scope="module")
-def sql(spark: SparkSession) -> Iterator[SparkSession]:
-    planner.enable(spark, strict=True)
-    yield spark
-    planner.disable(spark)
-
-
 def shown(frame: DataFrame) -> str:
     return frame._show_string(1000, truncate=False)
 
@@ -40,13 +31,13 @@ def cells(output: str) -> list[list[str]]:
     return [[cell for cell, name in zip(line, lines[0], strict=True) if not VARIES.search(name)] for line in lines]
 
 
-def test_the_page_shows_what_spark_answers(sql: SparkSession) -> None:
+def test_the_page_shows_what_spark_answers(enabled: SparkSession) -> None:
     text = PAGE.read_text(encoding="utf-8")
     for language, statement, output in STATEMENT.findall(text):
         if language == "python":
-            exec(statement, {"spark": sql})
+            exec(statement, {"spark": enabled})
             continue
-        frame = sql.sql(statement)
+        frame = enabled.sql(statement)
         if not frame.columns:
             assert output == ""
             continue
