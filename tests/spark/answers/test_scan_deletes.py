@@ -6,7 +6,7 @@ from pyspark.sql import SparkSession
 
 import planner
 from puffin_index import IndexDefinition, TableIndex
-from tests.spark.hook.test_hook import ROW_GROUP_ROWS, ROWS, create_items
+from tests.spark.hook.items import ROW_GROUP_ROWS, ROWS, create_items
 
 pytestmark = pytest.mark.spark
 

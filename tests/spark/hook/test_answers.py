@@ -10,9 +10,9 @@ import planner
 from planner.spark.hook import callback_of
 from planner.spark.requests.wire import KEEP_ALL, serialize_dropped
 from puffin_index import TableIndex
-from tests.spark.hook.test_hook import ROW_GROUP_ROWS, ROWS, index, rows_read
+from ssb_bench.spark_runs.measure import measure
+from tests.spark.hook.items import ROW_GROUP_ROWS, ROWS
 
-__all__ = ["index"]
 pytestmark = pytest.mark.spark
 
 SQL = "SELECT SUM(price) FROM lake.ns.items WHERE k = 4711"
@@ -20,9 +20,9 @@ ALL = serialize_dropped(BitMap(range(ROWS // ROW_GROUP_ROWS)), "")
 
 
 @pytest.fixture
-def session(spark: SparkSession, index: TableIndex) -> Iterator[SparkSession]:
+def session(spark: SparkSession, items: TableIndex) -> Iterator[SparkSession]:
     """A hook that survives trouble and knows the view of the table."""
-    assert index.name == "ns.items"
+    assert items.name == "ns.items"
     planner.enable(spark)
     spark.sql(SQL).collect()
     assert [plan.dropped for plan in planner.reports(spark)] == [19]
@@ -46,7 +46,7 @@ def asked(session: SparkSession, monkeypatch: pytest.MonkeyPatch, answer: bytes)
 
 @pytest.mark.parametrize("answer", [serialize_dropped(BitMap(range(3, 8)), "")])
 def test_an_answer_drops_what_it_names(session: SparkSession, asked: list[str]) -> None:
-    assert rows_read(session, SQL) == ROWS - 5 * ROW_GROUP_ROWS
+    assert measure(session, SQL).rows_read == ROWS - 5 * ROW_GROUP_ROWS
     assert len(asked) == 1
 
 
@@ -77,11 +77,11 @@ def test_an_answer_drops_what_it_names(session: SparkSession, asked: list[str]) 
 def test_an_answer_that_names_no_row_group_keeps_all(
     session: SparkSession, asked: list[str], *, is_broken: bool
 ) -> None:
-    assert rows_read(session, SQL) == ROWS
+    assert measure(session, SQL).rows_read == ROWS
     assert asked
     session.conf.set("spark.puffin-index.strict", "true")
     if is_broken:
         with pytest.raises(Exception, match="puffin-index"):
             session.sql(SQL).collect()
     else:
-        assert rows_read(session, SQL) == ROWS
+        assert measure(session, SQL).rows_read == ROWS

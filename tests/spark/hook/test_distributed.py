@@ -16,7 +16,7 @@ from planner.prune.distributed import LOCAL_ROW_GROUPS, Executors, prune_row_gro
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.column_source import reading_of
 from puffin_index.errors import PuffinIndexError
-from tests.spark.hook.test_hook import append_items, create_items
+from tests.spark.hook.items import append_items, create_items
 
 pytestmark = pytest.mark.spark
 

@@ -9,14 +9,11 @@ from pyspark import InheritableThread
 from pyspark.sql import SparkSession
 
 import planner
-from puffin_index import TableIndex
 from ssb_bench.spark_runs.measure import measure
 from tests.conftest import amount
-from tests.spark.hook.test_hook import hook, index
+from tests.spark.agreement import settings
 
 pytestmark = pytest.mark.spark
-
-__all__ = ["hook", "index"]
 
 MODE = "spark.puffin-index.planning-mode"
 QUERIES = (
@@ -28,16 +25,10 @@ QUERIES = (
 
 
 @pytest.fixture
-def distributed(hook: SparkSession, monkeypatch: pytest.MonkeyPatch) -> SparkSession:
+def distributed(hook: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[SparkSession]:
     monkeypatch.setattr("planner.prune.distributed.FEW_ROW_GROUPS", 0)
-    hook.conf.set(MODE, "distributed")
-    return hook
-
-
-@pytest.fixture(autouse=True)
-def as_it_was(spark: SparkSession) -> Iterator[None]:
-    yield
-    spark.conf.unset(MODE)
+    with settings(hook, {MODE: "distributed"}):
+        yield hook
 
 
 @pytest.mark.one_of(2)
@@ -84,8 +75,7 @@ def test_a_broadcast_side_is_planned_by_executors_too(distributed: SparkSession)
     assert distributed.sql(sql).collect() == [(2,)]
 
 
-def test_a_mode_that_there_is_not_is_refused(hook: SparkSession, index: TableIndex) -> None:
-    assert index.name == "ns.items"
-    hook.conf.set(MODE, "remote")
-    with pytest.raises(Exception, match=r"planning-mode cannot be 'remote'.*'auto', 'local' or 'distributed'"):
+def test_a_mode_that_there_is_not_is_refused(hook: SparkSession) -> None:
+    refused = pytest.raises(Exception, match=r"planning-mode cannot be 'remote'.*'auto', 'local' or 'distributed'")
+    with settings(hook, {MODE: "remote"}), refused:
         hook.sql(QUERIES[0]).collect()

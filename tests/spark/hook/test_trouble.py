@@ -3,7 +3,6 @@
 import logging
 import re
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,9 +17,10 @@ import planner
 import planner.spark.callback
 from planner.spark.settings import SettingsError
 from puffin_index import IndexDefinition, TableIndex
-from puffin_index.errors import CatalogError, PuffinIndexError
+from puffin_index.errors import PuffinIndexError
 from ssb_bench.stores.server import free_port
 from tests.spark import corpus_tables
+from tests.spark.hook.items import count_elsewhere
 
 pytestmark = pytest.mark.spark
 
@@ -134,46 +134,17 @@ def test_a_planner_that_raises_changes_no_answer(
     assert "SELECT 1" not in caplog.text
 
 
-_ELSEWHERE = """
-public class Elsewhere implements java.util.concurrent.Callable {
-  private final org.apache.spark.sql.SparkSession session;
-  private final String sql;
-
-  public Elsewhere(org.apache.spark.sql.SparkSession session, String sql) {
-    this.session = session;
-    this.sql = sql;
-  }
-
-  public Object call() {
-    return session.sql(sql).collectAsList().toString();
-  }
-}
-"""
-
-
-def answer_on_a_thread_of_the_jvm(spark: SparkSession, sql: str) -> str:
-    """Query from a thread that Python did not start: only such ones need py4j's callback server."""
-    jvm = spark.sparkContext._jvm
-    assert jvm is not None
-    compiler = jvm.org.codehaus.janino.SimpleCompiler()
-    compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
-    compiler.cook(_ELSEWHERE)
-    arguments = jvm.java.util.ArrayList()
-    arguments.add(spark._jsparkSession)
-    arguments.add(sql)
-    query = compiler.getClassLoader().loadClass("Elsewhere").getConstructors()[0].newInstance(arguments.toArray())
-    executor = jvm.java.util.concurrent.Executors.newSingleThreadExecutor()
-    try:
-        return str(executor.submit(query).get())
-    finally:
-        executor.shutdown()
-
-
 def test_a_dead_callback_server_changes_no_answer(spark: SparkSession, corpus: dict[str, dict[str, str]]) -> None:
+    """Only threads that Python did not start need py4j's callback server."""
     assert corpus
     session = spark.newSession()
     planner.enable(session)
-    expected = answer_on_a_thread_of_the_jvm(session, SQL)
+
+    def count() -> int:
+        found: int = count_elsewhere(session, f"SELECT * FROM {FULL} WHERE orderkey IN (5, 18, 4711)")().get()
+        return found
+
+    expected = count()
     assert len(planner.reports(session)) == 1
     gateway = spark.sparkContext._gateway
     assert gateway is not None
@@ -182,41 +153,12 @@ def test_a_dead_callback_server_changes_no_answer(spark: SparkSession, corpus: d
 
     server.resetCallbackClient(address, free_port())
     try:
-        assert answer_on_a_thread_of_the_jvm(session, SQL) == expected
+        assert count() == expected
         assert len(planner.reports(session)) == 1
     finally:
         server.resetCallbackClient(address, port)
-    assert answer_on_a_thread_of_the_jvm(session, SQL) == expected
+    assert count() == expected
     assert len(planner.reports(session)) == 2
-
-
-def test_threads_query_at_once(hooked: SparkSession, corpus: dict[str, dict[str, str]]) -> None:
-    def count(key: int) -> int:
-        row = hooked.sql(f"SELECT COUNT(*) FROM {corpus['lineorder']['t']} WHERE orderkey = {key}").first()
-        assert row is not None
-        return int(row[0])
-
-    keys = [*range(24), 100_000]
-    with ThreadPoolExecutor(6) as threads:
-        assert list(threads.map(count, keys)) == [1] * 24 + [0]
-    assert len(planner.reports(hooked)) == 24
-
-
-def test_sessions_of_one_jvm_have_hooks_of_their_own(spark: SparkSession, corpus: dict[str, dict[str, str]]) -> None:
-    assert corpus
-    first, second, third = spark.newSession(), spark.newSession(), spark.newSession()
-    planner.enable(first, strict=True)
-    planner.enable(second, strict=True)
-    second.conf.set("spark.puffin-index.enabled", "false")
-
-    answers = [session.sql(SQL).collect() for session in (first, second, third)]
-
-    assert answers[0] == answers[1] == answers[2]
-    assert [len(planner.reports(session)) for session in (first, second, third)] == [1, 0, 0]
-    planner.disable(first)
-    second.conf.set("spark.puffin-index.enabled", "TRUE")
-    assert [first.sql(SQL).collect(), second.sql(SQL).collect()] == answers[:2]
-    assert [len(planner.reports(session)) for session in (first, second)] == [0, 1]
 
 
 def test_an_unknown_setting_is_refused_by_name_when_enabled(spark: SparkSession) -> None:
@@ -307,22 +249,3 @@ def test_jobs_say_what_was_kept_and_the_next_query_starts_afresh(
     finally:
         hooked.conf.unset("spark.puffin-index.job-description")
         context.setLocalProperty("spark.job.description", None)  # type: ignore[arg-type] # clears it
-
-
-def test_a_catalog_that_cannot_be_opened_is_said_once(
-    spark: SparkSession,
-    corpus: dict[str, dict[str, str]],
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def refuse(*_: object) -> None:
-        raise CatalogError("catalog 'lake' cannot be opened")
-
-    assert corpus
-    monkeypatch.setattr("planner.spark.catalogs.open_spark_catalog", refuse)
-    session = spark.newSession()
-    planner.enable(session, strict=True)
-    session.conf.set("spark.puffin-index.absence-seconds", "0")
-    with caplog.at_level(logging.WARNING):
-        assert session.sql(SQL).collect() == session.sql(SQL).collect()
-    assert caplog.text.count("cannot be opened") == 1

@@ -6,6 +6,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import planner
+from tests.spark.agreement import settings
 from tests.spark.corpus_tables import ROWS, append
 
 pytestmark = pytest.mark.spark
@@ -111,7 +112,7 @@ def exchanges_of(frame: DataFrame) -> list[str]:
 
 
 def test_joins_of_buckets_need_no_shuffle_with_the_index(hooked: SparkSession, corpus: Names) -> None:
-    settings = {
+    values = {
         "spark.sql.sources.v2.bucketing.enabled": "true",
         "spark.sql.sources.v2.bucketing.pushPartValues.enabled": "true",
         "spark.sql.iceberg.planning.preserve-data-grouping": "true",
@@ -119,10 +120,7 @@ def test_joins_of_buckets_need_no_shuffle_with_the_index(hooked: SparkSession, c
         "spark.sql.requireAllClusterKeysForCoPartition": "false",
         "spark.sql.adaptive.enabled": "false",
     }
-    before = {key: hooked.conf.get(key, None) for key in settings}
-    for key, value in settings.items():
-        hooked.conf.set(key, value)
-    try:
+    with settings(hooked, values):
         table = corpus["bucketed"]["t"]
         joined = hooked.sql(
             f"SELECT a.orderkey, b.orderkey FROM {table} a JOIN {table} b ON a.custkey = b.custkey "
@@ -134,9 +132,6 @@ def test_joins_of_buckets_need_no_shuffle_with_the_index(hooked: SparkSession, c
         assert sum(report.dropped for report in planner.reports(hooked)) > 0
         hooked.conf.set("spark.puffin-index.enabled", "false")
         assert sorted(joined.where("true").collect()) == answer
-    finally:
-        for key, earlier in before.items():
-            hooked.conf.unset(key) if earlier is None else hooked.conf.set(key, earlier)
 
 
 def test_runtime_filters_work_on_what_the_index_kept(hooked: SparkSession, corpus: Names) -> None:

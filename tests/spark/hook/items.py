@@ -1,0 +1,66 @@
+"""Tables of items, whose columns have their values all over the files; and queries on threads of the JVM."""
+
+from collections.abc import Callable
+
+from py4j.java_gateway import JavaObject
+from pyiceberg.catalog.sql import SqlCatalog
+from pyspark.sql import SparkSession
+
+from puffin_index import IndexDefinition, TableIndex
+from tests.spark.agreement import row_groups_of
+
+ROWS = 20_000
+ROW_GROUP_ROWS = 1_000
+_SPREAD = 7_919
+"""A prime: `(id * _SPREAD) % n` spreads neighbouring ids over the whole range."""
+
+
+def create_items(spark: SparkSession, name: str, files: int = 2) -> None:
+    """Create `ns.<name>` with all rows."""
+    spark.sql(f"DROP TABLE IF EXISTS lake.ns.{name} PURGE")
+    spark.sql(
+        f"CREATE TABLE lake.ns.{name} (id BIGINT, k INT, price BIGINT, city STRING, note STRING) USING iceberg "
+        f"TBLPROPERTIES ({row_groups_of(ROW_GROUP_ROWS)})"
+    )
+    append_items(spark, name, 0, ROWS, files)
+
+
+def append_items(spark: SparkSession, name: str, start: int, end: int, files: int = 1) -> None:
+    """Append rows to such a table."""
+    spark.range(start, end, 1, files).selectExpr(
+        "id",
+        f"CAST((id * {_SPREAD}) % {ROWS} AS INT) AS k",
+        "IF(id % 11 = 0, NULL, (id * 104729) % 1000003) AS price",
+        "CONCAT('city-', CAST(id % 97 AS STRING)) AS city",
+        "IF(id % 5 = 0, NULL, SUBSTR(SHA2(CAST(id AS STRING), 256), 1, 6)) AS note",
+    ).writeTo(f"lake.ns.{name}").append()
+
+
+def indexed_items(spark: SparkSession, catalog: SqlCatalog, name: str, definition: IndexDefinition) -> TableIndex:
+    """Create such a table of one file, and build an index."""
+    create_items(spark, name, files=1)
+    index = TableIndex.create(catalog, f"ns.{name}", definition)
+    index.build(workers=1)
+    return index
+
+
+def count_elsewhere(spark: SparkSession, sql: str) -> Callable[[], JavaObject]:
+    """A count that another thread of the JVM plans and executes; returns what submits it to an executor."""
+    assert spark._jvm is not None
+    java = spark._jvm.java
+    frame = spark._jsparkSession.sql(sql)
+    count = (
+        java.lang.invoke.MethodHandles.publicLookup()
+        .findVirtual(frame.getClass(), "count", java.lang.invoke.MethodType.methodType(java.lang.Long.TYPE))
+        .bindTo(frame)
+    )
+    callable_class = java.lang.Class.forName("java.util.concurrent.Callable")
+    action = java.lang.invoke.MethodHandleProxies.asInterfaceInstance(callable_class, count)
+
+    def submit() -> JavaObject:
+        pool = java.util.concurrent.Executors.newSingleThreadExecutor()
+        future = pool.submit(action)
+        pool.shutdown()
+        return future
+
+    return submit
