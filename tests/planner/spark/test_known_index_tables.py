@@ -1,4 +1,4 @@
-"""What queries know of index tables: bound by UUID, found after a rename, the newest, and not looked up in their way."""
+"""What queries know of index tables: bound by UUID, found after a rename, the newest, looked up out of their way."""
 
 import threading
 import time
