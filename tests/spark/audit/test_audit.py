@@ -4,7 +4,9 @@ import logging
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlparse
 
+import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
@@ -14,9 +16,9 @@ from planner.query_log.benefits import benefits
 from planner.query_log.records import QueryLog, read_log
 from planner.spark.hook import callback_of
 from puffin_index import IndexDefinition, TableIndex
+from puffin_index.data.data_table import list_data_files
 from ssb_bench.spark_runs.session import SPARK_RELEASE
 from tests.conftest import amount
-from tests.planner.spark.observed.wrong_index import KEYS, NEW, OLD, planted
 from tests.spark.agreement import row_groups_of, settings
 from tests.spark.corpus_tables import FACT_TABLES, statements
 
@@ -114,6 +116,27 @@ def test_no_query_of_a_right_index_is_called_wrong(
     assert found.total.bytes_saved > 0
     assert found.misses == ()
     assert ("k", "bitmap") in found.by_index
+
+
+OLD, NEW = 0x1122334455667711, 0x1122334455667700
+"""Row 120, of the third row group, had the old key when the index was built, and has the new one now."""
+
+KEYS = [OLD if row == 120 else row << 32 | row * 7919 % 400 for row in range(400)]
+
+
+def planted(catalog: SqlCatalog, name: str, definition: IndexDefinition) -> TableIndex:
+    """Make a table of 8 row groups, with an index of other keys than the data file has now; its checksums are right."""
+    rows = pa.table({"k": KEYS, "v": [row % 10 for row in range(400)]})
+    properties = {"write.parquet.row-group-limit": "50", "write.parquet.compression-codec": "uncompressed"}
+    table = catalog.create_table(name, rows.schema, properties=properties)
+    table.append(rows)
+    index = TableIndex.create(catalog, name, definition)
+    index.build(workers=1)
+    (file,) = list_data_files(table)
+    path = Path(urlparse(file.path).path)
+    # Statistics of row groups have the number as well.
+    path.write_bytes(path.read_bytes().replace(OLD.to_bytes(8, "little"), NEW.to_bytes(8, "little")))
+    return index
 
 
 @pytest.mark.parametrize("kind", ["bitmap", "bsi", "bloom"])

@@ -18,7 +18,7 @@ from planner.condition.tree.simplify import simplified
 from planner.spark.requests.hook_filters import schema_of, where_of
 from planner.spark.requests.wire import Request
 from tests.planner.laws.random_tables import RandomTable, random_predicate
-from tests.planner.spark.observed.hook_requests import condition_node
+from tests.planner.spark.requests.condition_nodes import condition_node
 from tests.planner.spark.requests.test_hook_filters import REQUEST, integer
 
 _FILTERS = {
