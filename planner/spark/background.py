@@ -1,4 +1,4 @@
-"""Work that no query waits for: questions to a catalog, whose answer the next query finds; logs and audits."""
+"""Work that no query waits for: questions to a catalog, logs and audits."""
 
 import atexit
 import logging

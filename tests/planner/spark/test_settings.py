@@ -25,6 +25,7 @@ def test_what_is_set_wins_over_what_enable_was_told() -> None:
         ("absence-seconds", "nan"),
         ("planning-milliseconds", "-1"),
         ("regret-share", "1.5"),
+        ("planning-mode", "remote"),
         ("strict", ""),
     ],
 )

@@ -1,11 +1,13 @@
-"""Executors plan like the driver: the same verdicts, whatever the order of row groups."""
+"""Executors plan like the driver, for Python and in a job inside Spark's optimizer: the same verdicts and answers."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
+from pyspark import InheritableThread
 from pyspark.sql import SparkSession
 
 import planner
@@ -16,6 +18,9 @@ from planner.prune.distributed import LOCAL_ROW_GROUPS, Executors, prune_row_gro
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.column_source import reading_of
 from puffin_index.errors import PuffinIndexError
+from ssb_bench.spark_runs.measure import measure
+from tests.conftest import amount
+from tests.spark.agreement import settings
 from tests.spark.hook.items import append_items, create_items
 
 pytestmark = pytest.mark.spark
@@ -27,6 +32,15 @@ PREDICATES = (
     "note = 'nowhere'",
     "city IN ('city-1', 'city-2') AND price > 999000",
     "true",
+)
+
+
+MODE = "spark.puffin-index.planning-mode"
+QUERIES = (
+    "SELECT * FROM lake.ns.items WHERE k = 4711",
+    "SELECT COUNT(*) FROM lake.ns.items WHERE price IS NULL AND city = 'city-3' AND k < 300",
+    "SELECT id FROM lake.ns.items WHERE k = (SELECT MAX(k) FROM lake.ns.items WHERE price = 104729)",
+    "SELECT a.id, b.id FROM lake.ns.items a JOIN lake.ns.items b ON a.id = b.k WHERE a.k = 17 AND b.k IN (5, 17)",
 )
 
 
@@ -124,3 +138,54 @@ def test_trouble_on_executors_keeps_row_groups_and_is_told(
     assert plan.kept == plan.row_groups
     assert "checksum" in plan.warnings[0]
     assert planner.plan(index, "k = 4711", spark=spark, planning_mode="distributed").kept == 2
+
+
+@pytest.fixture
+def distributed(hook: SparkSession) -> Iterator[SparkSession]:
+    """A session whose hook has executors plan."""
+    with settings(hook, {MODE: "distributed"}):
+        yield hook
+
+
+@pytest.mark.one_of(2)
+@pytest.mark.parametrize("sql", QUERIES)
+def test_executors_plan_for_a_query_and_its_answer_stays(distributed: SparkSession, sql: str) -> None:
+    by_executors = measure(distributed, sql)
+    reports = planner.reports(distributed)
+    distributed.conf.set(MODE, "local")
+    by_driver = measure(distributed, sql)
+
+    assert by_executors.answer == by_driver.answer
+    assert by_executors.rows_read == by_driver.rows_read
+    assert len(reports) * 2 == len(planner.reports(distributed))
+    for ours, drivers in zip(reports, planner.reports(distributed)[len(reports) :], strict=True):
+        assert np.array_equal(ours.reasons, drivers.reasons)
+
+
+@pytest.mark.nightly
+def test_executors_plan_for_queries_of_several_threads(distributed: SparkSession) -> None:
+    queries = QUERIES[: amount(2, 4)]
+    expected = {sql: sorted(map(str, distributed.sql(sql).collect())) for sql in queries}
+
+    with ThreadPoolExecutor(3) as pool:
+        found = list(pool.map(lambda sql: sorted(map(str, distributed.sql(sql).collect())), queries * 2))
+
+    assert found == [expected[sql] for sql in queries * 2]
+
+
+def test_executors_plan_for_a_query_on_a_thread_of_sparks(distributed: SparkSession) -> None:
+    """A thread with local properties of its own, planning while this one waits."""
+    found: list[int] = []
+    thread = InheritableThread(lambda: found.append(distributed.sql(QUERIES[0]).count()))
+    thread.start()
+    thread.join(120)
+    assert found == [1]
+
+
+def test_a_broadcast_side_is_planned_by_executors_too(distributed: SparkSession) -> None:
+    """Spark plans both sides on the query's thread, and broadcasts one from a thread of the JVM."""
+    sql = (
+        "SELECT /*+ BROADCAST(b) */ COUNT(*) FROM lake.ns.items a JOIN lake.ns.items b ON a.k = b.k "
+        "WHERE b.k IN (3, 4) AND a.k < 9"
+    )
+    assert distributed.sql(sql).collect() == [(2,)]
