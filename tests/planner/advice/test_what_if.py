@@ -51,30 +51,27 @@ def test_the_real_build_keeps_what_was_said(lineorder: Table, kind: str, column:
         assert answer.added == (f"{column}.{kind}",)
 
 
-def test_random_tables(tmp_path: Path) -> None:
-    for seed in range(amount(1, 200)):
-        folder = tmp_path / str(seed)
-        folder.mkdir()
-        table = RandomTable.make(seed, folder)
-        random = Random(seed)
-        table.index.drop()
-        data_table, catalog = table.index.data_table, table.index.catalog
-        definition = IndexDefinition.of(
-            bitmap=random.sample(list(INDEXED_NAMES.values()), 4), bsi=["i", "d"], bloom=["s", "j"]
-        )
-        questions = [Writer(random.choice).predicate(random_predicate(random, table)) for _ in range(5)]
-        answers = [planner.what_if(data_table, where, definition, sample=None) for where in questions]
-        few = [planner.what_if(data_table, where, definition, sample=3) for where in questions]
-        index = TableIndex.create(catalog, "ns.t", definition)
-        index.build(workers=1)
-        for where, answer, sampled in zip(questions, answers, few, strict=True):
-            plan = planner.plan(index, where)
-            # What is deleted is no matter of the index.
-            kept = plan.kept + plan.reason_counts().get("all-deleted", 0)
-            assert answer.what_if.row_groups.estimate == kept, where
-            assert sampled.what_if.row_groups.low <= sampled.what_if.row_groups.estimate
-            assert sampled.what_if.row_groups.high <= sampled.without_index.row_groups.estimate
-        table.close()
+@pytest.mark.parametrize("seed", range(amount(1, 200)))
+def test_random_tables(local_catalog: SqlCatalog, seed: int) -> None:
+    table = RandomTable.make(seed, local_catalog)
+    random = Random(seed)
+    table.index.drop()
+    data_table = table.index.data_table
+    definition = IndexDefinition.of(
+        bitmap=random.sample(list(INDEXED_NAMES.values()), 4), bsi=["i", "d"], bloom=["s", "j"]
+    )
+    questions = [Writer(random.choice).predicate(random_predicate(random, table)) for _ in range(5)]
+    answers = [planner.what_if(data_table, where, definition, sample=None) for where in questions]
+    few = [planner.what_if(data_table, where, definition, sample=3) for where in questions]
+    index = TableIndex.create(local_catalog, "ns.t", definition)
+    index.build(workers=1)
+    for where, answer, sampled in zip(questions, answers, few, strict=True):
+        plan = planner.plan(index, where)
+        # What is deleted is no matter of the index.
+        kept = plan.kept + plan.reason_counts().get("all-deleted", 0)
+        assert answer.what_if.row_groups.estimate == kept, where
+        assert sampled.what_if.row_groups.low <= sampled.what_if.row_groups.estimate
+        assert sampled.what_if.row_groups.high <= sampled.without_index.row_groups.estimate
 
 
 @pytest.fixture

@@ -8,9 +8,7 @@ Each table is made of a seed, each predicate of that seed and a number, so that 
 from __future__ import annotations
 
 import json
-import shutil
 import sys
-import tempfile
 import time
 import traceback
 from dataclasses import asdict, dataclass, field
@@ -21,6 +19,7 @@ from unittest.mock import patch
 import click
 import numpy as np
 import pyarrow as pa
+from pyiceberg.catalog.sql import SqlCatalog
 
 from planner.arrow.aggregate import count
 from planner.arrow.arrow_scan import scan
@@ -32,6 +31,7 @@ from planner.view.index_view import IndexView
 from puffin_index.data.column_source import reading_of
 from puffin_index.data.data_table import DataFile, list_data_files
 from puffin_index.errors import PuffinIndexError, UnsupportedError
+from tests.conftest import temporary_catalog
 from tests.oracle import Predicate
 from tests.planner.condition.where_text import Writer
 from tests.planner.laws.random_tables import SCHEMA, RandomTable, random_predicate
@@ -88,19 +88,13 @@ class State:
 class Trial:
     """The table of a seed, and the pairs of it."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, catalog: SqlCatalog) -> None:
         self.seed = seed
-        self.folder = Path(tempfile.mkdtemp())
-        self.table = RandomTable.make(seed, self.folder)
+        self.table = RandomTable.make(seed, catalog)
         self.dropped = self.refused = 0
         index = self.table.index
         self.files: tuple[DataFile, ...] = list_data_files(index.data_table)
         self.view: IndexView = view_of(index.index_table, reading_of(index.data_table))
-
-    def close(self) -> None:
-        """Remove the table."""
-        self.table.close()
-        shutil.rmtree(self.folder)
 
     def ask(self, pair: int) -> tuple[Predicate, str]:
         """The predicate of a pair, and a text of it."""
@@ -175,13 +169,13 @@ def run_table(seed: int, pairs: range) -> Tried:
     """Try pairs of one table."""
     repeat = f"python -m tests.planner.laws.pairs --seed {seed}"
     tried = Tried()
-    try:
-        trial = Trial(seed)
-    except _TROUBLE:
-        problem = traceback.format_exc(limit=-3)
-        tried.failures.append({"seed": seed, "where": "making the table", "problem": problem, "command": repeat})
-        return tried
-    try:
+    with temporary_catalog() as catalog:
+        try:
+            trial = Trial(seed, catalog)
+        except _TROUBLE:
+            problem = traceback.format_exc(limit=-3)
+            tried.failures.append({"seed": seed, "where": "making the table", "problem": problem, "command": repeat})
+            return tried
         for pair in pairs:
             try:
                 trial.check(pair)
@@ -191,8 +185,6 @@ def run_table(seed: int, pairs: range) -> Tried:
                 tried.failures.append(
                     {"seed": seed, "pair": pair, "where": where, "problem": problem, "command": command}
                 )
-    finally:
-        trial.close()
     tried.dropped, tried.refused = trial.dropped, trial.refused
     return tried
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
 
@@ -246,11 +245,9 @@ class RandomTable:
     deleted: dict[str, Flags]
 
     @classmethod
-    def make(cls, seed: int, folder: Path) -> RandomTable:
-        """Make the table of a seed in an empty folder."""
+    def make(cls, seed: int, catalog: SqlCatalog) -> RandomTable:
+        """Make the table of a seed in an empty catalog."""
         random = Random(seed)
-        catalog = SqlCatalog("local", uri=f"sqlite:///{folder / 'catalog.db'}", warehouse=folder.as_uri())
-        catalog.create_namespace("ns")
         row_group_rows = random.choice([1, 2, 5, 16])
         properties = {"write.parquet.row-group-limit": str(row_group_rows)}
         if random.random() < 0.5:
@@ -280,9 +277,6 @@ class RandomTable:
                 commit(table, positions)
         index.refresh()
         return cls(index, row_group_rows, appends, deleted)
-
-    def close(self) -> None:
-        self.index.catalog.close()
 
 
 def random_predicate(random: Random, table: RandomTable) -> Predicate:

@@ -1,18 +1,12 @@
 """Whatever happens to a table and its index, in any order: queries with the index find what a plain scan finds."""
 
-import shutil
-import tempfile
 import warnings
 from collections.abc import Callable
-from datetime import timedelta
-from pathlib import Path
 from unittest.mock import patch
 
 import pyarrow as pa
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from pyiceberg.catalog.sql import SqlCatalog
+from hypothesis.stateful import initialize, invariant, precondition, rule
 from pyiceberg.table import Table
 from pyiceberg.types import IntegerType, LongType
 
@@ -23,13 +17,11 @@ from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.data_table import open_table
 from puffin_index.errors import NotFoundError
 from puffin_index.storage.arrays import Rows
-from tests.conftest import amount
 from tests.oracle import evaluate
+from tests.planner.laws.table_history import TableHistory, history_settings
 from tests.puffin_index.indexed_table import named_segments, segment_files
 from tests.questions import Ask, batches, predicates
 
-HISTORIES = amount(3, 200)
-STEPS = 12
 ROW_GROUP_ROWS = 4
 SCHEMA = pa.schema([("n", pa.int64()), ("k", pa.int32()), ("s", pa.string())])
 LAYOUTS = ["auto", "bitmaps", "postings"]
@@ -39,25 +31,13 @@ columns = st.sets(st.sampled_from([1, 2, 3]), min_size=1)
 kinds = st.fixed_dictionaries({"bitmap": columns, "bsi": columns, "bloom": columns})
 
 
-class History(RuleBasedStateMachine):
+class History(TableHistory):
     """One table, its index, and what may happen to them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.folder = Path(tempfile.mkdtemp())
-        self.catalog = SqlCatalog(
-            "local", uri=f"sqlite:///{self.folder / 'catalog.db'}", warehouse=self.folder.as_uri()
-        )
-        self.catalog.create_namespace("ns")
-        self.names = 0
-
-    def teardown(self) -> None:
-        self.catalog.close()
-        shutil.rmtree(self.folder)
 
     @initialize(rows=batches, questions=st.lists(predicates(), min_size=4, max_size=4))
     def begin(self, rows: Rows, questions: list[Ask]) -> None:
-        self.questions, self.step = questions, 0
+        self.questions = questions
+        self.rows = 0
         self.create(rows)
 
     def create(self, rows: Rows) -> None:
@@ -78,15 +58,15 @@ class History(RuleBasedStateMachine):
             schema = table.schemas()[table.snapshot_by_id(snapshot_id).schema_id]
         return schema.find_column_name(field_id)
 
-    def fresh(self) -> int:
-        self.names += 1
-        return self.names
+    def next_row(self) -> int:
+        self.rows += 1
+        return self.rows
 
     def data(self, rows: Rows) -> pa.Table:
         table = self.table
         schema = table.schema().as_arrow()
         k, s = self.name_of(2, table), self.name_of(3, table)
-        filled = [{"n": self.fresh(), k: number, s: text} for number, text in rows]
+        filled = [{"n": self.next_row(), k: number, s: text} for number, text in rows]
         return pa.Table.from_pylist([dict.fromkeys(schema.names, 7) | row for row in filled], schema)
 
     @rule(rows=batches, branch=st.just("main"))
@@ -111,12 +91,12 @@ class History(RuleBasedStateMachine):
     def rename(self, field_id: int) -> None:
         table = self.table
         with table.update_schema() as update:
-            update.rename_column(self.name_of(field_id, table), f"c{self.fresh()}")
+            update.rename_column(self.name_of(field_id, table), self.fresh())
 
     @rule()
     def add_column(self) -> None:
         with self.table.update_schema() as update:
-            update.add_column(f"c{self.fresh()}", LongType())
+            update.add_column(self.fresh(), LongType())
 
     @rule()
     def drop_column(self) -> None:
@@ -143,7 +123,7 @@ class History(RuleBasedStateMachine):
 
     @rule(is_branch=st.booleans(), rows=batches)
     def refer(self, is_branch: bool, rows: Rows) -> None:
-        table, name = self.table, f"r{self.fresh()}"
+        table, name = self.table, self.fresh()
         head = table.current_snapshot()
         assert head is not None
         if is_branch:
@@ -204,12 +184,8 @@ class History(RuleBasedStateMachine):
 
     @rule()
     def expire(self) -> None:
-        self.index.expire(timedelta(0))
+        super().expire()
         assert segment_files(self.index) == named_segments(self.index)
-
-    @rule()
-    def verify(self) -> None:
-        assert self.index.verify(5).findings == ()
 
     @invariant()
     def find_what_a_plain_scan_finds(self) -> None:
@@ -234,9 +210,4 @@ class History(RuleBasedStateMachine):
 
 
 TestHistories = History.TestCase
-TestHistories.settings = settings(
-    max_examples=HISTORIES,
-    stateful_step_count=STEPS,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
+TestHistories.settings = history_settings(3)

@@ -5,13 +5,9 @@ rows Iceberg reads says `tests.planner.laws.iceberg_reading`.
 """
 
 import json
-import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from datetime import timedelta
-from pathlib import Path
 from random import Random
 from typing import Any
 from unittest.mock import patch
@@ -19,8 +15,7 @@ from unittest.mock import patch
 import pyarrow as pa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from pyiceberg.catalog.sql import SqlCatalog
+from hypothesis.stateful import initialize, invariant, precondition, rule
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -41,10 +36,9 @@ from tests.oracle import evaluate
 from tests.planner.condition.where_text import Writer
 from tests.planner.laws.iceberg_reading import NAME_MAPPING, OddFileError, leaf_columns, live_files, schema_at
 from tests.planner.laws.imported_files import StoredField, commit_file, remove_file, write_parquet
+from tests.planner.laws.table_history import TableHistory, history_settings
 from tests.questions import batches
 
-HISTORIES = amount(2, 200)
-STEPS = 12
 SCHEMA = Schema(
     NestedField(1, "n", LongType()),
     NestedField(2, "k", IntegerType()),
@@ -65,23 +59,14 @@ STORED: dict[type[IcebergType], tuple[pa.DataType, ...]] = {
 places = st.integers(0, 2**16)
 
 
-class ImportedHistory(RuleBasedStateMachine):
+class ImportedHistory(TableHistory):
     """One table, its index, and what may happen to how its columns are found in its files."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.folder = Path(tempfile.mkdtemp())
-        self.catalog = SqlCatalog(
-            "local", uri=f"sqlite:///{self.folder / 'catalog.db'}", warehouse=self.folder.as_uri()
-        )
-        self.catalog.create_namespace("ns")
-        self.names = self.rows = self.step = 0
+        self.rows = 0
         self.imported: list[str] = []
         self.past: list[str] = []
-
-    def teardown(self) -> None:
-        self.catalog.close()
-        shutil.rmtree(self.folder)
 
     @initialize(
         rows=batches,
@@ -107,10 +92,6 @@ class ImportedHistory(RuleBasedStateMachine):
         if table.metadata_location not in self.past:
             self.past.append(table.metadata_location)
         return table
-
-    def fresh(self) -> str:
-        self.names += 1
-        return f"c{self.names}"
 
     def next_row(self) -> int:
         self.rows += 1
@@ -369,14 +350,6 @@ class ImportedHistory(RuleBasedStateMachine):
     def compact(self) -> None:
         self.index.compact()
 
-    @rule()
-    def expire(self) -> None:
-        self.index.expire(timedelta(0))
-
-    @rule()
-    def verify(self) -> None:
-        assert self.index.verify(None).findings == ()
-
     @rule(
         rows=batches,
         place=places,
@@ -487,9 +460,4 @@ def leaf_value(row: dict[str, Any], name: str) -> Any:
 
 
 TestImportedHistories = ImportedHistory.TestCase
-TestImportedHistories.settings = settings(
-    max_examples=HISTORIES,
-    stateful_step_count=STEPS,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
+TestImportedHistories.settings = history_settings(2)

@@ -2,12 +2,12 @@
 
 import json
 from decimal import Decimal
-from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 from pydantic import TypeAdapter
+from pyiceberg.catalog.sql import SqlCatalog
 
 from planner.condition.as_sql import without_literals
 from planner.condition.spark.nodes import ConditionNode
@@ -145,9 +145,9 @@ def test_functions_lose_their_literals(text: str, expected: str) -> None:
     assert without_literals(text) == expected
 
 
-def test_conditions_read_back_and_hide_what_they_compare_with(tmp_path: Path) -> None:
+def test_conditions_read_back_and_hide_what_they_compare_with(local_catalog: SqlCatalog) -> None:
     random = Random(7)
-    table = RandomTable.make(7, tmp_path)
+    table = RandomTable.make(7, local_catalog)
     schema = table.index.data_table.schema()
     columns = schema.model_dump_json()
     for _ in range(200):
@@ -160,7 +160,6 @@ def test_conditions_read_back_and_hide_what_they_compare_with(tmp_path: Path) ->
         hidden = _where(literals=False, conditions=(node,), columns=columns)
         assert not any(character.isdigit() for character in hidden.replace("?", ""))
         assert "'" not in hidden.replace("m[?]", "")
-    table.close()
 
 
 def test_decimals_keep_their_digits() -> None:

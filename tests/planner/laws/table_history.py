@@ -1,0 +1,48 @@
+"""What histories of tables share: a table of its own, its index, and what may happen to the index."""
+
+from contextlib import ExitStack
+from datetime import timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import RuleBasedStateMachine, rule
+
+from puffin_index import TableIndex
+from tests.conftest import amount, open_catalog
+
+
+class TableHistory(RuleBasedStateMachine):
+    """One table, `ns.t`, its index, and what may happen to them."""
+
+    index: TableIndex
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opened = ExitStack()
+        self.folder = Path(self.opened.enter_context(TemporaryDirectory()))
+        self.catalog = self.opened.enter_context(open_catalog(self.folder))
+        self.names = self.step = 0
+
+    def teardown(self) -> None:
+        self.opened.close()
+
+    def fresh(self) -> str:
+        """A name that nothing has."""
+        self.names += 1
+        return f"c{self.names}"
+
+    @rule()
+    def expire(self) -> None:
+        self.index.expire(timedelta(0))
+
+    @rule()
+    def verify(self) -> None:
+        assert self.index.verify(None).findings == ()
+
+
+def history_settings(few: int) -> settings:
+    """How many histories are tried, and how long they are."""
+    return settings(
+        max_examples=amount(few, 200), stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck)
+    )
