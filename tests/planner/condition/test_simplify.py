@@ -1,5 +1,7 @@
 """AND and OR of tests of one column: examples to read, and the law that the rows stay the same."""
 
+from collections.abc import Iterable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +17,7 @@ from planner.condition.tree.nodes import (
 )
 from planner.condition.tree.simplify import conjunction, disjunction
 from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
+from tests.planner.laws.expression_oracle import holds, joined_truth
 
 EQUALS_1506 = SetTest((1506,))
 NOT_1506 = SetTest((1506,), negated=True)
@@ -77,14 +80,6 @@ def test_a_contradiction_counts_beside_what_is_unknown() -> None:
     assert conjunction([]) == Everything(exact=True)
 
 
-def _ints() -> st.SearchStrategy[int]:
-    return st.integers(0, 6)
-
-
-def _bytes() -> st.SearchStrategy[bytes]:
-    return st.sampled_from([b"", b"\0", b"a", b"a\0", b"b", b"\xff"])
-
-
 @st.composite
 def _tests(draw: st.DrawFn, keys: st.SearchStrategy[Key]) -> list[LeafTest]:
     one = st.one_of(
@@ -99,47 +94,25 @@ def _tests(draw: st.DrawFn, keys: st.SearchStrategy[Key]) -> list[LeafTest]:
     return draw(st.lists(one, min_size=1, max_size=5))
 
 
-def _holds(test: LeafTest, key: Key | None) -> bool:
-    match test:
-        case NullTest(is_null):
-            return is_null is (key is None)
-        case SetTest(keys, negated):
-            return key is not None and (key in keys) is not negated
-        case RangeTest(low, high):
-            if key is None:
-                return False
-            above = low is None or key > low or (test.low_inclusive and key == low)  # type: ignore[operator]
-            below = high is None or key < high or (test.high_inclusive and key == high)  # type: ignore[operator]
-            return (above and below) is not test.negated
-
-
-def _matches(predicate: Predicate, key: Key | None) -> bool:
-    match predicate:
-        case Leaf(test=test):
-            return _holds(test, key)
-        case Conjunction(children):
-            return all(_matches(child, key) for child in children)
-        case Disjunction(children):
-            return any(_matches(child, key) for child in children)
-        case Everything():
-            return True
-        case Nothing():
-            return False
-
-
-@given(_tests(_ints()))
-def test_integers_match_as_before(tests: list[LeafTest]) -> None:
+@pytest.mark.parametrize(
+    ("members", "asked"),
+    [
+        (st.integers(0, 6), range(-1, 8)),
+        (
+            st.sampled_from([b"", b"\0", b"a", b"a\0", b"b", b"\xff"]),
+            [b"", b"\0", b"a", b"a\0", b"a\0\0", b"b", b"c", b"\xff", b"\xff\xff"],
+        ),
+    ],
+    ids=["integers", "bytes"],
+)
+@given(data=st.data())
+def test_law_keys_match_as_before(members: st.SearchStrategy[Key], asked: Iterable[Key], data: st.DataObject) -> None:
+    tests = data.draw(_tests(members))
     leaves: list[Predicate] = [Leaf(1, test, "int") for test in tests]
+    built = conjunction(leaves), disjunction(leaves)
 
-    for key in [None, *range(-1, 8)]:
-        assert _matches(conjunction(leaves), key) == all(_holds(test, key) for test in tests)
-        assert _matches(disjunction(leaves), key) == any(_holds(test, key) for test in tests)
+    def said(key: Key | None) -> list[bool | None]:
+        return [joined_truth(predicate, lambda leaf: holds(leaf.test, key)) for predicate in built]
 
-
-@given(_tests(_bytes()))
-def test_bytes_match_as_before(tests: list[LeafTest]) -> None:
-    leaves: list[Predicate] = [Leaf(1, test, "string") for test in tests]
-
-    for key in [None, b"", b"\0", b"a", b"a\0", b"a\0\0", b"b", b"c", b"\xff", b"\xff\xff"]:
-        assert _matches(conjunction(leaves), key) == all(_holds(test, key) for test in tests)
-        assert _matches(disjunction(leaves), key) == any(_holds(test, key) for test in tests)
+    for key in [None, *asked]:
+        assert said(key) == [all(holds(test, key) for test in tests), any(holds(test, key) for test in tests)]

@@ -1,6 +1,7 @@
 """A condition that was read, evaluated on a row by a way of its own; what the condition leaves open stays open."""
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from pyiceberg.schema import Schema
@@ -15,7 +16,7 @@ from planner.condition.tree.nodes import (
     Predicate,
     ValueTest,
 )
-from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
+from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import value_type_named
 from puffin_index.keys.values import key_of
 from tests.oracle import Row
@@ -23,38 +24,49 @@ from tests.oracle import Row
 
 def selects(condition: Predicate, row: Row, schema: Schema) -> bool | None:
     """Return whether a condition selects a row; None if it does not say."""
+
+    def ask(leaf: Leaf | ByValue) -> bool | None:
+        assert isinstance(leaf.field_id, int)
+        value = row[schema.find_field(leaf.field_id).name]
+        match leaf:
+            case Leaf(test=test, value_type=value_type):
+                return holds(test, None if value is None else key_of(value, value_type_named(value_type)))
+            case ByValue(test=ValueTest(function=None, operator="LIKE") as like):
+                return value is not None and _matches(like, value) is not like.negated
+            case _:
+                return None
+
+    return joined_truth(condition, ask)
+
+
+def joined_truth(condition: Predicate, ask: Callable[[Leaf | ByValue], bool | None]) -> bool | None:
+    """Return what a condition says if its leaves say this; None if it does not say."""
     match condition:
         case Everything(exact):
             return True if exact else None
         case Nothing():
             return False
         case Conjunction(children) | Disjunction(children):
-            sides = [selects(child, row, schema) for child in children]
+            sides = [joined_truth(child, ask) for child in children]
             decisive = isinstance(condition, Disjunction)
             return decisive if decisive in sides else None if None in sides else not decisive
-        case ByValue(int() as field_id, ValueTest(function=None, operator="LIKE") as like):
-            value = row[schema.find_field(field_id).name]
-            return value is not None and _matches(like, value) is not like.negated
-        case ByValue():
-            return None
-        case Leaf(int() as field_id, test, value_type):
-            value = row[schema.find_field(field_id).name]
-            return _leaf_selects(test, None if value is None else key_of(value, value_type_named(value_type)))
-        case _:
-            raise AssertionError(condition)
+        case Leaf() | ByValue():
+            return ask(condition)
 
 
-def _leaf_selects(test: LeafTest, key: Any) -> bool:
-    if isinstance(test, NullTest):
-        return test.is_null is (key is None)
-    return key is not None and _inside(test, key) is not test.negated
-
-
-def _inside(test: SetTest | RangeTest, key: Key | Any) -> bool:
-    if isinstance(test, SetTest):
-        return key in test.keys
-    above = test.low is None or key > test.low or (test.low_inclusive and key == test.low)
-    return above and (test.high is None or key < test.high or (test.high_inclusive and key == test.high))
+def holds(test: LeafTest, key: Any) -> bool:
+    """Whether a key, None for NULL, satisfies a test."""
+    match test:
+        case NullTest(is_null):
+            return is_null is (key is None)
+        case SetTest(keys, negated):
+            return key is not None and (key in keys) is not negated
+        case RangeTest(low, high):
+            if key is None:
+                return False
+            above = low is None or key > low or (test.low_inclusive and key == low)
+            below = high is None or key < high or (test.high_inclusive and key == high)
+            return (above and below) is not test.negated
 
 
 def _matches(like: ValueTest, value: str) -> bool:

@@ -37,26 +37,6 @@ def kept(scan_plan: ScanPlan) -> list[int]:
     return [split.row_group for split in scan_plan.splits if split.verdict == "kept"]
 
 
-@pytest.mark.parametrize("kind", ["bitmap", "bsi"])
-def test_rows_of_a_bitmap_are_numbered_from_their_own_row_group(local_catalog: SqlCatalog, kind: str) -> None:
-    """Paimon #4806: the offset of a later row group was left out, so that other rows were taken."""
-    values = [n % 7 for n in range(1_000)]
-    values[707] = 99
-    _, index = indexed(local_catalog, pa.table({"k": values, "n": range(1_000)}), **{kind: ["k", "n"]})
-    assert kept(plan(index, "k = 99")) == [7]
-    assert kept(plan(index, "k = 99 AND n = 707")) == [7]
-    assert kept(plan(index, "k = 99 AND n = 7")) == []
-
-
-def test_a_column_without_an_index_leaves_counts_open(local_catalog: SqlCatalog) -> None:
-    """LanceDB #3436: a limit went below a second predicate that no index answers, and rows were lost."""
-    data = pa.table({"k": [n % 10 for n in range(1_000)], "free": [n % 3 for n in range(1_000)]})
-    _, index = indexed(local_catalog, data, bitmap=["k"])
-    scan_plan = plan(index, "k = 3 AND free = 1")
-    assert scan_plan.kept == 10
-    assert all(split.rows is None for split in scan_plan.splits)
-
-
 def test_a_rewritten_file_does_not_inherit_the_index_of_the_old_one(local_catalog: SqlCatalog) -> None:
     """Lance #5929, #6116, #6514: entries from before an update or a compaction answered for the new rows."""
     table, index = indexed(local_catalog, pa.table({"k": range(1_000)}), bsi=["k"])
@@ -65,15 +45,6 @@ def test_a_rewritten_file_does_not_inherit_the_index_of_the_old_one(local_catalo
     assert scan_plan.unindexed == scan_plan.kept == scan_plan.row_groups > 0
     index.build(workers=1)
     assert kept(plan(index, "k = 2997")) == [9]
-
-
-def test_files_without_an_index_are_read(local_catalog: SqlCatalog) -> None:
-    """Paimon's `fast` mode, its default, returns only what the index covers."""
-    table, index = indexed(local_catalog, pa.table({"k": range(1_000)}), bitmap=["k"])
-    table.append(pa.table({"k": range(1_000)}))
-    scan_plan = plan(index, "k = 500")
-    # One row group that is indexed, and all of the new file's.
-    assert (scan_plan.kept, scan_plan.unindexed, scan_plan.dropped) == (11, 10, 9)
 
 
 @pytest.mark.parametrize("kind", ["bitmap", "bsi", "bloom"])
@@ -86,22 +57,6 @@ def test_negative_nan_and_negative_zero_are_found(local_catalog: SqlCatalog, kin
     assert {3, 4} <= set(kept(plan(index, "x = 0")))
     assert {3, 4} <= set(kept(plan(index, "x = -0.0D")))
     assert {1, 2} <= set(kept(plan(index, "x > 1e300D")))
-
-
-@pytest.mark.parametrize("kind", ["bitmap", "bsi"])
-def test_the_complement_of_a_set_has_neither_nulls_nor_rows_beyond_the_row_group(
-    local_catalog: SqlCatalog, kind: str
-) -> None:
-    """RFC-92 and others: NOT turned NULL rows into matches, or into rows behind the last one."""
-    values = [None if n % 2 else 5 for n in range(250)]
-    values[249] = 6
-    data = pa.table({"k": pa.array(values, pa.int64()), "n": range(250)})
-    _, index = indexed(local_catalog, data, **{kind: ["k", "n"]})
-    for where in ("NOT (k = 5)", "k <> 5", "k NOT IN (5, 7)", "NOT (k BETWEEN 0 AND 5)"):
-        (split,) = (split for split in plan(index, where).splits if split.verdict == "kept")
-        assert split.row_group == 2, where
-        assert split.rows in (1, None), where
-    assert plan(index, "NOT (k <> 5) AND n IN (1, 101)").kept == 0
 
 
 def test_a_renamed_column_keeps_its_index_and_a_new_one_of_the_old_name_has_none(local_catalog: SqlCatalog) -> None:
@@ -143,36 +98,6 @@ def test_a_count_leaves_deleted_rows_out(
     assert only_row(aggregate_with_plan(index, "k >= 500", asked)) == (498, 373_251, 501, 998, 498)
 
 
-def test_files_without_an_index_are_in_the_answer(local_catalog: SqlCatalog) -> None:
-    """Lance #6831: where the index covered a part of the data, the answer covered that part."""
-    table, index = indexed(local_catalog, pa.table({"k": range(1_000)}), bsi=["k"])
-    table.append(pa.table({"k": range(1_000, 1_500)}))
-    found = aggregate_with_plan(index, "k >= 990", "count(*), sum(k), max(k)")
-    assert found.table.to_pylist() == [{"count(*)": 510, "sum(k)": 634_695, "max(k)": 1_499}]
-    assert (found.row_groups_indexed, found.row_groups_read) == (1, 5)
-
-
-@pytest.mark.parametrize("kind", ["bitmap", "bsi"])
-def test_nan_is_the_greatest_double(local_catalog: SqlCatalog, kind: str) -> None:
-    """Iceberg #15069: the maximum of doubles left NaN out."""
-    values = [float(n) for n in range(1, 301)]
-    values[150] = math.nan
-    _, index = indexed(local_catalog, pa.table({"x": values}), **{kind: ["x"]})
-    for where in (None, "x > 120.5D"):
-        (least, greatest) = only_row(aggregate_with_plan(index, where, "min(x), max(x)"))
-        assert (least, str(greatest)) == (1.0 if where is None else 121.0, "nan")
-    assert only_row(aggregate_with_plan(index, "x < 200 AND NOT isnan(x)", "max(x)")) == (199.0,)
-
-
-def test_a_zero_is_not_told_without_its_sign(local_catalog: SqlCatalog) -> None:
-    """-0.0 and 0.0 are equal, and an index knows them as one; an answer that is one of them comes from the data."""
-    _, index = indexed(local_catalog, pa.table({"x": [-0.0, 3.0], "y": [0.0, 3.0]}), bsi=["x", "y"])
-    found = aggregate_with_plan(index, None, "min(x), min(y)")
-    assert [math.copysign(1, value) for value in found.table.to_pylist()[0].values()] == [-1, 1]
-    assert found.row_groups_read == 1
-    assert only_row(aggregate_with_plan(index, None, "max(x), max(y)")) == (3.0, 3.0)
-
-
 @pytest.mark.parametrize("kind", ["bitmap", "bsi"])
 def test_long_strings_come_whole(local_catalog: SqlCatalog, kind: str) -> None:
     """Iceberg #16320, #16328: a minimum or maximum of strings was a truncated bound, or one that no row has."""
@@ -181,13 +106,3 @@ def test_long_strings_come_whole(local_catalog: SqlCatalog, kind: str) -> None:
     assert only_row(aggregate_with_plan(index, None, "min(s), max(s)")) == (values[0], values[-1])
     where = f"s > '{values[40]}' AND s < '{values[60]}'"
     assert only_row(aggregate_with_plan(index, where, "min(s), max(s), count(*)")) == (values[41], values[59], 19)
-
-
-def test_null_counts_leave_deleted_rows_out(local_catalog: SqlCatalog) -> None:
-    """Sail #2461: the NULL count of a file was taken though NULL rows were deleted."""
-    values = [None if n % 4 == 0 else n for n in range(200)]
-    table, index = indexed(local_catalog, pa.table({"k": pa.array(values, pa.int64())}), bsi=["k"])
-    (file,) = list_data_files(table)
-    commit_positional_deletes(table, {file.path: [0, 4, 5]})
-    assert only_row(aggregate_with_plan(index, None, "count(*), count(k)")) == (197, 149)
-    assert only_row(aggregate_with_plan(index, "k IS NULL", "count(*), count(k)")) == (48, 0)
