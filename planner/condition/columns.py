@@ -22,7 +22,7 @@ from pyiceberg.types import (
 )
 
 from planner.condition.literals import Utf8Literal
-from planner.condition.tree.nodes import Everything, Predicate, unknown_parts
+from planner.condition.tree.nodes import Everything, Predicate, parts
 from puffin_index.errors import DefinitionError, NotFoundError, UnsupportedError, did_you_mean
 from puffin_index.keys.map_key import ColumnId, MapKey, key_text
 from puffin_index.keys.value_types import ValueType, value_type_of
@@ -133,11 +133,8 @@ class Unused:
 
 def unused_parts(condition: Predicate) -> tuple[Unused, ...]:
     """Name the parts of a condition that nothing is known of, each once."""
-    return tuple(dict.fromkeys(_unused(part) for part in unknown_parts(condition)))
-
-
-def _unused(part: Everything) -> Unused:
-    return Unused(part.text, part.reason or _reason_of_text(part.text))
+    unknown = (part for part in parts(condition) if isinstance(part, Everything) and not part.exact)
+    return tuple(dict.fromkeys(Unused(part.text, part.reason or _reason_of_text(part.text)) for part in unknown))
 
 
 def _reason_of_text(text: str) -> str:

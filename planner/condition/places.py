@@ -51,7 +51,7 @@ from planner.condition.session_time import in_session
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.leaf import Key, LeafTest, RangeTest, SetTest
 from puffin_index.keys.value_types import ValueType, value_type_named
-from puffin_index.keys.values import key_of
+from puffin_index.keys.values import key_of, wide_decimal_key
 
 Dialect: TypeAlias = TypingLiteral["sql", "iceberg"]
 Operator: TypeAlias = TypingLiteral["<", "<=", ">", ">="]
@@ -287,24 +287,18 @@ def _spark_rounds(number: Decimal, field_type: IcebergType) -> bool:
 
 
 def _place_decimal(number: Decimal, scale: int, value_type: ValueType) -> Place | None:
-    sign, digits, exponent = number.as_tuple()
+    exponent = number.as_tuple().exponent
     if not isinstance(exponent, int):
         return None
     if number and number.adjusted() + scale > _MAX_MAGNITUDE:
-        return Place(None, above=not sign)
+        return Place(None, above=number > 0)
     if exponent < -_MAX_DIGITS:
         return None
-    unscaled = int("".join(map(str, digits))) * (-1 if sign else 1)
-    shift = exponent + scale
-    floor, remainder = (unscaled * 10**shift, 0) if shift >= 0 else divmod(unscaled, 10**-shift)
+    numerator, denominator = number.as_integer_ratio()
+    floor, remainder = divmod(numerator * 10**scale, denominator)
     low, high = _INT64 if value_type.domain == "int64" else (-(2**127), 2**127 - 1)
     if floor > high:
         return Place(None, above=True)
     if floor < low:
         return Place(None)
-    if scale or value_type.domain == "bytes":
-        return Place(
-            key_of(Decimal((0 if floor >= 0 else 1, tuple(map(int, str(abs(floor)))), -scale)), value_type),
-            not remainder,
-        )
-    return Place(floor, exact=not remainder)
+    return Place(floor if value_type.domain == "int64" else wide_decimal_key(floor), exact=not remainder)

@@ -25,6 +25,7 @@ from planner.condition.tree.nodes import (
     Leaf,
     Nothing,
     Predicate,
+    parts,
 )
 from planner.condition.tree.simplify import simplified
 from planner.condition.value_tests import flags_of, verdicts
@@ -62,7 +63,11 @@ class Residual:
     @property
     def field_ids(self) -> frozenset[int]:
         """The columns that the condition tests."""
-        return frozenset(one.field_id if isinstance(one, MapKey) else one for one in _columns(self.predicate))
+        return frozenset(
+            part.field_id.field_id if isinstance(part.field_id, MapKey) else part.field_id
+            for part in parts(self.predicate)
+            if isinstance(part, Leaf | ByValue)
+        )
 
     def matching(self, read_column: ReadColumn, row_count: int) -> Flags:
         """Say which rows satisfy the condition.
@@ -77,16 +82,6 @@ class Residual:
                 "a row has text that is not ASCII, has line breaks or is not UTF-8"
             )
         return np.broadcast_to(may, row_count)
-
-
-def _columns(predicate: Predicate) -> frozenset[ColumnId]:
-    match predicate:
-        case Leaf() | ByValue():
-            return frozenset({predicate.field_id})
-        case Conjunction(children) | Disjunction(children):
-            return frozenset().union(*map(_columns, children))
-        case _:
-            return frozenset()
 
 
 _Masks: TypeAlias = tuple[Flags, Flags]

@@ -115,60 +115,36 @@ def joined(parts: Sequence[Predicate], *, is_and: bool) -> Predicate:
     return (kept[0] if kept else neutral) if len(kept) < 2 else kind(kept)
 
 
-@dataclass(slots=True)
-class _Open:
-    """An AND or OR being walked, the parts to walk, last first, and those that are done."""
-
-    kind: type[Conjunction | Disjunction]
-    pending: list[Predicate]
-    done: list[Predicate] = field(default_factory=list)
-
-
-def flattened(predicate: Predicate) -> Predicate:
+def flattened(predicate: Predicate, level: int = 0) -> Predicate:
     """Join what was nested as it was read, of whatever depth."""
-    open_junctions = [_Open(Conjunction, [predicate])]
-    while True:
-        top = open_junctions[-1]
-        if not top.pending:
-            open_junctions.pop()
-            done = joined(top.done, is_and=top.kind is Conjunction)
-            if not open_junctions:
-                return done
-            open_junctions[-1].done.append(done)
-            continue
-        match top.pending.pop():
-            case Conjunction(children) | Disjunction(children) as part:
-                if isinstance(part, top.kind):
-                    top.pending.extend(reversed(children))
-                elif len(open_junctions) <= MAX_ALTERNATIONS:
-                    open_junctions.append(_Open(type(part), [*reversed(children)]))
-                else:
-                    top.done.append(Everything(False, f"conditions nested more than {MAX_ALTERNATIONS} levels deep"))
+    kind = Disjunction if isinstance(predicate, Disjunction) else Conjunction
+    pending, done = [predicate], list[Predicate]()
+    while pending:
+        match pending.pop():
+            case Conjunction(children) | Disjunction(children) as part if isinstance(part, kind):
+                pending.extend(reversed(children))
+            case Conjunction() | Disjunction() as part if level < MAX_ALTERNATIONS:
+                done.append(flattened(part, level + 1))
+            case Conjunction() | Disjunction():
+                done.append(Everything(False, f"conditions nested more than {MAX_ALTERNATIONS} levels deep"))
             case part:
-                top.done.append(part)
+                done.append(part)
+    return joined(done, is_and=kind is Conjunction)
+
+
+def parts(predicate: Predicate) -> Iterator[Leaf | ByValue | Everything | Nothing]:
+    """Yield what ANDs and ORs join, left to right."""
+    match predicate:
+        case Conjunction(children) | Disjunction(children):
+            for child in children:
+                yield from parts(child)
+        case part:
+            yield part
 
 
 def leaves(predicate: Predicate) -> Iterator[Leaf]:
     """Yield the leaves, left to right."""
-    pending = [predicate]
-    while pending:
-        match pending.pop():
-            case Leaf() as leaf:
-                yield leaf
-            case Conjunction(children) | Disjunction(children):
-                pending.extend(reversed(children))
-            case ByValue() | Everything() | Nothing():
-                pass
-
-
-def unknown_parts(predicate: Predicate) -> Iterator[Everything]:
-    """Yield the parts that nothing is known of, left to right."""
-    match predicate:
-        case Everything(exact=False):
-            yield predicate
-        case Conjunction(children) | Disjunction(children):
-            for child in children:
-                yield from unknown_parts(child)
+    return (part for part in parts(predicate) if isinstance(part, Leaf))
 
 
 def necessary_leaves(predicate: Predicate) -> tuple[Leaf, ...]:
@@ -184,12 +160,4 @@ def necessary_leaves(predicate: Predicate) -> tuple[Leaf, ...]:
 
 def is_exact(predicate: Predicate) -> bool:
     """Whether all of a predicate is known."""
-    match predicate:
-        case Everything(exact):
-            return exact
-        case Conjunction(children) | Disjunction(children):
-            return all(map(is_exact, children))
-        case ByValue():
-            return False
-        case _:
-            return True
+    return all(isinstance(part, Leaf | Nothing) or part == EVERY_ROW for part in parts(predicate))

@@ -210,17 +210,12 @@ def _is_empty(test: RangeTest) -> bool:
 
 
 def _intersect(first: RangeTest, second: RangeTest) -> RangeTest:
-    low, low_inclusive = first.low, first.low_inclusive
-    if low is None or (second.low is not None and second.low > low):  # type: ignore[operator] # one column: one key type
-        low, low_inclusive = second.low, second.low_inclusive
-    elif second.low == low:
-        low_inclusive = low_inclusive and second.low_inclusive
-    high, high_inclusive = first.high, first.high_inclusive
-    if high is None or (second.high is not None and second.high < high):  # type: ignore[operator] # one column: one key type
-        high, high_inclusive = second.high, second.high_inclusive
-    elif second.high == high:
-        high_inclusive = high_inclusive and second.high_inclusive
-    return RangeTest(low, high, low_inclusive, high_inclusive)
+    tests: Any = (first, second)  # of one column, so all keys are of one type
+    low, is_above = max(
+        ((one.low, not one.low_inclusive) for one in tests if one.low is not None), default=(None, False)
+    )
+    high, is_last = min(((one.high, one.high_inclusive) for one in tests if one.high is not None), default=(None, True))
+    return RangeTest(low, high, not is_above, is_last)
 
 
 MOST_KEYS: Final = 100_000

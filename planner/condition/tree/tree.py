@@ -63,27 +63,20 @@ class PredicateTree:
         self.leaves: list[Leaf] = []
         self.places: list[list[int]] = []
         self.nodes: list[Node] = []
-        numbers: dict[Leaf, int] = {}
-        done: list[int] = []
-        pending: list[tuple[Predicate, bool]] = [(predicate, False)]
-        while pending:
-            node, visited = pending.pop()
-            match node:
-                case Leaf():
-                    done.append(self._add_leaf(node, numbers))
-                case Conjunction(children) | Disjunction(children) if visited:
-                    first = len(done) - len(children)
-                    parts = tuple(done[first:])
-                    del done[first:]
-                    done.append(self._add_junction(parts, is_and=isinstance(node, Conjunction)))
-                case Conjunction(children) | Disjunction(children):
-                    pending.append((node, True))
-                    pending.extend((child, False) for child in reversed(children))
-                case Everything() | Nothing():
-                    done.append(self._add(Node(node)))
-                case ByValue():
-                    done.append(self._add(Node(UNKNOWN)))
-        self.root = done.pop()
+        self._numbers: dict[Leaf, int] = {}
+        self.root = self._add_predicate(predicate)
+
+    def _add_predicate(self, predicate: Predicate) -> int:
+        match predicate:
+            case Leaf():
+                return self._add_leaf(predicate)
+            case Conjunction(children) | Disjunction(children):
+                parts = tuple(map(self._add_predicate, children))
+                return self._add_junction(parts, is_and=isinstance(predicate, Conjunction))
+            case Everything() | Nothing():
+                return self._add(Node(predicate))
+            case ByValue():
+                return self._add(Node(UNKNOWN))
 
     def _add(self, node: Node) -> int:
         number = len(self.nodes)
@@ -92,8 +85,8 @@ class PredicateTree:
             self.nodes[operand].parent = number
         return number
 
-    def _add_leaf(self, leaf: Leaf, numbers: dict[Leaf, int]) -> int:
-        number = numbers.setdefault(leaf, len(self.leaves))
+    def _add_leaf(self, leaf: Leaf) -> int:
+        number = self._numbers.setdefault(leaf, len(self.leaves))
         if number == len(self.leaves):
             self.leaves.append(leaf)
             self.places.append([])
