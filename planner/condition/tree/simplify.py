@@ -2,7 +2,7 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
@@ -56,22 +56,25 @@ def conjunction(children: list[Predicate]) -> Predicate:
         flat.extend(child.children if isinstance(child, Conjunction) else (child,))
     if any(isinstance(child, Nothing) for child in flat):
         return Nothing()
-    columns: dict[_Column, _AllOf] = {}
-    kept: list[Predicate | _AllOf] = []
+    columns: dict[_Column, list[LeafTest]] = {}
+    kept: list[Predicate | _Column] = []
     for child in flat:
         if isinstance(child, Leaf):
             column = child.field_id, child.value_type
             if column not in columns:
-                columns[column] = _AllOf(column)
-                kept.append(columns[column])
-            columns[column].add(child.test)
+                kept.append(column)
+            columns.setdefault(column, []).append(child.test)
         elif not isinstance(child, Everything):
             kept.append(child)
-    if any(tests.is_contradiction for tests in columns.values()):
-        return Nothing()
     parts: list[Predicate] = []
     for part in kept:
-        parts.extend(part.leaves() if isinstance(part, _AllOf) else (part,))
+        if not isinstance(part, tuple):
+            parts.append(part)
+            continue
+        left = _all_of(columns[part])
+        if left is None:
+            return Nothing()
+        parts.extend(Leaf(part[0], test, part[1]) for test in left)
     if any(isinstance(child, Everything) and not child.exact for child in flat):
         parts.append(UNKNOWN)
     if not parts:
@@ -112,77 +115,42 @@ def _unite_sets(children: list[Predicate]) -> list[Predicate]:
     return united
 
 
-@dataclass(slots=True)
-class _AllOf:
-    """Tests of one column that all hold: its range, the keys that `IN` leaves and `NOT IN` excludes, and holes."""
-
-    column: _Column
-    range: RangeTest | None = None
-    inside: set[Key] | None = None
-    outside: set[Key] | None = None
-    others: list[RangeTest] = field(default_factory=list)
-    nulls: set[bool] = field(default_factory=set)
-
-    def add(self, test: LeafTest) -> None:
-        """Take one more test."""
+def _all_of(tests: list[LeafTest]) -> list[LeafTest] | None:
+    """Return what is left of tests of one column that all hold; None if no row satisfies them."""
+    nulls: set[bool] = set()
+    inside: list[set[Key]] = []
+    outside: list[set[Key]] = []
+    ranges: list[RangeTest] = []
+    holes: list[RangeTest] = []
+    for test in tests:
         match test:
             case NullTest(is_null):
-                self.nulls.add(is_null)
-            case SetTest(keys, negated=False):
-                self.inside = set(keys) if self.inside is None else self.inside.intersection(keys)
-            case SetTest(keys):
-                self.outside = (self.outside or set()).union(keys)
-            case RangeTest(negated=True):
-                self.others.append(test)
-            case RangeTest():
-                self.range = test if self.range is None else _intersect(self.range, test)
-
-    @property
-    def _wants_values(self) -> bool:
-        """Whether a test is there that no NULL row satisfies, null tests left out."""
-        return bool(self.others) or not (self.range is None and self.inside is None and self.outside is None)
-
-    @property
-    def is_contradiction(self) -> bool:
-        """Whether no row satisfies all tests."""
-        if True in self.nulls and (False in self.nulls or self._wants_values):
-            return True
-        if self.inside is not None:
-            return not self._keys_left()
-        return self.range is not None and _is_empty(self.range)
-
-    def _keys_left(self) -> _Keys:
-        """The keys of the `IN` tests for which all other tests hold."""
-        assert self.inside is not None
-        keys = _in_order(self.inside - (self.outside or set()))
-        if self.range is not None:
-            keys = keys[_within(keys, self.range)]
-        for excluded in self.others:
-            gone = _within(keys, excluded)
+                nulls.add(is_null)
+            case SetTest(keys, negated):
+                (outside if negated else inside).append(set(keys))
+            case RangeTest(negated=negated):
+                (holes if negated else ranges).append(test)
+    # A test of values implies that there is a value.
+    wants_values = bool(inside or outside or ranges or holes)
+    if True in nulls and (False in nulls or wants_values):
+        return None
+    if not wants_values:
+        return [NullTest(is_null) for is_null in nulls]
+    within = reduce(_intersect, ranges) if ranges else None
+    if inside:
+        keys = _in_order(set.intersection(*inside).difference(*outside))
+        keys = keys if within is None else keys[_within(keys, within)]
+        for hole in holes:
+            gone = _within(keys, hole)
             keys = (*keys[: gone.start], *keys[gone.stop :])
-        return keys
-
-    def leaves(self) -> list[Predicate]:
-        """What is left to test."""
-        tests: list[LeafTest] = []
-        if self.inside is not None:
-            tests.append(SetTest(self._keys_left()))
-        else:
-            tests += [] if self.range is None else [self.range]
-            tests += self.others
-            tests += [] if self.outside is None else [SetTest(self._excluded(self.outside), negated=True)]
-            # A test of values implies that there is a value.
-            tests += [] if self._wants_values else [NullTest(is_null) for is_null in self.nulls]
-            # Without a key left to exclude, `NOT IN` says no more than the range.
-            if self.range is not None and tests[-1] == SetTest((), negated=True):
-                tests.pop()
-        field_id, value_type = self.column
-        return [Leaf(field_id, test, value_type) for test in tests]
-
-    def _excluded(self, outside: set[Key]) -> _Keys:
-        """The excluded keys that the range has."""
-        keys = _in_order(outside)
-        return keys if self.range is None else keys[_within(keys, self.range)]
+        return [SetTest(keys)] if keys else None
+    if within is not None and _is_empty(within):
+        return None
+    excluded = _in_order(set().union(*outside))
+    excluded = excluded if within is None else excluded[_within(excluded, within)]
+    # Without a key left to exclude, `NOT IN` says no more than the range.
+    is_excluding = bool(excluded) or (bool(outside) and within is None)
+    return [*([] if within is None else [within]), *holes, *([SetTest(excluded, negated=True)] if is_excluding else [])]
 
 
 def _in_order(keys: set[Key]) -> _Keys:
