@@ -207,7 +207,7 @@ class _Unit:
         for own in self.payloads:
             asked, column = own.column, own.column.column
             if not asked.needs_distinct:
-                found = [opened.totals_of(rows, asked.wanted_totals) for opened, _, rows in self._asked(own)]
+                found = [opened.totals_of_each([rows], asked.wanted_totals)[0] for opened, _, rows in self._asked(own)]
             elif asked.needs_sum:
                 counts = [opened.counts_of(rows) for opened, _, rows in self._asked(own)]
                 found, distinct[column] = [totals_of_counts(one) for one in counts], [one.keys for one in counts]
@@ -277,16 +277,13 @@ class _KeyGroups:
         places = [place for place in opened.places if place in self.rows]
         if not places:
             return []
-        sets = [opened.moved({place: self.rows[place][group] for place in places}.get) for group in groups.tolist()]
-        within = None
-        if any(self.among[place] is not None for place in places):
-            within = opened.moved({place: self._rows_at(place) for place in places}.get)
-        return opened.index.totals_of_each(sets, within, want)
+        sets = [opened.moved({place: self._wanted(place, group) for place in places}.get) for group in groups.tolist()]
+        return opened.index.totals_of_each(sets, want)
 
-    def _rows_at(self, place: int) -> BitMap:
-        """The rows of interest of a row group."""
-        among = self.among[place]
-        return BitMap.union(BitMap(), *self.rows[place]) if among is None else among
+    def _wanted(self, place: int, group: int) -> BitMap:
+        """The rows of interest of a group in a row group."""
+        rows, among = self.rows[place][group], self.among[place]
+        return rows if among is None else rows & among
 
 
 def _totals_of_groups(

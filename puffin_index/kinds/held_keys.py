@@ -51,11 +51,8 @@ class KeySets:
     rows: Sequence[BitMap]
     nulls: BitMap
 
-    def among(self, rows: BitMap | None) -> KeyCounts:
-        """Return the distinct keys of some rows; None for all rows of the payload."""
-        if rows is None:
-            counts = np.array([len(own) for own in self.rows], np.int64)
-            return KeyCounts(self.value_type, self.keys, counts, len(self.nulls))
+    def among(self, rows: BitMap) -> KeyCounts:
+        """Return the distinct keys of some rows."""
         counts = np.array([rows.intersection_cardinality(own) for own in self.rows], np.int64)
         there = np.flatnonzero(counts)
         nulls = rows.intersection_cardinality(self.nulls)
@@ -96,15 +93,15 @@ class HoldsKeys(ABC):
     def keys_of(self, rows: BitMap | None) -> Column:
         """Return the keys of some rows, in the order of the rows; None for all rows of the payload."""
 
-    def counts_of(self, rows: BitMap | None) -> KeyCounts:
-        """Return the distinct keys of some rows; None for all rows of the payload."""
+    def counts_of(self, rows: BitMap) -> KeyCounts:
+        """Return the distinct keys of some rows."""
         sets = self.sets_of()
         if sets is not None:
             return sets.among(rows)
         return _counts_of_column(self.keys_of(rows))
 
-    def distinct_of(self, rows: BitMap | None) -> DistinctKeys:
-        """Return the distinct keys of some rows; None for all rows of the payload."""
+    def distinct_of(self, rows: BitMap) -> DistinctKeys:
+        """Return the distinct keys of some rows."""
         counted = self.counts_of(rows)
         return DistinctKeys(counted.keys, int(counted.counts.sum()))
 
@@ -121,20 +118,11 @@ class HoldsKeys(ABC):
         del test
         return None
 
-    def totals_of(self, rows: BitMap | None, want: Want = Want.ALL) -> Totals:
-        """Return the totals of some rows; None for all rows of the payload."""
+    def totals_of_each(self, groups: Sequence[BitMap], want: Want = Want.ALL) -> list[Totals]:
+        """Return the totals of each of some disjoint sets of rows. The payload is read only once."""
         del want
-        return totals_of_counts(self.counts_of(rows))
-
-    def totals_of_each(
-        self, groups: Sequence[BitMap], within: BitMap | None = None, want: Want = Want.ALL
-    ) -> list[Totals]:
-        """Return the totals of each of some disjoint sets of rows, as far as they lie in `within` (None for all rows).
-
-        The payload is read only once.
-        """
-        del want
-        groups = groups if within is None else [rows & within for rows in groups]
+        if len(groups) == 1:
+            return [totals_of_counts(self.counts_of(groups[0]))]
         sets = self.sets_of()
         if sets is not None:
             return [totals_of_counts(sets.among(rows)) for rows in groups]

@@ -194,9 +194,9 @@ class BitmapIndex(HoldsKeys):
             raise corrupt(self._body.blob, "rows of two values, or of none")
         return KeySets(self._value_type, table.keys.array(), rows, nulls)
 
-    def distinct_of(self, rows: BitMap | None) -> DistinctKeys:
+    def distinct_of(self, rows: BitMap) -> DistinctKeys:
         """Return the distinct keys of some rows; of all rows without reading a row set of a key."""
-        if rows is not None and len(rows) < self._row_count:
+        if len(rows) < self._row_count:
             return super().distinct_of(rows)
         keys = self._entries.every().keys
         return DistinctKeys(keys.array(), self._row_count - len(self._body.null_rows()))

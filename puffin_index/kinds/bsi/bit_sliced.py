@@ -1,6 +1,6 @@
 """Opened bit slices: comparisons of numbers, from the two halves of a blob."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from pyroaring import BitMap
@@ -12,8 +12,8 @@ from puffin_index.keys.leaf import LeafTest, NullTest
 from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.base import RowSet
 from puffin_index.kinds.bsi.search import FlatHalf, HalfReader, HalfSets
-from puffin_index.kinds.bsi.slices import Half, Halves
-from puffin_index.kinds.held_keys import HoldsKeys, KeySets, Totals, Want, are_few_keys
+from puffin_index.kinds.bsi.slices import Half
+from puffin_index.kinds.held_keys import HoldsKeys, KeySets, Totals, Want, are_few_keys, join_totals
 from puffin_index.storage.arrays import Flags, Ints, Rows
 from puffin_index.storage.parts import corrupt
 from puffin_index.storage.ranged import Blob
@@ -24,27 +24,22 @@ CODES = ValueType("long")
 _DENSE = 16
 """Where at least one row in this many is wanted, the numbers of all rows are made: that takes less time a row."""
 
-_SPARSE = 512
-"""Where fewer than one row in this many is wanted, bits are looked up in row sets instead of flat bits."""
-
 
 class BitSlicedIndex(HoldsKeys):
     """Answer tests of integers from the two halves of a blob."""
 
-    def __init__(self, blob: Blob, halves: Halves, row_count: int, value_type: ValueType, *, is_own: bool) -> None:
+    def __init__(
+        self, blob: Blob, halves: Sequence[Half], row_count: int, value_type: ValueType, *, is_own: bool
+    ) -> None:
+        self.row_count = row_count
         self._blob = blob
         self._value_type = value_type
-        self._row_count = row_count
-        self._signed = [
-            (sign, HalfReader(blob, half, row_count, is_own=is_own))
-            for sign, half in zip((1, -1), halves, strict=True)
-            if half is not None
-        ]
+        self._readers = [HalfReader(blob, half, row_count, is_own=is_own) for half in halves]
 
     @property
     def value_count(self) -> int:
         """The number of rows that have a number, from the layout."""
-        return sum(reader.half.row_count for _, reader in self._signed)
+        return sum(reader.half.row_count for reader in self._readers)
 
     def evaluate(self, test: LeafTest, candidates: BitMap | None = None) -> RowSet:
         """Return the rows that satisfy `test`, among the candidates."""
@@ -58,9 +53,9 @@ class BitSlicedIndex(HoldsKeys):
 
     def null_rows(self, is_null: bool, candidates: BitMap | None) -> BitMap:
         """Return the rows without a number (`is_null`) or the rows with a number, among the candidates."""
-        every = BitMap(range(self._row_count)) if candidates is None else candidates
+        every = BitMap(range(self.row_count)) if candidates is None else candidates
         existing = BitMap()
-        for _, reader in self._signed:
+        for reader in self._readers:
             existing |= reader.existence()
         return every - existing if is_null else every & existing
 
@@ -69,8 +64,8 @@ class BitSlicedIndex(HoldsKeys):
         found = BitMap()
         if candidates is not None and not candidates:
             return found
-        for sign, reader in self._signed:
-            own = intervals if sign > 0 else mirror(clip(intervals, INT64_MINIMUM, -1))
+        for reader in self._readers:
+            own = intervals if reader.half.sign > 0 else mirror(clip(intervals, INT64_MINIMUM, -1))
             found |= reader.search(own, candidates)
         return found
 
@@ -79,75 +74,57 @@ class BitSlicedIndex(HoldsKeys):
         numbers, valid = self.numbers(None if rows is None else np.frombuffer(rows.to_array(), np.uint32))
         return Column(self._value_type, len(numbers), numbers, valid)
 
-    def totals_of(self, rows: BitMap | None, want: Want = Want.ALL) -> Totals:
-        """Return the totals of some rows, by counting in each slice."""
+    def totals_of_each(self, groups: Sequence[BitMap], want: Want = Want.ALL) -> list[Totals]:
+        """Return the totals of each of some sets of rows, by counting in each slice."""
+        among = [None if len(rows) == self.row_count else rows for rows in groups]
         if not want:
-            return Totals(self.value_count if rows is None else len(self.null_rows(False, rows)))
-        among = None if rows is None or len(rows) == self._row_count else rows
-        return _totals(self._half_sets(), among, want)
-
-    def totals_of_each(
-        self, groups: Sequence[BitMap], within: BitMap | None = None, want: Want = Want.ALL
-    ) -> list[Totals]:
-        """Return the totals of each of some sets of rows, as far as they lie in `within`, by counting in each slice."""
-        if not want:
-            return [self.totals_of(rows if within is None else rows & within, want) for rows in groups]
+            counts = [self.value_count if rows is None else len(self.null_rows(False, rows)) for rows in among]
+            return [Totals(count) for count in counts]
         halves = self._half_sets()
-        if within is not None:
-            halves = [(sign, half.within(within)) for sign, half in halves]
-        return [_totals(halves, rows, want) for rows in groups]
+        return [join_totals([half.totals(rows, want) for half in halves]) for rows in among]
 
     def numbers(self, rows: Rows | None = None) -> tuple[Ints, Flags | None]:
         """Return the number of some ascending rows (0 for NULL), and which are not NULL; None for all in both places.
 
         Raises CorruptFileError if the blob is damaged.
         """
-        if rows is not None and _DENSE * len(rows) > self._row_count:
+        if rows is not None and _DENSE * len(rows) > self.row_count:
             numbers, valid = self.numbers()
             return numbers[rows], None if valid is None or valid[rows].all() else valid[rows]
-        count = self._row_count if rows is None else len(rows)
+        count = self.row_count if rows is None else len(rows)
         numbers, valid = np.zeros(count, np.int64), np.zeros(count, np.bool_)
-        for sign, half, known, offsets in self._offsets(rows, count):
+        for half, flat in self._flat_halves():
+            known, offsets = flat.of_rows(rows)
+            known, offsets = known[:count], offsets[:count]
             # Beyond 63 bits, an offset is negative.
             if int(offsets.view(np.uint64).max(initial=0)) > half.span:
                 raise self._other_numbers()
-            numbers += np.where(known, sign * (offsets + half.minimum), 0)
+            numbers += np.where(known, half.sign * (offsets + half.minimum), 0)
             valid |= known
         return numbers, None if valid.all() else valid
 
-    def _offsets(self, rows: Rows | None, count: int) -> Iterator[tuple[int, Half, Flags, Ints]]:
-        """Yield sign and places of each half, which of some rows have a number there, and magnitude - minimum."""
-        if rows is not None and _SPARSE * len(rows) < self._row_count:
-            some = BitMap(rows)
-            for (sign, half_sets), (_, reader) in zip(self._half_sets(), self._signed, strict=True):
-                yield sign, reader.half, *half_sets.of_rows(some)
-            return
-        for sign, half, flat in self._flat_halves():
-            known, offsets = flat.of_rows(rows)
-            yield sign, half, known[:count], offsets[:count]
-
-    def _flat_halves(self) -> list[tuple[int, Half, FlatHalf]]:
-        """Return sign, places and numbers of each half."""
-        found = [(sign, reader.half, reader.flat()) for sign, reader in self._signed]
-        if len(found) == 2 and bool((found[0][2].existence & found[1][2].existence).any()):
+    def _flat_halves(self) -> list[tuple[Half, FlatHalf]]:
+        """Return places and numbers of each half."""
+        found = [(reader.half, reader.flat()) for reader in self._readers]
+        if len(found) == 2 and bool((found[0][1].existence & found[1][1].existence).any()):
             raise self._other_numbers()
         return found
 
-    def _half_sets(self) -> list[tuple[int, HalfSets]]:
-        """Return sign and numbers of each half."""
-        found = [(sign, reader.sets()) for sign, reader in self._signed]
-        if len(found) == 2 and found[0][1].existence.intersect(found[1][1].existence):
+    def _half_sets(self) -> list[HalfSets]:
+        """Return the numbers of each half."""
+        found = [reader.sets() for reader in self._readers]
+        if len(found) == 2 and found[0].existence.intersect(found[1].existence):
             raise self._other_numbers()
         return found
 
     def sets_of(self) -> KeySets | None:
         """Return the rows of each number, split by slice after slice; None if there may be many numbers."""
-        halves = [reader.half for _, reader in self._signed]
-        if not are_few_keys(sum(min(half.span + 1, half.row_count) for half in halves), self._row_count):
+        halves = [reader.half for reader in self._readers]
+        if not are_few_keys(sum(min(half.span + 1, half.row_count) for half in halves), self.row_count):
             return None
         found: dict[int, BitMap] = {}
-        for sign, half in self._half_sets():
-            found |= {sign * magnitude: rows for magnitude, rows in half.split().items()}
+        for half in self._half_sets():
+            found |= half.split()
         numbers = sorted(found)
         keys = np.array(numbers, np.int64)
         return KeySets(self._value_type, keys, [found[number] for number in numbers], self.null_rows(True, None))
@@ -158,22 +135,4 @@ class BitSlicedIndex(HoldsKeys):
     def column(self, value_type: ValueType) -> Column:
         """Return the column that the slices were built from, or raise CorruptFileError if the blob is damaged."""
         numbers, valid = self.numbers()
-        return Column(value_type, self._row_count, numbers, valid)
-
-
-def _totals(halves: Sequence[tuple[int, HalfSets]], among: BitMap | None, want: Want) -> Totals:
-    """Return the totals of some rows (None for all), given the sign and the numbers of each half."""
-    found = {sign: half.totals(among, want) for sign, half in halves}
-    positive, negative = found.get(1), found.get(-1)
-    if positive is None and negative is None:
-        return Totals(0)
-    ends = [] if negative is None else [-negative.most, -negative.least]
-    ends += [] if positive is None else [positive.least, positive.most]
-    has_ends = Want.ENDS in want
-    return Totals(
-        sum(half.count for half in (positive, negative) if half),
-        positive.total if positive else 0,
-        -negative.total if negative else 0,
-        ends[0] if has_ends else None,
-        ends[-1] if has_ends else None,
-    )
+        return Column(value_type, self.row_count, numbers, valid)

@@ -252,31 +252,23 @@ class DictionaryCodedIndex(HoldsKeys):
             raise corrupt(self._blob, "codes that the dictionary does not have")
         return KeySets(self._value_type, keys, found.rows, found.nulls)
 
-    def totals_of(self, rows: BitMap | None, want: Want = Want.ALL) -> Totals:
-        """Return the totals of some rows; without sums, by counting in each slice of the codes."""
-        if self._needs_keys(want):
-            return super().totals_of(rows, want)
-        return self._of_codes(self._codes.totals_of(rows, want & Want.ENDS))
-
     def _of_codes(self, codes: Totals) -> Totals:
         """Return the totals of rows whose codes have some totals."""
         if codes.minimum is None:
             return codes
         return Totals(codes.value_count, minimum=self._key(codes.minimum), maximum=self._key(codes.maximum))
 
-    def distinct_of(self, rows: BitMap | None) -> DistinctKeys:
+    def distinct_of(self, rows: BitMap) -> DistinctKeys:
         """Return the distinct keys of some rows; of all rows from the dictionary alone."""
-        return (
-            super().distinct_of(rows) if rows is not None else DistinctKeys(self._dictionary.keys(), self.value_count)
-        )
+        if len(rows) < self._codes.row_count:
+            return super().distinct_of(rows)
+        return DistinctKeys(self._dictionary.keys(), self.value_count)
 
-    def totals_of_each(
-        self, groups: Sequence[BitMap], within: BitMap | None = None, want: Want = Want.ALL
-    ) -> list[Totals]:
+    def totals_of_each(self, groups: Sequence[BitMap], want: Want = Want.ALL) -> list[Totals]:
         """Return the totals of each of some sets of rows; without sums, by counting in each slice of the codes."""
         if self._needs_keys(want):
-            return super().totals_of_each(groups, within, want)
-        return [self._of_codes(codes) for codes in self._codes.totals_of_each(groups, within, want & Want.ENDS)]
+            return super().totals_of_each(groups, want)
+        return [self._of_codes(codes) for codes in self._codes.totals_of_each(groups, want & Want.ENDS)]
 
     def _needs_keys(self, want: Want) -> bool:
         """Return whether totals need the keys themselves: sums of codes are no sums of keys."""

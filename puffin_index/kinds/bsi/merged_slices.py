@@ -54,22 +54,15 @@ class MergedSlices(MergedIndex, HoldsKeys):
 
     def keys_of(self, rows: BitMap | None) -> Column:
         """Return the keys of some rows."""
-        return self._open().keys_of(self._wanted(rows))
+        return self._open().keys_of(None if rows is None else self._numbers_of(rows))
 
-    def totals_of(self, rows: BitMap | None, want: Want = Want.ALL) -> Totals:
-        """Return the totals of some rows."""
-        return self._open().totals_of(self._wanted(rows), want)
-
-    def distinct_of(self, rows: BitMap | None) -> DistinctKeys:
+    def distinct_of(self, rows: BitMap) -> DistinctKeys:
         """Return the distinct keys of some rows."""
-        return self._open().distinct_of(self._wanted(rows))
+        return self._open().distinct_of(self._numbers_of(rows))
 
-    def totals_of_each(
-        self, groups: Sequence[BitMap], within: BitMap | None = None, want: Want = Want.ALL
-    ) -> list[Totals]:
-        """Return the totals of each of some disjoint sets of rows, as far as they lie in `within`."""
-        numbers = [self._numbers_of(rows) for rows in groups]
-        return self._open().totals_of_each(numbers, None if within is None else self._numbers_of(within), want)
+    def totals_of_each(self, groups: Sequence[BitMap], want: Want = Want.ALL) -> list[Totals]:
+        """Return the totals of each of some disjoint sets of rows."""
+        return self._open().totals_of_each([self._numbers_of(rows) for rows in groups], want)
 
     def sets_of(self) -> KeySets | None:
         """Return the rows of each key; None if there are many keys."""
@@ -77,10 +70,6 @@ class MergedSlices(MergedIndex, HoldsKeys):
         if found is None:
             return None
         return replace(found, rows=[self._rows_of(own) for own in found.rows], nulls=self._rows_of(found.nulls))
-
-    def _wanted(self, rows: BitMap | None) -> BitMap | None:
-        """Return the numbers of some rows; None for all."""
-        return None if rows is None or len(rows) == self._row_counts.sum() else self._numbers_of(rows)
 
     def columns(self) -> list[Column]:
         """Return the column of each row group, decoded from all slices."""

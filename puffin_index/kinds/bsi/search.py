@@ -18,7 +18,7 @@ from pyroaring import BitMap
 from puffin_index.errors import CorruptFileError
 from puffin_index.keys.asked import Interval, Intervals, clip, shift
 from puffin_index.kinds.bsi.slices import Content, Half, content_of_part, row_set_of_content
-from puffin_index.kinds.held_keys import Want
+from puffin_index.kinds.held_keys import Totals, Want
 from puffin_index.roaring.union import StoredSets, every_bit, popcount
 from puffin_index.roaring.write import BLOCK_BYTES, block_count
 from puffin_index.storage.arrays import Bytes, Flags, Ints, Rows
@@ -59,46 +59,30 @@ def _as_numbers(columns: Bytes) -> Ints:
     return wide.view("<i8").reshape(-1)
 
 
-def _places(numbers: Rows, some: BitMap) -> Ints:
-    """Return the places of some rows among ascending rows."""
-    return np.searchsorted(numbers, np.frombuffer(some.to_array(), np.uint32))
-
-
-@dataclass(frozen=True, slots=True)
-class HalfTotals:
-    """Count, sum, least and greatest magnitude of some rows of one half. What nobody wanted is 0."""
-
-    count: int
-    total: int
-    least: int
-    most: int
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class HalfSets:
-    """The rows with numbers of one sign, and those of each bit of magnitude - minimum, lowest first.
+    """The rows with numbers of one sign, 1 or -1, and those of each bit of magnitude - minimum, lowest first.
 
     Nobody changes the sets.
     """
 
+    sign: int
     minimum: int
     existence: BitMap
     slices: Sequence[BitMap]
 
-    def within(self, rows: BitMap) -> HalfSets:
-        """Return the numbers of some rows alone."""
-        return HalfSets(self.minimum, self.existence & rows, [ones & rows for ones in self.slices])
-
-    def totals(self, among: BitMap | None, want: Want = Want.ALL) -> HalfTotals | None:
-        """Return the totals of some rows (None for all); None if no such row has a number here."""
+    def totals(self, among: BitMap | None, want: Want = Want.ALL) -> Totals:
+        """Return the totals of some rows; None for all."""
         count = len(self.existence) if among is None else self.existence.intersection_cardinality(among)
         if not count:
-            return None
+            return Totals(0)
         total = self.minimum * count + self._offsets(among) if Want.SUMS in want else 0
+        positive, negative = (total, 0) if self.sign > 0 else (0, -total)
         if Want.ENDS not in want:
-            return HalfTotals(count, total, 0, 0)
+            return Totals(count, positive, negative)
         rows = self.existence if among is None else self.existence & among
-        return HalfTotals(count, total, self._end(rows, is_least=True), self._end(rows, is_least=False))
+        ends = sorted(self.sign * self._end(rows, is_least=is_least) for is_least in (True, False))
+        return Totals(count, positive, negative, *ends)
 
     def _offsets(self, rows: BitMap | None) -> int:
         """Return the sum of magnitude - minimum of some rows; None for all. No slice has a row that does not exist."""
@@ -119,17 +103,8 @@ class HalfSets:
                 offset |= 1 << bit
         return self.minimum + offset
 
-    def of_rows(self, rows: BitMap) -> tuple[Flags, Ints]:
-        """Return which of some rows have a number here, and magnitude - minimum of each (else 0)."""
-        numbers = np.frombuffer(rows.to_array(), np.uint32)
-        known, offsets = np.zeros(len(numbers), np.bool_), np.zeros(len(numbers), np.int64)
-        known[_places(numbers, self.existence & rows)] = True
-        for bit, ones in enumerate(self.slices):
-            offsets[_places(numbers, ones & rows)] |= np.int64(1 << bit)
-        return known, offsets
-
     def split(self) -> dict[int, BitMap]:
-        """Return the rows of each magnitude, ascending by magnitude."""
+        """Return the rows of each number."""
         found = {0: self.existence} if self.existence else {}
         for bit in reversed(range(len(self.slices))):
             ones = self.slices[bit]
@@ -139,7 +114,7 @@ class HalfSets:
                     if some:
                         halves[own] = some
             found = halves
-        return {self.minimum + offset: rows for offset, rows in found.items()}
+        return {self.sign * (self.minimum + offset): rows for offset, rows in found.items()}
 
 
 _READ_AT_ONCE_BYTES = 64 * 1024
@@ -232,7 +207,7 @@ class HalfReader:
         are_inside = len(rows) == self._row_count or all(rows.issuperset(ones) for ones in slices)
         if len(rows) != self.half.row_count or not are_inside:
             raise self._other_numbers()
-        return HalfSets(self.half.minimum, rows, slices)
+        return HalfSets(self.half.sign, self.half.minimum, rows, slices)
 
     def _other_numbers(self) -> CorruptFileError:
         reason = "bit slices of other numbers than they are said to have"

@@ -5,7 +5,7 @@ The magnitude of -2**63 does not fit: a row group that holds it cannot be writte
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -34,8 +34,9 @@ _MAXIMUM_BLOB_BYTES = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Half:
-    """The rows with numbers of one sign, and one row set for each bit of magnitude - minimum, lowest first."""
+    """The rows with numbers of one sign, 1 or -1, and one row set for each bit of magnitude - minimum, lowest first."""
 
+    sign: int
     row_count: int
     minimum: int
     maximum: int
@@ -48,10 +49,6 @@ class Half:
         return self.maximum - self.minimum
 
 
-Halves: TypeAlias = Sequence[Half | None]
-"""The halves of a blob, of numbers >= 0 and < 0; None where no number has the sign."""
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class HalfBits:
     """The numbers of one sign as bits, and as row sets: the rows, then bits of magnitude - minimum, lowest first.
@@ -59,6 +56,7 @@ class HalfBits:
     Bits have the shape (1 + slices, bytes), padded to whole blocks.
     """
 
+    sign: int
     row_count: int
     minimum: int
     maximum: int
@@ -67,7 +65,7 @@ class HalfBits:
 
     def placed(self, parts: Sequence[Part]) -> Half:
         """Return the half, given the places of existence set and slices."""
-        return Half(self.row_count, self.minimum, self.maximum, parts[0], tuple(parts[1:]))
+        return Half(self.sign, self.row_count, self.minimum, self.maximum, parts[0], tuple(parts[1:]))
 
 
 def serialize_numbers(halves: Sequence[HalfBits | None], row_count: int) -> tuple[bytearray, Ints]:
@@ -132,7 +130,7 @@ def _bits_of_half(numbers: npt.NDArray[np.integer], chosen: Flags | None, sign: 
     _put_slices(bits[1:], numbers, minimum, sign)
     if chosen is not None:
         bits[1:] &= bits[0]
-    return HalfBits(count, minimum, maximum, bits, tuple(serialize_bits(own.data) for own in bits))
+    return HalfBits(sign, count, minimum, maximum, bits, tuple(serialize_bits(own.data) for own in bits))
 
 
 def _put_slices(bits: Bytes, numbers: npt.NDArray[np.integer], minimum: int, sign: int) -> None:
@@ -155,7 +153,7 @@ def _put_slices(bits: Bytes, numbers: npt.NDArray[np.integer], minimum: int, sig
             bits[bit, used] = np.packbits(plane & np.uint8(1 << bit % 8), bitorder="little")
 
 
-def numbers_of_halves(halves: Halves, existence_gap: int) -> list[int]:
+def numbers_of_halves(halves: Sequence[Half | None], existence_gap: int) -> list[int]:
     """Return the numbers of halves in a layout; `existence_gap` bytes lie behind each existence set."""
     numbers: list[int] = []
     parts: list[Part] = []
@@ -170,17 +168,16 @@ def numbers_of_halves(halves: Halves, existence_gap: int) -> list[int]:
     return numbers + [part.offset << 32 | (part.checksum or 0) for part in parts]
 
 
-def halves_of_layout(blob: Blob, numbers: Sequence[int], row_count: int, existence_gap: int) -> Halves:
+def halves_of_layout(blob: Blob, numbers: Sequence[int], row_count: int, existence_gap: int) -> list[Half]:
     """Return the halves that the numbers of a layout describe; `existence_gap` bytes lie behind each existence set.
 
     Raises CorruptFileError if the numbers, at least `LEAST_NUMBERS`, do not fit the blob.
     """
     position = LEAST_NUMBERS
-    halves: list[Half | None] = []
-    for start in (0, _HALF_NUMBERS):
+    halves: list[Half] = []
+    for sign, start in ((1, 0), (-1, _HALF_NUMBERS)):
         slice_count, of_half, minimum, maximum, end = numbers[start : start + _HALF_NUMBERS]
         if slice_count == -1:
-            halves.append(None)
             continue
         if not (
             0 <= slice_count <= _MAXIMUM_SLICES
@@ -194,7 +191,7 @@ def halves_of_layout(blob: Blob, numbers: Sequence[int], row_count: int, existen
         parts = _unpack_parts(numbers[position : position + 1 + slice_count], end, existence_gap)
         if any(part.length < 0 or part.offset < 0 for part in parts):
             raise corrupt(blob, "a layout whose parts overlap")
-        halves.append(Half(of_half, minimum, maximum, parts[0], parts[1:]))
+        halves.append(Half(sign, of_half, minimum, maximum, parts[0], parts[1:]))
         position += 1 + slice_count
     return halves
 

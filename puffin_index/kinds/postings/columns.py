@@ -130,7 +130,7 @@ class CodedRows(KeysInMemory):
         """Return the keys of some rows."""
         return column_of_codes(self.value_type, self.keys, self._codes_of(rows))
 
-    def counts_of(self, rows: BitMap | None) -> KeyCounts:
+    def counts_of(self, rows: BitMap) -> KeyCounts:
         """Return the distinct keys of some rows, counted without sorting rows."""
         counts = np.bincount(self._codes_of(rows), minlength=1).astype(np.int64, copy=False)
         places = np.flatnonzero(counts[1:])

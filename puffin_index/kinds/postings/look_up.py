@@ -140,9 +140,9 @@ class Postings(MergedIndex, HoldsKeys):
         cost = cost_of_blocks(blocks, self._directory)[1]
         return RowsWithin(self._blob, lambda: list(self._key_rows(blocks)), cost, self._numbers, self._value_type)
 
-    def counts_of(self, rows: BitMap | None) -> KeyCounts:
+    def counts_of(self, rows: BitMap) -> KeyCounts:
         """Return the distinct keys of some rows; of all rows without decoding any."""
-        if rows is not None and len(rows) < self._numbers.row_count:
+        if len(rows) < self._numbers.row_count:
             sets = self.sets_of()
             return self.in_memory().counts_of(rows) if sets is None else sets.among(rows)
         keys, counts = self._every_key()
@@ -150,9 +150,9 @@ class Postings(MergedIndex, HoldsKeys):
             raise corrupt(self._blob, "postings of another number of rows")
         return KeyCounts(self._value_type, keys, counts, self._counts[1])
 
-    def distinct_of(self, rows: BitMap | None) -> DistinctKeys:
+    def distinct_of(self, rows: BitMap) -> DistinctKeys:
         """Return the distinct keys of some rows; of all rows without decoding any row."""
-        if rows is not None and len(rows) < self._numbers.row_count:
+        if len(rows) < self._numbers.row_count:
             return super().distinct_of(rows)
         return DistinctKeys(self._key_list(), self._counts[0])
 

@@ -61,7 +61,12 @@ def expected_totals(keys: Sequence[Key | None], value_type: ValueType) -> Totals
     )
 
 
-def check(piece: Piece, rows: BitMap | None, keys: Sequence[Key | None]) -> None:
+def totals_of(piece: Piece, rows: BitMap, want: Want = Want.ALL) -> Totals:
+    (found,) = holder(piece).totals_of_each([rows], want)
+    return found
+
+
+def check(piece: Piece, rows: BitMap, keys: Sequence[Key | None]) -> None:
     index = holder(piece)
     assert keys_of(index.keys_of(rows)) == keys
     counted = index.counts_of(rows)
@@ -69,23 +74,17 @@ def check(piece: Piece, rows: BitMap | None, keys: Sequence[Key | None]) -> None
     expected = Counter(keys)
     assert counted.null_count == expected.pop(None, 0)
     assert list(zip(found, counted.counts.tolist(), strict=True)) == sorted(expected.items())
-    check_totals(index.totals_of(rows), keys, counted.value_type)
-    for want in (Want.SUMS, Want.ENDS, Want(0)):
-        check_totals(index.totals_of(rows, want), keys, counted.value_type, want)
     distinct = index.distinct_of(rows)
     assert (list(distinct.keys), distinct.value_count) == (list(counted.keys), int(counted.counts.sum()))
     sets = index.sets_of()
-    number = {row: place for place, row in enumerate(rows or ())}
+    number = {row: place for place, row in enumerate(rows)}
     if sets is not None:
         check_sets(sets, rows, keys, number)
-
     groups = [BitMap([row]) for row in number] if len(number) < 5 else [BitMap(list(number)[at::3]) for at in range(3)]
-    for own, found_totals in zip(groups, index.totals_of_each(groups), strict=True):
-        check_totals(found_totals, [keys[number[row]] for row in own], counted.value_type)
     for want in (Want.ALL, Want.SUMS, Want.ENDS, Want(0)):
-        within = BitMap(list(number)[::2])
-        for own, found_totals in zip(groups, index.totals_of_each(groups, within, want), strict=True):
-            check_totals(found_totals, [keys[number[row]] for row in own & within], counted.value_type, want)
+        check_totals(totals_of(piece, rows, want), keys, counted.value_type, want)
+        for own, totals in zip(groups, index.totals_of_each(groups, want), strict=True):
+            check_totals(totals, [keys[number[row]] for row in own], counted.value_type, want)
 
 
 def check_totals(found: Totals, keys: Sequence[Key | None], value_type: ValueType, want: Want = Want.ALL) -> None:
@@ -98,14 +97,13 @@ def check_totals(found: Totals, keys: Sequence[Key | None], value_type: ValueTyp
     assert found == expected
 
 
-def check_sets(sets: KeySets, rows: BitMap | None, keys: Sequence[Key | None], number: dict[int, int]) -> None:
+def check_sets(sets: KeySets, rows: BitMap, keys: Sequence[Key | None], number: dict[int, int]) -> None:
     """Check the rows of each key, as far as they are among the asked rows, whose places are `number`."""
     own_keys = sets.keys.tolist() if sets.value_type.domain == "int64" else sets.keys.to_pylist()
     found = {row: key for key, own in zip(own_keys, sets.rows, strict=True) for row in own}
     found |= dict.fromkeys(sets.nulls)
     assert len(found) == sum(map(len, sets.rows)) + len(sets.nulls)
-    if rows is not None:
-        assert {number[row]: found[row] for row in rows} == dict(enumerate(keys))
+    assert {number[row]: found[row] for row in rows} == dict(enumerate(keys))
 
 
 @pytest.mark.parametrize("is_merged", [False, True])
@@ -123,12 +121,9 @@ def test_keys_counts_and_totals_are_those_of_the_rows(
         }
         chosen = sorted(data.draw(st.sets(st.sampled_from(sorted(keys)), max_size=20)))
         all_but = sorted(keys.keys() - set(chosen))
-        with (
-            patch("puffin_index.kinds.held_keys._FEW_KEYS", data.draw(st.sampled_from([0, 8, 100]))),
-            # Both ways to the keys of a few rows.
-            patch("puffin_index.kinds.bsi.bit_sliced._SPARSE", data.draw(st.sampled_from([0, 512]))),
-        ):
-            check(piece, None, list(keys.values()))
+        assert keys_of(holder(piece).keys_of(None)) == list(keys.values())
+        with patch("puffin_index.kinds.held_keys._FEW_KEYS", data.draw(st.sampled_from([0, 8, 100]))):
+            check(piece, BitMap(keys), list(keys.values()))
             check(piece, BitMap(chosen), [keys[row] for row in chosen])
             check(piece, BitMap(all_but), [keys[row] for row in all_but])
 
@@ -143,35 +138,33 @@ def test_damage_is_an_error_or_changes_nothing(
     pieces = segment(kind, options, placed([sample_of([*values, None, None], type_name)]))
     (piece,) = merged([pieces]) if is_merged else pieces
     keys = keys_of(holder(piece).keys_of(None))
-    places = [first_row(piece, piece.groups[0]) + place for place in range(0, 42, 5)]
+    first = first_row(piece, piece.groups[0])
+    every, places = BitMap(range(first, first + 42)), [first + place for place in range(0, 42, 5)]
     for damaged in flips(bytes(piece.payload.data)):
         try:
             found = keys_of(holder(piece, damaged).keys_of(None))
-            totals = holder(piece, damaged).totals_of(None)
-            with (
-                patch("puffin_index.kinds.bsi.bit_sliced._SPARSE", 0),
-            ):
-                few = keys_of(holder(piece, damaged).keys_of(BitMap(places)))
+            totals = holder(piece, damaged).totals_of_each([every])
+            few = keys_of(holder(piece, damaged).keys_of(BitMap(places)))
         except (CorruptFileError, UnsupportedError):
             continue
         assert found == keys
         assert few == [keys[place] for place in range(0, 42, 5)]
-        assert totals == holder(piece).totals_of(None)
+        assert totals == holder(piece).totals_of_each([every])
 
 
 def test_totals_of_numbers_beyond_64_bits_are_exact() -> None:
     values = [2**63 - 1] * 3 + [-(2**63) + 1] * 2 + [None]
     (piece,) = segment("bsi", {}, placed([sample_of(values, "long")]))
-    assert holder(piece).totals_of(None) == Totals(5, 3 * (2**63 - 1), 2 * (1 - 2**63), 1 - 2**63, 2**63 - 1)
-    assert holder(piece).totals_of(BitMap([0, 5])) == Totals(1, 2**63 - 1, 0, 2**63 - 1, 2**63 - 1)
-    assert holder(piece).totals_of(BitMap([5])) == Totals(0)
+    assert totals_of(piece, BitMap(range(6))) == Totals(5, 3 * (2**63 - 1), 2 * (1 - 2**63), 1 - 2**63, 2**63 - 1)
+    assert totals_of(piece, BitMap([0, 5])) == Totals(1, 2**63 - 1, 0, 2**63 - 1, 2**63 - 1)
+    assert totals_of(piece, BitMap([5])) == Totals(0)
 
 
 def test_totals_of_decimals_of_38_digits_are_exact() -> None:
     values = [decimal_of(10**38 - 1, 10)] * 2 + [decimal_of(1 - 10**38, 10), decimal_of(0, 10)]
     sample = sample_of(values, "decimal(38,10)")
     for kind in kinds_holding_keys():
-        totals = holder(Piece(kind.build(SortedColumn(sample.column), {}), placed([sample]))).totals_of(None)
+        totals = totals_of(Piece(kind.build(SortedColumn(sample.column), {}), placed([sample])), BitMap(range(4)))
         assert (totals.value_count, totals.positive, totals.negative) == (4, 2 * (10**38 - 1), 1 - 10**38)
         assert totals.minimum == sample.keys[2]
 
