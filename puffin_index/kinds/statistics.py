@@ -31,14 +31,14 @@ class ColumnStatistics:
     quantiles: tuple[int, ...] | tuple[bytes, ...]
 
 
-def statistics_of(ordered: SortedColumn, quantile_count: int = QUANTILE_COUNT) -> ColumnStatistics:
+def statistics_of(ordered: SortedColumn) -> ColumnStatistics:
     """Return the statistics of a column."""
     column, keys, starts = ordered.column, ordered.keys, ordered.starts
     valid_count = column.valid_count
     if not valid_count:
         return ColumnStatistics(column.row_count, column.row_count, 0, 0, None, None, ())
     # Ranks of another type would make the search copy the starts to a wider type.
-    ranks = np.linspace(0, valid_count - 1, quantile_count).round().astype(starts.dtype)
+    ranks = np.linspace(0, valid_count - 1, QUANTILE_COUNT).round().astype(starts.dtype)
     quantiles = tuple_of_keys(chosen_keys(keys, np.searchsorted(starts, ranks, "right") - 1))
     minimum, maximum = tuple_of_keys(chosen_keys(keys, np.array([0, len(keys) - 1])))
     return ColumnStatistics(

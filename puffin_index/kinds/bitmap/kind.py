@@ -7,8 +7,7 @@
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -35,38 +34,19 @@ from puffin_index.kinds.postings.build import POSTINGS, PlacedColumn, build_post
 from puffin_index.kinds.postings.look_up import Postings
 from puffin_index.storage.arrays import Ints
 
-BitmapLayout = Literal["auto", "bitmaps", "postings"]
-OPTION_NAMES = frozenset({"layout", "index-block-size"})
-_LAYOUTS: tuple[BitmapLayout, ...] = ("auto", "bitmaps", "postings")
+_LAYOUTS = ("auto", "bitmaps", "postings")
 _SIZE = re.compile(r"(\d{1,9})\s*(b|bytes|k|kb|kib|m|mb|mib)?", re.IGNORECASE)
 _UNITS = {"b": 1, "k": 1024, "m": 1024 * 1024}
 _ROWS_OF_A_KEY = 2048
 _LEAST_BLOCK_BYTES, _MOST_BLOCK_BYTES = 64, 64 * 1024 * 1024
 
 
-def layout_of(options: Mapping[str, str]) -> BitmapLayout:
-    """Return the layout of the options, or raise DefinitionError if it is unknown."""
-    asked = options.get("layout", "auto")
-    layout = next((layout for layout in _LAYOUTS if layout == asked), None)
-    if layout is None:
-        raise DefinitionError(f"bitmap option layout={asked} is not one of {', '.join(_LAYOUTS)}")
-    return layout
+def layout_of(options: Options) -> str:
+    """Return the layout of checked options."""
+    return options.get("layout", "auto")
 
 
-def check_options(value_type: ValueType, options: Mapping[str, str]) -> None:
-    """Check that options and their combination suit a column, or raise DefinitionError, which names option and type."""
-    try:
-        layout = layout_of(options)
-    except DefinitionError as error:
-        raise DefinitionError(f"{error} (a {value_type.name} column)") from error
-    if layout == "postings" and "index-block-size" in options:
-        raise DefinitionError(
-            f"bitmap option layout=postings of a {value_type.name} column goes with no index-block-size"
-        )
-    block_bytes_of(options, value_type)
-
-
-def block_bytes_of(options: Mapping[str, str], value_type: ValueType) -> int | None:
+def _block_bytes_of(options: Options, value_type: ValueType) -> int | None:
     """Return the block size of the options in bytes; None if the options leave the size open.
 
     Raises DefinitionError if the size is not between 64 bytes and 64 MB.
@@ -83,15 +63,15 @@ def block_bytes_of(options: Mapping[str, str], value_type: ValueType) -> int | N
     return size
 
 
-class BitmapBuilder:
+class BitmapBuilder(OneByOne):
     """Builds one payload per row group, or postings if the layout says so or they pay for the first row group.
 
     For many distinct values, one bitmap per value takes 7 to 14 bytes a row, postings take 1 to 4.
     """
 
-    def __init__(self, one_by_one: KindBuilder, layout: BitmapLayout) -> None:
-        self._one_by_one = one_by_one
-        self._layout = layout
+    def __init__(self, kind: IndexKind, options: Options) -> None:
+        super().__init__(kind, options)
+        self._layout = layout_of(options)
         self._placed: list[PlacedColumn] = []
 
     def add(self, column: SortedColumn, base: int) -> Sequence[MergedPayload]:
@@ -99,7 +79,7 @@ class BitmapBuilder:
         if self._layout == "auto":
             self._layout = "postings" if _pays(column) else "bitmaps"
         if self._layout == "bitmaps":
-            return self._one_by_one.add(column, base)
+            return super().add(column, base)
         # Postings sort the integers of all row groups together, so the sorted form of one row group can be freed.
         is_int = column.column.value_type.domain == "int64"
         self._placed.append(PlacedColumn(base, SortedColumn(column.column) if is_int else column))
@@ -140,7 +120,7 @@ class BitmapKind(IndexKind):
     name = "bitmap"
     blob_types = frozenset({PAIMON_BITMAP})
     merged_types = frozenset({MERGED_BITMAP, POSTINGS})
-    option_names = OPTION_NAMES
+    option_names = frozenset({"layout", "index-block-size"})
     bytes_per_row = 4
     is_found_by_key = True
     holds_keys = True
@@ -150,7 +130,13 @@ class BitmapKind(IndexKind):
     def check(self, value_type: ValueType, options: Options) -> None:
         """Raise `DefinitionError` if an option is unknown or does not suit the type."""
         super().check(value_type, options)
-        check_options(value_type, options)
+        layout = layout_of(options)
+        said = f"bitmap option layout={layout} of a {value_type.name} column"
+        if layout not in _LAYOUTS:
+            raise DefinitionError(f"{said} is not one of {', '.join(_LAYOUTS)}")
+        if layout == "postings" and "index-block-size" in options:
+            raise DefinitionError(f"{said} goes with no index-block-size")
+        _block_bytes_of(options, value_type)
 
     def misfits(self, value_type: ValueType, options: Options, bytes_per_row: float | None = None) -> Iterator[str]:
         """Name the cases in which the layout of the options is a bad choice."""
@@ -174,11 +160,11 @@ class BitmapKind(IndexKind):
         """Build the bitmaps of one row group, whatever the layout option."""
         value_type = column.column.value_type
         self.check(value_type, options)
-        return Payload(PAIMON_BITMAP, *serialize_bitmaps(column, block_bytes_of(options, value_type)))
+        return Payload(PAIMON_BITMAP, *serialize_bitmaps(column, _block_bytes_of(options, value_type)))
 
     def builder(self, options: Options) -> KindBuilder:
         """Return a builder of bitmaps or postings, as the layout option says."""
-        return BitmapBuilder(OneByOne(self, options), layout_of(options))
+        return BitmapBuilder(self, options)
 
     def open(self, payload: StoredPayload) -> OpenIndex:
         """Open a payload."""

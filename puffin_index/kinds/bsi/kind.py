@@ -33,18 +33,18 @@ MERGED_ROWS = 131_072
 _MERGED_BYTES = 64 * 1024 * 1024
 
 
-class SlicesBuilder:
+class SlicesBuilder(OneByOne):
     """Builds bit slices, one payload a row group, and one of neighbouring small row groups."""
 
-    def __init__(self, one_by_one: KindBuilder) -> None:
-        self._one_by_one = one_by_one
+    def __init__(self, kind: IndexKind, options: Options) -> None:
+        super().__init__(kind, options)
         self._columns: list[Column] = []
 
     def add(self, column: SortedColumn, base: int) -> Sequence[MergedPayload]:
         """Take the next row group; return the payloads that are now complete."""
         if is_small(column.column.row_count):
             return self.gather(column.column)
-        return [*self.finish(), *self._one_by_one.add(column, base)]
+        return [*self.finish(), *super().add(column, base)]
 
     def gather(self, column: Column) -> Sequence[MergedPayload]:
         """Take a small row group; return the payload of the earlier ones if the new one would exceed a limit."""
@@ -105,8 +105,7 @@ class BitSlicedKind(IndexKind):
 
     def builder(self, options: Options) -> KindBuilder:
         """Return a builder that merges small row groups, unless they must stay in Paimon's format."""
-        one_by_one = OneByOne(self, options)
-        return SlicesBuilder(one_by_one) if _may_merge(options) else one_by_one
+        return SlicesBuilder(self, options) if _may_merge(options) else OneByOne(self, options)
 
     def open(self, payload: StoredPayload) -> OpenIndex:
         """Open a payload."""
@@ -122,7 +121,7 @@ class BitSlicedKind(IndexKind):
     ) -> Iterator[MergedPayload]:
         """Merge small row groups as a build does; copy the others."""
         del limits
-        small = SlicesBuilder(OneByOne(self, options))
+        small = SlicesBuilder(self, options)
         for part in (part for part in parts if part.is_kept.any()):
             payload = part.payload
             self.form_of(part)

@@ -18,16 +18,9 @@ from puffin_index.table_index import TableIndex
 from tests.conftest import create_table
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"layout": "roaring"}, "layout=roaring is not one of auto, bitmaps, postings .a int column"),
-        ({"layout": "postings", "index-block-size": "16kb"}, "goes with no index-block-size"),
-    ],
-)
-def test_a_layout_that_cannot_be_is_refused(options: Mapping[str, str], said: str) -> None:
-    with pytest.raises(DefinitionError, match=said):
-        KINDS["bitmap"].check(value_type_named("int"), options)
+def test_postings_have_no_blocks_of_bitmaps() -> None:
+    with pytest.raises(DefinitionError, match="layout=postings of a int column goes with no index-block-size"):
+        KINDS["bitmap"].check(value_type_named("int"), {"layout": "postings", "index-block-size": "16kb"})
 
 
 @pytest.mark.parametrize(

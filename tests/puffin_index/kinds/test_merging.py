@@ -15,7 +15,7 @@ from puffin_index.kinds.base import DROPPED, MergedFilter, MergedPayload, MergeL
 from puffin_index.kinds.bitmap.merged_bitmap import MERGED_BITMAP
 from puffin_index.kinds.bsi.kind import SlicesBuilder
 from puffin_index.kinds.bsi.own_slices import BSI, fits_slices, is_small
-from puffin_index.kinds.kind import Answer, OneByOne
+from puffin_index.kinds.kind import Answer
 from puffin_index.kinds.postings.build import POSTINGS
 from puffin_index.kinds.postings.look_up import Postings
 from puffin_index.kinds.registry import KINDS
@@ -116,7 +116,7 @@ def test_merged_bit_slices_are_those_that_a_build_makes(data: st.DataObject) -> 
     segments[0] = merged(segments[:1]) if data.draw(st.booleans()) else segments[0]
     dropped = data.draw(st.sets(st.integers(0, len(of_groups) - 1), max_size=len(of_groups) - 1))
     kept = [sample for place, sample in enumerate(of_groups) if place not in dropped]
-    small, anew = SlicesBuilder(OneByOne(KINDS["bsi"], {})), []
+    small, anew = SlicesBuilder(KINDS["bsi"], {}), []
     for sample in kept:
         if is_small(len(sample.values)):
             anew += small.gather(sample.column)

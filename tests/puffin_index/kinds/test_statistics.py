@@ -34,8 +34,3 @@ def test_nan_is_counted_and_is_the_maximum() -> None:
 
 def test_a_long_that_looks_like_the_key_of_nan_is_not_nan() -> None:
     assert statistics_of(SortedColumn(sample_of([0x7FF8_0000_0000_0000], "long").column)).nan_count == 0
-
-
-def test_as_many_quantiles_as_asked_for_reach_from_the_first_key_to_the_last() -> None:
-    found = statistics_of(SortedColumn(sample_of(list(range(101)), "long").column), quantile_count=5)
-    assert list(found.quantiles) == [0, 25, 50, 75, 100]

@@ -19,7 +19,6 @@ from puffin_index.kinds.base import Payload, StoredPayload
 from puffin_index.kinds.bsi.kind import MERGED_ROWS, SlicesBuilder
 from puffin_index.kinds.bsi.merged_slices import MergedSlices
 from puffin_index.kinds.bsi.own_slices import BSI, build_slices, is_small
-from puffin_index.kinds.kind import OneByOne
 from puffin_index.kinds.registry import KINDS
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.parts import checksum32
@@ -124,7 +123,7 @@ def test_row_groups_that_leave_a_quarter_of_their_containers_empty_are_small(
 
 
 def test_row_groups_are_put_together_up_to_a_number_of_rows() -> None:
-    small = SlicesBuilder(OneByOne(KINDS["bsi"], {}))
+    small = SlicesBuilder(KINDS["bsi"], {})
     found = [one.row_groups for _ in range(30) for one in small.gather(numbers(10_000, 3))]
     assert [*found, *(one.row_groups for one in small.finish())] == [13, 13, 4]
     assert small.finish() == []
@@ -132,7 +131,7 @@ def test_row_groups_are_put_together_up_to_a_number_of_rows() -> None:
 
 
 def test_wide_keys_are_put_together_up_to_a_number_of_bytes() -> None:
-    small = SlicesBuilder(OneByOne(KINDS["bsi"], {}))
+    small = SlicesBuilder(KINDS["bsi"], {})
     wide = column_of(pa.array([b"x" * (1 << 20)] * 30), value_type_named("binary"))
     assert [one.row_groups for _ in range(5) for one in small.gather(wide)] == [2, 2]
 
