@@ -1,43 +1,60 @@
 """Flipped bits and cut ends in blobs and layouts: a documented error or the right rows, and nothing else."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
 from puffin_index.errors import CorruptFileError, UnsupportedError
-from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
-from puffin_index.kinds.base import Payload, StoredPayload
-from puffin_index.kinds.registry import KINDS
-from puffin_index.roaring.read import deserialize
-from puffin_index.roaring.union import StoredSets
+from puffin_index.kinds.held_keys import HoldsKeys
+from puffin_index.kinds.postings.build import POSTINGS
+from puffin_index.storage.arrays import Ints
 from tests.conftest import amount
-from tests.puffin_index.kinds.columns import Sample, rows_of, sample_of, samples
-from tests.puffin_index.kinds.counting import blob_of
+from tests.puffin_index.kinds.columns import sample_of, samples
+from tests.puffin_index.kinds.merged_sample import Group, Piece, expected_rows, merged, placed, segment
+from tests.puffin_index.kinds.postings.postings_sample import SMALL_SIZES, built
 
-SAMPLES = {
-    "long": sample_of([5, -3, None, 5, 1 << 40, None, 7, 7, -3, 0] + [9] * 5, "long"),
-    "string": sample_of(["b", "", None, "b", "a" * 20, None, "ccc", "b"] + ["d"] * 5, "string"),
-    "double": sample_of([1.5, -2.5, None, float("nan"), 1.5, 0.0] + [8.25] * 5, "double"),
+GROUPS = {
+    "long": placed(
+        [
+            sample_of([5, -3, None, 5, 1 << 40, None, 7, 7, -3, 0] + [9] * 5, "long"),
+            sample_of([9, 5, 7], "long"),
+            sample_of([None, 1 << 40], "long"),
+        ]
+    ),
+    "string": placed(
+        [sample_of(["b", "", None, "b", "a" * 20, None, "ccc"] + ["d"] * 5, "string"), sample_of(["b", "e"], "string")]
+    ),
+    "double": placed(
+        [
+            sample_of([1.5, -2.5, None, float("nan"), 1.5, 0.0] + [8.25] * 5, "double"),
+            sample_of([float("nan"), 0.0], "double"),
+        ]
+    ),
+    "one value": placed([sample_of([7] * 9, "long"), sample_of([], "long")]),
 }
-BUILDS = [("bitmap", {}), ("bitmap", {"index-block-size": "64"}), ("bsi", {})]
-
-
-def _tests(sample: Sample) -> list[LeafTest]:
-    known = sorted({key for key in sample.keys if key is not None})
-    middle = known[len(known) // 2]
-    # Keys of one sample are all ints or all bytes.
-    return [
-        NullTest(True),
-        SetTest((middle,)),  # type: ignore[arg-type]  # one key, so it is a tuple of one type
-        SetTest((known[-1],), negated=True),  # type: ignore[arg-type]  # as above
-        RangeTest(known[0], middle, low_inclusive=False),
-        RangeTest(middle, None, negated=True),
-    ]
+ALONE = [
+    ("bitmap", {}),
+    ("bitmap", {"index-block-size": "64"}),
+    ("bsi", {}),
+    ("bsi", {"compression": "none"}),
+    ("bloom", {}),
+]
+PIECES = {
+    f"{kind} {number} of {name}": segment(kind, options, groups[:1])[0]
+    for name, groups in GROUPS.items()
+    for number, (kind, options) in enumerate(ALONE)
+}
+MERGED = {
+    f"merged {kind} of {name}": merged([segment(kind, {}, groups)])[0]
+    for name, groups in GROUPS.items()
+    for kind in ("bitmap", "bsi", "bloom")
+} | {f"postings of {name}": built(list(groups), SMALL_SIZES) for name, groups in GROUPS.items()}
+PIECES |= MERGED
 
 
 def flips(data: bytes) -> Iterator[bytes]:
@@ -49,130 +66,91 @@ def flips(data: bytes) -> Iterator[bytes]:
             yield bytes(changed)
 
 
-def _answers(
-    kind: str, payload: Payload, data: bytes, layout: np.ndarray[tuple[int], np.dtype[np.int64]], sample: Sample
-) -> Iterator[tuple[LeafTest, BitMap]]:
-    """The tests that are answered, with their answers; the others raise a documented error."""
-    for test in _tests(sample):
-        blob, _ = blob_of(data)
+def asked(groups: Sequence[Group]) -> list[LeafTest]:
+    """Tests about keys that are there."""
+    known = sorted({key for group in groups for key in group.sample.keys if key is not None})  # type: ignore[type-var]
+    middle = known[len(known) // 2]
+    return [
+        NullTest(True),
+        SetTest((middle,)),  # type: ignore[arg-type]  # one key, so it is a tuple of one type
+        SetTest((known[-1],), negated=True),  # type: ignore[arg-type]  # as above
+        RangeTest(known[0], middle, low_inclusive=False),
+        RangeTest(middle, None, negated=True),
+    ]
+
+
+def answers(piece: Piece, data: bytes | None = None) -> Iterator[tuple[LeafTest, BitMap]]:
+    """The tests that are answered, with their answers; the others, and decoding, raise a documented error."""
+    for test in asked(piece.groups):
         try:
-            index = KINDS[kind].open(
-                StoredPayload.of_row_group(blob, payload.blob_type, layout, sample.value_type, len(sample.values))
-            )
-            yield test, index.evaluate(test).rows
+            yield test, piece.rows(test, data)
+            index, _ = piece.opened(data)
+            if isinstance(index, HoldsKeys):
+                assert index.keys_of(None).row_count == sum(len(group.sample.values) for group in piece.groups)
         except (CorruptFileError, UnsupportedError) as error:
             if "s3://bucket/segment.puffin" not in str(error):
                 raise AssertionError("an error that does not name the file") from error
 
 
-@pytest.mark.parametrize("sample", SAMPLES.values(), ids=SAMPLES)
-@pytest.mark.parametrize(("kind", "options"), BUILDS)
-def test_a_flipped_bit_never_gives_wrong_rows(kind: str, options: dict[str, str], sample: Sample) -> None:
-    payload = KINDS[kind].build(SortedColumn(sample.column), options)
-    for data in flips(bytes(payload.data)):
-        for test, rows in _answers(kind, payload, data, payload.layout, sample):
-            assert rows == rows_of(sample, test)
+def with_layout(piece: Piece, layout: Ints) -> Piece:
+    return replace(piece, payload=replace(piece.payload, layout=layout))
 
 
-@pytest.mark.parametrize("sample", SAMPLES.values(), ids=SAMPLES)
-def test_a_flipped_bit_never_makes_a_bloom_filter_miss_a_row(sample: Sample) -> None:
-    payload = KINDS["bloom"].build(SortedColumn(sample.column), {})
-    for data in flips(bytes(payload.data)):
-        for test, rows in _answers("bloom", payload, data, payload.layout, sample):
-            assert rows >= rows_of(sample, test)
+def are_right(piece: Piece, test: LeafTest, rows: BitMap) -> bool:
+    expected = expected_rows(piece.groups, test)
+    return rows >= expected if "bloom" in piece.payload.blob_type else rows == expected
 
 
-@pytest.mark.parametrize("sample", SAMPLES.values(), ids=SAMPLES)
-@pytest.mark.parametrize(("kind", "options"), [*BUILDS, ("bloom", {})])
-def test_a_cut_blob_is_an_error_or_gives_the_right_rows(kind: str, options: dict[str, str], sample: Sample) -> None:
-    payload = KINDS[kind].build(SortedColumn(sample.column), options)
-    for length in range(len(payload.data)):
-        for test, rows in _answers(kind, payload, bytes(payload.data)[:length], payload.layout, sample):
-            assert rows == rows_of(sample, test) or kind == "bloom"
-            assert rows >= rows_of(sample, test)
+@pytest.mark.parametrize("name", PIECES)
+def test_a_flipped_bit_or_a_cut_end_never_gives_wrong_rows(name: str) -> None:
+    piece = PIECES[name]
+    whole = bytes(piece.payload.data)
+    assert len([are_right(piece, *answer) for answer in answers(piece)]) == len(asked(piece.groups))
+    for data in [*flips(whole), *(whole[:length] for length in range(len(whole)))]:
+        assert all(are_right(piece, *answer) for answer in answers(piece, data))
 
 
-@pytest.mark.parametrize("sample", SAMPLES.values(), ids=SAMPLES)
-@pytest.mark.parametrize(("kind", "options"), [*BUILDS, ("bloom", {})])
-def test_a_wrong_layout_never_fails_in_another_way(kind: str, options: dict[str, str], sample: Sample) -> None:
+@pytest.mark.parametrize("name", PIECES)
+def test_a_wrong_layout_never_fails_in_another_way(name: str) -> None:
     """A directory has a checksum of its own; a layout that passes it and is nonsense still must not crash."""
-    payload = KINDS[kind].build(SortedColumn(sample.column), options)
-    for position in range(len(payload.layout)):
-        for number in (-(2**63), -1, 0, 1, 3, 2**31, 2**40, 2**63 - 1, int(payload.layout[position]) + (1 << 32)):
-            layout = payload.layout.copy()
-            layout[position] = max(-(2**63), min(number, 2**63 - 1))
-            for _, rows in _answers(kind, payload, bytes(payload.data), layout, sample):
-                assert not rows or rows.max() < len(sample.values)
-    for length in range(len(payload.layout)):
-        for _, rows in _answers(kind, payload, bytes(payload.data), payload.layout[:length], sample):
-            assert not rows or rows.max() < len(sample.values)
+    piece = PIECES[name]
+    layout = piece.payload.layout
+    every = BitMap.union(BitMap(), *(group.every_row for group in piece.groups))
+    for position in range(len(layout)):
+        for number in (-(2**63), -1, 0, 1, 3, 2**31, 2**40, 2**63 - 1, int(layout[position]) + (1 << 32)):
+            changed = layout.copy()
+            changed[position] = max(-(2**63), min(number, 2**63 - 1))
+            for _, rows in answers(with_layout(piece, changed)):
+                assert rows <= every
+    for length in range(len(layout)):
+        for _, rows in answers(with_layout(piece, layout[:length])):
+            assert rows <= every
+    with pytest.raises(CorruptFileError):
+        with_layout(piece, layout[:1]).opened()
+
+
+@pytest.mark.parametrize("name", MERGED)
+def test_a_blob_of_other_row_groups_is_refused(name: str) -> None:
+    piece = MERGED[name]
+    with pytest.raises(CorruptFileError, match=r"row groups.*segment\.puffin|segment\.puffin.*row groups"):
+        replace(piece, groups=piece.groups[:-1]).opened()
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_merged_bitmaps_are_not_taken_for_postings(name: str) -> None:
+    """They have the same layout, and one kind: a reader that does not look at the blob type must not be misled."""
+    piece = MERGED[f"merged bitmap of {name}"]
+    postings = replace(piece, payload=replace(piece.payload, blob_type=POSTINGS))
+    with pytest.raises(UnsupportedError, match="form"):
+        postings.opened()
 
 
 @settings(max_examples=amount(20, 500), deadline=None)
 @given(st.data())
 def test_damage_anywhere_in_a_random_blob_never_gives_wrong_rows(data: st.DataObject) -> None:
     sample = data.draw(samples().filter(lambda sample: any(key is not None for key in sample.keys)))
-    kind = data.draw(st.sampled_from(("bitmap", "bsi")))
-    payload = KINDS[kind].build(SortedColumn(sample.column), {})
-    changed = bytearray(payload.data)
+    (piece,) = segment(data.draw(st.sampled_from(("bitmap", "bsi"))), {}, placed([sample]))
+    changed = bytearray(piece.payload.data)
     for _ in range(data.draw(st.integers(1, 3))):
         changed[data.draw(st.integers(0, len(changed) - 1))] = data.draw(st.integers(0, 255))
-    for test, rows in _answers(kind, payload, bytes(changed), payload.layout, sample):
-        assert rows == rows_of(sample, test)
-
-
-ROW_SETS = [
-    BitMap([7]),
-    BitMap(range(0, 500, 7)),
-    BitMap([1, 70_000, 140_000, 210_000, 280_000]),
-    BitMap([*range(20), *range(65_536, 65_600), *range(131_072, 131_090)]),
-    BitMap([*range(20), *range(65_536, 65_600), *range(131_072, 131_090), *range(200_000, 200_100)]),
-    BitMap(range(0, 20_000, 3)),
-]
-
-
-@pytest.mark.parametrize("rows", ROW_SETS, ids=lambda rows: f"{len(rows)} rows")
-def test_a_row_set_with_a_flipped_bit_or_cut_end_is_an_error_or_has_possible_rows(rows: BitMap) -> None:
-    rows.run_optimize()
-    whole = rows.serialize()
-    starts = range(0, len(whole), 1 + len(whole) // 300)
-    damaged = [whole[:length] for length in starts]
-    damaged += [whole[:at] + bytes([whole[at] ^ 1 << bit]) + whole[at + 1 :] for at in starts for bit in (0, 4, 7)]
-    for data in damaged:
-        try:
-            found = deserialize(data, rows.max() + 1)
-        except CorruptFileError:
-            continue
-        assert not found or found.max() <= rows.max()
-        assert len(found) == len(list(found))
-
-
-@pytest.mark.parametrize("rows", ROW_SETS, ids=lambda rows: f"{len(rows)} rows")
-def test_the_union_of_many_row_sets_withstands_a_flipped_bit_in_one(rows: BitMap) -> None:
-    rows.run_optimize()
-    whole = rows.serialize()
-    many = [BitMap([300_000 + row]).serialize() for row in range(40)]
-    limit = 300_040
-    for at in range(0, len(whole), 1 + len(whole) // 300):
-        changed = whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :]
-        try:
-            found = StoredSets.of([changed, *many]).union(limit)
-        except CorruptFileError:
-            continue
-        assert found.max() < limit
-
-
-def test_rows_beyond_the_row_group_are_corrupt() -> None:
-    data = BitMap([1, 9]).serialize()
-    assert deserialize(data, 10) == BitMap([1, 9])
-    with pytest.raises(CorruptFileError, match="row 9 in a row group of 9 rows"):
-        deserialize(data, 9)
-
-
-def test_runs_that_unfold_to_more_rows_than_there_are_are_refused_before_they_unfold() -> None:
-    """A few bytes may claim 65,536 rows each: 60,000 such sets would be 4 billion rows."""
-    run = BitMap(range(65_536))
-    run.run_optimize()
-    sets = [run.serialize()] * 60_000
-    with pytest.raises(CorruptFileError, match="more than 100000 rows"):
-        StoredSets.of(sets).union(100_000)
+    assert all(are_right(piece, *answer) for answer in answers(piece, bytes(changed)))

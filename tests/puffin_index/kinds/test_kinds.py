@@ -15,12 +15,11 @@ from puffin_index.keys.arrow_keys import column_of
 from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.leaf import NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import value_type_named
-from puffin_index.kinds.base import StoredPayload
 from puffin_index.kinds.bloom.filter import grid_bits
 from puffin_index.kinds.registry import KINDS, builders_of
 from tests.conftest import amount
 from tests.puffin_index.kinds.columns import VALUES, Sample, leaf_tests, rows_of, sample_of, samples
-from tests.puffin_index.kinds.counting import blob_of, open_payload
+from tests.puffin_index.kinds.counting import open_payload
 
 NO_LAYOUT = np.empty(0, np.int64)
 EXACT_BUILDS = [
@@ -185,6 +184,8 @@ def test_an_unknown_option_is_refused_by_name(kind: str) -> None:
     [
         ("bitmap", {"index-block-size": "63"}),
         ("bitmap", {"index-block-size": "16 parsecs"}),
+        ("bitmap", {"layout": "roaring"}),
+        ("bsi", {"compression": "lz4"}),
         ("bloom", {"fpp": "0"}),
         ("bloom", {"fpp": "1"}),
         ("bloom", {"fpp": "nan"}),
@@ -198,15 +199,6 @@ def test_an_option_out_of_range_is_refused_by_name_and_value(kind: str, options:
     ((name, value),) = options.items()
     with pytest.raises(DefinitionError, match=f"{kind}.*{name}={value} of a string"):
         KINDS[kind].check(value_type_named("string"), options)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_blob_type_of_another_kind_is_refused_by_name(kind: str) -> None:
-    blob, _ = blob_of(b"\1\0\0\0")
-    with pytest.raises(UnsupportedError, match="paimon-range-bitmap-v1"):
-        KINDS[kind].open(
-            StoredPayload.of_row_group(blob, "paimon-range-bitmap-v1", NO_LAYOUT, value_type_named("long"), 1)
-        )
 
 
 def test_an_unknown_kind_is_refused_by_name() -> None:

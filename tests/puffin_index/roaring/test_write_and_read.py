@@ -124,3 +124,60 @@ def test_bits_of_full_and_nearly_empty_blocks_become_a_row_set(most: int) -> Non
     flags = np.zeros(4 * 65_536, np.bool_)
     flags[rows.to_array()] = True
     assert row_set_of_flags(flags) == rows
+
+
+ROW_SETS = [
+    BitMap([7]),
+    BitMap(range(0, 500, 7)),
+    BitMap([1, 70_000, 140_000, 210_000, 280_000]),
+    BitMap([*range(20), *range(65_536, 65_600), *range(131_072, 131_090)]),
+    BitMap([*range(20), *range(65_536, 65_600), *range(131_072, 131_090), *range(200_000, 200_100)]),
+    BitMap(range(0, 20_000, 3)),
+]
+
+
+@pytest.mark.parametrize("rows", ROW_SETS, ids=lambda rows: f"{len(rows)} rows")
+def test_a_row_set_with_a_flipped_bit_or_cut_end_is_an_error_or_has_possible_rows(rows: BitMap) -> None:
+    rows.run_optimize()
+    whole = rows.serialize()
+    starts = range(0, len(whole), 1 + len(whole) // 300)
+    damaged = [whole[:length] for length in starts]
+    damaged += [whole[:at] + bytes([whole[at] ^ 1 << bit]) + whole[at + 1 :] for at in starts for bit in (0, 4, 7)]
+    for data in damaged:
+        try:
+            found = deserialize(data, rows.max() + 1)
+        except CorruptFileError:
+            continue
+        assert not found or found.max() <= rows.max()
+        assert len(found) == len(list(found))
+
+
+@pytest.mark.parametrize("rows", ROW_SETS, ids=lambda rows: f"{len(rows)} rows")
+def test_the_union_of_many_row_sets_withstands_a_flipped_bit_in_one(rows: BitMap) -> None:
+    rows.run_optimize()
+    whole = rows.serialize()
+    many = [BitMap([300_000 + row]).serialize() for row in range(40)]
+    limit = 300_040
+    for at in range(0, len(whole), 1 + len(whole) // 300):
+        changed = whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :]
+        try:
+            found = StoredSets.of([changed, *many]).union(limit)
+        except CorruptFileError:
+            continue
+        assert found.max() < limit
+
+
+def test_rows_beyond_the_row_group_are_corrupt() -> None:
+    data = BitMap([1, 9]).serialize()
+    assert deserialize(data, 10) == BitMap([1, 9])
+    with pytest.raises(CorruptFileError, match="row 9 in a row group of 9 rows"):
+        deserialize(data, 9)
+
+
+def test_runs_that_unfold_to_more_rows_than_there_are_are_refused_before_they_unfold() -> None:
+    """A few bytes may claim 65,536 rows each: 60,000 such sets would be 4 billion rows."""
+    run = BitMap(range(65_536))
+    run.run_optimize()
+    sets = [run.serialize()] * 60_000
+    with pytest.raises(CorruptFileError, match="more than 100000 rows"):
+        StoredSets.of(sets).union(100_000)
