@@ -1,23 +1,21 @@
 """The interface of an index kind. A kind is a folder beside this module and a line in `puffin_index.kinds.registry`.
 
-No code outside names a kind: segments, compaction, verification, exchange and the planner ask the kind. Proofs check an
-opened payload against the data, row group by row group: a payload that holds keys is decoded and compared key by key;
-what the search of a single row group reads besides is proven by ranges and by a set of keys.
+No code outside names a kind: segments, compaction, verification, export and the planner ask the kind. Proofs check an
+opened payload against the data, row group by row group: a payload that holds keys is decoded and compared key by key.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
-from itertools import pairwise, starmap
+from itertools import starmap
 from typing import ClassVar, Protocol, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
-from pyroaring import BitMap
 
 from puffin_index.errors import DefinitionError, UnsupportedError
-from puffin_index.keys.columns import Column, SortedColumn, chosen_keys, plain_keys, tuple_of_keys
-from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
+from puffin_index.keys.columns import Column, KeyArray, SortedColumn, plain_keys
+from puffin_index.keys.leaf import LeafTest
 from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.base import (
     DEFAULT_LIMITS,
@@ -28,16 +26,11 @@ from puffin_index.kinds.base import (
     OpenIndex,
     Payload,
     RowGroupIndex,
-    RowSet,
     StoredPayload,
     as_it_was,
 )
 from puffin_index.kinds.held_keys import HoldsKeys
-from puffin_index.roaring.read import row_set_of_ascending
-from puffin_index.storage.arrays import Flags, Ints, Rows, ramps
-
-_FEW_KEYS = 64
-_RANGES = 16
+from puffin_index.storage.arrays import Flags, Ints
 
 
 class Proof(Protocol):
@@ -48,7 +41,7 @@ class Proof(Protocol):
 
 
 def proof_by_keys(index: HoldsKeys, row_counts: Ints) -> Proof:
-    """Return a proof that compares the keys of all rows, decoded once, and tries the search of a single row group."""
+    """Return a proof that compares the keys of all rows, decoded once, and the listed keys of a single row group."""
     decoded: list[Column] = []
 
     def prove(place: int, column: SortedColumn) -> Iterator[str]:
@@ -58,8 +51,9 @@ def proof_by_keys(index: HoldsKeys, row_counts: Ints) -> Proof:
             decoded.extend(starmap(every.part, zip((ends - row_counts).tolist(), ends.tolist(), strict=True)))
         yield from _compare_columns(decoded[place], column.column)
         if not isinstance(index, MergedIndex):
-            for test, rows in _searches(column):
-                yield from _compare(test, cast(RowGroupIndex, index).evaluate(test), rows)
+            listed = cast(RowGroupIndex, index).keys(column.distinct_count)
+            if listed is not None and not _arrow_of(listed).equals(_arrow_of(column.keys)):
+                yield "a list of other keys than the data has"
 
     return prove
 
@@ -77,45 +71,14 @@ def _valid(column: Column) -> Flags:
 
 
 def _of_rows(column: Column, valid: Flags) -> pa.Array:
-    """Return the keys of non-NULL rows in the widest type, so that columns of different integer widths compare."""
-    if isinstance(column.keys, np.ndarray):
-        return pa.array(column.keys.astype(np.int64, copy=False)).filter(pa.array(valid))
-    return plain_keys(column).filter(pa.array(valid))
+    """Return the keys of non-NULL rows."""
+    keys = column.keys if isinstance(column.keys, np.ndarray) else plain_keys(column)
+    return _arrow_of(keys).filter(pa.array(valid))
 
 
-def _searches(ordered: SortedColumn) -> Iterator[tuple[LeafTest, BitMap]]:
-    """Yield tests with their rows: ranges of keys that cover all, a set of few keys, NULL."""
-    rows, starts, count = ordered.rows, ordered.starts.astype(np.int64), ordered.distinct_count
-    for low, high in pairwise(np.unique(np.linspace(0, count, _RANGES + 1).astype(np.int64)).tolist()):
-        first, last = tuple_of_keys(chosen_keys(ordered.keys, np.array([low, high - 1])))
-        yield RangeTest(first, last), _row_set(rows[starts[low] : starts[high]])
-    if count:
-        places = np.unique(np.linspace(0, count - 1, min(count, _FEW_KEYS)).astype(np.int64))
-        chosen = ramps(starts[places], starts[places + 1] - starts[places])
-        yield SetTest(tuple_of_keys(chosen_keys(ordered.keys, places))), _row_set(rows[chosen])
-    yield NullTest(True), _row_set(ordered.column.null_rows)
-
-
-def _row_set(rows: Rows) -> BitMap:
-    return row_set_of_ascending(np.sort(rows))
-
-
-def _compare(test: LeafTest, answer: RowSet, truth: BitMap) -> Iterator[str]:
-    missed = truth - answer.rows
-    if missed:
-        yield f"{_described(test)} misses {len(missed)} rows, the first is {missed.min()}"
-    elif answer.exact and answer.rows != truth:
-        yield f"{_described(test)} claims {len(answer.rows - truth)} rows that do not match"
-
-
-def _described(test: LeafTest) -> str:
-    match test:
-        case SetTest(keys):
-            return f"a test for {len(keys)} keys from {keys[0]!r} to {keys[-1]!r}"
-        case RangeTest(low, high):
-            return f"a test for keys from {low!r} to {high!r}"
-        case NullTest():
-            return "a test for NULL"
+def _arrow_of(keys: KeyArray) -> pa.Array:
+    """Return keys in the widest type, so that keys of columns of different integer widths compare."""
+    return pa.array(keys.astype(np.int64, copy=False)) if isinstance(keys, np.ndarray) else keys
 
 
 Options: TypeAlias = Mapping[str, str]
