@@ -1,15 +1,17 @@
-"""Parse the entries of a bitmap blob, block by block: the values and the places of their row sets."""
+"""The entries of a bitmap blob, read and parsed block by block: the values and the places of their row sets."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from puffin_index.keys.columns import join_keys, sorted_keys_of
+from puffin_index.keys.leaf import Key
 from puffin_index.keys.sorted_keys import BytesKeys, IntKeys, SortedKeys
 from puffin_index.keys.value_types import BYTES, dtype_of, from_stored, width_of
 from puffin_index.kinds.bitmap.blob import VERSION
@@ -21,13 +23,37 @@ from puffin_index.storage.ranged import Blob
 _WINDOW_BYTES = 64 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class EntryTable:
-    """Entries by ascending key: offsets of row sets in the body or -1 - row, and their lengths, -1 for a row."""
+Query: TypeAlias = tuple[Key, bool]
+"""A key, and whether to look for the place after the key instead of before the key."""
+Position: TypeAlias = tuple[int, int]
+"""A block, and an entry in the block."""
+Span: TypeAlias = tuple[Position, Position]
+"""The entries from a position up to another one."""
 
-    keys: SortedKeys
+
+@dataclass(frozen=True, slots=True)
+class RowSetPlaces:
+    """Offsets of row sets in the body or -1 - row, and their lengths, undefined for a row."""
+
     offsets: Ints
     lengths: Ints
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    @classmethod
+    def joined(cls, places: Iterable[RowSetPlaces]) -> RowSetPlaces:
+        """Join several places to one object."""
+        every = [cls(np.empty(0, np.int64), np.empty(0, np.int64)), *places]
+        return cls(np.concatenate([p.offsets for p in every]), np.concatenate([p.lengths for p in every]))
+
+
+@dataclass(frozen=True, slots=True)
+class EntryTable:
+    """Entries by ascending key."""
+
+    keys: SortedKeys
+    places: RowSetPlaces
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +64,7 @@ class BlockDirectory:
     parts: tuple[Part, ...]
 
 
-def parse_header(blob: Blob, data: memoryview, row_count: int, form: int) -> BlockDirectory:
+def _parse_header(blob: Blob, data: memoryview, row_count: int, form: int) -> BlockDirectory:
     """Parse the header of a blob.
 
     Raises CorruptFileError if the header is cut short, of another row group or version, or describes no blocks.
@@ -51,24 +77,17 @@ def parse_header(blob: Blob, data: memoryview, row_count: int, form: int) -> Blo
     # The layout has the place of the NULL rows as well.
     cursor.bytes(8 * has_null)
     count = cursor.count(cursor.int32_be(), width_of(form) + 4, "blocks")
-    table, used = parse_entries(blob, data, cursor.position, count, form, with_lengths=False)
+    table, used = _parse_entries(blob, data, cursor.position, count, form, with_lengths=False)
     cursor.bytes(used)
     body_offset = cursor.int32_be()
     base = cursor.position
-    offsets = table.offsets.tolist()
+    offsets = table.places.offsets.tolist()
     if not 0 <= body_offset <= blob.length - base or any(
         low >= high for low, high in pairwise([*offsets, body_offset])
     ):
         raise cursor.corrupt("blocks that overlap or leave the blob")
     parts = tuple(Part(base + low, high - low) for low, high in pairwise([*offsets, body_offset]))
     return BlockDirectory(table.keys, parts if offsets else ())
-
-
-def read_blocks(blob: Blob, parts: Sequence[Part], form: int) -> list[EntryTable]:
-    """Read and parse blocks; neighbours share a request."""
-    return [
-        _parse_block(blob, data, part.offset, form) for part, data in zip(parts, read_parts(blob, parts), strict=True)
-    ]
 
 
 def _parse_block(blob: Blob, data: memoryview, offset: int, form: int) -> EntryTable:
@@ -79,13 +98,13 @@ def _parse_block(blob: Blob, data: memoryview, offset: int, form: int) -> EntryT
     if write_uint32_be(checksum32(content)) != data[len(content) :]:
         raise corrupt(blob, "the bytes do not have their checksum", offset)
     count = ByteCursor(data, blob.location, blob.offset + offset).int32_be()
-    table, used = parse_entries(blob, content, 4, count, form, with_lengths=True)
+    table, used = _parse_entries(blob, content, 4, count, form, with_lengths=True)
     if used != len(content) - 4:
         raise corrupt(blob, f"a block of {len(content)} bytes has {used} bytes of entries", offset)
     return table
 
 
-def parse_entries(
+def _parse_entries(
     blob: Blob, data: memoryview, start: int, count: int, form: int, *, with_lengths: bool
 ) -> tuple[EntryTable, int]:
     """Parse consecutive entries; return the entries and their total length in bytes.
@@ -110,7 +129,7 @@ def _table(keys: SortedKeys, entries: npt.NDArray[np.void]) -> EntryTable:
     offsets = entries["offset"].astype(np.int64)
     names = entries.dtype.names or ()
     lengths = entries["length"].astype(np.int64) if "length" in names else np.full(len(entries), -1, np.int64)
-    return EntryTable(keys, offsets, lengths)
+    return EntryTable(keys, RowSetPlaces(offsets, lengths))
 
 
 def _records(data: memoryview, places: Ints, record: np.dtype[np.void]) -> npt.NDArray[np.void]:
@@ -166,12 +185,90 @@ def _follow(leads: Ints, limit: int) -> Ints:
     return places[places < outside][:limit]
 
 
-def join_tables(tables: Sequence[EntryTable], form: int) -> EntryTable:
-    """Join the entries of some blocks."""
-    if len(tables) == 1:
-        return tables[0]
-    return EntryTable(
-        sorted_keys_of(join_keys([table.keys.array() for table in tables], form == BYTES)),
-        np.concatenate([np.empty(0, np.int64), *(table.offsets for table in tables)]),
-        np.concatenate([np.empty(0, np.int64), *(table.lengths for table in tables)]),
-    )
+class Entries:
+    """The entries of a blob, found by their keys: directory and blocks are read on demand, each once."""
+
+    def __init__(self, blob: Blob, header: Part, row_count: int, form: int) -> None:
+        self._blob = blob
+        self._header = header
+        self._row_count = row_count
+        self._form = form
+        self._known: BlockDirectory | None = None
+        self._tables: dict[int, EntryTable] = {}
+
+    def with_keys(self, keys: Sequence[Key]) -> RowSetPlaces:
+        """Return the row sets of those keys that the blob has."""
+        found = self._find([(key, right) for key in keys for right in (False, True)])
+        return self.places([(low, high) for low, high in zip(found[0::2], found[1::2], strict=True) if low < high])
+
+    def between(self, low: Query | None, high: Query | None) -> tuple[list[Span], list[Span]]:
+        """Return the entries between two places, and all other entries."""
+        found = self._find([query for query in (low, high) if query is not None])
+        first, last = (0, 0), (len(self._directory.parts), 0)
+        start = first if low is None else found[0]
+        end = max(start, last if high is None else found[-1])
+        return [(start, end)], [(first, start), (end, last)]
+
+    def every(self) -> EntryTable:
+        """Return all entries, in ascending order."""
+        blocks = range(len(self._directory.parts))
+        self._read(blocks)
+        tables = [self._tables[block] for block in blocks]
+        keys = join_keys([table.keys.array() for table in tables], self._form == BYTES)
+        return EntryTable(sorted_keys_of(keys), RowSetPlaces.joined(table.places for table in tables))
+
+    def cost(self, spans: Sequence[Span]) -> int:
+        """Return the bytes of the blocks, plus the bytes of row sets in those blocks that are read already.
+
+        The result is comparable only among spans of one blob.
+        """
+        cost = 0
+        for block, chosen in _blocks_of(spans):
+            table = self._tables.get(block)
+            if table is None:
+                cost += self._directory.parts[block].length
+            else:
+                lengths = table.places.lengths[chosen]
+                cost += int(lengths.clip(0).sum()) + len(lengths)
+        return cost
+
+    def places(self, spans: Sequence[Span]) -> RowSetPlaces:
+        """Return the row sets of some entries."""
+        blocks = list(_blocks_of(spans))
+        self._read([block for block, _ in blocks])
+        places = ((self._tables[block].places, chosen) for block, chosen in blocks)
+        return RowSetPlaces.joined(RowSetPlaces(own.offsets[chosen], own.lengths[chosen]) for own, chosen in places)
+
+    @property
+    def _directory(self) -> BlockDirectory:
+        if self._known is None:
+            data = read_parts(self._blob, [self._header])[0]
+            self._known = _parse_header(self._blob, data, self._row_count, self._form)
+        return self._known
+
+    def _find(self, queries: Sequence[Query]) -> list[Position]:
+        directory = self._directory
+        blocks = [directory.keys.rank(key, True) - 1 for key, _ in queries]
+        self._read(sorted({block for block in blocks if block >= 0}))
+        positions = [
+            (block, self._tables[block].keys.rank(key, right)) if block >= 0 else (0, 0)
+            for block, (key, right) in zip(blocks, queries, strict=True)
+        ]
+        # The place after the last entry of a block is the place before the first entry of the next block.
+        return [
+            (block + 1, 0) if block in self._tables and index == len(self._tables[block].places) else (block, index)
+            for block, index in positions
+        ]
+
+    def _read(self, blocks: Sequence[int]) -> None:
+        missing = [block for block in blocks if block not in self._tables]
+        parts = [self._directory.parts[block] for block in missing]
+        read = zip(missing, parts, read_parts(self._blob, parts), strict=True)
+        self._tables |= {block: _parse_block(self._blob, data, part.offset, self._form) for block, part, data in read}
+
+
+def _blocks_of(spans: Sequence[Span]) -> Iterator[tuple[int, slice]]:
+    """Yield the blocks of some entries, and which entries of each."""
+    for start, end in spans:
+        for block in range(start[0], end[0] + (end[1] > 0)):
+            yield block, slice(start[1] if block == start[0] else 0, end[1] if block == end[0] else None)

@@ -1,134 +1,109 @@
-"""An opened bitmap payload of one row group: the entries of values, by the block directory or among all."""
+"""An opened bitmap payload of one row group: the body's row sets, read for entries; neighbours share a request."""
 
-from collections.abc import Callable, Sequence
+from __future__ import annotations
+
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 from pyroaring import BitMap
 
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.columns import Column, KeyArray
-from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
+from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import ValueType, is_form_of
 from puffin_index.kinds.base import RowSet, StoredPayload
 from puffin_index.kinds.bitmap.blob import LAYOUT_NUMBERS, NO_NULLS, VERSION
-from puffin_index.kinds.bitmap.entries import (
-    BlockDirectory,
-    EntryTable,
-    join_tables,
-    parse_header,
-    read_blocks,
-)
-from puffin_index.kinds.bitmap.rows import BitmapBody, RowSetPlaces
+from puffin_index.kinds.bitmap.entries import Entries, RowSetPlaces
 from puffin_index.kinds.held_keys import DistinctKeys, HoldsKeys, KeySets, are_few_keys
 from puffin_index.kinds.postings.columns import column_of_codes, no_codes
-from puffin_index.storage.parts import Part, check_layout, corrupt, read_parts
-from puffin_index.storage.ranged import Blob
-
-Query: TypeAlias = tuple[Key, bool]
-"""A key, and whether to look for the place after the key instead of before the key."""
-Position: TypeAlias = tuple[int, int]
-"""A block, and an entry in the block."""
+from puffin_index.roaring.read import row_set_of
+from puffin_index.roaring.union import StoredSets
+from puffin_index.storage.arrays import Ints
+from puffin_index.storage.hashing import xxh64_many
+from puffin_index.storage.parts import CHECKSUM_BYTES, Part, check_layout, corrupt
+from puffin_index.storage.ranged import Blob, near_groups
 
 
 @dataclass(frozen=True, slots=True)
-class EntryRange:
-    """A range of entries to be read, and about the effort, comparable only among ranges of one blob."""
+class BitmapBody:
+    """The row sets of a blob: the start of its body, and that of NULLs (or -1 - row).
 
-    cost: int
-    entries: Callable[[], RowSetPlaces]
+    The NULLs' length is 0 where the offset is a row, `NO_NULLS` without NULLs. All methods raise CorruptFileError if a
+    row set leaves the body, breaks its seal, or is damaged.
+    """
 
-
-class Entries:
-    """The entries of a blob, found by their keys: directory and blocks are read on demand, each once."""
-
-    def __init__(self, blob: Blob, header: Part, row_count: int, form: int) -> None:
-        self._blob = blob
-        self._header = header
-        self._row_count = row_count
-        self._form = form
-        self._known: BlockDirectory | None = None
-        self._tables: dict[int, EntryTable] = {}
-
-    def with_keys(self, keys: Sequence[Key]) -> RowSetPlaces:
-        """Return the row sets of those keys that the blob has."""
-        places = self._find([(key, right) for key in keys for right in (False, True)])
-        return RowSetPlaces.joined(
-            [self._places(low, high) for low, high in zip(places[0::2], places[1::2], strict=True) if low < high]
-        )
-
-    def between(self, low: Query | None, high: Query | None) -> tuple[EntryRange, EntryRange]:
-        """Return the entries between two places, and all other entries."""
-        queries = [query for query in (low, high) if query is not None]
-        found = self._find(queries)
-        first, last = (0, 0), (len(self._directory.parts), 0)
-        start = first if low is None else found[0]
-        end = max(start, last if high is None else found[-1])
-        return (
-            EntryRange(self._cost(start, end), lambda: self._places(start, end)),
-            EntryRange(
-                self._cost(first, start) + self._cost(end, last),
-                lambda: RowSetPlaces.joined([self._places(first, start), self._places(end, last)]),
-            ),
-        )
-
-    def every(self) -> EntryTable:
-        """Return all entries, in ascending order."""
-        blocks = range(len(self._directory.parts))
-        self._read(blocks)
-        return join_tables([self._tables[block] for block in blocks], self._form)
+    blob: Blob
+    start: int
+    row_count: int
+    null_offset: int
+    null_length: int
 
     @property
-    def _directory(self) -> BlockDirectory:
-        if self._known is None:
-            data = read_parts(self._blob, [self._header])[0]
-            self._known = parse_header(self._blob, data, self._row_count, self._form)
-        return self._known
+    def nulls(self) -> RowSetPlaces:
+        """The place of the NULL rows, if there are any."""
+        if self.null_length == NO_NULLS:
+            return RowSetPlaces.joined(())
+        return RowSetPlaces(np.array([self.null_offset]), np.array([self.null_length]))
 
-    def _find(self, queries: Sequence[Query]) -> list[Position]:
-        directory = self._directory
-        blocks = [directory.keys.rank(key, True) - 1 for key, _ in queries]
-        self._read(sorted({block for block in blocks if block >= 0}))
-        positions = [
-            (block, self._tables[block].keys.rank(key, right)) if block >= 0 else (0, 0)
-            for block, (key, right) in zip(blocks, queries, strict=True)
-        ]
-        # The place after the last entry of a block is the place before the first entry of the next block.
-        return [
-            (block + 1, 0) if block in self._tables and index == len(self._tables[block].offsets) else (block, index)
-            for block, index in positions
-        ]
+    def null_rows(self) -> BitMap:
+        """Return the NULL rows."""
+        return self.rows_of(self.nulls)
 
-    def _cost(self, start: Position, end: Position) -> int:
-        """Return the bytes of the blocks, plus the bytes of row sets in those blocks that are read already."""
-        blocks = range(start[0], end[0] + (end[1] > 0))
-        cost = 0
-        for block in blocks:
-            table = self._tables.get(block)
-            if table is None:
-                cost += self._directory.parts[block].length
-            else:
-                chosen = table.lengths[start[1] if block == start[0] else 0 : end[1] if block == end[0] else None]
-                cost += int(chosen.clip(0).sum()) + len(chosen)
-        return cost
+    def rows_of(self, places: RowSetPlaces) -> BitMap:
+        """Return the rows of some entries."""
+        singles = row_set_of(self._single_rows(places), self.row_count)
+        return singles | self.sets(places).union(self.row_count)
 
-    def _places(self, start: Position, end: Position) -> RowSetPlaces:
-        if start >= end:
-            return RowSetPlaces.none()
-        blocks = range(start[0], end[0] + (end[1] > 0))
-        self._read(blocks)
-        tables = [self._tables[block] for block in blocks]
-        offsets = np.concatenate([table.offsets for table in tables])
-        lengths = np.concatenate([table.lengths for table in tables])
-        tail = len(tables[-1].offsets) - end[1] if end[1] else 0
-        chosen = slice(start[1], len(offsets) - tail)
-        return RowSetPlaces(offsets[chosen], lengths[chosen])
+    def rows_by_entry(self, places: RowSetPlaces) -> tuple[Ints, Ints]:
+        """Return the rows of all entries, in any order, and the entry of each row."""
+        is_row = places.offsets < 0
+        found, sets = self.sets(places).rows(self.row_count)
+        rows = np.concatenate((self._single_rows(places), found))
+        return rows, np.concatenate((np.flatnonzero(is_row), np.flatnonzero(~is_row)[sets]))
 
-    def _read(self, blocks: Sequence[int]) -> None:
-        missing = [block for block in blocks if block not in self._tables]
-        parts = [self._directory.parts[block] for block in missing]
-        self._tables.update(zip(missing, read_blocks(self._blob, parts, self._form), strict=True))
+    def set_of_each(self, places: RowSetPlaces) -> list[BitMap]:
+        """Return the row set of each entry."""
+        singles = iter(self._single_rows(places).tolist())
+        others = iter(self.sets(places).each(self.row_count))
+        return [BitMap([next(singles)]) if offset < 0 else next(others) for offset in places.offsets.tolist()]
+
+    def _single_rows(self, places: RowSetPlaces) -> Ints:
+        """Return the rows of entries of one row, or raise CorruptFileError if a row lies beyond the row group."""
+        rows: Ints = -1 - places.offsets[places.offsets < 0]
+        if len(rows) and int(rows.max()) >= self.row_count:
+            raise corrupt(self.blob, f"row {rows.max()} in a row group of {self.row_count} rows")
+        return rows
+
+    def sets(self, places: RowSetPlaces) -> StoredSets:
+        """Read the row sets of those entries that have several rows, in the order of the entries."""
+        several = places.offsets >= 0
+        starts, lengths = places.offsets[several], places.lengths[several]
+        if not len(starts):
+            return StoredSets.of([])
+        ends = starts + lengths + CHECKSUM_BYTES
+        body_bytes = self.blob.length - self.start
+        if int(lengths.min()) < 1 or int(ends.max()) > body_bytes:
+            raise corrupt(self.blob, f"a row set leaves a body of {body_bytes} bytes", self.start)
+        order = np.argsort(starts, kind="stable")
+        firsts, request_ends = near_groups(starts[order], ends[order])
+        begins = starts[order][firsts]
+        sizes = request_ends - begins
+        requests = zip(begins.tolist(), sizes.tolist(), strict=True)
+        read = [self.blob.read(self.start + begin, size) for begin, size in requests]
+        data = read[0] if len(read) == 1 else memoryview(b"".join(read))
+        # The bytes of each request follow those of the request before.
+        moves = np.cumsum(sizes) - sizes - begins
+        starts = starts + moves[np.searchsorted(begins, starts, "right") - 1]
+        self._check_seals(data, starts, lengths)
+        return StoredSets(data, starts, lengths, self.blob.location, self.blob.offset + self.start)
+
+    def _check_seals(self, data: memoryview, starts: Ints, lengths: Ints) -> None:
+        """Check the seals behind row sets, at starts and lengths in the data."""
+        raw = np.frombuffer(data, np.uint8)
+        found = raw[(starts + lengths)[:, None] + np.arange(CHECKSUM_BYTES)]
+        seals = np.ascontiguousarray(found).view(">u4").reshape(-1)
+        if bool(((xxh64_many(raw, starts, lengths) & np.uint64(0xFFFF_FFFF)) != seals).any()):
+            raise corrupt(self.blob, "the bytes do not have their checksum", self.start)
 
 
 def open_entries(payload: StoredPayload) -> tuple[Entries, BitmapBody]:
@@ -171,8 +146,8 @@ class BitmapIndex(HoldsKeys):
     def keys_of(self, rows: BitMap | None) -> Column:
         """Return the keys of some rows, decoded from the row sets of all values."""
         table = self._entries.every()
-        found, entries = self._body.rows_by_entry(RowSetPlaces(table.offsets, table.lengths))
-        codes = no_codes(self._row_count, len(table.offsets))
+        found, entries = self._body.rows_by_entry(table.places)
+        codes = no_codes(self._row_count, len(table.places))
         codes[found] = entries + 1
         is_null = codes == 0
         nulls = self._body.null_rows()
@@ -185,9 +160,9 @@ class BitmapIndex(HoldsKeys):
     def sets_of(self) -> KeySets | None:
         """Return the row set of each value; None if there are many values."""
         table = self._entries.every()
-        if not are_few_keys(len(table.offsets), self._row_count):
+        if not are_few_keys(len(table.places), self._row_count):
             return None
-        rows, nulls = self._body.set_of_each(RowSetPlaces(table.offsets, table.lengths)), self._body.null_rows()
+        rows, nulls = self._body.set_of_each(table.places), self._body.null_rows()
         counts = [len(own) for own in (*rows, nulls)]
         # The sets add up to all rows only if they are disjoint and leave no row out.
         if sum(counts) != self._row_count or len(BitMap.union(nulls, *rows)) != self._row_count or 0 in counts[:-1]:
@@ -213,8 +188,6 @@ class BitmapIndex(HoldsKeys):
         high = None if test.high is None else (test.high, test.high_inclusive)
         inside, outside = self._entries.between(low, high)
         # The cheaper entries are read: those inside the range, or those outside, whose rows are then subtracted.
-        if inside.cost <= outside.cost:
-            found = self._body.rows_of(inside.entries())
-            return self._valid_rows() - found if test.negated else found
-        found = self._body.rows_of(outside.entries())
-        return found if test.negated else self._valid_rows() - found
+        is_inside = self._entries.cost(inside) <= self._entries.cost(outside)
+        found = self._body.rows_of(self._entries.places(inside if is_inside else outside))
+        return self._valid_rows() - found if is_inside == test.negated else found

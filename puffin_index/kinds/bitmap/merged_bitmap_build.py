@@ -20,9 +20,9 @@ from puffin_index.kinds.base import (
     count_kept,
     new_blocks,
 )
-from puffin_index.kinds.bitmap.lookup import open_entries
+from puffin_index.kinds.bitmap.entries import RowSetPlaces
+from puffin_index.kinds.bitmap.lookup import BitmapBody, open_entries
 from puffin_index.kinds.bitmap.merged_bitmap import LAYOUT_FORMS, MERGED_BITMAP, MergedBitmap
-from puffin_index.kinds.bitmap.rows import BitmapBody, RowSetPlaces
 from puffin_index.kinds.postings.build import DEFAULT_SIZES, finish_postings
 from puffin_index.kinds.postings.merge import merge_postings
 from puffin_index.kinds.postings.pages import Child
@@ -58,7 +58,7 @@ def bitmap_containers(payload: StoredPayload, new_base: int) -> KeyedContainers:
     entries, body = open_entries(replace(payload, blob=blob))
     table = entries.every()
     # NULL rows are the set behind the last entry.
-    places = RowSetPlaces.joined((RowSetPlaces(table.offsets, table.lengths), body.nulls))
+    places = RowSetPlaces.joined((table.places, body.nulls))
     containers = _containers_of_places(places, body)
     if len(containers.blocks) and int(containers.blocks.max()) >= block_count(row_count):
         raise corrupt(blob, f"a row set leaves a row group of {row_count} rows", body.start)
