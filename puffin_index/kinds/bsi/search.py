@@ -9,7 +9,7 @@ bit alone suffices.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -117,6 +117,9 @@ class HalfSets:
         return {self.sign * (self.minimum + offset): rows for offset, rows in found.items()}
 
 
+_EXISTENCE = -1
+"""The place of the existence set, before those of the slices."""
+
 _READ_AT_ONCE_BYTES = 64 * 1024
 _MORE_BITS = 4
 """Few candidates take few slices: this many more tell nearly all of them from the bounds."""
@@ -137,15 +140,14 @@ class HalfReader:
         self._is_own = is_own
         self._blob = blob
         self._row_count = row_count
-        self._slices: dict[int, BitMap] = {}
-        self._existence: BitMap | None = BitMap(range(row_count)) if half.row_count == row_count else None
+        self._sets: dict[int, BitMap] = {}
+        if half.row_count == row_count:
+            self._sets[_EXISTENCE] = BitMap(range(row_count))
 
     def existence(self) -> BitMap:
         """Return the rows that have a number in this half. Callers must not change the set."""
-        if self._existence is None:
-            self._read([self.half.existence], [])
-        assert self._existence is not None
-        return self._existence
+        self._read([_EXISTENCE])
+        return self._sets[_EXISTENCE]
 
     def search(self, intervals: Intervals, candidates: BitMap | None) -> BitMap:
         """Return the rows whose magnitude lies in one of the intervals, which ascend and do not touch."""
@@ -162,7 +164,7 @@ class HalfReader:
             wanted = (*wanted[:-1], (wanted[-1][0], top))
         lowest = _lowest_slice(wanted)
         if self._are_wide(wanted, candidates):
-            self._read([], range(lowest, len(half.slices)))
+            self._read(range(lowest, len(half.slices)))
             found = self._between(wanted)
             return found if candidates is None else found & candidates
         # About log2(rows) upper bits already tell most numbers apart: a search seldom descends below those bits.
@@ -201,8 +203,8 @@ class HalfReader:
         Raises CorruptFileError if rows or slices contradict the numbers of the half.
         """
         bits = range(len(self.half.slices))
-        self._read([self.half.existence] if self._existence is None else [], bits)
-        rows, slices = self.existence(), [self._slices[bit] for bit in bits]
+        self._read([_EXISTENCE, *bits])
+        rows, slices = self._sets[_EXISTENCE], [self._sets[bit] for bit in bits]
         # Slices of all rows have no others: that was checked as they were read.
         are_inside = len(rows) == self._row_count or all(rows.issuperset(ones) for ones in slices)
         if len(rows) != self.half.row_count or not are_inside:
@@ -238,12 +240,12 @@ class HalfReader:
             return BitMap()
         # Every row has all bits below the lowest one of the bound that the bound asks for.
         lowest = (bound & -bound).bit_length() - 1
-        rows = self._slices[lowest].copy()
+        rows = self._sets[lowest].copy()
         for bit in range(lowest + 1, len(self.half.slices)):
             if bound >> bit & 1:
-                rows &= self._slices[bit]
+                rows &= self._sets[bit]
             else:
-                rows |= self._slices[bit]
+                rows |= self._sets[bit]
         return rows
 
     def _descend(self, rows: BitMap, bit: int, intervals: Sequence[Interval], lowest: int) -> BitMap:
@@ -257,9 +259,9 @@ class HalfReader:
         middle = 1 << bit if bit >= 0 else 0
         if intervals[0] == (0, max(2 * middle - 1, 0)):
             return rows
-        if bit not in self._slices:
-            self._read([], range(lowest, bit + 1))
-        ones = self._slices[bit]
+        if bit not in self._sets:
+            self._read(range(lowest, bit + 1))
+        ones = self._sets[bit]
         below = [(low, min(high, middle - 1)) for low, high in intervals if low < middle]
         above = [(max(low - middle, 0), high - middle) for low, high in intervals if high >= middle]
         if not above:
@@ -272,21 +274,18 @@ class HalfReader:
         slices = self.half.slices
         if sum(part.length for part in slices[lowest:first]) <= _READ_AT_ONCE_BYTES:
             first = lowest
-        missing = [bit for bit in range(first, len(slices)) if bit not in self._slices]
-        self._read([self.half.existence] if self._existence is None else [], missing)
+        self._read([_EXISTENCE, *range(first, len(slices))])
 
     def _contents(self, parts: Sequence[Part]) -> list[Content]:
         stored = zip(parts, read_parts(self._blob, parts), strict=True)
         return [content_of_part(self._blob, part, data, self._row_count, is_own=self._is_own) for part, data in stored]
 
-    def _read(self, existence: Sequence[Part], bits: Sequence[int]) -> None:
-        missing = [bit for bit in bits if bit not in self._slices]
-        parts = [*existence, *(self.half.slices[bit] for bit in missing)]
-        contents = zip(parts, self._contents(parts), strict=True)
-        sets = [row_set_of_content(self._blob, part, content, self._row_count) for part, content in contents]
-        if existence:
-            self._existence = sets[0]
-        self._slices.update(zip(missing, sets[len(existence) :], strict=True))
+    def _read(self, places: Iterable[int]) -> None:
+        """Read existence set and slices that are not read yet, by ascending place."""
+        missing = [place for place in places if place not in self._sets]
+        parts = [self.half.existence if place == _EXISTENCE else self.half.slices[place] for place in missing]
+        for place, part, content in zip(missing, parts, self._contents(parts), strict=True):
+            self._sets[place] = row_set_of_content(self._blob, part, content, self._row_count)
 
 
 def _lowest_slice(intervals: Intervals) -> int:
