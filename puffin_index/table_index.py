@@ -16,19 +16,18 @@ from pyiceberg.table import Table
 
 from puffin_index.data.data_table import measure_data_files, open_table, refresh_table
 from puffin_index.definition.index_definition import (
+    BoundDefinition,
+    Index,
     IndexDefinition,
     ResolvedColumn,
     fit_warnings,
     from_json,
-    losses,
+    indexes_of,
     resolve,
-    retyped_columns,
     stored_kinds,
     to_json,
-    with_kinds,
-    without_kinds,
 )
-from puffin_index.definition.names import Index, NamedIndex, StoredDefinition
+from puffin_index.definition.names import NamedIndex
 from puffin_index.definition.table_properties import read_properties, unite
 from puffin_index.display import Cell, Described, Grid, Report, show_live
 from puffin_index.errors import DefinitionError, NotFoundError
@@ -91,7 +90,7 @@ class TableIndex(Described):
         _warn_of_misfits(data_table, columns)
         with suppress(NotFoundError):
             known = find_index_table(catalog, data_table)
-            lost = "; ".join(losses(known.properties[catalogue.PROPERTY_DEFINITION], columns))
+            lost = "; ".join(stored_definition(data_table, known).losses(columns))
             if lost and not replace:
                 raise DefinitionError(f"the new definition would take away: {lost}")
             if lost:
@@ -193,11 +192,7 @@ class TableIndex(Described):
         self.refresh()
         columns = resolve(definition, self.data_table.schema())
         _warn_of_misfits(self.data_table, columns)
-        change_definition(
-            self.data_table,
-            self.index_table,
-            lambda stored: replace(stored, definition=with_kinds(stored.definition, columns)),
-        )
+        change_definition(self.data_table, self.index_table, lambda stored: stored.with_kinds(columns))
 
     def remove_kinds(self, definition: IndexDefinition) -> None:
         """Take kinds out of the definition; queries no longer use them, and `expire` deletes their bytes.
@@ -206,15 +201,7 @@ class TableIndex(Described):
         """
         self.refresh()
         columns = resolve(definition, self.data_table.schema())
-
-        def change(stored: StoredDefinition) -> tuple[StoredDefinition, frozenset[Index]]:
-            left = without_kinds(stored.definition, columns)
-            if not stored_kinds(left):
-                raise DefinitionError("nothing of the definition would be left: `puffin-index drop` drops the index")
-            gone = frozenset((one.field_id, one.stored_kind(kind)) for one in columns for kind in one.kinds)
-            return replace(stored, definition=left), gone
-
-        take_out(self.data_table, self.index_table, change)
+        take_out(self.data_table, self.index_table, lambda stored: stored.without_kinds(columns))
 
     @property
     def name(self) -> str:
@@ -224,8 +211,8 @@ class TableIndex(Described):
     @property
     def columns(self) -> tuple[ResolvedColumn, ...]:
         """The definition from `create` and from table properties, bound to the data table's schema."""
-        created = from_json(self._definition, self.data_table.schema())
-        return unite(created, read_properties(self.data_table.properties, self.data_table.schema()).columns)
+        created, properties = self._bound
+        return unite(created.columns, properties.columns)
 
     @property
     def names(self) -> tuple[NamedIndex, ...]:
@@ -244,13 +231,17 @@ class TableIndex(Described):
     @property
     def warnings(self) -> tuple[str, ...]:
         """The unusable parts of the definition and of the table properties, with the reasons."""
-        schema = self.data_table.schema()
-        retyped = retyped_columns(self._definition, schema)
-        return (*retyped, *read_properties(self.data_table.properties, schema).warnings)
+        return tuple(warning for part in self._bound for warning in part.warnings)
 
     @property
     def _definition(self) -> str:
         return self.index_table.properties[catalogue.PROPERTY_DEFINITION]
+
+    @property
+    def _bound(self) -> tuple[BoundDefinition, BoundDefinition]:
+        """The definition from `create`, and that from table properties."""
+        schema = self.data_table.schema()
+        return from_json(self._definition, schema), read_properties(self.data_table.properties, schema)
 
     def refresh(self) -> None:
         """Load the newest state of both tables, or raise NotFoundError if one of the tables is gone."""
@@ -387,8 +378,7 @@ class TableIndex(Described):
 
     @property
     def _wanted(self) -> dict[FieldKind, Options]:
-        columns = self.columns
-        return {(own.field_id, own.stored_kind(kind)): own.kinds[kind] for own in columns for kind in own.kinds}
+        return indexes_of(self.columns)
 
     @property
     def _kept(self) -> dict[FieldKind, Options]:

@@ -1,7 +1,7 @@
 """The indexes that could help a workload, by column and kind, or that a question names to add or leave out."""
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from pyiceberg.schema import Schema
 
@@ -10,7 +10,7 @@ from planner.condition.columns import find_column
 from planner.condition.sql.parser import read_where
 from planner.condition.tree.nodes import EVERY_ROW, Leaf, Predicate, is_exact, leaves
 from planner.condition.tree.simplify import simplified
-from puffin_index.definition.index_definition import IndexDefinition, IndexedColumn, ResolvedColumn, resolve
+from puffin_index.definition.index_definition import IndexDefinition, IndexedColumn, ResolvedColumn, index_of, resolve
 from puffin_index.definition.table_properties import unite
 from puffin_index.errors import DefinitionError, NotFoundError, WhereSyntaxError
 from puffin_index.keys.leaf import NullTest
@@ -22,11 +22,7 @@ from puffin_index.segments.directory import FieldKind
 
 def names_of(columns: Iterable[ResolvedColumn]) -> dict[FieldKind, str]:
     """Return `column.kind` of all indexes of a definition, by field id and stored kind."""
-    return {
-        (column.field_id, column.stored_kind(kind)): f"{column.name}.{kind}"
-        for column in columns
-        for kind in column.kinds
-    }
+    return {index_of(column.column_id, kind): f"{column.name}.{kind}" for column in columns for kind in column.kinds}
 
 
 def find_named(names: Sequence[str], columns: Sequence[ResolvedColumn]) -> frozenset[FieldKind]:
@@ -41,22 +37,6 @@ def find_named(names: Sequence[str], columns: Sequence[ResolvedColumn]) -> froze
             there = ", ".join(sorted(known.values())) or "none"
             raise DefinitionError(f"{name!r} is no index of the table: name column.kind; the table has: {there}")
     return frozenset(by_name[name.lower()] for name in names)
-
-
-def remaining(columns: Iterable[ResolvedColumn], left_out: Collection[FieldKind]) -> tuple[ResolvedColumn, ...]:
-    """Leave indexes out of a definition."""
-    left = (
-        replace(
-            column,
-            kinds={
-                kind: options
-                for kind, options in column.kinds.items()
-                if (column.field_id, column.stored_kind(kind)) not in left_out
-            },
-        )
-        for column in columns
-    )
-    return tuple(column for column in left if column.kinds)
 
 
 def tests_of(condition: Predicate) -> tuple[Leaf, ...]:

@@ -10,7 +10,7 @@ import numpy as np
 from pyiceberg.table import Table
 
 from planner.advice.advised_table import AdvisedTable, Scanned
-from planner.advice.candidates import find_named, names_of, remaining, tests_of
+from planner.advice.candidates import find_named, names_of, tests_of
 from planner.advice.sample import DEFAULT_SAMPLE, built_sample, choose
 from planner.advice.verdict import (
     CONFIDENCE,
@@ -25,7 +25,13 @@ from planner.advice.verdict import (
 from planner.condition.sql.parser import read_where
 from planner.condition.tree.nodes import EVERY_ROW, Predicate
 from planner.query_log.benefits import DEFAULT_BYTES_PER_SECOND
-from puffin_index.definition.index_definition import IndexDefinition, ResolvedColumn, fit_warnings, resolve
+from puffin_index.definition.index_definition import (
+    IndexDefinition,
+    ResolvedColumn,
+    fit_warnings,
+    resolve,
+    without_indexes,
+)
 from puffin_index.definition.table_properties import unite
 from puffin_index.display import Cell, Described, Grid, Report, format_bytes, share_of
 from puffin_index.errors import DefinitionError
@@ -246,7 +252,7 @@ class _Question:
         there = advised.defined - hidden
         self.scanned = scanned
         self.kept_today = advised.plan(advised.view, condition, scanned.data_files).kept_mask
-        self.added = remaining(wanted, there)
+        self.added = without_indexes(wanted, there)
         self.hidden_bytes = sum(size for key, size in advised.index_bytes().items() if key in hidden) if hidden else 0
         self._existing = ", ".join(name for key, name in names_of(wanted).items() if key in there)
         self._advised = advised
@@ -271,7 +277,7 @@ class _Question:
     def _measure_added(self, sample: int | None) -> _Measured:
         tested = {leaf.field_id for leaf in tests_of(self._condition)}
         # An index may help only together with another one: the sample has today's indexes of the WHERE's columns, too.
-        current = remaining(self._advised.columns, self._hidden)
+        current = without_indexes(self._advised.columns, self._hidden)
         columns = unite(self.added, tuple(own for own in current if own.column_id in tested))
         # Of a query that has no row group left, the size of indexes is measured on others.
         scanned = self.scanned if len(self.scanned) else self._advised.scanned(EVERY_ROW)

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
 
 from pyiceberg.schema import Schema, _index_parents
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, PrimitiveType
 
 from puffin_index.errors import DefinitionError, UnsupportedError, did_you_mean
-from puffin_index.keys.map_key import SEPARATOR, ColumnId, MapKey, key_text, split_name, stored_kind
+from puffin_index.keys.map_key import SEPARATOR, ColumnId, MapKey, column_and_key, key_text, split_name, stored_kind
 from puffin_index.keys.value_types import ValueType, value_type_of
 from puffin_index.kinds.kind import Options
 from puffin_index.kinds.registry import KINDS, kind_named
+
+Index: TypeAlias = tuple[int, str]
+"""The field id and the stored kind of an index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +111,11 @@ def resolve(definition: IndexDefinition, schema: Schema) -> tuple[ResolvedColumn
     if not definition.columns:
         raise DefinitionError("an index definition needs at least one column")
     columns = [_resolve_column(column, schema) for column in definition.columns]
-    named = Counter((column.field_id, column.map_key) for column in columns)
-    duplicates = [column.name for column in columns if named[column.field_id, column.map_key] > 1]
+    named = Counter(column.column_id for column in columns)
+    duplicates = [column.name for column in columns if named[column.column_id] > 1]
     if duplicates:
         raise DefinitionError(f"columns are named twice: {', '.join(duplicates)}")
-    return tuple(sorted(columns, key=lambda column: (column.field_id, column.map_key or "")))
+    return tuple(sorted(columns, key=lambda column: place_of(column.column_id)))
 
 
 def _resolve_column(column: IndexedColumn, schema: Schema) -> ResolvedColumn:
@@ -189,106 +191,100 @@ def find_field(schema: Schema, name: str) -> NestedField:
     return found
 
 
-def to_json(columns: tuple[ResolvedColumn, ...]) -> str:
+@dataclass(frozen=True, slots=True)
+class BoundDefinition:
+    """The columns of a stored definition, or of table properties, that fit the schema, and why others do not."""
+
+    columns: tuple[ResolvedColumn, ...]
+    warnings: tuple[str, ...]
+
+
+def to_json(columns: Iterable[ResolvedColumn]) -> str:
     """Serialise a resolved definition (a property of the index table)."""
-    return json.dumps(
-        [
-            {"field-id": c.field_id, "name": c.name, "kinds": {kind: dict(opts) for kind, opts in c.kinds.items()}}
-            | ({} if c.map_key is None else {"map-key": c.map_key})
-            for c in columns
-        ],
-        sort_keys=True,
-    )
+    return stored_text({column.column_id: IndexedColumn(column.name, column.kinds) for column in columns})
 
 
-def from_json(text: str, schema: Schema) -> tuple[ResolvedColumn, ...]:
-    """Read a definition back and bind it to the current schema, leaving out columns that do not fit the schema."""
+def from_json(text: str, schema: Schema) -> BoundDefinition:
+    """Read a definition back and bind it to the current schema, leaving out dropped columns.
+
+    The warnings are about columns whose current type does not fit their indexes.
+    """
     columns: list[ResolvedColumn] = []
-    for item in json.loads(text):
-        # `retyped_columns` reports columns that have another type by now.
-        with suppress(DefinitionError):
-            found = _resolve_item(item, schema)
-            columns += [found] if found is not None else []
-    return tuple(columns)
-
-
-def retyped_columns(text: str, schema: Schema) -> list[str]:
-    """Return sentences about columns of a stored definition whose current type does not fit their indexes."""
-    reasons: list[str] = []
-    for item in json.loads(text):
+    warnings: list[str] = []
+    for column_id, column in stored_columns(text).items():
+        field_id, key = column_and_key(column_id)
+        name = schema.find_column_name(field_id)
+        if name is None:
+            continue
         try:
-            _resolve_item(item, schema)
+            found = schema.find_field(field_id)
+            columns.append(_resolve_field(found, key, IndexedColumn(name, column.kinds), schema))
         except DefinitionError as error:
-            reasons.append(str(error))
-    return reasons
+            warnings.append(str(error))
+    return BoundDefinition(tuple(columns), tuple(warnings))
 
 
-def stored_kinds(text: str) -> dict[tuple[int, str], Options]:
-    """Return the options of all stored indexes by field id and stored kind, whatever became of the columns."""
+def stored_columns(text: str) -> dict[ColumnId, IndexedColumn]:
+    """Return the columns of a stored definition by their names of old, whatever became of them."""
+    columns: dict[ColumnId, IndexedColumn] = {}
+    for item in json.loads(text):
+        key = item.get("map-key")
+        column_id = item["field-id"] if key is None else MapKey(item["field-id"], key)
+        columns[column_id] = IndexedColumn(item["name"], item["kinds"])
+    return columns
+
+
+def stored_text(columns: Mapping[ColumnId, IndexedColumn]) -> str:
+    """Serialise columns in the order of field ids and keys, leaving out columns without a kind."""
+    items: list[dict[str, Any]] = []
+    for column_id in sorted(columns, key=place_of):
+        name, kinds = columns[column_id].name, columns[column_id].kinds
+        field_id, key = column_and_key(column_id)
+        item = {"field-id": field_id, "name": name, "kinds": {kind: dict(kinds[kind]) for kind in kinds}}
+        items += [item | ({} if key is None else {"map-key": key})] if kinds else []
+    return json.dumps(items, sort_keys=True)
+
+
+def place_of(column: ColumnId) -> tuple[int, str]:
+    """Return the place of a column in the order of definitions: by field id, then by key."""
+    field_id, key = column_and_key(column)
+    return field_id, key or ""
+
+
+def index_of(column: ColumnId, kind: str) -> Index:
+    """Return the index of a kind of a column."""
+    field_id, key = column_and_key(column)
+    return field_id, stored_kind(kind, key)
+
+
+def indexes_of(columns: Iterable[ResolvedColumn]) -> dict[Index, Options]:
+    """Return the options of each index of a definition."""
+    return {index_of(column.column_id, kind): own for column in columns for kind, own in column.kinds.items()}
+
+
+def without_indexes(columns: Iterable[ResolvedColumn], gone: Container[Index]) -> tuple[ResolvedColumn, ...]:
+    """Leave indexes out of a definition, and columns without any other."""
+    left = (replace(column, kinds=_without(column.column_id, column.kinds, gone)) for column in columns)
+    return tuple(column for column in left if column.kinds)
+
+
+def stored_without_indexes(text: str, gone: Container[Index]) -> str:
+    """Leave indexes out of a stored definition, and columns without any other."""
+    columns = stored_columns(text)
+    return stored_text({one: replace(own, kinds=_without(one, own.kinds, gone)) for one, own in columns.items()})
+
+
+def _without(column: ColumnId, kinds: Mapping[str, Options], gone: Container[Index]) -> dict[str, Options]:
+    return {kind: options for kind, options in kinds.items() if index_of(column, kind) not in gone}
+
+
+def stored_kinds(text: str) -> dict[Index, Options]:
+    """Return the options of all stored indexes, whatever became of the columns."""
     return {
-        (item["field-id"], stored_kind(kind, item.get("map-key"))): options
-        for item in json.loads(text)
-        for kind, options in item["kinds"].items()
+        index_of(column_id, kind): options
+        for column_id, column in stored_columns(text).items()
+        for kind, options in column.kinds.items()
     }
-
-
-def _resolve_item(item: Mapping[str, Any], schema: Schema) -> ResolvedColumn | None:
-    """Bind one column of a stored definition; return None for a dropped column."""
-    name = schema.find_column_name(item["field-id"])
-    if name is None:
-        return None
-    found = schema.find_field(item["field-id"])
-    return _resolve_field(found, item.get("map-key"), IndexedColumn(name, item["kinds"]), schema)
-
-
-def losses(stored: str, new: Sequence[ResolvedColumn]) -> list[str]:
-    """Return what a new definition takes away from a stored one, kind by kind, as text."""
-    names = {_place(item): _name(item) for item in json.loads(stored)}
-    wanted = stored_kinds(to_json(tuple(new)))
-    lost: list[str] = []
-    for (field_id, kind), options in stored_kinds(stored).items():
-        plain, _, key = kind.partition(SEPARATOR)
-        name = names[field_id, key]
-        if (field_id, kind) not in wanted:
-            lost.append(f"{plain} of {name}")
-        elif wanted[field_id, kind] != options:
-            before, after = _described(options), _described(wanted[field_id, kind])
-            lost.append(f"the options of {plain} of {name} ({before}; now {after})")
-    return lost
-
-
-def with_kinds(stored: str, columns: Sequence[ResolvedColumn]) -> str:
-    """Add kinds to a stored definition; the options of a kind that is there already are replaced."""
-    items = {_place(item): item for item in json.loads(stored)}
-    for item in json.loads(to_json(tuple(columns))):
-        known = items.setdefault(_place(item), {**item, "kinds": {}})
-        known["kinds"] |= item["kinds"]
-    return json.dumps([items[place] for place in sorted(items)], sort_keys=True)
-
-
-def without_kinds(stored: str, columns: Sequence[ResolvedColumn]) -> str:
-    """Take kinds out of a stored definition, or raise DefinitionError if the definition lacks one of the kinds."""
-    items = {_place(item): item for item in json.loads(stored)}
-    for column in columns:
-        item = items.get((column.field_id, column.map_key or ""), {"kinds": {}})
-        for kind in column.kinds:
-            if kind not in item["kinds"]:
-                there = "; ".join(f"{_name(one)}: {', '.join(sorted(one['kinds']))}" for one in items.values())
-                raise DefinitionError(f"column {column.name!r} has no {kind} to remove; the definition has {there}")
-            del item["kinds"][kind]
-    return json.dumps([items[place] for place in sorted(items) if items[place]["kinds"]], sort_keys=True)
-
-
-def _place(item: Any) -> tuple[int, str]:
-    return item["field-id"], item.get("map-key") or ""
-
-
-def _name(item: Any) -> str:
-    return str(item["name"])
-
-
-def _described(options: Any) -> str:
-    return ", ".join(f"{key}={value}" for key, value in sorted(options.items())) or "none"
 
 
 def fit_warnings(columns: Sequence[ResolvedColumn], bytes_per_row: Mapping[int, float] | None = None) -> list[str]:

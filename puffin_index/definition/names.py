@@ -10,14 +10,19 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
 
-from puffin_index.definition.index_definition import ResolvedColumn, stored_kinds
+from puffin_index.definition.index_definition import (
+    Index,
+    IndexedColumn,
+    ResolvedColumn,
+    indexes_of,
+    stored_columns,
+    stored_kinds,
+    stored_text,
+    stored_without_indexes,
+)
 from puffin_index.errors import DefinitionError, IndexExistsError, NotFoundError
 from puffin_index.keys.map_key import SEPARATOR, column_and_key, split_kind, stored_kind
-
-Index: TypeAlias = tuple[int, str]
-"""The field id and the stored kind of an index."""
 
 _NO_IDENTIFIER = re.compile(r"\W+")
 
@@ -73,24 +78,55 @@ class StoredDefinition:
         taken = next((one for one in self.all_names if one.name.casefold() == name.casefold()), None)
         if taken is not None:
             raise IndexExistsError(f"there is an index {name!r} already; there are: {self._describe_all()}")
-        items = {_place(item): item for item in json.loads(self.definition)}
+        known = stored_kinds(self.definition)
+        for index, options in indexes_of(columns).items():
+            found = known.get(index, options)
+            if options and found != options:
+                raise DefinitionError(
+                    f"column {self._columns()[index]!r} has a {split_kind(*index)[1]} index with "
+                    f"{_options_text(found)} already ({self._holders(index)}): drop it first"
+                )
+        given = (*self._given, NamedIndex(name, frozenset(indexes_of(columns))))
+        return replace(self.with_kinds(columns), names=_to_json(given))
+
+    def with_kinds(self, columns: Sequence[ResolvedColumn]) -> StoredDefinition:
+        """Add kinds; a kind that is there already gets the new options, if any are given."""
+        stored = stored_columns(self.definition)
         for column in columns:
-            place = column.field_id, column.map_key or ""
-            new: dict[str, Any] = {"field-id": column.field_id, "kinds": {}}
-            new |= {} if column.map_key is None else {"map-key": column.map_key}
-            item = items.setdefault(place, new)
-            item["name"] = column.name
-            for kind, options in column.kinds.items():
-                found = item["kinds"].setdefault(kind, dict(options))
-                if options and found != options:
-                    raise DefinitionError(
-                        f"column {column.name!r} has a {kind} index with {_options_text(found)} already "
-                        f"({self._holders((column.field_id, column.stored_kind(kind)))}): drop it first"
-                    )
-        indexes = frozenset((column.field_id, column.stored_kind(kind)) for column in columns for kind in column.kinds)
-        given = (*self._given, NamedIndex(name, indexes))
-        definition = json.dumps([items[place] for place in sorted(items)], sort_keys=True)
-        return replace(self, definition=definition, names=_to_json(given))
+            known = stored[column.column_id].kinds if column.column_id in stored else {}
+            new = {kind: options for kind, options in column.kinds.items() if options or kind not in known}
+            stored[column.column_id] = IndexedColumn(column.name, {**known, **new})
+        return replace(self, definition=stored_text(stored))
+
+    def without_kinds(self, columns: Sequence[ResolvedColumn]) -> tuple[StoredDefinition, frozenset[Index]]:
+        """Return the definition without some kinds, and what is gone.
+
+        Raises DefinitionError if the definition lacks one of the kinds, or nothing would be left.
+        """
+        stored = stored_columns(self.definition)
+        for column in columns:
+            here = stored[column.column_id].kinds if column.column_id in stored else {}
+            for kind in column.kinds.keys() - here.keys():
+                there = "; ".join(f"{one.name}: {', '.join(sorted(one.kinds))}" for one in stored.values())
+                raise DefinitionError(f"column {column.name!r} has no {kind} to remove; the definition has {there}")
+        gone = frozenset(indexes_of(columns))
+        if stored_kinds(self.definition).keys() <= gone:
+            raise DefinitionError("nothing of the definition would be left: `puffin-index drop` drops the index")
+        return replace(self, definition=stored_without_indexes(self.definition, gone)), gone
+
+    def losses(self, columns: Sequence[ResolvedColumn]) -> list[str]:
+        """Return what a new definition takes away from this one, kind by kind, as text."""
+        wanted = indexes_of(columns)
+        names = self._columns()
+        lost: list[str] = []
+        for index, options in stored_kinds(self.definition).items():
+            described = f"{split_kind(*index)[1]} of {names[index]}"
+            if index not in wanted:
+                lost.append(described)
+            elif wanted[index] != options:
+                before, after = _options_text(options), _options_text(wanted[index])
+                lost.append(f"the options of {described} ({before}; now {after})")
+        return lost
 
     def without_index(self, name: str) -> tuple[StoredDefinition, frozenset[Index]]:
         """Return the definition without an index, as far as no other given name stands for it, and what is gone.
@@ -100,23 +136,15 @@ class StoredDefinition:
         named = self.find(name)
         others = tuple(one for one in self._given if one != named)
         gone = named.indexes - {index for one in others for index in one.indexes}
-        fixed = sorted(gone & _indexes_of(self.from_properties).keys())
+        fixed = sorted(gone & indexes_of(self.from_properties).keys())
         if fixed:
             column, kind = self._columns()[fixed[0]], split_kind(*fixed[0])[1]
             raise DefinitionError(
                 f"properties of the table (`file-index.*.columns`) define the {kind} index of column {column!r}: "
                 "take the column out of these properties first"
             )
-        items = json.loads(self.definition)
-        for item in items:
-            key = item.get("map-key")
-            item["kinds"] = {
-                kind: options
-                for kind, options in item["kinds"].items()
-                if (item["field-id"], stored_kind(kind, key)) not in gone
-            }
-        definition = json.dumps([item for item in items if item["kinds"]], sort_keys=True)
-        return replace(self, definition=definition, names=_to_json(others)), gone
+        left = stored_without_indexes(self.definition, gone)
+        return replace(self, definition=left, names=_to_json(others)), gone
 
     @property
     def _given(self) -> tuple[NamedIndex, ...]:
@@ -134,12 +162,10 @@ class StoredDefinition:
 
     def _columns(self) -> dict[Index, str]:
         """Return all indexes with the names of their columns, as far as known the current ones."""
-        names = {_place(item): item["name"] for item in json.loads(self.definition)}
-        found: dict[Index, str] = {}
-        for index in stored_kinds(self.definition):
-            field_id, key = column_and_key(split_kind(*index)[0])
-            found[index] = names[field_id, key or ""]
-        return found | _indexes_of(self.from_properties)
+        stored = {one: column.name for one, column in stored_columns(self.definition).items()}
+        names = stored | {column.column_id: column.name for column in self.from_properties}
+        every = stored_kinds(self.definition) | indexes_of(self.from_properties)
+        return {index: names[split_kind(*index)[0]] for index in every}
 
     def _holders(self, index: Index) -> str:
         return ", ".join(one.name for one in self.all_names if index in one.indexes)
@@ -162,16 +188,8 @@ def _free_name(name: str, taken: set[str]) -> str:
     return free
 
 
-def _place(item: Mapping[str, Any]) -> tuple[int, str]:
-    return item["field-id"], item.get("map-key") or ""
-
-
-def _indexes_of(columns: Sequence[ResolvedColumn]) -> dict[Index, str]:
-    return {(column.field_id, column.stored_kind(kind)): column.name for column in columns for kind in column.kinds}
-
-
 def _options_text(options: Mapping[str, str]) -> str:
-    return ", ".join(f"{key} = {value}" for key, value in sorted(options.items())) or "no options"
+    return ", ".join(f"{key}={value}" for key, value in sorted(options.items())) or "no options"
 
 
 def _to_json(names: Sequence[NamedIndex]) -> str:

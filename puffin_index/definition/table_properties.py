@@ -10,11 +10,18 @@ properties are left out with a warning: another engine's property is no reason t
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pyiceberg.schema import Schema
 
-from puffin_index.definition.index_definition import IndexDefinition, IndexedColumn, ResolvedColumn, resolve
+from puffin_index.definition.index_definition import (
+    BoundDefinition,
+    IndexDefinition,
+    IndexedColumn,
+    ResolvedColumn,
+    place_of,
+    resolve,
+)
 from puffin_index.errors import DefinitionError
 from puffin_index.kinds.kind import Options
 from puffin_index.kinds.registry import KINDS
@@ -22,15 +29,7 @@ from puffin_index.kinds.registry import KINDS
 _PREFIX = "file-index."
 
 
-@dataclass(frozen=True, slots=True)
-class PropertyDefinition:
-    """The columns that table properties index, by field id, and the properties that cannot be used, with reasons."""
-
-    columns: tuple[ResolvedColumn, ...]
-    warnings: tuple[str, ...]
-
-
-def read_properties(properties: Mapping[str, str], schema: Schema) -> PropertyDefinition:
+def read_properties(properties: Mapping[str, str], schema: Schema) -> BoundDefinition:
     """Read the definition in table properties, and bind it to the current schema."""
     columns: tuple[ResolvedColumn, ...] = ()
     warnings: list[str] = []
@@ -45,7 +44,7 @@ def read_properties(properties: Mapping[str, str], schema: Schema) -> PropertyDe
                 warnings.append(f"table property {key}: {error}")
             else:
                 columns = unite(columns, column)
-    return PropertyDefinition(columns, tuple(warnings))
+    return BoundDefinition(columns, tuple(warnings))
 
 
 def _options_of(properties: Mapping[str, str], prefix: str) -> Options:
@@ -56,12 +55,8 @@ def _options_of(properties: Mapping[str, str], prefix: str) -> Options:
 
 def unite(first: Sequence[ResolvedColumn], second: Sequence[ResolvedColumn]) -> tuple[ResolvedColumn, ...]:
     """Unite two definitions; if both have a kind of a column, the options of the first count."""
-    united = {_place(column): column for column in second}
+    united = {column.column_id: column for column in second}
     for column in first:
-        other = united.get(_place(column))
-        united[_place(column)] = replace(column, kinds={**(other.kinds if other else {}), **column.kinds})
-    return tuple(united[place] for place in sorted(united))
-
-
-def _place(column: ResolvedColumn) -> tuple[int, str]:
-    return column.field_id, column.map_key or ""
+        other = united.get(column.column_id)
+        united[column.column_id] = replace(column, kinds={**(other.kinds if other else {}), **column.kinds})
+    return tuple(united[column_id] for column_id in sorted(united, key=place_of))

@@ -6,7 +6,7 @@ definition has one of the entry's kinds, and if no earlier entry has the same ki
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,7 @@ from pyiceberg.table import Table
 from puffin_index.data.column_source import FieldSource, Reading, reading_of
 from puffin_index.data.data_table import DataFile, FileIdentity, refresh_table, retained_files
 from puffin_index.data.row_groups import INDEXED_FORMATS
-from puffin_index.definition.index_definition import ResolvedColumn
+from puffin_index.definition.index_definition import ResolvedColumn, without_indexes
 from puffin_index.errors import NotFoundError
 from puffin_index.index_table.commit import LOCK_SECONDS, commit
 from puffin_index.index_table.table import is_bound_to, name_files, read_entries
@@ -255,7 +255,7 @@ def find_missing(
     needs: list[tuple[DataFile, tuple[ResolvedColumn, ...]]] = []
     unsupported: list[DataFile] = []
     for file in sorted(live, key=lambda file: file.path):
-        need = lacking_columns(columns, found.get(file.identity, set()))
+        need = without_indexes(columns, found.get(file.identity, set()))
         if not need or not file.record_count:
             continue
         if file.format in INDEXED_FORMATS:
@@ -267,20 +267,6 @@ def find_missing(
         by_need.setdefault(need, []).append(file)
     batches = (batch for need, files in by_need.items() for batch in _cut(files, need, parallelism, target_bytes))
     return Missing(tuple(batches), tuple(unsupported), max(0, len(needs) - (max_files or len(needs))))
-
-
-def lacking_columns(columns: Sequence[ResolvedColumn], found: set[tuple[int, str]]) -> tuple[ResolvedColumn, ...]:
-    """Return the part of a definition that a data file lacks, given the pairs that the file has."""
-    return tuple(column for column in (_lacking(column, found) for column in columns) if column.kinds)
-
-
-def _lacking(column: ResolvedColumn, found: set[tuple[int, str]]) -> ResolvedColumn:
-    kinds = {
-        kind: options
-        for kind, options in column.kinds.items()
-        if (column.field_id, column.stored_kind(kind)) not in found
-    }
-    return replace(column, kinds=kinds)
 
 
 def _cut(

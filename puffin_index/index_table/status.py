@@ -21,10 +21,10 @@ from puffin_index.data.data_table import (
     list_data_files,
     measure_data_files,
 )
-from puffin_index.definition.index_definition import ResolvedColumn
+from puffin_index.definition.index_definition import ResolvedColumn, without_indexes
 from puffin_index.display import Cell, Described, Grid, Report, format_bytes, share_of
 from puffin_index.errors import DefinitionError, NotFoundError
-from puffin_index.index_table.entries import entry_files, indexed_kinds, lacking_columns, readable_entries, sources_of
+from puffin_index.index_table.entries import entry_files, indexed_kinds, readable_entries, sources_of
 from puffin_index.index_table.table import read_entries
 from puffin_index.keys.map_key import plain_kind
 from puffin_index.segments.directory import STATISTICS, Directory, FieldKind, read_directory
@@ -282,7 +282,7 @@ def _segment_sizes(entries: pa.Table) -> dict[str, int]:
 
 def _unindexed(files: Sequence[DataFile], entries: pa.Table, columns: Sequence[ResolvedColumn]) -> list[DataFile]:
     found = indexed_kinds(entries, files)
-    return [file for file in files if file.record_count and lacking_columns(columns, found.get(file.identity, set()))]
+    return [file for file in files if file.record_count and without_indexes(columns, found.get(file.identity, set()))]
 
 
 def _lag(data_table: Table, missing: Sequence[DataFile], head: Snapshot | None) -> Lag:

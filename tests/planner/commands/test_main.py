@@ -158,7 +158,10 @@ def test_repeated_options_unite_and_nothing_is_lost_silently(run: Runner, table:
     again = run("create", table, "--bitmap", "name", "--bloom", "name")
     assert again.exit_code == 1
     said = again.stderr.replace("\n", " ")
-    assert "would take away: bitmap of k; the options of bloom of name (fpp=0.02; now none). --replace does it" in said
+    assert (
+        "would take away: bitmap of k; the options of bloom of name (fpp=0.02; now no options). --replace does it"
+        in said
+    )
     assert _kinds(run.json("add", table, "--bsi", "k")) == {"k": ["bitmap", "bsi"], "name": ["bitmap", "bloom"]}
     assert _kinds(run.json("remove", table, "--bitmap", "k,name")) == {"k": ["bsi"], "name": ["bloom"]}
 
