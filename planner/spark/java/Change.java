@@ -1,5 +1,6 @@
 package io.puffinindex.spark;
 
+import java.util.Collection;
 import scala.Function1;
 import scala.runtime.AbstractPartialFunction;
 
@@ -24,5 +25,20 @@ public class Change extends AbstractPartialFunction {
   public Object applyOrElse(Object node, Function1 otherwise) {
     Object changed = change.changed(node);
     return changed == null ? otherwise.apply(node) : changed;
+  }
+
+  /** Puts one node in the place of some others. */
+  public static class Substitute implements OfNode {
+    private final Collection<?> places;
+    private final Object other;
+
+    public Substitute(Collection<?> places, Object other) {
+      this.places = places;
+      this.other = other;
+    }
+
+    public Object changed(Object node) {
+      return places.contains(node) ? other : null;
+    }
   }
 }

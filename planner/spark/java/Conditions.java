@@ -115,9 +115,7 @@ public class Conditions {
   public Conditions(Expression filter, scala.collection.Iterable output, Schema schema, boolean isWhole) {
     this.filter = filter;
     this.schema = schema;
-    scala.collection.Iterator it = output.iterator();
-    while (it.hasNext()) {
-      AttributeReference attribute = (AttributeReference) it.next();
+    for (AttributeReference attribute : Lists.from(output)) {
       attributes.put(attribute.exprId(), attribute);
     }
     // A condition that numbers rows or draws random numbers must see every row.

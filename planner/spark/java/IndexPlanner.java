@@ -8,7 +8,6 @@ import java.util.Base64;
 import java.util.Collections;
 import java.util.HashMap;
 import java.util.HashSet;
-import java.util.Iterator;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -143,8 +142,7 @@ public class IndexPlanner {
 
   /** Take what is known of functions into the request, for lists of values that are likely still those of the index. */
   private void recall(ScanQuestion question) {
-    for (Iterator it = question.functions.iterator(); it.hasNext(); ) {
-      ColumnFunction function = (ColumnFunction) it.next();
+    for (ColumnFunction function : question.functions) {
       String fingerprint = (String) lists.get(list(question, function));
       Object result = fingerprint == null ? null : results.get(function.key(fingerprint));
       if (result != null) {

@@ -2,7 +2,6 @@ package io.puffinindex.spark;
 
 import java.math.BigDecimal;
 import java.nio.ByteBuffer;
-import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
@@ -36,8 +35,7 @@ public class PartitionConstants {
       }
     }
     StringBuilder joined = new StringBuilder();
-    for (Iterator it = texts.entrySet().iterator(); it.hasNext(); ) {
-      Map.Entry entry = (Map.Entry) it.next();
+    for (Map.Entry entry : texts.entrySet()) {
       joined.append(joined.length() == 0 ? "" : ";").append(entry.getKey()).append('=').append(entry.getValue());
     }
     return joined.toString();

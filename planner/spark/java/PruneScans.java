@@ -3,7 +3,6 @@ package io.puffinindex.spark;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.HashMap;
-import java.util.HashSet;
 import java.util.IdentityHashMap;
 import java.util.Iterator;
 import java.util.LinkedHashMap;
@@ -16,7 +15,6 @@ import java.util.function.Predicate;
 import org.apache.iceberg.FileScanTask;
 import org.apache.iceberg.Schema;
 import org.apache.iceberg.types.Types;
-import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.ScalarSubquery;
 import org.apache.spark.sql.catalyst.optimizer.PropagateEmptyRelation;
@@ -30,7 +28,6 @@ import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
-import org.apache.spark.sql.execution.dynamicpruning.CleanupDynamicPruningFilters;
 import org.apache.spark.sql.internal.SQLConf;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -136,34 +133,21 @@ public class PruneScans extends Rule {
     if (!pass.subqueries.whole.isEmpty()) {
       changed = (LogicalPlan) changed.transformAllExpressions(new Change(new ChangeSubqueries(pass)));
     }
-    if (!pass.runtimeScans.isEmpty()) {
-      changed = withRuntimeScans(changed, pass.runtimeScans, takesFilters);
+    if (pass.replacements.isEmpty()) {
+      return changed;
     }
-    return pass.empty.scans.isEmpty() ? changed : withoutScans(changed, pass.empty);
-  }
-
-  /** The plan with scans that take the keys of joins, and with the filters that hand over these keys. */
-  private LogicalPlan withRuntimeScans(LogicalPlan plan, Map runtimeScans, boolean takesFilters) {
     try {
-      LogicalPlan replaced = (LogicalPlan) plan.transform(new Change(new ReplaceScans(runtimeScans)));
-      if (!takesFilters || !SQLConf.get().dynamicPartitionPruningEnabled()) {
-        return replaced;
+      LogicalPlan replaced = (LogicalPlan) changed.transform(new Change(new ReplaceScans(pass.replacements)));
+      int empty = Collections.frequency(pass.replacements.values(), null);
+      boolean mayWait = takesFilters && empty < pass.replacements.size();
+      if (mayWait && SQLConf.get().dynamicPartitionPruningEnabled()) {
+        replaced = RuntimeFilters.apply(replaced);
       }
-      // A filter that does not get as far as its scan would be evaluated row by row.
-      return (LogicalPlan) CleanupDynamicPruningFilters.apply(JoinPruning.apply(ScalarPruning.apply(replaced)));
+      // What has no rows without an empty scan goes as well.
+      return empty > 0 ? PropagateEmptyRelation.apply(replaced) : replaced;
     } catch (Throwable e) {
-      tell("index not used for joins", e);
-      return plan;
-    }
-  }
-
-  /** The plan without scans that have no task left, and without all that then has no rows either. */
-  private LogicalPlan withoutScans(LogicalPlan plan, EmptyScans empty) {
-    try {
-      return PropagateEmptyRelation.apply((LogicalPlan) plan.transform(new Change(empty)));
-    } catch (Throwable e) {
-      tell("empty scans not left out of the plan", e);
-      return plan;
+      tell("scans stay in the plan as they were", e);
+      return changed;
     }
   }
 
@@ -219,19 +203,17 @@ public class PruneScans extends Rule {
 
   /** One application of the rule to one query. */
   private class Pass {
-    /** Scans that have no task left. */
-    final EmptyScans empty = new EmptyScans();
-    /** Scans that take the keys of joins, by the scan that each replaces. */
-    final Map runtimeScans = new IdentityHashMap();
+    /** Scans that take the keys of joins, by the scan that each replaces; null for a scan that has no task left. */
+    final Map replacements = new IdentityHashMap();
     final Subqueries subqueries;
     private final LogicalPlan query;
-    /** By scan, the runtime filters that it may have: column, operator, rows of the other side and source, by name. */
+    /** By scan, the awaited columns by the names of their runtime filters. */
     private final Map runtimeFilters = new IdentityHashMap();
     /** By scan, how many rows of the scan the query wants. */
     private final Map wantedRows = new IdentityHashMap();
-    private final Map scans = new IdentityHashMap();
+    private final Set scans = Collections.newSetFromMap(new IdentityHashMap());
     /** The scans that stand at several places of the plan. */
-    private final Map sharedScans = new IdentityHashMap();
+    private final Set sharedScans = Collections.newSetFromMap(new IdentityHashMap());
 
     Pass(LogicalPlan query) {
       this.query = query;
@@ -243,97 +225,90 @@ public class PruneScans extends Rule {
       List plans = new ArrayList(subqueries.whole);
       plans.add(query);
       try {
-        for (int i = 0; i < plans.size(); i++) {
-          lookAtScans((LogicalPlan) plans.get(i));
+        for (LogicalPlan plan : plans) {
+          lookAtScans(plan);
         }
         // A scan of a subquery that waits for one more subquery may wait for ever: Spark 3.5 describes the plans of all
         // subqueries whenever one of them goes on, and takes locks of nodes that wait.
-        lookAtKeys(query);
+        lookAtKeys();
       } catch (Throwable e) {
         tell("index not used for joins and limits", e);
       }
-      for (int i = 0; i < plans.size(); i++) {
-        visit((LogicalPlan) plans.get(i), null, empty);
+      for (LogicalPlan plan : plans) {
+        visit(plan, null, true);
       }
-      for (int i = 0; i < subqueries.others.size(); i++) {
-        visitScans((LogicalPlan) subqueries.others.get(i));
+      for (LogicalPlan plan : subqueries.others) {
+        for (DataSourceV2ScanRelation relation : Lists.nodes(plan, DataSourceV2ScanRelation.class)) {
+          visitScan(relation, null, false, false);
+        }
       }
     }
 
     /** Find the columns whose values a join or a scalar subquery tells once the query runs. */
-    private void lookAtKeys(LogicalPlan plan) {
-      List<AwaitedColumn> awaited = new ArrayList();
-      JoinPruning.collect(plan, awaited);
-      ScalarPruning.collect(plan, awaited);
-      for (int i = 0; i < awaited.size(); i++) {
-        AwaitedColumn column = (AwaitedColumn) awaited.get(i);
+    private void lookAtKeys() {
+      for (AwaitedColumn column : RuntimeFilters.awaited(query)) {
         Map filters = (Map) runtimeFilters.get(column.scan);
         if (filters == null) {
           filters = new LinkedHashMap();
           runtimeFilters.put(column.scan, filters);
         }
-        AwaitedColumn before = (AwaitedColumn) filters.get(column.name());
-        filters.put(column.name(), before == null ? column : before.also(column));
-      }
-    }
-
-    /** Find the rows that LIMIT wants. */
-    private void lookAtScans(LogicalPlan plan) {
-      WantedRows wanted = WantedRows.of(plan);
-      if (wanted != null) {
-        wantedRows.put(wanted.scan, wanted);
-      }
-      if (plan instanceof DataSourceV2ScanRelation) {
-        Object scan = ((DataSourceV2ScanRelation) plan).scan();
-        // What one place of the plan says of its rows does not hold for another place that reads the same scan.
-        boolean isShared = scans.containsKey(scan) || subqueries.shared.contains(scan);
-        (isShared ? sharedScans : scans).put(scan, scan);
-      }
-      for (scala.collection.Iterator it = plan.children().iterator(); it.hasNext(); ) {
-        lookAtScans((LogicalPlan) it.next());
-      }
-    }
-
-    /** Ask about scans for their own filters. */
-    private void visitScans(LogicalPlan plan) {
-      if (plan instanceof DataSourceV2ScanRelation) {
-        visitScan((DataSourceV2ScanRelation) plan, null, new EmptyScans(), false);
-      }
-      for (scala.collection.Iterator it = plan.children().iterator(); it.hasNext(); ) {
-        visitScans((LogicalPlan) it.next());
-      }
-    }
-
-    private void visitScan(
-        DataSourceV2ScanRelation relation, Expression above, EmptyScans empty, boolean mayBeReplaced) {
-      Scan scan = relation.scan();
-      if (ScanTasks.isBatchScan(scan)) {
-        try {
-          if (prune(scan, above, relation.output(), mayBeReplaced)) {
-            empty.scans.add(scan);
-          }
-        } catch (Throwable e) {
-          tell("index not used, the scan stays as it was: " + scan, e);
+        AwaitedColumn before = (AwaitedColumn) filters.putIfAbsent(column.name(), column);
+        if (before != null) {
+          before.add(column);
         }
       }
     }
 
-    private void visit(LogicalPlan plan, Expression above, EmptyScans empty) {
+    /** Find the rows that LIMIT wants, and the scans of a plan. */
+    private void lookAtScans(LogicalPlan plan) {
+      for (LogicalPlan node : Lists.nodes(plan, LogicalPlan.class)) {
+        WantedRows wanted = WantedRows.of(node);
+        if (wanted != null) {
+          wantedRows.put(wanted.scan, wanted);
+        }
+        if (node instanceof DataSourceV2ScanRelation) {
+          Object scan = ((DataSourceV2ScanRelation) node).scan();
+          // What one place of the plan says of its rows does not hold for another place that reads the same scan.
+          boolean isShared = !scans.add(scan) || subqueries.shared.contains(scan);
+          if (isShared) {
+            sharedScans.add(scan);
+          }
+        }
+      }
+    }
+
+    /**
+     * Ask about the scans of a plan.
+     *
+     * @param above the condition of the filter right above the plan, or null
+     * @param isRead whether the plan is only read
+     */
+    private void visit(LogicalPlan plan, Expression above, boolean isRead) {
       if (plan instanceof DataSourceV2ScanRelation) {
-        boolean isShared = sharedScans.containsKey(((DataSourceV2ScanRelation) plan).scan());
-        boolean mayBeReplaced = empty == this.empty && !isShared;
-        visitScan((DataSourceV2ScanRelation) plan, isShared ? null : above, empty, mayBeReplaced);
+        boolean isShared = sharedScans.contains(((DataSourceV2ScanRelation) plan).scan());
+        visitScan((DataSourceV2ScanRelation) plan, isShared ? null : above, isRead, isRead && !isShared);
         return;
       }
       if (plan instanceof Aggregate && answering != null && answering.test(plan)) {
         return;
       }
       Expression condition = plan instanceof Filter ? ((Filter) plan).condition() : null;
-      // MERGE, UPDATE and DELETE keep their scan: Iceberg validates their writes by what the scan has read.
-      EmptyScans leftOut = plan instanceof RowLevelWrite ? new EmptyScans() : empty;
-      scala.collection.Iterator children = plan.children().iterator();
-      while (children.hasNext()) {
-        visit((LogicalPlan) children.next(), condition, leftOut);
+      for (LogicalPlan child : Lists.from(plan.children())) {
+        // MERGE, UPDATE and DELETE keep their scan: Iceberg validates their writes by what the scan has read.
+        visit(child, condition, isRead && !(plan instanceof RowLevelWrite));
+      }
+    }
+
+    private void visitScan(DataSourceV2ScanRelation relation, Expression above, boolean mayGo, boolean mayBeReplaced) {
+      Scan scan = relation.scan();
+      if (ScanTasks.isBatchScan(scan)) {
+        try {
+          if (prune(scan, above, relation.output(), mayBeReplaced) && mayGo) {
+            replacements.put(scan, null);
+          }
+        } catch (Throwable e) {
+          tell("index not used, the scan stays as it was: " + scan, e);
+        }
       }
     }
 
@@ -360,9 +335,8 @@ public class PruneScans extends Rule {
       Map<String, Object> wantedNode = wanted == null ? null : wanted.node(output, schema);
       ScanQuestion question = new ScanQuestion(scan, new Conditions(above, output, schema, wantedNode != null));
       question.wanted = wantedNode;
-      Map columns = filters == null ? Collections.EMPTY_MAP : columns(output, schema, filters);
-      for (Iterator it = columns.keySet().iterator(); it.hasNext(); ) {
-        Object name = it.next();
+      Map columns = filters == null ? Collections.EMPTY_MAP : columns(schema, filters);
+      for (Object name : columns.keySet()) {
         question.addRuntimeField(((Map) columns.get(name)).get("field"), ((AwaitedColumn) filters.get(name)).rows);
       }
       if (question.isEmpty()) {
@@ -389,40 +363,37 @@ public class PruneScans extends Rule {
       if ((!columns.isEmpty() || isForThisQuery) && !isEmpty) {
         // Another query's scan with the same filters is equal to this one, but wants other rows. So this scan keeps them.
         List own = isForThisQuery ? left : null;
-        runtimeScans.put(scan, RuntimeScan.of(question, columns, own, planner, home, isStrict()));
+        replacements.put(scan, RuntimeScan.of(question, columns, own, planner, home, isStrict()));
       }
       return isEmpty;
     }
 
-    /** The nodes of columns, by the names of runtime filters; without columns of a type that no index can be of. */
-    private Map columns(scala.collection.Iterable output, Schema schema, Map filters) {
+    /** The nodes of awaited columns, by the names of runtime filters; without columns of a type that no index can be of. */
+    private Map columns(Schema schema, Map filters) {
       Map columns = new HashMap();
-      for (scala.collection.Iterator it = output.iterator(); it.hasNext(); ) {
-        AttributeReference attribute = (AttributeReference) it.next();
-        String type = Conditions.nameOf(attribute.dataType());
-        Types.NestedField field = schema.asStruct().field(attribute.name());
-        for (Iterator names = filters.keySet().iterator(); names.hasNext(); ) {
-          String name = (String) names.next();
-          AwaitedColumn filter = (AwaitedColumn) filters.get(name);
-          boolean isColumn = filter.column.equals(attribute.name()) && type != null && field != null;
-          // A filter must not be taken for another one, should Spark lose its name.
-          boolean isCertain = filter.operator.equals("=") || !filters.containsKey(filter.column);
-          if (isColumn && isCertain && (name.equals(filter.column) || schema.asStruct().field(name) == null)) {
-            Map<String, Object> column = new HashMap();
-            column.put("field", Integer.valueOf(field.fieldId()));
-            column.put("name", attribute.name());
-            column.put("type", type);
-            column.put("operator", filter.operator);
-            column.put("source", filter.source);
-            columns.put(name, column);
-          }
+      for (AwaitedColumn filter : filters.values()) {
+        String column = filter.column.name();
+        String type = Conditions.nameOf(filter.column.dataType());
+        Types.NestedField field = schema.asStruct().field(column);
+        // A filter must not be taken for another one, should Spark lose its name, nor for one of another column.
+        boolean isCertain =
+            filter.operator.equals("=")
+                || (!filters.containsKey(column) && schema.asStruct().field(filter.name()) == null);
+        if (type != null && field != null && isCertain) {
+          Map<String, Object> node = new HashMap();
+          node.put("field", field.fieldId());
+          node.put("name", column);
+          node.put("type", type);
+          node.put("operator", filter.operator);
+          node.put("source", filter.source);
+          columns.put(filter.name(), node);
         }
       }
       return columns;
     }
   }
 
-  /** Puts other scans in the place of some scans. */
+  /** Puts other scans in the place of some scans, and a relation without rows where the other scan is null. */
   public static class ReplaceScans implements Change.OfNode {
     private final Map replacements;
 
@@ -435,22 +406,14 @@ public class PruneScans extends Rule {
         return null;
       }
       DataSourceV2ScanRelation relation = (DataSourceV2ScanRelation) node;
+      if (!replacements.containsKey(relation.scan())) {
+        return null;
+      }
       Scan scan = (Scan) replacements.get(relation.scan());
       return scan == null
-          ? null
+          ? LocalRelation$.MODULE$.apply(relation.output())
           : relation.copy(
               relation.relation(), scan, relation.output(), relation.keyGroupedPartitioning(), relation.ordering());
-    }
-  }
-
-  /** Puts a relation without rows in the place of each scan that has no task left. */
-  private static class EmptyScans implements Change.OfNode {
-    final Set scans = Collections.newSetFromMap(new IdentityHashMap());
-
-    public Object changed(Object node) {
-      return node instanceof DataSourceV2ScanRelation && scans.contains(((DataSourceV2ScanRelation) node).scan())
-          ? LocalRelation$.MODULE$.apply(((DataSourceV2ScanRelation) node).output())
-          : null;
     }
   }
 }

@@ -1,20 +1,23 @@
 package io.puffinindex.spark;
 
+import java.lang.reflect.Constructor;
 import java.lang.reflect.InvocationHandler;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.lang.reflect.Proxy;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.HashSet;
-import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import org.apache.commons.lang3.reflect.FieldUtils;
+import org.apache.commons.lang3.reflect.MethodUtils;
 import org.apache.iceberg.FileScanTask;
 import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.Scan;
+import scala.Option;
 
 /**
  * The tasks of Iceberg's batch scans: read, narrowed to row groups, replaced. The hook and the benchmark share this
@@ -38,7 +41,7 @@ public class ScanTasks {
 
   /** Give a scan other tasks. Iceberg then groups the tasks anew. */
   public static void replace(Object scan, Pruned tasks) throws Exception {
-    method(scan.getClass(), "resetTasks").invoke(scan, new Object[] {tasks});
+    MethodUtils.invokeMethod(scan, true, "resetTasks", tasks);
   }
 
   /** Mark a scan as pruned and leave it its tasks. The groups that Iceberg has made of the tasks stay. */
@@ -90,8 +93,8 @@ public class ScanTasks {
       return null;
     }
     Set starts = new HashSet();
-    for (Iterator it = narrowed.parts.iterator(); it.hasNext(); ) {
-      starts.add(Long.valueOf(((FileScanTask) it.next()).start()));
+    for (FileScanTask part : narrowed.parts) {
+      starts.add(part.start());
     }
     return starts;
   }
@@ -116,37 +119,29 @@ public class ScanTasks {
     }
   }
 
-  /** Call a method without parameters, public or not, of an object's class or of a superclass. */
-  public static Object call(Object target, String name) throws Exception {
-    return call(target, name, name);
-  }
-
-  /** Call a method that has another name in earlier releases. */
-  public static Object call(Object target, String name, String earlierName) throws Exception {
-    Method method = find(target.getClass(), name);
-    return (method == null ? method(target.getClass(), earlierName) : method).invoke(target, new Object[0]);
-  }
-
-  /** The method of a name, public or not, of a class or of a superclass. */
-  public static Method method(Class<?> type, String name) {
-    Method method = find(type, name);
-    if (method == null) {
-      throw new IllegalStateException("no method " + name + " in " + type.getName() + ": unknown Iceberg version");
-    }
-    return method;
-  }
-
-  private static Method find(Class<?> type, String name) {
-    for (Class<?> c = type; c != null; c = c.getSuperclass()) {
-      Method[] methods = c.getDeclaredMethods();
-      for (int i = 0; i < methods.length; i++) {
-        if (methods[i].getName().equals(name) && !methods[i].isBridge()) {
-          methods[i].setAccessible(true);
-          return methods[i];
-        }
+  /**
+   * Call a method without parameters, public or not, of an object's class or of a superclass.
+   *
+   * @param names what the method is called in one release or another
+   */
+  public static Object call(Object target, String... names) throws Exception {
+    for (String name : names) {
+      Method method = MethodUtils.getMatchingMethod(target.getClass(), name);
+      if (method != null) {
+        method.setAccessible(true);
+        return method.invoke(target);
       }
     }
-    return null;
+    throw new IllegalStateException("no method " + names[0] + " in " + target.getClass() + ": unknown Iceberg version");
+  }
+
+  /** Make an object of a class whose only constructor has more parameters in later releases, all of them optional. */
+  public static Object made(Class<?> type, Object... first) throws Exception {
+    Constructor constructor = type.getConstructors()[0];
+    Object[] arguments = new Object[constructor.getParameterTypes().length];
+    Arrays.fill(arguments, Option.empty());
+    System.arraycopy(first, 0, arguments, 0, first.length);
+    return constructor.newInstance(arguments);
   }
 
   /** Answers for a narrowed task: its parts, sums over the parts, and otherwise what the whole task says. */
@@ -161,15 +156,14 @@ public class ScanTasks {
       long length = 0;
       long sizeBytes = 0;
       long rows = 0;
-      for (Iterator it = parts.iterator(); it.hasNext(); ) {
-        FileScanTask part = (FileScanTask) it.next();
+      for (FileScanTask part : parts) {
         length += part.length();
         sizeBytes += part.sizeBytes();
         rows += part.estimatedRowsCount();
       }
-      sums.put("length", Long.valueOf(length));
-      sums.put("sizeBytes", Long.valueOf(sizeBytes));
-      sums.put("estimatedRowsCount", Long.valueOf(rows));
+      sums.put("length", length);
+      sums.put("sizeBytes", sizeBytes);
+      sums.put("estimatedRowsCount", rows);
     }
 
     public Object invoke(Object proxy, Method method, Object[] arguments) throws Throwable {

@@ -1,7 +1,6 @@
 package io.puffinindex.spark;
 
 import java.util.HashMap;
-import java.util.Iterator;
 import java.util.Map;
 import org.apache.spark.sql.internal.SQLConf;
 
@@ -15,8 +14,7 @@ public class SessionSettings {
     Map all = SQLConf.get().settings();
     // A synchronized map, which other threads may change meanwhile.
     synchronized (all) {
-      for (Iterator it = all.entrySet().iterator(); it.hasNext(); ) {
-        Map.Entry entry = (Map.Entry) it.next();
+      for (Map.Entry entry : all.entrySet()) {
         if (((String) entry.getKey()).startsWith(prefix)) {
           found.put(entry.getKey(), entry.getValue());
         }

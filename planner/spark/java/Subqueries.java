@@ -46,25 +46,18 @@ public class Subqueries {
   private void collect(LogicalPlan plan, boolean mayBeWhole) {
     // MERGE, UPDATE and DELETE have their condition twice, and may give its subqueries other plans.
     boolean isRead = mayBeWhole && !(plan instanceof RowLevelWrite);
-    for (scala.collection.Iterator it = plan.expressions().iterator(); it.hasNext(); ) {
-      collect((Expression) it.next(), isRead);
-    }
-    for (scala.collection.Iterator it = plan.children().iterator(); it.hasNext(); ) {
-      collect((LogicalPlan) it.next(), isRead);
-    }
-  }
-
-  private void collect(Expression expression, boolean mayBeWhole) {
-    if (expression instanceof SubqueryExpression) {
-      LogicalPlan plan = (LogicalPlan) ((SubqueryExpression) expression).plan();
-      boolean isWhole = mayBeWhole && isScalar(expression) && add(plan);
-      if (!isWhole) {
-        others.add(plan);
+    for (Expression root : Lists.from(plan.expressions())) {
+      for (SubqueryExpression subquery : Lists.nodes(root, SubqueryExpression.class)) {
+        LogicalPlan own = (LogicalPlan) subquery.plan();
+        boolean isWhole = isRead && isScalar(subquery) && add(own);
+        if (!isWhole) {
+          others.add(own);
+        }
+        collect(own, isWhole);
       }
-      collect(plan, isWhole);
     }
-    for (scala.collection.Iterator it = expression.children().iterator(); it.hasNext(); ) {
-      collect((Expression) it.next(), mayBeWhole);
+    for (LogicalPlan child : Lists.from(plan.children())) {
+      collect(child, isRead);
     }
   }
 
@@ -93,17 +86,10 @@ public class Subqueries {
 
   private static Set scans(LogicalPlan plan) {
     Set scans = identitySet();
-    addScans(plan, scans);
+    for (DataSourceV2ScanRelation relation : Lists.nodes(plan, DataSourceV2ScanRelation.class)) {
+      scans.add(relation.scan());
+    }
     return scans;
-  }
-
-  private static void addScans(LogicalPlan plan, Set scans) {
-    if (plan instanceof DataSourceV2ScanRelation) {
-      scans.add(((DataSourceV2ScanRelation) plan).scan());
-    }
-    for (scala.collection.Iterator it = plan.children().iterator(); it.hasNext(); ) {
-      addScans((LogicalPlan) it.next(), scans);
-    }
   }
 
   private static Set identitySet() {

@@ -14,6 +14,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.zip.InflaterInputStream;
+import org.apache.commons.lang3.reflect.MethodUtils;
 import org.apache.iceberg.BaseFileScanTask;
 import org.apache.iceberg.DataFile;
 import org.apache.iceberg.DeleteFile;
@@ -25,8 +26,8 @@ import org.roaringbitmap.RoaringBitmap;
 /**
  * The numbering of row groups in one version of an index table.
  *
- * <p>The view looks up each data file by path once. A manifest never changes, so from then on the view knows the file by
- * its manifest and its position there: with very many files, hashing the paths takes longer than all the rest.
+ * <p>The view looks up each data file by path once. A manifest never changes, so from then on the view knows the file
+ * by its manifest and its position there: with very many files, hashing the paths takes longer than all the rest.
  */
 public class View {
   /** The view before the first answer: no row group has a number yet. */
@@ -34,13 +35,20 @@ public class View {
 
   private static final FileEntry UNKNOWN = new FileEntry(0, new long[0], 0L, 0L);
   /** Looked up before the planner reports any row group as dropped: without this method none can be. */
-  private static final Method NEW_SPLIT = ScanTasks.method(BaseFileScanTask.class, "newSplitTask");
+  private static final Method NEW_SPLIT =
+      MethodUtils.getMatchingMethod(
+          BaseFileScanTask.class, "newSplitTask", FileScanTask.class, long.class, long.class);
+
+  static {
+    NEW_SPLIT.setAccessible(true);
+  }
+
   private static final int LEAST_REMEMBERED = 10000;
   private static final int SNAPSHOTS_REMEMBERED = 16;
 
   public final String version;
   private final Map files;
-  /** By manifest, an array of entries by position; null at positions that no scan has had yet. */
+  /** By manifest, the entries that scans have had by position. */
   private final Map manifests = new HashMap();
   private int remembered;
   /** Candidates of scans of whole snapshots, by snapshot ID. */
@@ -78,7 +86,7 @@ public class View {
   public synchronized FileEntry[] entries(List tasks) throws Exception {
     FileEntry[] entries = new FileEntry[tasks.size()];
     String manifest = null;
-    FileEntry[] inManifest = null;
+    Map inManifest = null;
     for (int i = 0; i < entries.length; i++) {
       Object whole = ScanTasks.whole(tasks.get(i));
       if (!(whole instanceof BaseFileScanTask)) {
@@ -88,20 +96,22 @@ public class View {
       DataFile file = (DataFile) task.file();
       Long position = file.pos();
       String location = file.manifestLocation();
-      if (position == null || location == null || position.longValue() > Integer.MAX_VALUE / 2) {
+      if (position == null || location == null) {
         entries[i] = entryOf(task);
-      } else {
-        int at = position.intValue();
-        if (!location.equals(manifest) || at >= inManifest.length) {
-          inManifest = entriesOf(location, at);
-          manifest = location;
-        }
-        if (inManifest[at] == null) {
-          FileEntry found = entryOf(task);
-          inManifest[at] = found == null ? UNKNOWN : found;
-        }
-        entries[i] = inManifest[at] == UNKNOWN ? null : inManifest[at];
+        continue;
       }
+      if (!location.equals(manifest)) {
+        inManifest = manifest(location);
+        manifest = location;
+      }
+      FileEntry known = (FileEntry) inManifest.get(position);
+      if (known == null) {
+        FileEntry found = entryOf(task);
+        known = found == null ? UNKNOWN : found;
+        inManifest.put(position, known);
+        remembered++;
+      }
+      entries[i] = known == UNKNOWN ? null : known;
     }
     return entries;
   }
@@ -128,18 +138,16 @@ public class View {
         continue;
       }
       List files = new ArrayList();
-      for (int j = 0; j < own.size(); j++) {
-        DeleteFile file = (DeleteFile) own.get(j);
+      for (DeleteFile file : own) {
         if (file.content() == FileContent.POSITION_DELETES) {
-          Object[] listed = {file.location(), Long.valueOf(file.fileSizeInBytes()), Long.valueOf(file.recordCount()), null};
-          listed[3] = file.format().name();
-          files.add(listed);
+          files.add(
+              Arrays.asList(file.location(), file.fileSizeInBytes(), file.recordCount(), file.format().name()));
         }
       }
       Map<String, Object> node = new HashMap();
-      node.put("first", Integer.valueOf(entries[i].first));
+      node.put("first", entries[i].first);
       node.put("files", files);
-      node.put("others", Boolean.valueOf(files.size() < own.size()));
+      node.put("others", files.size() < own.size());
       deletes.add(node);
     }
     return deletes;
@@ -187,8 +195,8 @@ public class View {
   }
 
   /**
-   * A task of a data file's surviving row groups, null if none survives. The ranges of bytes come from the index: a manifest
-   * may list none, and a reader need not go by those that a manifest lists.
+   * A task of a data file's surviving row groups, null if none survives. The ranges of bytes come from the index: a
+   * manifest may list none, and a reader need not go by those that a manifest lists.
    */
   private static FileScanTask narrow(FileScanTask task, FileEntry entry, BitSet gone) throws Exception {
     Object whole = ScanTasks.whole(task);
@@ -198,28 +206,24 @@ public class View {
     for (int i = 0; i < ranges.length; i++) {
       Long start = Long.valueOf(ranges[i][0]);
       if (!gone.get(entry.first + i) && (left == null || left.contains(start))) {
-        survivors.add(NEW_SPLIT.invoke(whole, new Object[] {whole, start, Long.valueOf(ranges[i][1])}));
+        survivors.add(NEW_SPLIT.invoke(whole, whole, start, ranges[i][1]));
       }
     }
     return survivors.isEmpty() ? null : ScanTasks.narrow((FileScanTask) whole, survivors);
   }
 
-  /** The entries of a manifest, by position, with room for at least one position. */
-  private FileEntry[] entriesOf(String manifest, int position) {
-    FileEntry[] known = (FileEntry[]) manifests.get(manifest);
-    if (known != null && position < known.length) {
-      return known;
-    }
-    int length = Math.max(16, position + position / 2 + 1);
-    remembered += length - (known == null ? 0 : known.length);
+  /** The entries of a manifest, by position. */
+  private Map manifest(String location) {
     if (remembered > 4 * files.size() + LEAST_REMEMBERED) {
       // Otherwise manifests that the table no longer has would stay as long as the index does not change.
       manifests.clear();
-      known = null;
-      remembered = length;
+      remembered = 0;
     }
-    FileEntry[] entries = known == null ? new FileEntry[length] : (FileEntry[]) Arrays.copyOf(known, length);
-    manifests.put(manifest, entries);
+    Map entries = (Map) manifests.get(location);
+    if (entries == null) {
+      entries = new HashMap();
+      manifests.put(location, entries);
+    }
     return entries;
   }
 

@@ -114,8 +114,7 @@ public class WantedRows {
     if (!(key instanceof Attribute)) {
       return null;
     }
-    for (scala.collection.Iterator it = project.projectList().iterator(); it.hasNext(); ) {
-      NamedExpression named = (NamedExpression) it.next();
+    for (NamedExpression named : Lists.from(project.projectList())) {
       if (named.exprId().equals(((Attribute) key).exprId())) {
         return named instanceof Alias ? ((Alias) named).child() : (Expression) named;
       }

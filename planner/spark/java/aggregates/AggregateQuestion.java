@@ -16,8 +16,8 @@ import org.apache.iceberg.FileScanTask;
 import org.apache.iceberg.types.Conversions;
 import org.apache.iceberg.types.Types;
 import org.apache.spark.sql.catalyst.expressions.Alias;
-import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.And;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.BoundReference;
 import org.apache.spark.sql.catalyst.expressions.Expression;
@@ -389,8 +389,7 @@ public class AggregateQuestion {
 
   /** Whether doubles add up averages of integers exactly, whatever the rows that are still to be read have. */
   private boolean isExact(AggregateAnswer answer, List unread) throws Exception {
-    for (int i = 0; i < buffers.size(); i++) {
-      Buffer buffer = (Buffer) buffers.get(i);
+    for (Buffer buffer : buffers) {
       if (buffer.computed != null && buffer.computed.needsEveryRow() && !unread.isEmpty()) {
         return false;
       }
@@ -463,8 +462,7 @@ public class AggregateQuestion {
         }
       }
     }
-    for (int i = 0; i < buffers.size(); i++) {
-      Buffer buffer = (Buffer) buffers.get(i);
+    for (Buffer buffer : buffers) {
       if (buffer.conditions != null || buffer.computed != null) {
         return true;
       }
@@ -533,8 +531,7 @@ public class AggregateQuestion {
       for (Iterator it = ((List) keys.get(projection)).iterator(); it.hasNext(); ) {
         row.add(((Expression) it.next()).eval(values));
       }
-      for (int i = 0; i < buffers.size(); i++) {
-        Buffer buffer = (Buffer) buffers.get(i);
+      for (Buffer buffer : buffers) {
         Expression condition = buffer.conditions == null ? null : (Expression) buffer.conditions.get(projection);
         boolean counts = condition == null || Boolean.TRUE.equals(condition.eval(values));
         if (buffer.computed == null) {

@@ -1,7 +1,6 @@
 package io.puffinindex.spark;
 
 import java.lang.ref.WeakReference;
-import java.lang.reflect.Constructor;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
@@ -231,8 +230,7 @@ public class AnswerAggregates extends SparkStrategy implements Predicate {
   private static Conditions conditions(scala.collection.Iterable filters, DataSourceV2ScanRelation relation)
       throws Exception {
     Expression filter = null;
-    for (scala.collection.Iterator it = filters.iterator(); it.hasNext(); ) {
-      Expression next = (Expression) it.next();
+    for (Expression next : Lists.from(filters)) {
       if (!next.deterministic()) {
         return null;
       }
@@ -269,8 +267,7 @@ public class AnswerAggregates extends SparkStrategy implements Predicate {
   /** What projections compute, by the ID of the expression. */
   private static Map aliases(scala.collection.Iterable projections) {
     Map aliases = new HashMap();
-    for (scala.collection.Iterator it = projections.iterator(); it.hasNext(); ) {
-      NamedExpression projection = (NamedExpression) it.next();
+    for (NamedExpression projection : Lists.from(projections)) {
       if (projection instanceof Alias) {
         aliases.put(projection.exprId(), ((Alias) projection).child());
       }
@@ -281,8 +278,7 @@ public class AnswerAggregates extends SparkStrategy implements Predicate {
   /** The answer and its rows; both null if Spark has to read all rows. */
   private Known answer(ScanQuestion question, List tasks, String key) throws Exception {
     synchronized (answers) {
-      for (Iterator it = answers.iterator(); it.hasNext(); ) {
-        Known known = (Known) it.next();
+      for (Known known : answers) {
         if (known.scan.get() == question.scan && known.key.equals(key)) {
           return known;
         }
@@ -322,8 +318,7 @@ public class AnswerAggregates extends SparkStrategy implements Predicate {
     SparkPlan partial = (SparkPlan) answered.partial;
     List unread = answered.unread;
     List attributes = new ArrayList();
-    for (scala.collection.Iterator it = partial.output().iterator(); it.hasNext(); ) {
-      Attribute attribute = (Attribute) it.next();
+    for (Attribute attribute : Lists.from(partial.output())) {
       attributes.add(unread.isEmpty() ? attribute : attribute.newInstance());
     }
     SparkPlan known = named(local(attributes, answered.rows), answered.name());
@@ -340,23 +335,15 @@ public class AnswerAggregates extends SparkStrategy implements Predicate {
 
   /** A scan of rows that the driver has. */
   private static SparkPlan local(List attributes, List rows) throws Exception {
-    return made(LocalTableScanExec.class, new Object[] {Lists.of(attributes), Lists.of(rows)});
+    return (SparkPlan) ScanTasks.made(LocalTableScanExec.class, Lists.of(attributes), Lists.of(rows));
   }
 
   /** The same scan with a name of its own in the text of plans. */
   private static SparkPlan named(SparkPlan local, String name) throws Exception {
-    Object partitioning = new UnknownPartitioning(0);
-    return made(
-        RDDScanExec.class, new Object[] {local.output(), local.execute(), name, partitioning, Lists.of(new ArrayList())});
-  }
-
-  /** A leaf of a plan. The constructors take a stream, too, since Spark 4.1. */
-  private static SparkPlan made(Class<?> type, Object[] first) throws Exception {
-    Constructor constructor = type.getConstructors()[0];
-    Object[] arguments = new Object[constructor.getParameterTypes().length];
-    Arrays.fill(arguments, Option.empty());
-    System.arraycopy(first, 0, arguments, 0, first.length);
-    return (SparkPlan) constructor.newInstance(arguments);
+    Object ordering = Lists.of(Collections.EMPTY_LIST);
+    return (SparkPlan)
+        ScanTasks.made(
+            RDDScanExec.class, local.output(), local.execute(), name, new UnknownPartitioning(0), ordering);
   }
 
   /** The plan with another node in the place of the partial aggregate. */

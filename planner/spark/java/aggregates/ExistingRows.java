@@ -64,8 +64,7 @@ public class ExistingRows {
     }
     Object limit = ((Literal) ((LocalLimit) local).limitExpr()).value();
     List values = new ArrayList();
-    for (scala.collection.Iterator it = ((Project) rows).projectList().iterator(); it.hasNext(); ) {
-      NamedExpression named = (NamedExpression) it.next();
+    for (NamedExpression named : Lists.from(((Project) rows).projectList())) {
       if (!(named instanceof Alias) || !(((Alias) named).child() instanceof Literal)) {
         return null;
       }

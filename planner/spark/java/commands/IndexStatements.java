@@ -1,6 +1,7 @@
 package io.puffinindex.spark;
 
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Collections;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
@@ -45,8 +46,9 @@ public class IndexStatements extends SparkStrategy {
       LogicalPlan child = (LogicalPlan) plan.children().head();
       if (child instanceof ResolvedTable && isData(((ResolvedTable) child).table())) {
         ResolvedTable table = (ResolvedTable) child;
-        Map<String, Object> statement = plan instanceof CreateIndex ? create((CreateIndex) plan) : drop((DropIndex) plan);
-        List name = new ArrayList(java.util.Arrays.asList(table.identifier().namespace()));
+        Map<String, Object> statement =
+            plan instanceof CreateIndex ? create((CreateIndex) plan) : drop((DropIndex) plan);
+        List name = new ArrayList(Arrays.asList(table.identifier().namespace()));
         name.add(table.identifier().name());
         statement.put("catalog", table.catalog().name());
         statement.put("table", name);
@@ -74,14 +76,9 @@ public class IndexStatements extends SparkStrategy {
     statement.put("kind", plan.indexType());
     statement.put("if_not_exists", Boolean.valueOf(plan.ignoreIfExists()));
     List columns = new ArrayList();
-    for (scala.collection.Iterator it = plan.columns().iterator(); it.hasNext(); ) {
-      Tuple2 found = (Tuple2) it.next();
-      List<String> path = new ArrayList();
-      for (scala.collection.Iterator names = ((FieldName) found._1()).name().iterator(); names.hasNext(); ) {
-        path.add(names.next());
-      }
+    for (Tuple2 found : Lists.from(plan.columns())) {
       Map<String, Object> column = new HashMap();
-      column.put("path", path);
+      column.put("path", Lists.from(((FieldName) found._1()).name()));
       column.put("options", options((scala.collection.Map) found._2()));
       columns.add(column);
     }
@@ -100,8 +97,7 @@ public class IndexStatements extends SparkStrategy {
 
   private static Map options(scala.collection.Map options) {
     Map<String, Object> found = new LinkedHashMap();
-    for (scala.collection.Iterator it = options.iterator(); it.hasNext(); ) {
-      Tuple2 option = (Tuple2) it.next();
+    for (Tuple2 option : Lists.from(options)) {
       found.put(option._1(), option._2());
     }
     return found;

@@ -35,8 +35,7 @@ public class Procedures implements ProcedureCatalog {
   public Procedures(PruneScans rule, PythonStatements python, String described) throws Exception {
     this.rule = rule;
     this.python = python;
-    for (Iterator it = ((List) new ObjectMapper().readValue(described, List.class)).iterator(); it.hasNext(); ) {
-      Map<String, Object> one = (Map) it.next();
+    for (Map<String, Object> one : ((List) new ObjectMapper().readValue(described, List.class))) {
       this.described.put(one.get("name"), one);
     }
   }
@@ -151,8 +150,7 @@ public class Procedures implements ProcedureCatalog {
 
     public StructType readSchema() {
       StructType schema = new StructType();
-      for (Iterator it = columns.iterator(); it.hasNext(); ) {
-        Map<String, Object> column = (Map) it.next();
+      for (Map<String, Object> column : columns) {
         schema = schema.add((String) column.get("name"), type(column));
       }
       return schema;

@@ -1,6 +1,6 @@
 package io.puffinindex.spark;
 
-import java.lang.reflect.Field;
+import org.apache.commons.lang3.reflect.FieldUtils;
 import org.apache.spark.sql.connector.catalog.CatalogManager;
 import org.apache.spark.sql.internal.SQLConf;
 import scala.collection.mutable.HashMap;
@@ -46,21 +46,14 @@ public class SessionCatalogs {
   }
 
   private static boolean isConfigured(Object session, String name) throws Exception {
-    return ((SQLConf) call(call(session, "sessionState"), "conf")).contains("spark.sql.catalog." + name);
+    return ((SQLConf) ScanTasks.call(ScanTasks.call(session, "sessionState"), "conf")).contains("spark.sql.catalog." + name);
   }
 
   private static CatalogManager manager(Object session) throws Exception {
-    return (CatalogManager) call(call(session, "sessionState"), "catalogManager");
+    return (CatalogManager) ScanTasks.call(ScanTasks.call(session, "sessionState"), "catalogManager");
   }
 
   private static HashMap catalogs(CatalogManager manager) throws Exception {
-    Field field = CatalogManager.class.getDeclaredField("catalogs");
-    field.setAccessible(true);
-    return (HashMap) field.get(manager);
-  }
-
-  /** The session's class is another one in Spark 3.5 than in Spark 4. */
-  private static Object call(Object object, String method) throws Exception {
-    return object.getClass().getMethod(method, new Class[0]).invoke(object, new Object[0]);
+    return (HashMap) FieldUtils.readField(manager, "catalogs", true);
   }
 }

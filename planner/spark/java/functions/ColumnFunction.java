@@ -67,7 +67,7 @@ public class ColumnFunction {
    */
   public ColumnFunction(Expression condition, List columns, Map<String, Object> column, int number) {
     type = ((Expression) columns.get(0)).dataType();
-    bound = (Expression) condition.transform(new Change(new Substitute(columns, new BoundReference(0, type, true))));
+    bound = (Expression) condition.transform(new Change(new Change.Substitute(columns, new BoundReference(0, type, true))));
     session = SessionSettings.startingWith("");
     String text = condition.sql().replace(((Expression) columns.get(0)).sql(), name(column));
     node = new LinkedHashMap();

@@ -1,42 +1,143 @@
 package io.puffinindex.spark;
 
+import java.lang.reflect.Constructor;
+import java.util.Arrays;
+import java.util.Collections;
+import java.util.List;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.DynamicPruningSubquery;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression$;
+import org.apache.spark.sql.catalyst.expressions.SubqueryExpression;
+import org.apache.spark.sql.catalyst.optimizer.PushDownPredicates;
+import org.apache.spark.sql.catalyst.plans.logical.Filter;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.trees.TreePattern;
 import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
+import org.apache.spark.sql.execution.datasources.LogicalRelation;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
+import org.apache.spark.sql.execution.dynamicpruning.PartitionPruning;
+import org.apache.spark.sql.types.DoubleType;
+import org.apache.spark.sql.types.FloatType;
+import scala.Option;
 import scala.Tuple2;
 
-/** A column of a scan whose values a join or a scalar subquery tells once the query runs. */
-public class AwaitedColumn {
+/** A column of a scan whose values a query tells once it runs: the other side of a join, or a scalar subquery. */
+public abstract class AwaitedColumn {
+  /** Nodes that give the same rows each time. A node of another class, such as LIMIT, might give other rows. */
+  private static final List REPEATABLE =
+      Arrays.asList(
+          "Project", "Filter", "Join", "Aggregate", "Union", "Distinct", "SubqueryAlias", "View", "Expand",
+          "LocalRelation", "OneRowRelation", "Range", "DataSourceV2ScanRelation", "LogicalRelation", "Repartition",
+          "RepartitionByExpression", "RebalancePartitions", "ResolvedHint");
+
+  private static final String AGGREGATES = "org.apache.spark.sql.catalyst.expressions.aggregate.";
+  private static final List REPEATABLE_AGGREGATES = Arrays.asList("AggregateExpression", "Min", "Max", "Count", "Sum");
+
+  /** The scan; null if the attribute is no column of a scan. */
   public final Scan scan;
-  public final String column;
+  /** The attribute of the scan. */
+  public final Attribute column;
   /** How the column compares with the values. */
   public final String operator;
   /** The rows of the table that has the values, if that is a whole table; or null. */
-  public final Long rows;
+  public Long rows;
   /** What tells the values. */
-  public final String source;
+  public String source;
 
-  /** @param found the attribute and the scan, as {@code RuntimeFilters.find} has them */
-  public AwaitedColumn(Tuple2 found, String operator, Long rows, String source) {
-    this(((DataSourceV2ScanRelation) found._2()).scan(), ((Attribute) found._1()).name(), operator, rows, source);
-  }
+  private final Attribute attribute;
 
-  private AwaitedColumn(Scan scan, String column, String operator, Long rows, String source) {
-    this.scan = scan;
-    this.column = column;
+  /** @param attribute what a plan compares with the values, or null */
+  protected AwaitedColumn(Attribute attribute, LogicalPlan plan, String operator, String source) {
+    this.attribute = attribute;
     this.operator = operator;
-    this.rows = rows;
     this.source = source;
+    Option found =
+        attribute == null ? Option.empty() : PartitionPruning.findExpressionAndTrackLineageDown(attribute, plan);
+    Tuple2 pair = found.isEmpty() ? new Tuple2(null, null) : (Tuple2) found.get();
+    boolean isColumn = pair._1() instanceof Attribute && pair._2() instanceof DataSourceV2ScanRelation;
+    column = isColumn ? (Attribute) pair._1() : null;
+    scan = isColumn ? ((DataSourceV2ScanRelation) pair._2()).scan() : null;
   }
+
+  /** The plan with a filter that tells the values, as near to the scan as it may be. */
+  public abstract LogicalPlan filtered(LogicalPlan plan) throws Exception;
 
   /** The name of the runtime filter. */
   public String name() {
-    return RuntimeScan.filterName(column, operator);
+    return RuntimeScan.filterName(column.name(), operator);
   }
 
-  /** The same column, told by another source as well. */
-  public AwaitedColumn also(AwaitedColumn other) {
-    String both = source.equals(other.source) ? source : "join or subquery";
-    return new AwaitedColumn(scan, column, operator, ScanQuestion.fewest(rows, other.rows), both);
+  /** Whether the scan takes the runtime filter. */
+  public boolean isTaken() {
+    return RuntimeScan.takes(scan, name());
+  }
+
+  /** Let another source tell the values as well. */
+  public void add(AwaitedColumn other) {
+    source = source.equals(other.source) ? source : "join or subquery";
+    rows = ScanQuestion.fewest(rows, other.rows);
+  }
+
+  /**
+   * A plan with a filter {@code DynamicPruningSubquery}, which becomes a runtime filter of the scan. Spark itself does this
+   * for partition columns only.
+   *
+   * @param keys of the query; the one at a position is compared with the attribute
+   * @param onlyInBroadcast whether to do without the filter if no broadcast of the query is there to be used
+   */
+  protected LogicalPlan filtered(LogicalPlan plan, LogicalPlan query, List keys, int at, boolean onlyInBroadcast)
+      throws Exception {
+    Constructor constructor = DynamicPruningSubquery.class.getConstructors()[0];
+    // Spark 4 takes several indices of keys where Spark 3.5 takes one.
+    boolean takesOne = constructor.getParameterTypes()[3] == int.class;
+    Object index = takesOne ? (Object) Integer.valueOf(at) : Lists.of(Collections.singletonList(Integer.valueOf(at)));
+    // The filter's name reaches the scan and says how to compare. The attribute is the same: its ID counts.
+    Attribute named = operator.equals("=") ? attribute : attribute.withName(name());
+    Object filter =
+        constructor.newInstance(
+            named, query, Lists.of(keys), index, onlyInBroadcast, NamedExpression$.MODULE$.newExprId(), Option.empty());
+    return (LogicalPlan) PushDownPredicates.apply(new Filter((Expression) filter, plan));
+  }
+
+  /** Whether a plan has an expression that waits for another plan. */
+  protected static boolean hasSubquery(LogicalPlan plan) {
+    return plan.containsPattern(TreePattern.PLAN_EXPRESSION());
+  }
+
+  /** Whether another run of a plan gives the same rows: the keys may come from a run of their own. */
+  protected static boolean isRepeatable(LogicalPlan plan) {
+    for (LogicalPlan node : Lists.nodes(plan, LogicalPlan.class)) {
+      if (!node.deterministic()
+          || !REPEATABLE.contains(node.getClass().getSimpleName())
+          || (node instanceof LogicalRelation && !(((LogicalRelation) node).relation() instanceof HadoopFsRelation))
+          || (node instanceof DataSourceV2ScanRelation
+              && !RuntimeScan.isOfSnapshot(((DataSourceV2ScanRelation) node).scan()))) {
+        return false;
+      }
+      for (Expression root : Lists.from(node.expressions())) {
+        for (Expression expression : Lists.nodes(root, Expression.class)) {
+          if (takesAnyRow(expression)) {
+            return false;
+          }
+        }
+      }
+    }
+    return true;
+  }
+
+  /** Whether an expression may have another value next time, although Spark calls it deterministic. */
+  private static boolean takesAnyRow(Expression expression) {
+    String name = expression.getClass().getName();
+    if (expression instanceof SubqueryExpression) {
+      return !isRepeatable((LogicalPlan) ((SubqueryExpression) expression).plan());
+    }
+    if (name.startsWith(AGGREGATES)) {
+      String simple = name.substring(AGGREGATES.length());
+      boolean isFloating = expression.dataType() instanceof DoubleType || expression.dataType() instanceof FloatType;
+      return !REPEATABLE_AGGREGATES.contains(simple) || (simple.equals("Sum") && isFloating);
+    }
+    return name.contains("Python") || name.contains("ScalaUDF");
   }
 }

@@ -6,7 +6,6 @@ import java.lang.reflect.Modifier;
 import java.lang.reflect.Proxy;
 import java.util.ArrayList;
 import java.util.Arrays;
-import java.util.Iterator;
 import java.util.LinkedHashMap;
 import java.util.LinkedHashSet;
 import java.util.List;
@@ -65,8 +64,7 @@ public class RuntimeScan implements InvocationHandler {
   public static Scan of(
       ScanQuestion question, Map columns, List tasks, IndexPlanner planner, String home, boolean strict) {
     List interfaces = new ArrayList();
-    for (Iterator it = ClassUtils.getAllInterfaces(question.scan.getClass()).iterator(); it.hasNext(); ) {
-      Class type = (Class) it.next();
+    for (Class type : ClassUtils.getAllInterfaces(question.scan.getClass())) {
       if (Modifier.isPublic(type.getModifiers())) {
         interfaces.add(type);
       }

@@ -1,0 +1,171 @@
+package io.puffinindex.spark;
+
+import java.math.BigInteger;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Collections;
+import java.util.List;
+import org.apache.spark.sql.catalyst.expressions.And;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.Cast;
+import org.apache.spark.sql.catalyst.expressions.DynamicPruning;
+import org.apache.spark.sql.catalyst.expressions.EvalMode;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.IsNotNull;
+import org.apache.spark.sql.catalyst.expressions.Literal$;
+import org.apache.spark.sql.catalyst.planning.ExtractEquiJoinKeys;
+import org.apache.spark.sql.catalyst.plans.logical.Filter;
+import org.apache.spark.sql.catalyst.plans.logical.Join;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
+import org.apache.spark.sql.execution.dynamicpruning.PartitionPruning;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DecimalType;
+import org.apache.spark.sql.types.DoubleType;
+import org.apache.spark.sql.types.FloatType;
+import org.apache.spark.sql.types.IntegralType;
+import org.apache.spark.sql.types.LongType;
+import scala.Option;
+import scala.Tuple8;
+
+/** A column that a join compares with what its other side has. */
+public class JoinKey extends AwaitedColumn {
+  /** Computing a side once more for its keys reads this share of the other side at most, as a divisor. */
+  private static final BigInteger LEAST_GAIN = BigInteger.valueOf(8);
+
+  private static final List NORMALIZATIONS = Arrays.asList("KnownFloatingPointNormalized", "NormalizeNaNAndZero");
+
+  /** The side of the column. */
+  public final LogicalPlan side;
+
+  private final LogicalPlan other;
+  /** The key of this side. */
+  private final Expression key;
+  private final List otherKeys;
+  private final int at;
+
+  private JoinKey(LogicalPlan side, Expression key, LogicalPlan other, List otherKeys, int at) {
+    super(attribute(key), side, "=", "join");
+    this.side = side;
+    this.key = key;
+    this.other = other;
+    this.otherKeys = otherKeys;
+    this.at = at;
+    rows = rowsOfTable(other);
+  }
+
+  /** The columns of scans on one side of a join that can be restricted to what the other side has. */
+  public static List of(Join join) {
+    List found = new ArrayList();
+    Option extracted = ExtractEquiJoinKeys.unapply(join);
+    if (extracted.isEmpty() || join.isStreaming()) {
+      return found;
+    }
+    Tuple8 parts = (Tuple8) extracted.get();
+    List left = Lists.from((scala.collection.Iterable) parts._2());
+    List right = Lists.from((scala.collection.Iterable) parts._3());
+    if (PartitionPruning.canPruneLeft(join.joinType())) {
+      addKeys(found, join.left(), left, join.right(), right);
+    }
+    if (PartitionPruning.canPruneRight(join.joinType())) {
+      addKeys(found, join.right(), right, join.left(), left);
+    }
+    return found;
+  }
+
+  private static void addKeys(List found, LogicalPlan side, List keys, LogicalPlan other, List otherKeys) {
+    for (int i = 0; i < keys.size() && isRepeatable(other); i++) {
+      JoinKey key = new JoinKey(side, (Expression) keys.get(i), other, otherKeys, i);
+      if (key.scan != null) {
+        found.add(key);
+      }
+    }
+  }
+
+  /** The attribute that a key is made of; null if the key cannot be turned around. */
+  private static Attribute attribute(Expression key) {
+    Expression plain = withoutNormalization(key);
+    Expression child = plain instanceof Cast && isExact((Cast) plain) ? ((Cast) plain).child() : plain;
+    return child instanceof Attribute ? (Attribute) child : null;
+  }
+
+  /** Spark makes one key of both zeros, and one of all NaN; so does the index. */
+  private static Expression withoutNormalization(Expression key) {
+    return NORMALIZATIONS.contains(key.getClass().getSimpleName())
+        ? withoutNormalization((Expression) key.children().apply(0))
+        : key;
+  }
+
+  /** Whether a cast gives each value another image, so that it can be turned around. */
+  private static boolean isExact(Cast cast) {
+    DataType from = cast.child().dataType();
+    DataType to = cast.dataType();
+    if (to instanceof DecimalType) {
+      return ((DecimalType) to).isWiderThan(from);
+    }
+    if (to instanceof DoubleType) {
+      return from instanceof FloatType || (from instanceof IntegralType && !(from instanceof LongType));
+    }
+    return from instanceof IntegralType && to instanceof IntegralType && to.defaultSize() > from.defaultSize();
+  }
+
+  /** How many rows a plan has that is a whole table, but for rows with NULL; null if the plan is something else. */
+  private static Long rowsOfTable(LogicalPlan plan) {
+    while (plan instanceof Project || (plan instanceof Filter && isNotNull(((Filter) plan).condition()))) {
+      plan = (LogicalPlan) plan.children().apply(0);
+    }
+    if (!(plan instanceof DataSourceV2ScanRelation)) {
+      return null;
+    }
+    Option rows = plan.stats().rowCount();
+    return rows.isEmpty() ? null : Long.valueOf(((scala.math.BigInt) rows.get()).toLong());
+  }
+
+  private static boolean isNotNull(Expression condition) {
+    if (condition instanceof And) {
+      return isNotNull(((And) condition).left()) && isNotNull(((And) condition).right());
+    }
+    return condition instanceof IsNotNull;
+  }
+
+  public static BigInteger bytes(LogicalPlan plan) {
+    return plan.stats().sizeInBytes().bigInteger();
+  }
+
+  private static BigInteger sourceBytes(LogicalPlan plan) {
+    BigInteger sum = BigInteger.ZERO;
+    for (LogicalPlan leaf : Lists.from(plan.collectLeaves())) {
+      sum = sum.add(bytes(leaf));
+    }
+    return sum;
+  }
+
+  public LogicalPlan filtered(LogicalPlan plan) throws Exception {
+    Expression otherKey = (Expression) otherKeys.get(at);
+    boolean isCast = withoutNormalization(key) instanceof Cast;
+    // Spark takes the keys from the broadcast that the join makes. Without one, the other side has to run once more. It
+    // then runs in the pool of all subqueries, where it must wait for no subquery.
+    LogicalPlan alone = (LogicalPlan) other.transformAllExpressions(new Change(new TrueForPruning()));
+    boolean mayRunAlone =
+        sourceBytes(other).multiply(LEAST_GAIN).compareTo(bytes(plan)) <= 0 && !hasSubquery(alone);
+    if (!mayRunAlone && (isCast || !alone.equals(other))) {
+      return plan;
+    }
+    LogicalPlan query = mayRunAlone ? alone : other;
+    if (!isCast) {
+      // With all keys of the join, in their order, Spark finds the broadcast that the join makes.
+      return filtered(plan, query, otherKeys, at, !mayRunAlone);
+    }
+    // A key that the column's type does not have becomes NULL, and NULL is equal to nothing.
+    Expression cast = new Cast(otherKey, attribute(key).dataType(), Option.empty(), EvalMode.TRY());
+    return filtered(plan, query, Collections.singletonList(cast), 0, false);
+  }
+
+  /** Puts true in the place of runtime filters, which leave out only rows that a join leaves out as well. */
+  private static class TrueForPruning implements Change.OfNode {
+    public Object changed(Object expression) {
+      return expression instanceof DynamicPruning ? Literal$.MODULE$.TrueLiteral() : null;
+    }
+  }
+}
