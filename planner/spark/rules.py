@@ -99,7 +99,6 @@ _SOURCES = (
     "aggregates/AggregateAnswer.java",
     "aggregates/ComputedValues.java",
     "aggregates/AggregateQuestion.java",
-    "FilterText.java",
     "ScanQuestion.java",
     "IndexPlanner.java",
     "joins/RuntimeScan.java",

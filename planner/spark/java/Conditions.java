@@ -1,10 +1,10 @@
 package io.puffinindex.spark;
 
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Base64;
 import java.util.HashMap;
 import java.util.HashSet;
-import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -31,6 +31,7 @@ import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.Not;
 import org.apache.spark.sql.catalyst.expressions.Or;
 import org.apache.spark.sql.catalyst.expressions.StartsWith;
+import org.apache.spark.sql.execution.dynamicpruning.PartitionPruning$;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.Decimal;
@@ -55,7 +56,10 @@ public class Conditions {
   private static final int MAX_NODES = 1000;
 
   private static final int MAX_FUNCTIONS = 50;
-  private static final Map NO_COLUMN = new HashMap();
+
+  /** The classes of expressions that may name a column. */
+  private static final List NAMES =
+      Arrays.asList(AttributeReference.class, GetStructField.class, GetMapValue.class, ElementAt.class);
 
   /** The operator of each class of comparisons. */
   private static final Map COMPARISONS = new HashMap();
@@ -105,6 +109,10 @@ public class Conditions {
   private final Map attributes = new HashMap();
   private final Schema schema;
   private boolean beyondFilters;
+  /** How many nodes are unknown. */
+  private int unknown;
+  /** How many more expressions of a function may be looked at. */
+  private int left;
 
   /**
    * @param filter what rows of a scan must satisfy, or null
@@ -120,11 +128,9 @@ public class Conditions {
     }
     // A condition that numbers rows or draws random numbers must see every row.
     if (filter != null && filter.deterministic()) {
-      List conjuncts = new ArrayList();
-      flatten(filter, And.class, conjuncts);
-      for (int i = 0; i < conjuncts.size(); i++) {
+      for (Expression conjunct : parts(filter, And.class)) {
         beyondFilters = false;
-        Map<String, Object> node = condition((Expression) conjuncts.get(i), 0);
+        Map<String, Object> node = condition(conjunct, 0);
         if (isWhole || (beyondFilters && !isUseless(node))) {
           nodes.add(node);
         }
@@ -132,13 +138,12 @@ public class Conditions {
     }
   }
 
-  private static void flatten(Expression expression, Class junction, List parts) {
-    if (expression.getClass() == junction) {
-      flatten((Expression) expression.children().apply(0), junction, parts);
-      flatten((Expression) expression.children().apply(1), junction, parts);
-    } else {
-      parts.add(expression);
-    }
+  private static List parts(Expression expression, Class<?> junction) {
+    PartitionPruning$ helper = PartitionPruning$.MODULE$;
+    return Lists.from(
+        junction == And.class
+            ? helper.splitConjunctivePredicates(expression)
+            : helper.splitDisjunctivePredicates(expression));
   }
 
   /** Whether a condition rules out no row, because it is unknown. */
@@ -156,8 +161,8 @@ public class Conditions {
     }
     // AND rules rows out if one part does, OR if every part does.
     boolean isAnd = kind.equals("and");
-    for (int i = 0; i < parts.size(); i++) {
-      if (isUseless((Map) parts.get(i)) != isAnd) {
+    for (Map part : parts) {
+      if (isUseless(part) != isAnd) {
         return !isAnd;
       }
     }
@@ -179,10 +184,14 @@ public class Conditions {
     if (COMPARISONS.containsKey(type)) {
       node = comparison(expression, (String) COMPARISONS.get(type));
     } else if (type == In.class) {
-      node = membership(((In) expression).value(), literals(((In) expression).list().iterator(), null));
+      node = membership(((In) expression).value(), Lists.from(((In) expression).list()));
     } else if (type == InSet.class) {
       Expression child = ((InSet) expression).child();
-      node = membership(child, literals(((InSet) expression).hset().iterator(), child.dataType()));
+      List members = new ArrayList();
+      for (Object member : Lists.from(((InSet) expression).hset())) {
+        members.add(new Literal(member, child.dataType()));
+      }
+      node = membership(child, members);
     } else if (TESTS.containsKey(type)) {
       node = test((String) TESTS.get(type), (Expression) expression.children().apply(0));
     } else if (expression.dataType().equals(DataTypes.BooleanType)) {
@@ -197,14 +206,12 @@ public class Conditions {
   /** The node of OR or NOT. If all of it is about one column and a part is not known, it is one function. */
   private Map<String, Object> functionUnlessKnown(Expression expression, Class<?> type, int depth) {
     int before = functions.size();
-    Map<String, Object> node;
-    if (type == Or.class) {
-      node = junction(expression, type, depth);
-    } else {
-      node = node("not");
-      node.put("part", condition(((Not) expression).child(), depth + 1));
-    }
-    if (isKnown(node)) {
+    int unknownBefore = unknown;
+    Map<String, Object> node =
+        type == Or.class
+            ? junction(expression, type, depth)
+            : Lists.map("node", "not", "part", condition(((Not) expression).child(), depth + 1));
+    if (functions.size() == before && unknown == unknownBefore) {
       return node;
     }
     List parts = functions.subList(before, functions.size());
@@ -217,82 +224,58 @@ public class Conditions {
     return function == null ? node : function;
   }
 
-  /** Whether no part of a condition is a function or unknown. */
-  private static boolean isKnown(Map<String, Object> node) {
-    Object kind = node.get("node");
-    List parts = (List) node.get("parts");
-    for (int i = 0; parts != null && i < parts.size(); i++) {
-      if (!isKnown((Map) parts.get(i))) {
-        return false;
-      }
-    }
-    return !kind.equals("unknown") && !kind.equals("function") && (!kind.equals("not") || isKnown((Map) node.get("part")));
-  }
-
   /** The node of a condition that names a single column; null for any other condition. */
   private Map function(Expression condition) {
-    List columns = new ArrayList();
-    Map<String, Object> column = functions.size() < MAX_FUNCTIONS ? onlyColumn(condition, null, columns, new int[] {MAX_NODES}) : null;
-    if (column == null || column == NO_COLUMN) {
+    List expressions = new ArrayList();
+    Set columns = new HashSet();
+    left = MAX_NODES;
+    if (functions.size() >= MAX_FUNCTIONS || !isOfOne(condition, expressions, columns) || columns.isEmpty()) {
       return null;
     }
     beyondFilters = true;
+    Map<String, Object> column = (Map) columns.iterator().next();
     fields.add(column.get("field"));
-    ColumnFunction function = new ColumnFunction(condition, columns, column, functions.size());
+    ColumnFunction function = new ColumnFunction(condition, expressions, column, functions.size());
     functions.add(function);
     return function.node;
   }
 
   /**
-   * The node of the only column that an expression names.
+   * Whether an expression names one column at most, and may be evaluated elsewhere than in Spark's tasks.
    *
-   * @param before the column that other parts name, or null
-   * @param columns takes the expressions that name the column
-   * @param left how many more expressions may be looked at
-   * @return null if the expression names no column; NO_COLUMN if there are several, or if Spark alone must evaluate it
+   * @param expressions takes the expressions that name the column
+   * @param columns takes the node of the column
    */
-  private Map<String, Object> onlyColumn(Expression expression, Map before, List columns, int[] left) {
-    Class<?> type = expression.getClass();
-    boolean mayBeColumn =
-        type == AttributeReference.class
-            || type == GetStructField.class
-            || type == GetMapValue.class
-            || type == ElementAt.class;
-    Map<String, Object> value = mayBeColumn ? value(expression) : null;
+  private boolean isOfOne(Expression expression, List expressions, Set columns) {
+    Map<String, Object> value = NAMES.contains(expression.getClass()) ? value(expression) : null;
     if (value != null) {
-      columns.add(expression);
-      return before == null || before.equals(value) ? value : NO_COLUMN;
+      expressions.add(expression);
+      columns.add(value);
+      return columns.size() == 1;
     }
-    if (type == AttributeReference.class || --left[0] < 0 || !ColumnFunction.isRepeatable(expression)) {
-      return NO_COLUMN;
+    if (expression instanceof AttributeReference || --left < 0 || !ColumnFunction.isRepeatable(expression)) {
+      return false;
     }
-    Map<String, Object> column = before;
-    for (scala.collection.Iterator it = expression.children().iterator(); it.hasNext(); ) {
-      column = onlyColumn((Expression) it.next(), column, columns, left);
-      if (column == NO_COLUMN) {
-        return column;
+    for (Expression child : Lists.from(expression.children())) {
+      if (!isOfOne(child, expressions, columns)) {
+        return false;
       }
     }
-    return column;
+    return true;
   }
 
   private Map<String, Object> junction(Expression expression, Class<?> type, int depth) {
-    List expressions = new ArrayList();
-    flatten(expression, type, expressions);
     List parts = new ArrayList();
-    for (int i = 0; i < expressions.size(); i++) {
-      parts.add(condition((Expression) expressions.get(i), depth + 1));
+    for (Expression part : parts(expression, type)) {
+      parts.add(condition(part, depth + 1));
     }
-    Map<String, Object> node = node(type == And.class ? "and" : "or");
-    node.put("parts", parts);
-    return node;
+    return Lists.map("node", type == And.class ? "and" : "or", "parts", parts);
   }
 
   private Map<String, Object> unknown(Expression expression) {
     beyondFilters = true;
-    Map<String, Object> node = node("unknown");
-    node.put("name", expression.prettyName());
-    return node;
+    unknown++;
+    return Lists.map("node", "unknown", "name", expression.prettyName());
   }
 
   private Map<String, Object> comparison(Expression expression, String operator) {
@@ -301,40 +284,28 @@ public class Conditions {
     if (left == null || right == null || !left.get("type").equals(right.get("type"))) {
       return null;
     }
-    Map<String, Object> node = node("comparison");
-    node.put("left", left);
-    node.put("operator", operator);
-    node.put("right", right);
-    return node;
+    return Lists.map("node", "comparison", "left", left, "operator", operator, "right", right);
   }
 
   private Map<String, Object> membership(Expression expression, List members) {
     Map<String, Object> value = value(expression);
-    if (value == null || members == null) {
-      return null;
-    }
-    for (int i = 0; i < members.size(); i++) {
-      if (!value.get("type").equals(((Map) members.get(i)).get("type"))) {
+    List nodes = new ArrayList();
+    for (Expression member : members) {
+      Map<String, Object> node = value == null || member.getClass() != Literal.class ? null : value(member);
+      if (node == null || !value.get("type").equals(node.get("type"))) {
         return null;
       }
+      nodes.add(node);
     }
-    Map<String, Object> node = node("in");
-    node.put("value", value);
-    node.put("members", members);
-    return node;
+    return value == null ? null : Lists.map("node", "in", "value", value, "members", nodes);
   }
 
   private Map<String, Object> test(String name, Expression expression) {
     Map<String, Object> value = value(expression);
-    if (value == null) {
-      return null;
-    }
-    Map<String, Object> node = node(name);
-    node.put("value", value);
-    return node;
+    return value == null ? null : Lists.map("node", name, "value", value);
   }
 
-  /** The node of a column, of the leaf of a struct or of the value of a map's key; null for another expression or type. */
+  /** The node of a column, of the leaf of a struct or of the value of a map's key; null for anything else. */
   public Map<String, Object> columnOrKey(Expression expression) {
     Map<String, Object> value = expression.getClass() == Literal.class ? null : value(expression);
     return value == null || !value.get("node").equals("column") ? null : value;
@@ -343,7 +314,10 @@ public class Conditions {
   /** The node of a column, of the value of a map's key or of a literal; null for another expression or type. */
   private Map<String, Object> value(Expression expression) {
     if (expression.getClass() == Literal.class) {
-      return literalOf(((Literal) expression).value(), expression.dataType());
+      Object content = ((Literal) expression).value();
+      // Iceberg's filters have this character in place of bytes that are not UTF-8.
+      beyondFilters |= content instanceof UTF8String && content.toString().indexOf('\uFFFD') >= 0;
+      return literal(content, expression.dataType());
     }
     String type = nameOf(expression.dataType());
     boolean isElement = expression.getClass() == GetMapValue.class || expression.getClass() == ElementAt.class;
@@ -370,7 +344,7 @@ public class Conditions {
     }
     List<String> path = new ArrayList();
     Types.NestedField field = field(map, path);
-    Map<String, Object> keyNode = literalOf(((Literal) key).value(), key.dataType());
+    Map<String, Object> keyNode = value(key);
     if (field == null || keyNode == null || !((MapType) map.dataType()).keyType().equals(key.dataType())) {
       return null;
     }
@@ -381,12 +355,8 @@ public class Conditions {
   }
 
   private Map<String, Object> column(String type, Types.NestedField field, List<String> path) {
-    fields.add(Integer.valueOf(field.fieldId()));
-    Map<String, Object> node = node("column");
-    node.put("type", type);
-    node.put("field", Integer.valueOf(field.fieldId()));
-    node.put("path", path);
-    return node;
+    fields.add(field.fieldId());
+    return Lists.map("node", "column", "type", type, "field", field.fieldId(), "path", path);
   }
 
   /** The column of the scan, or the field of a struct, that an expression names; null if it names none. */
@@ -412,37 +382,6 @@ public class Conditions {
     return name == null ? null : struct.field(name);
   }
 
-  /**
-   * The nodes of a list of literals; null if a member is no literal.
-   *
-   * @param members expressions, or bare values if there is a type
-   * @param type the type of bare values, or null
-   */
-  private List literals(scala.collection.Iterator members, DataType type) {
-    List literals = new ArrayList();
-    while (members.hasNext()) {
-      Object member = members.next();
-      Map<String, Object> node = null;
-      if (type != null) {
-        node = literalOf(member, type);
-      } else if (member.getClass() == Literal.class) {
-        node = literalOf(((Literal) member).value(), ((Literal) member).dataType());
-      }
-      if (node == null) {
-        return null;
-      }
-      literals.add(node);
-    }
-    return literals;
-  }
-
-  /** The node of a literal of the filter. */
-  private Map<String, Object> literalOf(Object value, DataType dataType) {
-    // Iceberg's filters have this character in place of bytes that are not UTF-8.
-    beyondFilters |= value instanceof UTF8String && value.toString().indexOf('\uFFFD') >= 0;
-    return literal(value, dataType);
-  }
-
   /** The node of a literal, exact to the last bit; null for another type. */
   public static Map<String, Object> literal(Object value, DataType dataType) {
     String type = nameOf(dataType);
@@ -458,16 +397,7 @@ public class Conditions {
       byte[] bytes = value instanceof byte[] ? (byte[]) value : ((UTF8String) value).getBytes();
       content = Base64.getEncoder().encodeToString(bytes);
     }
-    Map<String, Object> node = node("literal");
-    node.put("type", type);
-    node.put("content", content);
-    return node;
-  }
-
-  private static Map<String, Object> node(String kind) {
-    Map<String, Object> node = new LinkedHashMap();
-    node.put("node", kind);
-    return node;
+    return Lists.map("node", "literal", "type", type, "content", content);
   }
 
   /** Iceberg's name of one of Spark's types; null if no index can be of the type. */

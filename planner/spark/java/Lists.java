@@ -1,7 +1,9 @@
 package io.puffinindex.spark;
 
 import java.util.Collections;
+import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Map;
 import org.apache.spark.api.python.PythonUtils;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.ExprId;
@@ -11,7 +13,7 @@ import org.apache.spark.sql.catalyst.trees.TreeNode;
 import scala.Option;
 import scala.collection.JavaConverters;
 
-/** Scala's lists, and lists of the nodes of plans and expressions. */
+/** Scala's lists, nodes of plans and expressions, and maps. */
 public class Lists {
   private Lists() {}
 
@@ -25,7 +27,7 @@ public class Lists {
     return JavaConverters.seqAsJavaList(items.toSeq());
   }
 
-  /** The nodes of a class in a plan or an expression, each before its children. Plans of subqueries are not looked at. */
+  /** The nodes of a class in a plan or an expression, each before its children; without plans of subqueries. */
   public static List nodes(TreeNode tree, Class<?> type) {
     return from(tree.collect(new Change(new Instances(type))));
   }
@@ -35,6 +37,15 @@ public class Lists {
     ExprId id = NamedExpression$.MODULE$.newExprId();
     List none = Collections.EMPTY_LIST;
     return new Alias(expression, name, id, of(none), Option.empty(), of(none));
+  }
+
+  /** A map for Jackson of names and values, one after the other. */
+  public static Map map(Object... entries) {
+    Map<String, Object> map = new LinkedHashMap();
+    for (int i = 0; i < entries.length; i += 2) {
+      map.put(entries[i], entries[i + 1]);
+    }
+    return map;
   }
 
   /** Leaves each node of a class as it is. */

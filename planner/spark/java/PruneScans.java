@@ -4,7 +4,6 @@ import java.util.ArrayList;
 import java.util.Collections;
 import java.util.HashMap;
 import java.util.IdentityHashMap;
-import java.util.Iterator;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -35,9 +34,9 @@ import org.slf4j.LoggerFactory;
 /**
  * An optimizer rule that takes row groups out of Iceberg scans.
  *
- * <p>The rule asks the planner about each scan ({@link IndexPlanner}) and drops the row groups that the planner names. A
- * data file that the index does not know, or knows with another size, is read whole. After any failure the scan stays as
- * it was.
+ * <p>The rule asks the planner about each scan ({@link IndexPlanner}) and drops the row groups that the planner names.
+ * A data file that the index does not know, or knows with another size, is read whole. After any failure the scan stays
+ * as it was.
  *
  * <p>A scan whose indexed columns a join compares waits for the keys of the join ({@link RuntimeScan}).
  */
@@ -355,20 +354,20 @@ public class PruneScans extends Rule {
         ScanTasks.replace(scan, left);
       }
       note(answer.note);
-      for (Iterator it = columns.values().iterator(); it.hasNext(); ) {
-        if (!answer.runtimeFields.contains(((Map) it.next()).get("field"))) {
-          it.remove();
+      for (Object name : columns.keySet().toArray()) {
+        if (!answer.runtimeFields.contains(((Map) columns.get(name)).get("field"))) {
+          columns.remove(name);
         }
       }
       if ((!columns.isEmpty() || isForThisQuery) && !isEmpty) {
-        // Another query's scan with the same filters is equal to this one, but wants other rows. So this scan keeps them.
+        // Another query's scan with the same filters is equal to this one, but wants other rows. So this one has its own.
         List own = isForThisQuery ? left : null;
         replacements.put(scan, RuntimeScan.of(question, columns, own, planner, home, isStrict()));
       }
       return isEmpty;
     }
 
-    /** The nodes of awaited columns, by the names of runtime filters; without columns of a type that no index can be of. */
+    /** The nodes of awaited columns by the names of their filters; without columns that no index can be of. */
     private Map columns(Schema schema, Map filters) {
       Map columns = new HashMap();
       for (AwaitedColumn filter : filters.values()) {
@@ -380,12 +379,13 @@ public class PruneScans extends Rule {
             filter.operator.equals("=")
                 || (!filters.containsKey(column) && schema.asStruct().field(filter.name()) == null);
         if (type != null && field != null && isCertain) {
-          Map<String, Object> node = new HashMap();
-          node.put("field", field.fieldId());
-          node.put("name", column);
-          node.put("type", type);
-          node.put("operator", filter.operator);
-          node.put("source", filter.source);
+          Map<String, Object> node =
+              Lists.map(
+                  "field", field.fieldId(),
+                  "name", column,
+                  "type", type,
+                  "operator", filter.operator,
+                  "source", filter.source);
           columns.put(filter.name(), node);
         }
       }

@@ -3,8 +3,8 @@ package io.puffinindex.spark;
 import java.lang.reflect.Field;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Collections;
 import java.util.HashSet;
-import java.util.Iterator;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -19,23 +19,28 @@ import org.apache.iceberg.expressions.Binder;
 import org.apache.iceberg.expressions.Expression;
 import org.apache.iceberg.expressions.ExpressionParser;
 import org.apache.iceberg.types.TypeUtil;
+import org.apache.spark.sql.catalyst.expressions.AttributeReference;
+import org.apache.spark.sql.catalyst.expressions.SubqueryExpression;
+import org.apache.spark.sql.catalyst.expressions.UserDefinedExpression;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * What a query wants of one scan: the content of a request without the row groups. {@code planner/spark/requests/wire.py}
- * describes requests.
+ * What a query wants of one scan: the content of a request without the row groups. {@code
+ * planner/spark/requests/wire.py} describes requests.
  */
 public class ScanQuestion implements Cloneable {
   private static final Logger LOG = LoggerFactory.getLogger("puffin-index");
   private static final String SETTINGS = "spark.puffin-index.";
   private static final String CATALOGS = "spark.sql.catalog.";
+  /** A longer filter is not audited. */
+  private static final int MOST_CHARACTERS = 100000;
 
   public final Object scan;
   public final Table table;
   /** This project's settings in the session that plans, as text. */
   public final Map settings;
-  /** By the IDs of columns that joins compare with another relation's columns, the rows of a whole table there, or null. */
+  /** By the IDs of columns that joins compare with another relation's, the rows of a whole table there, or null. */
   public Map runtimeFields = new LinkedHashMap();
   /** Nodes of the keys that these columns can have, once they are known. */
   public List runtimeKeys = new ArrayList();
@@ -85,7 +90,7 @@ public class ScanQuestion implements Cloneable {
     return question;
   }
 
-  /** A column whose keys a join may know when the query runs, and the rows of the table that has these keys, or null. */
+  /** A column whose keys a join may know when the query runs, and the rows of the table with these keys, or null. */
   public void addRuntimeField(Object field, Long rows) {
     runtimeFields.put(field, runtimeFields.containsKey(field) ? fewest((Long) runtimeFields.get(field), rows) : rows);
   }
@@ -107,7 +112,7 @@ public class ScanQuestion implements Cloneable {
     return (List) ScanTasks.call(scan, "filters", "filterExpressions");
   }
 
-  /** Whether a scan reads something else than the rows of one snapshot, such as a metadata table or a log of changes. */
+  /** Whether a scan reads something else than the rows of one snapshot, such as a metadata table. */
   public static boolean isOfNoSnapshot(Object scan) throws Exception {
     return table(scan) instanceof BaseMetadataTable || isIncremental(scan);
   }
@@ -123,9 +128,9 @@ public class ScanQuestion implements Cloneable {
   }
 
   /**
-   * Whether a setting has a value. The planner reads all settings and refuses wrong values. This side looks at three settings
-   * itself: `enabled`, because it must switch off a planner that does not answer, `strict`, because trouble on this side must
-   * fail the query as well, and `aggregates`, which saves a question.
+   * Whether a setting has a value. The planner reads all settings and refuses wrong values. This side looks at three
+   * settings itself: `enabled`, because it must switch off a planner that does not answer, `strict`, because trouble on
+   * this side must fail the query as well, and `aggregates`, which saves a question.
    */
   public static boolean says(Map settings, String name, String value) {
     String text = (String) settings.get(SETTINGS + name);
@@ -146,7 +151,8 @@ public class ScanQuestion implements Cloneable {
 
   /** Whether nothing is asked that could leave out a row group. The session of an audit asks about every scan. */
   public boolean isEmpty() {
-    return !says(settings, "sampled", "true") && filters.isEmpty() && conditions.isEmpty() && runtimeFields.isEmpty() && wanted == null;
+    boolean hasTests = !filters.isEmpty() || !conditions.isEmpty() || !runtimeFields.isEmpty();
+    return !says(settings, "sampled", "true") && !hasTests && wanted == null;
   }
 
   /** What all questions have in common that want the same rows of equal scans. */
@@ -171,10 +177,9 @@ public class ScanQuestion implements Cloneable {
     List expressions = new ArrayList();
     Set named = new HashSet(fields);
     boolean hasAllFilters = true;
-    for (Iterator it = filters.iterator(); it.hasNext(); ) {
-      Expression filter = (Expression) it.next();
+    for (Expression filter : filters) {
       try {
-        Set referenced = Binder.boundReferences(schema.asStruct(), Arrays.asList(new Object[] {filter}), caseSensitive);
+        Set referenced = Binder.boundReferences(schema.asStruct(), Arrays.asList(filter), caseSensitive);
         expressions.add(ExpressionParser.toJson(filter));
         named.addAll(referenced);
       } catch (RuntimeException e) {
@@ -183,34 +188,55 @@ public class ScanQuestion implements Cloneable {
         LOG.debug("filter not handed to the index: {}", filter, e);
       }
     }
-    named.addAll(runtimeFields.keySet());
-    Map<String, Object> order = wanted == null ? null : (Map) wanted.get("order");
-    if (order != null) {
-      named.add(order.get("field"));
-    }
-    for (Iterator it = runtimeKeys.iterator(); it.hasNext(); ) {
-      named.add(((Map) it.next()).get("field"));
-    }
     if (aggregates != null && !hasAllFilters) {
       return null;
     }
-    Map<String, Object> request = new LinkedHashMap();
-    request.put("table", table.name());
-    request.put("uuid", table.uuid().toString());
-    request.put("snapshot", snapshot);
-    request.put("filters", expressions);
-    request.put("conditions", conditions);
-    request.put("runtime_fields", runtimeFields);
-    request.put("runtime_keys", runtimeKeys);
-    request.put("wanted", hasAllFilters ? wanted : null);
-    request.put("aggregates", null);
-    request.put("sql", isAudited() ? FilterText.of(filter) : null);
-    request.put("columns", SchemaParser.toJson(TypeUtil.select(schema, named)));
-    request.put("name_mapping", table.properties().get(TableProperties.DEFAULT_NAME_MAPPING));
-    request.put("catalog", catalog);
-    request.put("settings", settings);
-    request.put("session", home);
-    request.put("thread", Long.valueOf(Thread.currentThread().getId()));
-    return request;
+    named.addAll(runtimeFields.keySet());
+    if (wanted != null && wanted.get("order") != null) {
+      named.add(((Map) wanted.get("order")).get("field"));
+    }
+    for (Map keys : runtimeKeys) {
+      named.add(keys.get("field"));
+    }
+    return Lists.map(
+        "table", table.name(),
+        "uuid", table.uuid().toString(),
+        "snapshot", snapshot,
+        "filters", expressions,
+        "conditions", conditions,
+        "runtime_fields", runtimeFields,
+        "runtime_keys", runtimeKeys,
+        "wanted", hasAllFilters ? wanted : null,
+        "aggregates", null,
+        "sql", isAudited() ? text() : null,
+        "columns", SchemaParser.toJson(TypeUtil.select(schema, named)),
+        "name_mapping", table.properties().get(TableProperties.DEFAULT_NAME_MAPPING),
+        "catalog", catalog,
+        "settings", settings,
+        "session", home,
+        "thread", Thread.currentThread().getId());
+  }
+
+  /** The filter above the scan as Spark writes it; null where the text would not mean the same elsewhere. */
+  private String text() {
+    if (filter == null || !filter.deterministic()) {
+      return null;
+    }
+    for (Object node : Lists.nodes(filter, org.apache.spark.sql.catalyst.expressions.Expression.class)) {
+      // Code of users runs in queries of users only, and a subquery has no text.
+      if (node instanceof UserDefinedExpression || node instanceof SubqueryExpression) {
+        return null;
+      }
+    }
+    Object plain = filter.transform(new Change(new WithoutQualifiers()));
+    String text = ((org.apache.spark.sql.catalyst.expressions.Expression) plain).sql();
+    return text.length() > MOST_CHARACTERS ? null : text;
+  }
+
+  private static class WithoutQualifiers implements Change.OfNode {
+    public Object changed(Object node) {
+      List none = Collections.EMPTY_LIST;
+      return node instanceof AttributeReference ? ((AttributeReference) node).withQualifier(Lists.of(none)) : null;
+    }
   }
 }

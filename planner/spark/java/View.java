@@ -144,11 +144,7 @@ public class View {
               Arrays.asList(file.location(), file.fileSizeInBytes(), file.recordCount(), file.format().name()));
         }
       }
-      Map<String, Object> node = new HashMap();
-      node.put("first", entries[i].first);
-      node.put("files", files);
-      node.put("others", files.size() < own.size());
-      deletes.add(node);
+      deletes.add(Lists.map("first", entries[i].first, "files", files, "others", files.size() < own.size()));
     }
     return deletes;
   }

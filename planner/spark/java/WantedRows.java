@@ -1,11 +1,9 @@
 package io.puffinindex.spark;
 
-import java.util.Collections;
-import java.util.LinkedHashMap;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import org.apache.iceberg.Schema;
-import org.apache.spark.api.python.PythonUtils;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.Descending$;
@@ -28,8 +26,8 @@ import org.apache.spark.sql.catalyst.plans.logical.WindowGroupLimit;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
 
 /**
- * How many rows of a scan a query wants, and in what order: LIMIT right above a scan, or above its filter, its projection
- * and its sort. Of {@code rank() <= k} without partitions, Spark makes a WindowGroupLimit.
+ * How many rows of a scan a query wants, and in what order: LIMIT right above a scan, or above its filter, its
+ * projection and its sort. Of {@code rank() <= k} without partitions, Spark makes a WindowGroupLimit.
  */
 public class WantedRows {
   /** The scan. */
@@ -67,7 +65,7 @@ public class WantedRows {
     return rows instanceof Integer ? below(((LocalLimit) child).child(), ((Integer) rows).intValue(), null) : null;
   }
 
-  /** The rows of the first ranks: those that are equal to the last of them have its rank, and are not left out either. */
+  /** The rows of the first ranks: those that are equal to the last of them have its rank, and stay as well. */
   private static WantedRows ofRank(WindowGroupLimit plan) {
     // dense_rank() may want any number of rows.
     Class rank = plan.rankLikeFunction().getClass();
@@ -105,11 +103,11 @@ public class WantedRows {
     return new WantedRows(((DataSourceV2ScanRelation) plan).scan(), rows, key, order);
   }
 
-  /** What a column or the leaf of a struct is below a projection; null if the key or what is below is anything else. */
+  /** What a column or the leaf of a struct is below a projection; null if either is anything else. */
   private static Expression behind(Expression key, Project project) {
     if (key instanceof GetStructField) {
       Expression struct = behind(((GetStructField) key).child(), project);
-      return struct == null ? null : (Expression) key.withNewChildren(PythonUtils.toSeq(Collections.singletonList(struct)));
+      return struct == null ? null : (Expression) key.withNewChildren(Lists.of(Arrays.asList(struct)));
     }
     if (!(key instanceof Attribute)) {
       return null;
@@ -124,23 +122,20 @@ public class WantedRows {
 
   /** The content of a request; null if no index can be of the column that the rows are ordered by. */
   public Map<String, Object> node(scala.collection.Iterable output, Schema schema) {
-    Map<String, Object> node = new LinkedHashMap();
-    node.put("rows", Integer.valueOf(rows));
-    node.put("order", null);
     if (order == null) {
-      return node;
+      return Lists.map("rows", rows, "order", null);
     }
     Map<String, Object> found = new Conditions(null, output, schema, false).column(key);
     if (found == null) {
       return null;
     }
-    Map<String, Object> column = new LinkedHashMap();
-    column.put("field", found.get("field"));
-    column.put("name", String.join(".", (List) found.get("path")));
-    column.put("type", found.get("type"));
-    column.put("descending", Boolean.valueOf(order.direction() == Descending$.MODULE$));
-    column.put("nulls_first", Boolean.valueOf(order.nullOrdering() == NullsFirst$.MODULE$));
-    node.put("order", column);
-    return node;
+    Map<String, Object> column =
+        Lists.map(
+            "field", found.get("field"),
+            "name", String.join(".", (List) found.get("path")),
+            "type", found.get("type"),
+            "descending", order.direction() == Descending$.MODULE$,
+            "nulls_first", order.nullOrdering() == NullsFirst$.MODULE$);
+    return Lists.map("rows", rows, "order", column);
   }
 }

@@ -2,19 +2,16 @@ package io.puffinindex.spark;
 
 import java.io.DataInputStream;
 import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Collections;
-import java.util.HashMap;
-import java.util.Iterator;
-import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeSet;
 import org.apache.iceberg.DataFile;
 import org.apache.iceberg.FileScanTask;
-import org.apache.iceberg.types.Conversions;
-import org.apache.iceberg.types.Types;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
@@ -38,12 +35,9 @@ import org.apache.spark.sql.execution.aggregate.BaseAggregateExec;
 import org.apache.spark.sql.types.AtomicType;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
-import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.sql.types.DecimalType;
 import org.apache.spark.sql.types.DoubleType;
 import org.apache.spark.sql.types.FloatType;
-import org.apache.spark.sql.types.IntegerType;
-import org.apache.spark.sql.types.LongType;
 import org.apache.spark.sql.types.NumericType;
 import org.apache.spark.sql.types.StringType;
 import org.roaringbitmap.RoaringBitmap;
@@ -82,6 +76,9 @@ public class AggregateQuestion {
   private final List parts = new ArrayList();
   private final List texts = new ArrayList();
 
+  /** Whether anything is computed of the values of columns. */
+  private boolean computes;
+
   private boolean isDeclined;
 
   private AggregateQuestion(Conditions conditions, List projections) {
@@ -92,16 +89,16 @@ public class AggregateQuestion {
   /**
    * @param partial the first of Spark's aggregates, which reads rows
    * @param conditions the whole filter above the scan; takes the columns that aggregates name
-   * @param projections what each row of the scan becomes: one row mostly, several for ROLLUP and CUBE. For each, a list of maps
-   *     from the IDs of attributes to what they are, from the aggregate to the scan
+   * @param projections what each row of the scan becomes: one row mostly, several for ROLLUP and CUBE. For each, a list of
+   *     maps from the IDs of attributes to what they are, from the aggregate to the scan
    * @return null if the index cannot answer
    */
   public static AggregateQuestion of(BaseAggregateExec partial, Conditions conditions, List projections) {
     AggregateQuestion question = new AggregateQuestion(conditions, projections);
-    for (int i = 0; i < projections.size(); i++) {
+    for (List projection : projections) {
       List keys = new ArrayList();
-      for (scala.collection.Iterator it = partial.groupingExpressions().iterator(); it.hasNext(); ) {
-        Expression key = question.key((Expression) it.next(), (List) projections.get(i));
+      for (Expression grouping : Lists.from(partial.groupingExpressions())) {
+        Expression key = question.key(grouping, projection);
         if (key == null) {
           return null;
         }
@@ -113,11 +110,18 @@ public class AggregateQuestion {
     if (question.groups.isEmpty() && !partial.groupingExpressions().isEmpty()) {
       return null;
     }
-    for (scala.collection.Iterator it = partial.aggregateExpressions().iterator(); it.hasNext(); ) {
-      if (!question.addAggregate((AggregateExpression) it.next())) {
+    for (AggregateExpression aggregate : Lists.from(partial.aggregateExpressions())) {
+      if (!question.addAggregate(aggregate)) {
         return null;
       }
     }
+    return question;
+  }
+
+  /** How many rows of a scan there are. */
+  public static AggregateQuestion ofRows(Conditions conditions) {
+    AggregateQuestion question = new AggregateQuestion(conditions, Collections.EMPTY_LIST);
+    question.texts.add("count(*)");
     return question;
   }
 
@@ -133,20 +137,19 @@ public class AggregateQuestion {
 
   /** The content of a request, for Jackson. */
   public Map<String, Object> node(List deletes) {
-    Map<String, Object> node = new LinkedHashMap();
-    node.put("columns", columns);
-    node.put("groups", groups);
-    node.put("added_doubles", new ArrayList(addedDoubles));
-    node.put("deletes", deletes);
-    node.put("text", toString());
-    node.put("declined", Boolean.valueOf(isDeclined));
-    return node;
+    return Lists.map(
+        "columns", columns,
+        "groups", groups,
+        "added_doubles", addedDoubles,
+        "deletes", deletes,
+        "text", toString(),
+        "declined", isDeclined);
   }
 
   public String toString() {
     List names = new ArrayList();
-    for (int i = 0; i < groups.size(); i++) {
-      names.add(ColumnFunction.name((Map) groups.get(i)));
+    for (Map group : groups) {
+      names.add(ColumnFunction.name(group));
     }
     String by = names.isEmpty() ? "" : "by " + String.join(", ", names);
     return (String.join(", ", texts) + " " + by).trim();
@@ -169,26 +172,26 @@ public class AggregateQuestion {
   /** An expression of the aggregate's input as one of columns of the scan. */
   private static Expression replaced(Expression expression, List projection) {
     Expression replaced = expression;
-    for (int i = 0; i < projection.size(); i++) {
-      replaced = (Expression) replaced.transform(new Change(new ReplaceAttributes((Map) projection.get(i))));
+    for (Map expressions : projection) {
+      replaced = (Expression) replaced.transform(new Change(new ReplaceAttributes(expressions)));
     }
     return replaced;
   }
 
-  /** An expression of the aggregate's input, of columns of the scan: one for each row that comes of a row of the scan. */
+  /** An expression of the input, of columns of the scan: one for each row that comes of a row of the scan. */
   private List inputs(Expression expression) {
     List inputs = new ArrayList();
-    for (int i = 0; i < projections.size(); i++) {
-      inputs.add(replaced(expression, (List) projections.get(i)));
+    for (List projection : projections) {
+      inputs.add(replaced(expression, projection));
     }
     return inputs;
   }
 
-  /** Expressions of columns as expressions of a row of columns to group by; null if the index cannot give such a row. */
+  /** Expressions of columns as expressions of a row of columns to group by; null if the index cannot give the row. */
   private List bound(List expressions, boolean isWhole) {
     List bound = new ArrayList();
-    for (int i = 0; i < expressions.size(); i++) {
-      Expression one = bound((Expression) expressions.get(i), isWhole);
+    for (Expression expression : expressions) {
+      Expression one = bound(expression, isWhole);
       if (one == null) {
         return null;
       }
@@ -217,24 +220,45 @@ public class AggregateQuestion {
       }
       return new BoundReference(place, type, true);
     }
+    computes = true;
     boolean isNormalized = expression instanceof NormalizeNaNAndZero;
     if (expression instanceof AttributeReference || !(isNormalized || ColumnFunction.isRepeatable(expression))) {
       return null;
     }
     List children = new ArrayList();
-    for (scala.collection.Iterator it = expression.children().iterator(); it.hasNext(); ) {
-      Expression child = bound((Expression) it.next(), isNormalized);
-      if (child == null) {
+    for (Expression child : Lists.from(expression.children())) {
+      Expression boundChild = bound(child, isNormalized);
+      if (boundChild == null) {
         return null;
       }
-      children.add(child);
+      children.add(boundChild);
     }
     return children.isEmpty() ? expression : (Expression) expression.withNewChildren(Lists.of(children));
   }
 
   private boolean addAggregate(AggregateExpression aggregate) {
     AggregateFunction function = aggregate.aggregateFunction();
-    if (aggregate.mode() != Partial$.MODULE$ || aggregate.isDistinct()) {
+    Class<?> type = function.getClass();
+    boolean isEnd = type == Min.class || type == Max.class;
+    boolean isAddedUp = type == Sum.class || type == Average.class;
+    if (aggregate.mode() != Partial$.MODULE$
+        || aggregate.isDistinct()
+        || function.children().size() != 1
+        || !(isEnd || isAddedUp || type == Count.class)) {
+      return false;
+    }
+    List inputs = inputs((Expression) function.children().head());
+    Expression child = (Expression) inputs.get(0);
+    DataType own = child.dataType();
+    // Strings of other collations are equal without being the same.
+    boolean hasEnds = own instanceof StringType ? own.equals(DataTypes.StringType) : own instanceof AtomicType;
+    List types = new ArrayList();
+    for (AttributeReference attribute : Lists.from(function.aggBufferAttributes())) {
+      types.add(attribute.dataType());
+    }
+    if ((isAddedUp && !(own instanceof NumericType))
+        || (isEnd && !hasEnds)
+        || !types.equals(bufferTypes(type, own))) {
       return false;
     }
     // What decides whether a row counts is known of all rows of a group, if its columns are among those to group by.
@@ -245,63 +269,52 @@ public class AggregateQuestion {
         return false;
       }
     }
-    List types = new ArrayList();
-    for (scala.collection.Iterator it = function.aggBufferAttributes().iterator(); it.hasNext(); ) {
-      types.add(((AttributeReference) it.next()).dataType());
-    }
-    if (function.children().size() != 1) {
-      return false;
-    }
-    List inputs = inputs((Expression) function.children().head());
-    Expression child = (Expression) inputs.get(0);
     boolean isSame = Collections.frequency(inputs, child) == inputs.size();
-    Class<?> type = function.getClass();
     if (type == Count.class && child instanceof Literal && isSame) {
       texts.add("count(*)");
-      boolean isKnown = ((Literal) child).value() != null && isOf(types, new DataType[] {DataTypes.LongType});
-      return isKnown && add("rows", -1, types, conditions, null);
+      return ((Literal) child).value() != null && add("count", -1, types, conditions, null);
     }
     // Spark adds small decimals up as integers.
     boolean isUnscaled = child instanceof UnscaledValue;
-    Map<String, Object> node = isSame ? this.conditions.columnOrKey(isUnscaled ? ((UnscaledValue) child).child() : child) : null;
-    boolean isAddedUp = type == Sum.class || type == Average.class;
-    if (node == null || (isAddedUp && isFloating(child.dataType())) || (isUnscaled && !isAddedUp)) {
+    Expression plain = isUnscaled ? ((UnscaledValue) child).child() : child;
+    Map<String, Object> node = isSame ? this.conditions.columnOrKey(plain) : null;
+    if (node == null || (isAddedUp && isFloating(own)) || (isUnscaled && !isAddedUp)) {
       return addComputed(function, inputs, types, conditions);
     }
     int column = column(node);
     texts.add(function.prettyName() + "(" + ColumnFunction.name(node) + ")");
-    DataType own = child.dataType();
     if (type == Count.class) {
-      return isOf(types, new DataType[] {DataTypes.LongType}) && add("values", column, types, conditions, null);
+      return add("count", column, types, conditions, null);
+    }
+    String what = isAddedUp ? "sum" : type == Min.class ? "least" : "greatest";
+    want(column, what);
+    if (type == Average.class && !(own instanceof DecimalType)) {
+      want(column, "double");
+    }
+    return add(what, column, types, conditions, null);
+  }
+
+  /** The types of the buffer that a function has for values of a type. */
+  private static List bufferTypes(Class<?> type, DataType own) {
+    if (type == Count.class) {
+      return Arrays.asList(DataTypes.LongType);
     }
     if (type == Min.class || type == Max.class) {
-      String end = type == Min.class ? "least" : "greatest";
-      want(column, end);
-      return isOf(types, new DataType[] {own}) && add(end, column, types, conditions, null);
+      return Arrays.asList(own);
     }
-    boolean isInteger = own instanceof IntegerType || own instanceof LongType;
-    DataType sum = own instanceof DecimalType ? sumOf((DecimalType) own) : null;
-    if (type == Sum.class && (isInteger || sum != null)) {
-      want(column, "sum");
-      DataType[] expected =
-          isInteger ? new DataType[] {DataTypes.LongType} : new DataType[] {sum, DataTypes.BooleanType};
-      return isOf(types, expected) && add("sum", column, types, conditions, null);
+    if (own instanceof DecimalType) {
+      int precision = Math.min(MOST_DIGITS, ((DecimalType) own).precision() + MORE_DIGITS_OF_SUMS);
+      DataType second = type == Sum.class ? DataTypes.BooleanType : DataTypes.LongType;
+      return Arrays.asList(new DecimalType(precision, ((DecimalType) own).scale()), second);
     }
-    if (type == Average.class && (isInteger || sum != null)) {
-      want(column, "sum");
-      if (isInteger) {
-        want(column, "double");
-      }
-      DataType[] expected = new DataType[] {isInteger ? DataTypes.DoubleType : sum, DataTypes.LongType};
-      return isOf(types, expected) && add("average", column, types, conditions, null);
-    }
-    return false;
+    return type == Average.class
+        ? Arrays.asList(DataTypes.DoubleType, DataTypes.LongType)
+        : Arrays.asList(isFloating(own) ? DataTypes.DoubleType : DataTypes.LongType);
   }
 
   /** Add an aggregate of an expression: the index tells how many rows have each value of its columns. */
   private boolean addComputed(AggregateFunction function, List inputs, List types, List conditions) {
-    Class<?> type = function.getClass();
-    boolean isAddedUp = type == Sum.class || type == Average.class;
+    boolean isAddedUp = function instanceof Sum || function instanceof Average;
     // A sum is the same for both zeros.
     List values = bound(inputs, isAddedUp);
     if (values == null) {
@@ -309,62 +322,30 @@ public class AggregateQuestion {
     }
     String text = inputs.get(0).toString().replaceAll("#\\d+L?", "");
     texts.add(function.prettyName() + "(" + (text.length() > MOST_TEXT ? text.substring(0, MOST_TEXT) : text) + ")");
-    DataType own = ((Expression) values.get(0)).dataType();
-    if (type == Count.class) {
+    if (function instanceof Count) {
       List known = new ArrayList();
       for (int i = 0; i < values.size(); i++) {
         Expression isKnown = new IsNotNull((Expression) values.get(i));
         known.add(conditions == null ? isKnown : new And((Expression) conditions.get(i), isKnown));
       }
-      return isOf(types, new DataType[] {DataTypes.LongType}) && add("rows", -1, types, known, null);
+      return add("count", -1, types, known, null);
     }
-    if (type == Min.class || type == Max.class) {
-      // Strings of other collations are equal without being the same.
-      boolean isOneOfEquals =
-          own instanceof StringType ? own.equals(DataTypes.StringType) : own instanceof AtomicType;
-      return isOneOfEquals && isOf(types, new DataType[] {own}) && addComputed("end", values, types, conditions);
-    }
-    boolean isDecimal = own instanceof DecimalType;
-    if (!isAddedUp || !(own instanceof NumericType)) {
-      return false;
-    }
-    for (int i = 0; isFloating(own) && i < values.size(); i++) {
-      if (values.get(i) instanceof BoundReference) {
-        addedDoubles.add(Integer.valueOf(((BoundReference) values.get(i)).ordinal()));
+    for (Expression value : values) {
+      if (isAddedUp && isFloating(value.dataType()) && value instanceof BoundReference) {
+        addedDoubles.add(((BoundReference) value).ordinal());
       }
     }
-    if (type == Sum.class) {
-      DataType[] one = {isFloating(own) ? DataTypes.DoubleType : DataTypes.LongType};
-      DataType[] expected = isDecimal ? new DataType[] {sumOf((DecimalType) own), DataTypes.BooleanType} : one;
-      return isOf(types, expected) && addComputed("sum", values, types, conditions);
-    }
-    DataType sum = isDecimal ? sumOf((DecimalType) own) : DataTypes.DoubleType;
-    return isOf(types, new DataType[] {sum, DataTypes.LongType}) && addComputed("average", values, types, conditions);
-  }
-
-  private boolean addComputed(String what, List values, List types, List conditions) {
-    return add("computed", -1, types, conditions, new ComputedValues(what, (DataType) types.get(0), values));
+    return add("computed", -1, types, conditions, new ComputedValues(isAddedUp, types, values));
   }
 
   private static boolean isFloating(DataType type) {
     return type instanceof DoubleType || type instanceof FloatType;
   }
 
-  private static DataType sumOf(DecimalType type) {
-    return new DecimalType(Math.min(MOST_DIGITS, type.precision() + MORE_DIGITS_OF_SUMS), type.scale());
-  }
-
-  private static boolean isOf(List types, DataType[] expected) {
-    boolean same = types.size() == expected.length;
-    for (int i = 0; same && i < expected.length; i++) {
-      same = types.get(i).equals(expected[i]);
-    }
-    return same;
-  }
-
   private boolean add(String what, int column, List types, List conditions, ComputedValues computed) {
+    computes |= conditions != null || computed != null;
     parts.add(what + " " + column + " " + types + " " + conditions + " " + computed);
-    return buffers.add(new Buffer(what, column, (DataType) types.get(0), conditions, computed));
+    return buffers.add(new Buffer(what, column, types, conditions, computed));
   }
 
   private int column(Map<String, Object> node) {
@@ -373,13 +354,7 @@ public class AggregateQuestion {
         return i;
       }
     }
-    Map<String, Object> column = new HashMap();
-    column.put("column", node);
-    column.put("sum", Boolean.FALSE);
-    column.put("double", Boolean.FALSE);
-    column.put("least", Boolean.FALSE);
-    column.put("greatest", Boolean.FALSE);
-    columns.add(column);
+    columns.add(Lists.map("column", node, "sum", false, "double", false, "least", false, "greatest", false));
     return columns.size() - 1;
   }
 
@@ -393,7 +368,7 @@ public class AggregateQuestion {
       if (buffer.computed != null && buffer.computed.needsEveryRow() && !unread.isEmpty()) {
         return false;
       }
-      if (buffer.what.equals("average") && buffer.type instanceof DoubleType) {
+      if (buffer.column >= 0 && buffer.type instanceof DoubleType && buffer.types.size() > 1) {
         Map<String, Object> node = (Map) ((Map) columns.get(buffer.column)).get("column");
         double most = (double) answer.magnitude(buffer.column) + magnitude(node, unread);
         if (most > EXACT_DOUBLES) {
@@ -413,8 +388,8 @@ public class AggregateQuestion {
     if (type.startsWith("decimal(")) {
       mostOfType = Math.pow(10, Integer.parseInt(type.substring("decimal(".length(), type.indexOf(','))));
     }
-    for (Iterator it = tasks.iterator(); it.hasNext(); ) {
-      DataFile file = (DataFile) ((FileScanTask) it.next()).file();
+    for (FileScanTask task : tasks) {
+      DataFile file = (DataFile) task.file();
       double most = mostOfType;
       ByteBuffer low = file.lowerBounds() == null ? null : (ByteBuffer) file.lowerBounds().get(field);
       ByteBuffer high = file.upperBounds() == null ? null : (ByteBuffer) file.upperBounds().get(field);
@@ -428,12 +403,9 @@ public class AggregateQuestion {
 
   /** A bound of an integer, which a file may have as an int of 32 bits. */
   private static double number(ByteBuffer bound) {
-    boolean isInt = bound.remaining() == Integer.BYTES;
-    Object number =
-        isInt
-            ? Conversions.fromByteBuffer(Types.IntegerType.get(), bound)
-            : Conversions.fromByteBuffer(Types.LongType.get(), bound);
-    return ((Number) number).doubleValue();
+    ByteBuffer bytes = (ByteBuffer) bound.duplicate();
+    bytes.order(ByteOrder.LITTLE_ENDIAN);
+    return bytes.remaining() == Integer.BYTES ? bytes.getInt() : bytes.getLong();
   }
 
   /**
@@ -446,28 +418,11 @@ public class AggregateQuestion {
     if (!isExact(answer, unread)) {
       return null;
     }
-    if (!evaluates()) {
+    if (!computes) {
       return everyRow(answer, null);
     }
     Object rows = new EveryRow(answer).result(System.nanoTime() + answer.milliseconds * 1000000L);
     return rows == Evaluation.NOT_BEGUN ? null : (List) rows;
-  }
-
-  /** Whether anything is computed of the values of columns. */
-  private boolean evaluates() {
-    for (int i = 0; i < keys.size(); i++) {
-      for (Iterator it = ((List) keys.get(i)).iterator(); it.hasNext(); ) {
-        if (!(it.next() instanceof BoundReference)) {
-          return true;
-        }
-      }
-    }
-    for (Buffer buffer : buffers) {
-      if (buffer.conditions != null || buffer.computed != null) {
-        return true;
-      }
-    }
-    return false;
   }
 
   private class EveryRow extends Evaluation {
@@ -494,10 +449,9 @@ public class AggregateQuestion {
   /** @param evaluation what waits for the rows; null if nothing is computed of values */
   private List everyRow(AggregateAnswer answer, EveryRow evaluation) {
     List rows = new ArrayList(answer.size);
-    for (int i = 0; i < buffers.size(); i++) {
-      ComputedValues computed = ((Buffer) buffers.get(i)).computed;
-      if (computed != null) {
-        computed.begin();
+    for (Buffer buffer : buffers) {
+      if (buffer.computed != null) {
+        buffer.computed.begin();
       }
     }
     GenericInternalRow values = new GenericInternalRow(groups.size());
@@ -509,15 +463,14 @@ public class AggregateQuestion {
         evaluation.begin(values);
       }
       List own = rowsOf(answer, group, values);
-      for (Iterator it = own.iterator(); it.hasNext(); ) {
-        rows.add(new GenericInternalRow(((List) it.next()).toArray()));
+      for (List row : own) {
+        rows.add(new GenericInternalRow(row.toArray()));
       }
       checkZeros(answer, group, values, own, signed.toArray(), 0);
     }
-    for (int i = 0; i < buffers.size(); i++) {
-      ComputedValues computed = ((Buffer) buffers.get(i)).computed;
-      if (computed != null) {
-        computed.end();
+    for (Buffer buffer : buffers) {
+      if (buffer.computed != null) {
+        buffer.computed.end();
       }
     }
     return rows;
@@ -528,8 +481,8 @@ public class AggregateQuestion {
     List rows = new ArrayList();
     for (int projection = 0; projection < keys.size(); projection++) {
       List row = new ArrayList();
-      for (Iterator it = ((List) keys.get(projection)).iterator(); it.hasNext(); ) {
-        row.add(((Expression) it.next()).eval(values));
+      for (Expression key : (List) keys.get(projection)) {
+        row.add(key.eval(values));
       }
       for (Buffer buffer : buffers) {
         Expression condition = buffer.conditions == null ? null : (Expression) buffer.conditions.get(projection);
@@ -568,56 +521,44 @@ public class AggregateQuestion {
   /** An aggregate's buffer. */
   private static class Buffer {
     final String what;
-    /** The place of the column that the aggregate is of. */
+    /** The place of the column that the aggregate is of; -1 for none. */
     final int column;
+    final List types;
+    /** The first type. */
     final DataType type;
-    /** Which rows count, of a row of columns to group by: one for each row that comes of a row of the scan; null for all. */
+    /** Which rows count, of a row of columns to group by: one for each row that comes of a row of the scan, or null. */
     final List<Expression> conditions;
     /** The values that are computed of such a row, or null. */
     final ComputedValues computed;
 
-    Buffer(String what, int column, DataType type, List<Expression> conditions, ComputedValues computed) {
+    Buffer(String what, int column, List types, List<Expression> conditions, ComputedValues computed) {
       this.what = what;
       this.column = column;
-      this.type = type;
+      this.types = types;
+      this.type = (DataType) types.get(0);
       this.conditions = conditions;
       this.computed = computed;
     }
 
     /** Add the values of a group to a row; -1 stands for no rows at all. */
     void add(AggregateAnswer answer, int group, List row) {
-      if (what.equals("rows")) {
-        row.add(Long.valueOf(group < 0 ? 0 : answer.rows(group)));
-        return;
-      }
-      long count = group < 0 ? 0 : answer.values(column, group);
-      if (what.equals("values")) {
+      long count = group < 0 ? 0 : column < 0 ? answer.rows(group) : answer.values(column, group);
+      if (what.equals("count")) {
         row.add(Long.valueOf(count));
-      } else if (what.equals("least")) {
-        row.add(group < 0 ? null : answer.least(column, group, type));
-      } else if (what.equals("greatest")) {
-        row.add(group < 0 ? null : answer.greatest(column, group, type));
       } else if (what.equals("sum")) {
-        boolean isDecimal = type instanceof DecimalType;
-        row.add(count == 0 && !isDecimal ? null : sum(answer, group, type));
-        if (isDecimal) {
-          row.add(Boolean.valueOf(count == 0));
-        }
+        ComputedValues.addSum(count == 0 ? null : sum(answer, group), count, types, row);
+      } else if (count == 0) {
+        row.add(null);
       } else {
-        boolean isDouble = type instanceof DoubleType;
-        Object sum = sum(answer, group, isDouble ? DataTypes.LongType : type);
-        row.add(isDouble ? Double.valueOf(((Long) sum).doubleValue()) : sum);
-        row.add(Long.valueOf(count));
+        boolean isLeast = what.equals("least");
+        row.add(isLeast ? answer.least(column, group, type) : answer.greatest(column, group, type));
       }
     }
 
-    private Object sum(AggregateAnswer answer, int group, DataType type) {
-      if (group >= 0) {
-        return answer.sum(column, group, type);
-      }
-      return type instanceof DecimalType
-          ? (Object) new Decimal().set(0L, ((DecimalType) type).precision(), ((DecimalType) type).scale())
-          : Long.valueOf(0);
+    private Object sum(AggregateAnswer answer, int group) {
+      boolean isDouble = type instanceof DoubleType;
+      Object sum = answer.sum(column, group, isDouble ? DataTypes.LongType : type);
+      return isDouble ? (Object) Double.valueOf(((Long) sum).doubleValue()) : sum;
     }
   }
 

@@ -102,8 +102,17 @@ public class AnswerAggregates extends SparkStrategy implements Predicate {
   /** The rows of a plan that asks whether there are rows; null if Spark has to read some to tell. */
   private SparkPlan answered(ExistingRows existing) throws Exception {
     // What a LIMIT has left is soon counted; without that, Spark soon meets a row.
-    Answered answered = existing.tasks == null ? null : answered(existing.count(), existing.tasks);
-    if (answered == null || !answered.unread.isEmpty()) {
+    List tasks = RuntimeScan.tasksOfLimit(existing.relation.scan());
+    if (tasks == null) {
+      return null;
+    }
+    Scan scan = RuntimeScan.whole(existing.relation.scan());
+    List filters = existing.filter == null ? Collections.EMPTY_LIST : Arrays.asList(existing.filter);
+    Conditions conditions = rule.isNotToBeAsked(scan) ? null : conditions(filters, existing.relation, scan);
+    Answered answered = new Answered();
+    if (conditions == null
+        || !ask(answered, scan, conditions, AggregateQuestion.ofRows(conditions), tasks, "some ")
+        || !answered.unread.isEmpty()) {
       return null;
     }
     long count = 0;
@@ -111,35 +120,23 @@ public class AnswerAggregates extends SparkStrategy implements Predicate {
       count += answered.answer.rows(i);
     }
     rule.note(answered.answer.note);
-    List attributes = new ArrayList();
-    for (scala.collection.Iterator it = existing.project.output().iterator(); it.hasNext(); ) {
-      attributes.add(it.next());
-    }
-    return named(local(attributes, existing.rows(count)), answered.name());
+    return named(local(Lists.from(existing.project.output()), existing.rows(count)), answered.name());
   }
 
   /** What the index gives for an aggregate; null if Spark has to read all rows. */
   private Answered answered(Aggregate aggregate) throws Exception {
-    return answered(aggregate, null);
-  }
-
-  /** The same; only the rows of some tasks count, unless these are null. */
-  private Answered answered(Aggregate aggregate, List some) throws Exception {
-    Option rows = PhysicalOperation.unapply(aggregate.child());
-    List projections = Collections.singletonList(Collections.EMPTY_LIST);
-    if (!rows.isEmpty() && ((Tuple3) rows.get())._3() instanceof Expand) {
+    Tuple3 rows = rows(aggregate.child());
+    Expand expand = rows != null && rows._3() instanceof Expand ? (Expand) rows._3() : null;
+    Map above = Collections.EMPTY_MAP;
+    if (expand != null) {
       // ROLLUP and CUBE make several rows of each. A filter of these rows is no filter of the scan.
-      Expand expand = (Expand) ((Tuple3) rows.get())._3();
-      if (!((scala.collection.Seq) ((Tuple3) rows.get())._2()).isEmpty()) {
-        return null;
-      }
-      projections = projections(aliases((scala.collection.Iterable) ((Tuple3) rows.get())._1()), expand);
-      rows = PhysicalOperation.unapply(expand.child());
+      above = aliases((scala.collection.Iterable) rows._1());
+      rows = ((scala.collection.Seq) rows._2()).isEmpty() ? rows(expand.child()) : null;
     }
-    if (rows.isEmpty() || !(((Tuple3) rows.get())._3() instanceof DataSourceV2ScanRelation)) {
+    if (rows == null || !(rows._3() instanceof DataSourceV2ScanRelation)) {
       return null;
     }
-    DataSourceV2ScanRelation relation = (DataSourceV2ScanRelation) ((Tuple3) rows.get())._3();
+    DataSourceV2ScanRelation relation = (DataSourceV2ScanRelation) rows._3();
     Scan scan = relation.scan();
     if (!ScanTasks.isBatchScan(scan) || ScanQuestion.isOfNoSnapshot(scan) || rule.isNotToBeAsked(scan)) {
       return null;
@@ -147,26 +144,39 @@ public class AnswerAggregates extends SparkStrategy implements Predicate {
     Answered found = new Answered();
     found.whole = planned(aggregate);
     found.partial = found.whole == null ? null : partial(found.whole);
-    Conditions conditions = conditions((scala.collection.Iterable) ((Tuple3) rows.get())._2(), relation);
+    Conditions conditions = conditions(Lists.from((scala.collection.Iterable) rows._2()), relation, scan);
     if (found.partial == null || conditions == null) {
       return null;
     }
-    Map aliases = aliases((scala.collection.Iterable) ((Tuple3) rows.get())._1());
-    AggregateQuestion wanted = AggregateQuestion.of(found.partial, conditions, followed(projections, aliases));
-    List tasks = wanted == null ? Collections.EMPTY_LIST : some == null ? ScanTasks.of(scan) : some;
-    if (tasks.isEmpty() || !(tasks.get(0) instanceof FileScanTask)) {
-      return null;
-    }
+    Map aliases = aliases((scala.collection.Iterable) rows._1());
+    List projections =
+        expand == null ? Arrays.asList(Arrays.asList(aliases)) : projections(above, expand, aliases);
+    AggregateQuestion wanted = AggregateQuestion.of(found.partial, conditions, projections);
+    List tasks = wanted == null ? Collections.EMPTY_LIST : ScanTasks.of(scan);
+    boolean canAsk = !tasks.isEmpty() && tasks.get(0) instanceof FileScanTask;
+    return canAsk && ask(found, scan, conditions, wanted, tasks, "") ? found : null;
+  }
+
+  /** The projections, the filters and what is below them; null if a plan is something else. */
+  private static Tuple3 rows(LogicalPlan plan) {
+    Option rows = PhysicalOperation.unapply(plan);
+    return rows.isEmpty() ? null : (Tuple3) rows.get();
+  }
+
+  /** Take what the index gives for the rows of some tasks; false if Spark has to read all of them. */
+  private boolean ask(
+      Answered found, Scan scan, Conditions conditions, AggregateQuestion wanted, List tasks, String of)
+      throws Exception {
     found.question = new ScanQuestion(scan, conditions);
     found.question.aggregates = wanted;
-    Known known = answer(found.question, tasks, (some == null ? "" : "some ") + wanted.key());
+    Known known = answer(found.question, tasks, of + wanted.key());
     found.answer = known.answer;
     found.rows = known.rows;
     if (found.rows == null) {
-      return null;
+      return false;
     }
     found.unread = found.answer.view.without(tasks, found.answer.answered, false);
-    return found;
+    return true;
   }
 
   /** What the index gives for a question about a scan, and that as rows; both null if Spark has to read all rows. */
@@ -227,41 +237,29 @@ public class AnswerAggregates extends SparkStrategy implements Predicate {
   }
 
   /** The whole filter above a scan; null if the filter must see every row. */
-  private static Conditions conditions(scala.collection.Iterable filters, DataSourceV2ScanRelation relation)
-      throws Exception {
+  private static Conditions conditions(List filters, DataSourceV2ScanRelation relation, Scan scan) throws Exception {
     Expression filter = null;
-    for (Expression next : Lists.from(filters)) {
+    for (Expression next : filters) {
       if (!next.deterministic()) {
         return null;
       }
       filter = filter == null ? next : new And(filter, next);
     }
-    return new Conditions(filter, relation.output(), ScanQuestion.schema(relation.scan()), true);
+    return new Conditions(filter, relation.output(), ScanQuestion.schema(scan), true);
   }
 
-  /** For each row that comes of one row, what the attributes above are, and then what those of the new row are. */
-  private static List projections(Map above, Expand expand) {
+  /** For each row that comes of one row: what the attributes above are, then those of the new row, and those below. */
+  private static List projections(Map above, Expand expand, Map below) {
     List projections = new ArrayList();
-    for (scala.collection.Iterator rows = expand.projections().iterator(); rows.hasNext(); ) {
+    for (scala.collection.Seq expressions : Lists.from(expand.projections())) {
       Map row = new HashMap();
-      scala.collection.Iterator values = ((scala.collection.Seq) rows.next()).iterator();
-      for (scala.collection.Iterator it = expand.output().iterator(); it.hasNext(); ) {
-        row.put(((Attribute) it.next()).exprId(), values.next());
+      scala.collection.Iterator values = expressions.iterator();
+      for (Attribute attribute : Lists.from(expand.output())) {
+        row.put(attribute.exprId(), values.next());
       }
-      projections.add(Arrays.asList(new Object[] {above, row}));
+      projections.add(Arrays.asList(above, row, below));
     }
     return projections;
-  }
-
-  /** The same projections, followed by one more. */
-  private static List followed(List projections, Map last) {
-    List followed = new ArrayList();
-    for (int i = 0; i < projections.size(); i++) {
-      List maps = new ArrayList((List) projections.get(i));
-      maps.add(last);
-      followed.add(maps);
-    }
-    return followed;
   }
 
   /** What projections compute, by the ID of the expression. */
@@ -285,7 +283,8 @@ public class AnswerAggregates extends SparkStrategy implements Predicate {
       }
     }
     AggregateAnswer answer = rule.aggregates(question, tasks);
-    List rows = answer == null ? null : question.aggregates.rows(answer, answer.view.without(tasks, answer.answered, false));
+    List unread = answer == null ? null : answer.view.without(tasks, answer.answered, false);
+    List rows = answer == null ? null : question.aggregates.rows(answer, unread);
     if (answer != null && rows == null) {
       question.aggregates.decline();
       rule.aggregates(question, tasks);
@@ -329,8 +328,8 @@ public class AnswerAggregates extends SparkStrategy implements Predicate {
     Map scans = new IdentityHashMap();
     scans.put(answered.question.scan, rule.narrowed(answered.question, unread));
     LogicalPlan rest = (LogicalPlan) child.transform(new Change(new PruneScans.ReplaceScans(scans)));
-    SparkPlan read = (SparkPlan) partial.withNewChildren(Lists.of(Arrays.asList(new Object[] {new PlanLater(rest)})));
-    return new UnionExec(Lists.of(Arrays.asList(new Object[] {read, known})));
+    SparkPlan read = (SparkPlan) partial.withNewChildren(Lists.of(Arrays.asList(new PlanLater(rest))));
+    return new UnionExec(Lists.of(Arrays.asList(read, known)));
   }
 
   /** A scan of rows that the driver has. */
@@ -352,6 +351,6 @@ public class AnswerAggregates extends SparkStrategy implements Predicate {
       return replacement;
     }
     SparkPlan child = replaced((SparkPlan) node.children().head(), partial, replacement);
-    return (SparkPlan) node.withNewChildren(Lists.of(Arrays.asList(new Object[] {child})));
+    return (SparkPlan) node.withNewChildren(Lists.of(Arrays.asList(child)));
   }
 }

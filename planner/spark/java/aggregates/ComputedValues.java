@@ -5,6 +5,7 @@ import java.math.BigInteger;
 import java.util.List;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.types.BooleanType;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.sql.types.DecimalType;
@@ -25,7 +26,8 @@ public class ComputedValues {
   /** What adding up magnitudes may have rounded off, and far more. */
   private static final double SLACK = 1 + 1e-6;
 
-  private final String what;
+  private final boolean isSum;
+  private final List types;
   private final DataType type;
   private final List values;
 
@@ -38,23 +40,24 @@ public class ComputedValues {
   private int exponent;
 
   /**
-   * @param what sum, average or end
-   * @param type the type of the buffer
+   * @param isSum whether values are added up; otherwise the buffer has the least or the greatest value
+   * @param types the types of the buffer
    * @param values the expression, of a row of columns to group by: one for each row that comes of a row of the scan
    */
-  public ComputedValues(String what, DataType type, List values) {
-    this.what = what;
-    this.type = type;
+  public ComputedValues(boolean isSum, List types, List values) {
+    this.isSum = isSum;
+    this.types = types;
+    this.type = (DataType) types.get(0);
     this.values = values;
   }
 
   public String toString() {
-    return what + " " + values;
+    return isSum + " " + values;
   }
 
   /** Whether rows that are still to be read could make doubles lose bits. */
   public boolean needsEveryRow() {
-    return type instanceof DoubleType && !what.equals("end");
+    return type instanceof DoubleType && isSum;
   }
 
   /** Begin a new sum of all groups. */
@@ -75,18 +78,20 @@ public class ComputedValues {
    */
   public void add(long count, int projection, InternalRow columns, List row) {
     Object value = count == 0 ? null : ((Expression) values.get(projection)).eval(columns);
-    if (what.equals("end")) {
+    if (isSum) {
+      addSum(value == null ? null : sum(value, count), value == null ? 0 : count, types, row);
+    } else {
       row.add(withoutNegativeZero(value));
-      return;
     }
-    boolean isAverage = what.equals("average");
-    Object sum = value == null ? null : sum(value, count);
-    boolean hasZero = type instanceof DecimalType || isAverage;
-    row.add(sum == null && hasZero ? zero() : sum);
-    if (isAverage) {
-      row.add(Long.valueOf(value == null ? 0 : count));
-    } else if (type instanceof DecimalType) {
-      row.add(Boolean.valueOf(value == null));
+  }
+
+  /** Add the buffer of a sum or an average to a row; the sum is null if there are no values. */
+  public static void addSum(Object sum, long count, List types, List row) {
+    // A sum of integers or doubles alone is NULL without values. Beside any other sum, the buffer says whether it has some.
+    boolean isAlone = types.size() == 1;
+    row.add(sum == null && !isAlone ? ColumnValues.ofKey(0, (DataType) types.get(0)) : sum);
+    if (!isAlone) {
+      row.add(types.get(1) instanceof BooleanType ? (Object) Boolean.valueOf(count == 0) : Long.valueOf(count));
     }
   }
 
@@ -96,18 +101,12 @@ public class ComputedValues {
       throw new ArithmeticException("doubles that lose bits");
     }
     if (type instanceof DecimalType) {
-      BigDecimal most = new BigDecimal(BigInteger.TEN.pow(((DecimalType) type).precision()), ((DecimalType) type).scale());
+      DecimalType decimal = (DecimalType) type;
+      BigDecimal most = new BigDecimal(BigInteger.TEN.pow(decimal.precision()), decimal.scale());
       if (wideGains.compareTo(most) >= 0 || wideLosses.negate().compareTo(most) >= 0) {
         throw new ArithmeticException("decimals that overflow");
       }
     }
-  }
-
-  private Object zero() {
-    if (type instanceof DecimalType) {
-      return new Decimal().set(0L, ((DecimalType) type).precision(), ((DecimalType) type).scale());
-    }
-    return type instanceof DoubleType ? (Object) Double.valueOf(0) : Long.valueOf(0);
   }
 
   private Object sum(Object value, long count) {

@@ -3,7 +3,6 @@ package io.puffinindex.spark;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
-import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -23,6 +22,7 @@ import org.apache.spark.sql.execution.PlanLater;
 import org.apache.spark.sql.execution.SparkStrategy;
 import org.apache.spark.sql.types.StructType;
 import scala.Tuple2;
+import scala.collection.JavaConverters;
 
 /**
  * A planning strategy for CREATE INDEX and DROP INDEX on Iceberg tables.
@@ -70,37 +70,26 @@ public class IndexStatements extends SparkStrategy {
   }
 
   private static Map<String, Object> create(CreateIndex plan) {
-    Map<String, Object> statement = new LinkedHashMap();
-    statement.put("statement", "create");
-    statement.put("name", plan.indexName());
-    statement.put("kind", plan.indexType());
-    statement.put("if_not_exists", Boolean.valueOf(plan.ignoreIfExists()));
     List columns = new ArrayList();
     for (Tuple2 found : Lists.from(plan.columns())) {
-      Map<String, Object> column = new HashMap();
-      column.put("path", Lists.from(((FieldName) found._1()).name()));
-      column.put("options", options((scala.collection.Map) found._2()));
-      columns.add(column);
+      Object path = Lists.from(((FieldName) found._1()).name());
+      columns.add(Lists.map("path", path, "options", options((scala.collection.Map) found._2())));
     }
-    statement.put("columns", columns);
-    statement.put("options", options(plan.properties()));
-    return statement;
+    return Lists.map(
+        "statement", "create",
+        "name", plan.indexName(),
+        "kind", plan.indexType(),
+        "if_not_exists", plan.ignoreIfExists(),
+        "columns", columns,
+        "options", options(plan.properties()));
   }
 
   private static Map<String, Object> drop(DropIndex plan) {
-    Map<String, Object> statement = new LinkedHashMap();
-    statement.put("statement", "drop");
-    statement.put("name", plan.indexName());
-    statement.put("if_exists", Boolean.valueOf(plan.ignoreIfNotExists()));
-    return statement;
+    return Lists.map("statement", "drop", "name", plan.indexName(), "if_exists", plan.ignoreIfNotExists());
   }
 
   private static Map options(scala.collection.Map options) {
-    Map<String, Object> found = new LinkedHashMap();
-    for (Tuple2 option : Lists.from(options)) {
-      found.put(option._1(), option._2());
-    }
-    return found;
+    return new LinkedHashMap(JavaConverters.mapAsJavaMap(options));
   }
 
   /** A table whose indexes Python's side makes and drops, for one statement. */

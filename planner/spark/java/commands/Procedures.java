@@ -61,8 +61,8 @@ public class Procedures implements ProcedureCatalog {
     }
     Map<String, Object> one = (Map) described.get(name.name().toLowerCase(java.util.Locale.ROOT));
     if (one == null || name.namespace().length != 1 || !name.namespace()[0].equalsIgnoreCase(NAMESPACE)) {
-      throw new Unknown(
-          "there is no procedure puffin." + name + "; there are, in puffin.system: " + String.join(", ", described.keySet()));
+      String known = String.join(", ", described.keySet());
+      throw new Unknown("there is no procedure puffin." + name + "; there are, in puffin.system: " + known);
     }
     return new One(one, python);
   }
@@ -110,8 +110,8 @@ public class Procedures implements ProcedureCatalog {
 
     public ProcedureParameter[] parameters() {
       List parameters = new ArrayList();
-      for (Iterator it = ((List) described.get("parameters")).iterator(); it.hasNext(); ) {
-        parameters.add(parameter((Map) it.next()));
+      for (Map one : (List) described.get("parameters")) {
+        parameters.add(parameter(one));
       }
       return (ProcedureParameter[]) parameters.toArray(new ProcedureParameter[0]);
     }
@@ -130,11 +130,8 @@ public class Procedures implements ProcedureCatalog {
         Object value = arguments.isNullAt(i) ? null : arguments.get(i, type(one));
         values.put(one.get("name"), value instanceof UTF8String ? value.toString() : value);
       }
-      Map<String, Object> statement = new LinkedHashMap();
-      statement.put("statement", "call");
-      statement.put("name", name());
-      statement.put("arguments", values);
-      return Collections.singletonList(new Result((List) described.get("columns"), python.execute(statement))).iterator();
+      List rows = python.execute(Lists.map("statement", "call", "name", name(), "arguments", values));
+      return Collections.singletonList(new Result((List) described.get("columns"), rows)).iterator();
     }
   }
 

@@ -3,8 +3,6 @@ package io.puffinindex.spark;
 import java.nio.ByteBuffer;
 import java.util.Arrays;
 import java.util.Base64;
-import java.util.HashMap;
-import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.spark.sql.catalyst.expressions.BasePredicate;
@@ -38,18 +36,10 @@ public class ColumnFunction {
   private static final int MOST_SIZE = 1000;
 
   /** Functions whose result is as large as an argument says, with the place of the argument. */
-  private static final Map SIZES = new HashMap();
-
-  static {
-    SIZES.put("StringRepeat", Integer.valueOf(1));
-    SIZES.put("StringLPad", Integer.valueOf(1));
-    SIZES.put("StringRPad", Integer.valueOf(1));
-    SIZES.put("StringSpace", Integer.valueOf(0));
-    SIZES.put("ArrayRepeat", Integer.valueOf(1));
-    SIZES.put("ArrayInsert", Integer.valueOf(1));
-    SIZES.put("FormatNumber", Integer.valueOf(1));
-    SIZES.put("FormatString", Integer.valueOf(0));
-  }
+  private static final Map SIZES =
+      Lists.map(
+          "StringRepeat", 1, "StringLPad", 1, "StringRPad", 1, "StringSpace", 0, "ArrayRepeat", 1, "ArrayInsert", 1,
+          "FormatNumber", 1, "FormatString", 0);
 
   /** The node of the request. */
   public final Map<String, Object> node;
@@ -67,16 +57,13 @@ public class ColumnFunction {
    */
   public ColumnFunction(Expression condition, List columns, Map<String, Object> column, int number) {
     type = ((Expression) columns.get(0)).dataType();
-    bound = (Expression) condition.transform(new Change(new Change.Substitute(columns, new BoundReference(0, type, true))));
+    Change toBound = new Change(new Change.Substitute(columns, new BoundReference(0, type, true)));
+    bound = (Expression) condition.transform(toBound);
     session = SessionSettings.startingWith("");
     String text = condition.sql().replace(((Expression) columns.get(0)).sql(), name(column));
-    node = new LinkedHashMap();
-    node.put("node", "function");
-    node.put("number", Integer.valueOf(number));
-    node.put("name", text.length() > MOST_TEXT ? text.substring(0, MOST_TEXT) : text);
-    node.put("column", column);
-    node.put("values", null);
-    node.put("matches", null);
+    text = text.length() > MOST_TEXT ? text.substring(0, MOST_TEXT) : text;
+    node = Lists.map("node", "function", "number", number, "name", text, "column", column);
+    take(null, null);
   }
 
   /** The column as text for reports; its expression has the table's name, too. */
@@ -86,8 +73,8 @@ public class ColumnFunction {
   }
 
   /**
-   * Whether Spark gives the same result for the same value each time, here as in a task, and the size of the result is bounded
-   * by that of the value. The code of users need not: it may read what changes.
+   * Whether Spark gives the same result for the same value each time, here as in a task, and the size of the result is
+   * bounded by that of the value. The code of users need not: it may read what changes.
    */
   public static boolean isRepeatable(Expression expression) {
     if (!expression.deterministic()
@@ -133,7 +120,7 @@ public class ColumnFunction {
    * sums, and with it the last bits of doubles.
    */
   public Object key(String fingerprint) {
-    return Arrays.asList(new Object[] {fingerprint, bound, session});
+    return Arrays.asList(fingerprint, bound, session);
   }
 
   /** Whether this thread has the settings that the query was planned with. */
@@ -148,8 +135,8 @@ public class ColumnFunction {
   }
 
   /**
-   * Find the values for which the condition is true. A value for which it fails counts as well: the query fails if a row has
-   * this value.
+   * Find the values for which the condition is true. A value for which it fails counts as well: the query fails if a row
+   * has this value.
    *
    * @return the content of a request; null if there is no time to evaluate all values; {@code Evaluation.NOT_BEGUN}
    */
@@ -221,13 +208,12 @@ public class ColumnFunction {
   private static Map<String, Object> found(BasePredicate predicate, boolean exact, long started) {
     GenericInternalRow row = new GenericInternalRow(1);
     Boolean matchesNull = evaluate(predicate, row);
-    Map<String, Object> found = new LinkedHashMap();
-    found.put("positions", null);
-    found.put("between", null);
-    found.put("null", Boolean.valueOf(matchesNull == null || matchesNull.booleanValue()));
-    found.put("exact", Boolean.valueOf(exact && matchesNull != null));
-    found.put("microseconds", Long.valueOf((System.nanoTime() - started) / 1000));
-    return found;
+    return Lists.map(
+        "positions", null,
+        "between", null,
+        "null", matchesNull == null || matchesNull.booleanValue(),
+        "exact", exact && matchesNull != null,
+        "microseconds", (System.nanoTime() - started) / 1000);
   }
 
   /** Whether the condition is true; null if it fails. */

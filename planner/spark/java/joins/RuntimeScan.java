@@ -224,13 +224,8 @@ public class RuntimeScan implements InvocationHandler {
         literals.add(node.get("content"));
       }
     }
-    Map keys = new LinkedHashMap();
-    keys.put("field", column.get("field"));
-    keys.put("name", column.get("name"));
-    keys.put("type", column.get("type"));
-    keys.put("operator", column.get("operator"));
+    Map<String, Object> keys = new LinkedHashMap(column);
     keys.put("keys", literals);
-    keys.put("source", column.get("source"));
     return keys;
   }
 
