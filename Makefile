@@ -48,8 +48,8 @@ test: $(STAMP) ## What a change needs, with a real Spark
 quick: $(STAMP) ## The tests that need no JVM
 	@$(IN_MEMORY) $(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not spark and not paimon"
 
-nightly: $(STAMP) ## Everything: all tests, each on many more examples, and the next 50,000 pairs of a table and a predicate (PAIRS=n)
-	@$(BIN)/python -m tests.planner.laws.pairs --pairs $(PAIRS) --state $(DATA)/pairs.json
+nightly: $(STAMP) ## Everything: all tests, each on many more examples, and 50,000 pairs of a table and a predicate (PAIRS=n)
+	@$(BIN)/python -m tests.planner.laws.pairs --pairs $(PAIRS)
 	@$(WITH_SPARK) --hypothesis-profile=nightly --timeout 14400
 
 soak: $(STAMP) ## An index under load with kills, locks, damage and a failing store, for an hour (SECONDS=n) more; SOAK=--spark adds Spark

@@ -34,32 +34,6 @@ def index(local_catalog: SqlCatalog) -> TableIndex:
     return made
 
 
-@pytest.mark.parametrize("column", ["ts", "nt"])
-@pytest.mark.parametrize(
-    ("test", "rows"),
-    [
-        ("< TIMESTAMP '2020-01-01 01:00:00'", 1),
-        ("< TIMESTAMP '2020-01-01 01:00:00-01:00'", 2),
-        ("< TIMESTAMP_NTZ '2020-01-01 03:00:00'", 3),
-        (">= DATE '2020-01-02'", 24),
-        ("< '2020-01-01 05:00:00'", 5),
-        ("= '2020-01-02'", 1),
-        ("IN ('2020-01-02', '2020-01-01T01')", 2),
-    ],
-)
-def test_literals_of_both_types_of_timestamps(index: TableIndex, column: str, test: str, rows: int) -> None:
-    where = f"{column} {test}"
-    assert planner.count(index, where).rows == rows
-    plan = planner.plan(index, where)
-    assert (plan.unused, plan.kept) == ((), len({at // 4 for at in _hits(test, rows)}))
-
-
-def _hits(test: str, rows: int) -> list[int]:
-    if test.startswith(">="):
-        return list(range(48 - rows, 48))
-    return list(range(rows)) if test.startswith("<") else [24, 1][:rows]
-
-
 def test_the_zone_of_the_session_counts(index: TableIndex) -> None:
     where = "ts < TIMESTAMP '2020-01-01 03:00:00'"
     assert planner.count(index, where).rows == 3
