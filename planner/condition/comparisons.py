@@ -7,7 +7,7 @@ and `unknown` where neither is certain.
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import tzinfo
+from datetime import UTC, tzinfo
 from decimal import Decimal
 from typing import Any, Final, TypeAlias, assert_never, get_args
 from typing import Literal as TypingLiteral
@@ -52,11 +52,11 @@ class Column:
     """A column, or what a map column holds for a key.
 
     Attributes:
-        zone: The time zone of the session; None if literals of dates and times have the column's type as they are.
+        zone: The time zone of the session, by which literals of dates and times are converted.
     """
 
     found: FoundColumn
-    zone: tzinfo | None = None
+    zone: tzinfo = UTC
 
     def leaf(self, test: LeafTest) -> Leaf:
         """Return a test of the column, whose values an index can hold."""

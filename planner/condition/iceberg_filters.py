@@ -96,48 +96,43 @@ def _condition(node: Any, schema: Schema) -> Truth:
         except (ValueError, TypeError) as error:
             _log.debug("filter not understood, all its rows are kept: %s (%s)", node, error)
         else:
-            return _leaf(leaf, schema)
+            return _leaf(leaf, schema, str(leaf))
     return unknown(json.dumps(node, ensure_ascii=False))
 
 
-def _leaf(node: BooleanExpression, schema: Schema) -> Truth:
+def _leaf(node: BooleanExpression, schema: Schema, text: str) -> Truth:
     """Make a condition of a leaf. It is never NULL: a row satisfies the leaf or its opposite."""
     match node:
         case AlwaysTrue() | AlwaysFalse():
             return ALWAYS_TRUE if isinstance(node, AlwaysTrue) else ALWAYS_FALSE
+        case NotEqualTo() | NotIn() | NotStartsWith() | NotNull() | NotNaN():
+            return ~_leaf(~node, schema, text)
         case UnboundPredicate(term=Reference(name=name)):
             found = find_column(schema, name)
         case _:
-            return unknown(str(node))
+            return unknown(text)
     if found.value_type is None:
-        return unknown(str(node))
+        return unknown(text)
     pair = _tests(node, Scale(found.type, found.value_type, dialect="iceberg"))
     if pair is None:
-        return unknown(str(node))
+        return unknown(text)
     yes, no, is_null = (Leaf(found.column, test, found.value_type.name) for test in (*pair, NullTest(is_null=True)))
-    match node:
-        case EqualTo() | In() | StartsWith():
-            return Truth(yes, joined([no, is_null], is_and=False), NO_ROW)
-        case NotEqualTo() | NotIn() | NotStartsWith():
-            return Truth(joined([no, is_null], is_and=False), yes, NO_ROW)
-        case NotNull() | NotNaN():
-            return Truth(no, yes, NO_ROW)
-        case _:
-            return Truth(yes, no, NO_ROW)
+    denies_null = isinstance(node, EqualTo | In | StartsWith)
+    return Truth(yes, joined([no, is_null], is_and=False) if denies_null else no, NO_ROW)
 
 
 def _tests(node: BooleanExpression, scale: Scale) -> Pair | None:
-    """Make the test that a leaf says or denies, and the opposite of the test; None if no test says the same."""
+    """Make the test that a leaf says, and the opposite of the test; None if no test says the same."""
     match node:
-        case IsNull() | NotNull():
+        case IsNull():
             return _NULL_TESTS
-        case IsNaN() | NotNaN():
+        case IsNaN():
             return nan_tests(scale)
-        case In() | NotIn():
+        case In():
             return set_tests(node.literals, scale)
-        case EqualTo() | NotEqualTo():
+        case EqualTo():
             return set_tests([node.literal], scale)
-        case StartsWith() | NotStartsWith():
+        case StartsWith():
             return prefix_tests(node.literal, scale)
         case LiteralPredicate() if type(node) in _RANGES:
             return range_tests(_RANGES[type(node)], node.literal, scale)

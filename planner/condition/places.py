@@ -8,7 +8,7 @@ float column is a float, though JSON shows a double.
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import tzinfo
+from datetime import UTC, tzinfo
 from decimal import Decimal, InvalidOperation
 from typing import Any, TypeAlias
 from typing import Literal as TypingLiteral
@@ -84,11 +84,11 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """What literals of a dialect are compared with, and the session's zone, if dates and times are converted to it."""
+    """What literals of a dialect are compared with, and the session's zone, by which SQL's dates and times are read."""
 
     type: IcebergType
     value_type: ValueType
-    zone: tzinfo | None = None
+    zone: tzinfo = UTC
     dialect: Dialect = "sql"
 
 
@@ -163,7 +163,7 @@ def _above(place: Place, inclusive: bool) -> LeafTest:
 
 def _place(literal: AnyLiteral, scale: Scale) -> Place | None:
     """Say where a literal lies on the scale of a column, as Spark would compare; None if that is not certain."""
-    if scale.zone is not None:
+    if scale.dialect == "sql":
         literal = in_session(literal, scale.type, scale.zone)
     value = literal.value
     match scale.type:
