@@ -5,10 +5,8 @@ import java.io.ByteArrayInputStream;
 import java.io.DataInputStream;
 import java.util.Arrays;
 import java.util.Base64;
-import java.util.Collections;
 import java.util.HashMap;
 import java.util.HashSet;
-import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -49,9 +47,9 @@ public class IndexPlanner {
   private final Map<String, Object> absent = new ConcurrentHashMap();
 
   /** Where functions of columns are true, by {@link ColumnFunction#key}. */
-  private final Map results = Collections.synchronizedMap(new LatestUsed());
+  private final Map results = Lists.latest(RESULTS_REMEMBERED);
   /** The lists of values that functions were evaluated for last, by table and column. */
-  private final Map lists = Collections.synchronizedMap(new LatestUsed());
+  private final Map lists = Lists.latest(RESULTS_REMEMBERED);
 
   /** @param planner answers a request: (JSON, bitmap of row groups) to bytes */
   public IndexPlanner(BiFunction planner) {
@@ -72,18 +70,9 @@ public class IndexPlanner {
    *
    * @param tasks of data files, or narrowed from such tasks
    * @param home the UUID of the session that reports belong to
-   * @return null if the scan stays as it is
+   * @return an {@link Answer}, or an {@link AggregateAnswer} to a question about aggregates; null if nothing changes
    */
-  public Answer ask(ScanQuestion question, List tasks, String home) throws Exception {
-    return (Answer) answer(question, tasks, home);
-  }
-
-  /** Ask for the aggregates of a scan, like {@link #ask}; null if all rows have to be read. */
-  public AggregateAnswer aggregates(ScanQuestion question, List tasks, String home) throws Exception {
-    return (AggregateAnswer) answer(question, tasks, home);
-  }
-
-  private Object answer(ScanQuestion question, List tasks, String home) throws Exception {
+  public Object ask(ScanQuestion question, List tasks, String home) throws Exception {
     Table table = question.table;
     Map<String, Object> request = question.request(home);
     if (request == null) {
@@ -176,7 +165,7 @@ public class IndexPlanner {
   }
 
   private static Object list(ScanQuestion question, ColumnFunction function) {
-    return Arrays.asList(new Object[] {key(question.table), function.node.get("column")});
+    return Arrays.asList(key(question.table), function.node.get("column"));
   }
 
   private static String key(Table table) {
@@ -185,7 +174,7 @@ public class IndexPlanner {
 
   /** An absence counts under the settings that it was found with: other settings may say another time. */
   private static Object absence(Table table, Map settings) {
-    return Arrays.asList(new Object[] {key(table), settings});
+    return Arrays.asList(key(table), settings);
   }
 
   /** The snapshot of a scan of all its data files, else null; also null in releases that do not say the snapshot. */
@@ -198,19 +187,9 @@ public class IndexPlanner {
         : null;
   }
 
-  private static class LatestUsed extends LinkedHashMap {
-    LatestUsed() {
-      super(16, 0.75f, true);
-    }
-
-    protected boolean removeEldestEntry(Map.Entry eldest) {
-      return size() > RESULTS_REMEMBERED;
-    }
-  }
-
   /**
-   * The row groups to drop. A row group that was not asked about stays, whatever the summary of its snapshot says. A truncated
-   * or over-long answer is ignored.
+   * The row groups to drop. A row group that was not asked about stays, whatever the summary of its snapshot says. A
+   * truncated or over-long answer is ignored.
    */
   public static class Answer {
     public final View view;

@@ -5,8 +5,8 @@ import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.QueryPlanningTracker;
 
 /**
- * Adds notes on a query's scans to the description of the query's jobs. A description belongs to a thread and outlives the
- * query, so the next query that the thread plans takes the note back.
+ * Adds notes on a query's scans to the description of the query's jobs. A description belongs to a thread and outlives
+ * the query, so the next query that the thread plans takes the note back.
  */
 public class JobNotes {
   private static final String DESCRIPTION = "spark.job.description";

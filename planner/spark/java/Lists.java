@@ -48,6 +48,24 @@ public class Lists {
     return map;
   }
 
+  /** A map that keeps the entries that were used last. */
+  public static Map latest(int most) {
+    return Collections.synchronizedMap(new LatestUsed(most));
+  }
+
+  private static class LatestUsed extends LinkedHashMap {
+    private final int most;
+
+    LatestUsed(int most) {
+      super(16, 0.75f, true);
+      this.most = most;
+    }
+
+    protected boolean removeEldestEntry(Map.Entry eldest) {
+      return size() > most;
+    }
+  }
+
   /** Leaves each node of a class as it is. */
   private static class Instances implements Change.OfNode {
     private final Class<?> type;

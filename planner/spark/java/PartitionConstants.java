@@ -31,14 +31,10 @@ public class PartitionConstants {
         if (text == null) {
           return null;
         }
-        texts.put(Integer.valueOf(field.sourceId()), text);
+        texts.put(field.sourceId(), field.sourceId() + "=" + text);
       }
     }
-    StringBuilder joined = new StringBuilder();
-    for (Map.Entry entry : texts.entrySet()) {
-      joined.append(joined.length() == 0 ? "" : ";").append(entry.getKey()).append('=').append(entry.getValue());
-    }
-    return joined.toString();
+    return String.join(";", texts.values());
   }
 
   private static String text(Object value) throws Exception {

@@ -40,11 +40,11 @@ import org.slf4j.LoggerFactory;
  *
  * <p>A scan whose indexed columns a join compares waits for the keys of the join ({@link RuntimeScan}).
  */
-public class PruneScans extends Rule {
+public class PruneScans extends Rule implements Cloneable {
   private static final Logger LOG = LoggerFactory.getLogger("puffin-index");
 
   private final String hook;
-  private final String home;
+  private String home;
   private final IndexPlanner planner;
   private final boolean strict;
   private final JobNotes notes;
@@ -67,18 +67,11 @@ public class PruneScans extends Rule {
     ended = new AtomicBoolean();
   }
 
-  private PruneScans(PruneScans other, String home) {
-    this.hook = other.hook;
-    this.home = home;
-    this.planner = other.planner;
-    this.strict = other.strict;
-    notes = other.notes;
-    ended = other.ended;
-  }
-
   /** The same rule for another session. Both end together. */
-  public PruneScans of(String session) {
-    return new PruneScans(this, session);
+  public PruneScans of(String session) throws CloneNotSupportedException {
+    PruneScans other = (PruneScans) clone();
+    other.home = session;
+    return other;
   }
 
   /** Leave aggregates to somebody who answers them from the index. */
@@ -159,7 +152,7 @@ public class PruneScans extends Rule {
 
   /** What the index gives for the aggregates of a scan; null if all rows have to be read. */
   public AggregateAnswer aggregates(ScanQuestion question, List tasks) throws Exception {
-    return planner.aggregates(question, tasks, home);
+    return (AggregateAnswer) planner.ask(question, tasks, home);
   }
 
   /** A scan of some tasks, which is not equal to a scan of other tasks. */
@@ -341,7 +334,7 @@ public class PruneScans extends Rule {
       if (question.isEmpty()) {
         return false;
       }
-      IndexPlanner.Answer answer = planner.ask(question, tasks, home);
+      IndexPlanner.Answer answer = (IndexPlanner.Answer) planner.ask(question, tasks, home);
       if (answer == null) {
         return false;
       }
@@ -360,7 +353,7 @@ public class PruneScans extends Rule {
         }
       }
       if ((!columns.isEmpty() || isForThisQuery) && !isEmpty) {
-        // Another query's scan with the same filters is equal to this one, but wants other rows. So this one has its own.
+        // A scan of another query with the same filters is equal, but wants other rows. So this one has its own.
         List own = isForThisQuery ? left : null;
         replacements.put(scan, RuntimeScan.of(question, columns, own, planner, home, isStrict()));
       }

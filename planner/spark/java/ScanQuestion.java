@@ -183,7 +183,7 @@ public class ScanQuestion implements Cloneable {
         expressions.add(ExpressionParser.toJson(filter));
         named.addAll(referenced);
       } catch (RuntimeException e) {
-        // All filters hold together: a missing one only keeps more row groups. But it must not count rows that it rejects.
+        // All filters hold together: a missing one only keeps more row groups. But no row that it rejects may count.
         hasAllFilters = false;
         LOG.debug("filter not handed to the index: {}", filter, e);
       }

@@ -68,8 +68,8 @@ public class ScanTasks {
   /**
    * A task that splits into some parts of another task, such as its surviving row groups.
    *
-   * <p>The task stays on the driver. Iceberg splits it before it sends tasks to executors, so executors see Iceberg's own
-   * classes, with residuals and deletes attached.
+   * <p>The task stays on the driver. Iceberg splits it before it sends tasks to executors, so executors see Iceberg's
+   * own classes, with residuals and deletes attached.
    *
    * @param task the whole task
    * @param parts tasks of single row groups

@@ -23,7 +23,7 @@ import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
 public class Subqueries {
   /** The plans of scalar subqueries that run by themselves: no scan of theirs stands in the query around them. */
   public final List whole = new ArrayList();
-  /** The plans of all other subqueries. What stands above their scans may change, so only the scans' own filters count. */
+  /** The plans of all other subqueries. What stands above their scans may change: only the scans' own filters count. */
   public final List others = new ArrayList();
 
   /** The scans of whole subqueries that stand in others as well, where other rows may be wanted. */
@@ -65,7 +65,7 @@ public class Subqueries {
     return expression instanceof ScalarSubquery && !((ScalarSubquery) expression).isCorrelated();
   }
 
-  /** Take a plan as whole, unless one of its scans stands elsewhere. A subquery that stands at several places is one. */
+  /** Take a plan as whole, unless one of its scans stands elsewhere. A subquery at several places is one. */
   private boolean add(LogicalPlan plan) {
     Set own = scans(plan);
     if (known.contains(plan) && inner.containsAll(own)) {

@@ -9,7 +9,6 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.BitSet;
 import java.util.HashMap;
-import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -52,7 +51,7 @@ public class View {
   private final Map manifests = new HashMap();
   private int remembered;
   /** Candidates of scans of whole snapshots, by snapshot ID. */
-  private final Map snapshots = new LinkedHashMap();
+  private final Map snapshots = Lists.latest(SNAPSHOTS_REMEMBERED);
 
   private View(String version, Map files) {
     this.version = version;
@@ -74,9 +73,6 @@ public class View {
     }
     Candidates found = new Candidates(entries(tasks), tasks);
     if (snapshot != null) {
-      if (snapshots.size() >= SNAPSHOTS_REMEMBERED) {
-        snapshots.remove(snapshots.keySet().iterator().next());
-      }
       snapshots.put(snapshot, found);
     }
     return found;
@@ -157,8 +153,8 @@ public class View {
   }
 
   /**
-   * The tasks of a scan without some row groups; a task without any row group left is not among them. A row group that a
-   * narrowed task has lost before stays lost.
+   * The tasks of a scan without some row groups; a task without any row group left is not among them. A row group that
+   * a narrowed task has lost before stays lost.
    *
    * @param dropsUnknown whether data files that this view does not list are left out as well
    */

@@ -33,7 +33,8 @@ public class AggregateAnswer {
    * @param groups the number of columns to group by
    * @param columns nodes of the columns that aggregates are of, with what is wanted of them
    */
-  public AggregateAnswer(View view, RoaringBitmap asked, int groups, List columns, DataInputStream in) throws Exception {
+  public AggregateAnswer(View view, RoaringBitmap asked, int groups, List columns, DataInputStream in)
+      throws Exception {
     this.view = view;
     byte[] text = new byte[in.readUnsignedShort()];
     in.readFully(text);
@@ -51,7 +52,7 @@ public class AggregateAnswer {
     for (int i = 0; i < keys.length; i++) {
       keys[i] = new Values(in, size);
     }
-    rows = longs(in, size);
+    rows = ColumnValues.readLongs(in, size);
     values = new long[columns.size()][];
     sums = new ColumnValues[columns.size()];
     magnitudes = new long[columns.size()];
@@ -59,25 +60,17 @@ public class AggregateAnswer {
     greatest = new Values[columns.size()];
     for (int i = 0; i < values.length; i++) {
       Map<String, Object> column = (Map) columns.get(i);
-      values[i] = longs(in, size);
-      if (column.get("sum").equals(Boolean.TRUE)) {
+      values[i] = ColumnValues.readLongs(in, size);
+      if ((Boolean) column.get("sum")) {
         sums[i] = ColumnValues.readList("", in);
         magnitudes[i] = in.readLong();
       }
-      least[i] = column.get("least").equals(Boolean.TRUE) ? new Values(in, size) : null;
-      greatest[i] = column.get("greatest").equals(Boolean.TRUE) ? new Values(in, size) : null;
+      least[i] = (Boolean) column.get("least") ? new Values(in, size) : null;
+      greatest[i] = (Boolean) column.get("greatest") ? new Values(in, size) : null;
     }
     if (in.read() >= 0) {
       throw new IllegalStateException("an answer with bytes after its end");
     }
-  }
-
-  private static long[] longs(DataInputStream in, int size) throws Exception {
-    long[] numbers = new long[size];
-    for (int i = 0; i < size; i++) {
-      numbers[i] = in.readLong();
-    }
-    return numbers;
   }
 
   /** The value of a column to group by, or null. */

@@ -89,8 +89,8 @@ public class AggregateQuestion {
   /**
    * @param partial the first of Spark's aggregates, which reads rows
    * @param conditions the whole filter above the scan; takes the columns that aggregates name
-   * @param projections what each row of the scan becomes: one row mostly, several for ROLLUP and CUBE. For each, a list of
-   *     maps from the IDs of attributes to what they are, from the aggregate to the scan
+   * @param projections what each row of the scan becomes: one row mostly, several for ROLLUP and CUBE. For each, a list
+   *     of maps from the IDs of attributes to what they are, from the aggregate to the scan
    * @return null if the index cannot answer
    */
   public static AggregateQuestion of(BaseAggregateExec partial, Conditions conditions, List projections) {

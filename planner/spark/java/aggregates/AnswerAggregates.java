@@ -40,8 +40,8 @@ import scala.Tuple3;
  * A planning strategy that answers aggregates of Iceberg scans from the index.
  *
  * <p>Spark plans an aggregate as a partial aggregate of rows and a final aggregate of buffers. This strategy takes
- * Spark's own plan and gives the final aggregate the buffers that the index has, beside the partial aggregate of the row
- * groups that still have to be read. After any failure, Spark's plan stays as it was.
+ * Spark's own plan and gives the final aggregate the buffers that the index has, beside the partial aggregate of the
+ * row groups that still have to be read. After any failure, Spark's plan stays as it was.
  */
 public class AnswerAggregates extends SparkStrategy implements Predicate {
   private static final int ANSWERS_REMEMBERED = 32;
@@ -74,27 +74,19 @@ public class AnswerAggregates extends SparkStrategy implements Predicate {
 
   public scala.collection.immutable.Seq apply(LogicalPlan plan) {
     List plans = new ArrayList();
-    ExistingRows existing = rule.hasEnded() ? null : ExistingRows.of(plan);
-    if (existing != null) {
-      try {
-        SparkPlan rows = answered(existing);
-        if (rows != null) {
-          plans.add(rows);
-        }
-      } catch (Throwable e) {
-        rule.tell("existence of rows not answered from the index", e);
+    try {
+      ExistingRows existing = rule.hasEnded() ? null : ExistingRows.of(plan);
+      SparkPlan rows = existing == null ? null : answered(existing);
+      if (rows != null) {
+        plans.add(rows);
       }
-    }
-    if (plan instanceof Aggregate && !rule.hasEnded()) {
-      try {
-        Answered answered = answered((Aggregate) plan);
-        if (answered != null) {
-          rule.note(answered.answer.note);
-          plans.add(replaced(answered.whole, answered.partial, replacement(answered, ((Aggregate) plan).child())));
-        }
-      } catch (Throwable e) {
-        rule.tell("aggregate not answered from the index", e);
+      Answered answered = rule.hasEnded() || !(plan instanceof Aggregate) ? null : answered((Aggregate) plan);
+      if (answered != null) {
+        rule.note(answered.answer.note);
+        plans.add(replaced(answered.whole, answered.partial, replacement(answered, ((Aggregate) plan).child())));
       }
+    } catch (Throwable e) {
+      rule.tell("not answered from the index", e);
     }
     return Lists.of(plans);
   }

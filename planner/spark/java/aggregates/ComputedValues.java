@@ -12,8 +12,8 @@ import org.apache.spark.sql.types.DecimalType;
 import org.apache.spark.sql.types.DoubleType;
 
 /**
- * The buffer of an aggregate of an expression, such as {@code sum(c + 1)}: Spark's own evaluator gives the value of each
- * group of the index, and the group's rows say how often the value counts.
+ * The buffer of an aggregate of an expression, such as {@code sum(c + 1)}: Spark's own evaluator gives the value of
+ * each group of the index, and the group's rows say how often the value counts.
  *
  * <p>A sum counts only if no order of adding up overflows, and if doubles lose no bit in any order.
  */
@@ -31,10 +31,8 @@ public class ComputedValues {
   private final DataType type;
   private final List values;
 
-  private long gains;
-  private long losses;
-  private BigDecimal wideGains;
-  private BigDecimal wideLosses;
+  private BigDecimal gains;
+  private BigDecimal losses;
   private double magnitude;
   /** All doubles so far are multiples of two to the power of this. */
   private int exponent;
@@ -62,10 +60,8 @@ public class ComputedValues {
 
   /** Begin a new sum of all groups. */
   public void begin() {
-    gains = 0;
-    losses = 0;
-    wideGains = BigDecimal.ZERO;
-    wideLosses = BigDecimal.ZERO;
+    gains = BigDecimal.ZERO;
+    losses = BigDecimal.ZERO;
     magnitude = 0;
     exponent = MOST_EXPONENT;
   }
@@ -87,7 +83,7 @@ public class ComputedValues {
 
   /** Add the buffer of a sum or an average to a row; the sum is null if there are no values. */
   public static void addSum(Object sum, long count, List types, List row) {
-    // A sum of integers or doubles alone is NULL without values. Beside any other sum, the buffer says whether it has some.
+    // A sum of integers or doubles is NULL without values. Beside any other sum, the buffer says whether it has some.
     boolean isAlone = types.size() == 1;
     row.add(sum == null && !isAlone ? ColumnValues.ofKey(0, (DataType) types.get(0)) : sum);
     if (!isAlone) {
@@ -100,22 +96,17 @@ public class ComputedValues {
     if (magnitude * SLACK > EXACT_DOUBLES * Math.scalb(1.0, exponent)) {
       throw new ArithmeticException("doubles that lose bits");
     }
+    BigDecimal most = BigDecimal.valueOf(Long.MAX_VALUE);
     if (type instanceof DecimalType) {
       DecimalType decimal = (DecimalType) type;
-      BigDecimal most = new BigDecimal(BigInteger.TEN.pow(decimal.precision()), decimal.scale());
-      if (wideGains.compareTo(most) >= 0 || wideLosses.negate().compareTo(most) >= 0) {
-        throw new ArithmeticException("decimals that overflow");
-      }
+      most = new BigDecimal(BigInteger.TEN.pow(decimal.precision()).subtract(BigInteger.ONE), decimal.scale());
+    }
+    if (gains.compareTo(most) > 0 || losses.negate().compareTo(most) > 0) {
+      throw new ArithmeticException("a sum that overflows");
     }
   }
 
   private Object sum(Object value, long count) {
-    if (type instanceof DecimalType) {
-      BigDecimal sum = ((Decimal) value).toJavaBigDecimal().multiply(BigDecimal.valueOf(count));
-      wideGains = sum.signum() > 0 ? wideGains.add(sum) : wideGains;
-      wideLosses = sum.signum() < 0 ? wideLosses.add(sum) : wideLosses;
-      return Decimal.apply(sum, ((DecimalType) type).precision(), ((DecimalType) type).scale());
-    }
     if (type instanceof DoubleType) {
       double number = ((Number) value).doubleValue();
       see(number);
@@ -123,10 +114,15 @@ public class ComputedValues {
       // A sum that starts at 0.0 is never -0.0.
       return Double.valueOf(number * count + 0.0);
     }
-    long sum = Math.multiplyExact(((Number) value).longValue(), count);
-    gains = sum > 0 ? Math.addExact(gains, sum) : gains;
-    losses = sum < 0 ? Math.addExact(losses, sum) : losses;
-    return Long.valueOf(sum);
+    boolean isDecimal = type instanceof DecimalType;
+    BigDecimal one =
+        isDecimal ? ((Decimal) value).toJavaBigDecimal() : BigDecimal.valueOf(((Number) value).longValue());
+    BigDecimal sum = one.multiply(BigDecimal.valueOf(count));
+    gains = gains.add(sum.max(BigDecimal.ZERO));
+    losses = losses.add(sum.min(BigDecimal.ZERO));
+    return isDecimal
+        ? (Object) Decimal.apply(sum, ((DecimalType) type).precision(), ((DecimalType) type).scale())
+        : Long.valueOf(sum.longValueExact());
   }
 
   /** Note which power of two a double is a multiple of. */

@@ -20,7 +20,7 @@ public class PythonStatements {
   /**
    * The rows of a statement's result, each a list.
    *
-   * @throws IllegalArgumentException if the statement asks for what there is not, or fails; Python shows its message as it is
+   * @throws IllegalArgumentException if the statement asks for what there is not, or fails; Python shows its message
    */
   public List execute(Map<String, Object> statement) {
     try {

@@ -46,11 +46,15 @@ public class SessionCatalogs {
   }
 
   private static boolean isConfigured(Object session, String name) throws Exception {
-    return ((SQLConf) ScanTasks.call(ScanTasks.call(session, "sessionState"), "conf")).contains("spark.sql.catalog." + name);
+    return ((SQLConf) state(session, "conf")).contains("spark.sql.catalog." + name);
   }
 
   private static CatalogManager manager(Object session) throws Exception {
-    return (CatalogManager) ScanTasks.call(ScanTasks.call(session, "sessionState"), "catalogManager");
+    return (CatalogManager) state(session, "catalogManager");
+  }
+
+  private static Object state(Object session, String name) throws Exception {
+    return ScanTasks.call(ScanTasks.call(session, "sessionState"), name);
   }
 
   private static HashMap catalogs(CatalogManager manager) throws Exception {

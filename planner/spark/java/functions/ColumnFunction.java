@@ -135,8 +135,8 @@ public class ColumnFunction {
   }
 
   /**
-   * Find the values for which the condition is true. A value for which it fails counts as well: the query fails if a row
-   * has this value.
+   * Find the values for which the condition is true. A value for which it fails counts as well: the query fails if a
+   * row has this value.
    *
    * @return the content of a request; null if there is no time to evaluate all values; {@code Evaluation.NOT_BEGUN}
    */

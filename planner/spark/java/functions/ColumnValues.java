@@ -73,11 +73,7 @@ public class ColumnValues {
       return new ColumnValues(fingerprint, size, in.readLong(), null, null);
     }
     if (form == NUMBERS) {
-      long[] numbers = new long[size];
-      for (int i = 0; i < size; i++) {
-        numbers[i] = in.readLong();
-      }
-      return new ColumnValues(fingerprint, size, 0, numbers, null);
+      return new ColumnValues(fingerprint, size, 0, readLongs(in, size), null);
     }
     if (form != BYTES) {
       throw new IllegalStateException("a list of values of unknown form " + form);
@@ -90,6 +86,14 @@ public class ColumnValues {
       in.readFully(bytes[i]);
     }
     return new ColumnValues(fingerprint, size, 0, null, bytes);
+  }
+
+  public static long[] readLongs(DataInputStream in, int size) throws Exception {
+    long[] numbers = new long[size];
+    for (int i = 0; i < size; i++) {
+      numbers[i] = in.readLong();
+    }
+    return numbers;
   }
 
   /** A value as rows of Spark's have it. */

@@ -24,17 +24,14 @@ import org.apache.spark.sql.catalyst.expressions.TimeZoneAwareExpression;
 import org.apache.spark.sql.catalyst.expressions.TruncTimestamp;
 import org.apache.spark.sql.catalyst.expressions.UnaryMinus;
 import org.apache.spark.sql.catalyst.util.TypeUtils;
-import org.apache.spark.sql.types.ByteType;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DateType;
 import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.sql.types.DecimalType;
 import org.apache.spark.sql.types.DoubleType;
 import org.apache.spark.sql.types.FloatType;
-import org.apache.spark.sql.types.IntegerType;
-import org.apache.spark.sql.types.LongType;
+import org.apache.spark.sql.types.IntegralType;
 import org.apache.spark.sql.types.NumericType;
-import org.apache.spark.sql.types.ShortType;
 import org.apache.spark.sql.types.TimestampNTZType;
 import org.apache.spark.sql.types.TimestampType;
 
@@ -46,10 +43,8 @@ public class MonotoneFunction {
   /** Functions of a first argument that rise with it, whatever their other arguments are, which must be literals. */
   private static final List RISING =
       Arrays.asList(
-          new Object[] {
-            "UnaryPositive", "Floor", "Ceil", "Round", "BRound", "Year", "TruncDate", "DateAdd", "DateSub", "AddMonths",
-            "LastDay", "UnixDate", "UnixMicros", "UnixMillis", "UnixSeconds"
-          });
+          "UnaryPositive", "Floor", "Ceil", "Round", "BRound", "Year", "TruncDate", "DateAdd", "DateSub", "AddMonths",
+          "LastDay", "UnixDate", "UnixMicros", "UnixMillis", "UnixSeconds");
 
   private final DataType type;
   private final long least;
@@ -205,7 +200,7 @@ public class MonotoneFunction {
       boolean isCommutative = kind == Multiply.class;
       Expression literal = isCommutative && left instanceof Literal ? left : right;
       // A product of integers may overflow several times between the ends.
-      boolean wraps = isCommutative && isIntegral(function.dataType());
+      boolean wraps = isCommutative && function.dataType() instanceof IntegralType;
       return wraps || !(literal instanceof Literal) ? 0 : sign(literal) * direction(literal == left ? right : left);
     }
     if (right instanceof Literal) {
@@ -227,20 +222,15 @@ public class MonotoneFunction {
     if (value instanceof Decimal) {
       return ((Decimal) value).toJavaBigDecimal().signum();
     }
-    if (!(value instanceof Number) || Double.isNaN(((Number) value).doubleValue())) {
-      return 0;
-    }
-    return (int) Math.signum(((Number) value).doubleValue());
-  }
-
-  private static boolean isIntegral(DataType type) {
-    return type instanceof LongType || type instanceof IntegerType || type instanceof ShortType || type instanceof ByteType;
+    // Of NaN, this is 0.
+    return value instanceof Number ? (int) Math.signum(((Number) value).doubleValue()) : 0;
   }
 
   private static boolean keepsOrder(DataType from, DataType to, Expression cast) {
     if (from instanceof NumericType && to instanceof NumericType) {
       // A cast to a narrower integer may overflow several times between the ends.
-      boolean isWider = isIntegral(from) && isIntegral(to) && to.defaultSize() >= from.defaultSize();
+      boolean areIntegers = from instanceof IntegralType && to instanceof IntegralType;
+      boolean isWider = areIntegers && to.defaultSize() >= from.defaultSize();
       return isWider || to instanceof DecimalType || to instanceof DoubleType || to instanceof FloatType;
     }
     if (from instanceof DateType) {

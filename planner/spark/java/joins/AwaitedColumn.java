@@ -81,8 +81,8 @@ public abstract class AwaitedColumn {
   }
 
   /**
-   * A plan with a filter {@code DynamicPruningSubquery}, which becomes a runtime filter of the scan. Spark itself does this
-   * for partition columns only.
+   * A plan with a filter {@code DynamicPruningSubquery}, which becomes a runtime filter of the scan. Spark itself does
+   * this for partition columns only.
    *
    * @param keys of the query; the one at a position is compared with the attribute
    * @param onlyInBroadcast whether to do without the filter if no broadcast of the query is there to be used

@@ -7,7 +7,7 @@ import org.apache.spark.sql.catalyst.plans.logical.Join;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.execution.dynamicpruning.CleanupDynamicPruningFilters;
 
-/** Spark's own dynamic pruning for indexed columns: scans wait for keys of joins and for values of scalar subqueries. */
+/** Spark's own dynamic pruning for indexed columns: scans wait for keys of joins and values of scalar subqueries. */
 public class RuntimeFilters {
   private RuntimeFilters() {}
 

@@ -24,9 +24,9 @@ import org.apache.spark.sql.connector.read.SupportsRuntimeV2Filtering;
 /**
  * Stands in the place of an Iceberg scan and takes runtime filters on indexed columns, too.
  *
- * <p>Spark calls {@code filter} with the keys that the other side of a join has, and then {@code toBatch}. Several nodes
- * of a plan may share one scan and have other keys, so the keys must not change the scan: they narrow only the next batch
- * of the thread that called {@code filter}.
+ * <p>Spark calls {@code filter} with the keys that the other side of a join has, and then {@code toBatch}. Several
+ * nodes of a plan may share one scan and have other keys, so the keys must not change the scan: they narrow only the
+ * next batch of the thread that called {@code filter}.
  */
 public class RuntimeScan implements InvocationHandler {
   /** A join with more keys is not asked about: they cross as text, and become an interval beyond a tenth of them. */
@@ -76,7 +76,7 @@ public class RuntimeScan implements InvocationHandler {
             new RuntimeScan(question, columns, tasks, planner, home, strict));
   }
 
-  /** What a runtime filter calls a column that it compares with its value; a filter by keys has the column's own name. */
+  /** What a runtime filter calls a column that it compares; a filter by keys has the column's own name. */
   public static String filterName(String column, String operator) {
     return operator.equals("=") ? column : column + " " + operator;
   }
@@ -127,7 +127,10 @@ public class RuntimeScan implements InvocationHandler {
         return ScanTasks.batchOf(scan, narrowedTasks);
       }
       if (tasks != null) {
-        return FewerRows.of(ScanTasks.batchOf(scan, tasks), question.wantedRows());
+        return Proxy.newProxyInstance(
+            Batch.class.getClassLoader(),
+            new Class[] {Batch.class},
+            new FewerRows(ScanTasks.batchOf(scan, tasks), question.wantedRows()));
       }
     }
     if (name.equals("equals")) {
@@ -141,9 +144,8 @@ public class RuntimeScan implements InvocationHandler {
 
   private NamedReference[] filterAttributes() {
     List references = new ArrayList(Arrays.asList((Object[]) scan.filterAttributes()));
-    Object[] names = columns.keySet().toArray();
-    for (int i = 0; i < names.length; i++) {
-      references.add(Expressions.column(quoted((String) names[i])));
+    for (String name : columns.keySet()) {
+      references.add(Expressions.column(quoted(name)));
     }
     return (NamedReference[]) references.toArray(new NamedReference[0]);
   }
@@ -160,7 +162,8 @@ public class RuntimeScan implements InvocationHandler {
     Set own = names(scan.filterAttributes());
     for (int i = 0; i < predicates.length; i++) {
       String column = column(predicates[i]);
-      Map<String, Object> node = column == null || !predicates[i].name().equals("IN") ? null : (Map) columns.get(column);
+      boolean isOfKeys = column != null && predicates[i].name().equals("IN");
+      Map<String, Object> node = isOfKeys ? (Map) columns.get(column) : null;
       if (column == null || own.contains(column)) {
         partition.add(predicates[i]);
       }
@@ -176,7 +179,7 @@ public class RuntimeScan implements InvocationHandler {
       if (keys.isEmpty() || tasks.isEmpty() || planner.isNotToBeAsked(question.table, question.settings)) {
         return;
       }
-      IndexPlanner.Answer answer = planner.ask(question.with(keys), tasks, home);
+      IndexPlanner.Answer answer = (IndexPlanner.Answer) planner.ask(question.with(keys), tasks, home);
       if (answer != null && !answer.keepsAll()) {
         narrowed.set(answer.left(tasks));
       }
@@ -230,22 +233,16 @@ public class RuntimeScan implements InvocationHandler {
   }
 
   /**
-   * A batch of a query that wants only some rows. Spark runs equal batches once, and Iceberg's batches are equal if their
-   * scans have the same filters.
+   * A batch of a query that wants only some rows. Spark runs equal batches once, and Iceberg's batches are equal if
+   * their scans have the same filters.
    */
   private static class FewerRows implements InvocationHandler {
     private final Batch batch;
     private final String wanted;
 
-    private FewerRows(Batch batch, String wanted) {
+    FewerRows(Batch batch, String wanted) {
       this.batch = batch;
       this.wanted = wanted;
-    }
-
-    static Batch of(Batch batch, String wanted) {
-      return (Batch)
-          Proxy.newProxyInstance(
-              Batch.class.getClassLoader(), new Class[] {Batch.class}, new FewerRows(batch, wanted));
     }
 
     public Object invoke(Object proxy, Method method, Object[] arguments) throws Throwable {

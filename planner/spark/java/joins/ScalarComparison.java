@@ -29,9 +29,9 @@ import org.apache.spark.sql.execution.dynamicpruning.PartitionPruning$;
 /**
  * A column that a filter compares with the value of a scalar subquery.
  *
- * <p>The runtime filter's query is the subquery's own plan, with what the filter computes of the value on top. Both share
- * their shuffles, so Spark reads the subquery's tables once. The query must have no subquery itself: all subqueries of an
- * application run in one small pool of threads, and would wait there for one another.
+ * <p>The runtime filter's query is the subquery's own plan, with what the filter computes of the value on top. Both
+ * share their shuffles, so Spark reads the subquery's tables once. The query must have no subquery itself: all
+ * subqueries of an application run in one small pool of threads, and would wait there for one another.
  */
 public class ScalarComparison extends AwaitedColumn {
   /** The operator of each comparison with the column first, and with the column last. */
