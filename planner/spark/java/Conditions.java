@@ -62,37 +62,36 @@ public class Conditions {
       Arrays.asList(AttributeReference.class, GetStructField.class, GetMapValue.class, ElementAt.class);
 
   /** The operator of each class of comparisons. */
-  private static final Map COMPARISONS = new HashMap();
+  private static final Map COMPARISONS =
+      Lists.map(
+          EqualTo.class, "=",
+          EqualNullSafe.class, "<=>",
+          LessThan.class, "<",
+          LessThanOrEqual.class, "<=",
+          GreaterThan.class, ">",
+          GreaterThanOrEqual.class, ">=",
+          StartsWith.class, "starts with");
 
   /** The node of each class of tests of one value. */
-  private static final Map TESTS = new HashMap();
+  private static final Map TESTS =
+      Lists.map(IsNull.class, "is-null", IsNotNull.class, "is-not-null", IsNaN.class, "is-nan");
 
-  /** Iceberg's name of each of Spark's types, without decimals, which have parameters. */
-  private static final Map TYPES = new HashMap();
-
-  static {
-    COMPARISONS.put(EqualTo.class, "=");
-    COMPARISONS.put(EqualNullSafe.class, "<=>");
-    COMPARISONS.put(LessThan.class, "<");
-    COMPARISONS.put(LessThanOrEqual.class, "<=");
-    COMPARISONS.put(GreaterThan.class, ">");
-    COMPARISONS.put(GreaterThanOrEqual.class, ">=");
-    COMPARISONS.put(StartsWith.class, "starts with");
-    TESTS.put(IsNull.class, "is-null");
-    TESTS.put(IsNotNull.class, "is-not-null");
-    TESTS.put(IsNaN.class, "is-nan");
-    TYPES.put(DataTypes.BooleanType, "boolean");
-    TYPES.put(DataTypes.IntegerType, "int");
-    TYPES.put(DataTypes.LongType, "long");
-    TYPES.put(DataTypes.FloatType, "float");
-    TYPES.put(DataTypes.DoubleType, "double");
-    TYPES.put(DataTypes.DateType, "date");
-    TYPES.put(DataTypes.TimestampType, "timestamptz");
-    TYPES.put(DataTypes.TimestampNTZType, "timestamp");
-    // A string type with a collation or a length is not equal to this one, so it has no name here.
-    TYPES.put(DataTypes.StringType, "string");
-    TYPES.put(DataTypes.BinaryType, "binary");
-  }
+  /**
+   * Iceberg's name of each of Spark's types, without decimals, which have parameters. A string type with a collation or
+   * a length is not equal to the one here.
+   */
+  private static final Map TYPES =
+      Lists.map(
+          DataTypes.BooleanType, "boolean",
+          DataTypes.IntegerType, "int",
+          DataTypes.LongType, "long",
+          DataTypes.FloatType, "float",
+          DataTypes.DoubleType, "double",
+          DataTypes.DateType, "date",
+          DataTypes.TimestampType, "timestamptz",
+          DataTypes.TimestampNTZType, "timestamp",
+          DataTypes.StringType, "string",
+          DataTypes.BinaryType, "binary");
 
   /** Conditions that all hold for each row of the answer, as nodes for Jackson. */
   public final List nodes = new ArrayList();

@@ -5,12 +5,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.spark.api.python.PythonUtils;
-import org.apache.spark.sql.catalyst.expressions.Alias;
-import org.apache.spark.sql.catalyst.expressions.ExprId;
-import org.apache.spark.sql.catalyst.expressions.Expression;
-import org.apache.spark.sql.catalyst.expressions.NamedExpression$;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
-import scala.Option;
 import scala.collection.JavaConverters;
 
 /** Scala's lists, nodes of plans and expressions, and maps. */
@@ -32,16 +27,9 @@ public class Lists {
     return from(tree.collect(new Change(new Instances(type))));
   }
 
-  /** A named expression with an ID of its own. */
-  public static Alias alias(Expression expression, String name) {
-    ExprId id = NamedExpression$.MODULE$.newExprId();
-    List none = Collections.EMPTY_LIST;
-    return new Alias(expression, name, id, of(none), Option.empty(), of(none));
-  }
-
-  /** A map for Jackson of names and values, one after the other. */
+  /** A map of keys and values, one after the other. */
   public static Map map(Object... entries) {
-    Map<String, Object> map = new LinkedHashMap();
+    Map map = new LinkedHashMap();
     for (int i = 0; i < entries.length; i += 2) {
       map.put(entries[i], entries[i + 1]);
     }

@@ -47,7 +47,7 @@ public class View {
 
   public final String version;
   private final Map files;
-  /** By manifest, the entries that scans have had by position. */
+  /** By manifest, an array of entries by position; null at positions that no scan has had yet. */
   private final Map manifests = new HashMap();
   private int remembered;
   /** Candidates of scans of whole snapshots, by snapshot ID. */
@@ -82,7 +82,7 @@ public class View {
   public synchronized FileEntry[] entries(List tasks) throws Exception {
     FileEntry[] entries = new FileEntry[tasks.size()];
     String manifest = null;
-    Map inManifest = null;
+    FileEntry[] inManifest = null;
     for (int i = 0; i < entries.length; i++) {
       Object whole = ScanTasks.whole(tasks.get(i));
       if (!(whole instanceof BaseFileScanTask)) {
@@ -92,22 +92,20 @@ public class View {
       DataFile file = (DataFile) task.file();
       Long position = file.pos();
       String location = file.manifestLocation();
-      if (position == null || location == null) {
+      if (position == null || location == null || position.longValue() > Integer.MAX_VALUE / 2) {
         entries[i] = entryOf(task);
-        continue;
+      } else {
+        int at = position.intValue();
+        if (!location.equals(manifest) || at >= inManifest.length) {
+          inManifest = entriesOf(location, at);
+          manifest = location;
+        }
+        if (inManifest[at] == null) {
+          FileEntry found = entryOf(task);
+          inManifest[at] = found == null ? UNKNOWN : found;
+        }
+        entries[i] = inManifest[at] == UNKNOWN ? null : inManifest[at];
       }
-      if (!location.equals(manifest)) {
-        inManifest = manifest(location);
-        manifest = location;
-      }
-      FileEntry known = (FileEntry) inManifest.get(position);
-      if (known == null) {
-        FileEntry found = entryOf(task);
-        known = found == null ? UNKNOWN : found;
-        inManifest.put(position, known);
-        remembered++;
-      }
-      entries[i] = known == UNKNOWN ? null : known;
     }
     return entries;
   }
@@ -204,18 +202,22 @@ public class View {
     return survivors.isEmpty() ? null : ScanTasks.narrow((FileScanTask) whole, survivors);
   }
 
-  /** The entries of a manifest, by position. */
-  private Map manifest(String location) {
+  /** The entries of a manifest, by position, with room for at least one position. */
+  private FileEntry[] entriesOf(String manifest, int position) {
+    FileEntry[] known = (FileEntry[]) manifests.get(manifest);
+    if (known != null && position < known.length) {
+      return known;
+    }
+    int length = Math.max(16, position + position / 2 + 1);
+    remembered += length - (known == null ? 0 : known.length);
     if (remembered > 4 * files.size() + LEAST_REMEMBERED) {
       // Otherwise manifests that the table no longer has would stay as long as the index does not change.
       manifests.clear();
-      remembered = 0;
+      known = null;
+      remembered = length;
     }
-    Map entries = (Map) manifests.get(location);
-    if (entries == null) {
-      entries = new HashMap();
-      manifests.put(location, entries);
-    }
+    FileEntry[] entries = known == null ? new FileEntry[length] : (FileEntry[]) Arrays.copyOf(known, length);
+    manifests.put(manifest, entries);
     return entries;
   }
 

@@ -2,7 +2,6 @@ package io.puffinindex.spark;
 
 import java.util.ArrayList;
 import java.util.Collections;
-import java.util.HashMap;
 import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -12,12 +11,14 @@ import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.EqualTo;
+import org.apache.spark.sql.catalyst.expressions.ExprId;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.GreaterThan;
 import org.apache.spark.sql.catalyst.expressions.GreaterThanOrEqual;
 import org.apache.spark.sql.catalyst.expressions.LessThan;
 import org.apache.spark.sql.catalyst.expressions.LessThanOrEqual;
 import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression$;
 import org.apache.spark.sql.catalyst.expressions.ScalarSubquery;
 import org.apache.spark.sql.catalyst.expressions.SubqueryExpression;
 import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
@@ -25,6 +26,7 @@ import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.execution.dynamicpruning.PartitionPruning$;
+import scala.Option;
 
 /**
  * A column that a filter compares with the value of a scalar subquery.
@@ -35,15 +37,13 @@ import org.apache.spark.sql.execution.dynamicpruning.PartitionPruning$;
  */
 public class ScalarComparison extends AwaitedColumn {
   /** The operator of each comparison with the column first, and with the column last. */
-  private static final Map OPERATORS = new HashMap();
-
-  static {
-    OPERATORS.put(EqualTo.class, new String[] {"=", "="});
-    OPERATORS.put(LessThan.class, new String[] {"<", ">"});
-    OPERATORS.put(LessThanOrEqual.class, new String[] {"<=", ">="});
-    OPERATORS.put(GreaterThan.class, new String[] {">", "<"});
-    OPERATORS.put(GreaterThanOrEqual.class, new String[] {">=", "<="});
-  }
+  private static final Map OPERATORS =
+      Lists.map(
+          EqualTo.class, new String[] {"=", "="},
+          LessThan.class, new String[] {"<", ">"},
+          LessThanOrEqual.class, new String[] {"<=", ">="},
+          GreaterThan.class, new String[] {">", "<"},
+          GreaterThanOrEqual.class, new String[] {">=", "<="});
 
   private final Expression value;
   private final ScalarSubquery subquery;
@@ -69,8 +69,10 @@ public class ScalarComparison extends AwaitedColumn {
         String operator = operators[column == left ? 0 : 1];
         ScalarSubquery subquery = onlySubquery(value);
         ScalarComparison comparison =
-            new ScalarComparison((Attribute) column, filter.child(), operator, value, subquery);
-        if (subquery != null && comparison.scan != null) {
+            subquery == null
+                ? null
+                : new ScalarComparison((Attribute) column, filter.child(), operator, value, subquery);
+        if (comparison != null && comparison.scan != null) {
           found.putIfAbsent(((Attribute) column).exprId() + operator, comparison);
         }
       }
@@ -115,7 +117,9 @@ public class ScalarComparison extends AwaitedColumn {
 
   public LogicalPlan filtered(LogicalPlan plan) throws Exception {
     Expression computed = withSubquery(value, subquery, (Attribute) subquery.plan().output().head());
-    Alias key = Lists.alias(computed, "value");
+    List none = Collections.EMPTY_LIST;
+    ExprId id = NamedExpression$.MODULE$.newExprId();
+    Alias key = new Alias(computed, "value", id, Lists.of(none), Option.empty(), Lists.of(none));
     LogicalPlan query = new Project(Lists.of(Collections.singletonList(key)), subquery.plan());
     return filtered(plan, query, Collections.singletonList(key.toAttribute()), 0, false);
   }
