@@ -10,12 +10,12 @@ from typing import TypeAlias, TypeVar
 
 import numpy as np
 from pyiceberg.schema import Schema
-from pyiceberg.types import NestedField
 
 from planner.advice.advised_table import AdvisedTable, Scanned
 from planner.advice.candidates import ReadQuery
 from planner.advice.sample import IndexSample
 from planner.aggregates.question import MOST_GROUPS
+from planner.prune.verdicts import kept_mask
 from planner.view.directories import IndexReads
 from puffin_index.segments.directory import FieldKind
 from puffin_index.storage.arrays import Flags
@@ -95,34 +95,16 @@ class Gains:
         read = float(self._sizes[is_open].sum())
         if not read:
             return 0.0
-        kept = self._sample.verdicts(self.queries[number].condition, chosen).kept & is_open
+        kept = kept_mask(self._sample.reasons(self.queries[number].condition, chosen)) & is_open
         return 1 - float(self._sizes[kept].sum()) / read
 
 
 def _bytes_read(one: ReadQuery, scanned: Scanned, schema: Schema) -> float:
     if one.query.bytes_read is not None:
         return float(one.query.bytes_read)
-    return float(scanned.column_bytes(_leaf_ids(one.query.columns, schema)).sum())
-
-
-def _leaf_ids(names: Collection[str] | None, schema: Schema) -> frozenset[int] | None:
-    """Return the field ids of columns and of what is nested in them; None for unknown columns."""
-    if not names:
-        return None
-    ids: set[int] = set()
-    for name in names:
-        try:
-            ids |= _nested(schema.find_field(name, case_sensitive=False))
-        except ValueError:
-            # Metadata columns such as `_file` have no bytes.
-            continue
-    return frozenset(ids)
-
-
-def _nested(field: NestedField) -> set[int]:
-    if field.field_type.is_primitive:
-        return {field.field_id}
-    return set(Schema(field).field_ids) - {field.field_id}
+    names = one.query.columns or ()
+    own = [field for field in schema.fields if field.name.casefold() in names]
+    return float(scanned.column_bytes(Schema(*own).field_ids if own else None).sum())
 
 
 Item = TypeVar("Item")

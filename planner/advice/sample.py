@@ -13,7 +13,7 @@ from pyiceberg.io import FileIO, load_file_io
 
 from planner.advice.advised_table import LIMITS, AdvisedTable, Scanned
 from planner.condition.tree.nodes import Predicate
-from planner.prune.verdicts import Reason, kept_mask
+from planner.prune.verdicts import Reason
 from planner.report.scan_plan import ScanPlan
 from planner.view.index_view import IndexView
 from puffin_index.data.column_source import reading_of
@@ -31,14 +31,6 @@ DEFAULT_SAMPLE: Final = 64
 
 _SEED = 7
 """The same question gets the same sample."""
-
-
-@dataclass(frozen=True, slots=True)
-class Verdicts:
-    """What a scan by an index does with the sampled row groups, and the `Reason` for each."""
-
-    kept: Flags
-    reasons: Bytes
 
 
 @dataclass(frozen=True)
@@ -68,18 +60,18 @@ class IndexSample:
         counted |= {statistics_key(key) for key in counted}
         return round(sum(self.own_bytes.get(key, 0) for key in counted) * self.growth)
 
-    def verdicts(self, condition: Predicate, chosen: Collection[FieldKind] | None = None) -> Verdicts:
-        """Plan a scan of the sampled row groups by some of the indexes that were built; None: by all."""
+    def reasons(self, condition: Predicate, chosen: Collection[FieldKind] | None = None) -> Bytes:
+        """Plan a scan by some of the indexes that were built, or all; return the `Reason` of each sampled row group."""
         unknown = np.full(len(self.positions), Reason.UNINDEXED, np.uint8)
         if not self._parts:
-            return Verdicts(kept_mask(unknown), unknown)
+            return unknown
         view = self.view if chosen is None else self.view.only(chosen)
         plan = self.advised.plan(view, condition, self._parts)
         at, end = self._places(plan)
         # A file that counts as one row group is read if any of its row groups is.
-        kept_before = np.concatenate(([0], np.cumsum(plan.kept_mask)))
-        kept = ~self._is_known | (kept_before[end] > kept_before[at])
-        return Verdicts(kept, np.where(self._is_known, plan.reasons[at], unknown))
+        kept = np.append(np.flatnonzero(plan.kept_mask), len(plan.reasons))
+        first_kept = kept[np.searchsorted(kept, at)]
+        return np.where(self._is_known, plan.reasons[np.where(first_kept < end, first_kept, at)], unknown)
 
     def shares_left(self, condition: Predicate, row_group_rows: int) -> Floats:
         """Bound the share of each sampled row group that would be read if row groups had this many rows.

@@ -24,6 +24,7 @@ from planner.advice.verdict import (
 )
 from planner.condition.sql.parser import read_where
 from planner.condition.tree.nodes import EVERY_ROW, Predicate
+from planner.prune.verdicts import kept_mask
 from planner.query_log.benefits import DEFAULT_BYTES_PER_SECOND
 from puffin_index.definition.index_definition import (
     IndexDefinition,
@@ -283,7 +284,7 @@ class _Question:
         scanned = self.scanned if len(self.scanned) else self._advised.scanned(EVERY_ROW)
         positions = choose(len(scanned), sample or len(scanned))
         with built_sample(self._advised, scanned, positions, columns) as built:
-            verdicts = built.verdicts(self._condition)
+            reasons = built.reasons(self._condition)
             shares_left = built.shares_left(self._condition, SMALL_ROW_GROUP_ROWS)
             added = names_of(self.added)
             added_bytes = built.table_bytes(added)
@@ -296,18 +297,19 @@ class _Question:
             verdict = Verdict("do not build", "Iceberg's own pruning leaves no row group to read")
             return _Measured(Range.exactly(0), 0.0, verdict, 0, added_bytes, seconds, tuple(warnings))
         total, sampled, today = len(scanned), len(positions), self.kept_today[positions]
-        kept = int(np.count_nonzero(verdicts.kept))
+        is_kept = kept_mask(reasons)
+        kept = int(np.count_nonzero(is_kept))
         verdict = verdict_on_new(
             int(np.count_nonzero(self.kept_today)),
             range_of(max(0, int(np.count_nonzero(today)) - kept), sampled, total),
-            verdicts.reasons[verdicts.kept],
+            reasons[is_kept],
             any(column.column_id in tested for column in self.added),
             {column.name for column in self.added if column.column_id not in tested},
         )
         sizes = scanned.row_group_bytes[positions]
-        if note := note_on_row_groups(sizes, today, verdicts.kept, shares_left):
+        if note := note_on_row_groups(sizes, today, is_kept, shares_left):
             warnings.append(note)
-        share = _share(sizes[verdicts.kept], sizes)
+        share = _share(sizes[is_kept], sizes)
         return _Measured(range_of(kept, sampled, total), share, verdict, sampled, added_bytes, seconds, tuple(warnings))
 
 

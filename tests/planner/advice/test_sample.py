@@ -9,6 +9,7 @@ from planner.advice.candidates import names_of
 from planner.advice.sample import built_sample, choose
 from planner.condition.sql.parser import read_where
 from planner.condition.tree.nodes import EVERY_ROW
+from planner.prune.verdicts import kept_mask
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.definition.index_definition import resolve
 
@@ -30,17 +31,16 @@ def test_verdicts_are_those_of_the_whole_index(lineorder: Table, most: int) -> N
     positions = choose(len(everything), most)
     assert len(positions) == min(most, len(everything))
     with built_sample(advised, everything, positions, columns) as sample:
-        found = [sample.verdicts(read_where(where, advised.schema)).kept for where in WHERES]
-        only_bloom = sample.verdicts(
-            read_where(WHERES[0], advised.schema), [key for key in names_of(columns) if key[1] == "bloom"]
-        ).kept
-        nothing = sample.verdicts(read_where(WHERES[0], advised.schema), []).kept
+        conditions = [read_where(where, advised.schema) for where in WHERES]
+        found = [kept_mask(sample.reasons(condition)) for condition in conditions]
+        bloom = [key for key in names_of(columns) if key[1] == "bloom"]
+        only_bloom, nothing = (kept_mask(sample.reasons(conditions[0], chosen)) for chosen in (bloom, []))
         assert sample.rows * sample.growth == pytest.approx(advised.record_count)
         assert sample.table_bytes(names_of(columns)) > 0
     TableIndex.create(lineorder.catalog, "ns.lineorder", definition).build(workers=1)
     whole = AdvisedTable.of(lineorder)
-    for where, kept in zip(WHERES, found, strict=True):
-        real = whole.plan(whole.view, read_where(where, whole.schema), everything.data_files).kept_mask
-        assert kept.tolist() == real[positions].tolist(), where
+    for condition, kept in zip(conditions, found, strict=True):
+        real = whole.plan(whole.view, condition, everything.data_files).kept_mask
+        assert kept.tolist() == real[positions].tolist(), condition
     assert np.all(only_bloom | ~found[0])
     assert nothing.all()
