@@ -20,7 +20,7 @@ from planner.spark.callback import PlannerCallback
 from puffin_index import IndexDefinition, TableIndex
 from tests.conftest import create_table
 from tests.planner.query_log_sample import RECORD
-from tests.planner.spark.requests.test_hook_filters import REQUEST
+from tests.planner.spark.requests.jvm_messages import REQUEST
 
 
 def _record(day: int, kept: int, column: str = "k", *, continues: bool = False) -> QueryRecord:
@@ -72,7 +72,6 @@ class Hook:
         request = REQUEST | {
             "uuid": str(table.metadata.table_uuid),
             "filters": ['{"type": "eq", "term": "k", "value": 401}'],
-            "conditions": [],
             "columns": table.schema().model_dump_json(),
             "settings": {"spark.puffin-index.query-log": self._log},
             "session": "session",

@@ -1,5 +1,8 @@
 """Tables of items, whose columns have their values all over the files; and queries on threads of the JVM."""
 
+import json
+import subprocess
+import sys
 from collections.abc import Callable
 
 from py4j.java_gateway import JavaObject
@@ -42,6 +45,17 @@ def indexed_items(spark: SparkSession, catalog: SqlCatalog, name: str, definitio
     index = TableIndex.create(catalog, f"ns.{name}", definition)
     index.build(workers=1)
     return index
+
+
+def elsewhere(index: TableIndex, statement: str) -> None:
+    """Execute a statement about `index` in another process, which this one does not hear of."""
+    program = (
+        "import json, sys\nfrom datetime import timedelta\nfrom pyiceberg.catalog.sql import SqlCatalog\n"
+        "from puffin_index import TableIndex\n"
+        "index = TableIndex.open(SqlCatalog('lake', **json.loads(sys.argv[1])), sys.argv[2])\n"
+    )
+    arguments = [json.dumps(dict(index.catalog.properties)), index.name]
+    subprocess.run([sys.executable, "-c", program + statement, *arguments], check=True)
 
 
 def count_elsewhere(spark: SparkSession, sql: str) -> Callable[[], JavaObject]:

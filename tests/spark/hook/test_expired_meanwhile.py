@@ -1,8 +1,5 @@
 """Another process compacts and expires an index between two steps of planning: the query uses what is there now."""
 
-import json
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -19,21 +16,12 @@ from puffin_index import IndexDefinition, TableIndex
 from puffin_index.storage.caches import clear_caches
 from tests.spark import corpus_tables
 from tests.spark.agreement import row_groups_of
+from tests.spark.hook.items import elsewhere
 
 pytestmark = pytest.mark.spark
 
 NAME = f"{corpus_tables.NAMESPACE}.expired"
 SQL = f"SELECT COUNT(*) FROM lake.{NAME} WHERE k = 7"
-
-_ELSEWHERE = """
-import json, sys
-from datetime import timedelta
-from pyiceberg.catalog.sql import SqlCatalog
-from puffin_index import TableIndex
-index = TableIndex.open(SqlCatalog("lake", **json.loads(sys.argv[1])), sys.argv[2])
-index.compact()
-index.expire(timedelta(0))
-"""
 
 
 @pytest.fixture
@@ -62,9 +50,7 @@ def session(spark: SparkSession, index: TableIndex) -> Iterator[SparkSession]:
 
 
 def upkeep_elsewhere(index: TableIndex) -> None:
-    """Compact and expire in another process, which this one does not hear of."""
-    arguments = [json.dumps(dict(index.catalog.properties)), NAME]
-    subprocess.run([sys.executable, "-c", _ELSEWHERE, *arguments], check=True)
+    elsewhere(index, "index.compact(); index.expire(timedelta(0))")
 
 
 def files_of(index: TableIndex, pattern: str) -> set[Path]:

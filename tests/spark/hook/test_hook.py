@@ -2,8 +2,6 @@
 
 import json
 import random
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -18,7 +16,7 @@ from puffin_index.data.data_table import list_data_files
 from ssb_bench.spark_runs.measure import measure
 from tests.conftest import amount
 from tests.spark.agreement import settings
-from tests.spark.hook.items import ROW_GROUP_ROWS, ROWS, append_items, create_items, indexed_items
+from tests.spark.hook.items import ROW_GROUP_ROWS, ROWS, append_items, create_items, elsewhere, indexed_items
 
 pytestmark = pytest.mark.spark
 
@@ -124,14 +122,6 @@ def test_an_index_of_files_that_are_gone_says_so_once(
     assert not planner.plan(index, "k = 4711").staleness
 
 
-_BUILD_ELSEWHERE = """
-import json, sys
-from pyiceberg.catalog.sql import SqlCatalog
-from puffin_index import TableIndex
-TableIndex.open(SqlCatalog("lake", **json.loads(sys.argv[1])), sys.argv[2]).build()
-"""
-
-
 def test_no_query_waits_for_the_catalog_and_builds_are_seen_all_the_same(
     hooked: SparkSession, catalog: SqlCatalog
 ) -> None:
@@ -150,8 +140,7 @@ def test_no_query_waits_for_the_catalog_and_builds_are_seen_all_the_same(
         assert unindexed(2) == 0
 
         append_items(hooked, "watched", 0, ROWS)
-        arguments = [json.dumps(dict(catalog.properties)), "ns.watched"]
-        subprocess.run([sys.executable, "-c", _BUILD_ELSEWHERE, *arguments], check=True)
+        elsewhere(index, "index.build()")
         assert unindexed(3) == 20
         deadline = time.monotonic() + 30
         while unindexed(3):

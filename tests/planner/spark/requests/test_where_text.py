@@ -1,7 +1,6 @@
 """What reports and the log say of a WHERE: SQL that reads back, and no literal where literals are not wanted."""
 
 import json
-from decimal import Decimal
 from random import Random
 from typing import Any
 
@@ -16,10 +15,8 @@ from planner.condition.sql.parser import read_where
 from planner.condition.tree.nodes import Leaf
 from planner.condition.tree.simplify import simplified
 from planner.spark.requests.hook_filters import schema_of, where_of
-from planner.spark.requests.wire import Request
 from tests.planner.laws.random_tables import RandomTable, random_predicate
-from tests.planner.spark.requests.condition_nodes import condition_node
-from tests.planner.spark.requests.test_hook_filters import REQUEST, integer
+from tests.planner.spark.requests.jvm_messages import column, comparison, condition_node, literal, request_of
 
 _FILTERS = {
     '{"type": "eq", "term": "i", "value": 5}': ("i = 5", "i = ?"),
@@ -31,8 +28,13 @@ _FILTERS = {
 
 
 def _where(*, literals: bool, **parts: Any) -> str:
-    request = Request.model_validate(REQUEST | {"filters": (), "conditions": ()} | parts)
-    return where_of(request, literals=literals)
+    return where_of(request_of(**parts), literals=literals)
+
+
+def _columns(type_name: str) -> str:
+    """The schema of a column `c`."""
+    field = {"id": 1, "name": "c", "required": False, "type": type_name, "initial-default": None}
+    return json.dumps({"type": "struct", "schema-id": 0, "fields": [field]})
 
 
 @pytest.mark.parametrize("text", _FILTERS)
@@ -61,8 +63,7 @@ def test_filters_are_sql(text: str) -> None:
     ],
 )
 def test_literals_of_filters_are_those_of_the_columns_type(type_name: str, value: object, sql: str) -> None:
-    field = {"id": 1, "name": "c", "required": False, "type": type_name, "initial-default": None}
-    columns = json.dumps({"type": "struct", "schema-id": 0, "fields": [field]})
+    columns = _columns(type_name)
     said = _where(literals=True, filters=(json.dumps({"type": "eq", "term": "c", "value": value}),), columns=columns)
 
     assert said == sql
@@ -91,9 +92,8 @@ def test_each_conjunct_is_said_once() -> None:
     """Spark pushes a condition as a filter, and the rule sends the same condition."""
     three, five = ({"type": operator, "term": "i", "value": n} for operator, n in (("gt", 3), ("eq", 5)))
     both = {"type": "and", "left": three, "right": {"type": "and", "left": five, "right": three}}
-    column = {"node": "column", "type": "int", "field": 1, "path": ["i"]}
-    node = {"node": "comparison", "left": column, "operator": "=", "right": integer(5)}
-    condition = {"node": "and", "parts": [node, {"node": "is-not-null", "value": column}]}
+    i = column(1, "int")
+    condition = {"node": "and", "parts": [comparison(i, "=", literal(5)), {"node": "is-not-null", "value": i}]}
     said = {"filters": (json.dumps(both), json.dumps(five)), "conditions": (condition,)}
 
     assert _where(literals=True, **said) == "i > 3 AND i = 5 AND i IS NOT NULL"
@@ -116,17 +116,14 @@ def test_people_are_told_what_sql_cannot_say() -> None:
     unknown = {"node": "unknown", "name": "equalto"}
     keys = {"field": 1, "name": "i", "type": "int", "operator": "=", "keys": [1, 2], "source": "join"}
     parts = {"filters": (year, "not json"), "conditions": (unknown,), "runtime_keys": (keys,)}
-    request = Request.model_validate(REQUEST | parts)
+    request = request_of(**parts)
 
     assert _where(literals=True) == "TRUE"
     # The keys of joins are never in SQL text.
     assert where_of(request, literals=True) == "? AND i IN (?)"
     told = where_of(request, literals=True, for_people=True)
     assert told == f"{year} AND not json AND equalto(...) AND i in 2 keys"
-    long = Request.model_validate(
-        REQUEST
-        | {"filters": (json.dumps({"type": "in", "term": "i", "values": list(range(1_000))}),), "conditions": ()}
-    )
+    long = request_of(filters=(json.dumps({"type": "in", "term": "i", "values": list(range(1_000))}),))
     assert where_of(long, literals=True, for_people=True).endswith(", 49, ... 950 more)")
 
 
@@ -163,9 +160,5 @@ def test_conditions_read_back_and_hide_what_they_compare_with(local_catalog: Sql
 
 
 def test_decimals_keep_their_digits() -> None:
-    literal = {"node": "literal", "type": "decimal(30,4)", "content": str(Decimal("1.5000"))}
-    column = {"node": "column", "type": "decimal(30,4)", "field": 1, "path": ["i"]}
-    node = {"node": "comparison", "left": column, "operator": "<", "right": literal}
-    field = {"id": 1, "name": "i", "required": False, "type": "decimal(30, 4)", "initial-default": None}
-    columns = json.dumps({"type": "struct", "schema-id": 0, "fields": [field]})
-    assert _where(literals=True, conditions=(node,), columns=columns) == "i < 1.5000"
+    node = comparison(column(1, "decimal(30,4)"), "<", literal("1.5000", "decimal(30,4)"))
+    assert _where(literals=True, conditions=(node,), columns=_columns("decimal(30, 4)")) == "c < 1.5000"

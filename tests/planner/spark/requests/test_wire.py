@@ -1,6 +1,5 @@
 """A request is closed: what the planner does not expect is refused, not ignored."""
 
-import json
 from decimal import Decimal
 
 import pyarrow as pa
@@ -8,15 +7,11 @@ import pytest
 from pydantic import ValidationError
 
 from planner.spark.requests.hook_filters import where_of
-from planner.spark.requests.wire import Request, serialized_keys, serialized_note
+from planner.spark.requests.wire import serialized_keys, serialized_note
 from puffin_index.keys.arrow_keys import column_of
 from puffin_index.keys.columns import plain_keys
 from puffin_index.keys.value_types import value_type_named
-from tests.planner.spark.requests.test_hook_filters import REQUEST, S, comparison, text
-
-
-def request_of(**changes: object) -> Request:
-    return Request.model_validate_json(json.dumps(REQUEST | {"filters": [], "conditions": []} | changes))
+from tests.planner.spark.requests.jvm_messages import column, comparison, request_of, text
 
 
 @pytest.mark.parametrize("changes", [{"limit": 5}, {"unindexed": "many"}, {"filters": "i = 5"}, {"settings": None}])
@@ -27,7 +22,9 @@ def test_another_request_than_the_rules_is_refused(changes: dict[str, object]) -
 
 
 def test_a_request_says_its_filters_as_text() -> None:
-    request = request_of(filters=['{"type":"is-null","term":"v"}'], conditions=[comparison(S, "=", text(b"a\xff"))])
+    request = request_of(
+        filters=['{"type":"is-null","term":"v"}'], conditions=[comparison(column(2, "string"), "=", text(b"a\xff"))]
+    )
 
     assert where_of(request, literals=True) == "? AND `s.t` = 'a\ufffd'"
 

@@ -1,5 +1,6 @@
-"""Predicates of the oracle as the nodes that the JVM sends."""
+"""What the JVM sends of a scan: a request, and the nodes of conditions, also of the oracle's predicates."""
 
+import json
 from base64 import b64encode
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -8,11 +9,73 @@ from typing import Any
 import numpy as np
 from pyiceberg.schema import Schema
 
+from planner.spark.requests.wire import Request
 from tests import oracle
 from tests.oracle import Among, And, Between, Compare, IsNan, IsNull, Like, Not, Or
 
 _EPOCH = datetime(1970, 1, 1)
 _UNKNOWN = {"node": "unknown", "name": "Anything"}
+
+_MAP = {"type": "map", "key-id": 7, "key": "string", "value-id": 8, "value": "double", "value-required": False}
+SCHEMA = json.dumps(
+    {
+        "type": "struct",
+        "schema-id": 0,
+        "fields": [
+            {"id": field_id, "name": name, "required": False, "type": field_type, "initial-default": None}
+            for field_id, name, field_type in (
+                (1, "i", "int"),
+                (2, "s.t", "string"),
+                (3, "v", "variant"),
+                (4, "m", _MAP),
+                (5, "key", "uuid"),
+                (6, "place", "geometry(srid:3857)"),
+            )
+        ],
+    }
+)
+
+REQUEST = {
+    "table": "lake.ns.t",
+    "uuid": "u",
+    "snapshot": None,
+    "filters": [],
+    "conditions": [],
+    "runtime_fields": {},
+    "runtime_keys": [],
+    "wanted": None,
+    "aggregates": None,
+    "sql": None,
+    "columns": SCHEMA,
+    "name_mapping": None,
+    "catalog": {},
+    "settings": {},
+    "session": "s",
+    "thread": 1,
+    "version": "",
+    "unindexed": 0,
+    "unindexed_files": 0,
+}
+
+
+def request_of(**changes: object) -> Request:
+    return Request.model_validate_json(json.dumps(REQUEST | changes))
+
+
+def column(field: int, type_name: str) -> dict[str, Any]:
+    return {"node": "column", "type": type_name, "field": field, "path": ["a", "b.c"]}
+
+
+def literal(content: Any, type_name: str = "int") -> dict[str, Any]:
+    return {"node": "literal", "type": type_name, "content": content}
+
+
+def text(content: bytes) -> dict[str, Any]:
+    return literal(b64encode(content).decode(), "string")
+
+
+def comparison(left: dict[str, Any], operator: str, right: dict[str, Any]) -> dict[str, Any]:
+    return {"node": "comparison", "left": left, "operator": operator, "right": right}
 
 
 def column_node(name: str, schema: Schema) -> dict[str, Any]:
@@ -22,40 +85,38 @@ def column_node(name: str, schema: Schema) -> dict[str, Any]:
     node = {"node": "column", "field": found.field_id, "path": map_name.split(".")}
     if not key:
         return node | {"type": str(found.field_type).replace(" ", "")}
-    text = {"node": "literal", "type": "string", "content": b64encode(key.removesuffix("']").encode()).decode()}
-    return node | {"type": "string", "key": text}
+    return node | {"type": "string", "key": text(key.removesuffix("']").encode())}
 
 
 def literal_node(value: Any, type_name: str) -> dict[str, Any] | None:
     """The node of a literal of a type; None if it is of another type."""
     match value:
         case None:
-            return {"node": "literal", "type": type_name, "content": None}
+            return literal(None, type_name)
         case bool() if type_name == "boolean":
-            return {"node": "literal", "type": type_name, "content": value}
+            return literal(value, type_name)
         case bool():
             return None
         case int() if type_name in ("int", "long"):
             bits = 31 if type_name == "int" else 63
             fits = -(2**bits) <= value < 2**bits
-            return {"node": "literal", "type": type_name, "content": value} if fits else None
+            return literal(value, type_name) if fits else None
         case float() if type_name in ("float", "double"):
             number = float(np.float32(value)) if type_name == "float" else value
-            return {"node": "literal", "type": type_name, "content": int(np.float64(number).view(np.int64))}
+            return literal(int(np.float64(number).view(np.int64)), type_name)
         case datetime() if type_name in ("timestamp", "timestamptz"):
             since = value.astimezone(UTC).replace(tzinfo=None) - _EPOCH if value.tzinfo else value - _EPOCH
             micros = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
-            return {"node": "literal", "type": type_name, "content": micros}
+            return literal(micros, type_name)
         case date() if type_name == "date":
-            return {"node": "literal", "type": type_name, "content": (value - _EPOCH.date()).days}
+            return literal((value - _EPOCH.date()).days, type_name)
         case Decimal() if type_name.startswith("decimal"):
             precision, scale = map(int, type_name[8:-1].split(","))
-            own = value.as_tuple()
-            exponent = own.exponent
+            exponent = value.as_tuple().exponent
             fits = isinstance(exponent, int) and -exponent <= scale and abs(value) < Decimal(10) ** (precision - scale)
-            return {"node": "literal", "type": type_name, "content": str(value)} if fits else None
+            return literal(str(value), type_name) if fits else None
         case str() if type_name == "string":
-            return {"node": "literal", "type": "string", "content": b64encode(value.encode()).decode()}
+            return text(value.encode())
         case _:
             return None
 
@@ -72,10 +133,8 @@ def condition_node(predicate: oracle.Predicate, schema: Schema) -> dict[str, Any
             if operator == "<>":
                 return {"node": "not", "part": condition_node(Compare(column, "=", value), schema)}
             node = column_node(column, schema)
-            literal = literal_node(value, node["type"])
-            if literal is None:
-                return _UNKNOWN
-            return {"node": "comparison", "left": node, "operator": operator, "right": literal}
+            right = literal_node(value, node["type"])
+            return _UNKNOWN if right is None else comparison(node, operator, right)
         case Among(column, values):
             node = column_node(column, schema)
             members = [literal_node(value, node["type"]) for value in values]
