@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import sqlglot
 from sqlglot import exp
@@ -59,16 +60,10 @@ def _split(text: str) -> list[str]:
         tokens = sqlglot.tokenize(text, read=_DIALECT)
     except SqlglotError as error:
         raise PuffinIndexError(f"that is no SQL: {str(error).splitlines()[0]}") from error
-    ends = [token.start for token in tokens if token.token_type == TokenType.SEMICOLON]
-    starts = [0, *(end + 1 for end in ends)]
-    pieces = (text[start:end] for start, end in zip(starts, [*ends, len(text)], strict=True))
-    return [statement for piece in pieces if (statement := _without_comments(piece))]
-
-
-def _without_comments(statement: str) -> str:
-    """Strip comments in front of a statement, and white space around it."""
-    tokens = sqlglot.tokenize(statement, read=_DIALECT)
-    return statement[tokens[0].start :].strip() if tokens else ""
+    ends = [at for at, token in enumerate(tokens) if token.token_type == TokenType.SEMICOLON]
+    # Comments are no tokens.
+    statements = (tokens[start + 1 : end] for start, end in pairwise([-1, *ends, len(tokens)]))
+    return [text[own[0].start : own[-1].end + 1] for own in statements if own]
 
 
 def _shown(statement: str) -> str:
