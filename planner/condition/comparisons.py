@@ -17,7 +17,7 @@ from pyiceberg.typedef import LiteralValue
 from pyiceberg.types import IntegerType, LongType
 
 from planner.condition.columns import FoundColumn
-from planner.condition.literals import MAX_DECIMAL_DIGITS, Utf8Literal, text_bytes
+from planner.condition.literals import MAX_DECIMAL_DIGITS, Utf8Literal
 from planner.condition.places import Pair, Scale, nan_tests, prefix_tests, range_tests, set_tests
 from planner.condition.tree.nodes import (
     NO_ROW,
@@ -120,11 +120,10 @@ def _value_test(
 ) -> Truth:
     """Make a test of a column's values; unknown where Spark would convert a literal or the column first."""
     function, column = (value.function, value.column) if isinstance(value, Applied) else (None, value)
-    plain = [_plain_literal(literal, takes_text=function not in get_args(NumberFunction)) for literal in literals]
-    known = tuple(literal for literal in plain if literal is not None)
-    if len(known) < len(plain):
+    kind = LongLiteral if function in get_args(NumberFunction) else StringLiteral
+    if not all(isinstance(literal, kind) for literal in literals):
         return unknown(text)
-    test, found = ValueTest(function, operator, known, escape), column.found
+    test, found = ValueTest(function, operator, tuple(literal.value for literal in literals), escape), column.found
     if found.value_type is None or not takes(test, found.type):
         return unknown(text, _converted(column))
     years = year_range(test, found.value_type)
@@ -136,16 +135,6 @@ def _value_test(
 
 def _converted(column: Column) -> str:
     return f"Spark would convert {column.found.name} first, or takes the pattern otherwise"
-
-
-def _plain_literal(literal: LiteralValue, *, takes_text: bool) -> str | int | None:
-    match literal:
-        case StringLiteral() if takes_text and text_bytes(literal) is not None:
-            return str(literal.value)
-        case LongLiteral() if not takes_text:
-            return int(literal.value)
-        case _:
-            return None
 
 
 def as_condition(value: Value, text: str) -> Truth | None:
