@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from puffin_index.errors import BuildError
-from puffin_index.keys.columns import Column, SortedColumn
+from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.sorted_keys import bytes_of_keys, cut_blocks
 from puffin_index.keys.value_types import dtype_of, form_of, to_stored, width_of
 from puffin_index.roaring.write import SerializedSets, serialize_row_sets
@@ -32,13 +32,6 @@ _MAXIMUM_BYTES = 2**31 - 1
 _MAXIMUM_BLOCK_BYTES = 1024 * 1024
 _SINGLE_ROW_SET_BYTES = 18
 _BLOCKS_AT_ONCE = 64
-
-
-@dataclass(frozen=True, slots=True)
-class _Nulls:
-    offset: int
-    length: int
-    body: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,48 +56,36 @@ def serialize_bitmaps(ordered: SortedColumn, block_bytes: int | None) -> tuple[m
 
     A block of entries has at most `block_bytes`; None balances the directory with the blocks, from 16 KiB up.
     """
-    column = ordered.column
-    nulls = _serialize_nulls(column)
-    entries, sets = _entries(ordered, form_of(column.value_type), len(nulls.body))
+    column, nulls = ordered.column, ordered.column.null_rows
+    entries, sets = _entries(ordered, nulls if len(nulls) > 1 else nulls[:0])
     head = write_uint8(VERSION) + write_int32_be(column.row_count) + write_int32_be(len(entries))
-    head += write_uint8(int(nulls.length != NO_NULLS))
-    if nulls.length != NO_NULLS:
-        head += write_int32_be(nulls.offset) + write_int32_be(nulls.length or _SINGLE_ROW_SET_BYTES)
-    body_bytes = len(nulls.body) + len(sets.data)
-    data, header_end = _write_blocks(head, entries, body_bytes, block_bytes)
-    body_start = len(data) - body_bytes
-    data[body_start : body_start + len(nulls.body)] = np.frombuffer(nulls.body, np.uint8)
-    data[body_start + len(nulls.body) :] = sets.data
+    head += write_uint8(int(len(nulls) > 0))
+    null_offset, null_length = 0, NO_NULLS
+    if len(nulls):
+        is_set = len(nulls) > 1
+        null_offset, null_length = (0, int(sets.offsets[1]) - CHECKSUM_BYTES) if is_set else (-1 - int(nulls[0]), 0)
+        head += write_int32_be(null_offset) + write_int32_be(null_length or _SINGLE_ROW_SET_BYTES)
+    data, header_end = _write_blocks(head, entries, len(sets.data), block_bytes)
+    body_start = len(data) - len(sets.data)
+    data[body_start:] = sets.data
     checksum = checksum32(data[:header_end].data)
-    layout = [LAYOUT_VERSION, entries.form, VERSION, header_end, checksum, body_start, nulls.offset, nulls.length]
+    layout = [LAYOUT_VERSION, entries.form, VERSION, header_end, checksum, body_start, null_offset, null_length]
     return data.data, np.array(layout, np.int64)
 
 
-def _serialize_nulls(column: Column) -> _Nulls:
-    rows = column.null_rows
-    if len(rows) < 2:
-        return _Nulls(-1 - int(rows[0]), 0, b"") if len(rows) else _Nulls(0, NO_NULLS, b"")
-    sets = serialize_row_sets(rows, np.array([0, len(rows)]), CHECKSUM_BYTES)
+def _entries(ordered: SortedColumn, nulls: Rows) -> tuple[_Entries, SerializedSets]:
+    """Return the entries, and the row sets of some NULL rows, if any, and of values with several rows."""
+    rows, counts = ordered.rows, ordered.counts
+    several = counts > 1
+    chosen, lengths = rows if several.all() else rows[np.repeat(several, counts)], counts[several]
+    if len(nulls):
+        chosen, lengths = np.concatenate((nulls, chosen)), np.append(len(nulls), lengths)
+    sets = serialize_row_sets(chosen, np.append(0, np.cumsum(lengths, dtype=np.int64)), CHECKSUM_BYTES)
+    _check_size(len(sets.data), ordered.distinct_count)
     _seal(sets)
-    return _Nulls(0, len(sets.data) - CHECKSUM_BYTES, sets.data.tobytes())
-
-
-def _entries(ordered: SortedColumn, form: int, body_start: int) -> tuple[_Entries, SerializedSets]:
-    """Return the entries, and the row sets of values with several rows; the sets begin at `body_start` in the body."""
-    rows, starts = ordered.rows, ordered.starts
-    if ordered.distinct_count == len(rows):
-        several, first_rows = np.zeros(len(rows), np.bool_), rows
-        chosen, bounds = rows[:0], np.zeros(1, np.int64)
-    else:
-        counts = ordered.counts
-        several, first_rows = counts > 1, rows[starts[:-1]]
-        chosen = rows if several.all() else rows[np.repeat(several, counts)]
-        bounds = np.zeros(np.count_nonzero(several) + 1, np.int64)
-        np.cumsum(counts[several], out=bounds[1:])
-    sets = serialize_row_sets(chosen, bounds, CHECKSUM_BYTES)
-    _check_size(body_start + len(sets.data), ordered.distinct_count)
-    _seal(sets)
-    return _Entries(form, ordered.keys, first_rows, several, sets.offsets + body_start), sets
+    offsets = sets.offsets[1:] if len(nulls) else sets.offsets
+    form = form_of(ordered.column.value_type)
+    return _Entries(form, ordered.keys, rows[ordered.starts[:-1]], several, offsets), sets
 
 
 def _check_size(size: int, value_count: int) -> None:
