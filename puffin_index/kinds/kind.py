@@ -93,17 +93,24 @@ class Answer(IntEnum):
     EXACT = 2
 
 
-class KindBuilder(Protocol):
-    """Builds the payloads of one column of one segment. Row groups come in the order of the segment."""
+class KindBuilder:
+    """Builds the payloads of one column of one segment: one payload per row group unless a subclass gathers several."""
+
+    def __init__(self, kind: "IndexKind", options: Options) -> None:
+        self._kind = kind
+        self._options = options
 
     def add(self, column: SortedColumn, base: int) -> Sequence[MergedPayload]:
         """Take the keys of the next row group, at a base of the row space; return the payloads that are now complete.
 
         All builders of the column share the sorted forms of the keys. Bases are multiples of 65,536.
         """
+        del base
+        return [MergedPayload(self._kind.build(column, self._options), 1)]
 
     def finish(self) -> Sequence[MergedPayload]:
         """Return the payloads that waited for more row groups."""
+        return []
 
 
 class IndexKind(ABC):
@@ -145,7 +152,7 @@ class IndexKind(ABC):
 
     def builder(self, options: Options) -> KindBuilder:
         """Return a builder for one column of one segment."""
-        return OneByOne(self, options)
+        return KindBuilder(self, options)
 
     @abstractmethod
     def open(self, payload: StoredPayload) -> OpenIndex:
@@ -216,20 +223,3 @@ class IndexKind(ABC):
         """Return whether Paimon reads blobs of a type for a column of a type."""
         del value_type
         return blob_type in self.paimon_types
-
-
-class OneByOne:
-    """Builds one payload per row group."""
-
-    def __init__(self, kind: IndexKind, options: Options) -> None:
-        self._kind = kind
-        self._options = options
-
-    def add(self, column: SortedColumn, base: int) -> Sequence[MergedPayload]:
-        """Return the payload of the row group."""
-        del base
-        return [MergedPayload(self._kind.build(column, self._options), 1)]
-
-    def finish(self) -> Sequence[MergedPayload]:
-        """Return nothing: no row group ever waits."""
-        return []

@@ -29,7 +29,7 @@ from puffin_index.kinds.bitmap.blob import serialize_bitmaps
 from puffin_index.kinds.bitmap.lookup import BitmapIndex, open_entries
 from puffin_index.kinds.bitmap.merged_bitmap import MERGED_BITMAP, MergedBitmap
 from puffin_index.kinds.bitmap.merged_bitmap_build import merge_all_postings, merge_bitmaps
-from puffin_index.kinds.kind import Answer, IndexKind, KindBuilder, OneByOne, Options
+from puffin_index.kinds.kind import Answer, IndexKind, KindBuilder, Options
 from puffin_index.kinds.postings.build import POSTINGS, PlacedColumn, build_postings
 from puffin_index.kinds.postings.look_up import Postings
 from puffin_index.storage.arrays import Ints
@@ -63,7 +63,7 @@ def _block_bytes_of(options: Options, value_type: ValueType) -> int | None:
     return size
 
 
-class BitmapBuilder(OneByOne):
+class BitmapBuilder(KindBuilder):
     """Builds one payload per row group, or postings if the layout says so or they pay for the first row group.
 
     For many distinct values, one bitmap per value takes 7 to 14 bytes a row, postings take 1 to 4.

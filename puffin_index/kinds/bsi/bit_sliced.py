@@ -131,8 +131,3 @@ class BitSlicedIndex(HoldsKeys):
 
     def _other_numbers(self) -> CorruptFileError:
         return corrupt(self._blob, "bit slices of other numbers than they are said to have")
-
-    def column(self, value_type: ValueType) -> Column:
-        """Return the column that the slices were built from, or raise CorruptFileError if the blob is damaged."""
-        numbers, valid = self.numbers()
-        return Column(value_type, self.row_count, numbers, valid)

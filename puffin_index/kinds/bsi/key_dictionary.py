@@ -29,7 +29,7 @@ from puffin_index.keys.value_types import Domain, ValueType
 from puffin_index.kinds.base import RowSet
 from puffin_index.kinds.bsi.bit_sliced import BitSlicedIndex
 from puffin_index.kinds.held_keys import DistinctKeys, HoldsKeys, KeySets, Totals, Want
-from puffin_index.storage.arrays import Bytes, Ints, Rows
+from puffin_index.storage.arrays import Bytes, Ints
 from puffin_index.storage.binary import ByteCursor, write_int32_be, write_uint8
 from puffin_index.storage.parts import Part, checksum32, content_of_frame, corrupt, read_parts
 from puffin_index.storage.ranged import Blob
@@ -240,7 +240,17 @@ class DictionaryCodedIndex(HoldsKeys):
 
     def keys_of(self, rows: BitMap | None) -> Column:
         """Return the keys of some rows."""
-        return self._column(self._value_type, None if rows is None else np.frombuffer(rows.to_array(), np.uint32))
+        codes, valid = self._codes.numbers(None if rows is None else np.frombuffer(rows.to_array(), np.uint32))
+        keys = self._dictionary.keys()
+        known = codes if valid is None else codes[valid]
+        if len(known) and not 0 <= int(known.min()) <= int(known.max()) < len(keys):
+            raise corrupt(self._blob, "codes that the dictionary does not have")
+        if isinstance(keys, np.ndarray):
+            own = keys[codes] if len(keys) else codes
+            return Column(self._value_type, len(codes), own, valid)
+        return Column(
+            self._value_type, len(codes), keys.take(pa.array(codes, mask=None if valid is None else ~valid)), valid
+        )
 
     def sets_of(self) -> KeySets | None:
         """Return the rows of each key; None if there are many keys."""
@@ -279,21 +289,6 @@ class DictionaryCodedIndex(HoldsKeys):
         if not isinstance(code, int) or not 0 <= code < self._dictionary.key_count:
             raise corrupt(self._blob, "codes that the dictionary does not have")
         return self._dictionary.key(code)
-
-    def column(self, value_type: ValueType) -> Column:
-        """Return the column that the dictionary and the slices were built from."""
-        return self._column(value_type, None)
-
-    def _column(self, value_type: ValueType, rows: Rows | None) -> Column:
-        codes, valid = self._codes.numbers(rows)
-        keys = self._dictionary.keys()
-        known = codes if valid is None else codes[valid]
-        if len(known) and not 0 <= int(known.min()) <= int(known.max()) < len(keys):
-            raise corrupt(self._blob, "codes that the dictionary does not have")
-        if isinstance(keys, np.ndarray):
-            own = keys[codes] if len(keys) else codes
-            return Column(value_type, len(codes), own, valid)
-        return Column(value_type, len(codes), keys.take(pa.array(codes, mask=None if valid is None else ~valid)), valid)
 
     def _code_intervals(self, test: SetTest | RangeTest) -> Intervals:
         found = self._codes_in(test) if isinstance(test, SetTest) else self._codes_between(test)

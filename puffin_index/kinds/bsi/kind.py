@@ -25,7 +25,7 @@ from puffin_index.kinds.base import (
 )
 from puffin_index.kinds.bsi.merged_slices import MergedSlices
 from puffin_index.kinds.bsi.own_slices import BSI, PAIMON_BSI, build_slices, is_small, open_slices
-from puffin_index.kinds.kind import Answer, IndexKind, KindBuilder, OneByOne, Options
+from puffin_index.kinds.kind import Answer, IndexKind, KindBuilder, Options
 
 MERGED_ROWS = 131_072
 """The most rows of all row groups of a payload (a single row group may have more); planning reads a payload at once."""
@@ -33,7 +33,7 @@ MERGED_ROWS = 131_072
 _MERGED_BYTES = 64 * 1024 * 1024
 
 
-class SlicesBuilder(OneByOne):
+class SlicesBuilder(KindBuilder):
     """Builds bit slices, one payload a row group, and one of neighbouring small row groups."""
 
     def __init__(self, kind: IndexKind, options: Options) -> None:
@@ -105,7 +105,7 @@ class BitSlicedKind(IndexKind):
 
     def builder(self, options: Options) -> KindBuilder:
         """Return a builder that merges small row groups, unless they must stay in Paimon's format."""
-        return SlicesBuilder(self, options) if _may_merge(options) else OneByOne(self, options)
+        return SlicesBuilder(self, options) if _may_merge(options) else KindBuilder(self, options)
 
     def open(self, payload: StoredPayload) -> OpenIndex:
         """Open a payload."""
@@ -128,7 +128,7 @@ class BitSlicedKind(IndexKind):
             if len(payload.spans) > 1:
                 columns = MergedSlices(payload).columns()
             elif _may_merge(options) and is_small(payload.row_count):
-                columns = [open_slices(payload).column(payload.value_type)]
+                columns = [open_slices(payload).keys_of(None)]
             else:
                 yield from small.finish()
                 yield as_it_was(part)

@@ -73,7 +73,7 @@ class MergedSlices(MergedIndex, HoldsKeys):
 
     def columns(self) -> list[Column]:
         """Return the column of each row group, decoded from all slices."""
-        column = self._open().column(self._payload.value_type)
+        column = self.keys_of(None)
         return [
             column.part(first, first + count)
             for first, count in zip(self._firsts.tolist(), self._row_counts.tolist(), strict=True)
