@@ -10,7 +10,7 @@ from planner.condition.tree.nodes import Everything, Leaf, Nothing
 from planner.prune.pruning import LeafState, Pruning
 from planner.prune.verdicts import Used
 from planner.view.directories import IndexReads, IndexTrouble, KindDirectory
-from planner.view.index_view import IndexView, Span
+from planner.view.index_view import IndexView
 from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError
 from puffin_index.keys.leaf import LeafTest
 from puffin_index.kinds.base import RowSet
@@ -27,7 +27,7 @@ class RowEvaluator:
     """
 
     pruning: Pruning
-    troubled: set[int] = field(default_factory=set)
+    troubled: dict[int, list[IndexTrouble]] = field(default_factory=dict)
     late: set[int] = field(default_factory=set)
     used: dict[int, list[Used]] = field(default_factory=dict)
 
@@ -37,40 +37,9 @@ class RowEvaluator:
 
     def evaluate(self, position: int) -> RowSet:
         """Return the rows of a row group that satisfy the predicate."""
+        # The same position is evaluated again if the first time only said what is to be read.
+        self.troubled.pop(position, None)
         return self._evaluate(self.pruning.tree.root, position, None)
-
-    def first_reads(self, positions: Ints) -> list[Span]:
-        """What evaluating some positions reads first from a store: what else is read depends on that."""
-        if self.pruning.view.is_local or self.pruning.clock.is_over:
-            return []
-        by_leaf: dict[int, list[int]] = {}
-        for position in positions.tolist():
-            leaf = self._first_leaf(self.pruning.tree.root, position)
-            if leaf is not None:
-                by_leaf.setdefault(leaf, []).append(position)
-        reads: list[Span] = []
-        for leaf, some in by_leaf.items():
-            row_groups = self.pruning.row_groups[some]
-            for directory in exact_directories(self.pruning.view, self.pruning.leaves[leaf].leaf, self.pruning.reads):
-                is_read = directory.known[row_groups] & ~directory.merged[row_groups]
-                reads += self.pruning.view.spans_alone(directory, row_groups[is_read])
-                row_groups = row_groups[~is_read]
-        return reads
-
-    def _first_leaf(self, number: int, position: int) -> int | None:
-        """The leaf whose index is read first for a position below a node; None if none is."""
-        node = self.pruning.tree.nodes[number]
-        if isinstance(node.content, int):
-            state = self.pruning.leaves[node.content]
-            is_known = state.verdicts.certain[position] or not state.verdicts.possible[position]
-            is_found = state.answered is not None and state.answered[position]
-            return None if is_known or is_found else node.content
-        sign = 1 if node.is_and else -1
-        for part in sorted(node.parts, key=lambda part: sign * self._selectivity(part, position)):
-            leaf = self._first_leaf(part, position)
-            if leaf is not None:
-                return leaf
-        return None
 
     def _evaluate(self, number: int, position: int, candidates: BitMap | None) -> RowSet:
         """Return the rows that satisfy a node, among the candidates if any are given."""
@@ -144,9 +113,8 @@ class RowEvaluator:
             try:
                 rows = view.open_alone(leaf.field_id, directory, row_group).evaluate(leaf.test, candidates)
             except (CorruptFileError, UnsupportedError, NotFoundError, OSError) as error:
-                self.troubled.add(position)
                 location = view.segments[int(directory.segment[row_group])][0]
-                reads.troubles.append(IndexTrouble.of(location, error))
+                self.troubled.setdefault(position, []).append(IndexTrouble.of(location, error))
             else:
                 self._note(position, (leaf.field_id, directory.kind))
                 return rows

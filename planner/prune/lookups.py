@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain
 from typing import TypeAlias
 
 import numpy as np
@@ -17,7 +16,6 @@ from planner.prune.found_rows import FoundRows
 from planner.prune.pruning import LeafState, Pruning
 from planner.prune.verdicts import Reason
 from planner.view.directories import IndexTrouble, KindDirectory, or_trouble, positions_by_number
-from planner.view.index_view import Span
 from puffin_index.errors import CorruptFileError, PuffinIndexError
 from puffin_index.keys.asked import AskedTest
 from puffin_index.kinds.base import MergedIndex, PreparedLookUp, ReadBlocks
@@ -77,17 +75,10 @@ def read_directories(look_ups: Sequence[tuple[LookUp, Ints]]) -> None:
     One after the other, each look-up would wait for a store. What is in trouble is told by the look-ups themselves.
     """
     works: list[tuple[LookUp, _Work]] = []
-    spans: list[Span] = []
     for look_up, undecided in look_ups:
         blobs = positions_by_number(look_up.directory.blob[look_up.pruning.row_groups[undecided]])
-        some = look_up._works(blobs, undecided)
-        unread = look_up._first_reads(some)
-        works += [(look_up, work) for work in some if unread]
-        spans += unread
-    if works:
-        view = look_ups[0][0].pruning.view
-        with view.held(spans):
-            view.each(lambda one: one[0]._open(one[1]), works)
+        works += [(look_up, work) for work in look_up._works(blobs, undecided) if not look_up._is_known(work)]
+    look_ups[0][0].pruning.view.each_ahead(lambda one: one[0]._open(one[1]), works)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +105,7 @@ class LookUp:
         blobs = positions_by_number(self.directory.blob[row_groups])
         every: list[_Opened] = []
         troubles = pruning.reads.troubles
-        works = self._works(blobs, undecided)
-        with view.held(self._first_reads(works)):
-            results = view.each(self._open, works)
-        for result in results:
+        for result in view.each_ahead(self._open, self._works(blobs, undecided)):
             if isinstance(result, IndexTrouble):
                 troubles.append(result)
             elif result is not None:
@@ -146,16 +134,12 @@ class LookUp:
         test = AskedTest(self.state.leaf.test)
         return [(blob, undecided[here], test) for blob, here in blobs]
 
-    def _first_reads(self, works: Sequence[_Work]) -> list[Span]:
-        """What opening payloads reads first from a store. Opening reports the trouble of any of them."""
-        view, field_id = self.pruning.view, self.state.leaf.field_id
-        spans: list[Span] = []
-        for _, positions, _ in () if view.is_local or self.pruning.clock.is_over else works:
-            with suppress(PuffinIndexError, OSError):
-                row_group = self._row_group(positions)
-                part = view.open_index(field_id, self.directory, row_group).first_part
-                spans += view.spans_of(self.directory, row_group, [] if part is None else [part])
-        return spans
+    def _is_known(self, work: _Work) -> bool:
+        """Whether memory has the directory of a payload. Opening reports the trouble of any of them."""
+        with suppress(PuffinIndexError, OSError):
+            row_group = self._row_group(work[1])
+            return self.pruning.view.open_index(self.state.leaf.field_id, self.directory, row_group).is_directory_known
+        return True
 
     def _open(self, work: _Work) -> _Opened | IndexTrouble | None:
         if self.pruning.clock.is_over:
@@ -177,8 +161,7 @@ class LookUp:
         found: dict[int, BitMap | IndexTrouble | None] = {}
         view = self.pruning.view
         for some in self._read_together(asked if len(asked) > 1 else []):
-            with view.held(chain.from_iterable(map(self._reads_of_blocks, some))):
-                read = zip(some, view.each(self._blocks, some), strict=True)
+            read = zip(some, view.each_ahead(self._blocks, some), strict=True)
             every = [(one.blob, blocks) for one, blocks in read if blocks is not None]
             for first in range(0, len(every), _BLOBS_AT_ONCE):
                 little = every[first : first + _BLOBS_AT_ONCE]
@@ -197,13 +180,6 @@ class LookUp:
         most = _BLOBS_AT_ONCE * _LITTLE_BYTES if self.pruning.view.is_local else _BYTES_AT_ONCE
         for _, here in positions_by_number(np.cumsum(little) // most):
             yield [asked[at] for at in here.tolist()]
-
-    def _reads_of_blocks(self, one: _Opened) -> list[Span]:
-        """What `_blocks` reads from a store."""
-        view = self.pruning.view
-        if view.is_local or self.pruning.clock.is_over or not 0 < one.bounds[1] <= _FEW_ROWS:
-            return []
-        return view.spans_of(self.directory, self._row_group(one.positions), one.test.parts(_LITTLE_BYTES))
 
     def _blocks(self, one: _Opened) -> ReadBlocks | None:
         if self.pruning.clock.is_over or not 0 < one.bounds[1] <= _FEW_ROWS:

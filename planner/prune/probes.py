@@ -59,8 +59,7 @@ class Probe:
         for some in pruning.gate.in_turn(costs):
             left[some] = False
             asked = undecided[some]
-            with pruning.view.held(pruning.view.spans_alone(self.directory, row_groups[asked])):
-                answers = pruning.view.each(may_contain, asked.tolist())
+            answers = pruning.view.each_ahead(may_contain, asked.tolist())
             pruning.reads.troubles += [answer for answer in answers if isinstance(answer, IndexTrouble)]
             yield asked, np.array([answer is not False for answer in answers], np.bool_)
         self._refuse(undecided[left], costs[left])

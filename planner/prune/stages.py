@@ -249,8 +249,7 @@ class IndexStages:
         def evaluate(position: int) -> RowSet | None:
             return None if pruning.clock.is_over else evaluator.evaluate(position)
 
-        with pruning.view.held(evaluator.first_reads(at)):
-            results = pruning.view.each(evaluate, at.tolist())
+        results = pruning.view.each_ahead(evaluate, at.tolist())
         if isinstance(pruning.tree.predicate, Leaf):
             present = sum(result is None or bool(result.rows) for result in results)
             self._remember(pruning.leaves[0], at, present)
@@ -258,6 +257,7 @@ class IndexStages:
             if result is None:
                 pruning.reasons[position] = Reason.TIME_BUDGET
                 continue
+            pruning.reads.troubles += evaluator.troubled.get(position, ())
             self._row_sets.keep(int(pruning.row_groups[position]), result)
             if not result.rows:
                 pruning.reasons[position], pruning.matches[position] = Reason.ROWS_EMPTY, 0

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from itertools import chain
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -47,15 +47,13 @@ from puffin_index.storage.arrays import Flags, Floats, Ints
 from puffin_index.storage.files import is_local
 from puffin_index.storage.parallel import in_parallel, requests_at_once
 from puffin_index.storage.parts import Part as Range
-from puffin_index.storage.parts import read_parts, spans_of_parts
+from puffin_index.storage.parts import read_parts
 from puffin_index.storage.ranged import Blob, BytesReader, RangedReader
 
 Part = TypeVar("Part")
 Item = TypeVar("Item")
 Own = TypeVar("Own", FieldStatistics, Directory)
 Kept = TypeVar("Kept", bound=Cached)
-Span: TypeAlias = tuple[int, int, int]
-"""Number of a segment, an offset in it, and a length in bytes."""
 
 _DIRECTORY_GAP_BYTES = 256 * 1024
 """Directories of other columns that are read along rather than asking a store twice."""
@@ -144,6 +142,10 @@ class IndexView(CoveredRowGroups):
         """
         return in_parallel(read, items, self._at_once)
 
+    def each_ahead(self, read: Callable[[Item], Part], items: Sequence[Item]) -> list[Part]:
+        """Do the same, and read what each item reads first from a store side by side, before any thread is started."""
+        return self.each(read, items) if self.is_local else self.files.each_ahead(read, items, self._at_once)
+
     @cached_property
     def _at_once(self) -> int:
         return 1 if self.is_local else requests_at_once(self.io, self.segments[-1][0])
@@ -165,12 +167,7 @@ class IndexView(CoveredRowGroups):
             for segment, place in placement.locations.items() if field_id in fields else ():
                 if self._cache.get((self.segments[segment][0], place)) is None:
                     missing.setdefault(segment, set()).add(place)
-        ranges = {segment: [Range(*place[:2]) for place in sorted(places)] for segment, places in missing.items()}
-        near = [
-            (segment, *span) for segment in ranges for span in spans_of_parts(ranges[segment], _DIRECTORY_GAP_BYTES)
-        ]
-        with self.held(near):
-            self.each(lambda segment: self._prefetch_segment(segment, sorted(missing[segment])), list(missing))
+        self.each_ahead(lambda segment: self._prefetch_segment(segment, sorted(missing[segment])), list(missing))
 
     def _prefetch_segment(self, segment: int, places: Sequence[tuple[int, int, str]]) -> None:
         reader = self._reader(segment)
@@ -178,31 +175,6 @@ class IndexView(CoveredRowGroups):
         with suppress(PuffinIndexError, OSError):
             for place, data in zip(places, read_parts(blob, ranges, _DIRECTORY_GAP_BYTES), strict=True):
                 self._cache.put((reader.location, place), StoredDirectory(BytesReader(data, reader.location, place[0])))
-
-    def held(self, spans: Iterable[Span]) -> AbstractContextManager[None]:
-        """Get ranges of segments side by side from a store, and hold them for readers of any part."""
-        if self.is_local:
-            return nullcontext()
-        inside = [
-            (self.segments[segment][0], offset, length)
-            for segment, offset, length in spans
-            if 0 <= offset <= offset + length <= self.segments[segment][1]
-        ]
-        return self.files.held(inside, self._at_once)
-
-    def spans_alone(self, directory: KindDirectory, row_groups: Ints) -> list[Span]:
-        """What `open_alone` reads for some row groups: nothing where it only opens a payload, or on a local disk."""
-        if self.is_local:
-            return []
-        is_small = directory.known & ~directory.merged & (directory.length <= _WHOLE_BYTES)
-        small = row_groups[is_small[row_groups]]
-        columns = (array[small].tolist() for array in (directory.segment, directory.offset, directory.length))
-        return list(zip(*columns, strict=True))
-
-    def spans_of(self, directory: KindDirectory, row_group: int, parts: Sequence[Range]) -> list[Span]:
-        """The places of some parts of the payload of a row group."""
-        segment, start = int(directory.segment[row_group]), int(directory.offset[row_group])
-        return [(segment, start + part.offset, part.length) for part in parts]
 
     def statistics(self, leaf: Leaf, reads: IndexReads) -> FieldStatistics | None:
         """The statistics of a leaf's column that are of its type; None if no row group has any."""

@@ -1,18 +1,19 @@
 """The files of segments: opened when they are read; those that were used last stay open."""
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 from cachetools import LRUCache
 from pyiceberg.io import FileIO
 
 from puffin_index.storage.files import FileReader, count_read, most_open_files
 from puffin_index.storage.objects import find_object, read_many
-from puffin_index.storage.ranged import HeldRange, HeldRanges, Span, near_spans
+from puffin_index.storage.parallel import in_parallel
+from puffin_index.storage.ranged import HeldRange, HeldRanges, Span, UnreadError, near_spans
 
 _MOST_HELD_BYTES: Final = 64 * 1024 * 1024
 _MANY: Final = 16
@@ -24,6 +25,12 @@ SegmentSpan: TypeAlias = tuple[str, int, int]
 _HELD: ContextVar[HeldRanges[memoryview] | None] = ContextVar("_HELD", default=None)
 """What a plan has read ahead, shared by the threads that work for the plan."""
 
+_TRIES: ContextVar[bool] = ContextVar("_TRIES", default=False)
+"""Whether readers only say what they would read."""
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
 
 class SegmentFiles:
     """Reads segments, and counts requests for the plan that asks. Safe to share between threads."""
@@ -33,6 +40,27 @@ class SegmentFiles:
         self._io = io
         self._lock = threading.Lock()
         self._opened: LRUCache[str, FileReader] = LRUCache(most_open_files())
+
+    def each_ahead(self, read: Callable[[Item], Result], items: Sequence[Item], at_once: int) -> list[Result]:
+        """Return the results of reading something for each item, in their order; what each reads first is read ahead.
+
+        `read` is called twice for an item that reads anything: first to learn what it reads.
+        """
+        results: dict[int, Result] = {}
+        unread: list[SegmentSpan] = []
+        token = _TRIES.set(True)
+        try:
+            for place, item in enumerate(items):
+                try:
+                    results[place] = read(item)
+                except UnreadError as error:
+                    unread += error.spans
+        finally:
+            _TRIES.reset(token)
+        left = [place for place in range(len(items)) if place not in results]
+        with self.held(unread, at_once):
+            results.update(zip(left, in_parallel(lambda place: read(items[place]), left, at_once), strict=True))
+        return [results[place] for place in range(len(items))]
 
     @contextmanager
     def held(self, spans: Iterable[SegmentSpan], at_once: int) -> Iterator[None]:
@@ -75,6 +103,8 @@ class SegmentFiles:
         found = None if held is None else held.find(location, offset, length)
         if found is not None:
             return found.data[offset - found.offset : offset - found.offset + length]
+        if _TRIES.get() and 0 <= offset <= offset + length <= size:
+            raise UnreadError([(location, offset, length)])
         count_read(length)
         with self._lock:
             opened = self._opened.get(location)

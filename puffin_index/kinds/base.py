@@ -15,7 +15,7 @@ from puffin_index.keys.leaf import LeafTest
 from puffin_index.keys.value_types import ValueType
 from puffin_index.roaring.write import BLOCK_ROWS
 from puffin_index.storage.arrays import Flags, Ints
-from puffin_index.storage.parts import Part, corrupt
+from puffin_index.storage.parts import corrupt
 from puffin_index.storage.ranged import Blob
 
 
@@ -118,9 +118,6 @@ class PreparedLookUp(Protocol):
     def rows(self, candidates: BitMap | None = None) -> BitMap:
         """Return exactly the rows of the row space that satisfy the test; with candidates, only rows among these."""
 
-    def parts(self, most_bytes: int) -> Sequence[Part]:
-        """Return the parts of the blob that `read` takes, by ascending offset; read nothing but the directory."""
-
     def read(self, most_bytes: int) -> ReadBlocks | None:
         """Read the blocks of the test, to be searched along with those of other payloads.
 
@@ -136,14 +133,14 @@ class MergedOpened(ABC):
     def nbytes(self) -> int:
         """The approximate memory in bytes, including the read part of the directory."""
 
-    @property
-    def first_part(self) -> Part | None:
-        """The part of the blob that each test reads first; None if memory has it, or each test reads another one."""
-        return None
-
 
 class MergedIndex(MergedOpened):
     """An opened payload that covers several row groups and answers with rows of the segment's row space."""
+
+    @property
+    def is_directory_known(self) -> bool:
+        """Whether memory has the part of the blob that each test reads first, if there is one."""
+        return True
 
     @abstractmethod
     def prepare(self, test: AskedTest) -> PreparedLookUp:

@@ -1,6 +1,7 @@
 """Parts of a blob: each has a checksum, and neighbours share a request."""
 
 import threading
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ import zstandard
 from puffin_index.errors import CorruptFileError, UnsupportedError
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.binary import Buffer
-from puffin_index.storage.ranged import GAP_BYTES, Blob, BytesReader, Span, near_spans
+from puffin_index.storage.ranged import GAP_BYTES, Blob, BytesReader, Span, UnreadError, near_spans
 
 CHECKSUM_BYTES = 4
 LAYOUT_VERSION = 1
@@ -39,28 +40,35 @@ def read_parts(blob: Blob, parts: Sequence[Part], gap_bytes: int = GAP_BYTES) ->
 
     Raises CorruptFileError if a part leaves the blob or does not match its checksum.
     """
+    spans = near_spans(((part.offset, part.length) for part in parts), gap_bytes)
+    starts, held = [start for start, _ in spans], _read_spans(blob, spans)
     read: list[memoryview] = []
-    requests = iter(spans_of_parts(parts, gap_bytes))
-    start, end, data = 0, -1, memoryview(b"")
     for part in parts:
-        while part.offset < start or part.offset + part.length > end:
-            start, length = next(requests, (part.offset, part.length))
-            data, end = blob.read(start, length), start + length
-        read.append(data[part.offset - start : part.offset - start + part.length])
-    for part, own in zip(parts, read, strict=True):
+        at = bisect_right(starts, part.offset) - 1
+        own = held[at][part.offset - starts[at] :][: part.length]
+        read.append(own)
         if part.checksum is not None and checksum32(own) != part.checksum:
             raise corrupt(blob, "the bytes do not have their checksum", part.offset)
     return read
 
 
-def spans_of_parts(parts: Iterable[Part], gap_bytes: int = GAP_BYTES) -> list[Span]:
-    """Return the requests that read some parts."""
-    return near_spans(((part.offset, part.length) for part in parts), gap_bytes)
+def _read_spans(blob: Blob, spans: Sequence[Span]) -> list[memoryview]:
+    """Read ranges of a blob; an `UnreadError` names all that are not in memory."""
+    read: list[memoryview] = []
+    unread: list[tuple[str, int, int]] = []
+    for offset, length in spans:
+        try:
+            read.append(blob.read(offset, length))
+        except UnreadError as error:
+            unread += error.spans
+    if unread:
+        raise UnreadError(unread)
+    return read
 
 
 def cost_of_parts(parts: Iterable[Part]) -> tuple[int, int]:
     """Return the requests and bytes that reading some parts takes."""
-    spans = spans_of_parts(parts)
+    spans = near_spans((part.offset, part.length) for part in parts)
     return len(spans), sum(length for _, length in spans)
 
 

@@ -7,7 +7,7 @@ bytes in memory, and a test can count the reads.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
@@ -86,6 +86,14 @@ class Blob:
     def read_all(self) -> memoryview:
         """Return the whole blob."""
         return self.read(0, self.length)
+
+
+class UnreadError(Exception):
+    """Says which ranges of files, as location, offset and length, a reader would have read that only tries to."""
+
+    def __init__(self, spans: Sequence[tuple[str, int, int]]) -> None:
+        super().__init__("ranges that are not in memory")
+        self.spans = spans
 
 
 GAP_BYTES: Final = 16 * 1024

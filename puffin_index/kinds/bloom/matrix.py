@@ -101,11 +101,6 @@ class BloomMatrix(MergedFilter):
         self._directory_part = Part(directory_from, blob.length - directory_from, checksum)
         self._directory: MatrixDirectory | None = None
 
-    @property
-    def first_part(self) -> Part | None:
-        """The directory, until memory has it."""
-        return self._directory_part if self._directory is None else None
-
     def read_directory(self) -> None:
         """Read the directory unless memory has it."""
         _ = self.directory

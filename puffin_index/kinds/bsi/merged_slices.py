@@ -17,7 +17,7 @@ from puffin_index.kinds.bsi.key_dictionary import DictionaryCodedIndex
 from puffin_index.kinds.bsi.own_slices import open_slices
 from puffin_index.kinds.held_keys import DistinctKeys, HoldsKeys, KeySets, Totals, Want
 from puffin_index.roaring.read import row_set_of_ascending
-from puffin_index.storage.parts import Part, corrupt
+from puffin_index.storage.parts import corrupt
 
 
 class MergedSlices(MergedIndex, HoldsKeys):
@@ -124,11 +124,6 @@ class PreparedSlices:
         if len(found) > most or (among is None and len(found) < least):
             raise corrupt(index._payload.blob, "bit slices of other rows than they are said to have")
         return index._rows_of(found)
-
-    def parts(self, most_bytes: int) -> Sequence[Part]:
-        """Return nothing, as `read` takes nothing."""
-        del most_bytes
-        return ()
 
     def read(self, most_bytes: int) -> None:
         """Return None: merged bit slices have no blocks to search along with those of other blobs."""

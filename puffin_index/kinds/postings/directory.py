@@ -74,9 +74,9 @@ class PostingsDirectory:
         return self._nbytes
 
     @property
-    def unread_root(self) -> Part | None:
-        """The place of the root page until memory has it."""
-        return self._root_part if self._root is None else None
+    def is_known(self) -> bool:
+        """Whether memory has the root page."""
+        return self._root is not None
 
     @property
     def table(self) -> BlockTable:

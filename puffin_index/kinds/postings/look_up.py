@@ -99,9 +99,9 @@ class Postings(MergedIndex, HoldsKeys):
         return self._directory.nbytes + self._numbers.nbytes + nulls
 
     @property
-    def first_part(self) -> Part | None:
-        """The root of the directory, until memory has it."""
-        return self._directory.unread_root
+    def is_directory_known(self) -> bool:
+        """Whether memory has the root of the directory."""
+        return self._directory.is_known
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -299,20 +299,11 @@ class PreparedTest:
                 found = postings._existing() - found
         return found if candidates is None else found & candidates
 
-    def parts(self, most_bytes: int) -> Sequence[Part]:
-        """Return the parts of the blob that `read` takes; nothing where directory pages are to be read before these."""
-        plan = self._little(most_bytes)
-        if plan is None or self._postings.directory.missing(plan.blocks):
-            return ()
-        return self._postings.directory.parts(plan.blocks)
-
     def read(self, most_bytes: int) -> AskedBlocks | None:
         """Read the blocks of the test; None beyond `most_bytes`, or if the blocks alone do not give the answer."""
-        plan = self._little(most_bytes)
-        return None if plan is None else self._postings._read_asked(plan)
-
-    def _little(self, most_bytes: int) -> _Plan | None:
         if isinstance(self._test, NullTest):
             return None
         plan = self._plan
-        return None if plan.subtract or not len(plan.blocks) or plan.cost[1] > most_bytes else plan
+        if plan.subtract or not len(plan.blocks) or plan.cost[1] > most_bytes:
+            return None
+        return self._postings._read_asked(plan)
