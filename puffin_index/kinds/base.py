@@ -54,11 +54,6 @@ class StoredPayload:
     value_type: ValueType
     spans: Ints
 
-    @classmethod
-    def of_row_group(cls, blob: Blob, blob_type: str, layout: Ints, value_type: ValueType, row_count: int) -> Self:
-        """Return the payload of one row group at the beginning of a row space."""
-        return cls(blob, blob_type, layout, value_type, np.array([[0, row_count]], np.int64))
-
     @property
     def row_count(self) -> int:
         """The number of rows of the only row group.
@@ -93,6 +88,8 @@ class RowGroupIndex(Protocol):
 
     def keys(self, most: int) -> KeyArray | None:
         """Return the distinct keys, ascending; None if the payload does not list its keys, or has more than `most`."""
+        del most
+        return None
 
 
 class ReadBlocks(Protocol):
@@ -123,6 +120,8 @@ class PreparedLookUp(Protocol):
 
         None if they exceed `most_bytes`, or if the payload has no blocks to search this way.
         """
+        del most_bytes
+        return None
 
 
 class MergedOpened(ABC):

@@ -182,7 +182,7 @@ def _merge(kind: str, payloads: Sequence[MergedPayload]) -> list[MergedPayload]:
     parts: list[MergePart] = []
     for own, base in zip((one.payload for one in payloads), _BASES.reshape(-1, 1), strict=True):
         blob = Blob(BytesReader.of(own.data), 0, len(own.data))
-        stored = StoredPayload.of_row_group(blob, own.blob_type, own.layout, _TYPE, ROW_GROUP_ROWS)
+        stored = StoredPayload(blob, own.blob_type, own.layout, _TYPE, np.array([[0, ROW_GROUP_ROWS]]))
         parts.append(MergePart(stored, base))
     return list(KINDS[kind].merge(parts, {}))
 

@@ -16,7 +16,7 @@ from puffin_index.keys.columns import KeyArray, SortedColumn
 from puffin_index.keys.leaf import Key, LeafTest, SetTest
 from puffin_index.keys.sorted_keys import bytes_of_keys
 from puffin_index.keys.value_types import FLOAT32, FLOAT64, form_of, from_stored, is_form_of, to_stored
-from puffin_index.kinds.base import Payload, RowSet, StoredPayload
+from puffin_index.kinds.base import Payload, RowGroupIndex, RowSet, StoredPayload
 from puffin_index.storage.arrays import Bytes, Flags, Ints, Rows
 from puffin_index.storage.binary import write_int32_be
 from puffin_index.storage.hashing import wang_hashes, xxh64_many
@@ -106,7 +106,7 @@ class BloomBits:
         )
 
 
-class BloomIndex:
+class BloomIndex(RowGroupIndex):
     """Answers set tests from a filter: exactly if no key can be in the row group, else with an upper bound."""
 
     def __init__(self, blob: Blob, form: int, bit_count: int, k: int, pages: Sequence[Part], row_count: int) -> None:
@@ -117,10 +117,6 @@ class BloomIndex:
         self._pages = pages
         self._row_count = row_count
         self._read: dict[int, Bytes] = {}
-
-    def keys(self, most: int) -> None:
-        """Return None: there is no list of the keys."""
-        del most
 
     def evaluate(self, test: LeafTest, candidates: BitMap | None = None) -> RowSet:
         """Return no rows if the filter has no key of a set test, else all candidates as an upper bound."""

@@ -10,7 +10,7 @@ from puffin_index.keys.asked import INT64_MINIMUM, Intervals, clip, intervals_of
 from puffin_index.keys.columns import Column
 from puffin_index.keys.leaf import LeafTest, NullTest
 from puffin_index.keys.value_types import ValueType
-from puffin_index.kinds.base import RowSet
+from puffin_index.kinds.base import RowGroupIndex, RowSet
 from puffin_index.kinds.bsi.search import FlatHalf, HalfReader, HalfSets
 from puffin_index.kinds.bsi.slices import Half
 from puffin_index.kinds.held_keys import HoldsKeys, KeySets, Totals, Want, are_few_keys, join_totals
@@ -25,7 +25,7 @@ _DENSE = 16
 """Where at least one row in this many is wanted, the numbers of all rows are made: that takes less time a row."""
 
 
-class BitSlicedIndex(HoldsKeys):
+class BitSlicedIndex(HoldsKeys, RowGroupIndex):
     """Answer tests of integers from the two halves of a blob."""
 
     def __init__(
@@ -46,10 +46,6 @@ class BitSlicedIndex(HoldsKeys):
         if isinstance(test, NullTest):
             return RowSet(self.null_rows(test.is_null, candidates), True)
         return RowSet(self.search(intervals_of(test), candidates), True)
-
-    def keys(self, most: int) -> None:
-        """Return None: bit slices have no list of their keys."""
-        del most
 
     def null_rows(self, is_null: bool, candidates: BitMap | None) -> BitMap:
         """Return the rows without a number (`is_null`) or the rows with a number, among the candidates."""

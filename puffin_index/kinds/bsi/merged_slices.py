@@ -11,7 +11,7 @@ from pyroaring import BitMap
 from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.columns import Column, KeyArray
 from puffin_index.keys.leaf import LeafTest, NullTest
-from puffin_index.kinds.base import MergedIndex, StoredPayload
+from puffin_index.kinds.base import MergedIndex, PreparedLookUp, StoredPayload
 from puffin_index.kinds.bsi.bit_sliced import BitSlicedIndex
 from puffin_index.kinds.bsi.key_dictionary import DictionaryCodedIndex
 from puffin_index.kinds.bsi.own_slices import open_slices
@@ -94,7 +94,7 @@ class MergedSlices(MergedIndex, HoldsKeys):
         return row_set_of_ascending(some + np.repeat(self._bases - self._firsts, counts))
 
 
-class PreparedSlices:
+class PreparedSlices(PreparedLookUp):
     """A test of merged bit slices: bounds on the number of matching rows, the cost of reading them, and the rows."""
 
     def __init__(self, index: MergedSlices, test: LeafTest) -> None:
@@ -124,7 +124,3 @@ class PreparedSlices:
         if len(found) > most or (among is None and len(found) < least):
             raise corrupt(index._payload.blob, "bit slices of other rows than they are said to have")
         return index._rows_of(found)
-
-    def read(self, most_bytes: int) -> None:
-        """Return None: merged bit slices have no blocks to search along with those of other blobs."""
-        del most_bytes

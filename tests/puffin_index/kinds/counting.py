@@ -1,5 +1,7 @@
 """Payloads opened from a reader that counts what it is asked for."""
 
+import numpy as np
+
 from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.base import Payload, RowGroupIndex, StoredPayload
 from puffin_index.kinds.registry import KINDS
@@ -21,6 +23,5 @@ def open_payload(
 ) -> tuple[RowGroupIndex, CountingReader]:
     """A payload opened by its layout, and the file's reader."""
     blob, reader = blob_of(payload.data)
-    return KINDS[kind].open(
-        StoredPayload.of_row_group(blob, payload.blob_type, payload.layout, value_type, row_count)
-    ), reader
+    spans = np.array([[0, row_count]], np.int64)
+    return KINDS[kind].open(StoredPayload(blob, payload.blob_type, payload.layout, value_type, spans)), reader

@@ -16,11 +16,10 @@ from puffin_index.keys import arrow_keys
 from puffin_index.keys.arrow_keys import column_of
 from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.value_types import value_type_named
-from puffin_index.kinds.base import Payload, StoredPayload
 from puffin_index.kinds.registry import KINDS
-from puffin_index.storage.ranged import Blob, BytesReader
 from tests.puffin_index.indexed_table import check_entries, check_queries, indexed, named_segments, rows
 from tests.puffin_index.kinds.columns import ARROW_TYPES, arrow_of, decimal_of
+from tests.puffin_index.kinds.counting import open_payload
 
 
 def damage(location: str, position: int) -> None:
@@ -190,9 +189,7 @@ def test_a_row_under_another_key_is_found_whichever_it_is(kind: str) -> None:
     long = value_type_named("long")
     values = [3, 3, 4, None, 9, 9, 9, 12]
     payload = KINDS[kind].build(SortedColumn(column_of(pa.array(values, pa.int64()), long)), {})
-    index = KINDS[kind].open(
-        StoredPayload.of_row_group(_blob(payload), payload.blob_type, payload.layout, long, len(values))
-    )
+    index, _ = open_payload(kind, payload, long, len(values))
     prove = KINDS[kind].proof(index, np.array([len(values)]))
     assert [*prove(0, SortedColumn(column_of(pa.array(values, pa.int64()), long)))] == []
     for place in range(len(values)):
@@ -205,16 +202,10 @@ def test_a_bloom_filter_that_misses_a_value_is_found() -> None:
     long = value_type_named("long")
     values = np.arange(500)
     payload = KINDS["bloom"].build(SortedColumn(column_of(pa.array(values), long)), {})
-    index = KINDS["bloom"].open(
-        StoredPayload.of_row_group(_blob(payload), payload.blob_type, payload.layout, long, 500)
-    )
+    index, _ = open_payload("bloom", payload, long, 500)
     prove = KINDS["bloom"].proof(index, np.array([500]))
     assert [*prove(0, SortedColumn(column_of(pa.array(values), long)))] == []
     assert [*prove(0, SortedColumn(column_of(pa.array(np.arange(10_000)), long)))] != []
-
-
-def _blob(payload: Payload) -> Blob:
-    return Blob(BytesReader.of(payload.data), 0, len(payload.data))
 
 
 def test_columns_dropped_and_renamed_since_are_verified(local_catalog: SqlCatalog) -> None:

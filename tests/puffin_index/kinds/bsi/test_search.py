@@ -11,11 +11,10 @@ from pyroaring import BitMap
 from puffin_index.keys.asked import Intervals, union
 from puffin_index.keys.columns import Column, SortedColumn
 from puffin_index.keys.value_types import value_type_named
-from puffin_index.kinds.base import StoredPayload
 from puffin_index.kinds.bsi.bit_sliced import BitSlicedIndex
-from puffin_index.kinds.bsi.own_slices import build_slices, open_slices
-from puffin_index.storage.ranged import Blob, BytesReader
+from puffin_index.kinds.bsi.own_slices import build_slices
 from tests.conftest import amount
+from tests.puffin_index.kinds.counting import open_payload
 
 NUMBERS = st.integers(-20, 20) | st.integers(-(2**63) + 1, 2**63 - 1)
 INTERVALS = st.lists(st.tuples(NUMBERS, NUMBERS).map(lambda ends: (min(ends), max(ends))), min_size=1, max_size=6)
@@ -26,9 +25,7 @@ def opened(numbers: list[int | None], *, packed: bool = False) -> BitSlicedIndex
     keys = np.array([number or 0 for number in numbers], np.int64)
     column = Column(value_type_named("long"), len(keys), keys, None if valid.all() else valid)
     payload = build_slices(SortedColumn(column), [len(keys)], may_compress=packed)
-    blob = Blob(BytesReader.of(payload.data), 0, len(payload.data))
-    stored = StoredPayload.of_row_group(blob, payload.blob_type, payload.layout, column.value_type, len(keys))
-    index = open_slices(stored)
+    index, _ = open_payload("bsi", payload, column.value_type, len(keys))
     assert isinstance(index, BitSlicedIndex)
     return index
 

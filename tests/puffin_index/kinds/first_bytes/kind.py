@@ -23,6 +23,7 @@ from puffin_index.kinds.base import (
     MergePart,
     OpenIndex,
     Payload,
+    RowGroupIndex,
     RowSet,
     StoredPayload,
     count_kept,
@@ -57,16 +58,12 @@ def read_sets(blob: Blob, row_groups: int) -> Flags:
     return np.unpackbits(bits, axis=1, bitorder="little").view(np.bool_)
 
 
-class FirstBytes:
+class FirstBytes(RowGroupIndex):
     """The set of one row group."""
 
     def __init__(self, blob: Blob, row_count: int) -> None:
         self._blob = blob
         self._row_count = row_count
-
-    def keys(self, most: int) -> None:
-        """Return None: there is no list of the keys."""
-        del most
 
     def evaluate(self, test: LeafTest, candidates: BitMap | None = None) -> RowSet:
         every = BitMap(range(self._row_count)) if candidates is None else candidates.copy()
