@@ -217,18 +217,8 @@ class MergePart:
         return bool((self.new_bases == self.payload.spans[:, 0]).all())
 
 
-@dataclass(frozen=True, slots=True)
-class MergeLimits:
-    """The most bytes of bitmaps or filters, and containers, to merge into one payload.
-
-    Memory holds a few times as much, and some hundred bytes a container; postings and bit slices are streamed.
-    """
-
-    bytes: int = 128 * 1024 * 1024
-    containers: int = 1024 * 1024
-
-
-DEFAULT_LIMITS = MergeLimits()
+MERGED_BYTES = 128 * 1024 * 1024
+"""The most bytes of bitmaps or filters to merge into one payload; memory holds a few times as much."""
 
 
 def as_it_was(part: MergePart) -> MergedPayload:

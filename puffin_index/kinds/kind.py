@@ -18,10 +18,8 @@ from puffin_index.keys.columns import Column, KeyArray, SortedColumn, plain_keys
 from puffin_index.keys.leaf import LeafTest
 from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.base import (
-    DEFAULT_LIMITS,
     MergedIndex,
     MergedPayload,
-    MergeLimits,
     MergePart,
     OpenIndex,
     Payload,
@@ -195,9 +193,7 @@ class IndexKind(ABC):
         except UnsupportedError as error:
             raise UnsupportedError(f"{part.payload.blob.location}: {error}") from error
 
-    def merge(
-        self, parts: Sequence[MergePart], options: Options, limits: MergeLimits = DEFAULT_LIMITS
-    ) -> Iterator[MergedPayload]:
+    def merge(self, parts: Sequence[MergePart], options: Options) -> Iterator[MergedPayload]:
         """Merge or copy the payloads of one column, whose new bases ascend; each is made on demand to bound memory.
 
         The payloads cover all kept row groups, in order. A payload is copied unchecked if its rows keep their places
@@ -207,7 +203,7 @@ class IndexKind(ABC):
         UnsupportedError for an unknown version, or keys of another domain than the column's, where the part's segment
         stays unchanged; BuildError if the rows exceed the row space.
         """
-        del options, limits
+        del options
         for part in parts:
             self.form_of(part)
             if part.is_kept.all():

@@ -16,9 +16,8 @@ from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.leaf import LeafTest, RangeTest, SetTest
 from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.base import (
-    DEFAULT_LIMITS,
+    MERGED_BYTES,
     MergedPayload,
-    MergeLimits,
     MergePart,
     OpenIndex,
     Payload,
@@ -199,9 +198,7 @@ class BitmapKind(IndexKind):
         super().merged_form(blob_type)
         return POSTINGS if blob_type == POSTINGS else MERGED_BITMAP
 
-    def merge(
-        self, parts: Sequence[MergePart], options: Options, limits: MergeLimits = DEFAULT_LIMITS
-    ) -> Iterator[MergedPayload]:
+    def merge(self, parts: Sequence[MergePart], options: Options) -> Iterator[MergedPayload]:
         """Merge bitmaps to merged bitmaps, and postings to postings."""
         del options
         kept = [part for part in parts if part.is_kept.any()]
@@ -209,8 +206,8 @@ class BitmapKind(IndexKind):
             if same[0].payload.blob_type == POSTINGS:
                 yield merge_all_postings(same)
                 continue
-            for run in runs_of(same, lambda _: None, limits.bytes):
-                yield from merge_bitmaps(run, limits)
+            for run in runs_of(same, lambda _: None, MERGED_BYTES):
+                yield from merge_bitmaps(run)
 
     def paimon_reads(self, blob_type: str, value_type: ValueType) -> bool:
         """Return whether Paimon reads blobs of a type for a column of a type, which not all of its bitmaps support."""

@@ -12,7 +12,6 @@ from puffin_index.keys.merge import rank_keys
 from puffin_index.keys.value_types import Domain
 from puffin_index.kinds.base import (
     MergedPayload,
-    MergeLimits,
     MergePart,
     Payload,
     StoredPayload,
@@ -41,6 +40,8 @@ from puffin_index.storage.hashing import xxh64_many
 from puffin_index.storage.parts import corrupt, in_memory
 
 _ROW_SPACE = 2**32
+_MERGED_CONTAINERS = 1024 * 1024
+"""The most containers to merge into one payload: each takes some hundred bytes of memory."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -146,7 +147,7 @@ def _rank(arrays: Sequence[KeyArray], domain: Domain) -> tuple[KeyArray, Ints]:
     return keys, places.astype(np.int64)
 
 
-def merge_bitmaps(run: Sequence[MergePart], limits: MergeLimits) -> Iterator[MergedPayload]:
+def merge_bitmaps(run: Sequence[MergePart]) -> Iterator[MergedPayload]:
     """Merge bitmaps of single row groups, and merged bitmaps."""
     if len(run) == 1 and _stays(run[0]):
         yield as_it_was(run[0])
@@ -156,7 +157,7 @@ def merge_bitmaps(run: Sequence[MergePart], limits: MergeLimits) -> Iterator[Mer
     for part in run:
         one = _containers(part)
         count += len(one.containers)
-        if taken and count > limits.containers:
+        if taken and count > _MERGED_CONTAINERS:
             yield _merged(taken)
             taken, count = [], len(one.containers)
         taken.append((part, one))

@@ -16,9 +16,8 @@ from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.leaf import LeafTest, SetTest
 from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.base import (
-    DEFAULT_LIMITS,
+    MERGED_BYTES,
     MergedPayload,
-    MergeLimits,
     MergePart,
     OpenIndex,
     Payload,
@@ -93,13 +92,11 @@ class BloomKind(IndexKind):
         keys = len(test.keys) if isinstance(test, SetTest) else 1
         return np.minimum(lengths, _PROBED_BYTES * max(1, keys))
 
-    def merge(
-        self, parts: Sequence[MergePart], options: Options, limits: MergeLimits = DEFAULT_LIMITS
-    ) -> Iterator[MergedPayload]:
+    def merge(self, parts: Sequence[MergePart], options: Options) -> Iterator[MergedPayload]:
         """Merge filters of values of one form to matrices."""
         del options
         kept = [part for part in parts if part.is_kept.any()]
-        for run in runs_of(kept, self._merge_form, limits.bytes):
+        for run in runs_of(kept, self._merge_form, MERGED_BYTES):
             if len(run) == 1 and run[0].is_kept.all():
                 yield as_it_was(run[0])
             else:

@@ -14,9 +14,7 @@ from puffin_index.keys.columns import Column, SortedColumn, join_columns
 from puffin_index.keys.leaf import LeafTest
 from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.base import (
-    DEFAULT_LIMITS,
     MergedPayload,
-    MergeLimits,
     MergePart,
     OpenIndex,
     Payload,
@@ -116,11 +114,8 @@ class BitSlicedKind(IndexKind):
         del test
         return Answer.EXACT
 
-    def merge(
-        self, parts: Sequence[MergePart], options: Options, limits: MergeLimits = DEFAULT_LIMITS
-    ) -> Iterator[MergedPayload]:
+    def merge(self, parts: Sequence[MergePart], options: Options) -> Iterator[MergedPayload]:
         """Merge small row groups as a build does; copy the others."""
-        del limits
         small = SlicesBuilder(self, options)
         for part in (part for part in parts if part.is_kept.any()):
             payload = part.payload

@@ -11,12 +11,10 @@ from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.leaf import LeafTest, SetTest
 from puffin_index.kinds.base import (
-    DEFAULT_LIMITS,
     DROPPED,
     MergedFilter,
     MergedIndex,
     MergedPayload,
-    MergeLimits,
     MergePart,
     OpenIndex,
     Payload,
@@ -95,11 +93,9 @@ def kind_of(blob_type: str) -> IndexKind:
     return next(kind for kind in KINDS.values() if blob_type in kind.blob_types | kind.merged_types)
 
 
-def merge(
-    parts: Sequence[MergePart], options: Mapping[str, str] | None = None, limits: MergeLimits = DEFAULT_LIMITS
-) -> Iterator[MergedPayload]:
+def merge(parts: Sequence[MergePart], options: Mapping[str, str] | None = None) -> Iterator[MergedPayload]:
     """What the kind of some parts makes of them."""
-    return kind_of(parts[0].payload.blob_type).merge(parts, options or {}, limits)
+    return kind_of(parts[0].payload.blob_type).merge(parts, options or {})
 
 
 def _moved(rows: BitMap, base: int) -> BitMap:

@@ -1,6 +1,7 @@
 """What is merged answers as what it was made of, whatever that was, and whatever is left out."""
 
 from dataclasses import replace
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -12,7 +13,7 @@ from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import value_type_named
 from puffin_index.keys.values import key_of
-from puffin_index.kinds.base import DROPPED, MergedFilter, MergedIndex, MergedPayload, MergeLimits, MergePart
+from puffin_index.kinds.base import DROPPED, MergedFilter, MergedIndex, MergedPayload, MergePart
 from puffin_index.kinds.bitmap.merged_bitmap import MERGED_BITMAP
 from puffin_index.kinds.bsi.kind import SlicesBuilder
 from puffin_index.kinds.bsi.own_slices import BSI, fits_slices, is_small
@@ -197,8 +198,8 @@ def test_so_many_bytes_are_merged_at_a_time_and_no_more(kind: str) -> None:
     groups = placed(LONGS * 3)
     sources = [piece.source([piece.groups[0].base]) for piece in segment(kind, {}, groups)]
     limit = 4 * max(source.payload.blob.length for source in sources)
-    found = merge(sources, limits=MergeLimits(limit))
-    pieces = covered(found, groups)
+    with patch(f"puffin_index.kinds.{kind}.kind.MERGED_BYTES", limit):
+        pieces = covered(merge(sources), groups)
     assert 2 < len(pieces) < len(groups)
     for test in (SetTest((1,)), SetTest((3,))):
         rows = [piece.rows(test) & group.every_row for piece in pieces for group in piece.groups]
@@ -209,7 +210,8 @@ def test_bitmaps_of_very_many_containers_are_merged_in_several_runs() -> None:
     """How many they have is known only once they have been read."""
     groups = placed([sample_of(list(range(50)) * 2, "long")] * 4)
     sources = [piece.source([piece.groups[0].base]) for piece in segment("bitmap", {}, groups)]
-    pieces = covered(merge(sources, limits=MergeLimits(containers=150)), groups)
+    with patch("puffin_index.kinds.bitmap.merged_bitmap_build._MERGED_CONTAINERS", 150):
+        pieces = covered(merge(sources), groups)
     assert [len(piece.groups) for piece in pieces] == [3, 1]
     assert [piece.payload.blob_type for piece in pieces] == [MERGED_BITMAP, "paimon-bitmap-v2"]
     for piece in pieces:

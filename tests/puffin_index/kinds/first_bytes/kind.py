@@ -16,10 +16,8 @@ from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.leaf import LeafTest, RangeTest, SetTest
 from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.base import (
-    DEFAULT_LIMITS,
     MergedFilter,
     MergedPayload,
-    MergeLimits,
     MergePart,
     OpenIndex,
     Payload,
@@ -126,9 +124,7 @@ class FirstBytesKind(IndexKind):
     def answers(self, test: LeafTest) -> Answer:
         return Answer.UPPER_BOUND if isinstance(test, SetTest | RangeTest) and not test.negated else Answer.NONE
 
-    def merge(
-        self, parts: Sequence[MergePart], options: Options, limits: MergeLimits = DEFAULT_LIMITS
-    ) -> Iterator[MergedPayload]:
+    def merge(self, parts: Sequence[MergePart], options: Options) -> Iterator[MergedPayload]:
         kept = [part for part in parts if part.is_kept.any()]
         sets = [read_sets(part.payload.blob, len(part.new_bases))[part.is_kept] for part in kept]
         if sets:
