@@ -9,24 +9,14 @@ from pyroaring import BitMap
 from puffin_index.errors import CorruptFileError
 from puffin_index.roaring.union import StoredSets, every_bit, popcount
 from puffin_index.storage.arrays import Bytes
+from tests.puffin_index.roaring.row_sets import row_sets
 
 
 def rows_in(bits: Bytes) -> list[int]:
     return [int(row) for row in np.flatnonzero(np.unpackbits(bits, bitorder="little"))]
 
 
-@st.composite
-def row_sets(draw: st.DrawFn) -> BitMap:
-    """Sets with containers of arrays, runs and bits, in the first two blocks."""
-    rows = BitMap(draw(st.sets(st.integers(0, 131_071), max_size=20)))
-    start, length = draw(st.integers(0, 131_071)), draw(st.integers(0, 70_000))
-    rows |= BitMap(range(start, min(131_072, start + length), draw(st.sampled_from([1, 2, 20]))))
-    if draw(st.booleans()):
-        rows.run_optimize()
-    return rows
-
-
-@given(st.lists(row_sets(), min_size=1, max_size=4))
+@given(st.lists(row_sets(131_072), min_size=1, max_size=4))
 def test_bits_are_those_of_the_rows(sets: list[BitMap]) -> None:
     bits = StoredSets.of([rows.serialize() for rows in sets]).bits(131_072)
     assert bits.shape == (len(sets), 16_384)

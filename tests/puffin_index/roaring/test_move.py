@@ -12,24 +12,7 @@ from puffin_index.roaring.union import BrokenSetError, StoredSets, assemble_sets
 from puffin_index.roaring.write import BLOCK_ROWS
 from puffin_index.storage.arrays import put_bytes, take_bytes
 from tests.conftest import amount
-
-
-@st.composite
-def row_sets(draw: st.DrawFn) -> BitMap:
-    """Rows in all three shapes of containers, written with runs or without."""
-    rows = BitMap()
-    for block in draw(st.sets(st.integers(0, 9), min_size=1, max_size=6)):
-        base = block * BLOCK_ROWS
-        match draw(st.sampled_from(("few", "run", "many"))):
-            case "few":
-                rows |= BitMap(base + row for row in draw(st.sets(st.integers(0, 65_535), min_size=1, max_size=9)))
-            case "run":
-                rows.add_range(base + draw(st.integers(0, 65_535)), base + BLOCK_ROWS)
-            case _:
-                rows |= BitMap(range(base + draw(st.integers(0, 1)), base + BLOCK_ROWS, 3))
-    if draw(st.booleans()):
-        rows.run_optimize()
-    return rows
+from tests.puffin_index.roaring.row_sets import row_sets
 
 
 @settings(max_examples=amount(8, 200), deadline=None)

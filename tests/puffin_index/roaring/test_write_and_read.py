@@ -18,8 +18,7 @@ from puffin_index.roaring.union import StoredSets
 from puffin_index.roaring.write import serialize_row_sets
 from puffin_index.storage.arrays import Ints, Rows
 from tests.conftest import amount
-
-ROWS = 400_000
+from tests.puffin_index.roaring.row_sets import ROWS, row_sets
 
 
 def has_tie(rows: BitMap) -> bool:
@@ -34,18 +33,6 @@ def croaring(rows: BitMap) -> bytes:
     optimised.run_optimize()
     data: bytes = optimised.serialize()
     return data
-
-
-@st.composite
-def row_sets(draw: st.DrawFn) -> BitMap:
-    """Single rows, runs, dense and sparse stretches, in one block or several."""
-    rows = BitMap()
-    for _ in range(draw(st.integers(1, 4))):
-        start = draw(st.integers(0, ROWS - 1))
-        step = draw(st.sampled_from((1, 1, 2, 7, 5000)))
-        count = draw(st.sampled_from((1, 2, 3, 4, 5, 100, 4095, 4096, 4097, 70_000)))
-        rows |= BitMap(range(start, min(start + step * count, ROWS), step))
-    return rows
 
 
 def _arrays(sets: list[BitMap]) -> tuple[Rows, Ints]:
