@@ -115,8 +115,6 @@ class Observers:
 
     def _audit(self, queries: list[tuple[PlannedQuery, JavaObject]]) -> None:
         for query, session in queries:
-            if self._queue.is_ending:
-                return
             record = _audited(query, self._context, session)
             for miss in record.misses:
                 _log.error("audit: %s; the session no longer uses this index", miss)

@@ -38,19 +38,13 @@ class BackgroundQueue(Generic[Item]):
         self._what = what
         self._most = most
         self._delay_seconds = delay_seconds
-        self._is_finished_at_exit = is_finished_at_exit
         self._changed = threading.Condition()
         self._items: deque[Item] = deque()
         self._is_running = False
         self._has_warned = False
         self._hurry = threading.Event()
-        self._ends = False
-        _queues.add(self)
-
-    @property
-    def is_ending(self) -> bool:
-        """Whether the process ends: `handle` should then return soon."""
-        return self._ends
+        if is_finished_at_exit:
+            _to_finish.add(self)
 
     def put(self, item: Item) -> bool:
         """Have an item handled; False if too many are waiting."""
@@ -69,17 +63,8 @@ class BackgroundQueue(Generic[Item]):
         self._hurry.set()
         with self._changed:
             is_done = self._changed.wait_for(lambda: not self._is_running, seconds)
-        if not self._ends:
-            self._hurry.clear()
+        self._hurry.clear()
         return is_done
-
-    def end(self, seconds: float) -> None:
-        """Handle what waits without delay, or forget it, and wait for that."""
-        with self._changed:
-            if not self._is_finished_at_exit:
-                self._items.clear()
-        self._ends = True
-        self.wait(seconds)
 
     def _run(self) -> None:
         while True:
@@ -99,11 +84,11 @@ class BackgroundQueue(Generic[Item]):
                 self._has_warned = True
 
 
-_queues: WeakSet[BackgroundQueue[Any]] = WeakSet()
+_to_finish: WeakSet[BackgroundQueue[Any]] = WeakSet()
 
 
 @atexit.register
-def _end_queues() -> None:
+def _finish() -> None:
     end = time.monotonic() + _EXIT_SECONDS
-    for queue in list(_queues):
-        queue.end(max(0.0, end - time.monotonic()))
+    for queue in list(_to_finish):
+        queue.wait(max(0.0, end - time.monotonic()))
