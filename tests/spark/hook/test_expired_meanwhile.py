@@ -5,7 +5,6 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from py4j.protocol import Py4JJavaError
 from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
@@ -13,7 +12,6 @@ import planner
 import planner.query
 import planner.spark.read_index
 from puffin_index import IndexDefinition, TableIndex
-from puffin_index.storage.caches import clear_caches
 from tests.spark import corpus_tables
 from tests.spark.agreement import row_groups_of
 from tests.spark.hook.items import elsewhere
@@ -124,14 +122,3 @@ def test_executors_that_miss_the_index_tables_metadata_are_trouble_that_is_mende
 
     assert count[0] == 2
     assert [plan.kept for plan in planner.reports(session)[-1:]] == [1]
-
-
-def test_what_is_damaged_in_the_newest_version_is_still_trouble(session: SparkSession, index: TableIndex) -> None:
-    for segment in files_of(index, "_segments/*.puffin"):
-        segment.unlink()
-    clear_caches()
-    with pytest.raises(Py4JJavaError, match="puffin-index"):
-        session.sql(SQL).collect()
-    session.conf.set("spark.puffin-index.strict", "false")
-    assert session.sql(SQL).collect() == [(1,)]
-    assert planner.reports(session)[-1].warnings

@@ -192,6 +192,7 @@ def test_strict_is_read_when_a_query_is_planned(spark: SparkSession, broken: Tab
     session = spark.newSession()
     planner.enable(session)
     assert session.sql(sql).collect()
+    assert planner.reports(session)[-1].warnings
     session.conf.set("spark.puffin-index.strict", "true")
     with pytest.raises(Exception, match="puffin-index"):
         session.sql(sql).collect()
