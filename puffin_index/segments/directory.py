@@ -5,7 +5,7 @@ Each is one Arrow IPC stream with one record batch: statistics, places of payloa
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -15,7 +15,7 @@ from xxhash import xxh64_hexdigest
 from puffin_index.errors import CorruptFileError, UnsupportedError
 from puffin_index.keys.map_key import kind_beside, plain_kind
 from puffin_index.keys.value_types import ValueType, value_type_named
-from puffin_index.kinds.base import OpenIndex, Payload, StoredPayload
+from puffin_index.kinds.base import OpenIndex, StoredPayload
 from puffin_index.kinds.kind import IndexKind
 from puffin_index.kinds.registry import KINDS
 from puffin_index.kinds.statistics import ColumnStatistics
@@ -31,7 +31,29 @@ VERSION = b"1"
 _LARGE_BYTES = 1 << 20
 
 _NUMBERS = ("first_row_group", "row_groups", "offset", "length")
-_DIRECTORY_COLUMNS = (*_NUMBERS, "blob_type", "layout")
+
+DIRECTORY = pa.schema(
+    [
+        ("first_row_group", pa.int32()),
+        ("row_groups", pa.int32()),
+        ("offset", pa.int64()),
+        ("length", pa.int64()),
+        ("blob_type", pa.string()),
+        ("layout", pa.large_list(pa.int64())),
+    ]
+)
+"""The columns of the directory of an index, one row for each payload."""
+
+ROW_GROUPS = pa.schema(
+    [
+        ("data_file", pa.string()),
+        ("ordinal", pa.int32()),
+        ("offset", pa.int64()),
+        ("row_count", pa.int64()),
+        ("base", pa.int64()),
+    ]
+)
+"""The columns of the list of row groups, by which a segment alone tells what it covers."""
 
 FieldKind: TypeAlias = tuple[int, str]
 """Field id and stored kind of an index (`puffin_index.keys.map_key`)."""
@@ -150,7 +172,7 @@ def parse_directory(data: memoryview, *, location: str, offset: int) -> Director
 
     Raises CorruptFileError if it is damaged or lacks a row group, UnsupportedError if it is of a later version.
     """
-    batch = parse_batch(data, _DIRECTORY_COLUMNS, location=location, offset=offset)
+    batch = parse_batch(data, DIRECTORY.names, location=location, offset=offset)
     kind = metadata_of(batch, "kind", location=location, offset=offset)
     value_type = metadata_of(batch, "value-type", location=location, offset=offset)
     reason = _flaw_of(batch)
@@ -215,79 +237,13 @@ def int64_column(batch: pa.RecordBatch, name: str) -> np.ndarray[tuple[int], np.
     return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
-@dataclass(frozen=True, slots=True)
-class RowGroupEntry:
-    """One row group of a segment: its place and start in the data file, and first row in the segment's row space.
-
-    That is a multiple of 65,536.
-    """
-
-    data_file: str
-    ordinal: int
-    offset: int
-    row_count: int
-    base: int
-
-
-@dataclass(frozen=True, slots=True)
-class PlacedPayload:
-    """A payload, its start in the segment's file, and the row groups that it covers."""
-
-    row_group: int
-    row_groups: int
-    offset: int
-    payload: Payload
-
-
-def key_arrow_type(value_type: ValueType) -> pa.DataType:
-    """Return the Arrow type for keys of a value type."""
-    return pa.int64() if value_type.domain == "int64" else pa.large_binary()
-
-
 def serialize_statistics(statistics: Sequence[ColumnStatistics], value_type: ValueType) -> bytes:
     """Serialise the statistics of a column, one entry per row group of the segment in order."""
-    key = key_arrow_type(value_type)
-    batch = pa.record_batch(
-        {
-            "row_count": pa.array([s.row_count for s in statistics], pa.int64()),
-            "null_count": pa.array([s.null_count for s in statistics], pa.int64()),
-            "nan_count": pa.array([s.nan_count for s in statistics], pa.int64()),
-            "distinct_count": pa.array([s.distinct_count for s in statistics], pa.int64()),
-            "minimum": pa.array([s.minimum for s in statistics], key),
-            "maximum": pa.array([s.maximum for s in statistics], key),
-            "quantiles": pa.array([list(s.quantiles) for s in statistics], pa.large_list(key)),
-        }
-    )
+    key = pa.int64() if value_type.domain == "int64" else pa.large_binary()
+    counts = [(name, pa.int64()) for name in ("row_count", "null_count", "nan_count", "distinct_count")]
+    schema = pa.schema([*counts, ("minimum", key), ("maximum", key), ("quantiles", pa.large_list(key))])
+    batch = pa.RecordBatch.from_pylist([asdict(own) for own in statistics], schema)
     return serialize_batch(batch, {"value-type": value_type.name})
-
-
-def serialize_directory(payloads: Sequence[PlacedPayload], kind: str, value_type: ValueType) -> bytes:
-    """Serialise the places of the payloads of one kind of one column."""
-    batch = pa.record_batch(
-        {
-            "first_row_group": pa.array([p.row_group for p in payloads], pa.int32()),
-            "row_groups": pa.array([p.row_groups for p in payloads], pa.int32()),
-            "offset": pa.array([p.offset for p in payloads], pa.int64()),
-            "length": pa.array([len(p.payload.data) for p in payloads], pa.int64()),
-            "blob_type": pa.array([p.payload.blob_type for p in payloads], pa.string()),
-            "layout": pa.array([p.payload.layout for p in payloads], pa.large_list(pa.int64())),
-        }
-    )
-    return serialize_batch(batch, {"kind": kind, "value-type": value_type.name})
-
-
-def serialize_row_groups(row_groups: Sequence[RowGroupEntry]) -> bytes:
-    """Serialise the list of row groups, so that a segment alone tells what it covers."""
-    batch = pa.record_batch(
-        {
-            "data_file": pa.array([r.data_file for r in row_groups], pa.string()),
-            "ordinal": pa.array([r.ordinal for r in row_groups], pa.int32()),
-            "offset": pa.array([r.offset for r in row_groups], pa.int64()),
-            "row_count": pa.array([r.row_count for r in row_groups], pa.int64()),
-            "base": pa.array([r.base for r in row_groups], pa.int64()),
-        }
-    )
-    return serialize_batch(batch, {})
 
 
 def serialize_batch(batch: pa.RecordBatch, metadata: dict[str, str]) -> bytes:

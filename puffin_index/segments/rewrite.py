@@ -11,29 +11,10 @@ import pyarrow as pa
 from pyiceberg.io import FileIO
 
 from puffin_index.errors import CorruptFileError
-from puffin_index.formats.puffin import PuffinWriter
 from puffin_index.kinds.base import DROPPED, MergePart
 from puffin_index.kinds.kind import Options
-from puffin_index.segments.directory import (
-    DIRECTORY_BLOB,
-    ROW_GROUPS_BLOB,
-    STATISTICS_BLOB,
-    FieldKind,
-    PlacedPayload,
-    index_kind,
-    serialize_batch,
-    serialize_directory,
-    serialize_row_groups,
-    statistics_key,
-)
-from puffin_index.segments.segment import (
-    Segment,
-    WrittenDirectory,
-    align,
-    place_files,
-    row_group_entries,
-    write_directories,
-)
+from puffin_index.segments.directory import FieldKind, index_kind, serialize_batch, statistics_key
+from puffin_index.segments.segment import Segment, SegmentWriter, align, place_files
 from puffin_index.segments.source_segment import IndexedFile, SourceSegment, in_memory
 from puffin_index.storage.files import NewFile
 from puffin_index.storage.parallel import in_parallel, requests_at_once
@@ -78,24 +59,17 @@ def write_merged(job: MergeJob, location: str) -> Segment:
     """Write a merged segment, or raise CorruptFileError if an old segment is damaged."""
     keys = sorted(job.files[0].parts)
     with NewFile(job.io, location) as stream:
-        writer = PuffinWriter(stream, created_by="puffin-index")
-        directories: list[WrittenDirectory] = []
+        segment = SegmentWriter(stream)
         for statistics in dict.fromkeys(map(statistics_key, keys)):
             kinds = [key for key in keys if statistics_key(key) == statistics]
-            directories.append(_statistics(job, kinds[0]))
-            directories += [_write_payloads(writer, job, key) for key in kinds]
-        locations = write_directories(writer, directories)
-        writer.add(ROW_GROUPS_BLOB, serialize_row_groups(row_group_entries(job.covered)))
-        summary = writer.finish()
-    return Segment(location, summary.file_size, summary.footer_size, job.covered, locations, ())
-
-
-def _statistics(job: MergeJob, key: FieldKind) -> WrittenDirectory:
-    """Return the statistics of a column, with whichever of its kinds they were written."""
-    statistics = statistics_key(key)
-    rows = _rows_of(job, key, statistics)
-    value_type = job.source(job.files[0], key).directories[key].type_name
-    return WrittenDirectory(*statistics, STATISTICS_BLOB, serialize_batch(rows, {"value-type": value_type}))
+            # A column's statistics are the same with whichever of its kinds they were written.
+            of_first = job.source(job.files[0], kinds[0]).directories[kinds[0]].type_name
+            rows = _rows_of(job, kinds[0], statistics)
+            segment.add_statistics(statistics, serialize_batch(rows, {"value-type": of_first}))
+            for key in kinds:
+                value_type = job.source(job.files[0], key).directories[key].value_type
+                segment.add_index(key, value_type, index_kind(key[1]).merge(_parts(job, key), job.options[key]))
+        return segment.finish(location, job.covered)
 
 
 def _rows_of(job: MergeJob, key: FieldKind, directory: FieldKind) -> pa.RecordBatch:
@@ -108,21 +82,6 @@ def _rows_of(job: MergeJob, key: FieldKind, directory: FieldKind) -> pa.RecordBa
             raise CorruptFileError("a directory with too few entries", location=source.location)
         slices.append(batch.slice(first, len(file.row_counts)).replace_schema_metadata(None))
     return pa.Table.from_batches(slices).combine_chunks().to_batches()[0]
-
-
-def _write_payloads(writer: PuffinWriter, job: MergeJob, key: FieldKind) -> WrittenDirectory:
-    """Write the payloads of one index; return the directory."""
-    value_type = job.source(job.files[0], key).directories[key].value_type
-    parts = _parts(job, key)
-    placed: list[PlacedPayload] = []
-    first = 0
-    for one in index_kind(key[1]).merge(parts, job.options[key]):
-        properties = {"kind": key[1], "row-group": str(first), "value-type": value_type.name}
-        payload = one.payload
-        offset = writer.add(payload.blob_type, payload.data, fields=(key[0],), properties=properties).offset
-        placed.append(PlacedPayload(first, one.row_groups, offset, payload))
-        first += one.row_groups
-    return WrittenDirectory(*key, DIRECTORY_BLOB, serialize_directory(placed, key[1], value_type))
 
 
 def _parts(job: MergeJob, key: FieldKind) -> list[MergePart]:

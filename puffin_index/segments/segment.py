@@ -6,11 +6,12 @@ so that a planner gets all of them with one read; then the list of row groups.
 
 import logging
 import uuid
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+import pyarrow as pa
 from pyiceberg.io import FileIO
 
 from puffin_index.data.column_source import Reading
@@ -20,18 +21,19 @@ from puffin_index.definition.index_definition import ResolvedColumn
 from puffin_index.errors import BuildError, UnsupportedError
 from puffin_index.formats.puffin import BLOB_CHECKSUM, PuffinWriter
 from puffin_index.keys.columns import Column, SortedColumn
-from puffin_index.kinds.base import MergedPayload, Payload
+from puffin_index.keys.value_types import ValueType
+from puffin_index.kinds.base import MergedPayload
 from puffin_index.kinds.registry import builders_of
 from puffin_index.kinds.statistics import ColumnStatistics, statistics_of
 from puffin_index.segments.directory import (
+    DIRECTORY,
     DIRECTORY_BLOB,
+    ROW_GROUPS,
     ROW_GROUPS_BLOB,
     STATISTICS,
     STATISTICS_BLOB,
-    PlacedPayload,
-    RowGroupEntry,
-    serialize_directory,
-    serialize_row_groups,
+    FieldKind,
+    serialize_batch,
     serialize_statistics,
 )
 from puffin_index.storage.arrays import Ints
@@ -149,6 +151,53 @@ def place_files(files: Sequence[RowGroups], sources: Sequence[Mapping[int, str]]
     return tuple(covered)
 
 
+class SegmentWriter:
+    """Writes a segment: payloads as they come, then directories, then the list of row groups."""
+
+    def __init__(self, stream: NewFile) -> None:
+        self._writer = PuffinWriter(stream, created_by="puffin-index")
+        self._directories: list[tuple[FieldKind, str, bytes]] = []
+
+    def add_statistics(self, key: FieldKind, data: bytes) -> None:
+        """Add serialised statistics of a column."""
+        self._directories.append((key, STATISTICS_BLOB, data))
+
+    def add_index(self, key: FieldKind, value_type: ValueType, payloads: Iterable[MergedPayload]) -> None:
+        """Add an index. Its payloads lie side by side, so that one request reads neighbours."""
+        field_id, kind = key
+        rows: list[dict[str, object]] = []
+        first = 0
+        for one in payloads:
+            properties = {"kind": kind, "row-group": str(first), "value-type": value_type.name}
+            blob = self._writer.add(one.payload.blob_type, one.payload.data, fields=(field_id,), properties=properties)
+            place = {"offset": blob.offset, "length": blob.length, "blob_type": blob.type, "layout": one.payload.layout}
+            rows.append({"first_row_group": first, "row_groups": one.row_groups, **place})
+            first += one.row_groups
+        batch = pa.RecordBatch.from_pylist(rows, DIRECTORY)
+        data = serialize_batch(batch, {"kind": kind, "value-type": value_type.name})
+        self._directories.append((key, DIRECTORY_BLOB, data))
+
+    def finish(self, location: str, covered: tuple[CoveredFile, ...], skipped: Sequence[SkippedFile] = ()) -> Segment:
+        """Write the rest; return the segment of the data files whose indexes were added."""
+        locations: list[DirectoryLocation] = []
+        for (field_id, kind), blob_type, data in self._directories:
+            blob = self._writer.add(blob_type, data, fields=(field_id,), properties={"kind": kind})
+            checksum = blob.properties[BLOB_CHECKSUM]
+            locations.append(DirectoryLocation(field_id, kind, blob.offset, blob.length, checksum))
+        rows = [row for file in covered for row in _row_groups(file)]
+        self._writer.add(ROW_GROUPS_BLOB, serialize_batch(pa.RecordBatch.from_pylist(rows, ROW_GROUPS), {}))
+        summary = self._writer.finish()
+        return Segment(location, summary.file_size, summary.footer_size, covered, tuple(locations), tuple(skipped))
+
+
+def _row_groups(covered: CoveredFile) -> Iterator[dict[str, object]]:
+    base = covered.first_base
+    for ordinal, (offset, rows) in enumerate(zip(covered.row_group_offsets, covered.row_counts, strict=True)):
+        place = {"data_file": covered.file.path, "ordinal": ordinal, "offset": offset}
+        yield place | {"row_count": rows, "base": base}
+        base += align(rows)
+
+
 def write_segment(task: SegmentTask) -> Segment:
     """Build the indexes of a batch as one segment, without a location if no data file could be read."""
     skipped: list[SkippedFile] = []
@@ -212,15 +261,12 @@ def _write_files(
     skipped: Sequence[SkippedFile] = (),
 ) -> Segment:
     """Write one segment of open data files."""
-    covered = place_files(opened, [_sources(one, task.columns) for one in opened])
     with NewFile(task.index_io, location) as stream:
-        writer = PuffinWriter(stream, created_by="puffin-index")
-        columns = (_write_column(writer, column, opened) for column in task.columns)
-        directories = [directory for column in columns for directory in column]
-        locations = write_directories(writer, directories)
-        writer.add(ROW_GROUPS_BLOB, serialize_row_groups(row_group_entries(covered)))
-        summary = writer.finish()
-    return Segment(location, summary.file_size, summary.footer_size, covered, locations, tuple(skipped))
+        segment = SegmentWriter(stream)
+        for column in task.columns:
+            _write_column(segment, column, opened)
+        covered = place_files(opened, [_sources(one, task.columns) for one in opened])
+        return segment.finish(location, covered, skipped)
 
 
 def _objections(opened: OpenDataFile, columns: Sequence[ResolvedColumn]) -> dict[ResolvedColumn, str]:
@@ -256,41 +302,12 @@ def _sources(opened: OpenDataFile, columns: Sequence[ResolvedColumn]) -> dict[in
     return {column.field_id: opened.locate(column.field_id).source.to_text() for column in columns}
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenDirectory:
-    """The bytes of a directory, kept until all payloads are written."""
-
-    field_id: int
-    kind: str
-    blob_type: str
-    data: bytes
-
-
-def _write_column(
-    writer: PuffinWriter, column: ResolvedColumn, files: Sequence[OpenDataFile]
-) -> list[WrittenDirectory]:
-    """Write the payloads of one column; return the directories, to be written at the end."""
+def _write_column(segment: SegmentWriter, column: ResolvedColumn, files: Sequence[OpenDataFile]) -> None:
     statistics, payloads = _build_column(column, files)
-    directories = [
-        WrittenDirectory(
-            column.field_id,
-            column.stored_kind(STATISTICS),
-            STATISTICS_BLOB,
-            serialize_statistics(statistics, column.value_type),
-        )
-    ]
-    # Payloads of one kind lie side by side, so that one request reads neighbours.
+    key = column.field_id, column.stored_kind(STATISTICS)
+    segment.add_statistics(key, serialize_statistics(statistics, column.value_type))
     for kind, of_kind in payloads.items():
-        placed: list[PlacedPayload] = []
-        first = 0
-        for payload, row_groups in ((one.payload, one.row_groups) for one in of_kind):
-            offset = _add_payload(writer, column, kind, first, payload)
-            placed.append(PlacedPayload(first, row_groups, offset, payload))
-            first += row_groups
-        stored_kind = column.stored_kind(kind)
-        data = serialize_directory(placed, stored_kind, column.value_type)
-        directories.append(WrittenDirectory(column.field_id, stored_kind, DIRECTORY_BLOB, data))
-    return directories
+        segment.add_index((column.field_id, column.stored_kind(kind)), column.value_type, of_kind)
 
 
 def _build_column(
@@ -328,38 +345,3 @@ def _read_row_groups(column: ResolvedColumn, files: Sequence[OpenDataFile]) -> I
             reason = f"data file {path}, row group {ordinal}, column {column.name!r}: {error}"
             raise _UnreadableFileError(path, column, reason) from error
         opened.fetch((), column.field_id)
-
-
-def _add_payload(writer: PuffinWriter, column: ResolvedColumn, kind: str, row_group: int, payload: Payload) -> int:
-    properties: Mapping[str, str] = {
-        "kind": column.stored_kind(kind),
-        "row-group": str(row_group),
-        "value-type": column.value_type.name,
-    }
-    return writer.add(payload.blob_type, payload.data, fields=(column.field_id,), properties=properties).offset
-
-
-def write_directories(writer: PuffinWriter, directories: Sequence[WrittenDirectory]) -> tuple[DirectoryLocation, ...]:
-    """Write directories side by side; return their places."""
-    locations: list[DirectoryLocation] = []
-    for directory in directories:
-        blob = writer.add(
-            directory.blob_type,
-            directory.data,
-            fields=(directory.field_id,),
-            properties={"kind": directory.kind},
-        )
-        checksum = blob.properties[BLOB_CHECKSUM]
-        locations.append(DirectoryLocation(directory.field_id, directory.kind, blob.offset, blob.length, checksum))
-    return tuple(locations)
-
-
-def row_group_entries(covered: Sequence[CoveredFile]) -> list[RowGroupEntry]:
-    """List the row groups of a segment."""
-    entries: list[RowGroupEntry] = []
-    for file in covered:
-        base = file.first_base
-        for ordinal, (offset, rows) in enumerate(zip(file.row_group_offsets, file.row_counts, strict=True)):
-            entries.append(RowGroupEntry(file.file.path, ordinal, offset, rows, base))
-            base += align(rows)
-    return entries

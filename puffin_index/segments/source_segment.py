@@ -14,6 +14,7 @@ from puffin_index.formats.puffin import BLOB_CHECKSUM, BlobMetadata, PuffinFile,
 from puffin_index.kinds.base import OpenIndex, StoredPayload
 from puffin_index.segments.directory import (
     DIRECTORY_BLOB,
+    ROW_GROUPS,
     ROW_GROUPS_BLOB,
     STATISTICS_BLOB,
     Directory,
@@ -30,7 +31,6 @@ from puffin_index.storage.files import FileReader
 from puffin_index.storage.ranged import BytesReader, RangedReader
 
 DIRECTORY_BLOBS = frozenset({STATISTICS_BLOB, DIRECTORY_BLOB, ROW_GROUPS_BLOB})
-_ROW_GROUP_COLUMNS = ("data_file", "ordinal", "offset", "row_count", "base")
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ def read_source(
         lists = [blob for blob in footer.blobs if blob.type == ROW_GROUPS_BLOB]
         if len(lists) != 1:
             raise UnsupportedError(f"{location}: {len(lists)} lists of row groups in a segment")
-        rows = parse_batch(read_blob(reader, lists[0]), _ROW_GROUP_COLUMNS, location=location, offset=lists[0].offset)
+        rows = parse_batch(read_blob(reader, lists[0]), ROW_GROUPS.names, location=location, offset=lists[0].offset)
     if any(directory.row_group_count != len(rows) for directory in of_kinds.values()):
         raise CorruptFileError("a directory that does not have every row group once", location=location)
     payload_rows = {key: directory.payload_of_row_groups() for key, directory in of_kinds.items()}

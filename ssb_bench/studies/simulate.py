@@ -28,7 +28,6 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from puffin_index.data.column_source import ColumnSource
 from puffin_index.data.data_table import DataFile
 from puffin_index.data.file_fields import Rule
-from puffin_index.formats.puffin import PuffinWriter
 from puffin_index.index_table.table import entries_of
 from puffin_index.keys.arrow_keys import column_of
 from puffin_index.keys.columns import SortedColumn
@@ -36,24 +35,8 @@ from puffin_index.keys.value_types import value_type_named
 from puffin_index.kinds.base import MergedPayload, MergePart, StoredPayload
 from puffin_index.kinds.registry import KINDS
 from puffin_index.kinds.statistics import statistics_of
-from puffin_index.segments.directory import (
-    DIRECTORY_BLOB,
-    ROW_GROUPS_BLOB,
-    STATISTICS,
-    STATISTICS_BLOB,
-    PlacedPayload,
-    serialize_directory,
-    serialize_row_groups,
-    serialize_statistics,
-)
-from puffin_index.segments.segment import (
-    ROW_SPACE_ALIGNMENT,
-    CoveredFile,
-    Segment,
-    WrittenDirectory,
-    row_group_entries,
-    write_directories,
-)
+from puffin_index.segments.directory import STATISTICS, serialize_statistics
+from puffin_index.segments.segment import ROW_SPACE_ALIGNMENT, CoveredFile, Segment, SegmentWriter
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.files import NewFile
 from puffin_index.storage.ranged import Blob, BytesReader
@@ -127,13 +110,10 @@ def _place(folder: Path, written: list[Segment], number: int) -> Segment:
 def _write_segment(folder: Path, number: int) -> Segment:
     location, files = str(folder / f"{number:06d}.puffin"), _covered_files()
     with NewFile(PyArrowFileIO(), location) as stream:
-        writer = PuffinWriter(stream, created_by="puffin-index")
-        columns = _columns(number).items()
-        directories = [one for field, values in columns for one in _write_column(writer, field, values)]
-        locations = write_directories(writer, directories)
-        writer.add(ROW_GROUPS_BLOB, serialize_row_groups(row_group_entries(files)))
-        summary = writer.finish()
-    return Segment(location, summary.file_size, summary.footer_size, files, locations, ())
+        segment = SegmentWriter(stream)
+        for field, values in _columns(number).items():
+            _write_column(segment, field, values)
+        return segment.finish(location, files)
 
 
 def _columns(number: int) -> dict[int, Ints]:
@@ -155,8 +135,7 @@ def _columns(number: int) -> dict[int, Ints]:
     return columns
 
 
-def _write_column(writer: PuffinWriter, field: int, values: Ints) -> list[WrittenDirectory]:
-    """Write the payloads of a column; give its directories, to be written at the end."""
+def _write_column(segment: SegmentWriter, field: int, values: Ints) -> None:
     columns = [SortedColumn(column_of(pa.array(row), _TYPE)) for row in values]
     kind, options = _INDEXES[field]
     builder = KINDS[kind].builder(options)
@@ -164,17 +143,9 @@ def _write_column(writer: PuffinWriter, field: int, values: Ints) -> list[Writte
     payloads += builder.finish()
     if field in (MATRIX, FEW):
         payloads = _merge(kind, payloads)
-    placed: list[PlacedPayload] = []
-    first = 0
-    for own in payloads:
-        blob = writer.add(own.payload.blob_type, own.payload.data, fields=(field,), properties={"kind": kind})
-        placed.append(PlacedPayload(first, own.row_groups, blob.offset, own.payload))
-        first += own.row_groups
     statistics = serialize_statistics([statistics_of(column) for column in columns], _TYPE)
-    return [
-        WrittenDirectory(field, STATISTICS, STATISTICS_BLOB, statistics),
-        WrittenDirectory(field, kind, DIRECTORY_BLOB, serialize_directory(placed, kind, _TYPE)),
-    ]
+    segment.add_statistics((field, STATISTICS), statistics)
+    segment.add_index((field, kind), _TYPE, payloads)
 
 
 def _merge(kind: str, payloads: Sequence[MergedPayload]) -> list[MergedPayload]:
