@@ -52,7 +52,6 @@ public class JoinKey extends AwaitedColumn {
     this.other = other;
     this.otherKeys = otherKeys;
     this.at = at;
-    rows = rowsOfTable(other);
   }
 
   /** The columns of scans on one side of a join that can be restricted to what the other side has. */
@@ -75,9 +74,10 @@ public class JoinKey extends AwaitedColumn {
   }
 
   private static void addKeys(List found, LogicalPlan side, List keys, LogicalPlan other, List otherKeys) {
-    for (int i = 0; i < keys.size() && isRepeatable(other); i++) {
+    for (int i = 0; i < keys.size(); i++) {
       JoinKey key = new JoinKey(side, (Expression) keys.get(i), other, otherKeys, i);
-      if (key.scan != null) {
+      if (key.scan != null && isRepeatable(other)) {
+        key.rows = rowsOfTable(other);
         found.add(key);
       }
     }
