@@ -3,7 +3,6 @@
 import shutil
 import tempfile
 from collections.abc import Iterator
-from functools import partialmethod
 from pathlib import Path
 from unittest.mock import patch
 
@@ -20,8 +19,6 @@ import planner
 from planner.prune.found_rows import FoundRows
 from planner.prune.lookups import LookUp
 from puffin_index import IndexDefinition, TableIndex
-from puffin_index.kinds.base import MergeLimits
-from puffin_index.kinds.bitmap.kind import BitmapKind
 from tests.conftest import amount, create_table
 
 APPENDS, APPEND_ROWS, ROW_GROUP_ROWS, KEYS = 3, 3000, 500, 1000
@@ -186,7 +183,7 @@ def test_candidates_lie_in_payloads_that_cover_a_part_of_a_segment(
     index.build(workers=1)
     table.append(few.slice(4500))
     index.build(workers=1)
-    monkeypatch.setattr(BitmapKind, "merge", partialmethod(BitmapKind.merge, limits=MergeLimits(bytes=8_000)))
+    monkeypatch.setattr("puffin_index.kinds.bitmap.kind.MERGED_BYTES", 8_000)
     assert index.compact().segments == 1
     monkeypatch.setattr("planner.prune.lookups._FEW_ROWS", 0)
 
