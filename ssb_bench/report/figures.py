@@ -12,8 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from ssb_bench.results.run import QueryResult, Run
-from ssb_bench.results.statistics import summarize
+from ssb_bench.results.run import QueryResult, Run, summarize
 from ssb_bench.results.studies import AppendRun, ClusteredRun, ScalePoint, SystemsRun
 
 # Blue and grey stay apart for every kind of colour vision, and in print.

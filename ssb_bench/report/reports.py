@@ -19,8 +19,7 @@ from ssb_bench.report.document import (
     marked_ratio,
 )
 from ssb_bench.report.figures import draw_appends, draw_clustered, draw_run, draw_scale, draw_systems
-from ssb_bench.results.run import Plan, QueryResult, Run, Side, mean_speed_up
-from ssb_bench.results.statistics import Summary, summarize
+from ssb_bench.results.run import Plan, QueryResult, Run, Side, Summary, mean_speed_up, summarize
 from ssb_bench.results.studies import (
     MOST_KEPT,
     AppendRun,

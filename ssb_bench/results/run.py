@@ -1,5 +1,7 @@
 """What a run of the queries in Spark measured."""
 
+import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,7 +9,22 @@ from typing import ClassVar
 
 from ssb_bench.data.layout import BenchError
 from ssb_bench.data.workload import Workload
-from ssb_bench.results.statistics import geometric_mean, ratio
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What several timings of one thing say."""
+
+    median_seconds: float
+    least_seconds: float
+    greatest_seconds: float
+
+
+def summarize(seconds: Sequence[float]) -> Summary:
+    """Give median, least and greatest of timings; ValueError if there is none, or one is not finite and above zero."""
+    if not seconds or any(not math.isfinite(value) or value <= 0 for value in seconds):
+        raise ValueError(f"timings must be finite and greater than zero, and at least one: {seconds}")
+    return Summary(statistics.median(seconds), min(seconds), max(seconds))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +74,8 @@ class QueryResult:
         """Median time without by median time with the index; None after a failure."""
         if self.without_index is None or self.with_index is None:
             return None
-        return ratio(self.without_index.seconds, self.with_index.seconds)
+        without, with_index = summarize(self.without_index.seconds), summarize(self.with_index.seconds)
+        return without.median_seconds / with_index.median_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +137,7 @@ class Run:
 def mean_speed_up(queries: Sequence[QueryResult]) -> float | None:
     """Give the geometric mean of the speed-ups of those queries that did not fail; None if all did."""
     speed_ups = [query.speed_up for query in queries if query.speed_up is not None]
-    return geometric_mean(speed_ups) if speed_ups else None
+    return statistics.geometric_mean(speed_ups) if speed_ups else None
 
 
 def newest_run(runs: Path) -> Path:

@@ -4,7 +4,7 @@ import statistics
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, Literal
 
-from ssb_bench.results.statistics import Summary, summarize
+from ssb_bench.results.run import Summary, summarize
 from ssb_bench.stores.traffic import Traffic
 
 
