@@ -20,8 +20,8 @@ from puffin_index.kinds.bloom.filter import (
     hashes_of_keys,
 )
 from puffin_index.storage.arrays import Bytes, Flags, Ints
+from puffin_index.storage.binary import write_uint32_le
 from puffin_index.storage.bit_packing import transpose_bits
-from puffin_index.storage.hashing import xxh64_many
 from puffin_index.storage.parts import (
     CHECKSUM_BYTES,
     LAYOUT_VERSION,
@@ -240,7 +240,7 @@ def build_bloom_matrix(filters: Sequence[BloomBits], form: int) -> Payload:
     merged = _in_fewer(members)
     entries = np.zeros(len(merged), MATRIX_ENTRY)
     matrix_of = np.zeros(len(filters), "<u2")
-    data: list[Bytes] = []
+    data: list[bytes] = []
     for number, ((k, bits), row_groups) in enumerate(sorted(merged.items())):
         ordered = sorted(row_groups)
         matrix_of[ordered] = number
@@ -251,7 +251,7 @@ def build_bloom_matrix(filters: Sequence[BloomBits], form: int) -> Payload:
     directory = header.tobytes() + entries.tobytes() + matrix_of.tobytes()
     directory_from = sum(len(matrix) for matrix in data)
     layout = [LAYOUT_VERSION, form, len(filters), directory_from, checksum32(directory)]
-    content = b"".join((*(matrix.data for matrix in data), directory))
+    content = b"".join((*data, directory))
     return Payload(BLOOM_MATRIX, content, np.array(layout, np.int64))
 
 
@@ -284,20 +284,9 @@ def _stacked(filters: Sequence[Bytes], bits: int) -> Bytes:
     return stacked
 
 
-def _paged(filters: Bytes, page_rows: int) -> Bytes:
+def _paged(filters: Bytes, page_rows: int) -> bytes:
     """Transpose filters to the rows of a matrix; return the rows in pages with seals."""
     rows = transpose_bits(filters)
-    page_bytes = page_rows * rows.shape[1]
-    flat = rows.reshape(-1)
-    starts = np.arange(0, len(flat), page_bytes)
-    lengths = np.diff(starts, append=len(flat))
-    seals = (xxh64_many(flat, starts, lengths) & np.uint64(0xFFFF_FFFF)).astype("<u4").view(np.uint8)
-    seals = seals.reshape(-1, CHECKSUM_BYTES)
-    data = np.empty(len(flat) + seals.size, np.uint8)
-    whole = len(flat) // page_bytes
-    pages = data[: whole * (page_bytes + CHECKSUM_BYTES)].reshape(whole, page_bytes + CHECKSUM_BYTES)
-    pages[:, :page_bytes] = flat[: whole * page_bytes].reshape(whole, page_bytes)
-    pages[:, page_bytes:] = seals[:whole]
-    if whole < len(starts):
-        data[pages.size :] = np.concatenate((flat[whole * page_bytes :], seals[-1]))
-    return data
+    flat, page_bytes = rows.reshape(-1), page_rows * rows.shape[1]
+    pages = (flat[start : start + page_bytes].data for start in range(0, len(flat), page_bytes))
+    return b"".join(part for page in pages for part in (page, write_uint32_le(checksum32(page))))
