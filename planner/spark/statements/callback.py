@@ -6,9 +6,6 @@ import json
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from pydantic import Field, TypeAdapter
-from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, NoSuchTableError, RESTError
-from requests.exceptions import RequestException
-from sqlalchemy.exc import SQLAlchemyError
 
 from planner.spark.catalogs import SparkCatalogs
 from planner.spark.requests.wire import Message
@@ -16,24 +13,12 @@ from planner.spark.rules import JavaFunction
 from planner.spark.statements.index_statements import CreateIndex, DropIndex
 from planner.spark.statements.procedures import Row, Value, procedure_named
 from planner.spark.statements.session import Builds, StatementSession
-from puffin_index.errors import PuffinIndexError
+from puffin_index.index_table.open_catalog import PASSING_ERRORS
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
-
-_EXPECTED = (
-    PuffinIndexError,
-    NoSuchTableError,
-    NoSuchNamespaceError,
-    CommitFailedException,
-    RESTError,
-    RequestException,
-    SQLAlchemyError,
-    OSError,
-)
-"""Errors that users see as a sentence. Others come with the stack of Python."""
 
 
 class CallProcedure(Message):
@@ -71,7 +56,8 @@ class Statements(JavaFunction):
         try:
             rows = request.execute(self.session_of(SparkSession(self._context, java_session)))
             return json.dumps({"rows": rows or []})
-        except _EXPECTED as error:
+        except PASSING_ERRORS as error:
+            # Any other error comes with the stack of Python.
             return json.dumps({"error": str(error)})
 
     def session_of(self, spark: SparkSession) -> StatementSession:
