@@ -9,6 +9,8 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 from weakref import WeakSet
 
+from puffin_index.jobs.log_lines import is_news
+
 _log = logging.getLogger(__name__)
 
 Item = TypeVar("Item")
@@ -21,8 +23,9 @@ _EXIT_SECONDS = 2.0
 class BackgroundQueue(Generic[Item]):
     """Handles items in their order, in one thread that lives as long as there are items.
 
-    An exception costs the items that came since the last call, and is logged once. More than `most` waiting items are
-    refused; the first waits `delay_seconds` for others. The end of the process waits a little if `is_finished_at_exit`.
+    An exception costs the items that came since the last call, and is logged once an hour. More than `most` waiting
+    items are refused; the first waits `delay_seconds` for others. The end of the process waits a little if
+    `is_finished_at_exit`.
     """
 
     def __init__(
@@ -41,7 +44,6 @@ class BackgroundQueue(Generic[Item]):
         self._changed = threading.Condition()
         self._items: deque[Item] = deque()
         self._is_running = False
-        self._has_warned = False
         self._hurry = threading.Event()
         if is_finished_at_exit:
             _to_finish.add(self)
@@ -79,9 +81,8 @@ class BackgroundQueue(Generic[Item]):
             try:
                 self._handle(items)
             except Exception as error:  # noqa: BLE001 - nobody waits for it, and no query depends on it
-                if not self._has_warned:
-                    _log.warning("%s failed, which is said once: %s", self._what, error, exc_info=error)
-                self._has_warned = True
+                if is_news(self._what):
+                    _log.warning("%s failed, which is said once an hour: %s", self._what, error, exc_info=error)
 
 
 _to_finish: WeakSet[BackgroundQueue[Any]] = WeakSet()

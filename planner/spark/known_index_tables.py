@@ -24,6 +24,7 @@ from puffin_index.index_table.table import (
     is_bound_to,
     load_index_table,
 )
+from puffin_index.jobs.log_lines import is_news
 
 _log = logging.getLogger(__name__)
 
@@ -49,7 +50,6 @@ class LeftBehind:
         )
         self._lock = threading.Lock()
         self._seen: LRUCache[tuple[Catalog, str], TableName] = LRUCache(_KEPT)
-        self._told: LRUCache[DataTable, bool] = LRUCache(_KEPT)
         self._searched: LRUCache[tuple[Catalog, tuple[str, ...]], float] = LRUCache(_KEPT)
 
     def note(self, catalog: Catalog, index_table: Table) -> None:
@@ -66,10 +66,8 @@ class LeftBehind:
         if index_table is None:
             self._search_later(table)
             return None
-        with self._lock:
-            is_told, self._told[table] = table in self._told, True
-        if not is_told:
-            hint = following_hint(table.catalog, TableName.parse(table.name), TableName.of(index_table))
+        hint = following_hint(table.catalog, TableName.parse(table.name), TableName.of(index_table))
+        if is_news(f"{table.uuid}: {hint}"):
             _log.warning("%s", hint)
         return index_table
 

@@ -31,6 +31,7 @@ from planner.spark.settings import Settings
 from planner.view.directories import IndexReads
 from planner.view.index_view import IndexView
 from puffin_index.data.column_source import Reading
+from puffin_index.jobs.log_lines import is_news
 from puffin_index.keys.map_key import SEPARATOR, ColumnId, column_and_key
 from puffin_index.kinds.kind import Answer
 from puffin_index.kinds.registry import kinds_answering, kinds_holding_keys
@@ -175,7 +176,7 @@ def _kept_by_statistics(query: PlannedQuery) -> Flags:
 _log = logging.getLogger(__name__)
 
 MOST_WAITING: Final = 1_000
-"""At most this many records wait to be written. Further records are lost, with one warning."""
+"""At most this many records wait to be written. Further records are lost, with a warning."""
 
 _FLUSH_SECONDS = 1.0
 _REMOTE_FLUSH_SECONDS = 30.0
@@ -195,7 +196,6 @@ class LogWriter:
         self._location = location.rstrip("/") or "/"
         self._path = local_path(self._location)
         self._flushes = 0
-        self._has_lost = False
         delay = _FLUSH_SECONDS if self._path is not None else _REMOTE_FLUSH_SECONDS
         what = f"writing the query log {self._location}"
         self._queue: BackgroundQueue[tuple[PlannedQuery, AuditRecord | None]] = BackgroundQueue(
@@ -204,9 +204,8 @@ class LogWriter:
 
     def put(self, query: PlannedQuery, audit: AuditRecord | None = None) -> None:
         """Have the line of a scan written, or that of an audit of the scan."""
-        if not self._queue.put((query, audit)) and not self._has_lost:
-            self._has_lost = True
-            _log.warning("the query log %s is too slow: records are lost, which is said once", self._location)
+        if not self._queue.put((query, audit)) and is_news(f"slow: {self._location}"):
+            _log.warning("the query log %s is too slow: records are lost, which is said once an hour", self._location)
 
     def flush(self, seconds: float) -> bool:
         """Write what waits, soon; False if that takes longer."""

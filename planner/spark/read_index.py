@@ -19,6 +19,7 @@ from planner.spark.requests.wire import Request
 from planner.view.index_view import IndexView
 from puffin_index.data.column_source import Reading, parse_name_mapping
 from puffin_index.errors import PuffinIndexError
+from puffin_index.jobs.log_lines import is_news
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,7 +83,6 @@ class Reports:
     def __init__(self) -> None:
         self._recordings: dict[int, list[ScanPlan]] = {}
         self._reports: LRUCache[str, deque[ScanPlan]] = LRUCache(_KEPT_SESSIONS)
-        self._told_stale: LRUCache[tuple[str, str, bool], bool] = LRUCache(_KEPT_SESSIONS)
         self._lock = threading.Lock()
 
     @contextmanager
@@ -116,16 +116,9 @@ class Reports:
             plan.index_bytes_read,
             plan.planning_seconds * 1000,
         )
-        self._tell_stale(plan, request)
-
-    def _tell_stale(self, plan: ScanPlan, request: Request) -> None:
-        """Log that a build is due, once a version of the index, and once more if then no file is indexed any more."""
+        # A build is due: that is said of each version, and once more if then no file is indexed any more.
         is_useless = plan.unlisted == plan.row_groups
-        with self._lock:
-            is_told = (request.uuid, request.version, is_useless) in self._told_stale
-            if plan.staleness:
-                self._told_stale[request.uuid, request.version, is_useless] = True
-        if plan.staleness and not is_told:
+        if plan.staleness and is_news(f"{request.uuid} {request.version} {is_useless}"):
             _log.log(logging.WARNING if is_useless else logging.INFO, "%s: %s", plan.table, plan.staleness)
 
     def withdraw(self, answered: str, request: Request) -> None:

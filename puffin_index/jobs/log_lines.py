@@ -34,12 +34,17 @@ def log_line(event: str, **fields: object) -> LogLine:
     return line
 
 
+def is_news(about: str) -> bool:
+    """Return whether nothing was logged about this in the last hour, and take it as logged."""
+    with _told_lock:
+        was_told = about in _told
+        _told.setdefault(about, True)
+    return not was_told
+
+
 def level_of_trouble(location: str) -> int:
     """Return the level of a line about trouble with a file: a warning once an hour, whichever part is in trouble."""
-    with _told_lock:
-        was_told = location in _told
-        _told.setdefault(location, True)
-    return logging.DEBUG if was_told else logging.WARNING
+    return logging.WARNING if is_news(location) else logging.DEBUG
 
 
 def reason_of(error: BaseException) -> str:
