@@ -3,7 +3,6 @@
 The log is a folder of files of JSON lines, `2026-11-23-<session>.jsonl`, in UTC. The audits are in its folder `audits`.
 """
 
-import json
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -138,8 +137,8 @@ def _records(kind: type[_AnyRecord], lines: list[str], table: str | None, locati
         if not line.strip():
             continue
         try:
-            record = kind.model_validate(json.loads(line))
-        except (ValidationError, ValueError) as error:
+            record = kind.model_validate_json(line)
+        except ValidationError as error:
             _log.warning("%s, line %d is no record and left out: %s", location, number, error)
             continue
         # The same table may have another catalog's name in Spark than in PyIceberg.

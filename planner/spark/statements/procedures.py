@@ -305,14 +305,10 @@ def benefits(
 ) -> Iterator[Found]:
     """Sum up from the query log what the indexes of a table have saved."""
     answer = sum_benefits(session.table(table).index(), query_log, bytes_per_second=bytes_per_second)
-    nothing = {"day": None, "column": None, "kind": None, "what": None}
-    yield answer.total, nothing | {"of": "total"}
-    for day, sums in answer.by_day.items():
-        yield sums, nothing | {"of": "day", "day": day.isoformat()}
-    for (column, kind), sums in answer.by_index.items():
-        yield sums, nothing | {"of": "index", "column": column, "kind": kind}
-    for column, kind in answer.unused:
-        yield {"of": "unused", "column": column, "kind": kind, "what": "no query used this index"}
+    yield {"of": "total", **asdict(answer.total)}
+    yield from ({"of": "day", **sums} for sums in answer.days)
+    yield from ({"of": "index", **sums} for sums in answer.indexes)
+    yield from ({"of": "unused", **index, "what": "no query used this index"} for index in answer.unused_by_name)
     for miss in answer.misses:
         yield {"of": "miss", "what": miss}
 
