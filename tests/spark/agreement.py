@@ -1,12 +1,14 @@
 """What tests of the hook share: settings for a while, an answer, and how the planner's own rows agree with it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
 import planner
 from puffin_index import TableIndex
+
+ENABLED = "spark.puffin-index.enabled"
 
 
 def row_groups_of(rows: int) -> str:
@@ -32,6 +34,19 @@ def settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
                 spark.conf.unset(name)
             else:
                 spark.conf.set(name, earlier)
+
+
+def rows_of(spark: SparkSession, sql: str, *, enabled: bool) -> list[str]:
+    """The rows of a query as text, which tells -0.0 from 0.0, in an order of their own."""
+    with settings(spark, {ENABLED: str(enabled).lower()}):
+        return sorted(map(str, spark.sql(sql).collect()))
+
+
+def selected_rows(spark: SparkSession, view: str, texts: Sequence[str]) -> list[list[bool]]:
+    """Return for each condition whether it selects each row of a view, in the order of its `id`."""
+    conditions = ", ".join(f"coalesce(({text}\n), false) AS c{number}" for number, text in enumerate(texts))
+    found = sorted(spark.sql(f"SELECT id, {conditions} FROM {view}").collect(), key=lambda row: int(row["id"]))
+    return [[bool(row[f"c{number}"]) for row in found] for number in range(len(texts))]
 
 
 def count_and_sum(spark: SparkSession, table: str, where: str) -> tuple[int, int | None]:

@@ -11,12 +11,11 @@ from pyspark.sql import SparkSession
 import planner
 from puffin_index import TableIndex
 from ssb_bench.spark_runs.measure import Answer, answer_of, rows_read
-from tests.spark.agreement import check_exact_rows
+from tests.spark.agreement import ENABLED, check_exact_rows
 from tests.spark.corpus_tables import FACT_TABLES, PLAIN_TABLES, Statement, statements
 
 pytestmark = pytest.mark.spark
 
-ENABLED = "spark.puffin-index.enabled"
 _COUNTS = (
     "added-records",
     "deleted-records",

@@ -3,7 +3,6 @@
 Every query is asked with the hook and without, by Spark and by the planner in Python.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,18 +14,12 @@ from pyspark.sql import SparkSession
 import planner
 from puffin_index import IndexDefinition, TableIndex
 from ssb_bench.spark_runs.measure import answer_of, measure
+from tests.spark.agreement import ENABLED, settings
 
 pytestmark = pytest.mark.spark
 
 ROWS = 1_000
 GROUP_ROWS = 100
-
-
-@pytest.fixture
-def hook(spark: SparkSession) -> Iterator[SparkSession]:
-    planner.enable(spark, strict=True)
-    yield spark
-    planner.disable(spark)
 
 
 def write_file(path: Path, columns: dict[str, pa.Array], ids: dict[str, int] | None = None, **options: object) -> None:
@@ -75,9 +68,8 @@ def check_in_spark(spark: SparkSession, index: TableIndex, *wheres: str) -> dict
     counts: dict[str, int] = {}
     for where in wheres:
         query = f"SELECT * FROM lake.{index.name} WHERE {where}"
-        spark.conf.set("spark.puffin-index.enabled", "false")
-        rows = spark.sql(query).collect()
-        spark.conf.unset("spark.puffin-index.enabled")
+        with settings(spark, {ENABLED: "false"}):
+            rows = spark.sql(query).collect()
         reports = len(planner.reports(spark))
         measured = measure(spark, query)
         assert measured.answer == answer_of(rows), where
@@ -87,17 +79,21 @@ def check_in_spark(spark: SparkSession, index: TableIndex, *wheres: str) -> dict
     return counts
 
 
-def test_a_column_that_took_the_name_of_a_renamed_one(hook: SparkSession, catalog: SqlCatalog, tmp_path: Path) -> None:
+def test_a_column_that_took_the_name_of_a_renamed_one(
+    hooked: SparkSession, catalog: SqlCatalog, tmp_path: Path
+) -> None:
     write_file(tmp_path / "f" / "a.parquet", {"id": numbers(), "a": numbers(5000)})
-    create(hook, "renamed", "id INT, a INT")
-    import_files(hook, "renamed", tmp_path / "f")
+    create(hooked, "renamed", "id INT, a INT")
+    import_files(hooked, "renamed", tmp_path / "f")
     index = indexed(catalog, "renamed", "id", "a")
-    check(hook, index, "a = 5007", "a IS NULL", "id = 7")
+    check(hooked, index, "a = 5007", "a IS NULL", "id = 7")
 
-    hook.sql("ALTER TABLE lake.found.renamed RENAME COLUMN a TO x")
-    check(hook, index, "x = 5007", "x IS NULL", "x IS NOT NULL")
-    hook.sql("ALTER TABLE lake.found.renamed ADD COLUMN a INT")
-    check(hook, index, "x IS NULL", "x = 5007", "a IS NULL", "a = 5007", "id = 7 AND a = 5007", "id = 7 AND x IS NULL")
+    hooked.sql("ALTER TABLE lake.found.renamed RENAME COLUMN a TO x")
+    check(hooked, index, "x = 5007", "x IS NULL", "x IS NOT NULL")
+    hooked.sql("ALTER TABLE lake.found.renamed ADD COLUMN a INT")
+    check(
+        hooked, index, "x IS NULL", "x = 5007", "a IS NULL", "a = 5007", "id = 7 AND a = 5007", "id = 7 AND x IS NULL"
+    )
     report = planner.plan(index, "x = 5007")
     assert any("other column mappings" in warning for warning in report.warnings)
     # The column that was found as before is still of use.
@@ -109,60 +105,38 @@ def test_a_column_that_took_the_name_of_a_renamed_one(hook: SparkSession, catalo
     index.build(workers=1)
     assert index.status().outdated == ()
     assert index.status().indexed_data_files == 1
-    check(hook, index, "x IS NULL", "x = 5007", "x IS NOT NULL")
+    check(hooked, index, "x IS NULL", "x = 5007", "x IS NOT NULL")
     assert planner.plan(index, "x = 5007").warnings == ()
     assert index.verify(None).findings == ()
 
 
-@pytest.mark.nightly
-def test_another_name_mapping(hook: SparkSession, catalog: SqlCatalog, tmp_path: Path) -> None:
-    write_file(tmp_path / "f" / "a.parquet", {"id": numbers(), "a": numbers(5000), "b": numbers(9000)})
-    create(hook, "mapped", "id INT, a INT")
-    import_files(hook, "mapped", tmp_path / "f")
-    index = indexed(catalog, "mapped", "a")
-    other = '[{"field-id":1,"names":["id"]},{"field-id":2,"names":["b"]}]'
-    hook.sql(f"ALTER TABLE lake.found.mapped SET TBLPROPERTIES ('schema.name-mapping.default'='{other}')")
-    check(hook, index, "a = 5007", "a = 9007", "a >= 9990", "a IS NULL")
-    index.compact()
-    index.build(workers=1)
-    check(hook, index, "a = 5007", "a = 9007", "a >= 9990", "a IS NULL")
-    assert planner.plan(index, "a = 9007").kept == 1
-
-    hook.sql("ALTER TABLE lake.found.mapped UNSET TBLPROPERTIES ('schema.name-mapping.default')")
-    # Now columns are found by their position.
-    check(hook, index, "a = 5007", "a = 9007", "a IS NULL")
-    index.build(workers=1)
-    check(hook, index, "a = 5007", "a = 9007", "a IS NULL")
-    assert planner.plan(index, "a = 5007").kept == 1
-
-
 def test_a_partition_value_from_the_folder_wins_over_the_file(
-    hook: SparkSession, catalog: SqlCatalog, tmp_path: Path
+    hooked: SparkSession, catalog: SqlCatalog, tmp_path: Path
 ) -> None:
     write_file(tmp_path / "f" / "p=5" / "a.parquet", {"id": numbers(), "p": numbers(100)})
-    create(hook, "constant", "id INT, p INT", "PARTITIONED BY (p)")
-    import_files(hook, "constant", tmp_path / "f")
+    create(hooked, "constant", "id INT, p INT", "PARTITIONED BY (p)")
+    import_files(hooked, "constant", tmp_path / "f")
     index = indexed(catalog, "constant", "id", "p")
     assert index.status().indexed_data_files == 1
-    check(hook, index, "p = 5", "p = 107", "p = 5 AND id = 7", "p = 107 OR id = 7", "p IS NULL", "p > 5 OR id < 3")
+    check(hooked, index, "p = 5", "p = 107", "p = 5 AND id = 7", "p = 107 OR id = 7", "p IS NULL", "p > 5 OR id < 3")
     assert index.verify(None).findings == ()
     assert planner.count(index, "p = 5").row_groups_read == 0
 
     # The same file again, as what another folder says.
-    hook.sql("DELETE FROM lake.found.constant WHERE p = 5")
-    hook.sql(
+    hooked.sql("DELETE FROM lake.found.constant WHERE p = 5")
+    hooked.sql(
         "CALL lake.system.add_files(table => 'found.constant', "
         f"source_table => '`parquet`.`{tmp_path / 'f'}`', check_duplicate_files => false)"
     )
-    check(hook, index, "p = 5", "p = 107", "p = 107 OR id = 7")
+    check(hooked, index, "p = 5", "p = 107", "p = 107 OR id = 7")
     # And once more, where the table has no partitions any more: now the file's own column counts.
-    hook.sql("ALTER TABLE lake.found.constant DROP PARTITION FIELD p")
-    hook.sql(
+    hooked.sql("ALTER TABLE lake.found.constant DROP PARTITION FIELD p")
+    hooked.sql(
         "CALL lake.system.add_files(table => 'found.constant', "
         f"source_table => '`parquet`.`{tmp_path / 'f' / 'p=5'}`', check_duplicate_files => false)"
     )
     for _ in range(2):
-        check(hook, index, "p = 5", "p = 107", "p = 107 OR id = 7", "id = 7")
+        check(hooked, index, "p = 5", "p = 107", "p = 107 OR id = 7", "id = 7")
         index.build(workers=1)
         index.compact()
     assert index.status().indexed_data_files == index.status().data_files == 2
@@ -184,63 +158,67 @@ def test_a_partition_value_from_the_folder_wins_over_the_file(
     ],
 )
 def test_constants_of_every_type_are_the_same_on_both_sides(
-    hook: SparkSession, catalog: SqlCatalog, tmp_path: Path, column: str, folder: str, wheres: list[str]
+    hooked: SparkSession, catalog: SqlCatalog, tmp_path: Path, column: str, folder: str, wheres: list[str]
 ) -> None:
     write_file(tmp_path / "f" / f"p={folder}" / "a.parquet", {"id": numbers()})
-    create(hook, "typed", f"id INT, p {column}", "PARTITIONED BY (p)")
-    import_files(hook, "typed", tmp_path / "f")
+    create(hooked, "typed", f"id INT, p {column}", "PARTITIONED BY (p)")
+    import_files(hooked, "typed", tmp_path / "f")
     index = indexed(catalog, "typed", "id", "p")
-    check(hook, index, *wheres, "id = 7")
+    check(hooked, index, *wheres, "id = 7")
     # Spark's side knows the file for the one that was indexed.
-    hook.sql("SELECT * FROM lake.found.typed WHERE id = 7").collect()
-    assert (planner.reports(hook)[-1].unindexed, planner.reports(hook)[-1].kept) == (0, 1)
+    hooked.sql("SELECT * FROM lake.found.typed WHERE id = 7").collect()
+    assert (planner.reports(hooked)[-1].unindexed, planner.reports(hooked)[-1].kept) == (0, 1)
 
 
-def test_field_ids_on_some_columns_only(hook: SparkSession, catalog: SqlCatalog, tmp_path: Path) -> None:
-    write_file(
-        tmp_path / "f" / "a.parquet", {"id": numbers(), "a": numbers(5000), "b": numbers(9000)}, {"id": 1, "b": 2}
-    )
-    create(hook, "some_ids", "id INT, a INT, b INT")
-    import_files(hook, "some_ids", tmp_path / "f")
-    index = indexed(catalog, "some_ids", "id", "a", "b")
-    assert index.status().indexed_data_files == 1
-    check(hook, index, "a IS NULL", "a = 5007", "a = 9007", "b IS NULL", "b = 9007", "id = 7")
-    assert planner.plan(index, "a = 9007").kept == 1
-
-
-def test_a_file_without_ids_in_a_table_without_a_mapping(
-    hook: SparkSession, catalog: SqlCatalog, tmp_path: Path
+@pytest.mark.parametrize(
+    ("names", "ids", "found", "wheres"),
+    [
+        (("id", "a", "b"), {"id": 1, "b": 2}, "a = 9007", ["a = 5007", "b IS NULL", "b = 9007"]),
+        (("x", "y"), None, "a = 5007", ["b IS NULL", "b = 1"]),
+    ],
+    ids=["ids-on-some", "by-position"],
+)
+def test_files_without_all_field_ids(
+    hooked: SparkSession,
+    catalog: SqlCatalog,
+    tmp_path: Path,
+    names: tuple[str, ...],
+    ids: dict[str, int] | None,
+    found: str,
+    wheres: list[str],
 ) -> None:
-    write_file(tmp_path / "f" / "a.parquet", {"x": numbers(), "y": numbers(5000)})
-    create(hook, "positions", "id INT, a INT, c INT")
-    import_files(hook, "positions", tmp_path / "f")
-    hook.sql("ALTER TABLE lake.found.positions UNSET TBLPROPERTIES ('schema.name-mapping.default')")
-    index = indexed(catalog, "positions", "id", "a", "c")
+    columns = dict(zip(names, map(numbers, (0, 5000, 9000)), strict=False))
+    write_file(tmp_path / "f" / "a.parquet", columns, ids)
+    create(hooked, "few_ids", "id INT, a INT, b INT")
+    import_files(hooked, "few_ids", tmp_path / "f")
+    if ids is None:
+        hooked.sql("ALTER TABLE lake.found.few_ids UNSET TBLPROPERTIES ('schema.name-mapping.default')")
+    index = indexed(catalog, "few_ids", "id", "a", "b")
     assert index.status().indexed_data_files == 1
-    check(hook, index, "a = 5007", "id = 7", "c IS NULL", "a IS NULL", "c = 1")
-    assert planner.plan(index, "a = 5007").kept == 1
+    check(hooked, index, "a IS NULL", "id = 7", found, *wheres)
+    assert planner.plan(index, found).kept == 1
 
 
 def test_a_table_that_is_restored_gives_field_ids_out_again(
-    hook: SparkSession, catalog: SqlCatalog, tmp_path: Path
+    hooked: SparkSession, catalog: SqlCatalog, tmp_path: Path
 ) -> None:
     write_file(tmp_path / "f" / "a.parquet", {"id": numbers(), "a": numbers(5000)})
-    create(hook, "restored", "id INT")
-    import_files(hook, "restored", tmp_path / "f")
+    create(hooked, "restored", "id INT")
+    import_files(hooked, "restored", tmp_path / "f")
     old = catalog.load_table("found.restored").metadata_location
-    hook.sql("ALTER TABLE lake.found.restored ADD COLUMN a INT")
-    hook.sql("REFRESH TABLE lake.found.restored")
+    hooked.sql("ALTER TABLE lake.found.restored ADD COLUMN a INT")
+    hooked.sql("REFRESH TABLE lake.found.restored")
     index = indexed(catalog, "restored", "id", "a")
-    check(hook, index, "a = 5007", "a IS NULL")
+    check(hooked, index, "a = 5007", "a IS NULL")
 
     catalog.drop_table("found.restored")
-    hook.sql(f"CALL lake.system.register_table(table => 'found.restored', metadata_file => '{old}')")
-    hook.sql("REFRESH TABLE lake.found.restored")
-    hook.sql("ALTER TABLE lake.found.restored ADD COLUMN other INT")
+    hooked.sql(f"CALL lake.system.register_table(table => 'found.restored', metadata_file => '{old}')")
+    hooked.sql("REFRESH TABLE lake.found.restored")
+    hooked.sql("ALTER TABLE lake.found.restored ADD COLUMN other INT")
     index = TableIndex.open(catalog, "found.restored")
-    check(hook, index, "other IS NULL", "other = 5007", "id = 7", "id = 7 AND other IS NULL")
+    check(hooked, index, "other IS NULL", "other = 5007", "id = 7", "id = 7 AND other IS NULL")
     index.build(workers=1)
-    check(hook, index, "other IS NULL", "other = 5007", "id = 7", "id = 7 AND other IS NULL")
+    check(hooked, index, "other IS NULL", "other = 5007", "id = 7", "id = 7 AND other IS NULL")
 
 
 def add_default(spark: SparkSession, table: str, column: str, type_name: str, value: object) -> None:
@@ -255,59 +233,59 @@ def add_default(spark: SparkSession, table: str, column: str, type_name: str, va
     spark.sql(f"REFRESH TABLE lake.found.{table}")
 
 
-def test_first_rows_where_files_lack_the_column(hook: SparkSession, catalog: SqlCatalog) -> None:
-    create(hook, "lacking", "id INT", "TBLPROPERTIES ('format-version'='3')")
-    hook.sql("INSERT INTO lake.found.lacking SELECT CAST(id AS INT) FROM RANGE(100)")
-    add_default(hook, "lacking", "s", "String", "m")
-    hook.sql("ALTER TABLE lake.found.lacking ADD COLUMN w DECIMAL(30, 1)")
-    hook.sql("INSERT INTO lake.found.lacking SELECT CAST(id AS INT), NULL, NULL FROM RANGE(100, 200)")
-    hook.sql("INSERT INTO lake.found.lacking SELECT CAST(id AS INT), CONCAT('k', id % 7), id FROM RANGE(200, 300)")
+def test_first_rows_where_files_lack_the_column(hooked: SparkSession, catalog: SqlCatalog) -> None:
+    create(hooked, "lacking", "id INT", "TBLPROPERTIES ('format-version'='3')")
+    hooked.sql("INSERT INTO lake.found.lacking SELECT CAST(id AS INT) FROM RANGE(100)")
+    add_default(hooked, "lacking", "s", "String", "m")
+    hooked.sql("ALTER TABLE lake.found.lacking ADD COLUMN w DECIMAL(30, 1)")
+    hooked.sql("INSERT INTO lake.found.lacking SELECT CAST(id AS INT), NULL, NULL FROM RANGE(100, 200)")
+    hooked.sql("INSERT INTO lake.found.lacking SELECT CAST(id AS INT), CONCAT('k', id % 7), id FROM RANGE(200, 300)")
     index = indexed(catalog, "lacking", "id", "s", "w")
 
     orders, wheres = ("s ASC NULLS LAST", "w DESC NULLS FIRST"), ("id < 200", "TRUE")
-    check_in_spark(hook, index, *(f"{where} ORDER BY {order}, id LIMIT 7" for where in wheres for order in orders))
+    check_in_spark(hooked, index, *(f"{where} ORDER BY {order}, id LIMIT 7" for where in wheres for order in orders))
 
 
-def test_a_default_of_another_lineage(hook: SparkSession, catalog: SqlCatalog) -> None:
+def test_a_default_of_another_lineage(hooked: SparkSession, catalog: SqlCatalog) -> None:
     """Built as NULL while the column had no default; the restored table's column of that id has one."""
-    create(hook, "defaults", "id INT", "TBLPROPERTIES ('format-version'='3')")
-    hook.sql(f"INSERT INTO lake.found.defaults SELECT CAST(id AS INT) FROM range({ROWS})")
+    create(hooked, "defaults", "id INT", "TBLPROPERTIES ('format-version'='3')")
+    hooked.sql(f"INSERT INTO lake.found.defaults SELECT CAST(id AS INT) FROM range({ROWS})")
     old = catalog.load_table("found.defaults").metadata_location
-    hook.sql("ALTER TABLE lake.found.defaults ADD COLUMN a INT")
+    hooked.sql("ALTER TABLE lake.found.defaults ADD COLUMN a INT")
     index = indexed(catalog, "defaults", "id", "a")
-    check(hook, index, "a IS NULL", "a = 7")
+    check(hooked, index, "a IS NULL", "a = 7")
 
     catalog.drop_table("found.defaults")
-    hook.sql(f"CALL lake.system.register_table(table => 'found.defaults', metadata_file => '{old}')")
+    hooked.sql(f"CALL lake.system.register_table(table => 'found.defaults', metadata_file => '{old}')")
     table = catalog.load_table("found.defaults")
-    add_default(hook, "defaults", "b", "Integer", 7)
+    add_default(hooked, "defaults", "b", "Integer", 7)
     assert table.refresh().schema().find_field("b").field_id == 2
     index = TableIndex.open(catalog, "found.defaults")
-    check(hook, index, "b = 7", "b IS NULL", "id = 7")
+    check(hooked, index, "b = 7", "b IS NULL", "id = 7")
 
 
 @pytest.mark.nightly
-def test_imported_orc_files_are_found_by_name(hook: SparkSession, catalog: SqlCatalog, tmp_path: Path) -> None:
+def test_imported_orc_files_are_found_by_name(hooked: SparkSession, catalog: SqlCatalog, tmp_path: Path) -> None:
     folder = tmp_path / "f"
-    hook.range(0, ROWS, 1, 1).selectExpr(
+    hooked.range(0, ROWS, 1, 1).selectExpr(
         "CAST(id AS INT) AS id", "CAST(id + 5000 AS INT) AS a", "NAMED_STRUCT('x', id, 'y', CAST(id AS STRING)) AS s"
     ).write.orc(folder.as_uri())
-    create(hook, "orc", "id INT, a INT, s STRUCT<x: BIGINT, y: STRING>, later INT")
-    hook.sql(f"CALL lake.system.add_files(table => 'found.orc', source_table => '`orc`.`{folder}`')")
+    create(hooked, "orc", "id INT, a INT, s STRUCT<x: BIGINT, y: STRING>, later INT")
+    hooked.sql(f"CALL lake.system.add_files(table => 'found.orc', source_table => '`orc`.`{folder}`')")
     index = TableIndex.create(catalog, "found.orc", IndexDefinition.of(bitmap=["id", "a", "s.y", "later"]))
     assert index.build(workers=1).files == 1
     wheres = ["a = 5007", "a = 1", "s.y = '7'", "s.y IS NULL", "later IS NULL", "later = 1", "id = 1 AND s.x = 1"]
-    check_in_spark(hook, index, *wheres)
+    check_in_spark(hooked, index, *wheres)
     assert planner.plan(index, "a = 1").kept == 0
 
-    hook.sql("ALTER TABLE lake.found.orc RENAME COLUMN a TO b")
-    hook.sql("ALTER TABLE lake.found.orc ADD COLUMN a INT")
-    check_in_spark(hook, index, "a IS NULL", "a = 5007", "b IS NULL", "b = 5007", "b IS NOT NULL")
+    hooked.sql("ALTER TABLE lake.found.orc RENAME COLUMN a TO b")
+    hooked.sql("ALTER TABLE lake.found.orc ADD COLUMN a INT")
+    check_in_spark(hooked, index, "a IS NULL", "a = 5007", "b IS NULL", "b = 5007", "b IS NOT NULL")
     assert index.verify(None).findings == ()
 
 
 @pytest.mark.nightly
-def test_constants_that_writers_of_the_table_made(hook: SparkSession, catalog: SqlCatalog) -> None:
+def test_constants_that_writers_of_the_table_made(hooked: SparkSession, catalog: SqlCatalog) -> None:
     columns = {
         "b": ("BIGINT", "id % 3"),
         "t": ("TIMESTAMP", "TIMESTAMP_MICROS(id % 3 - 1)"),
@@ -317,39 +295,45 @@ def test_constants_that_writers_of_the_table_made(hook: SparkSession, catalog: S
         "w": ("DECIMAL(38,10)", "CAST(id % 3 - 1 AS DECIMAL(38,10)) / 7"),
     }
     for name, (kind, expression) in columns.items():
-        create(hook, f"own_{name}", f"id BIGINT, p {kind}", "PARTITIONED BY (p)")
-        hook.range(300).selectExpr("id", f"CAST({expression} AS {kind}) AS p").writeTo(
+        create(hooked, f"own_{name}", f"id BIGINT, p {kind}", "PARTITIONED BY (p)")
+        hooked.range(300).selectExpr("id", f"CAST({expression} AS {kind}) AS p").writeTo(
             f"lake.found.own_{name}"
         ).append()
         index = indexed(catalog, f"own_{name}", "id", "p")
-        check(hook, index, "id = 7", "p IS NULL", "id = 7 OR p IS NULL")
-        hook.sql(f"SELECT * FROM lake.found.own_{name} WHERE id = 7").collect()
-        assert (planner.reports(hook)[-1].unindexed, planner.reports(hook)[-1].kept) == (0, 1), name
+        check(hooked, index, "id = 7", "p IS NULL", "id = 7 OR p IS NULL")
+        hooked.sql(f"SELECT * FROM lake.found.own_{name} WHERE id = 7").collect()
+        assert (planner.reports(hooked)[-1].unindexed, planner.reports(hooked)[-1].kept) == (0, 1), name
 
 
-def test_int96_is_indexed_and_nanoseconds_are_not(hook: SparkSession, catalog: SqlCatalog, tmp_path: Path) -> None:
+def test_int96_is_indexed_and_nanoseconds_are_not(hooked: SparkSession, catalog: SqlCatalog, tmp_path: Path) -> None:
     moments = pa.array([1_600_000_000_000_000 + i * 7_919_000_003 for i in range(ROWS)], pa.timestamp("us"))
     write_file(tmp_path / "f" / "a.parquet", {"id": numbers(), "at": moments}, use_deprecated_int96_timestamps=True)
-    create(hook, "old_times", "id INT, at TIMESTAMP")
-    import_files(hook, "old_times", tmp_path / "f")
+    create(hooked, "old_times", "id INT, at TIMESTAMP")
+    import_files(hooked, "old_times", tmp_path / "f")
     write_file(
         tmp_path / "g" / "b.parquet", {"id": numbers(ROWS), "at": moments.cast(pa.timestamp("ns"))}, version="2.6"
     )
     index = indexed(catalog, "old_times", "id", "at")
     assert index.status().indexed_data_files == 1
     check(
-        hook, index, "at = TIMESTAMP'2020-09-13 12:26:40+00:00'", "at < TIMESTAMP'2020-09-13 15:00:00+00:00'", "id = 7"
+        hooked,
+        index,
+        "at = TIMESTAMP'2020-09-13 12:26:40+00:00'",
+        "at < TIMESTAMP'2020-09-13 15:00:00+00:00'",
+        "id = 7",
     )
     assert planner.plan(index, "at < TIMESTAMP'2020-09-13 15:00:00+00:00'").kept == 1
 
 
-def test_a_column_that_is_not_indexed_is_not_looked_at(hook: SparkSession, catalog: SqlCatalog, tmp_path: Path) -> None:
+def test_a_column_that_is_not_indexed_is_not_looked_at(
+    hooked: SparkSession, catalog: SqlCatalog, tmp_path: Path
+) -> None:
     odd = pa.array([0] * ROWS, pa.timestamp("ns"))
     write_file(tmp_path / "f" / "a.parquet", {"id": numbers(), "odd": odd}, version="2.6")
     write_file(tmp_path / "f" / "b.parquet", {"id": numbers(ROWS), "odd": pa.array([0] * ROWS, pa.int64())})
-    create(hook, "odd", "id INT, odd BIGINT")
+    create(hooked, "odd", "id INT, odd BIGINT")
     mapping = '[{"field-id":1,"names":["id"]},{"field-id":2,"names":["odd"]}]'
-    hook.sql(f"ALTER TABLE lake.found.odd SET TBLPROPERTIES ('schema.name-mapping.default'='{mapping}')")
+    hooked.sql(f"ALTER TABLE lake.found.odd SET TBLPROPERTIES ('schema.name-mapping.default'='{mapping}')")
     table = catalog.load_table("found.odd")
     # Spark's own reader refuses the file; PyIceberg's cannot map the type: a manifest entry is made from a third one.
     write_file(tmp_path / "f" / "c.parquet", {"id": numbers(2 * ROWS), "odd": pa.array([0] * ROWS, pa.int64())})

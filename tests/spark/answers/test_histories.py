@@ -33,6 +33,7 @@ from tests.conftest import amount
 from tests.oracle import evaluate
 from tests.questions import Ask, batches, leaves, predicates
 from tests.spark import agreement
+from tests.spark.agreement import ENABLED
 
 pytestmark = pytest.mark.spark
 
@@ -40,7 +41,6 @@ HISTORIES = amount(2, 40)
 STEPS = 12
 ROW_GROUP_ROWS = 4
 DEFINITION = IndexDefinition.of(bitmap=["k", "s"], bsi=["k", "n"], bloom=["s"], options={"s.layout": "postings"})
-ENABLED = "spark.puffin-index.enabled"
 TABLE = "lake.lives.t"
 
 Content: TypeAlias = dict[int, tuple[int | None, str | None]]

@@ -1,6 +1,7 @@
 """Files that other writers made and `add_files` imported: Spark reads the row groups that are kept, and no others."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import duckdb
@@ -16,6 +17,7 @@ from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.data_table import list_data_files
 from ssb_bench.spark_runs.measure import Measurement, measure
 from tests.parquet_footer_edit import Struct, columns, edit_footer, first_byte, metadata, row_groups
+from tests.spark.agreement import ENABLED, settings
 from tests.spark.corpus_tables import delete_by_equality
 
 pytestmark = pytest.mark.spark
@@ -26,6 +28,7 @@ ROW_GROUP_ROWS = 2_048
 ROW_GROUPS = ROWS // ROW_GROUP_ROWS
 SPREAD = 7_919
 _LONG = 6
+VECTORIZED = "spark.sql.iceberg.vectorization.enabled"
 
 
 def items() -> pa.Table:
@@ -163,25 +166,22 @@ def imported(spark: SparkSession, catalog: SqlCatalog, folder: Path, writer: str
 
 def with_and_without(spark: SparkSession, sql: str) -> tuple[ScanPlan, Measurement]:
     """Run a query with the hook and without; the answers are equal."""
-    planner.enable(spark, strict=True)
-    try:
-        measured = measure(spark, sql)
-        report = planner.reports(spark)[-1]
-    finally:
-        planner.disable(spark)
-    assert measured.answer == measure(spark, sql).answer, sql
+    measured = measure(spark, sql)
+    report = planner.reports(spark)[-1]
+    with settings(spark, {ENABLED: "false"}):
+        assert measured.answer == measure(spark, sql).answer, sql
     return report, measured
 
 
 @pytest.mark.one_of(5)
 @pytest.mark.parametrize("writer", WRITERS)
 def test_the_row_groups_that_are_kept_are_read_and_no_others(
-    spark: SparkSession, catalog: SqlCatalog, tmp_path: Path, writer: str
+    hooked: SparkSession, catalog: SqlCatalog, tmp_path: Path, writer: str
 ) -> None:
-    index = imported(spark, catalog, tmp_path / "files", writer)
+    index = imported(hooked, catalog, tmp_path / "files", writer)
     kept = []
     for sql in QUERIES:
-        report, measured = with_and_without(spark, sql.format(f"lake.{index.name}"))
+        report, measured = with_and_without(hooked, sql.format(f"lake.{index.name}"))
         assert report.row_groups == ROW_GROUPS
         # Of what it is given, Iceberg itself leaves out row groups by their statistics.
         assert measured.rows_read <= report.kept_rows, sql
@@ -198,56 +198,48 @@ def test_the_row_groups_that_are_kept_are_read_and_no_others(
     assert planner.count(index, "k BETWEEN 100 AND 104").rows == 3
 
 
-@pytest.fixture
-def row_reader(spark: SparkSession) -> Iterator[SparkSession]:
-    spark.conf.set("spark.sql.iceberg.vectorization.enabled", "false")
-    yield spark
-    spark.conf.unset("spark.sql.iceberg.vectorization.enabled")
-
-
 @pytest.mark.parametrize("writer", ["arrow", "row_groups_around"])
 def test_splits_of_any_size_and_either_reader_read_the_same(
-    row_reader: SparkSession, catalog: SqlCatalog, tmp_path: Path, writer: str
+    hooked: SparkSession, catalog: SqlCatalog, tmp_path: Path, writer: str
 ) -> None:
-    spark, index = row_reader, imported(row_reader, catalog, tmp_path / "files", writer)
-    for vectorized in ("false", "true"):
-        spark.conf.set("spark.sql.iceberg.vectorization.enabled", vectorized)
-        for size in ("20000", "134217728"):
-            spark.sql(
-                f"ALTER TABLE lake.{index.name} SET TBLPROPERTIES ("
-                f"'read.split.target-size'='{size}', 'read.split.open-file-cost'='1')"
-            )
-            report, measured = with_and_without(spark, QUERIES[1].format(f"lake.{index.name}"))
-            assert (report.kept, measured.rows_read) == (3, report.kept_rows)
+    index = imported(hooked, catalog, tmp_path / "files", writer)
+    for vectorized, size in product(("false", "true"), ("20000", "134217728")):
+        hooked.sql(
+            f"ALTER TABLE lake.{index.name} SET TBLPROPERTIES ("
+            f"'read.split.target-size'='{size}', 'read.split.open-file-cost'='1')"
+        )
+        with settings(hooked, {VECTORIZED: vectorized}):
+            report, measured = with_and_without(hooked, QUERIES[1].format(f"lake.{index.name}"))
+        assert (report.kept, measured.rows_read) == (3, report.kept_rows)
 
 
 @pytest.mark.one_of(3)
 @pytest.mark.parametrize(("writer", "version"), [("row_groups_around", 3), ("arrow", 2), ("sizes_of_two", 3)])
 def test_deletes_row_ids_and_rewrites_of_imported_files(
-    spark: SparkSession, catalog: SqlCatalog, tmp_path: Path, writer: str, version: int
+    hooked: SparkSession, catalog: SqlCatalog, tmp_path: Path, writer: str, version: int
 ) -> None:
-    index = imported(spark, catalog, tmp_path / "files", writer, version)
+    index = imported(hooked, catalog, tmp_path / "files", writer, version)
     table = f"lake.{index.name}"
-    spark.sql(f"DELETE FROM {table} WHERE k % 10 = 0 OR id BETWEEN 4000 AND 7000")
-    spark.sql(f"UPDATE {table} SET name = 'changed' WHERE k IN (102, 4712)")
+    hooked.sql(f"DELETE FROM {table} WHERE k % 10 = 0 OR id BETWEEN 4000 AND 7000")
+    hooked.sql(f"UPDATE {table} SET name = 'changed' WHERE k IN (102, 4712)")
     lineage = ", _row_id, _last_updated_sequence_number" if version > 2 else ""
     queries = [sql.replace("id, _pos", f"id, _pos{lineage}").format(table) for sql in QUERIES]
     for sql in queries:
-        report, _ = with_and_without(spark, sql)
+        report, _ = with_and_without(hooked, sql)
         assert report.kept < report.row_groups
 
-    spark.sql(f"CALL lake.system.rewrite_data_files(table => '{index.name}', options => map('rewrite-all', 'true'))")
+    hooked.sql(f"CALL lake.system.rewrite_data_files(table => '{index.name}', options => map('rewrite-all', 'true'))")
     index.refresh()
     index.build(workers=1)
     for sql in queries:
-        with_and_without(spark, sql)
+        with_and_without(hooked, sql)
 
 
-def test_equality_deletes_of_imported_files(spark: SparkSession, catalog: SqlCatalog, tmp_path: Path) -> None:
-    index = imported(spark, catalog, tmp_path / "files", "columns_around")
-    delete_by_equality(spark, index.name, "k", 4710)
+def test_equality_deletes_of_imported_files(hooked: SparkSession, catalog: SqlCatalog, tmp_path: Path) -> None:
+    index = imported(hooked, catalog, tmp_path / "files", "columns_around")
+    delete_by_equality(hooked, index.name, "k", 4710)
 
-    report, measured = with_and_without(spark, f"SELECT id, _pos FROM lake.{index.name} WHERE k IN (8, 4710, 9000)")
+    report, measured = with_and_without(hooked, f"SELECT id, _pos FROM lake.{index.name} WHERE k IN (8, 4710, 9000)")
 
     assert measured.answer is not None
     assert measured.answer.text == "2 rows"
@@ -257,20 +249,20 @@ def test_equality_deletes_of_imported_files(spark: SparkSession, catalog: SqlCat
 @pytest.mark.one_of(3)
 @pytest.mark.parametrize("writer", ["row_groups_around", "arrow", "sizes_of_two", "one_midpoint", "columns_around"])
 def test_files_that_pyiceberg_imported_are_read_by_their_own_footers(
-    spark: SparkSession, catalog: SqlCatalog, tmp_path: Path, writer: str
+    hooked: SparkSession, catalog: SqlCatalog, tmp_path: Path, writer: str
 ) -> None:
     """PyIceberg lists split offsets, sorted: they need not be in the order of the row groups."""
     WRITERS[writer](tmp_path)
-    table = create(spark, f"added_{writer}")
+    table = create(hooked, f"added_{writer}")
     name = table.removeprefix("lake.")
     catalog.load_table(name).add_files([str(tmp_path / "data.parquet")])
-    spark.sql(f"REFRESH TABLE {table}")
+    hooked.sql(f"REFRESH TABLE {table}")
     index = TableIndex.create(catalog, name, IndexDefinition.of(bitmap=["k"]))
     assert [len(file.split_offsets) for file in list_data_files(index.data_table)] == [ROW_GROUPS]
     index.build(workers=1)
 
     for sql in QUERIES:
-        report, measured = with_and_without(spark, sql.format(table))
+        report, measured = with_and_without(hooked, sql.format(table))
         assert report.row_groups == ROW_GROUPS
         assert measured.rows_read <= report.kept_rows
         assert report.kept < ROW_GROUPS or writer in READ_WHOLE
@@ -301,12 +293,12 @@ def orc_items(spark: SparkSession) -> DataFrame:
 @pytest.mark.nightly
 @pytest.mark.parametrize("write", [write_orc_by_iceberg, write_orc_by_spark])
 def test_stripes_of_imported_orc_files_are_dropped(
-    row_reader: SparkSession,
+    hooked: SparkSession,
     catalog: SqlCatalog,
     tmp_path: Path,
     write: Callable[[SparkSession, SqlCatalog, Path], str],
 ) -> None:
-    spark = row_reader
+    spark = hooked
     folder = write(spark, catalog, tmp_path / "files")
     table = create(spark, write.__name__)
     spark.sql(f"CALL lake.system.add_files('ns.{write.__name__}', '`orc`.`{folder}`')")
@@ -315,12 +307,11 @@ def test_stripes_of_imported_orc_files_are_dropped(
     report = index.build(workers=1)
     assert report.row_groups > 3
 
-    for vectorized in ("true", "false"):
-        spark.conf.set("spark.sql.iceberg.vectorization.enabled", vectorized)
-        for sql in QUERIES:
+    for vectorized, sql in product(("true", "false"), QUERIES):
+        with settings(spark, {VECTORIZED: vectorized}):
             plan, measured = with_and_without(spark, sql.format(table))
-            assert plan.kept < plan.row_groups == report.row_groups
-            assert measured.rows_read <= plan.kept_rows
+        assert plan.kept < plan.row_groups == report.row_groups
+        assert measured.rows_read <= plan.kept_rows
     spark.sql(f"DELETE FROM {table} WHERE k IN (8, 4710)")
     for sql in QUERIES:
         with_and_without(spark, sql.format(table))

@@ -41,13 +41,12 @@ from tests.planner.condition.where_text import Writer
 from tests.planner.laws.iceberg_reading import NAME_MAPPING, LeafColumn, leaf_columns, schema_at
 from tests.planner.laws.imported_files import StoredField, write_parquet
 from tests.questions import batches
-from tests.spark.agreement import row_groups_of
+from tests.spark.agreement import ENABLED, row_groups_of
 
 pytestmark = pytest.mark.spark
 
 HISTORIES = amount(1, 40)
 STEPS = 10
-ENABLED = "spark.puffin-index.enabled"
 NAME = "imports.t"
 TABLE = f"lake.{NAME}"
 

@@ -1,7 +1,5 @@
 """ORC tables that Spark wrote: stripes are indexed and dropped like row groups, and no answer changes."""
 
-from collections.abc import Iterator
-
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
@@ -10,6 +8,8 @@ import planner
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.data_table import list_data_files
 from ssb_bench.spark_runs.measure import measure
+from tests.spark.agreement import ENABLED, settings
+from tests.spark.corpus_tables import statements
 
 pytestmark = pytest.mark.spark
 
@@ -52,14 +52,6 @@ def index(spark: SparkSession, catalog: SqlCatalog) -> TableIndex:
     return table_index
 
 
-@pytest.fixture
-def hook(spark: SparkSession, index: TableIndex) -> Iterator[SparkSession]:
-    assert index.name == "ns.stripes"
-    planner.enable(spark, strict=True)
-    yield spark
-    planner.disable(spark)
-
-
 @pytest.mark.nightly
 def test_an_entry_lists_the_stripes_of_the_manifest(index: TableIndex) -> None:
     files = list_data_files(index.data_table)
@@ -76,63 +68,43 @@ def test_the_index_of_an_orc_file_is_verified_against_its_data(index: TableIndex
     assert report.row_groups == index.status().row_groups
 
 
-def test_an_equality_reads_one_stripe_by_sparks_own_metrics(hook: SparkSession) -> None:
-    measured = measure(hook, f"SELECT * FROM {TABLE} WHERE k = 4711")
+@pytest.mark.usefixtures("index")
+def test_an_equality_reads_one_stripe_by_sparks_own_metrics(hooked: SparkSession) -> None:
+    measured = measure(hooked, f"SELECT * FROM {TABLE} WHERE k = 4711")
 
-    report = planner.reports(hook)[-1]
+    report = planner.reports(hooked)[-1]
     assert (report.kept, report.unindexed) == (1, 0)
     assert measured.rows_read <= report.kept_rows < ROWS / 10
 
 
 @pytest.mark.one_of(3)
-@pytest.mark.parametrize(
-    "where",
-    [
-        "k IN (7, 30000)",
-        "name = SHA2('31415', 256)",
-        "cents = -123.45",
-        "wide = -59999",
-        "day = DATE'1949-12-31' OR day = DATE'2001-09-09'",
-        "at = TIMESTAMP_MICROS(-1000000000070000)",
-        "at BETWEEN TIMESTAMP'1969-12-30 00:00:00' AND TIMESTAMP'1970-01-02 00:00:00'",
-        "at < TIMESTAMP'1880-01-01 00:00:00'",
-        "local >= TIMESTAMP_NTZ'1969-12-31 23:59:59.5' AND local < TIMESTAMP_NTZ'1970-01-01 10:00:00'",
-        "s.a = 31415",
-        "s.t.u = '31416'",
-        "x BETWEEN 100 AND 101",
-        "NOT flag AND k < 20",
-        "notes['k'] = 31415",
-    ],
-)
-def test_answers_are_those_without_the_hook(hook: SparkSession, where: str) -> None:
+@pytest.mark.usefixtures("index")
+@pytest.mark.parametrize("where", [one.sql for one in statements("stripes")])
+def test_answers_are_those_without_the_hook(hooked: SparkSession, where: str) -> None:
     sql = f"SELECT id FROM {TABLE} WHERE {where}"
 
-    with_index = measure(hook, sql)
-    report = planner.reports(hook)[-1]
-    planner.disable(hook)
-    without = measure(hook, sql)
+    with_index = measure(hooked, sql)
+    report = planner.reports(hooked)[-1]
+    with settings(hooked, {ENABLED: "false"}):
+        without = measure(hooked, sql)
 
     assert with_index.answer == without.answer
     assert report.kept < report.row_groups
 
 
-def test_a_timestamp_beyond_nanoseconds_leaves_its_file_unindexed(spark: SparkSession, catalog: SqlCatalog) -> None:
-    spark.sql("DROP TABLE IF EXISTS lake.ns.ancient PURGE")
-    spark.sql(
+def test_a_timestamp_beyond_nanoseconds_leaves_its_file_unindexed(hooked: SparkSession, catalog: SqlCatalog) -> None:
+    hooked.sql("DROP TABLE IF EXISTS lake.ns.ancient PURGE")
+    hooked.sql(
         "CREATE TABLE lake.ns.ancient (id BIGINT, at TIMESTAMP) USING iceberg "
         "TBLPROPERTIES ('write.format.default'='orc')"
     )
-    spark.sql("INSERT INTO lake.ns.ancient VALUES (1, TIMESTAMP'1500-01-01 00:00:00'), (2, current_timestamp())")
-    spark.sql("INSERT INTO lake.ns.ancient VALUES (3, TIMESTAMP'2020-01-01 00:00:00')")
+    hooked.sql("INSERT INTO lake.ns.ancient VALUES (1, TIMESTAMP'1500-01-01 00:00:00'), (2, current_timestamp())")
+    hooked.sql("INSERT INTO lake.ns.ancient VALUES (3, TIMESTAMP'2020-01-01 00:00:00')")
     table_index = TableIndex.create(catalog, "ns.ancient", IndexDefinition.of(bsi=["at"]))
 
     report = table_index.build(workers=1)
 
     assert report.files + len(report.skipped) == len(list_data_files(table_index.data_table))
     assert any("out of range" in skipped.reason for skipped in report.skipped)
-    planner.enable(spark, strict=True)
-    try:
-        rows = spark.sql("SELECT id FROM lake.ns.ancient WHERE at < TIMESTAMP'1600-01-01 00:00:00'").collect()
-    finally:
-        planner.disable(spark)
+    rows = hooked.sql("SELECT id FROM lake.ns.ancient WHERE at < TIMESTAMP'1600-01-01 00:00:00'").collect()
     assert [row.id for row in rows] == [1]

@@ -10,10 +10,10 @@ from pyspark.sql import functions as f
 
 import planner
 from ssb_bench.spark_runs.measure import Answer, answer_of
+from tests.spark.agreement import ENABLED
 
 pytestmark = pytest.mark.spark
 
-ENABLED = "spark.puffin-index.enabled"
 Names = dict[str, dict[str, str]]
 
 

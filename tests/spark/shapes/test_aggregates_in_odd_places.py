@@ -1,6 +1,6 @@
 """Aggregates where an answer from the index could go wrong: the rows are those of Spark without the index."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,20 +13,15 @@ from pyspark.sql import functions as f
 from puffin_index import IndexDefinition, TableIndex
 from ssb_bench.spark_runs.session import SPARK_RELEASE
 from tests.conftest import amount
-from tests.spark.agreement import settings
+from tests.spark.agreement import ENABLED, rows_of, settings
+from tests.spark.corpus_tables import statements
 from tests.spark.shapes import shapes
-from tests.spark.shapes.test_answered_aggregates import ENABLED, check, rows_of
+from tests.spark.shapes.test_answered_aggregates import check
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("tables")]
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("tables", "answering")]
 
 _PLAIN = f"lake.{shapes.NAMESPACE}.plain"
 _DELETED = f"lake.{shapes.NAMESPACE}.deleted"
-
-
-@pytest.fixture(autouse=True)
-def answering(spark: SparkSession) -> Iterator[None]:
-    with settings(spark, {"spark.puffin-index.aggregates": "true"}):
-        yield
 
 
 def indexed(catalog: SqlCatalog, name: str, **columns: list[str]) -> TableIndex:
@@ -37,57 +32,7 @@ def indexed(catalog: SqlCatalog, name: str, **columns: list[str]) -> TableIndex:
 
 @pytest.mark.one_of(9)
 @pytest.mark.parametrize("table", [_PLAIN, _DELETED])
-@pytest.mark.parametrize(
-    "sql",
-    [
-        "SELECT COUNT(*) AS `count(*)`, SUM(l) AS `a b.c`, SUM(l) AS `a b.c`, SUM(l) + SUM(l) FROM {t} WHERE i > 9",
-        "SELECT i % 3 AS l, SUM(l) AS i, COUNT(*) AS part FROM {t} WHERE part > 0 GROUP BY i % 3 HAVING SUM(l) > 9",
-        "SELECT l, SUM(part), MAX(part) FROM (SELECT part AS l, l AS part, i FROM {t}) WHERE part > 30 GROUP BY l",
-        "SELECT 'a', COUNT(*), SUM(i + 1) FROM {t} WHERE i > 3 GROUP BY 'a'",
-        "SELECT 'a', COUNT(*), SUM(i + 1) FROM {t} WHERE i % 100 = 7 AND l % 100 = 8 AND s = 'k77' GROUP BY 'a'",
-        "SELECT SUM(i + 1), SUM(1), MAX(2) FROM {t} WHERE i % 100 = 7 AND l % 100 = 8 AND s = 'k77'",
-        "SELECT part, COUNT(*) FROM {t} WHERE i % 100 = 7 AND l % 100 = 8 AND s = 'k77' GROUP BY ROLLUP (part)",
-        "SELECT COUNT(*) FROM {t} WHERE l > 5 HAVING COUNT(*) > 5",
-        "SELECT 1 FROM {t} WHERE i > 5 HAVING MAX(i) > 3 AND MAX(i) < 10",
-        "SELECT MAX(n), SUM(m) FROM (SELECT part, COUNT(*) n, MAX(l) m FROM {t} WHERE i > 4 GROUP BY part)",
-        "SELECT COUNT(DISTINCT n) FROM (SELECT s, COUNT(*) n FROM {t} WHERE i > 4 GROUP BY s)",
-        "SELECT part, (SELECT COUNT(*) FROM {t} b WHERE b.part = a.part AND i > 7) n FROM "
-        "(SELECT DISTINCT part FROM {t}) a",
-        "SELECT part, SUM(COUNT(*)) OVER (ORDER BY part) FROM {t} WHERE i > 4 GROUP BY part",
-        "SELECT * FROM (SELECT part, t, l FROM {t}) PIVOT (SUM(l) FOR part IN (0, 1))",
-        "SELECT ARRAY(part, part + 1), NAMED_STRUCT('a', part), COUNT(*) FROM {t} WHERE i > 4 "
-        "GROUP BY ARRAY(part, part + 1), NAMED_STRUCT('a', part)",
-        "SELECT ARRAY(x), COUNT(*) FROM {t} WHERE i < 900 GROUP BY ARRAY(x)",
-        "SELECT NAMED_STRUCT('a', x), COUNT(*) FROM {t} WHERE i < 900 GROUP BY NAMED_STRUCT('a', x)",
-        "SELECT MAX(NAMED_STRUCT('a', part, 'b', t)), MIN(ARRAY(part)) FROM {t} WHERE i > 4",
-        "SELECT COUNT(NULL), COUNT('x'), SUM(NULL), MAX(NULL), COUNT(DISTINCT 1), COUNT(*) FILTER (WHERE FALSE) "
-        "FROM {t}",
-        "SELECT BOOL_AND(i > 5), EVERY(l > 0), SOME(part = 2), COUNT_IF(d > 4), TRY_SUM(l), TRY_AVG(i) FROM {t}",
-        "SELECT MAX_BY(l, i), ROUND(STDDEV(l), 6), MEDIAN(l), BIT_AND(part), APPROX_COUNT_DISTINCT(s) FROM {t}",
-        "SELECT COUNT(*) FILTER (WHERE i > (SELECT AVG(i) FROM {t})), SUM(l + (SELECT 1)) FROM {t} WHERE l > 4",
-        "SELECT COUNT(_file), MIN(_pos), COUNT(*) FILTER (WHERE _spec_id = 0) FROM {t} WHERE i > 4",
-        "SELECT _file, COUNT(*) FROM {t} WHERE i > 4 GROUP BY _file",
-        "SELECT COUNT(*), COUNT_IF(_deleted) FROM {t} WHERE i > 4",
-        "SELECT COUNT(*), SUM(l) FROM {t} WHERE i > 4 AND NOT _deleted",
-        "SELECT MAX(CONCAT(s, part)), MIN(LENGTH(s)), SUM(LENGTH(s)), AVG(part * 2.5) FROM {t} WHERE i < 400",
-        "SELECT MAX(x * -1), MIN(CAST(x AS FLOAT)), SUM(CAST(x AS INT)) FROM {t} WHERE x BETWEEN 1 AND 900",
-        "SELECT MAX(x * -1), MIN(-x), MIN(x), MAX(x + x) FROM {t} WHERE part = 1 AND x < 5",
-        "SELECT SUM(CAST(t AS TIMESTAMP) - TIMESTAMP '2020-01-01'), AVG(t - DATE '2020-01-01') FROM {t} WHERE i < 400",
-        "SELECT SUM(IF(i % 2 = 0, l, NULL)), SUM(CASE WHEN part = 1 THEN -part END), AVG(NULLIF(part, 1)) FROM {t}",
-        "SELECT COUNT(DISTINCT s, part), COUNT(DISTINCT YEAR(t)) FILTER (WHERE YEAR(t) > 2020), SUM(part) FROM {t}",
-        "SELECT EXPLODE(ARRAY(1, 2)), COUNT(*) FROM {t} WHERE i > 4",
-        "SELECT k, COUNT(*) FROM {t} LATERAL VIEW EXPLODE(ARRAY(part, 1)) v AS k WHERE i > 4 GROUP BY k",
-        "SELECT part, COUNT(*) FROM (SELECT part FROM {t} WHERE i > 4 UNION ALL SELECT part FROM {t}) GROUP BY part",
-        "SELECT EXISTS (SELECT 1 FROM {t} WHERE i = 77), EXISTS (SELECT 1 FROM {t} WHERE i % 100 = 7 AND s = 'k77')",
-        "SELECT COUNT(*) FROM {t} WHERE EXISTS (SELECT 1 FROM {t} WHERE i = 77) AND i > 4",
-        "SELECT COUNT(*) FROM {t} a WHERE EXISTS (SELECT COUNT(*) FROM {t} b WHERE b.i = a.i AND b.i < 40)",
-        "SELECT COUNT(*) FROM {t} WHERE i IN (SELECT MAX(i) FROM {t} GROUP BY part)",
-        "SELECT COUNT(*) FROM {t} WHERE (part, i) IN (SELECT part, MAX(i) FROM {t} GROUP BY part)",
-        "SELECT GREATEST(MAX(i), 3), -SUM(l), CAST(AVG(d) AS INT), COALESCE(MIN(s), 'x') FROM {t} WHERE i > 1",
-        "SELECT DISTINCT part, YEAR(t) FROM {t} WHERE l > 3 ORDER BY 1 DESC LIMIT 3",
-        "SELECT UPPER(s) u, COUNT(*) FROM {t} WHERE i < 900 GROUP BY u ORDER BY u LIMIT 4",
-    ],
-)
+@pytest.mark.parametrize("sql", [one.sql for one in statements("odd_aggregates")])
 def test_rows_are_those_without_the_index(hooked: SparkSession, sql: str, table: str) -> None:
     check(hooked, sql.format(t=table))
 

@@ -1,6 +1,6 @@
 """Aggregates that the index answers: the values that Spark gets from the rows, and no scan where none is needed."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
@@ -16,31 +16,19 @@ from planner import ScanPlan
 from planner.spark.hook import callback_of
 from puffin_index import IndexDefinition, TableIndex
 from tests.conftest import amount
-from tests.spark.agreement import settings
+from tests.spark.agreement import ENABLED, rows_of, settings
+from tests.spark.corpus_tables import statements
 from tests.spark.shapes import shapes
 from tests.spark.shapes.aggregate_queries import RandomAggregate
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("tables")]
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("tables", "answering")]
 
-ENABLED = "spark.puffin-index.enabled"
 RANDOM_QUERIES = amount(10, 1_000)
 _PARTS = amount(1, 4)
 _SPACE = "answered"
 _PLAIN = f"lake.{shapes.NAMESPACE}.plain"
 _DELETED = f"lake.{shapes.NAMESPACE}.deleted"
 _ALL = "COUNT(*), COUNT(l), SUM(l), AVG(i), MIN(l), MAX(l), SUM(d), AVG(d), MIN(s), MAX(s), MIN(t), MAX(x)"
-
-
-@pytest.fixture(autouse=True)
-def answering(spark: SparkSession) -> Iterator[None]:
-    with settings(spark, {"spark.puffin-index.aggregates": "true"}):
-        yield
-
-
-def rows_of(spark: SparkSession, sql: str, *, enabled: bool) -> list[str]:
-    """The rows of a query as text, which tells -0.0 from 0.0, in an order of their own."""
-    with settings(spark, {ENABLED: str(enabled).lower()}):
-        return sorted(map(str, spark.sql(sql).collect()))
 
 
 def check(spark: SparkSession, sql: str) -> list[ScanPlan]:
@@ -56,51 +44,7 @@ def plan_of(spark: SparkSession, sql: str) -> str:
 
 
 @pytest.mark.one_of(9)
-@pytest.mark.parametrize(
-    "sql",
-    [
-        "SELECT COUNT(*) FROM {t} WHERE i > 100",
-        f"SELECT {_ALL} FROM {{t}} WHERE i BETWEEN 100 AND 3000",
-        "SELECT s, COUNT(*), SUM(l) FROM {t} WHERE part = 1 GROUP BY s",
-        "SELECT part, d, AVG(i), MAX(s) FROM {t} GROUP BY part, d HAVING COUNT(*) > 3",
-        "SELECT YEAR(t), COUNT(*), SUM(d) FROM {t} WHERE x > 3 GROUP BY YEAR(t)",
-        "SELECT i % 10, part + 1, MAX(l) FROM {t} GROUP BY i % 10, part + 1",
-        "SELECT COUNT(DISTINCT s), COUNT(*), SUM(l) FROM {t} WHERE l > 40",
-        "SELECT part, SUM(DISTINCT d), AVG(l) FROM {t} GROUP BY part",
-        "SELECT DISTINCT part FROM {t} WHERE l < 100",
-        "SELECT x, COUNT(*) FROM {t} GROUP BY x",
-        "SELECT part, s, COUNT(*), SUM(d), SUM(part), GROUPING(part) FROM {t} GROUP BY CUBE (part, s)",
-        "SELECT YEAR(t), part, MAX(i), GROUPING_ID() FROM {t} GROUP BY GROUPING SETS ((YEAR(t)), (part), ())",
-        "SELECT COUNT(DISTINCT part), COUNT(DISTINCT s) FROM {t}",
-        "SELECT COUNT(*) FILTER (WHERE i > 50), SUM(l) FILTER (WHERE part = 1), AVG(d) FILTER (WHERE part > 7), MAX(s) "
-        "FROM {t}",
-        "SELECT part, COUNT(IF(i > 50, 1, NULL)), COUNT_IF(s LIKE 'k1%'), MIN(l) FILTER (WHERE part = 2) FROM {t} "
-        "WHERE i < 2000 GROUP BY ROLLUP (part)",
-        "SELECT YEAR(t), AVG(l), AVG(d) FROM {t} GROUP BY YEAR(t)",
-        "SELECT SUM(l + 1), AVG(i * 2), MIN(l % 7 - 3), COUNT(l + i), MAX(YEAR(t)) FROM {t} WHERE i < 300",
-        "SELECT part, SUM(d * 2), AVG(d + 1), MAX(UPPER(s)), SUM(1), MIN('a') FROM {t} WHERE l < 3000 GROUP BY part",
-        "SELECT SUM(d / 7), AVG(x), COUNT(1 + x) FROM {t} WHERE x < 5",
-        "SELECT SUM(CAST(d AS DOUBLE)), AVG(i / 4), SUM(CAST(d AS DECIMAL(30, 5)) * 3), AVG(d * d) FROM {t}",
-        "SELECT SUM(l + 1), MAX(i), COUNT(*) FROM {t} WHERE i > 5 AND d = 100.5",
-        "SELECT SUM(x), AVG(x), SUM(x + 1), MAX(ABS(x)), COUNT(*) FILTER (WHERE x > 1) FROM {t} WHERE x < 2000",
-        "SELECT part, SUM(x) FILTER (WHERE part < 2), SUM(l - 5) FILTER (WHERE l > 5) FROM {t} WHERE x < 9 "
-        "GROUP BY part",
-        "SELECT COUNT(DISTINCT s) FILTER (WHERE part = 1), SUM(DISTINCT d) FILTER (WHERE part > 0), COUNT(*) FROM {t}",
-        "SELECT part, COUNT(DISTINCT d) FILTER (WHERE part <> 1), AVG(l) FROM {t} GROUP BY part",
-        "SELECT part, SUM(part * 2), MAX(part - 1) FROM {t} GROUP BY CUBE (part)",
-        "SELECT 1 / x, COUNT(*) FROM {t} WHERE part = 1 AND x <> 0 GROUP BY 1 / x",
-        "SELECT part * -0.0D AS g, COUNT(DISTINCT -x), COUNT(*) FROM {t} GROUP BY CUBE (1)",
-        "SELECT DISTINCT NAMED_STRUCT('a', x * 0, 'b', FLOAT(part) / -5) FROM {t}",
-        "SELECT a.g, n, m FROM (SELECT x % 2 AS g, COUNT(*) n FROM {t} GROUP BY 1) a "
-        "JOIN (SELECT CAST(CONCAT('-', part) AS DOUBLE) AS g, COUNT(*) m FROM {t} GROUP BY 1) b ON a.g = b.g",
-        "SELECT COUNT(*) FROM {t} WHERE s LIKE 'k1%' AND YEAR(t) = 2020",
-        "SELECT SUM(l) / COUNT(l) + 1 AS a FROM {t} WHERE d > 4 HAVING a > 0",
-        "SELECT a.part, n, m FROM (SELECT part, COUNT(*) n FROM {t} WHERE l > 7 GROUP BY part) a "
-        "JOIN (SELECT part, MAX(l) m FROM {t} GROUP BY part) b ON a.part = b.part",
-        "WITH c AS (SELECT COUNT(*) n FROM {t} WHERE i < 50) "
-        "SELECT n FROM c UNION ALL SELECT MAX(l) FROM {t} WHERE i < 9",
-    ],
-)
+@pytest.mark.parametrize("sql", [one.sql for one in statements("aggregates") if one.shrinks])
 @pytest.mark.parametrize("adaptive", ["true", "false"])
 def test_no_row_is_read_where_the_index_knows_all(hooked: SparkSession, sql: str, adaptive: str) -> None:
     with settings(hooked, {"spark.sql.adaptive.enabled": adaptive}):
@@ -125,24 +69,7 @@ def test_only_rows_without_an_index_are_read(hooked: SparkSession, form: str, sq
 
 
 @pytest.mark.one_of(3)
-@pytest.mark.parametrize(
-    "sql",
-    [
-        "SELECT SUM(x) FROM {t}",
-        "SELECT SUM(id) FROM {t} WHERE i > 4",
-        "SELECT COUNT(*) FROM {t} WHERE i > id",
-        "SELECT COUNT(*) FROM {t} WHERE RAND() + i > -5 AND i > 4",
-        "SELECT COUNT(*) FROM {t} TABLESAMPLE (100 ROWS) WHERE i > 4",
-        "SELECT part, COUNT(*) FROM {t} f JOIN (VALUES (1)) v (k) ON f.part = v.k GROUP BY part",
-        "SELECT SUM(x) FROM {t} WHERE x < 5 OR x > 900",
-        # Spark adds up in any order, which changes the last digits.
-        "SELECT ROUND(SUM(x / 7), 6), ROUND(AVG(x), 6) FROM {t} WHERE x < 5",
-        "SELECT MIN(x * -1) FROM {t} WHERE x BETWEEN -1 AND 0",
-        "SELECT COUNT(*) FILTER (WHERE CAST(x AS STRING) = '0.0') FROM {t} WHERE i > 4",
-        "SELECT COLLECT_SET(part) FROM {t} WHERE i > 4",
-        "SELECT CAST(x AS STRING), COUNT(*) FROM {t} WHERE part = 1 AND x < 99 GROUP BY CAST(x AS STRING)",
-    ],
-)
+@pytest.mark.parametrize("sql", [one.sql for one in statements("aggregates") if not one.shrinks])
 def test_what_no_index_gives_is_read(hooked: SparkSession, sql: str) -> None:
     with settings(hooked, {"spark.sql.ansi.enabled": "false"}):
         assert not check(hooked, sql.format(t=_PLAIN))

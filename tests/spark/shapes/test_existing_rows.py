@@ -1,25 +1,17 @@
 """EXISTS and the like: the index tells whether there are rows, and no row is read where it tells exactly."""
 
-from collections.abc import Iterator
-
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.spark.agreement import settings
+from tests.spark.agreement import ENABLED, settings
 from tests.spark.shapes import shapes
-from tests.spark.shapes.test_answered_aggregates import ENABLED, check, plan_of
+from tests.spark.shapes.test_answered_aggregates import check, plan_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("tables")]
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("tables", "answering")]
 
 _PLAIN = f"lake.{shapes.NAMESPACE}.plain"
 _DELETED = f"lake.{shapes.NAMESPACE}.deleted"
 _FEW = f"lake.{shapes.NAMESPACE}.few"
-
-
-@pytest.fixture(autouse=True)
-def answering(spark: SparkSession) -> Iterator[None]:
-    with settings(spark, {"spark.puffin-index.aggregates": "true"}):
-        yield
 
 
 _CONDITIONS = [

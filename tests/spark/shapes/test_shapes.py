@@ -11,23 +11,16 @@ import planner
 from planner import ScanPlan
 from planner.condition.implied import Implied
 from tests.conftest import amount
-from tests.spark.agreement import settings
+from tests.spark.agreement import ENABLED, rows_of, settings
 from tests.spark.shapes import shapes
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("tables")]
 
-ENABLED = "spark.puffin-index.enabled"
 RANDOM_QUERIES = amount(10, 1_000)
 _PARTS = amount(1, 4)
 _PLAIN = f"lake.{shapes.NAMESPACE}.plain"
 _FEW = f"lake.{shapes.NAMESPACE}.few"
 _MANY = f"lake.{shapes.NAMESPACE}.many"
-
-
-def rows_of(spark: SparkSession, sql: str, *, enabled: bool) -> list[str]:
-    """The rows of a query as text, which tells -0.0 from 0.0, in an order of their own."""
-    with settings(spark, {ENABLED: str(enabled).lower()}):
-        return sorted(map(str, spark.sql(sql).collect()))
 
 
 def check(spark: SparkSession, sql: str) -> list[ScanPlan]:
