@@ -13,6 +13,7 @@ import java.util.ArrayList;
 import java.util.Iterator;
 import java.util.List;
 import java.util.UUID;
+import org.apache.commons.codec.binary.Hex;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.hive.common.type.HiveDecimal;
@@ -33,6 +34,7 @@ import org.apache.iceberg.formats.ReadBuilder;
 import org.apache.iceberg.io.CloseableIterable;
 import org.apache.iceberg.spark.SparkSchemaUtil;
 import org.apache.iceberg.types.Type;
+import org.apache.iceberg.util.ByteBuffers;
 import org.apache.orc.OrcFile;
 import org.apache.orc.TypeDescription;
 import org.apache.orc.Writer;
@@ -47,20 +49,16 @@ import org.apache.spark.sql.types.FloatType;
 import org.apache.spark.sql.types.IntegerType;
 import org.apache.spark.sql.types.StringType;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
+import org.apache.spark.unsafe.types.UTF8String;
 
 public class IcebergReaders {
   /** What each reader makes of each one-column schema: a line of values, or one that begins with `!`. */
   public String readAll(String path, String format, String schemas) {
-    String[] each = schemas.split("\n");
-    String[] readers = new String[] {"generic", "row", "batch"};
     StringBuilder lines = new StringBuilder();
-    for (int at = 0; at < each.length; at++) {
-      for (int reader = 0; reader < readers.length; reader++) {
+    for (String schema : schemas.split("\n")) {
+      for (Class row : new Class[] {Record.class, InternalRow.class, ColumnarBatch.class}) {
         try {
-          List values = read(path, format, each[at], readers[reader]);
-          for (Iterator value = values.iterator(); value.hasNext(); ) {
-            lines.append(value.next()).append(value.hasNext() ? "\t" : "");
-          }
+          lines.append(String.join("\t", read(path, format, schema, row)));
         } catch (Throwable error) {
           Throwable cause = error;
           while (cause.getCause() != null) {
@@ -83,8 +81,8 @@ public class IcebergReaders {
     Writer writer = OrcFile.createWriter(
         new Path(path), OrcFile.writerOptions(new Configuration()).setSchema(schema).overwrite(true));
     VectorizedRowBatch batch = schema.createRowBatch();
-    long[] numbers = new long[] {1, -1, 0, 100, -100, 1};
-    String[] texts = new String[] {"a", "ab ", "  x", "", "abcdef", "a"};
+    long[] numbers = {1, -1, 0, 100, -100, 1};
+    String[] texts = {"a", "ab ", "  x", "", "abcdef", "a"};
     for (int row = 0; row < numbers.length; row++) {
       batch.size++;
       for (int at = 0; at < batch.cols.length; at++) {
@@ -106,17 +104,15 @@ public class IcebergReaders {
     writer.close();
   }
 
-  private List read(String path, String format, String schemaJson, String reader) throws Exception {
+  private List read(String path, String format, String schemaJson, Class row) throws Exception {
     Schema schema = SchemaParser.fromJson(schemaJson);
-    Class row = reader.equals("generic") ? Record.class : reader.equals("row") ? InternalRow.class : ColumnarBatch.class;
     ReadBuilder builder = FormatModelRegistry.readBuilder(FileFormat.fromString(format), row, Files.localInput(path));
     builder.project(schema);
     CloseableIterable rows = builder.build();
     List values = new ArrayList();
     Type type = ((org.apache.iceberg.types.Types.NestedField) schema.columns().get(0)).type();
     try {
-      for (Iterator each = rows.iterator(); each.hasNext(); ) {
-        Object next = each.next();
+      for (Object next : rows) {
         if (next instanceof Record) {
           values.add(text(((Record) next).get(0), type));
         } else if (next instanceof ColumnarBatch) {
@@ -154,11 +150,12 @@ public class IcebergReaders {
       return "d:" + row.getDecimal(0, decimal.precision(), decimal.scale()).toJavaBigDecimal().toPlainString();
     }
     if (type instanceof StringType) {
-      String text = row.getUTF8String(0).toString();
-      return "b:" + (iceberg.typeId() == Type.TypeID.UUID ? text.replace("-", "") : hex(row.getUTF8String(0).getBytes()));
+      boolean isUuid = iceberg.typeId() == Type.TypeID.UUID;
+      UTF8String text = row.getUTF8String(0);
+      return "b:" + (isUuid ? text.toString().replace("-", "") : Hex.encodeHexString(text.getBytes()));
     }
     if (type instanceof BinaryType) {
-      return "b:" + hex(row.getBinary(0));
+      return "b:" + Hex.encodeHexString(row.getBinary(0));
     }
     return "i:" + row.getLong(0);
   }
@@ -187,31 +184,20 @@ public class IcebergReaders {
       case TIMESTAMP_NANO:
         OffsetDateTime at = value instanceof OffsetDateTime
             ? (OffsetDateTime) value : ((LocalDateTime) value).atOffset(ZoneOffset.UTC);
-        return "i:" + Math.addExact(
-            Math.multiplyExact(at.toEpochSecond(), nanos ? 1000000000L : 1000000L), at.getNano() / (nanos ? 1L : 1000L));
+        long seconds = Math.multiplyExact(at.toEpochSecond(), nanos ? 1000000000L : 1000000L);
+        return "i:" + Math.addExact(seconds, at.getNano() / (nanos ? 1L : 1000L));
       case DECIMAL:
         return "d:" + ((BigDecimal) value).toPlainString();
       case STRING:
-        return "b:" + hex(value.toString().getBytes(StandardCharsets.UTF_8));
+        return "b:" + Hex.encodeHexString(value.toString().getBytes(StandardCharsets.UTF_8));
       case UUID:
         return "b:" + ((UUID) value).toString().replace("-", "");
       case FIXED:
-        return "b:" + hex((byte[]) value);
+        return "b:" + Hex.encodeHexString((byte[]) value);
       case BINARY:
-        ByteBuffer buffer = ((ByteBuffer) value).asReadOnlyBuffer();
-        byte[] bytes = new byte[buffer.remaining()];
-        buffer.get(bytes);
-        return "b:" + hex(bytes);
+        return "b:" + Hex.encodeHexString(ByteBuffers.toByteArray((ByteBuffer) value));
       default:
         throw new IllegalArgumentException(type.toString());
     }
-  }
-
-  private static String hex(byte[] bytes) {
-    StringBuilder text = new StringBuilder();
-    for (int at = 0; at < bytes.length; at++) {
-      text.append(String.format("%02x", new Object[] {Byte.valueOf(bytes[at])}));
-    }
-    return text.toString();
   }
 }

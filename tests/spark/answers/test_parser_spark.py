@@ -19,6 +19,7 @@ from pyiceberg.types import (
     DecimalType,
     DoubleType,
     FloatType,
+    IcebergType,
     IntegerType,
     LongType,
     NestedField,
@@ -35,6 +36,7 @@ from tests.oracle import Row
 from tests.planner.condition.test_parser import ERRORS
 from tests.planner.condition.where_text import predicates, render
 from tests.planner.laws.expression_oracle import selects
+from tests.spark.agreement import selected_rows
 from tests.spark.corpus_tables import texts
 
 pytestmark = pytest.mark.spark
@@ -42,21 +44,31 @@ pytestmark = pytest.mark.spark
 ZONE = "Europe/Berlin"
 MOMENT = datetime(2024, 1, 1)
 MICROSECOND = timedelta(microseconds=1)
-# The SQL type of each column and values that it takes.
-TABLE: dict[str, tuple[str, list[Any]]] = {
-    "i": ("bigint", [None, -3, -1, 0, 1, 2, 3, 2**31, 2**63 - 1, -(2**63)]),
-    "d": ("decimal(10,2)", [None, *map(Decimal, ("-2.00", "-0.01", "0.00", "0.10", "1.50", "2.00", "99999999.99"))]),
-    "f": ("double", [None, math.nan, math.inf, -math.inf, -0.0, 0.0, 0.1, 1.0, -1.5, 5e-324, 3.0]),
-    "g": ("float", [None, math.nan, 0.0, 0.10000000149011612, 1.5, 16777216.0]),
+# The SQL type of each column, Iceberg's, and values that it takes.
+TABLE: dict[str, tuple[str, IcebergType, list[Any]]] = {
+    "i": ("bigint", LongType(), [None, -3, -1, 0, 1, 2, 3, 2**31, 2**63 - 1, -(2**63)]),
+    "d": (
+        "decimal(10,2)",
+        DecimalType(10, 2),
+        [None, *map(Decimal, ("-2.00", "-0.01", "0.00", "0.10", "1.50", "2.00", "99999999.99"))],
+    ),
+    "f": ("double", DoubleType(), [None, math.nan, math.inf, -math.inf, -0.0, 0.0, 0.1, 1.0, -1.5, 5e-324, 3.0]),
+    "g": ("float", FloatType(), [None, math.nan, 0.0, 0.10000000149011612, 1.5, 16777216.0]),
     "s": (
         "string",
+        StringType(),
         [None, "", "a", "ab", "abc", "a%", "%", "_", "it's", '"', "\\", "\\%", "a\nb", "ÄÖ", "😀", "a😀b", "--", "/*"],
     ),
-    "b": ("boolean", [None, True, False]),
-    "dt": ("date", [None, date(1, 1, 1), date(2023, 12, 31), date(2024, 1, 1), date(9999, 12, 31)]),
-    "nt": ("timestamp_ntz", [None, datetime(1, 1, 2), MOMENT, MOMENT - MICROSECOND, datetime(9999, 12, 30)]),
+    "b": ("boolean", BooleanType(), [None, True, False]),
+    "dt": ("date", DateType(), [None, date(1, 1, 1), date(2023, 12, 31), date(2024, 1, 1), date(9999, 12, 31)]),
+    "nt": (
+        "timestamp_ntz",
+        TimestampType(),
+        [None, datetime(1, 1, 2), MOMENT, MOMENT - MICROSECOND, datetime(9999, 12, 30)],
+    ),
     "ts": (
         "timestamp",
+        TimestamptzType(),
         [
             None,
             *(MOMENT.replace(tzinfo=UTC) + timedelta(hours=hours) for hours in (-1, 0, 1)),
@@ -65,36 +77,12 @@ TABLE: dict[str, tuple[str, list[Any]]] = {
             datetime(2024, 10, 27, 1, 30, tzinfo=UTC),
         ],
     ),
-    "x": ("binary", [None, b"", b"\x1f", b"\x01\x23", b"a"]),
-    "odd `name`": ("int", [None, 1, 2]),
+    "x": ("binary", BinaryType(), [None, b"", b"\x1f", b"\x01\x23", b"a"]),
+    "odd `name`": ("int", IntegerType(), [None, 1, 2]),
 }
-SCHEMA = Schema(
-    *(
-        NestedField(number, name, field_type)
-        for number, (name, field_type) in enumerate(
-            zip(
-                TABLE,
-                (
-                    LongType(),
-                    DecimalType(10, 2),
-                    DoubleType(),
-                    FloatType(),
-                    StringType(),
-                    BooleanType(),
-                    DateType(),
-                    TimestampType(),
-                    TimestamptzType(),
-                    BinaryType(),
-                    IntegerType(),
-                ),
-                strict=True,
-            ),
-            start=1,
-        )
-    )
-)
+SCHEMA = Schema(*(NestedField(at, name, kind) for at, (name, (_, kind, _)) in enumerate(TABLE.items(), start=1)))
 _CHOICES = random.Random(1)
-ROWS: list[Row] = [{name: _CHOICES.choice(values) for name, (_, values) in TABLE.items()} for _ in range(100)]
+ROWS: list[Row] = [{name: _CHOICES.choice(values) for name, (_, _, values) in TABLE.items()} for _ in range(100)]
 
 DECIDED = texts("decided")
 # The last texts have line ends and tabs in them.
@@ -116,7 +104,7 @@ def table(spark: SparkSession) -> Iterator[str]:
     """A view with a row number and the columns of TABLE, in a session of another time zone than the machine's."""
     zone = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", ZONE)
-    columns = ", ".join(f"`{name.replace('`', '``')}` {sql_type}" for name, (sql_type, _) in TABLE.items())
+    columns = ", ".join(f"`{name.replace('`', '``')}` {sql_type}" for name, (sql_type, _, _) in TABLE.items())
     rows = [(number, *row.values()) for number, row in enumerate(ROWS)]
     spark.createDataFrame(rows, f"id int, {columns}").createOrReplaceTempView("parser_rows")
     yield "parser_rows"
@@ -125,20 +113,13 @@ def table(spark: SparkSession) -> Iterator[str]:
     spark.conf.set("spark.sql.session.timeZone", zone)
 
 
-def spark_selects(spark: SparkSession, table: str, texts: list[str]) -> list[list[bool]]:
-    """Return for each text whether Spark selects each of ROWS."""
-    conditions = ", ".join(f"coalesce(({text}\n), false) AS c{number}" for number, text in enumerate(texts))
-    found = sorted(spark.sql(f"SELECT id, {conditions} FROM {table}").collect(), key=lambda row: int(row["id"]))
-    return [[bool(row[f"c{number}"]) for row in found] for number in range(len(texts))]
-
-
 def parser_selects(text: str) -> list[bool | None]:
     condition = read_where(text, SCHEMA, ZoneInfo(ZONE))
     return [selects(condition, row, SCHEMA) for row in ROWS]
 
 
 def test_texts_select_the_rows_that_spark_selects(spark: SparkSession, table: str) -> None:
-    found = spark_selects(spark, table, DECIDED)
+    found = selected_rows(spark, table, DECIDED)
     differing = [text for text, selected in zip(DECIDED, found, strict=True) if parser_selects(text) != selected]
     assert differing == []
     # A text that selects nothing proves little; those that should are counted.
@@ -146,7 +127,7 @@ def test_texts_select_the_rows_that_spark_selects(spark: SparkSession, table: st
 
 
 def test_open_texts_are_spark_sql_and_never_exclude_a_row_that_spark_selects(spark: SparkSession, table: str) -> None:
-    for text, selected in zip(OPEN, spark_selects(spark, table, OPEN), strict=True):
+    for text, selected in zip(OPEN, selected_rows(spark, table, OPEN), strict=True):
         ours = parser_selects(text)
         assert None in ours, text
         assert all(mine is not False for mine, theirs in zip(ours, selected, strict=True) if theirs), text
@@ -163,5 +144,5 @@ def test_text_that_the_parser_rejects_spark_rejects_too(spark: SparkSession, mar
 @settings(max_examples=amount(4, 200), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(predicates.flatmap(render), min_size=30, max_size=30))
 def test_law_random_texts_select_the_rows_that_spark_selects(spark: SparkSession, table: str, texts: list[str]) -> None:
-    found = spark_selects(spark, table, texts)
+    found = selected_rows(spark, table, texts)
     assert [text for text, selected in zip(texts, found, strict=True) if parser_selects(text) != selected] == []
