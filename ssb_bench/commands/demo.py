@@ -10,8 +10,7 @@ from rich.console import Console
 from rich.live import Live
 
 from planner.report.scan_plan import ScanPlan
-from puffin_index import TableIndex
-from ssb_bench.data.dataset import Step, build_step, generate, step_bar
+from puffin_index import BuildProgress, TableIndex
 from ssb_bench.data.layout import NAMESPACE, Layout, write_record
 from ssb_bench.data.workload import FittedQuery
 from ssb_bench.report.document import Line, Part, Table, render
@@ -35,23 +34,15 @@ def show(
 
     The picture lies beside it. A table and an index from an earlier run are used.
     """
-    with step_bar(console, "load") as move:
-        loaded = load(spark, layout, row_group_rows=row_group_rows, on_step=move)
+    loaded = load(spark, layout, row_group_rows=row_group_rows)
     console.print(f"{loaded.row_groups} row groups in {loaded.data_files} files, {loaded.data_bytes / 1e6:.0f} MB")
     queries = fit_queries(layout)
     console.print(render(literal_parts(queries)))
     watch_build(spark, layout, define_index(layout), queries, console)
-    with step_bar(console, "compare") as move:
-        run = run_queries(spark, layout, queries, repeats=repeats, on_step=move)
+    run = run_queries(spark, layout, queries, repeats=repeats)
     path = stamped_path(layout, run.started_at)
     publish(run, path, console)
     return run, path
-
-
-def make_dataset(layout: Layout, console: Console) -> None:
-    """Make the SSB files under a progress bar."""
-    with step_bar(console, "generate") as move:
-        generate(layout, on_step=move)
 
 
 def publish(run: Run, path: Path, console: Console) -> None:
@@ -81,7 +72,7 @@ def watch_build(
                 for query in queries:
                     measured, plan = with_report(spark, partial(measure, spark, query.sql))
                     seen[query.query.name].append((measured.seconds, plan))
-                    live.update(render(_seen_parts(seen, build_step(handle.progress()))))
+                    live.update(render(_seen_parts(seen, handle.progress())))
         if not console.is_terminal:
             console.print()  # a pipe gets the last state without an end of line
         report = handle.wait()
@@ -90,7 +81,7 @@ def watch_build(
     console.print(text if report.rows else "the index was there already; nothing to build")
 
 
-def _seen_parts(seen: dict[str, list[Seen]], built: Step) -> Iterator[Part]:
+def _seen_parts(seen: dict[str, list[Seen]], built: BuildProgress) -> Iterator[Part]:
     rows = []
     for name, executions in seen.items():
         row = [name, str(len(executions))]
@@ -101,4 +92,4 @@ def _seen_parts(seen: dict[str, list[Seen]], built: Step) -> Iterator[Part]:
         rows.append(row)
     headings = ("query", "executions", "first s", "latest s", "kept at first", "kept now", "not yet indexed")
     yield Table(headings, rows, "queries while the index is built")
-    yield Line(f"build: {built.done} of {built.total} files, {built.text}")
+    yield Line(f"build: {built}")

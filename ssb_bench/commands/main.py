@@ -1,8 +1,9 @@
 """`ssb-bench`: make the SSB data, load it, index it, compare queries without and with the index, and the studies."""
 
+import logging
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -10,8 +11,9 @@ from typing import Any, Final
 import click
 from rich.console import Console
 
+from puffin_index.commands.logs import configure_logs
 from puffin_index.errors import PuffinIndexError
-from ssb_bench.commands.demo import make_dataset, publish, show
+from ssb_bench.commands.demo import publish, show
 from ssb_bench.commands.options import (
     FILE,
     POSITIVE,
@@ -24,7 +26,8 @@ from ssb_bench.commands.options import (
     setting,
     spark_options,
 )
-from ssb_bench.data.dataset import build_step, require_dataset, step_bar
+from ssb_bench.data.dataset import generate as make_dataset
+from ssb_bench.data.dataset import require_dataset
 from ssb_bench.data.layout import Layout, read_if_there, read_record, write_record
 from ssb_bench.data.workload import ALL_QUERIES, QUERIES_OF, ROWS_QUERIES, VOLCANO_QUERIES, Workload
 from ssb_bench.report import reports
@@ -71,6 +74,8 @@ def cli() -> None:
 
     The steps are generate, load, build, run, report; each goes on where it was stopped. `demo` does them all.
     """
+    configure_logs("text", verbose=False)
+    logging.getLogger("ssb_bench").setLevel(logging.INFO)
 
 
 @cli.command()
@@ -83,7 +88,7 @@ def demo(layout: Layout, size: SparkSize, row_group_rows: int, repeats: int) -> 
     console = make_console()
     # A missing Java is said before the data take their minutes.
     require_java()
-    make_dataset(layout, console)
+    make_dataset(layout)
     with size.session(layout, console) as spark:
         run, _ = show(spark, layout, row_group_rows=row_group_rows, repeats=repeats, console=console)
     _exit_if(run.failures)
@@ -94,8 +99,7 @@ def demo(layout: Layout, size: SparkSize, row_group_rows: int, repeats: int) -> 
 def generate(layout: Layout) -> None:
     """Make the five SSB tables as Parquet files."""
     console = make_console()
-    make_dataset(layout, console)
-    dataset = require_dataset(layout)
+    dataset = make_dataset(layout)
     for table, rows in dataset.rows.items():
         console.print(f"{table}: {rows:,} rows")
     console.print(f"{dataset.data_bytes / 1e6:.0f} MB in {layout.ssb}", soft_wrap=True)
@@ -109,8 +113,8 @@ def load_command(layout: Layout, size: SparkSize, row_group_rows: int) -> None:
     """Write the SSB tables into Iceberg through Spark, and prove that all rows arrived."""
     console = make_console()
     require_dataset(layout)
-    with size.session(layout, console) as spark, step_bar(console, "load") as move:
-        loaded = load(spark, layout, row_group_rows=row_group_rows, on_step=move)
+    with size.session(layout, console) as spark:
+        loaded = load(spark, layout, row_group_rows=row_group_rows)
     console.print(
         f"lineorder: {loaded.rows:,} rows, {loaded.row_groups} row groups of {loaded.smallest_row_group_rows:,} to "
         f"{loaded.largest_row_group_rows:,} rows, {loaded.data_files} files, {loaded.data_bytes / 1e6:.0f} MB, "
@@ -125,8 +129,9 @@ def build(layout: Layout, size: SparkSize) -> None:
     """Define the index of lineorder and build what is missing of it."""
     console = make_console()
     index = define_index(layout)
-    with size.session(layout, console) as spark, step_bar(console, "build") as move:
-        report = build_index(spark, layout, index, lambda built: move(build_step(built)))
+    logging.getLogger("puffin_index.jobs").setLevel(logging.INFO)
+    with size.session(layout, console) as spark:
+        report = build_index(spark, layout, index)
     built = f"{report.row_groups} row groups indexed in {report.seconds:.1f} s, {report.index_bytes / 1e6:.1f} MB"
     console.print(built if report.rows else "nothing to build")
 
@@ -152,8 +157,8 @@ def run(
     chosen = [*names, *(name for workload in workloads for name in QUERIES_OF[workload])]
     queries = fit_queries(layout, chosen or VOLCANO_QUERIES)
     console.print(render(reports.literal_parts(queries)))
-    with size.session(layout, console) as spark, step_bar(console, "compare") as move:
-        measured = run_queries(spark, layout, queries, repeats=repeats, on_step=move)
+    with size.session(layout, console) as spark:
+        measured = run_queries(spark, layout, queries, repeats=repeats)
     publish(measured, output or stamped_path(layout, measured.started_at), console)
     _exit_if(measured.failures)
 
@@ -194,8 +199,7 @@ def systems(layout: Layout, size: SparkSize, repeats: int, names: tuple[str, ...
             bloom = make_bloom_table(spark, layout)
     fitted = fit_queries(layout, queries or SYSTEMS_QUERIES)
     resources = {"cores": size.cores, "memory": size.memory}
-    with step_bar(console, "systems") as move:
-        measured = run_systems(layout, chosen, fitted, repeats=repeats, resources=resources, bloom=bloom, on_step=move)
+    measured = run_systems(layout, chosen, fitted, repeats=repeats, resources=resources, bloom=bloom)
     _finish(console, layout, "systems", measured)
 
 
@@ -210,10 +214,8 @@ def append(layout: Layout, size: SparkSize, batches: int, batch_rows: int | None
     console = make_console()
     queries = fit_queries(layout, APPEND_QUERIES)
     rows = batch_rows or fitting_batch_rows(layout, batches)
-    with size.session(layout, console) as spark, step_bar(console, "append") as move:
-        measured = measure_appends(
-            spark, layout, queries, batches=batches, batch_rows=rows, every_seconds=every, on_step=move
-        )
+    with size.session(layout, console) as spark:
+        measured = measure_appends(spark, layout, queries, batches=batches, batch_rows=rows, every_seconds=every)
     _finish(console, layout, "append", measured)
 
 
@@ -224,8 +226,7 @@ def append(layout: Layout, size: SparkSize, batches: int, batch_rows: int | None
 def clustered(layout: Layout, rows: int, trials: int) -> None:
     """Plan queries of keys in bursts: what is kept, beside what holds a match; exit 1 if a match is dropped."""
     console, folder = make_console(), layout.root / "clustered"
-    with console.status("clustered") as status:
-        measured = measure_clustered(folder, grid=Grid(rows), trials=trials, on_step=status.update)
+    measured = measure_clustered(folder, grid=Grid(rows), trials=trials)
     _finish(console, layout, "clustered", measured)
 
 
@@ -236,8 +237,7 @@ def clustered(layout: Layout, rows: int, trials: int) -> None:
 def scale(layout: Layout, sizes: tuple[int, ...], repeats: int) -> None:
     """Plan over simulated indexes of 10^3 to 10^6 row groups: time, reads, memory, and what dominates."""
     console = make_console()
-    with console.status("scale") as status:
-        measured = measure_scale(layout.root / "scale", sizes or DEFAULT_SIZES, repeats=repeats, on_step=status.update)
+    measured = measure_scale(layout.root / "scale", sizes or DEFAULT_SIZES, repeats=repeats)
     _finish(console, layout, "scale", measured)
 
 
@@ -259,11 +259,9 @@ def store(
     """Work on lineorder in an object store: rounds, requests, bytes and seconds at several distances."""
     console = make_console()
     queries = fit_queries(layout, STORE_QUERIES)
-    with ExitStack() as stack:
-        spark = stack.enter_context(size.session(layout, console, [S3_SUPPORT])) if with_spark else None
-        move = stack.enter_context(step_bar(console, "store"))
+    with size.session(layout, console, [S3_SUPPORT]) if with_spark else nullcontext() as spark:
         measure = partial(measure_store, milliseconds=milliseconds, megabytes_a_second=bandwidth)
-        measured = measure(layout, queries, repeats=repeats, spark=spark, on_step=move)
+        measured = measure(layout, queries, repeats=repeats, spark=spark)
     _finish(console, layout, "store", measured)
 
 

@@ -4,23 +4,20 @@ Each file is written under another name and renamed when it is whole, so a run t
 `dataset.json` is written last and says that everything is there.
 """
 
+import logging
 import math
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import duckdb
 import pyarrow.parquet as pq
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from puffin_index import BuildProgress
 from ssb_bench.data import tables
 from ssb_bench.data.layout import SSB_TABLES, BenchError, Layout, read_if_there, write_record
 
@@ -33,13 +30,7 @@ PARQUET_ROW_GROUP_ROWS: Final = 122_880
 _WHOLE_SOURCES: Final = ("nation", "region", "customer", "supplier", "part", "orders")
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """How far a long job is: `done` of `total` steps, and what comes next."""
-
-    done: int
-    total: int
-    text: str
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +49,7 @@ def lineorder_files(layout: Layout) -> list[Path]:
     return [layout.ssb / "lineorder" / f"lineorder-{number:05d}.parquet" for number in range(count)]
 
 
-def generate(layout: Layout, *, keep_tpch: bool = False, on_step: Callable[[Step], None] = lambda _: None) -> Dataset:
+def generate(layout: Layout, *, keep_tpch: bool = False) -> Dataset:
     """Make what is missing of the SSB tables, and delete TPC-H files once used unless they are to be kept.
 
     Raises BenchError if the TPC-H generator is missing or fails, or if rows are missing at the end.
@@ -66,14 +57,11 @@ def generate(layout: Layout, *, keep_tpch: bool = False, on_step: Callable[[Step
     finished = read_dataset(layout)
     if finished is None and layout.dataset_json.exists():
         shutil.rmtree(layout.ssb)  # made by other rules
-    steps = 1 + len(lineorder_files(layout))
     if finished is None:
-        for done, text in enumerate(_make(layout, keep_tpch)):
-            on_step(Step(done, steps, text))
+        _make(layout, keep_tpch)
         finished = _finish(layout)
         if not keep_tpch:
             shutil.rmtree(layout.tpch, ignore_errors=True)
-    on_step(Step(steps, steps, f"{finished.rows['lineorder']:,} lineorder rows"))
     return finished
 
 
@@ -108,15 +96,15 @@ def open_duckdb(layout: Layout) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def _make(layout: Layout, keep_tpch: bool) -> Iterator[str]:
-    """Make each missing file, saying before each step what it is."""
+def _make(layout: Layout, keep_tpch: bool) -> None:
+    """Make each missing file."""
     files = lineorder_files(layout)
     with open_duckdb(layout) as connection:
-        yield "customer, supplier, part, date"
+        _log.info("making customer, supplier, part, date")
         _make_dimensions(connection, layout)
         for number, target in enumerate(files):
-            yield target.stem
             if not target.exists():
+                _log.info("making file %d of %d of lineorder", number + 1, len(files))
                 _make_lineorder(connection, layout, number, target, keep_tpch)
 
 
@@ -201,25 +189,3 @@ def _finish(layout: Layout) -> Dataset:
 
 def _rows(file: Path) -> int:
     return int(pq.read_metadata(file).num_rows)
-
-
-@contextmanager
-def step_bar(console: Console, name: str) -> Iterator[Callable[[Step], None]]:
-    """Show a bar for a job of steps, in a log a line for each; gives the function that moves it."""
-    if not console.is_terminal:
-        yield lambda step: console.print(f"{name}: {step.done}/{step.total} {step.text}", highlight=False, markup=False)
-        return
-    columns = (BarColumn(), MofNCompleteColumn(), TaskProgressColumn(), TimeElapsedColumn())
-    with Progress(TextColumn("{task.description}"), *columns, console=console) as progress:
-        task = progress.add_task(name, total=None)
-
-        def move(step: Step) -> None:
-            progress.update(task, completed=step.done, total=step.total, description=f"{name}: {step.text}")
-
-        yield move
-
-
-def build_step(built: BuildProgress) -> Step:
-    """Say how far the build of an index is, in data files."""
-    text = f"{built.rows_done:,} of {built.rows_total:,} rows, {built.index_bytes / 1e6:.1f} MB of index"
-    return Step(built.files_done, built.files_total, text)

@@ -1,12 +1,11 @@
 """The index of lineorder: its definition, its build, and a record of what the build took."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from pyspark.sql import SparkSession
 
-from puffin_index import BuildProgress, BuildReport, IndexDefinition, TableIndex
+from puffin_index import BuildReport, IndexDefinition, TableIndex
 from ssb_bench.data.layout import NAMESPACE, Layout, read_if_there, write_record
 from ssb_bench.results.run import IndexFacts
 from ssb_bench.spark_runs.load import require_load
@@ -41,11 +40,9 @@ def open_index(layout: Layout) -> TableIndex:
     return TableIndex.open(open_catalog(layout.warehouse), TABLE)
 
 
-def build_index(
-    spark: SparkSession, layout: Layout, index: TableIndex, on_progress: Callable[[BuildProgress], None]
-) -> BuildReport:
+def build_index(spark: SparkSession, layout: Layout, index: TableIndex) -> BuildReport:
     """Build what is missing of the index, in the foreground, on Spark's executors."""
-    report = index.build(spark, on_progress)
+    report = index.build(spark)
     record_build(layout, report, in_background=False)
     return report
 

@@ -1,14 +1,15 @@
 """Write the SSB tables into Iceberg through Spark, in row groups of chosen rows, and prove that they arrived."""
 
+import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from ssb_bench.data.dataset import Step, open_duckdb, require_dataset
+from ssb_bench.data.dataset import open_duckdb, require_dataset
 from ssb_bench.data.layout import NAMESPACE, SSB_TABLES, BenchError, Layout, local_path, read_if_there, write_record
 from ssb_bench.results.run import TableFacts
 from ssb_bench.spark_runs.session import CATALOG
@@ -16,6 +17,7 @@ from ssb_bench.spark_runs.session import CATALOG
 MOST_PAGE_ROWS: Final = 20_000
 """Rows of a page at most, as Iceberg's and parquet-java's writers have it by default."""
 _LARGEST_TARGET: Final = 2**31 - 1
+_log = logging.getLogger(__name__)
 _TRIAL: Final = f"{CATALOG}.{NAMESPACE}.row_group_trial"
 
 
@@ -98,19 +100,17 @@ def load(
     layout: Layout,
     *,
     row_group_rows: int = DEFAULT_ROW_GROUP_ROWS,
-    on_step: Callable[[Step], None] = lambda _: None,
 ) -> Load:
     """Make the Iceberg tables, unless they are there with the same row-group size.
 
     Raises BenchError if the SSB files are not there, or if rows did not arrive as they were.
     """
-    dataset = require_dataset(layout)
+    require_dataset(layout)
     if row_group_rows < 1:
         raise BenchError(f"a row group cannot have {row_group_rows} rows")
     finished = read_if_there(layout.load_json, Load)
     if finished is None or finished.row_group_rows != row_group_rows:
-        finished = _load(spark, layout, row_group_rows, on_step)
-    on_step(Step(len(SSB_TABLES) + 1, len(SSB_TABLES) + 1, f"{dataset.rows['lineorder']:,} lineorder rows in Iceberg"))
+        finished = _load(spark, layout, row_group_rows)
     return finished
 
 
@@ -139,17 +139,17 @@ def prove_arrival(spark: SparkSession, layout: Layout, table: str) -> None:
         raise BenchError(f"{table} did not arrive whole in Iceberg: {projection} is {arrived}, {due} is due")
 
 
-def _load(spark: SparkSession, layout: Layout, row_group_rows: int, on_step: Callable[[Step], None]) -> Load:
+def _load(spark: SparkSession, layout: Layout, row_group_rows: int) -> Load:
     layout.load_json.unlink(missing_ok=True)
     spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {CATALOG}.{NAMESPACE}")
     seconds = 0.0
     # lineorder last: its time is a measure of Spark's writing, not of its waking up.
-    for number, table in enumerate(reversed(SSB_TABLES)):
-        on_step(Step(number, len(SSB_TABLES) + 1, f"writing {table} into Iceberg"))
+    for table in reversed(SSB_TABLES):
+        _log.info("writing %s into Iceberg", table)
         rows = table_rows(spark, layout, table)
         properties = row_group_properties(rows, row_group_rows) if table == "lineorder" else {}
         seconds = write_table(rows, f"{CATALOG}.{NAMESPACE}.{table}", properties)
-    on_step(Step(len(SSB_TABLES), len(SSB_TABLES) + 1, "checking that all rows arrived"))
+    _log.info("checking that all rows arrived")
     for table in SSB_TABLES:
         prove_arrival(spark, layout, table)
     loaded = _describe(spark, layout, row_group_rows, seconds)

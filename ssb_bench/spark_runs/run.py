@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import datetime
+import logging
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,7 +28,7 @@ from pyspark.sql import SparkSession
 
 import planner
 from planner.report.scan_plan import ScanPlan
-from ssb_bench.data.dataset import Step, open_duckdb, require_dataset
+from ssb_bench.data.dataset import open_duckdb, require_dataset
 from ssb_bench.data.layout import NAMESPACE, BenchError, Layout
 from ssb_bench.data.workload import VOLCANO_QUERIES, FittedQuery, Values, fit, load_query
 from ssb_bench.results.run import Plan, QueryResult, Run, Side, TableFacts
@@ -36,6 +37,7 @@ from ssb_bench.spark_runs.load import require_load
 from ssb_bench.spark_runs.measure import Answer, Measurement, answer_of, in_turns, measure, rows_text
 from ssb_bench.spark_runs.session import CATALOG, describe_machine
 
+_log = logging.getLogger(__name__)
 R = TypeVar("R")
 _Arm = Literal["without", "with"]
 _ARMS: Final[tuple[_Arm, ...]] = ("without", "with")
@@ -64,7 +66,6 @@ def run_queries(
     queries: Sequence[FittedQuery],
     *,
     repeats: int = 5,
-    on_step: Callable[[Step], None] = lambda _: None,
 ) -> Run:
     """Measure queries without the index and with it; nothing else may run in the session.
 
@@ -74,17 +75,15 @@ def run_queries(
         raise BenchError(f"repeats must be at least 1, not {repeats}")
     loaded, index = require_load(layout), open_index(layout)
     started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    steps = 2 * len(queries) + 1
-    on_step(Step(0, steps, "answers, by DuckDB"))
+    _log.info("asking DuckDB for the answers")
     running = [_Running.of(layout, query) for query in queries]
     with _open_sessions(spark) as sessions:
-        for number, one in enumerate(running):
-            on_step(Step(1 + number, steps, "warming up"))
+        for one in running:
+            _log.info("warming up %s", one.query.query.name)
             one.execute(sessions, 1)
-        for number, one in enumerate(running):
-            on_step(Step(1 + len(queries) + number, steps, f"{one.query.query.name}, {one.query.query.title}"))
+        for one in running:
+            _log.info("measuring %s, %s", one.query.query.name, one.query.query.title)
             one.execute(sessions, rounds_within(one.round_seconds, repeats))
-    on_step(Step(steps, steps, "done"))
     return Run(
         started_at=started,
         scale_factor=layout.scale_factor,

@@ -7,6 +7,7 @@ while its query ran.
 """
 
 import itertools
+import logging
 import shutil
 import threading
 import time
@@ -27,7 +28,7 @@ from pyspark.sql import SparkSession
 from puffin_index import TableIndex
 from puffin_index.index_table.status import read_lag
 from puffin_index.watch import Watch
-from ssb_bench.data.dataset import FEWEST_FILES, Step, require_dataset
+from ssb_bench.data.dataset import FEWEST_FILES, require_dataset
 from ssb_bench.data.layout import NAMESPACE, BenchError, Layout
 from ssb_bench.data.workload import FittedQuery, count_predicates
 from ssb_bench.results.studies import Appended, AppendRun, Execution
@@ -42,6 +43,7 @@ _TABLE: Final = f"{NAMESPACE}.lineorder_appended"
 _SPARK_TABLE: Final = f"{CATALOG}.{_TABLE}"
 _WATCH_INTERVAL_SECONDS: Final = 0.5
 _LONGEST_LAG_SECONDS: Final = 120.0
+_log = logging.getLogger(__name__)
 
 
 def fitting_batch_rows(layout: Layout, batches: int) -> int:
@@ -70,7 +72,6 @@ def measure_appends(
     batch_rows: int = DEFAULT_BATCH_ROWS,
     every_seconds: float = DEFAULT_EVERY_SECONDS,
     row_group_rows: int = DEFAULT_ROW_GROUP_ROWS,
-    on_step: Callable[[Step], None] = lambda _: None,
 ) -> AppendRun:
     """Append batches of lineorder to a table of their own while a watch indexes it and counts of lineorder run.
 
@@ -87,7 +88,7 @@ def measure_appends(
         with hooked(spark, aggregates=False), ThreadPoolExecutor(1, "append") as pool, _watching(spark, layout):
             writing = _Writing()
             appending = pool.submit(_append_all, spark, files, every_seconds, writing)
-            executions = _query_until_indexed(spark, index, wheres, due, writing, appending, began, failures, on_step)
+            executions = _query_until_indexed(spark, index, wheres, due, writing, appending, began, failures)
         index.refresh()
         appended = _appended(index, files, writing, began)
     finally:
@@ -177,15 +178,13 @@ def _query_until_indexed(
     appending: Future[None],
     began: float,
     failures: list[str],
-    on_step: Callable[[Step], None],
 ) -> list[Execution]:
     """Run the queries in turn until all batches are there and indexed, or until indexing takes too long."""
     executions: list[Execution] = []
     done_at: float | None = None
-    batches = len(next(iter(due.values()))) - 1
     for name in itertools.cycle(wheres):
         there = writing.there
-        on_step(Step(there, batches, f"{there} batches, {len(executions)} queries"))
+        _log.info("%d batches are there, %d queries have run", there, len(executions))
         started = time.time() - began
         (seconds, answer), report = with_report(spark, partial(_count, spark, wheres[name]))
         if answer not in due[name][there : writing.begun + 1]:

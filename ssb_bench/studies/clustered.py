@@ -4,8 +4,9 @@ What holds a match is found by DuckDB in the rows of the data files. What minimu
 keeps when it may read no index.
 """
 
+import logging
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -41,6 +42,7 @@ DEFAULT_TRIALS: Final = 2
 _PATIENCE_MILLISECONDS: Final = 1e6
 _SUMS: Final = ("row_groups", "matching", "kept", "without", "wrong", "index_bytes", "data_bytes")
 _SEED: Final = 20_251
+_log = logging.getLogger(__name__)
 
 
 def measure_clustered(
@@ -49,19 +51,18 @@ def measure_clustered(
     grid: Grid = DEFAULT_GRID,
     sizes: Sequence[Size] = SIZES,
     trials: int = DEFAULT_TRIALS,
-    on_step: Callable[[str], None] = lambda _: None,
 ) -> ClusteredRun:
     """Make tables in a folder, emptied before and after, and plan the queries of every cell."""
     shutil.rmtree(warehouse, ignore_errors=True)
     catalog = open_catalog(warehouse)
     facts, cells, failures = list[BurstTable](), list[BurstCell](), list[str]()
     for size in sizes:
-        on_step(f"row groups of {size.name}: writing and indexing")
+        _log.info("row groups of %s: writing and indexing", size.name)
         index = make_table(catalog, size, grid)
         groups, status = RowGroups.of(index.data_table), index.status()
         most = int(groups.rows.max())
         facts.append(BurstTable(size.name, len(groups), most, status.data_bytes, status.index_bytes))
-        on_step(f"row groups of {size.name}: planning")
+        _log.info("row groups of %s: planning", size.name)
         cells += measure_cells(index, groups, size, grid, trials, failures)
     catalog.close()
     shutil.rmtree(warehouse, ignore_errors=True)

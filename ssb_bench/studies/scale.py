@@ -1,10 +1,11 @@
 """How planning grows with the number of row groups: simulated indexes of 10^3 to 10^6 of them, one process a probe."""
 
+import logging
 import resource
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -50,6 +51,7 @@ _WARM_SECONDS: Final = 20.0
 # What is measured is the whole planning, so no time bound cuts it short.
 _LIMITS: Final = Limits(strict=True, seconds=600)
 _STATUS: Final = Path("/proc/self/status")
+_log = logging.getLogger(__name__)
 
 
 def measure_scale(
@@ -57,20 +59,19 @@ def measure_scale(
     sizes: Sequence[int] = DEFAULT_SIZES,
     *,
     repeats: int = 5,
-    on_step: Callable[[str], None] = lambda _: None,
 ) -> Scale:
     """Measure every scenario over simulated indexes of these sizes, made and deleted in a scratch folder."""
     scratch.mkdir(parents=True, exist_ok=True)
     points: list[ScalePoint] = []
     for size in sorted({segment_multiple(size) for size in sizes}):
         with tempfile.TemporaryDirectory(dir=scratch) as folder:
-            on_step(f"{size:,} row groups: writing segments")
+            _log.info("%d row groups: writing segments", size)
             simulated = simulate(Path(folder) / "segments", size)
             entries = Path(folder) / "entries.arrow"
             with pa.OSFile(str(entries), "wb") as sink, pa.ipc.new_file(sink, simulated.entries.schema) as writer:
                 writer.write_table(simulated.entries)
             for scenario in SCENARIOS:
-                on_step(f"{size:,} row groups: {scenario}")
+                _log.info("%d row groups: %s", size, scenario)
                 probed = _run_probe(entries, scenario, repeats)
                 points.append(ScalePoint(scenario, size, simulated.index_bytes, *probed))
     return Scale(describe_host(), tuple(points))

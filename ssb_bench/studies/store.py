@@ -4,6 +4,7 @@ The store is a real S3 server behind a proxy that delays answers, bounds bytes a
 (`ssb_bench.stores`). Without an index, PyIceberg or Spark scans with the same filter.
 """
 
+import logging
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +27,6 @@ from planner.condition.iceberg_filters import file_filter
 from planner.condition.sql.parser import read_where
 from puffin_index import TableIndex
 from puffin_index.storage.caches import clear_caches
-from ssb_bench.data.dataset import Step
 from ssb_bench.data.layout import NAMESPACE, Layout
 from ssb_bench.data.workload import FittedQuery, count_predicates
 from ssb_bench.results.studies import Side, StoreRun, StoreStep
@@ -45,6 +45,7 @@ _CATALOG: Final = "store"
 _TABLE: Final = f"{NAMESPACE}.lineorder"
 _WAREHOUSE: Final = f"s3://{BUCKET}/warehouse"
 _PATIENCE_MILLISECONDS: Final = 1e6
+_log = logging.getLogger(__name__)
 _SCANNED: Final = ("q1", "q6")
 """Scans of the whole table take long; these are enough to compare with."""
 
@@ -92,7 +93,6 @@ def measure_store(
     repeats: int = 5,
     row_group_rows: int = DEFAULT_ROW_GROUP_ROWS,
     spark: SparkSession | None = None,
-    on_step: Callable[[Step], None] = lambda _: None,
 ) -> StoreRun:
     """Put lineorder into a store, and work on it at several distances, also with a session started for that.
 
@@ -103,15 +103,15 @@ def measure_store(
     steps: list[StoreStep] = []
     failures: list[str] = []
     with run_store() as server, tempfile.TemporaryDirectory() as folder:
-        on_step(Step(0, len(milliseconds) + 1, "writing lineorder into the store"))
+        _log.info("writing lineorder into the store")
         uri = f"sqlite:///{folder}/catalog.db"
         catalog = SqlCatalog(_CATALOG, uri=uri, warehouse=_WAREHOUSE, **server.properties)
         session = None if spark is None else session_of(spark, server, _CATALOG, uri, _WAREHOUSE)
         try:
             table = _write_table(catalog, layout.files("lineorder"), row_group_rows)
             index = _build(catalog)
-            for number, distance in enumerate(milliseconds):
-                on_step(Step(number + 1, len(milliseconds) + 1, f"{distance:g} ms away"))
+            for distance in milliseconds:
+                _log.info("a store %g ms away", distance)
                 meter = Meter(server, Distance(distance, megabytes_a_second), steps)
                 _measure_queries(meter, catalog, wheres, repeats, failures)
                 _measure_scans(meter, catalog, table, wheres, failures)

@@ -7,15 +7,15 @@ Then the processes stay, and the rounds go through the systems forwards and back
 """
 
 import datetime
-import itertools
+import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from ssb_bench.data.dataset import Step, open_duckdb
+from ssb_bench.data.dataset import open_duckdb
 from ssb_bench.data.layout import BenchError, Layout, local_path
 from ssb_bench.data.workload import FittedQuery
 from ssb_bench.results.studies import SystemResult, SystemsRun
@@ -23,6 +23,8 @@ from ssb_bench.spark_runs.indexing import RANGED_COLUMNS, describe_index, open_i
 from ssb_bench.spark_runs.load import BloomTable, Load, require_load
 from ssb_bench.spark_runs.session import describe_host
 from ssb_bench.systems.peers import PeerError, System, WorkerProcess
+
+_log = logging.getLogger(__name__)
 
 SECONDS_A_QUERY: Final = 5.0
 """A system whose cold execution took longer than this gets one warm execution."""
@@ -78,7 +80,6 @@ def run_systems(
     repeats: int = 5,
     resources: Mapping[str, object] = MappingProxyType({"cores": 2, "memory": "2g"}),
     bloom: BloomTable | None = None,
-    on_step: Callable[[Step], None] = lambda _: None,
 ) -> SystemsRun:
     """Compare systems on counts and rows of lineorder, which is loaded and indexed, also with bloom filters if asked.
 
@@ -87,8 +88,6 @@ def run_systems(
     loaded = require_load(layout)
     files = link_files(layout)
     asked = _due(layout, queries)
-    total = len(systems) + len(asked) * (1 + repeats) + 1
-    steps = itertools.count()
     config = {"files": str(files), "warehouse": str(layout.warehouse), "columns": list(RANGED_COLUMNS), **resources}
     results = [SystemResult(system.name, system.title) for system in systems]
     processes: dict[str, WorkerProcess] = {}
@@ -96,22 +95,21 @@ def run_systems(
     started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     try:
         for system, result in zip(systems, results, strict=True):
-            on_step(Step(next(steps), total, f"opening {system.title}"))
+            _log.info("opening %s", system.title)
             running += _open(layout, system, result, config, processes)
         for query in asked:
-            on_step(Step(next(steps), total, f"{query.name}, cold"))
+            _log.info("%s, cold", query.name)
             for one in running:
                 drop_caches([files, layout.warehouse, layout.root / "systems"])
                 one.result.cold[query.name] = one.execute(query)
         for number in range(repeats):
             for query in asked:
-                on_step(Step(next(steps), total, f"{query.name}, warm {number + 1}"))
+                _log.info("%s, warm, %d of %d", query.name, number + 1, repeats)
                 for one in running if number % 2 == 0 else reversed(running):
                     one.execute_warm(query)
     finally:
         for process in processes.values():
             process.close()
-    on_step(Step(total, total, "done"))
     _add_facts(layout, loaded, bloom, results)
     return SystemsRun(
         started,
