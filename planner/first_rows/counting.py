@@ -11,6 +11,7 @@ import numpy as np
 from pyroaring import BitMap
 
 from planner.clock import Clock
+from planner.condition.rows import leaf_mask
 from planner.condition.tree.nodes import Conjunction, Disjunction, Leaf, Nothing, Predicate
 from planner.condition.tree.simplify import conjunction
 from planner.prune.distributed import Executors, prune_row_groups
@@ -20,9 +21,7 @@ from planner.prune.verdicts import Pruned, Reason
 from planner.view.directories import IndexReads
 from planner.view.index_view import IndexView
 from planner.view.keys_of_rows import keys_of_rows
-from puffin_index.keys.asked import intervals_of
 from puffin_index.keys.columns import Column
-from puffin_index.keys.leaf import NullTest, RangeTest, SetTest
 from puffin_index.storage.arrays import Flags, Ints
 from puffin_index.storage.files import READ_COUNT
 
@@ -169,25 +168,13 @@ class Counting:
 
 
 def _satisfying(predicate: Predicate, keys: Column) -> Flags:
-    """Which rows satisfy tests of one column of integers, by their keys."""
-    found: Flags
+    """Which rows satisfy tests of one column, by their keys."""
     match predicate:
-        case Leaf(test=NullTest(is_null=is_null)):
-            found = _valid(keys) != is_null
-        case Leaf(test=SetTest() | RangeTest() as test):
-            numbers = keys.int_keys.astype(np.int64, copy=False)
-            found = np.zeros(keys.row_count, np.bool_)
-            for low, high in intervals_of(test):
-                found |= (numbers >= low) & (numbers <= high)
-            found &= _valid(keys)
+        case Leaf(test=test):
+            return leaf_mask(test, keys)
         case Conjunction(parts):
-            found = np.logical_and.reduce([_satisfying(part, keys) for part in parts])
+            return np.asarray(np.logical_and.reduce([_satisfying(part, keys) for part in parts]))
         case Disjunction(parts):
-            found = np.logical_or.reduce([_satisfying(part, keys) for part in parts])
+            return np.asarray(np.logical_or.reduce([_satisfying(part, keys) for part in parts]))
         case _:
-            found = np.full(keys.row_count, not isinstance(predicate, Nothing))
-    return found
-
-
-def _valid(keys: Column) -> Flags:
-    return np.ones(keys.row_count, np.bool_) if keys.valid is None else keys.valid
+            return np.full(keys.row_count, not isinstance(predicate, Nothing))
