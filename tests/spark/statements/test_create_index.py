@@ -213,7 +213,7 @@ def test_a_dot_in_a_name_leads_to_no_other_table(sql: SparkSession, catalog: Sql
 
 def test_options_of_an_index_that_exists_are_not_changed(sql: SparkSession, catalog: SqlCatalog) -> None:
     sql.sql(f"CREATE INDEX i ON {TABLE} USING bloom (city) OPTIONS (fpp = '0.05', build = 'none')")
-    with pytest.raises(IllegalArgumentException, match=r"a bloom index with fpp = 0\.05 already"):
+    with pytest.raises(IllegalArgumentException, match=r"a bloom index with fpp=0\.05 already"):
         sql.sql(f"CREATE INDEX j ON {TABLE} USING bloom (city) OPTIONS (fpp = '0.01', build = 'none')")
     sql.sql(f"CREATE INDEX j ON {TABLE} USING bloom (city) OPTIONS (build = 'none')")
     assert indexes(catalog) == {"i": [("bloom", "city")], "j": [("bloom", "city")]}
