@@ -175,12 +175,13 @@ class TestGoldenFiles:
 
 
 class TestOpening:
-    def test_takes_one_read_where_the_footer_size_is_known(self) -> None:
+    def test_a_footer_of_known_size_or_of_a_small_file_is_read_once(self) -> None:
         data = _golden_file()
         footer_size = _open(data).footer_size
-        reader = CountingReader(data)
-        read_footer(reader, footer_size)
-        assert reader.reads == [(len(data) - footer_size, footer_size)]
+        for known, place in ((footer_size, (len(data) - footer_size, footer_size)), (None, (0, len(data)))):
+            reader = CountingReader(data)
+            read_footer(reader, known)
+            assert reader.reads == [place]
 
     @pytest.mark.parametrize(("footer_size", "reads"), [(TAIL_BYTES, 1), (TAIL_BYTES + 1, 2), (3 * TAIL_BYTES, 2)])
     def test_takes_a_second_read_only_for_a_footer_longer_than_the_tail(self, footer_size: int, reads: int) -> None:
@@ -194,11 +195,6 @@ class TestOpening:
         assert len(read_footer(reader).blobs) == 1
         assert len(reader.reads) == reads
         assert sum(length for _, length in reader.reads) == max(TAIL_BYTES, footer_size)
-
-    def test_a_small_file_is_read_once_and_no_further_than_its_beginning(self) -> None:
-        reader = CountingReader(_small_file())
-        read_footer(reader)
-        assert reader.reads == [(0, reader.size)]
 
     def test_a_footer_size_that_the_file_does_not_confirm_is_refused(self) -> None:
         data = _small_file()
@@ -220,27 +216,18 @@ class TestOpening:
         with pytest.raises(CorruptFileError, match=f"footer payload of {payload_size} bytes"):
             _open(_framed(b'{"blobs":[]}', payload_size=payload_size))
 
-    def test_a_payload_size_that_misses_the_footers_first_magic_is_refused(self) -> None:
-        with pytest.raises(CorruptFileError, match="not a Puffin file"):
-            _open(_framed(b'{"blobs":[]}', payload_size=11))
-
-    def test_each_magic_is_checked_and_another_version_is_named(self) -> None:
-        data = _framed(b'{"blobs":[]}')
-        for at in (4, len(data) - 4):
-            with pytest.raises(CorruptFileError, match="not a Puffin file") as caught:
-                _open(data[:at] + b"PAR1" + data[at + 4 :])
-            assert caught.value.offset == at
-            with pytest.raises(UnsupportedError, match="version b'2'"):
-                _open(data[:at] + b"PFA2" + data[at + 4 :])
-
-    def test_the_head_is_checked_apart_as_it_costs_a_read(self) -> None:
+    @pytest.mark.parametrize("at", ["head", "footer", "end"])
+    def test_each_magic_is_checked_and_another_version_is_named(self, at: str) -> None:
         data = _small_file()
-        check_head(BytesReader.of(data))
-        assert _open(b"PAR1" + data[4:]) == _open(data)
-        with pytest.raises(CorruptFileError, match="not a Puffin file"):
-            check_head(BytesReader.of(b"PAR1" + data[4:]))
+        place = {"head": 0, "footer": len(data) - _open(data).footer_size, "end": len(data) - 4}[at]
+        other, later = (data[:place] + magic + data[place + 4 :] for magic in (b"PAR1", b"PFA9"))
+        if at == "head":  # it costs a read of its own
+            assert _open(other) == _open(later) == _open(data)
+        with pytest.raises(CorruptFileError, match="not a Puffin file") as caught:
+            _everything(other)
+        assert caught.value.offset == place
         with pytest.raises(UnsupportedError, match="version b'9'"):
-            check_head(BytesReader.of(b"PFA9" + data[4:]))
+            _everything(later)
 
     def test_a_compressed_footer_is_refused_by_name(self) -> None:
         with pytest.raises(UnsupportedError, match="footer is LZ4-compressed"):
@@ -254,14 +241,10 @@ class TestOpening:
 
 
 class TestFooterPayload:
-    def test_members_that_the_format_does_not_know_are_passed_over(self) -> None:
-        data = _with_footer({"blobs": [_blob(later=[1.5, None])], "later": {"a": True}}, blobs=bytes(5))
+    def test_members_that_the_format_does_not_know_are_passed_over_and_a_null_codec_is_none(self) -> None:
+        blob = _blob(later=[1.5, None], **{"compression-codec": None})
+        data = _with_footer({"blobs": [blob], "later": {"a": True}}, blobs=bytes(5))
         assert _open(data).blobs == (BlobMetadata("t", (1,), 2, 3, 4, 5),)
-
-    def test_a_null_codec_is_no_codec(self) -> None:
-        assert _open(_with_footer({"blobs": [_blob(**{"compression-codec": None})]}, blobs=bytes(5))).blobs[
-            0
-        ] == BlobMetadata("t", (1,), 2, 3, 4, 5)
 
     @pytest.mark.parametrize(
         ("document", "reason"),
@@ -271,33 +254,25 @@ class TestFooterPayload:
             ({"blobs": {}}, "blobs: Input should be a valid array"),
             ({"blobs": [1]}, r"blobs\[0\]: Input should be an object"),
             ({"blobs": [_blob(), _blob(type=...)]}, r"blobs\[1\].type: Field required"),
-            ({"blobs": [_blob(type=1)]}, r"blobs\[0\].type: Input should be a valid string"),
             ({"blobs": [_blob(type="\ud800")]}, "Invalid JSON: unexpected end of hex escape"),
-            ({"blobs": [_blob(fields=...)]}, r"blobs\[0\].fields: Field required"),
-            ({"blobs": [_blob(fields=["1"])]}, r"blobs\[0\].fields\[0\]: Input should be a valid integer"),
-            ({"blobs": [_blob(fields=[2**31])]}, r"blobs\[0\].fields\[0\]: Input should be less than"),
-            ({"blobs": [_blob(**{"snapshot-id": 2**63})]}, r"blobs\[0\].snapshot-id: Input should be less than"),
-            ({"blobs": [_blob(**{"snapshot-id": ...})]}, r"blobs\[0\].snapshot-id: Field required"),
-            (
-                {"blobs": [_blob(**{"sequence-number": 1.0})]},
-                r"blobs\[0\].sequence-number: Input should be a valid int",
-            ),
-            ({"blobs": [_blob(offset=True)]}, r"blobs\[0\].offset: Input should be a valid integer"),
-            ({"blobs": [_blob(length=None)]}, r"blobs\[0\].length: Input should be a valid integer"),
-            ({"blobs": [_blob(properties=None)]}, r"blobs\[0\].properties: Input should be an object"),
-            ({"blobs": [_blob(properties={"a": 1})]}, r"blobs\[0\].properties.a: Input should be a valid string"),
             ({"blobs": [], "properties": []}, "properties: Input should be an object"),
             ({"blobs": [], "properties": {"a": None}}, "properties.a: Input should be a valid string"),
-            (
-                {"blobs": [_blob(**{"compression-codec": 7})]},
-                r"blobs\[0\].compression-codec: Input should be a valid str",
-            ),
         ],
     )
     def test_a_wrong_shape_is_named(self, document: object, reason: str) -> None:
         with pytest.raises(CorruptFileError, match=reason) as caught:
             _open(_with_footer(document, blobs=bytes(5)))
         assert caught.value.offset == 4 + 5 + 4
+
+    @pytest.mark.parametrize("name", [*_blob(), "properties", "compression-codec"])
+    def test_each_member_of_a_blob_has_its_type(self, name: str) -> None:
+        wrong: list[object] = [True, 1.0, {"a": 1}, ["1"], [2**31], [None]]
+        wrong += [None] if name != "compression-codec" else []
+        wrong += [...] if name in _blob() else []
+        wrong += [7] if name in ("type", "properties", "compression-codec") else ["1", 2**63, -(2**63) - 1]
+        for value in wrong:
+            with pytest.raises(CorruptFileError, match=rf"Puffin footer: blobs\[0\]\.{name}"):
+                _open(_with_footer({"blobs": [_blob(**{name: value})]}, blobs=bytes(5)))
 
     @pytest.mark.parametrize(
         "payload",
@@ -357,13 +332,6 @@ class TestFooterPayload:
         respelled = json.dumps(json.loads(payload), indent=3, sort_keys=True).encode()
         other = _open(_framed(respelled, blobs=data[4 : len(data) - file.footer_size]), require_checksum=True)
         assert (other.blobs, other.properties) == (file.blobs, file.properties)
-
-    def test_a_changed_value_does_not_pass_the_checksum(self) -> None:
-        data = _small_file()
-        for old, new in ((b'"k":"v"', b'"k":"w"'), (b'"t"', b'"u"'), (b'"fields":[1]', b'"fields":[2]')):
-            assert old in data
-            with pytest.raises(CorruptFileError, match="its xxh64 is"):
-                _open(data.replace(old, new))
 
     def test_a_file_of_another_writer_needs_no_checksum_unless_asked_for(self) -> None:
         data = _with_footer({"blobs": []})
@@ -436,9 +404,9 @@ class TestReadingBlobs:
             read_blob(*_zstd_reader(frame))
 
 
-def _is_refused(data: bytes) -> bool:
+def _is_refused(data: bytes, *, require_checksum: bool = True) -> bool:
     try:
-        _everything(data)
+        _everything(data, require_checksum=require_checksum)
     except DOCUMENTED:
         return True
     return False
@@ -466,30 +434,19 @@ class TestDamage:
 
     def test_a_file_without_any_checksum_still_fails_only_as_documented(self) -> None:
         for damaged in small_damages((GOLDEN / "puffin_java_zstd.bin").read_bytes()):
-            try:
-                _everything(damaged, require_checksum=False)
-            except DOCUMENTED:
-                continue
+            _is_refused(damaged, require_checksum=False)
 
     @given(damaged=damages(_small_file()))
     def test_any_damage_gives_an_error_or_what_was_written(self, damaged: bytes) -> None:
         assert _is_refused(damaged) or _everything(damaged) == _everything(_small_file())
 
     @given(
-        document=st.recursive(
+        st.binary(max_size=80)
+        | st.binary(max_size=80).map(_framed)
+        | st.recursive(
             st.none() | st.booleans() | st.integers() | st.floats() | TEXTS | st.just([_blob()]) | st.just(_blob()),
             lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["blobs", "properties", *_blob()]), inner),
-        )
+        ).map(lambda document: _with_footer(document, blobs=bytes(5)))
     )
-    def test_any_json_is_a_footer_or_a_documented_error(self, document: object) -> None:
-        try:
-            assert isinstance(_open(_with_footer(document, blobs=bytes(5))), PuffinFile)
-        except DOCUMENTED:
-            return
-
-    @given(tail=st.binary(max_size=80), framed=st.booleans())
-    def test_any_bytes_are_a_file_or_a_documented_error(self, tail: bytes, framed: bool) -> None:
-        try:
-            assert isinstance(_open(_framed(tail) if framed else tail), PuffinFile)
-        except DOCUMENTED:
-            return
+    def test_any_bytes_and_any_json_are_a_file_or_a_documented_error(self, data: bytes) -> None:
+        _is_refused(data, require_checksum=False)
