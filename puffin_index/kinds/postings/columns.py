@@ -58,32 +58,18 @@ def key_counts(blocks: ParsedBlocks, first_keys: Ints, is_bytes: bool) -> tuple[
     """Return the keys of whole blocks and the number of rows of each; see `key_rows`."""
     keys = keys_of_blocks(blocks.raw, first_keys, is_bytes)
     sections = blocks.sections
-    ends = np.cumsum(sections.groups)
-    rows = np.zeros(int(ends[-1]), np.int64)
-    # The header has the number of rows of a section; only sections of several keys are decoded.
+    rows = blocks.group_counts(np.arange(len(sections.runs)))
+    # The header has the number of rows of a section: lengths of runs are decoded only where they tell keys apart.
     is_single = sections.groups == 1
-    rows[ends[is_single] - 1] = sections.rows[is_single]
-    several = np.flatnonzero(~is_single)
-    if len(several):
-        places = ramps(ends[several] - sections.groups[several], sections.groups[several])
-        rows[places] = _group_rows(blocks, several)
+    rows[np.repeat(is_single, sections.groups)] = sections.rows[is_single]
+    has_long = ~is_single & (sections.rows != sections.runs)
+    if has_long.any():
+        chosen = np.repeat(has_long, sections.groups)
+        lengths, runs = sections.stream(LENGTHS, np.flatnonzero(has_long)), rows[chosen]
+        rows[chosen] = np.add.reduceat(lengths, np.cumsum(runs) - runs)
     counts = np.zeros(len(keys), np.int64)
     np.add.at(counts, group_codes(blocks), rows)
     return keys, counts
-
-
-def _group_rows(blocks: ParsedBlocks, sections: Ints) -> Ints:
-    """Return the number of rows of each group of some sections."""
-    rows = blocks.group_counts(sections)
-    # Where a section has as many rows as runs, all of its runs have one row.
-    groups = blocks.sections.groups[sections]
-    has_long = blocks.sections.rows[sections] != blocks.sections.runs[sections]
-    if has_long.any():
-        chosen = np.repeat(has_long, groups)
-        runs = rows[chosen]
-        lengths = blocks.sections.stream(LENGTHS, sections[has_long])
-        rows[chosen] = np.add.reduceat(lengths, np.cumsum(runs) - runs)
-    return rows
 
 
 def group_codes(blocks: ParsedBlocks) -> Ints:
@@ -169,27 +155,20 @@ def code_rows(
     return CodedRows(value_type, join_keys(keys, value_type.domain == "bytes"), codes, numbers)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class RowsWithin(KeysWithin):
     """Answers with the rows of the row space whose keys lie in some blocks, which are read for each answer."""
 
-    def __init__(
-        self,
-        blob: Blob,
-        read: Callable[[], Sequence[KeyRows]],
-        cost_bytes: int,
-        numbers: RowNumbers,
-        value_type: ValueType,
-    ) -> None:
-        self._blob = blob
-        self._read = read
-        self._cost_bytes = cost_bytes
-        self._numbers = numbers
-        self._value_type = value_type
+    blob: Blob
+    read: Callable[[], Sequence[KeyRows]]
+    read_bytes: int
+    numbers: RowNumbers
+    value_type: ValueType
 
     @property
     def cost_bytes(self) -> int:
         """The number of bytes that are read for the keys."""
-        return self._cost_bytes
+        return self.read_bytes
 
     def keys_of(self, rows: BitMap | None) -> Column:
         """Return the keys of some rows.
@@ -197,9 +176,9 @@ class RowsWithin(KeysWithin):
         Raises CorruptFileError if the blob is damaged, or a row's key does not lie in the blocks.
         """
         if rows is None:
-            raise corrupt(self._blob, "rows of other keys are asked for")
-        wanted = self._numbers.to_numbers(np.frombuffer(rows.to_array(), np.uint32))
-        parts = self._read()
+            raise corrupt(self.blob, "rows of other keys are asked for")
+        wanted = self.numbers.to_numbers(np.frombuffer(rows.to_array(), np.uint32))
+        parts = self.read()
         every = np.concatenate([np.empty(0, np.int64), *(part.numbers for part in parts)])
         codes, first = no_codes(len(every), sum(len(part.keys) for part in parts)), 0
         ends = np.cumsum([len(part.numbers) for part in parts]).tolist()
@@ -211,6 +190,6 @@ class RowsWithin(KeysWithin):
         places = np.searchsorted(ordered, wanted)
         is_there = places < len(ordered)
         if not is_there.all() or (ordered[places] != wanted).any() or (ordered[1:] == ordered[:-1]).any():
-            raise corrupt(self._blob, "rows with two keys, or with none that the test asks for")
-        keys = join_keys([part.keys for part in parts], self._value_type.domain == "bytes")
-        return column_of_codes(self._value_type, keys, codes[order[places]])
+            raise corrupt(self.blob, "rows with two keys, or with none that the test asks for")
+        keys = join_keys([part.keys for part in parts], self.value_type.domain == "bytes")
+        return column_of_codes(self.value_type, keys, codes[order[places]])

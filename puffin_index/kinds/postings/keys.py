@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow.compute as pc
 from pyroaring import BitMap
 
 from puffin_index.keys.columns import KeyArray, join_keys
@@ -20,15 +21,7 @@ from puffin_index.storage.bit_packing import unpack_streams
 from puffin_index.storage.parts import content_of_frame, corrupt
 
 
-def key_ranks(raw: RawBlocks, places: Ints, keys: Ints | Sequence[bytes], right: Flags, first_keys: Ints) -> Ints:
-    """Return, for each key, how many keys of a block (by ascending places) are less, or not greater where `right`.
-
-    `first_keys` are used only in the int64 domain. Raises CorruptFileError if the keys of a block are damaged.
-    """
-    return _ranks(raw, *_distinct(places), keys, right, first_keys)
-
-
-def first_runs(blocks: ParsedBlocks, places: Ints, ranks: Ints) -> Ints:
+def _first_runs(blocks: ParsedBlocks, places: Ints, ranks: Ints) -> Ints:
     """Return, for each rank in a block (by ascending places), the first run of the key with this rank.
 
     Raises CorruptFileError if the run counts of keys do not add up to the runs of their section.
@@ -36,7 +29,12 @@ def first_runs(blocks: ParsedBlocks, places: Ints, ranks: Ints) -> Ints:
     begins = blocks.section_runs[blocks.block_sections[places]]
     ends = blocks.section_runs[blocks.block_sections[places + 1]]
     # A block of several sections has one key: its only ranks are 0 and 1, so its first section suffices.
-    between = begins + _runs_before(blocks, *_distinct(places), ranks)
+    chosen, owners = _distinct(places)
+    sections = blocks.block_sections[chosen]
+    group_ends = np.concatenate(([0], np.cumsum(blocks.group_counts(sections))))
+    groups = blocks.sections.groups[sections]
+    firsts = (np.cumsum(groups) - groups)[owners]
+    between = begins + group_ends[firsts + np.minimum(ranks, groups[owners])] - group_ends[firsts]
     is_end = ranks == blocks.raw.key_counts[places]
     return np.where(is_end, ends, between)
 
@@ -49,17 +47,10 @@ def keys_of_blocks(raw: RawBlocks, first_keys: Ints, is_bytes: bool) -> KeyArray
     blocks = range(len(raw.numbers))
     if not is_bytes:
         return _int_keys(raw, np.array(blocks, np.int64), first_keys)
-    return join_keys([_bytes_keys(raw, block).array() for block in blocks], is_bytes)
-
-
-def _runs_before(blocks: ParsedBlocks, chosen: Ints, owners: Ints, ranks: Ints) -> Ints:
-    """Return, for each rank, the number of runs of earlier keys in the first section of the block."""
-    sections = blocks.block_sections[chosen]
-    ends = np.concatenate(([0], np.cumsum(blocks.group_counts(sections))))
-    groups = blocks.sections.groups[sections]
-    firsts = (np.cumsum(groups) - groups)[owners]
-    runs: Ints = ends[firsts + np.minimum(ranks, groups[owners])] - ends[firsts]
-    return runs
+    keys = join_keys([_bytes_keys(raw, block).array() for block in blocks], is_bytes)
+    if pc.any(pc.less_equal(keys[1:], keys[:-1])).as_py():
+        raise corrupt(raw.blob, "keys that do not ascend", int(raw.offsets[0]))
+    return keys
 
 
 def _distinct(numbers: Ints) -> tuple[Ints, Ints]:
@@ -69,10 +60,12 @@ def _distinct(numbers: Ints) -> tuple[Ints, Ints]:
     return distinct, owners
 
 
-def _ranks(
-    raw: RawBlocks, blocks: Ints, owners: Ints, keys: Ints | Sequence[bytes], right: Flags, first_keys: Ints
-) -> Ints:
-    """Return, for each key, how many keys of its block are less than the key, or not greater where `right`."""
+def _ranks(raw: RawBlocks, places: Ints, keys: Ints | Sequence[bytes], right: Flags, first_keys: Ints) -> Ints:
+    """Return, for each key, how many keys of a block (by ascending places) are less, or not greater where `right`.
+
+    `first_keys` are used only in the int64 domain. Raises CorruptFileError if the keys of a block are damaged.
+    """
+    blocks, owners = _distinct(places)
     if not isinstance(keys, np.ndarray):
         opened = [_bytes_keys(raw, block) for block in blocks.tolist()]
         queries = zip(owners.tolist(), keys, right.tolist(), strict=True)
@@ -161,12 +154,12 @@ def _runs(parsed: ParsedBlocks, asked: Sequence[AskedBlocks]) -> Ints:
     first_keys = np.concatenate([one.stored.first_keys for one in asked])
     right = np.concatenate([one.cuts.right for one in asked])
     ranks = np.zeros(len(places), np.int64)
-    ranks[here] = key_ranks(parsed.raw, places[here], _keys(asked, here), right[here], first_keys)
+    ranks[here] = _ranks(parsed.raw, places[here], _keys(asked, here), right[here], first_keys)
     # Most blocks read for one key turn out not to have the key: decoding their run counts would be wasted.
     empty = is_here[0::2] & is_here[1::2] & (places[0::2] == places[1::2]) & (ranks[0::2] == ranks[1::2])
     there = here[~np.repeat(empty, 2)[here]]
     if len(there):
-        runs[there] = first_runs(parsed, places[there], ranks[there])
+        runs[there] = _first_runs(parsed, places[there], ranks[there])
     return runs
 
 

@@ -26,7 +26,6 @@ from puffin_index.kinds.postings.columns import group_codes
 from puffin_index.kinds.postings.keys import keys_of_blocks
 from puffin_index.kinds.postings.look_up import Postings
 from puffin_index.kinds.postings.pages import Child
-from puffin_index.kinds.postings.parse import ParsedBlocks
 from puffin_index.kinds.postings.rows import decode_runs
 from puffin_index.kinds.postings.sort import OrderedRows, RowNumbers, order_keyed
 from puffin_index.roaring.union import BrokenSetError, LooseContainers, StoredSets, assemble_sets, joined
@@ -129,7 +128,7 @@ class _Source:
 
     def _read(self, blocks: Ints) -> _Some:
         parsed = self.postings.scan(blocks)
-        keys = self._keys(parsed)
+        keys = keys_of_blocks(parsed.raw, self.first_keys[blocks], self._is_bytes)
         sections = np.arange(len(parsed.sections.runs))
         starts, lengths = decode_runs(parsed, sections)
         counts = np.ones(len(starts), np.int64) if lengths is None else lengths
@@ -144,14 +143,6 @@ class _Source:
         counts, owners = counts[kept], owners[kept]
         some = _Some(keys, np.repeat(owners, counts), ramps(starts, counts).astype(np.uint32))
         return some if kept.all() else _without_unused(some)
-
-    def _keys(self, parsed: ParsedBlocks) -> KeyArray:
-        keys = keys_of_blocks(parsed.raw, self.first_keys[parsed.raw.numbers], self._is_bytes)
-        if isinstance(keys, np.ndarray):
-            return keys
-        if bool(pc.any(pc.less_equal(keys[1:], keys[:-1])).as_py()):
-            raise corrupt(self.blob, "keys that do not ascend", int(parsed.raw.offsets[0]))
-        return keys
 
 
 def _count_below(keys: KeyArray, limit: Key) -> int:

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from puffin_index.keys.columns import Column, SortedColumn
 from puffin_index.keys.merge import merge_keys
-from puffin_index.keys.order import PackedRows, bounds_of, gather, pack_rows, positions_of, settle
+from puffin_index.keys.order import bounds_of, gather, order_by_key, pack_rows, positions_of, settle
 from puffin_index.storage.arrays import Ints, Rows, Words
 from puffin_index.storage.parts import checksum32
 
@@ -158,9 +158,8 @@ def order_keyed(
 
     Keys lie between `least` and `most`, or are places in a dictionary of distinct keys.
     """
-    key_bits = (most - least).bit_length()
-    if key_bits + row_bits > _WORD_BITS:
-        return OrderedRows(*_order_wide(parts, least, key_bits), least, dictionary)
+    if (most - least).bit_length() + row_bits > _WORD_BITS:
+        return OrderedRows(*_order_wide(parts, least, most), least, dictionary)
     words = np.empty(sum(len(keys) for keys, _ in parts), np.uint64)
     place = 0
     for keys, rows in parts:
@@ -170,19 +169,13 @@ def order_keyed(
     return OrderedRows(words, row_bits, None, least, dictionary)
 
 
-def _order_wide(parts: Sequence[KeyedRows], least: int, key_bits: int) -> tuple[Words, int, Rows]:
+def _order_wide(parts: Sequence[KeyedRows], least: int, most: int) -> tuple[Words, int, Rows]:
     """Order rows whose keys leave no room for the row in a word: first by upper bits of the key, then repair ties."""
     all_keys = np.concatenate([keys for keys, _ in parts])
     all_rows = np.concatenate([rows for _, rows in parts])
-    count = len(all_keys)
-    place_bits = count.bit_length()
-    dropped_bits = max(0, key_bits + place_bits - _WORD_BITS)
-    packed = np.empty(count, np.uint64)
-    pack_rows(packed, all_keys, least, None, place_bits, dropped_bits)
-    packed.sort()
-    by_prefix = PackedRows(packed, place_bits, dropped_bits)
+    by_prefix = order_by_key(all_keys, least, most, None, len(all_keys))
     order, prefixes = by_prefix.rows(), by_prefix.prefixes()
-    del packed, by_prefix
+    del by_prefix
     keys = gather(all_keys, order)
     # The difference of two int64 keys may exceed int64, but modulo 2 ** 64 an unsigned word holds any difference.
     keys = keys.astype(np.int64, copy=False)
