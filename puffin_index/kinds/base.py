@@ -149,14 +149,6 @@ class MergedIndex(MergedOpened):
         """Prepare a test and return its `PreparedLookUp.rows`."""
         return self.prepare(AskedTest(test)).rows(candidates)
 
-    def count_bounds(self, test: LeafTest) -> tuple[int, int]:
-        """Prepare a test and return its `PreparedLookUp.count_bounds`."""
-        return self.prepare(AskedTest(test)).count_bounds()
-
-    def cost(self, test: LeafTest) -> tuple[int, int]:
-        """Prepare a test and return its `PreparedLookUp.cost`."""
-        return self.prepare(AskedTest(test)).cost()
-
     @property
     def sizes(self) -> tuple[int, int] | None:
         """The numbers of non-NULL rows and of distinct keys; None if the directory does not tell."""

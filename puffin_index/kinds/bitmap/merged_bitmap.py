@@ -16,7 +16,6 @@ from puffin_index.kinds.held_keys import KeySets, are_few_keys
 from puffin_index.kinds.postings.columns import CodedRows, KeyRows, code_rows
 from puffin_index.kinds.postings.directory import Cuts
 from puffin_index.kinds.postings.look_up import Postings
-from puffin_index.kinds.postings.pages import BYTES_KEYS
 from puffin_index.roaring.read import row_set_of
 from puffin_index.roaring.union import StoredSets
 from puffin_index.storage.arrays import Ints
@@ -83,7 +82,7 @@ class MergedBitmap(Postings):
 
     def _every_key(self) -> tuple[KeyArray, Ints]:
         """Return all keys and the number of rows of each, from the directory."""
-        keys = join_keys([page.array() for page in self._directory.separators()], self._form == BYTES_KEYS)
+        keys = join_keys([page.array() for page in self._directory.separators()], self._is_bytes)
         return keys, np.diff(self._directory.table.rows[: len(keys) + 1])
 
     def in_memory(self) -> CodedRows:

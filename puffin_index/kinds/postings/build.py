@@ -11,7 +11,7 @@ from puffin_index.keys.leaf import Key
 from puffin_index.keys.sorted_keys import bytes_of_keys, common_prefix
 from puffin_index.kinds.base import Payload
 from puffin_index.kinds.postings.blocks import Sizes, WrittenBlock, write_blocks
-from puffin_index.kinds.postings.pages import BYTES_KEYS, INT_KEYS, Child, write_directory
+from puffin_index.kinds.postings.pages import Child, write_directory
 from puffin_index.kinds.postings.sort import OrderedRows, RowNumbers, order_rows
 from puffin_index.roaring.write import serialize_row_sets
 from puffin_index.storage.binary import Buffer
@@ -37,14 +37,14 @@ def build_postings(columns: Sequence[PlacedColumn], sizes: Sizes = DEFAULT_SIZES
     Raises BuildError if the rows exceed the row space, or the columns cannot be of one segment.
     """
     _check(columns)
-    form = BYTES_KEYS if columns[0].column.column.value_type.domain == "bytes" else INT_KEYS
+    is_bytes = columns[0].column.column.value_type.domain == "bytes"
     numbers = RowNumbers.of([(placed.base, placed.column.column.row_count) for placed in columns])
     if numbers.limit > MAXIMUM_ROWS:
         raise BuildError(f"{numbers.limit} numbers of rows in a segment, which has {MAXIMUM_ROWS}")
-    ordered = order_rows([placed.column for placed in columns], numbers, form == BYTES_KEYS)
+    ordered = order_rows([placed.column for placed in columns], numbers, is_bytes)
     data = bytearray()
     blocks = append_blocks(data, ordered, sizes)
-    return finish_postings(POSTINGS, data, blocks, _write_nulls(columns), form == BYTES_KEYS, numbers, sizes)
+    return finish_postings(POSTINGS, data, blocks, _write_nulls(columns), is_bytes, numbers, sizes)
 
 
 def append_blocks(data: bytearray, ordered: OrderedRows, sizes: Sizes, before_all: bytes | None = None) -> list[Child]:
@@ -76,15 +76,14 @@ def finish_postings(
 
     `layout_forms` is added to the form of the keys for the form in the layout.
     """
-    form = BYTES_KEYS if is_bytes else INT_KEYS
     nulls_from = blocks[-1].end if blocks else 0
     pages_from = nulls_from + len(nulls)
-    pages, root = write_directory(blocks, form, pages_from, sizes.root_bytes, sizes.page_bytes)
+    pages, root = write_directory(blocks, is_bytes, pages_from, sizes.root_bytes, sizes.page_bytes)
     root_from = pages_from + sum(len(page) for page in pages)
     row_count = sum(block.row_count for block in blocks)
     counts = [row_count, numbers.row_count - row_count, numbers.checksum]
     places = [nulls_from, checksum32(nulls), pages_from, root_from, checksum32(root)]
-    layout = np.array([LAYOUT_VERSION, layout_forms + form, *counts, *places], np.int64)
+    layout = np.array([LAYOUT_VERSION, layout_forms + is_bytes, *counts, *places], np.int64)
     for part in (nulls, *pages, root):
         data += part
     return Payload(blob_type, data, layout)

@@ -57,10 +57,10 @@ class PostingsDirectory:
     The blocks end at `blocks_end` in the blob.
     """
 
-    def __init__(self, blob: Blob, root: Part, form: int, blocks_end: int, row_count: int) -> None:
+    def __init__(self, blob: Blob, root: Part, is_bytes: bool, blocks_end: int, row_count: int) -> None:
         self._blob = blob
         self._root_part = root
-        self._form = form
+        self._is_bytes = is_bytes
         self._ends = (blocks_end, row_count)
         self._root: Page | None = None
         self._table: BlockTable | None = None
@@ -165,7 +165,7 @@ class PostingsDirectory:
 
     def _open(self) -> None:
         data = read_parts(self._blob, [self._root_part])[0]
-        root = parse_page(self._blob, data, self._root_part.offset, self._form)
+        root = parse_page(self._blob, data, self._root_part.offset, self._is_bytes)
         if int(root.rows[-1]) != self._ends[1]:
             raise corrupt(self._blob, f"{root.rows[-1]} rows, not {self._ends[1]}", self._root_part.offset)
         self._table = BlockTable.empty(root.block_count)
@@ -192,7 +192,7 @@ class PostingsDirectory:
 
     def _parse_child(self, page: int, part: Part, data: memoryview) -> SortedKeys:
         root = self._opened()
-        parsed = parse_page(self._blob, data, part.offset, self._form)
+        parsed = parse_page(self._blob, data, part.offset, self._is_bytes)
         first = page * root.child_blocks
         count = min(root.child_blocks, root.block_count - first)
         rows = int(root.rows[page + 1] - root.rows[page])

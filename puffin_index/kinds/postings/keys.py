@@ -126,7 +126,7 @@ class AskedBlocks:
     stored: StoredBlocks
     cuts: Cuts
     numbers: RowNumbers
-    form: int
+    is_bytes: bool
 
     def rows_of_all(self, every: Sequence[AskedBlocks]) -> list[BitMap]:
         """Return, for each of several blobs, the rows with the keys asked for; see `rows_of_asked`."""
@@ -134,11 +134,11 @@ class AskedBlocks:
 
 
 def rows_of_asked(asked: Sequence[AskedBlocks]) -> list[BitMap]:
-    """Return, for each blob, the rows with the keys asked for, all of one form.
+    """Return, for each blob, the rows with the keys asked for, all of one domain.
 
     Raises CorruptFileError if a block is damaged; with several blobs, the error may name another of them.
     """
-    parsed = parse_blocks([one.stored for one in asked], asked[0].form)
+    parsed = parse_blocks([one.stored for one in asked], asked[0].is_bytes)
     runs = _runs(parsed, asked)
     owners = np.repeat(np.arange(len(asked)), [len(one.cuts.blocks) // 2 for one in asked])
     return rows_of_runs(parsed, runs[0::2], runs[1::2], owners, [one.numbers for one in asked])

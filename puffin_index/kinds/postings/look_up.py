@@ -38,7 +38,6 @@ from puffin_index.kinds.postings.directory import (
     cuts_of,
 )
 from puffin_index.kinds.postings.keys import AskedBlocks, keys_of_blocks, rows_of_asked
-from puffin_index.kinds.postings.pages import BYTES_KEYS, INT_KEYS
 from puffin_index.kinds.postings.parse import ParsedBlocks, parse_blocks, read_blocks
 from puffin_index.kinds.postings.sort import RowNumbers
 from puffin_index.roaring.read import deserialize
@@ -75,8 +74,8 @@ class Postings(MergedIndex, HoldsKeys):
         row_numbers = RowNumbers.of(spans)
         numbers = check_layout(blob, layout, _LAYOUT_NUMBERS)[1:_LAYOUT_NUMBERS]
         form, row_count, null_count, groups_sum, nulls_from, nulls_sum, pages_from, root_from, root_sum = numbers
-        self._form = BYTES_KEYS if value_type.domain == "bytes" else INT_KEYS
-        if form != self._FIRST_FORM + self._form:
+        self._is_bytes = value_type.domain == "bytes"
+        if form != self._FIRST_FORM + self._is_bytes:
             raise UnsupportedError(f"{blob.location}: postings of form {form} are none of a {value_type.name} column")
         if not 0 <= nulls_from <= pages_from <= root_from <= blob.length or min(row_count, null_count) < 0:
             raise corrupt(blob, "a layout that describes no postings blob")
@@ -88,7 +87,7 @@ class Postings(MergedIndex, HoldsKeys):
         self._counts = (row_count, null_count)
         self._nulls_part = Part(nulls_from, pages_from - nulls_from, nulls_sum)
         root = Part(root_from, blob.length - root_from, root_sum)
-        self._directory = PostingsDirectory(blob, root, self._form, nulls_from, row_count)
+        self._directory = PostingsDirectory(blob, root, self._is_bytes, nulls_from, row_count)
         self._every: BitMap | None = None
         self._nulls: BitMap | None = BitMap() if null_count == 0 else None
 
@@ -114,13 +113,11 @@ class Postings(MergedIndex, HoldsKeys):
 
     def _found(self, blocks: Ints, cuts: Cuts) -> BitMap:
         """Return the rows between the cuts in some blocks with loaded pages."""
-        stored = read_blocks(self._blob, self._directory, blocks)
-        return rows_of_asked([AskedBlocks(stored, cuts, self._numbers, self._form)])[0]
+        return rows_of_asked([self._read_asked(blocks, cuts)])[0]
 
-    def _read_asked(self, plan: _Plan) -> AskedBlocks:
-        self._directory.load(plan.blocks)
-        stored = read_blocks(self._blob, self._directory, plan.blocks)
-        return AskedBlocks(stored, plan.cuts, self._numbers, self._form)
+    def _read_asked(self, blocks: Ints, cuts: Cuts) -> AskedBlocks:
+        stored = read_blocks(self._blob, self._directory, blocks)
+        return AskedBlocks(stored, cuts, self._numbers, self._is_bytes)
 
     def keys_of(self, rows: BitMap | None) -> Column:
         """Return the keys of some rows."""
@@ -136,7 +133,7 @@ class Postings(MergedIndex, HoldsKeys):
         """Prepare to read the blocks of the keys of a test; the directory is read for that."""
         if isinstance(test.test, NullTest) or test.negated or not self._HAS_RUNS:
             return None
-        blocks = cuts_of(test, self._directory, self._form == BYTES_KEYS).needed_blocks()
+        blocks = cuts_of(test, self._directory, self._is_bytes).needed_blocks()
         cost = cost_of_blocks(blocks, self._directory)[1]
         return RowsWithin(self._blob, lambda: list(self._key_rows(blocks)), cost, self._numbers, self._value_type)
 
@@ -158,9 +155,8 @@ class Postings(MergedIndex, HoldsKeys):
 
     def _key_list(self) -> KeyArray:
         """Return all keys."""
-        is_bytes = self._form == BYTES_KEYS
-        parts = [keys_of_blocks(parsed.raw, first_keys, is_bytes) for parsed, first_keys in self._scan_some()]
-        return join_keys(parts, is_bytes)
+        parts = [keys_of_blocks(parsed.raw, first_keys, self._is_bytes) for parsed, first_keys in self._scan_some()]
+        return join_keys(parts, self._is_bytes)
 
     def _scan_some(self, chosen: Ints | None = None) -> Iterator[tuple[ParsedBlocks, Ints]]:
         """Read and parse blocks (None for all), some at a time; yield them with the first key of each block."""
@@ -172,15 +168,13 @@ class Postings(MergedIndex, HoldsKeys):
 
     def _every_key(self) -> tuple[KeyArray, Ints]:
         """Return all keys and the number of rows of each."""
-        is_bytes = self._form == BYTES_KEYS
-        parts = [key_counts(parsed, first_keys, is_bytes) for parsed, first_keys in self._scan_some()]
-        keys = join_keys([keys for keys, _ in parts], is_bytes)
+        parts = [key_counts(parsed, first_keys, self._is_bytes) for parsed, first_keys in self._scan_some()]
+        keys = join_keys([keys for keys, _ in parts], self._is_bytes)
         return keys, np.concatenate([np.empty(0, np.int64), *(counts for _, counts in parts)])
 
     def _key_rows(self, blocks: Ints | None = None) -> Iterator[KeyRows]:
         """Read and decode blocks; None for all."""
-        is_bytes = self._form == BYTES_KEYS
-        return (key_rows(parsed, first_keys, is_bytes) for parsed, first_keys in self._scan_some(blocks))
+        return (key_rows(parsed, first_keys, self._is_bytes) for parsed, first_keys in self._scan_some(blocks))
 
     def keys(self, most: int) -> KeyArray | None:
         """Return the distinct keys, ascending; None if there are more than `most`."""
@@ -197,7 +191,7 @@ class Postings(MergedIndex, HoldsKeys):
 
     def scan(self, blocks: Ints) -> ParsedBlocks:
         """Read and parse some blocks, ascending, whose pages are loaded."""
-        return parse_blocks([read_blocks(self._blob, self._directory, blocks)], self._form)
+        return parse_blocks([read_blocks(self._blob, self._directory, blocks)], self._is_bytes)
 
     def _plan(self, cuts: Cuts, negated: bool) -> _Plan:
         inside = self._option(cuts, negated)
@@ -228,9 +222,8 @@ class Postings(MergedIndex, HoldsKeys):
 
     def _null_rows(self) -> BitMap:
         if self._nulls is None:
-            data = read_parts(self._blob, [self._nulls_part])[0]
             place = self._blob.offset + self._nulls_part.offset
-            nulls = deserialize(data, self._numbers.row_limit, location=self._blob.location, offset=place)
+            nulls = deserialize(self.read_nulls(), self._numbers.row_limit, location=self._blob.location, offset=place)
             if len(nulls) != self._counts[1] or not nulls <= self._every_row():
                 raise corrupt(self._blob, "a set of NULL rows of other row groups", self._nulls_part.offset)
             self._nulls = nulls
@@ -254,16 +247,11 @@ class PreparedTest:
         self._known_cuts: Cuts | None = None
         self._known_plan: _Plan | None = None
 
-    @property
-    def postings(self) -> Postings:
-        """The postings under test."""
-        return self._postings
-
     # Not `cached_property`: before Python 3.12 its lock makes threads wait for each other, even across objects.
     @property
     def _cuts(self) -> Cuts:
         if self._known_cuts is None:
-            self._known_cuts = cuts_of(self._asked, self._postings.directory, self._postings._form == BYTES_KEYS)
+            self._known_cuts = cuts_of(self._asked, self._postings.directory, self._postings._is_bytes)
         return self._known_cuts
 
     @property
@@ -306,4 +294,5 @@ class PreparedTest:
         plan = self._plan
         if plan.subtract or not len(plan.blocks) or plan.cost[1] > most_bytes:
             return None
-        return self._postings._read_asked(plan)
+        self._postings.directory.load(plan.blocks)
+        return self._postings._read_asked(plan.blocks, plan.cuts)

@@ -23,7 +23,6 @@ from puffin_index.storage.parts import checksum32, corrupt
 from puffin_index.storage.ranged import Blob
 
 VERSION = 1
-INT_KEYS, BYTES_KEYS = 0, 1
 BLOCKS, PAGES = 0, 1
 _LEAST_PAGE_BLOCKS = 2
 _CHILD_BYTES = 8 + 4 + 4 + 4
@@ -46,14 +45,14 @@ class Child(NamedTuple):
 
 
 def write_directory(
-    blocks: Sequence[Child], form: int, offset: int, root_bytes: int, page_bytes: int
+    blocks: Sequence[Child], is_bytes: bool, offset: int, root_bytes: int, page_bytes: int
 ) -> tuple[list[bytes], bytes]:
     """Encode a directory, whose pages begin at an offset of the blob; return pages of about `page_bytes`, and the root.
 
     A root of up to `root_bytes` lists the blocks itself.
     """
     count = len(blocks)
-    root = _write_page(blocks, 0, form, BLOCKS, 1, count)
+    root = _write_page(blocks, 0, is_bytes, BLOCKS, 1, count)
     if len(root) <= root_bytes:
         return [], root
     page_blocks = max(_LEAST_PAGE_BLOCKS, page_bytes * count // len(root))
@@ -62,20 +61,20 @@ def write_directory(
     start, end = 0, offset
     for first in range(0, count, page_blocks):
         part = blocks[first : first + page_blocks]
-        page = _write_page(part, start, form, BLOCKS, 1, len(part))
+        page = _write_page(part, start, is_bytes, BLOCKS, 1, len(part))
         start, end = part[-1].end, end + len(page)
         rows, keys = sum(block.row_count for block in part), sum(block.key_count for block in part)
         pages.append(page)
         children.append(Child(end, rows, keys, checksum32(page), part[0].separator, part[0].is_exact))
-    return pages, _write_page(children, offset, form, PAGES, page_blocks, count)
+    return pages, _write_page(children, offset, is_bytes, PAGES, page_blocks, count)
 
 
 def _write_page(
-    children: Sequence[Child], start: int, form: int, level: int, child_blocks: int, block_count: int
+    children: Sequence[Child], start: int, is_bytes: bool, level: int, child_blocks: int, block_count: int
 ) -> bytes:
     rows = np.cumsum([0, *(child.row_count for child in children)])
     header = (
-        write_uint8(VERSION) + write_uint8(form) + write_uint8(level) + write_uint8(0),
+        write_uint8(VERSION) + write_uint8(is_bytes) + write_uint8(level) + write_uint8(0),
         write_uint32_le(len(children)) + write_uint32_le(child_blocks) + write_uint32_le(block_count),
         write_uint64_le(int(rows[-1])) + write_uint64_le(start),
     )
@@ -83,11 +82,11 @@ def _write_page(
     ends, keys, checksums = np.array(numbers, np.int64).reshape(-1, 3).T
     columns = (ends.astype("<u8"), *(column.astype("<u4") for column in (rows[:-1], keys, checksums)))
     data = [column.tobytes() for column in columns]
-    return b"".join((*header, *data, _write_separators([child.separator for child in children], form)))
+    return b"".join((*header, *data, _write_separators([child.separator for child in children], is_bytes)))
 
 
-def _write_separators(separators: Sequence[Key], form: int) -> bytes:
-    if form == INT_KEYS:
+def _write_separators(separators: Sequence[Key], is_bytes: bool) -> bytes:
+    if not is_bytes:
         return np.array(separators, "<i8").tobytes()
     texts = [separator for separator in separators if isinstance(separator, bytes)]
     ends = np.cumsum([len(text) for text in texts], dtype=np.int64)
@@ -118,24 +117,24 @@ class Page:
         return len(self.keys)
 
 
-def parse_page(blob: Blob, data: memoryview, offset: int, form: int) -> Page:
+def parse_page(blob: Blob, data: memoryview, offset: int, is_bytes: bool) -> Page:
     """Parse the bytes of the page at an offset of the blob.
 
     Raises UnsupportedError if the page is of another version or form, CorruptFileError if it is damaged.
     """
     cursor = ByteCursor(data, blob.location, blob.offset + offset)
     version, of_form, level, flags = (cursor.uint8() for _ in range(4))
-    if version != VERSION or of_form != form or level not in (BLOCKS, PAGES) or flags:
+    if version != VERSION or of_form != is_bytes or level not in (BLOCKS, PAGES) or flags:
         raise UnsupportedError(
             f"{blob.location}: a postings directory of version {version}, form {of_form}, level {level}, flags {flags} "
-            f"cannot be read as one of version {VERSION}, form {form}"
+            f"cannot be read as one of version {VERSION}, form {int(is_bytes)}"
         )
     count, child_blocks, block_count = (cursor.uint32_le() for _ in range(3))
     row_count, start = cursor.uint64_le(), cursor.uint64_le()
-    cursor.count(count, _CHILD_BYTES + (8 if form == INT_KEYS else 4), "children")
+    cursor.count(count, _CHILD_BYTES + (4 if is_bytes else 8), "children")
     ends = np.frombuffer(cursor.bytes(8 * count), "<u8")
     rows, keys, checksums = (np.frombuffer(cursor.bytes(4 * count), "<u4").astype(np.int64) for _ in range(3))
-    separators = parse_separators(cursor, count, form == BYTES_KEYS, "<")
+    separators = parse_separators(cursor, count, is_bytes, "<")
     cursor.expect_end()
     largest = max(start, int(ends.max(initial=0)))
     if largest > blob.length or row_count > _UINT32_MAXIMUM + 1 or block_count > blob.length // _LEAST_BLOCK_BYTES:

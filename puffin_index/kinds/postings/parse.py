@@ -8,7 +8,6 @@ import numpy.typing as npt
 
 from puffin_index.kinds.postings.blocks import BLOCK_HEADER, SECTION_HEADER, STREAMS
 from puffin_index.kinds.postings.directory import PostingsDirectory
-from puffin_index.kinds.postings.pages import INT_KEYS
 from puffin_index.storage.arrays import Bytes, Flags, Ints, Words, ramps
 from puffin_index.storage.bit_packing import MAXIMUM_WIDTH, SLACK_BYTES, packed_bytes, unpack_streams
 from puffin_index.storage.parts import corrupt, read_parts
@@ -135,12 +134,12 @@ def read_blocks(blob: Blob, directory: PostingsDirectory, numbers: Ints) -> Stor
     )
 
 
-def parse_blocks(stored: Sequence[StoredBlocks], form: int) -> ParsedBlocks:
-    """Parse blocks of several blobs, all of one form of keys, at once.
+def parse_blocks(stored: Sequence[StoredBlocks], is_bytes: bool) -> ParsedBlocks:
+    """Parse blocks of several blobs, all of one domain, at once.
 
     Raises CorruptFileError if a block contradicts the directory; the error names the first blob, whichever is damaged.
     """
-    raw = _parse_headers(stored, form)
+    raw = _parse_headers(stored, is_bytes)
     sections = _parse_sections(raw)
     return ParsedBlocks(raw, sections, _before(sections.runs), _before(raw.section_counts))
 
@@ -162,14 +161,14 @@ def _joined(arrays: Sequence[Ints]) -> Ints:
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
-def _parse_headers(stored: Sequence[StoredBlocks], form: int) -> RawBlocks:
+def _parse_headers(stored: Sequence[StoredBlocks], is_bytes: bool) -> RawBlocks:
     views = [view for blocks in stored for view in blocks.views]
     joined = b"".join((*views, bytes(SLACK_BYTES)))
     starts = _before(np.array([len(view) for view in views], np.int64))
     header = _records(np.frombuffer(joined, np.uint8), starts[:-1], BLOCK_HEADER)
     keys = _joined([blocks.key_counts for blocks in stored])
     words, sections = header["key_word"].astype(np.int64), header["sections"].astype(np.int64)
-    key_bytes = packed_bytes(keys - 1, words) if form == INT_KEYS else words
+    key_bytes = words if is_bytes else packed_bytes(keys - 1, words)
     key_starts = starts[:-1] + BLOCK_HEADER.itemsize + 4 * sections
     raw = RawBlocks(
         stored[0].blob,
@@ -187,7 +186,7 @@ def _parse_headers(stored: Sequence[StoredBlocks], form: int) -> RawBlocks:
         sections,
     )
     fits = (key_starts + key_bytes <= starts[1:]) & (sections > 0) & (keys > 0)
-    fits &= (words <= MAXIMUM_WIDTH) | (form != INT_KEYS)
+    fits &= (words <= MAXIMUM_WIDTH) | is_bytes
     raw.require(fits & ((sections == 1) | (keys == 1)), "a block whose header does not fit it")
     return raw
 

@@ -80,8 +80,9 @@ class Piece:
             possible = zip(self.groups, index.possible(AskedTest(test)).tolist(), strict=True)
             return BitMap.union(BitMap(), *(group.every_row for group, is_possible in possible if is_possible))
         if isinstance(index, MergedIndex):
-            least, most = index.count_bounds(test)
-            found = index.rows(test)
+            prepared = index.prepare(AskedTest(test))
+            least, most = prepared.count_bounds()
+            found = prepared.rows()
             assert least <= len(found) <= most
             return found
         (group,) = self.groups

@@ -80,9 +80,10 @@ def test_what_merged_bitmaps_would_read_is_what_they_read(distinct: int, test: L
     _, after = _pieces("bitmap", distinct, 500 if distinct == 3 else 40)
     index, reader = after.opened()
     assert isinstance(index, MergedBitmap)
-    requests, length = index.cost(test)
+    prepared = index.prepare(AskedTest(test))
+    requests, length = prepared.cost()
     told = (reader.requests, reader.bytes_read)
-    index.rows(test)
+    prepared.rows()
     assert (reader.requests - told[0], reader.bytes_read - told[1]) == (requests, length)
 
 
@@ -91,8 +92,8 @@ def test_how_many_rows_a_key_has_is_told_without_its_row_set() -> None:
     index, reader = after.opened()
     assert isinstance(index, MergedBitmap)
     counts = [sum(group.sample.values.count(key) for group in after.groups) for key in (7, 14)]
-    assert index.count_bounds(SetTest((7, 14))) == (sum(counts), sum(counts))
-    assert index.count_bounds(RangeTest(8, 20)) == (counts[1], counts[1])
+    assert index.prepare(AskedTest(SetTest((7, 14)))).count_bounds() == (sum(counts), sum(counts))
+    assert index.prepare(AskedTest(RangeTest(8, 20))).count_bounds() == (counts[1], counts[1])
     assert reader.requests == 1
 
 

@@ -57,13 +57,14 @@ def check_law(groups: Sequence[Group], tests: Sequence[LeafTest], sizes: Sizes) 
     every = BitMap.union(BitMap(), *(one.every_row for one in groups))
     for test in tests:
         postings, reader = opened(piece)
-        least, most = postings.count_bounds(test)
+        prepared = postings.prepare(AskedTest(test))
+        least, most = prepared.count_bounds()
         blocks_end = len(BEFORE) + int(piece.payload.layout[5])
         assert all(offset >= blocks_end for offset, _ in reader.reads), "a block was read"
-        cost = postings.cost(test)
+        cost = prepared.cost()
         reader.taken()
         expected = expected_rows(groups, test)
-        assert postings.rows(test) == expected
+        assert prepared.rows() == expected
         assert reader.taken() == cost
         assert least <= len(expected) <= most
         assert postings.rows(test) == expected
@@ -192,6 +193,10 @@ def row_of(place: int) -> int:
     return place // 250_000 * 4 * BLOCK_ROWS + place % 250_000
 
 
+def bounds(postings: Postings, test: LeafTest) -> tuple[int, int]:
+    return postings.prepare(AskedTest(test)).count_bounds()
+
+
 def check_reads(piece: Piece, key: Key, row: int) -> Postings:
     postings, reader = opened(piece)
     assert postings.rows(SetTest((key,))) == BitMap([row])  # type: ignore[arg-type]  # a tuple of one type
@@ -220,8 +225,8 @@ def test_a_look_up_among_a_million_strings_takes_3_reads_of_64_kib() -> None:
 
 def test_unique_keys_are_known_to_have_at_most_one_row(million: Million) -> None:
     postings, _ = opened(million[0])
-    assert postings.count_bounds(SetTest((int(million[1][5]),))) == (0, 1)
-    least, most = postings.count_bounds(RangeTest(64 * 100_000, 64 * 500_000))
+    assert bounds(postings, SetTest((int(million[1][5]),))) == (0, 1)
+    least, most = bounds(postings, RangeTest(64 * 100_000, 64 * 500_000))
     assert least <= 400_000 <= most <= least + 2 * 4096
 
 
@@ -236,8 +241,8 @@ def test_a_wide_range_is_read_from_its_lesser_side(million: Million) -> None:
 
 def test_a_key_of_many_rows_is_counted_by_the_directory() -> None:
     postings, _ = opened(built([group(0, [1, 2, 3] * 5000 + [4])], Sizes()))
-    assert postings.count_bounds(SetTest((2,))) == (5000, 5000)
-    assert postings.count_bounds(SetTest((2, 3), negated=True)) == (5001, 5001)
+    assert bounds(postings, SetTest((2,))) == (5000, 5000)
+    assert bounds(postings, SetTest((2, 3), negated=True)) == (5001, 5001)
 
 
 def test_postings_are_built_for_keys_of_few_rows() -> None:
@@ -287,9 +292,10 @@ def test_bytes_that_are_wrong_under_good_checksums_do_no_harm(name: str, sizes: 
         try:
             postings, _ = opened(damaged)
             for test in chance.sample(tests, 4):
-                postings.count_bounds(test)
-                postings.cost(test)
-                assert postings.rows(test) <= everything
+                prepared = postings.prepare(AskedTest(test))
+                prepared.count_bounds()
+                prepared.cost()
+                assert prepared.rows() <= everything
         except DOCUMENTED:
             refused["rows"] += 1
         try:
@@ -362,5 +368,5 @@ def test_threads_that_open_postings_together_do_not_forget_what_the_other_has_re
 
     assert answers == [expected_rows(piece.groups, test)] * 2
     assert postings.rows(test) == answers[0]
-    least, most = postings.count_bounds(test)
+    least, most = bounds(postings, test)
     assert least <= len(answers[0]) <= most
