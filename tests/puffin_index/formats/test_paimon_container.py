@@ -72,12 +72,6 @@ class TestPaimon:
         assert [*found] == [*GOLDEN_INDEXES]
         assert [*found["id"]] == [*GOLDEN_INDEXES["id"]]
 
-    def test_an_index_without_bytes_is_not_one_of_no_bytes(self) -> None:
-        blobs = read_container(BytesReader.of(write_container({"c": {"none": None, "empty": b""}}))).indexes["c"]
-        assert blobs["none"] is None
-        assert blobs["empty"] is not None
-        assert blobs["empty"].size == 0
-
 
 @given(indexes=INDEXES)
 def test_what_is_written_is_read_back(indexes: Indexes) -> None:
@@ -118,18 +112,10 @@ class TestReading:
 
 
 class TestBounds:
-    def test_magic_and_version_are_checked(self) -> None:
-        data = write_container(SMALL)
-        with pytest.raises(CorruptFileError, match="wrong magic"):
-            read_container(BytesReader.of(b"\1" + data[1:]))
-        for version in (0, 2, -1):
-            with pytest.raises(UnsupportedError, match=f"version {version}; known is 1"):
-                read_container(BytesReader.of(_framed(bytes(8), version=version)))
-
-    def test_the_smallest_container_has_24_bytes(self) -> None:
-        smallest = write_container({})
-        assert len(smallest) == 24
-        assert _read_all(smallest) == {}
+    @pytest.mark.parametrize("version", [0, 2, -1])
+    def test_another_version_is_named(self, version: int) -> None:
+        with pytest.raises(UnsupportedError, match=f"version {version}; known is 1"):
+            read_container(BytesReader.of(_framed(bytes(8), version=version)))
 
     @pytest.mark.parametrize("head_size", [-1, 0, 15, 23, 25, 2**31 - 1, -(2**31)])
     def test_a_head_length_beyond_the_container_is_refused(self, head_size: int) -> None:
@@ -138,24 +124,27 @@ class TestBounds:
         assert caught.value.offset == 12
 
     @pytest.mark.parametrize("count", [1, 2**31 - 1, -1])
-    def test_a_hostile_number_of_columns_or_indexes_is_refused(self, count: int) -> None:
-        for head, what in (
-            (_int32(count) + _int32(0), "columns"),
-            (_int32(1) + b"\0\1c" + _int32(count) + _int32(0), "indexes"),
+    def test_a_hostile_number_is_refused(self, count: int) -> None:
+        for head, reason in (
+            (_int32(count) + _int32(0), f"{count} columns"),
+            (_int32(1) + b"\0\1c" + _int32(count) + _int32(0), f"{count} indexes"),
+            (_int32(0) + _int32(count), "redundant bytes"),
         ):
-            with pytest.raises(CorruptFileError, match=f"{count} {what}"):
+            with pytest.raises(CorruptFileError, match=reason):
                 read_container(BytesReader.of(_framed(head)))
 
-    @pytest.mark.parametrize("length", [1, 2**31 - 1, -1])
-    def test_redundant_bytes_have_to_lie_in_the_head(self, length: int) -> None:
-        with pytest.raises(CorruptFileError, match="redundant bytes"):
-            read_container(BytesReader.of(_framed(_int32(0) + _int32(length))))
-
-    def test_a_head_without_room_for_the_redundant_length_or_with_more_is_refused(self) -> None:
-        with pytest.raises(CorruptFileError, match="int32"):
-            read_container(BytesReader.of(_framed(_int32(1) + b"\0\0" + _int32(0))))
-        with pytest.raises(CorruptFileError, match="1 bytes too many"):
-            read_container(BytesReader.of(_framed(_int32(0) + _int32(0) + b"x")))
+    @pytest.mark.parametrize(
+        ("head", "reason"),
+        [
+            (_int32(1) + b"\0\0" + _int32(0), "int32"),
+            (_int32(0) + _int32(0) + b"x", "1 bytes too many"),
+            (_int32(2) + (b"\0\1c" + _int32(0)) * 2 + _int32(0), "occurs twice"),
+            (_int32(1) + b"\0\1c" + _int32(2) + (b"\0\1n" + _int32(-1) + _int32(0)) * 2 + _int32(0), "occurs twice"),
+        ],
+    )
+    def test_a_head_ends_where_it_says_and_has_each_name_once(self, head: bytes, reason: str) -> None:
+        with pytest.raises(CorruptFileError, match=reason):
+            read_container(BytesReader.of(_framed(head)))
 
     @pytest.mark.parametrize(
         ("start", "length"),
@@ -186,18 +175,12 @@ class TestBounds:
         with pytest.raises(CorruptFileError, match="an index of -3 bytes"):
             read_container(BytesReader.of(_framed(head, b"abcde")))
 
-    @pytest.mark.parametrize("name", [b"\0", b"\xff", b"\xc1\x81", b"\xed\xa0\x80", b"\xf0\x9f\x98\x80", b"\xe2\x82"])
+    @pytest.mark.parametrize(
+        "name", [b"\xed\xb8\x80", b"\0", b"\xff", b"\xc1\x81", b"\xed\xa0\x80", b"\xf0\x9f\x98\x80", b"\xe2\x82"]
+    )
     def test_a_name_in_any_other_spelling_is_refused(self, name: bytes) -> None:
         with pytest.raises(CorruptFileError, match="not in modified UTF-8"):
             read_container(BytesReader.of(_one_index(HEAD_OF_ONE - 1 + len(name), 5, name=name)))
-
-    def test_a_name_occurs_once(self) -> None:
-        index = b"\0\1n" + _int32(-1) + _int32(0)
-        twice = _int32(1) + b"\0\1c" + _int32(2) + index * 2 + _int32(0)
-        columns = _int32(2) + (b"\0\1c" + _int32(0)) * 2 + _int32(0)
-        for head in (twice, columns):
-            with pytest.raises(CorruptFileError, match="occurs twice"):
-                read_container(BytesReader.of(_framed(head)))
 
     def test_a_name_may_take_65535_bytes_and_no_more(self) -> None:
         for name in ("x" * 65535, "\0" * 32767 + "x", "雪" * 21845):
@@ -220,10 +203,6 @@ class TestModifiedUtf8:
         assert encode_modified_utf8(text) == bytes.fromhex(data)
         assert decode_modified_utf8(bytes.fromhex(data)) == text
 
-    @given(text=st.text())
-    def test_every_text_comes_back(self, text: str) -> None:
-        assert decode_modified_utf8(encode_modified_utf8(text)) == text
-
     @given(
         data=st.binary(max_size=12) | st.lists(st.sampled_from([b"\xed\xa0\xbd", b"\xed\xb8\x80", b"a"])).map(b"".join)
     )
@@ -236,14 +215,10 @@ class TestModifiedUtf8:
     def test_half_a_surrogate_pair_is_no_text(self) -> None:
         with pytest.raises(UnicodeError):
             encode_modified_utf8("\ud800")
-        for half in (b"\xed\xa0\x80", b"\xed\xb8\x80"):
-            with pytest.raises(UnicodeError):
-                decode_modified_utf8(half)
 
 
-class TestMapKeys:
-    def test_are_spelled_as_paimon_spells_them(self) -> None:
-        assert map_key_column("tags", "color") == "tags[color]"
+def test_map_keys_are_spelled_as_paimon_spells_them() -> None:
+    assert map_key_column("tags", "color") == "tags[color]"
 
 
 def _atoms(data: bytes) -> list[object]:
