@@ -223,9 +223,7 @@ def _valid_keys(column: Column) -> IntColumnKeys:
     return column.int_keys if column.valid is None else column.int_keys[column.valid]
 
 
-def _sort_int_keys(
-    column: Column,
-) -> tuple[Ints, Rows, Rows]:
+def _sort_int_keys(column: Column) -> tuple[Ints, Rows, Rows]:
     """Return the distinct keys, the start of each key's rows, and the rows in order."""
     keys = _valid_keys(column)
     if not len(keys):
@@ -246,34 +244,23 @@ def _sort_int_keys(
     return distinct, starts_of(changes), rows
 
 
-def _encode_bytes_keys(
-    column: Column,
-) -> tuple[pa.LargeBinaryArray, Rows, Rows]:
+def _encode_bytes_keys(column: Column) -> tuple[pa.LargeBinaryArray, Rows, Rows]:
     """Return the distinct keys, the start of each key's rows, and the code of each row."""
     keys = column.bytes_keys
     if not isinstance(keys, pa.DictionaryArray):
         known = keys if column.valid is None else keys.drop_null()
         if seem_distinct(known):
-            return _sort_bytes_keys(known, column)
+            # Few duplicates: sorting all keys is faster than to make a dictionary first.
+            distinct, order, changes = sort_distinct(known)
+            starts = starts_of(changes)
+            rows = order if column.valid is None else gather(positions_of(column.valid), order)
+            return distinct, starts, _codes_of(rows, starts, column.row_count)
     encoded = _sort_dictionary(keys.dictionary_encode())
-    if column.valid is None:
-        codes = encoded.indices.to_numpy()
-        counts = np.bincount(codes, minlength=len(encoded.dictionary))
-    else:
-        codes = np.zeros(column.row_count, np.uint32)
-        codes[column.valid] = encoded.indices.drop_null().to_numpy()
-        counts = np.bincount(codes[column.valid], minlength=len(encoded.dictionary))
+    codes = encoded.indices.fill_null(0).to_numpy()
+    counts = np.bincount(codes if column.valid is None else codes[column.valid], minlength=len(encoded.dictionary))
     starts = np.zeros(len(counts) + 1, np.uint32)
     np.cumsum(counts, out=starts[1:])
     return encoded.dictionary, starts, codes
-
-
-def _sort_bytes_keys(keys: pa.LargeBinaryArray, column: Column) -> tuple[pa.LargeBinaryArray, Rows, Rows]:
-    """Do the work of `_encode_bytes_keys` for keys with few duplicates: sort all keys, without a dictionary first."""
-    distinct, order, changes = sort_distinct(keys)
-    starts = starts_of(changes)
-    rows = order if column.valid is None else gather(positions_of(column.valid), order)
-    return distinct, starts, _codes_of(rows, starts, column.row_count)
 
 
 def _codes_of(rows: Rows, starts: Rows, row_count: int) -> Rows:

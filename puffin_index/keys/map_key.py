@@ -78,15 +78,9 @@ def plain_kind(kind: str) -> str:
     return kind.partition(SEPARATOR)[0]
 
 
-def key_of_kind(kind: str) -> str | None:
-    """Return the key in a stored kind; None if the index is about a whole column."""
-    _, separator, key = kind.partition(SEPARATOR)
-    return key if separator else None
-
-
 def kind_beside(plain: str, kind: str) -> str:
     """Return the stored form of another kind with the same key (or none) as a stored kind."""
-    return stored_kind(plain, key_of_kind(kind))
+    return plain + kind.removeprefix(plain_kind(kind))
 
 
 def key_text(text: str, key_type: IcebergType) -> str:

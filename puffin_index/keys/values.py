@@ -5,6 +5,7 @@ float to double keeps its keys.
 """
 
 import math
+from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import ROUND_DOWN, Context, Decimal, Inexact, InvalidOperation, Overflow
 from uuid import UUID
@@ -32,10 +33,11 @@ def key_of(value: object, value_type: ValueType) -> Key:
     A value for a float column is rounded to 32 bits, like Iceberg's float literals. Raises UnsupportedError if the
     value is not one of the type.
     """
-    key = _int64_key(value, value_type) if value_type.domain == "int64" else _bytes_key(value, value_type)
-    if key is None:
-        raise UnsupportedError(f"{value!r} is not a value of a {value_type.name} column")
-    return key
+    with suppress(ArithmeticError, ValueError):
+        key = _int64_key(value, value_type) if value_type.domain == "int64" else _bytes_key(value, value_type)
+        if key is not None:
+            return key
+    raise UnsupportedError(f"{value!r} is not a value of a {value_type.name} column")
 
 
 def _int64_key(value: object, value_type: ValueType) -> int | None:
@@ -56,10 +58,7 @@ def _int64_key(value: object, value_type: ValueType) -> int | None:
 def _floating_key(value: object, value_type: ValueType) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int | float | np.floating | np.integer):
         return None
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
+    number = float(value)
     if value_type.name == "float":
         with np.errstate(over="ignore"):
             rounded = float(np.float32(number))
@@ -91,10 +90,7 @@ def _naive_utc(value: datetime) -> datetime:
 def _unscaled(value: object, value_type: ValueType) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         return None
-    try:
-        return int(_EXACT.scaleb(Decimal(value), value_type.decimal_scale).to_integral_exact(context=_EXACT))
-    except (ArithmeticError, ValueError):
-        return None
+    return int(_EXACT.scaleb(Decimal(value), value_type.decimal_scale).to_integral_exact(context=_EXACT))
 
 
 def _bytes_key(value: object, value_type: ValueType) -> bytes | None:
@@ -105,11 +101,11 @@ def _bytes_key(value: object, value_type: ValueType) -> bytes | None:
         return wide_decimal_key(unscaled)
     match value:
         case str() if value_type.name == "string":
-            return _utf8(value)
+            return value.encode("utf-8")
         case UUID() if value_type.name == "uuid":
             return value.bytes
         case str() if value_type.name == "uuid":
-            return _uuid_bytes(value)
+            return UUID(value).bytes
         case bytes() | bytearray() | memoryview() if value_type.name != "string":
             return bytes(value)
         case _:
@@ -126,20 +122,6 @@ def unscaled_of(key: Key) -> int:
     return key if isinstance(key, int) else int.from_bytes(key, "big") - _DECIMAL_BIAS
 
 
-def _utf8(value: str) -> bytes | None:
-    try:
-        return value.encode("utf-8")
-    except UnicodeEncodeError:
-        return None
-
-
-def _uuid_bytes(value: str) -> bytes | None:
-    try:
-        return UUID(value).bytes
-    except ValueError:
-        return None
-
-
 def value_of(key: Key, value_type: ValueType) -> object:
     """Return the value of a key as a Python object that prints well.
 
@@ -153,18 +135,13 @@ def _value_of_int(key: int, value_type: ValueType) -> object:
         case "boolean":
             return bool(key)
         case "float" | "double":
-            return float_of_key(key)
+            return float(floats_of_keys(np.array([key], np.int64))[0])
         case "date" | "time" | "timestamp" | "timestamptz" | "timestamp_ns" | "timestamptz_ns":
             return _temporal_value(key, value_type.name)
         case _ if value_type.is_decimal:
             return Decimal(key).scaleb(-value_type.decimal_scale)
         case _:
             return key
-
-
-def float_of_key(key: int) -> float:
-    """Return the double of a key."""
-    return float(floats_of_keys(np.array([key], np.int64))[0])
 
 
 def _temporal_value(key: int, name: str) -> object:
