@@ -51,12 +51,20 @@ def test_keys_first_or_rows_first_give_what_a_plain_sort_gives(column: Column) -
         assert found_starts.dtype == np.uint32
 
 
-@pytest.mark.parametrize("width", [1, 2, 255, 256, 257, 4096, 65_536, 2**33])
+@pytest.mark.parametrize("width", [1, 2, 3, 255, 256, 257, 900, 4096, 65_536, 2**33, 2**40])
 @pytest.mark.parametrize("null_share", [0.0, 0.2])
-def test_rows_of_many_values_are_in_the_order_of_their_keys_and_then_their_own(width: int, null_share: float) -> None:
-    """Long columns are sorted by other means than short ones, the narrower the range the more so."""
+@pytest.mark.parametrize("are_far_apart", [False, True])
+def test_rows_of_many_values_are_in_the_order_of_their_keys_and_then_their_own(
+    width: int, null_share: float, are_far_apart: bool
+) -> None:
+    """Long columns are sorted by other means than short ones, the narrower the range the more so.
+
+    Keys far apart do not fit into a word with their rows: the lowest bits alone tell neighbours apart, with many ties.
+    """
     generator = np.random.default_rng(width)
     keys = generator.integers(-(width // 2), width - width // 2, 20_000)
+    if are_far_apart:
+        keys += generator.choice([-(2**62), 0, 2**62], len(keys))
     valid = generator.random(len(keys)) >= null_share
     ordered = SortedColumn(column_of(pa.array(keys, mask=~valid), LONG))
     rows = np.flatnonzero(valid)

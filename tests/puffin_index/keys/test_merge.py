@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 
 from puffin_index.errors import BuildError, UnsupportedError
 from puffin_index.keys import arrow_keys
-from puffin_index.keys.arrow_keys import column_of, gather_column
-from puffin_index.keys.columns import SortedColumn
+from puffin_index.keys.arrow_keys import gather_column
+from puffin_index.keys.columns import SortedColumn, tuple_of_keys
 from puffin_index.keys.merge import merge_keys, spill
 from puffin_index.keys.value_types import value_type_named
+from tests.puffin_index.kinds.columns import arrow_of, keys_of, sample_of
 
 KEYS = st.lists(st.binary(max_size=6), max_size=40)
 
@@ -48,49 +49,31 @@ def test_spilled_arrays_read_as_one() -> None:
 
 
 @given(
-    st.lists(st.one_of(st.none(), st.text(max_size=4)), max_size=60),
+    st.sampled_from([st.text(max_size=4), st.integers(-(2**40), 2**40)]).flatmap(
+        lambda values: st.lists(st.none() | values, max_size=60)
+    ),
     st.integers(min_value=1, max_value=25),
     st.sampled_from([1, 100, 1 << 20]),
     st.sampled_from([0, 100, 1 << 20]),
 )
-def test_a_gathered_string_column_sorts_like_one_read_at_once(
-    values: list[str | None], batch_rows: int, spill_bytes: int, large_bytes: int
+def test_a_gathered_column_is_and_sorts_like_one_read_at_once(
+    values: list[str | int | None], batch_rows: int, spill_bytes: int, large_bytes: int
 ) -> None:
-    array, value_type = pa.array(values, pa.string()), value_type_named("string")
+    type_name = "string" if any(isinstance(value, str) for value in values) else "long"
+    sample = sample_of(values, type_name)
+    array = arrow_of(values, type_name)
     batches = [array[start : start + batch_rows] for start in range(0, len(array), batch_rows)]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(arrow_keys, "SPILL_BYTES", spill_bytes)
         patch.setattr(arrow_keys, "LARGE_COLUMN_BYTES", large_bytes)
-        gathered = gather_column(batches, value_type, len(array))
-    whole = column_of(array, value_type)
+        gathered = gather_column(batches, sample.value_type, len(array))
 
-    assert np.array_equal(gathered.null_rows, whole.null_rows)
-    one, other = SortedColumn(gathered), SortedColumn(whole)
-    assert one.keys.to_pylist() == other.keys.to_pylist()
+    assert keys_of(gathered) == sample.keys
+    one, other = SortedColumn(gathered), SortedColumn(sample.column)
+    assert tuple_of_keys(one.keys) == tuple_of_keys(other.keys)
     for name in ("starts", "codes", "rows"):
         assert np.array_equal(getattr(one, name), getattr(other, name))
-
-
-@given(
-    st.lists(st.one_of(st.none(), st.integers(-(2**40), 2**40)), max_size=60),
-    st.integers(1, 25),
-    st.sampled_from([0, 100, 1 << 20]),
-)
-def test_a_gathered_integer_column_is_the_one_read_at_once(
-    values: list[int | None], batch_rows: int, large_bytes: int
-) -> None:
-    array, value_type = pa.array(values, pa.int64()), value_type_named("long")
-    batches = [array[start : start + batch_rows] for start in range(0, len(array), batch_rows)]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(arrow_keys, "LARGE_COLUMN_BYTES", large_bytes)
-        gathered = gather_column(batches, value_type, len(array))
-    whole = column_of(array, value_type)
-
-    assert np.array_equal(gathered.null_rows, whole.null_rows)
-    valid = array.is_valid().to_numpy(zero_copy_only=False)
-    assert np.array_equal(gathered.int_keys[valid], whole.int_keys[valid])
 
 
 @pytest.mark.parametrize("type_name", ["long", "string"])

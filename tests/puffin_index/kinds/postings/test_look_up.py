@@ -129,26 +129,31 @@ def test_a_bad_block_among_those_of_several_segments_is_an_error() -> None:
         rows_of_asked([asked[0], replace(asked[1], stored=bad), asked[2]])
 
 
-def test_a_run_over_several_blocks_of_65536_rows_and_row_groups_is_found() -> None:
-    groups = [group(0, [7] * 100 + [8] + [7] * (2 * BLOCK_ROWS - 101)), group(2 * BLOCK_ROWS, [7] * 5)]
-    piece = built(groups, Sizes())
-    postings, _ = opened(piece)
-    everything = BitMap(range(2 * BLOCK_ROWS + 5))
-    assert postings.rows(SetTest((7,))) == everything - BitMap([100])
-    assert postings.rows(SetTest((7, 8))) == everything
-    assert len(piece.payload.data) < 250
+LAST_BASE = 2**32 - BLOCK_ROWS
+CORNERS: dict[str, tuple[list[Group], list[LeafTest]]] = {
+    "a run over several blocks of 65,536 rows and row groups": (
+        [group(0, [7] * 100 + [8] + [7] * (2 * BLOCK_ROWS - 101)), group(2 * BLOCK_ROWS, [7] * 5)],
+        [SetTest((7,)), SetTest((7, 8))],
+    ),
+    "the last row of the row space": (
+        [group(LAST_BASE, [row % 5 for row in range(BLOCK_ROWS)])],
+        [*(SetTest((key,)) for key in range(5)), SetTest((0,), negated=True), NullTest(False)],
+    ),
+    # Row and key do not fit into 64 bits together: keys that differ in their lowest bits only are sorted again.
+    "keys that differ in bits that the sort leaves out": (
+        [group(0, [MAXIMUM, *(MINIMUM + 3 - row % 4 for row in range(500)), MAXIMUM - 1])],
+        [*(SetTest((MINIMUM + k,)) for k in range(4)), RangeTest(0, MAXIMUM - 1)],
+    ),
+}
 
 
-def test_the_last_row_of_the_row_space_is_found() -> None:
-    base = 2**32 - BLOCK_ROWS
-    groups = [group(base, [row % 5 for row in range(BLOCK_ROWS)])]
-    check_law(groups, [*(SetTest((key,)) for key in range(5)), SetTest((0,), negated=True), NullTest(False)], Sizes())
+@pytest.mark.parametrize("name", CORNERS)
+def test_corners_are_found_as_an_oracle_finds_them(name: str) -> None:
+    check_law(*CORNERS[name], Sizes())
 
 
-def test_keys_that_differ_in_bits_that_the_sort_leaves_out_are_in_order() -> None:
-    """Row and key do not fit into 64 bits together: keys that differ in their lowest bits only are sorted again."""
-    groups = [group(0, [MAXIMUM, *(MINIMUM + 3 - row % 4 for row in range(500)), MAXIMUM - 1])]
-    check_law(groups, [SetTest((MINIMUM + k,)) for k in range(4)] + [RangeTest(0, MAXIMUM - 1)], Sizes())
+def test_a_run_over_several_blocks_of_65536_rows_takes_few_bytes() -> None:
+    assert len(built(CORNERS["a run over several blocks of 65,536 rows and row groups"][0], Sizes()).payload.data) < 250
 
 
 GOLDEN_GROUPS = {
