@@ -99,18 +99,14 @@ def _gather_large(batches: Iterable[pa.Array], value_type: ValueType, row_count:
             raise BuildError(f"{end} rows of a row group of {row_count} were read")
 
     if value_type.domain == "int64":
-        return Column(value_type, row_count, _gather_integers(parts(), value_type, row_count), valid)
+        int_keys: IntColumnKeys = np.empty(row_count, key_dtype(value_type))
+        for place, part in parts():
+            int_keys[place] = part.int_keys
+        return Column(value_type, row_count, int_keys, valid)
     keys = _gather_bytes(part for _, part in parts())
     nulls = None if valid is None else ~valid
     indices = pa.array(keys.codes, mask=nulls)
     return Column(value_type, row_count, pa.DictionaryArray.from_arrays(indices, keys.dictionary), valid)
-
-
-def _gather_integers(parts: Iterable[tuple[slice, Column]], value_type: ValueType, row_count: int) -> IntColumnKeys:
-    keys: IntColumnKeys = np.empty(row_count, key_dtype(value_type))
-    for place, part in parts:
-        keys[place] = part.int_keys
-    return keys
 
 
 @dataclass(frozen=True, slots=True, eq=False)

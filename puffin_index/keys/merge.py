@@ -5,7 +5,6 @@ files have no names, so they vanish with the process, however the process ends.
 """
 
 import tempfile
-from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from puffin_index.keys.byte_strings import seem_distinct, sort_keys
+from puffin_index.keys.columns import sorted_keys_of
 from puffin_index.keys.sorted_keys import bytes_of_keys
 from puffin_index.storage.arrays import Rows
 
@@ -102,8 +102,4 @@ def _cut_ranges(arrays: Sequence[pa.LargeBinaryArray], count: int) -> list[list[
     ordered = sample.take(pc.sort_indices(sample))
     places = np.linspace(0, len(ordered), count, endpoint=False)[1:].astype(np.int64)
     pivots = sorted(set(ordered.take(pa.array(places)).to_pylist()))
-    return [[0, *(_rank(array, pivot) for pivot in pivots), len(array)] for array in arrays]
-
-
-def _rank(array: pa.LargeBinaryArray, key: bytes) -> int:
-    return bisect_left(range(len(array)), key, key=lambda place: array[place].as_py())
+    return [[0, *(sorted_keys_of(array).rank(pivot, False) for pivot in pivots), len(array)] for array in arrays]

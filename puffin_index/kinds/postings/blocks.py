@@ -5,10 +5,11 @@ A block holds whole keys: several in one section, or one key in several sections
 runs of one key in one section.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -77,20 +78,10 @@ class _KeyPart:
     content: bytes | memoryview
 
 
-class _KeyWriter(Protocol):
-    """Cuts keys into blocks and encodes the keys of each block."""
-
-    def cut(self, first_key: int, run_counts: Ints) -> Ints:
-        """Cut the keys from `first_key` on into blocks; the result is that of `cut_blocks`."""
-
-    def write(self, keys: Words, ends: Ints) -> list[_KeyPart]:
-        """Encode the keys of each block."""
-
-
 def write_blocks(ordered: OrderedRows, sizes: Sizes) -> Iterator[WrittenBlock]:
     """Encode the rows of a segment as blocks, in the order of keys."""
     dictionary = ordered.dictionary
-    writer: _KeyWriter = _IntKeyWriter(sizes) if dictionary is None else _BytesKeyWriter(dictionary, sizes)
+    writer = _IntKeyWriter(sizes) if dictionary is None else _BytesKeyWriter(dictionary, sizes)
     first = 0
     while first < len(ordered):
         end = ordered.end_of_key(min(first + sizes.rows_at_once, len(ordered)) - 1)
@@ -116,7 +107,7 @@ def _runs(keys: Words, rows: Rows) -> _Runs:
     )
 
 
-def _write_some(runs: _Runs, writer: _KeyWriter, limit: int) -> Iterator[WrittenBlock]:
+def _write_some(runs: _Runs, writer: _IntKeyWriter | _BytesKeyWriter, limit: int) -> Iterator[WrittenBlock]:
     block_keys = writer.cut(int(runs.keys[0]), np.diff(runs.key_ends))
     block_runs = runs.key_ends[block_keys]
     section_counts = np.maximum(-(-np.diff(block_runs) // limit), 1)
@@ -185,12 +176,12 @@ def _each(headers: npt.NDArray[np.void]) -> list[memoryview]:
 
 
 class _IntKeyWriter:
-    """Encodes keys as steps."""
+    """Cuts keys into blocks, and encodes the keys of each as steps."""
 
     def __init__(self, sizes: Sizes) -> None:
         self._sizes = sizes
 
-    def cut(self, first_key: int, run_counts: Ints) -> Ints:  # noqa: ARG002 - the protocol has it
+    def cut(self, first_key: int, run_counts: Ints) -> Ints:  # noqa: ARG002 - the other writer needs it
         return cut_blocks(np.cumsum(run_counts), self._sizes.block_runs)
 
     def write(self, keys: Words, ends: Ints) -> list[_KeyPart]:
@@ -204,7 +195,7 @@ class _IntKeyWriter:
 
 
 class _BytesKeyWriter:
-    """Encodes keys as compressed bytes."""
+    """Cuts keys into blocks, and encodes the keys of each as compressed bytes."""
 
     def __init__(self, dictionary: pa.LargeBinaryArray, sizes: Sizes) -> None:
         self._sizes = sizes

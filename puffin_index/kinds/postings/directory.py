@@ -135,9 +135,10 @@ class PostingsDirectory:
         """Read the directory pages of some blocks."""
         self._read_pages(self._pages_of(blocks))
 
-    def missing(self, blocks: Ints) -> list[Part]:
-        """Return those directory pages of some blocks that are not read yet."""
-        return [self._page_part(page) for page in self._pages_of(blocks).tolist() if page not in self._pages]
+    def cost_of_pages(self, blocks: Ints) -> tuple[int, int]:
+        """Return the requests and bytes for reading those directory pages of some blocks that are not read yet."""
+        missing = (page for page in self._pages_of(blocks).tolist() if page not in self._pages)
+        return cost_of_parts(map(self._page_part, missing))
 
     def parts(self, blocks: Ints) -> list[Part]:
         """Return the places and checksums of blocks whose pages are loaded."""
@@ -320,8 +321,3 @@ def cost_of_blocks(blocks: Ints, directory: PostingsDirectory) -> tuple[int, int
     requests = 1 + len(np.union1d(breaks[apart], chunk_ends))
     span = int(offsets[blocks[-1] + 1] - offsets[blocks[0]])
     return requests, span - int(gaps[apart].sum())
-
-
-def cost_of_pages(blocks: Ints, directory: PostingsDirectory) -> tuple[int, int]:
-    """Return the requests and bytes for reading those directory pages of some blocks that are not read yet."""
-    return cost_of_parts(directory.missing(blocks))

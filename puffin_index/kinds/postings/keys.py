@@ -129,19 +129,14 @@ class AskedBlocks:
     is_bytes: bool
 
     def rows_of_all(self, every: Sequence[AskedBlocks]) -> list[BitMap]:
-        """Return, for each of several blobs, the rows with the keys asked for; see `rows_of_asked`."""
-        return rows_of_asked(every)
+        """Return, for each of several blobs, the rows with the keys asked for, all of one domain.
 
-
-def rows_of_asked(asked: Sequence[AskedBlocks]) -> list[BitMap]:
-    """Return, for each blob, the rows with the keys asked for, all of one domain.
-
-    Raises CorruptFileError if a block is damaged; with several blobs, the error may name another of them.
-    """
-    parsed = parse_blocks([one.stored for one in asked], asked[0].is_bytes)
-    runs = _runs(parsed, asked)
-    owners = np.repeat(np.arange(len(asked)), [len(one.cuts.blocks) // 2 for one in asked])
-    return rows_of_runs(parsed, runs[0::2], runs[1::2], owners, [one.numbers for one in asked])
+        Raises CorruptFileError if a block is damaged; with several blobs, the error may name another of them.
+        """
+        parsed = parse_blocks([one.stored for one in every], self.is_bytes)
+        runs = _runs(parsed, every)
+        owners = np.repeat(np.arange(len(every)), [len(one.cuts.blocks) // 2 for one in every])
+        return rows_of_runs(parsed, runs[0::2], runs[1::2], owners, [one.numbers for one in every])
 
 
 def _runs(parsed: ParsedBlocks, asked: Sequence[AskedBlocks]) -> Ints:

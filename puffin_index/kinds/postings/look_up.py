@@ -34,10 +34,9 @@ from puffin_index.kinds.postings.directory import (
     PostingsDirectory,
     bounds_of,
     cost_of_blocks,
-    cost_of_pages,
     cuts_of,
 )
-from puffin_index.kinds.postings.keys import AskedBlocks, keys_of_blocks, rows_of_asked
+from puffin_index.kinds.postings.keys import AskedBlocks, keys_of_blocks
 from puffin_index.kinds.postings.parse import ParsedBlocks, parse_blocks, read_blocks
 from puffin_index.kinds.postings.sort import RowNumbers
 from puffin_index.roaring.read import deserialize
@@ -113,7 +112,8 @@ class Postings(MergedIndex, HoldsKeys):
 
     def _found(self, blocks: Ints, cuts: Cuts) -> BitMap:
         """Return the rows between the cuts in some blocks with loaded pages."""
-        return rows_of_asked([self._read_asked(blocks, cuts)])[0]
+        asked = self._read_asked(blocks, cuts)
+        return asked.rows_of_all([asked])[0]
 
     def _read_asked(self, blocks: Ints, cuts: Cuts) -> AskedBlocks:
         stored = read_blocks(self._blob, self._directory, blocks)
@@ -203,7 +203,7 @@ class Postings(MergedIndex, HoldsKeys):
 
     def _option(self, cuts: Cuts, subtract: bool) -> _Plan:
         blocks = cuts.needed_blocks()
-        costs = [cost_of_blocks(blocks, self._directory), cost_of_pages(blocks, self._directory)]
+        costs = [cost_of_blocks(blocks, self._directory), self._directory.cost_of_pages(blocks)]
         costs += [self._nulls_cost()] if subtract else []
         return _Plan(cuts, blocks, subtract, (sum(cost[0] for cost in costs), sum(cost[1] for cost in costs)))
 

@@ -5,11 +5,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from puffin_index.errors import BuildError, CorruptFileError
-from puffin_index.keys.columns import KeyArray, chosen_keys
+from puffin_index.keys.columns import KeyArray, chosen_keys, sorted_keys_of
 from puffin_index.keys.leaf import Key
 from puffin_index.keys.merge import rank_keys
 from puffin_index.keys.sorted_keys import BytesKeys
@@ -122,7 +120,7 @@ class _Source:
         if limit is None:
             self._pending = []
             return found
-        cuts = [(some, _count_below(some.keys, limit)) for some in found]
+        cuts = [(some, sorted_keys_of(some.keys).rank(limit, False)) for some in found]
         self._pending = [_slice(some, cut, None) for some, cut in cuts if cut < len(some.keys)]
         return [_slice(some, 0, cut) for some, cut in cuts if cut]
 
@@ -143,12 +141,6 @@ class _Source:
         counts, owners = counts[kept], owners[kept]
         some = _Some(keys, np.repeat(owners, counts), ramps(starts, counts).astype(np.uint32))
         return some if kept.all() else _without_unused(some)
-
-
-def _count_below(keys: KeyArray, limit: Key) -> int:
-    if isinstance(keys, np.ndarray):
-        return int(np.searchsorted(keys, limit))
-    return int(pc.sum(pc.less(keys, pa.scalar(limit, pa.large_binary()))).as_py() or 0)
 
 
 def _slice(some: _Some, first: int, end: int | None) -> _Some:

@@ -65,35 +65,26 @@ class RawBlocks:
 class Sections:
     """The sections of some blocks, one after the other: runs, groups and rows of each, and its four streams.
 
-    Width, least number and start in `raw` of each stream have the shape (sections, 4).
+    Count of numbers, width, least number and start in `raw` of each stream have the shape (sections, 4).
     """
 
     raw: memoryview
     runs: Ints
     groups: Ints
     rows: Ints
+    counts: Ints
     widths: Ints
     least: Ints
     starts: Ints
 
     def stream(self, which: int, sections: Ints) -> Ints:
         """Decode one of the four streams of some sections."""
-        counts = self.lengths(which)[sections]
+        counts = self.counts[sections, which]
         if not self.widths[sections, which].any():
             return np.repeat(self.least[sections, which], counts)
         numbers = unpack_streams(self.raw, self.starts[sections, which], counts, self.widths[sections, which])
         numbers += np.repeat(self.least[sections, which], counts).view(np.uint64)
         return numbers.view(np.int64)
-
-    def lengths(self, which: int) -> Ints:
-        """Return the count of numbers in one of the four streams, for each section."""
-        match which:
-            case 0 | 1:
-                return self.groups
-            case 2:
-                return self.runs - self.groups
-            case _:
-                return self.runs
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -157,28 +148,24 @@ def _records(data: Bytes, places: Ints, dtype: np.dtype[np.void]) -> npt.NDArray
     return np.ascontiguousarray(found).view(dtype).reshape(-1)
 
 
-def _joined(arrays: Sequence[Ints]) -> Ints:
-    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
-
-
 def _parse_headers(stored: Sequence[StoredBlocks], is_bytes: bool) -> RawBlocks:
     views = [view for blocks in stored for view in blocks.views]
     joined = b"".join((*views, bytes(SLACK_BYTES)))
     starts = _before(np.array([len(view) for view in views], np.int64))
     header = _records(np.frombuffer(joined, np.uint8), starts[:-1], BLOCK_HEADER)
-    keys = _joined([blocks.key_counts for blocks in stored])
+    keys = np.concatenate([blocks.key_counts for blocks in stored])
     words, sections = header["key_word"].astype(np.int64), header["sections"].astype(np.int64)
     key_bytes = words if is_bytes else packed_bytes(keys - 1, words)
     key_starts = starts[:-1] + BLOCK_HEADER.itemsize + 4 * sections
     raw = RawBlocks(
         stored[0].blob,
         np.repeat(np.arange(len(stored)), [len(blocks.numbers) for blocks in stored]),
-        _joined([blocks.numbers for blocks in stored]),
-        _joined([blocks.offsets for blocks in stored]),
+        np.concatenate([blocks.numbers for blocks in stored]),
+        np.concatenate([blocks.offsets for blocks in stored]),
         memoryview(joined),
         starts,
         keys,
-        _joined([blocks.row_counts for blocks in stored]),
+        np.concatenate([blocks.row_counts for blocks in stored]),
         words,
         header["key_number"].astype(np.uint64),
         key_starts,
@@ -215,4 +202,4 @@ def _parse_sections(raw: RawBlocks) -> Sections:
     fits &= groups == np.where(raw.section_counts == 1, raw.key_counts, 1)[owners]
     fits &= (np.add.reduceat(rows, first_sections) == raw.row_counts)[owners]
     raw.require(np.logical_and.reduceat(fits, first_sections), "a section whose header does not fit it")
-    return Sections(raw.raw, runs, groups, rows, widths, least, stream_starts)
+    return Sections(raw.raw, runs, groups, rows, counts, widths, least, stream_starts)

@@ -21,7 +21,6 @@ from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.kinds.base import Payload
 from puffin_index.kinds.postings.blocks import Sizes
 from puffin_index.kinds.postings.build import POSTINGS
-from puffin_index.kinds.postings.keys import rows_of_asked
 from puffin_index.kinds.postings.look_up import Postings
 from puffin_index.kinds.registry import KINDS
 from puffin_index.storage.ranged import Blob
@@ -113,7 +112,7 @@ def test_blocks_of_several_segments_are_searched_together(case: tuple[list[list[
                 asked.append(blocks)
                 expected.append(expected_rows(piece.groups, test))
         if asked:
-            assert rows_of_asked(asked) == expected
+            assert asked[0].rows_of_all(asked) == expected
 
 
 def test_a_bad_block_among_those_of_several_segments_is_an_error() -> None:
@@ -126,7 +125,7 @@ def test_a_bad_block_among_those_of_several_segments_is_an_error() -> None:
         asked.append(blocks)
     bad = replace(asked[1].stored, views=[memoryview(bytes(len(view))) for view in asked[1].stored.views])
     with pytest.raises(CorruptFileError):
-        rows_of_asked([asked[0], replace(asked[1], stored=bad), asked[2]])
+        asked[0].rows_of_all([asked[0], replace(asked[1], stored=bad), asked[2]])
 
 
 LAST_BASE = 2**32 - BLOCK_ROWS
