@@ -13,6 +13,7 @@ from pyroaring import BitMap
 from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.values import key_of
+from puffin_index.kinds.base import Payload
 from puffin_index.kinds.registry import KINDS
 from tests.paimon.referee import Paimon
 from tests.puffin_index.kinds.columns import Sample, rows_of, sample_of
@@ -105,25 +106,27 @@ def _range_tests(sample: Sample) -> list[LeafTest]:
     return [*bounds, SetTest(tuple(sorted(set(_keys(sample)))), negated=True)]  # type: ignore[arg-type]  # keys of one column
 
 
+def _check(paimon: Paimon, kind: str, sample: Sample, payload: Payload, tests: Sequence[LeafTest]) -> None:
+    for test in tests:
+        expected = rows_of(sample, test)
+        found = paimon.rows(kind, sample.value_type.name, bytes(payload.data), test)
+        assert found in (expected, bool(expected))
+
+
 @pytest.mark.one_of(17)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("type_name", BITMAP_TYPES)
 def test_paimon_reads_bitmaps(paimon: Paimon, type_name: str, shape: str) -> None:
     sample = sample_of(_values(type_name, shape), type_name)
-    ours = bytes(KINDS["bitmap"].build(SortedColumn(sample.column), {}).data)
-    for test in _set_tests(sample):
-        expected = rows_of(sample, test)
-        assert paimon.rows("bitmap", type_name, ours, test) in (expected, bool(expected))
+    _check(paimon, "bitmap", sample, KINDS["bitmap"].build(SortedColumn(sample.column), {}), _set_tests(sample))
 
 
 @pytest.mark.parametrize("size", ["64 b", "1 kb", "1 mb"])
-def test_paimon_reads_bitmap_blocks_of_any_size(paimon: Paimon, size: str) -> None:
-    for type_name in ("long", "string"):
-        sample = sample_of(_values(type_name, "many values"), type_name)
-        ours = bytes(KINDS["bitmap"].build(SortedColumn(sample.column), {"index-block-size": size}).data)
-        for test in _set_tests(sample):
-            expected = rows_of(sample, test)
-            assert paimon.rows("bitmap", type_name, ours, test) in (expected, bool(expected))
+@pytest.mark.parametrize("type_name", ["long", "string"])
+def test_paimon_reads_bitmap_blocks_of_any_size(paimon: Paimon, type_name: str, size: str) -> None:
+    sample = sample_of(_values(type_name, "many values"), type_name)
+    payload = KINDS["bitmap"].build(SortedColumn(sample.column), {"index-block-size": size})
+    _check(paimon, "bitmap", sample, payload, _set_tests(sample))
 
 
 @pytest.mark.one_of(7)
@@ -133,9 +136,7 @@ def test_paimon_reads_bit_slices(paimon: Paimon, type_name: str, shape: str) -> 
     sample = sample_of(_values(type_name, shape), type_name)
     payload = KINDS["bsi"].build(SortedColumn(sample.column), {"compression": "none"})
     assert payload.blob_type == "paimon-bsi-v1"
-    for test in (*_set_tests(sample), *_range_tests(sample)):
-        expected = rows_of(sample, test)
-        assert paimon.rows("bsi", type_name, bytes(payload.data), test) in (expected, bool(expected))
+    _check(paimon, "bsi", sample, payload, [*_set_tests(sample), *_range_tests(sample)])
 
 
 def test_bit_slices_are_the_same_bytes_where_the_least_number_is_zero(paimon: Paimon) -> None:

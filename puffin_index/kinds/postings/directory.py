@@ -283,10 +283,8 @@ def cuts_of(test: AskedTest, directory: PostingsDirectory, is_bytes: bool) -> Cu
     blocks = np.where(right, directory.block_count, 0)
     inside = np.zeros(len(right), np.bool_)
     asked = np.flatnonzero(~places.is_end)
-    some: Ints | Sequence[bytes]
-    some = [keys[place] for place in asked.tolist()] if isinstance(keys, tuple) else keys[asked]
     if len(asked):
-        blocks[asked], inside[asked] = directory.locate(some, right[asked])
+        blocks[asked], inside[asked] = directory.locate(_chosen(keys, asked), right[asked])
     return Cuts(blocks, inside, keys, right, places.key_limits)
 
 

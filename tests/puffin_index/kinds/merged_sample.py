@@ -114,7 +114,7 @@ def placed(of_groups: Sequence[Sample], first_base: int = 0) -> tuple[Group, ...
     base = first_base
     for sample in of_groups:
         groups.append(Group(sample, base))
-        base += -(-len(sample.values) // BLOCK_ROWS) * BLOCK_ROWS
+        base += max(-(-len(sample.values) // BLOCK_ROWS), 1) * BLOCK_ROWS
     return tuple(groups)
 
 

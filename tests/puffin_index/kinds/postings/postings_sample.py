@@ -109,11 +109,6 @@ def small_tests(groups: Sequence[Group]) -> list[LeafTest]:
     return [*tests, RangeTest(keys[2], keys[5]), RangeTest(keys[2], keys[4], negated=True), NullTest(True)]
 
 
-def with_data(piece: Piece, data: bytes | bytearray) -> Piece:
-    """The postings with other bytes."""
-    return replace(piece, payload=replace(piece.payload, data=data))
-
-
 def resealed(piece: Piece, data: bytearray) -> Piece:
     """Other bytes with every checksum made good again, as someone who wishes harm would."""
     layout = piece.payload.layout

@@ -8,18 +8,8 @@ from puffin_index.keys.leaf import LeafTest
 from puffin_index.kinds.base import Payload
 from puffin_index.kinds.postings.merge import merge_postings
 from tests.conftest import amount
-from tests.puffin_index.kinds.merged_sample import BLOCK_ROWS, Group, Piece, expected_rows
+from tests.puffin_index.kinds.merged_sample import Group, Piece, expected_rows, placed
 from tests.puffin_index.kinds.postings.postings_sample import TINY, built, cases
-
-
-def _placed(segments: list[list[Group]]) -> list[Group]:
-    """The row groups of all segments, one after the other, each at least a block of rows apart."""
-    groups: list[Group] = []
-    base = 0
-    for one in (group for groups in segments for group in groups):
-        groups.append(Group(one.sample, base))
-        base += max(-(-len(one.sample.values) // BLOCK_ROWS), 1) * BLOCK_ROWS
-    return groups
 
 
 def _merged(segments: list[list[Group]], new_bases: list[int], rows_at_once: int) -> Payload:
@@ -34,7 +24,7 @@ def test_merged_postings_are_what_a_build_writes(
     case: tuple[list[list[Group]], list[LeafTest]], rows_at_once: int, data: st.DataObject
 ) -> None:
     segments, tests = case
-    every = _placed(segments)
+    every = placed([group.sample for groups in segments for group in groups])
     kept = data.draw(st.lists(st.sampled_from([True, True, False]), min_size=len(every), max_size=len(every)))
     kept[data.draw(st.integers(0, len(every) - 1))] = True
     new_bases = [one.base if is_kept else -1 for one, is_kept in zip(every, kept, strict=True)]
