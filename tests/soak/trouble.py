@@ -103,8 +103,8 @@ class Trouble:
         seed = str(self._random.randrange(2**32))
         arguments = {
             "writer": ["-m", "tests.soak.writer", str(self._file), seed],
-            "reader": ["-m", "tests.soak.reader", str(self._file), seed],
-            "spark reader": ["-m", "tests.soak.spark_reader", str(self._file), seed],
+            "reader": ["-m", "tests.soak.readers", "plain", str(self._file), seed],
+            "spark reader": ["-m", "tests.soak.readers", "spark", str(self._file), seed],
         }.get(name)
         watch = ("build", "--engine", "local", "--workers", "1", "--watch", "--interval", "1", "--json")
         return Started(arguments or self._command(*watch, *self._timeout), log, partial(self._note, name))
@@ -317,10 +317,10 @@ class Trouble:
     def _compare(self, index: TableIndex) -> None:
         data, names = read_plainly(index.data_table, None), names_now(index.data_table.schema())
         for _ in range(40):
-            question = ask(self._random, names, 50_000)
-            found, wanted = planner.count(index, question.where).rows, len(matching(question, data))
+            where = ask(self._random, names, 50_000)
+            found, wanted = planner.count(index, where).rows, len(matching(where, data))
             if found != wanted:
-                self._state.fail(f"{self.world.name}: at the end, {found} rows and not {wanted}: {question.where}")
+                self._state.fail(f"{self.world.name}: at the end, {found} rows and not {wanted}: {where}")
 
     def _check_logs(self) -> None:
         for path in sorted(self._logs.glob(f"{self.world.name}-*.log")):
