@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import planner
+from planner import ScanPlan
 from puffin_index import TableIndex
 
 ENABLED = "spark.puffin-index.enabled"
@@ -42,11 +43,23 @@ def rows_of(spark: SparkSession, sql: str, *, enabled: bool) -> list[str]:
         return sorted(map(str, spark.sql(sql).collect()))
 
 
+def check_rows(spark: SparkSession, sql: str) -> list[ScanPlan]:
+    """Check that a query has the same rows with the index; return the scan plans that were made."""
+    expected, earlier = rows_of(spark, sql, enabled=False), planner.reports(spark)
+    assert rows_of(spark, sql, enabled=True) == expected, sql
+    return [report for report in planner.reports(spark) if all(report is not one for one in earlier)]
+
+
 def selected_rows(spark: SparkSession, view: str, texts: Sequence[str]) -> list[list[bool]]:
     """Return for each condition whether it selects each row of a view, in the order of its `id`."""
     conditions = ", ".join(f"coalesce(({text}\n), false) AS c{number}" for number, text in enumerate(texts))
     found = sorted(spark.sql(f"SELECT id, {conditions} FROM {view}").collect(), key=lambda row: int(row["id"]))
     return [[bool(row[f"c{number}"]) for row in found] for number in range(len(texts))]
+
+
+def plan_text(frame: DataFrame) -> str:
+    """What Spark is about to do, or has done, for a frame."""
+    return str(frame._jdf.queryExecution().executedPlan().toString())
 
 
 def count_and_sum(spark: SparkSession, table: str, where: str) -> tuple[int, int | None]:

@@ -17,3 +17,6 @@ MERGE INTO {t} a USING (SELECT * FROM {t} WHERE orderkey = 44) b ON a.orderkey =
 INSERT INTO {t} SELECT * FROM {t} WHERE orderkey = 4711;
 INSERT INTO {t} SELECT * FROM {t} VERSION AS OF {old} WHERE orderkey IN (17, 18);
 INSERT OVERWRITE {t} SELECT * FROM {t} WHERE orderkey < 50;
+UPDATE {t} SET orderkey = orderkey + 100000 WHERE custkey % 10 = 4 AND orderkey < 700;
+DELETE FROM {t} WHERE custkey % 10 = 3 AND orderkey < 300;
+UPDATE {t} SET custkey = custkey + 1000 WHERE UPPER(mode) LIKE '%IL' AND orderkey % 100 = 7;

@@ -32,9 +32,11 @@ def indexed(catalog: SqlCatalog, name: str, **columns: list[str]) -> TableIndex:
 
 @pytest.mark.one_of(9)
 @pytest.mark.parametrize("table", [_PLAIN, _DELETED])
-@pytest.mark.parametrize("sql", [one.sql for one in statements("odd_aggregates")])
+@pytest.mark.parametrize(
+    "sql", [one.sql for one in (*statements("odd_aggregates"), *statements("existing")) if not one.shrinks]
+)
 def test_rows_are_those_without_the_index(hooked: SparkSession, sql: str, table: str) -> None:
-    check(hooked, sql.format(t=table))
+    check(hooked, sql.format(t=table, few=f"lake.{shapes.NAMESPACE}.few"))
 
 
 def test_strings_of_other_collations_are_left_to_spark(hooked: SparkSession) -> None:
@@ -66,6 +68,9 @@ def test_strings_of_other_collations_are_left_to_spark(hooked: SparkSession) -> 
         lambda frame: frame.alias("a").groupBy((f.col("a.i") % 5).alias("i")).agg(f.min("a.i").alias("l")),
         lambda frame: frame.where("i > 4").groupBy("part").agg(f.sum("l").alias("part2")).where("part2 > 5"),
         lambda frame: frame.limit(100).groupBy().count(),
+        lambda frame: (
+            frame.where("i < 900").groupBy().count().withColumn("none", f.lit(frame.where("x = 5").isEmpty()))
+        ),
         lambda frame: frame.repartition(3).groupBy("part").count(),
         lambda frame: frame.withColumn("l", f.col("l") * 2).groupBy("part").agg(f.sum("l"), f.max("l")),
         lambda frame: frame.hint("broadcast").groupBy("part").count(),

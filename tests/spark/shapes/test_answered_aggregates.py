@@ -16,7 +16,7 @@ from planner import ScanPlan
 from planner.spark.hook import callback_of
 from puffin_index import IndexDefinition, TableIndex
 from tests.conftest import amount
-from tests.spark.agreement import ENABLED, rows_of, settings
+from tests.spark.agreement import ENABLED, check_rows, plan_text, rows_of, settings
 from tests.spark.corpus_tables import statements
 from tests.spark.shapes import shapes
 from tests.spark.shapes.aggregate_queries import RandomAggregate
@@ -28,19 +28,13 @@ _PARTS = amount(1, 4)
 _SPACE = "answered"
 _PLAIN = f"lake.{shapes.NAMESPACE}.plain"
 _DELETED = f"lake.{shapes.NAMESPACE}.deleted"
+_FEW = f"lake.{shapes.NAMESPACE}.few"
 _ALL = "COUNT(*), COUNT(l), SUM(l), AVG(i), MIN(l), MAX(l), SUM(d), AVG(d), MIN(s), MAX(s), MIN(t), MAX(x)"
 
 
 def check(spark: SparkSession, sql: str) -> list[ScanPlan]:
     """Check that a query has the same rows with the index; return the scan plans of answered aggregates."""
-    expected = rows_of(spark, sql, enabled=False)
-    before = {id(report): report for report in planner.reports(spark)}
-    assert rows_of(spark, sql, enabled=True) == expected, sql
-    return [report for report in planner.reports(spark) if report.answered and id(report) not in before]
-
-
-def plan_of(spark: SparkSession, sql: str) -> str:
-    return str(spark.sql(sql)._jdf.queryExecution().executedPlan().toString())
+    return [report for report in check_rows(spark, sql) if report.answered]
 
 
 @pytest.mark.one_of(9)
@@ -52,7 +46,18 @@ def test_no_row_is_read_where_the_index_knows_all(hooked: SparkSession, sql: str
 
         assert reports
         assert all(report.kept == 0 for report in reports)
-        assert "BatchScan" not in plan_of(hooked, sql.format(t=_PLAIN))
+        assert "BatchScan" not in plan_text(hooked.sql(sql.format(t=_PLAIN)))
+
+
+@pytest.mark.one_of(3)
+@pytest.mark.parametrize("adaptive", ["true", "false"])
+@pytest.mark.parametrize("sql", [one.sql for one in statements("existing") if one.shrinks])
+def test_whether_there_are_rows_is_answered_without_a_scan(hooked: SparkSession, sql: str, adaptive: str) -> None:
+    sql = sql.format(t=_PLAIN, few=_FEW)
+    with settings(hooked, {"spark.sql.adaptive.enabled": adaptive}):
+        check(hooked, sql)
+
+        assert f"BatchScan {_PLAIN}" not in plan_text(hooked.sql(sql))
 
 
 @pytest.mark.one_of(3)
@@ -228,7 +233,7 @@ def test_explain_says_what_is_answered(hooked: SparkSession) -> None:
 @pytest.mark.parametrize("note", ["true", "false"])
 def test_plans_name_what_is_answered(hooked: SparkSession, note: str) -> None:
     with settings(hooked, {"spark.puffin-index.job-description": note}):
-        text = plan_of(hooked, f"SELECT s, COUNT(*), SUM(l) FROM {_DELETED} WHERE i > 100 GROUP BY s")
+        text = plan_text(hooked.sql(f"SELECT s, COUNT(*), SUM(l) FROM {_DELETED} WHERE i > 100 GROUP BY s"))
 
     numbers = ": 0 row groups from statistics, 30 from indexes, 1 to be read" if note == "true" else ""
     assert f"Scan PuffinIndexAnswer (count(*), sum(l) by s{numbers} of {_DELETED})" in text
@@ -306,13 +311,13 @@ def test_an_answer_that_cannot_be_read_leaves_the_rows_to_spark(
 
 @pytest.mark.one_of(3)
 @pytest.mark.parametrize("place", [0.1, 0.3, 0.5, 0.7, 0.9])
-def test_damage_in_the_midst_of_an_answer_falls_back_to_rows(
+def test_damage_in_the_midst_of_a_segment_falls_back_to_rows(
     spark: SparkSession, catalog: SqlCatalog, place: float
 ) -> None:
     name = f"{_SPACE}.damaged{int(place * 10)}"
     spark.sql(
         f"CREATE TABLE lake.{name} USING iceberg TBLPROPERTIES ({shapes.LAYOUT}) "
-        "AS SELECT id AS k, CONCAT('w', id % 50) AS s, id * 3 AS v FROM RANGE(0, 1000, 1, 1)"
+        "AS SELECT id AS k, CONCAT('w', id % 500) AS s, id * 3 AS v FROM RANGE(0, 1000, 1, 1)"
     )
     index = TableIndex.create(catalog, name, IndexDefinition.of(bitmap=["s"], bsi=["k", "v"]))
     index.build(workers=1)
@@ -326,5 +331,6 @@ def test_damage_in_the_midst_of_an_answer_falls_back_to_rows(
         check(spark, f"SELECT COUNT(*), SUM(v), AVG(v), MIN(s), MAX(v) FROM lake.{name} WHERE k > 5")
         check(spark, f"SELECT s, COUNT(*), SUM(v) FROM lake.{name} WHERE k BETWEEN 100 AND 900 GROUP BY s")
         check(spark, f"SELECT COUNT(DISTINCT s) FROM lake.{name} WHERE v > 100")
+        check(spark, f"SELECT k FROM lake.{name} WHERE UPPER(s) = 'W77'")
     finally:
         planner.disable(spark)

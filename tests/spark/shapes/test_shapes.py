@@ -11,7 +11,7 @@ import planner
 from planner import ScanPlan
 from planner.condition.implied import Implied
 from tests.conftest import amount
-from tests.spark.agreement import ENABLED, rows_of, settings
+from tests.spark.agreement import ENABLED, check_rows, rows_of, settings
 from tests.spark.shapes import shapes
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("tables")]
@@ -21,15 +21,6 @@ _PARTS = amount(1, 4)
 _PLAIN = f"lake.{shapes.NAMESPACE}.plain"
 _FEW = f"lake.{shapes.NAMESPACE}.few"
 _MANY = f"lake.{shapes.NAMESPACE}.many"
-
-
-def check(spark: SparkSession, sql: str) -> list[ScanPlan]:
-    """Check that a query has the same rows with the index; return the scan plans that were made."""
-    expected = rows_of(spark, sql, enabled=False)
-    before = len(planner.reports(spark))
-    assert rows_of(spark, sql, enabled=True) == expected, sql
-    # Only the latest reports are kept.
-    return planner.reports(spark)[before:] if before < 90 else planner.reports(spark)[-5:]
 
 
 def keys_of(reports: list[ScanPlan]) -> list[Implied]:
@@ -68,7 +59,7 @@ def test_keys_that_are_found_at_run_time_drop_row_groups(
     hooked: SparkSession, conf: dict[str, str], sql: str, kept: int
 ) -> None:
     with settings(hooked, conf):
-        reports = check(hooked, sql)
+        reports = check_rows(hooked, sql)
 
     assert min(report.kept for report in reports) <= kept, [report.where for report in reports]
 
@@ -112,7 +103,7 @@ def test_no_thread_of_subqueries_waits_for_another(hooked: SparkSession) -> None
     ids=["left", "anti", "not-in", "full", "null-safe", "any-row", "or", "any-row-of-a-subquery"],
 )
 def test_joins_that_keep_rows_without_a_partner_are_left_alone(hooked: SparkSession, sql: str) -> None:
-    reports = check(hooked, sql)
+    reports = check_rows(hooked, sql)
 
     assert not keys_of(reports)
 
@@ -133,7 +124,7 @@ def test_joins_that_keep_rows_without_a_partner_are_left_alone(hooked: SparkSess
     ],
 )
 def test_first_rows_need_few_row_groups(hooked: SparkSession, sql: str, kept: int) -> None:
-    (report,) = check(hooked, sql.format(t=_PLAIN))
+    (report,) = check_rows(hooked, sql.format(t=_PLAIN))
 
     assert report.kept <= kept
     (implied,) = report.implied
@@ -144,8 +135,8 @@ def test_first_rows_need_few_row_groups(hooked: SparkSession, sql: str, kept: in
 
 def test_a_join_with_a_whole_table_is_waited_for_if_that_has_few_rows(hooked: SparkSession) -> None:
     """Days are one after the other: each row group has some, and the dimension `many` has more than there are."""
-    all_days = check(hooked, f"SELECT COUNT(*), SUM(e.id) FROM {_PLAIN} f JOIN {_MANY} e ON f.t = e.t")
-    few_days = check(hooked, f"SELECT COUNT(*), SUM(e.id) FROM {_PLAIN} f JOIN {_FEW} e ON f.t = e.t")
+    all_days = check_rows(hooked, f"SELECT COUNT(*), SUM(e.id) FROM {_PLAIN} f JOIN {_MANY} e ON f.t = e.t")
+    few_days = check_rows(hooked, f"SELECT COUNT(*), SUM(e.id) FROM {_PLAIN} f JOIN {_FEW} e ON f.t = e.t")
 
     assert not keys_of(all_days)
     assert keys_of(few_days)
@@ -161,8 +152,8 @@ def test_settings_switch_each_source_off(hooked: SparkSession) -> None:
 
     for name, sql in (("join-pruning", joined), ("top-k", ordered), ("limit", limited)):
         with settings(hooked, {f"spark.puffin-index.{name}": "false"}):
-            assert not any(report.implied for report in check(hooked, sql)), name
-        assert any(report.implied for report in check(hooked, sql)), name
+            assert not any(report.implied for report in check_rows(hooked, sql)), name
+        assert any(report.implied for report in check_rows(hooked, sql)), name
 
 
 def test_a_frame_that_runs_again_asks_again(hooked: SparkSession) -> None:
@@ -215,8 +206,8 @@ def test_subqueries_that_differ_little_keep_their_own_rows(
     hooked: SparkSession, conf: dict[str, str], one: str, other: str, kept: list[int]
 ) -> None:
     with settings(hooked, conf):
-        both = check(hooked, f"SELECT ({one}), ({other})")
-        compared = check(hooked, f"SELECT COUNT(*), SUM(id) FROM {_PLAIN} WHERE id >= ({one}) OR id = ({other})")
+        both = check_rows(hooked, f"SELECT ({one}), ({other})")
+        compared = check_rows(hooked, f"SELECT COUNT(*), SUM(id) FROM {_PLAIN} WHERE id >= ({one}) OR id = ({other})")
 
     for reports in (both, compared):
         narrowed = sorted(report.kept for report in reports if report.kept < report.row_groups)
@@ -227,7 +218,7 @@ def test_scans_of_subqueries_wait_for_no_keys(hooked: SparkSession) -> None:
     """A subquery within a subquery may stop both in Spark 3.5, so none is added."""
     joined = f"SELECT SUM(f.id) FROM {_PLAIN} f JOIN {_FEW} e ON f.i = e.i WHERE e.id = {{}}"
 
-    reports = check(hooked, f"SELECT ({joined.format(1)}), ({joined.format(2)})")
+    reports = check_rows(hooked, f"SELECT ({joined.format(1)}), ({joined.format(2)})")
 
     assert not keys_of(reports)
     assert "dynamicpruning" not in planner.explain(hooked.sql(f"SELECT ({joined.format(1)}), ({joined.format(2)})"))
@@ -235,12 +226,12 @@ def test_scans_of_subqueries_wait_for_no_keys(hooked: SparkSession) -> None:
 
 def test_a_subquery_that_is_found_empty_keeps_its_value(hooked: SparkSession) -> None:
     nothing = f"SELECT {{}} FROM {_PLAIN} WHERE i = 2623"
-    (report, *_) = check(
+    (report, *_) = check_rows(
         hooked, f"SELECT ({nothing.format('COUNT(*)')}), ({nothing.format('MAX(id)')}), ({nothing.format('id')})"
     )
 
     assert report.kept == 0
-    check(
+    check_rows(
         hooked,
         f"SELECT COUNT(*) FROM {_PLAIN} f WHERE id = (SELECT COUNT(*) FROM {_FEW} e WHERE e.i = f.i AND e.l = 70001)",
     )
@@ -280,7 +271,7 @@ def test_changes_of_rows_may_have_subqueries(hooked: SparkSession) -> None:
     ],
 )
 def test_reports_say_what_keys_imply(hooked: SparkSession, sql: str, expected: list[tuple[str, str]]) -> None:
-    (*_, report) = check(hooked, sql)
+    (*_, report) = check_rows(hooked, sql)
 
     assert report.kept <= 1
     assert sorted((one.source, one.text) for one in keys_of([report])) == sorted(expected)
