@@ -1,11 +1,10 @@
 """Statements that need others around them: views, caches, EXPLAIN, tables made of queries, DataFrames that write."""
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 import planner
@@ -124,35 +123,6 @@ def test_explain_says_the_same_and_reads_nothing(hooked: SparkSession, corpus: N
 
     assert plan_lines(hooked, sql) == without
     assert planner.reports(hooked)[-1].kept == 1
-
-
-FRAMES: dict[str, Callable[[DataFrame], DataFrame]] = {
-    "semi join": lambda t: t.where("orderkey < 3").join(t.where("orderkey IN (1, 9)"), "orderkey", "left_semi"),
-    "anti join": lambda t: t.where("orderkey < 3").join(t.where("orderkey IN (1, 9)"), "orderkey", "left_anti"),
-    "outer join": lambda t: t.where("orderkey < 3").join(
-        t.where("orderkey < 2").select("orderkey"), "orderkey", "full"
-    ),
-    "cross join": lambda t: t.where("orderkey = 3").crossJoin(t.where("orderkey = 5").select("price")),
-    "union": lambda t: t.where("orderkey = 3").unionByName(t.where(f.col("orderkey") == 5)).distinct(),
-    "aggregate": lambda t: t.where(f.col("orderkey").isin(3, 4, 5)).groupBy("mode").agg(f.max("price"), f.count("*")),
-    "filter after limit": lambda t: t.where("orderkey < 6").orderBy("orderkey").limit(3).where("orderkey <> 1"),
-    "nested field": lambda t: t.where(f.col("note.size") == 31).select("orderkey", "note.words"),
-}
-
-
-@pytest.mark.one_of(2)
-@pytest.mark.parametrize("make", FRAMES.values(), ids=FRAMES)
-def test_dataframes_answer_the_same(
-    hooked: SparkSession, corpus: Names, make: Callable[[DataFrame], DataFrame]
-) -> None:
-    answers = []
-    for enabled in ("false", "true"):
-        hooked.conf.set(ENABLED, enabled)
-        frame = make(hooked.table(corpus["lineorder"]["t"]))
-        answers.append((frame.schema.json(), answer_of(frame.collect())))
-
-    assert answers[0] == answers[1]
-    assert sum(report.dropped for report in planner.reports(hooked)) > 0
 
 
 def test_a_dataframe_replaces_what_a_filter_names(hooked: SparkSession, corpus: Names) -> None:

@@ -124,3 +124,17 @@ SELECT COUNT(*) FROM {t} VERSION AS OF 'side' WHERE orderkey = 3002;
 SELECT COUNT(*) FROM {t}.tag_first WHERE orderkey = 3001;
 -- shrinks
 SELECT a.n, b.n FROM (SELECT COUNT(*) n FROM {t} WHERE orderkey = 3001) a, (SELECT COUNT(*) n FROM {t}.branch_side WHERE orderkey = 3001) b;
+-- shrinks
+SELECT a.orderkey FROM (SELECT * FROM {t} WHERE orderkey < 3) a LEFT SEMI JOIN (SELECT * FROM {t} WHERE orderkey IN (1, 9)) b USING (orderkey);
+-- shrinks
+SELECT * FROM (SELECT * FROM {t} WHERE orderkey < 3) a LEFT ANTI JOIN (SELECT * FROM {t} WHERE orderkey IN (1, 9)) b USING (orderkey);
+-- shrinks
+SELECT * FROM (SELECT * FROM {t} WHERE orderkey < 3) a FULL JOIN (SELECT orderkey FROM {t} WHERE orderkey < 2) b USING (orderkey);
+-- shrinks
+SELECT a.*, b.price FROM (SELECT * FROM {t} WHERE orderkey = 3) a CROSS JOIN (SELECT * FROM {t} WHERE orderkey = 5) b;
+-- shrinks
+SELECT mode, MAX(price), COUNT(*) FROM {t} WHERE orderkey IN (3, 4, 5) GROUP BY mode;
+-- shrinks
+SELECT * FROM (SELECT * FROM {t} WHERE orderkey < 6 ORDER BY orderkey LIMIT 3) WHERE orderkey <> 1;
+-- shrinks
+SELECT orderkey, note.words FROM {t} WHERE note.size = 31;
