@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 import planner
 from puffin_index import IndexDefinition, TableIndex
-from tests.spark.agreement import row_groups_of
+from tests.spark.agreement import plan_text, row_groups_of
+from tests.spark.corpus_tables import statements
 
 pytestmark = pytest.mark.spark
 
@@ -37,54 +38,19 @@ def hook(hooked: SparkSession, facts: TableIndex) -> SparkSession:
     return hooked
 
 
-def executed(frame: DataFrame) -> str:
-    plan: str = frame._jdf.queryExecution().executedPlan().toString()
-    return plan
-
-
 @pytest.mark.one_of(3)
-@pytest.mark.parametrize(
-    "sql",
-    [
-        "SELECT * FROM {f} WHERE {none}",
-        "SELECT COUNT(*), SUM(a), MAX(name), COLLECT_LIST(b) FROM {f} WHERE {none}",
-        "SELECT name, COUNT(*) FROM {f} WHERE {none} GROUP BY name",
-        "SELECT name, COUNT(*) FROM {f} WHERE {none} GROUP BY ROLLUP(name)",
-        "SELECT name, a, GROUPING_ID() FROM {f} WHERE {none} GROUP BY GROUPING SETS ((), (name, a))",
-        "SELECT f.id, d.text FROM {f} JOIN {d} ON f.a = d.a WHERE {none}",
-        "SELECT d.a, f.id, f.name FROM {d} LEFT JOIN (SELECT * FROM {f} WHERE {none}) f USING (a)",
-        "SELECT * FROM {d} FULL JOIN (SELECT * FROM {f} WHERE {none}) f USING (a)",
-        "SELECT d.text FROM {d} WHERE d.a NOT IN (SELECT a FROM {f} WHERE {none})",
-        "SELECT d.text FROM {d} WHERE EXISTS (SELECT 1 FROM {f} WHERE {none} AND f.a = d.a)",
-        "SELECT d.text FROM {d} WHERE d.a = (SELECT MAX(a) FROM {f} WHERE {none})",
-        "SELECT d.text, (SELECT COUNT(*) FROM {f} WHERE {none} AND f.a = d.a) FROM {d}",
-        "SELECT d.text, (SELECT COUNT(*) + SUM(f.a) FROM {f} WHERE {none} AND f.a = d.a) FROM {d}",
-        "SELECT d.text, (SELECT COALESCE(MAX(f.b), COUNT(*)) FROM {f} WHERE {none} AND f.a = d.a) + 1 FROM {d}",
-        "SELECT d.text FROM {d} WHERE 0 = (SELECT COUNT(*) FROM {f} WHERE {none} AND f.a = d.a)",
-        "SELECT d.text FROM {d} WHERE d.a IN (SELECT COUNT(*) FROM {f} WHERE {none})",
-        "SELECT d.text, l.c FROM {d}, LATERAL (SELECT COUNT(*) c FROM {f} WHERE {none} AND f.a = d.a) l",
-        "SELECT d.text, l.b FROM {d} LEFT JOIN LATERAL (SELECT b FROM {f} WHERE {none} AND f.a = d.a) l",
-        "SELECT id FROM {f} WHERE {none} UNION ALL SELECT a FROM {d}",
-        "SELECT id, name FROM {f} WHERE {none} UNION SELECT a, text FROM {d}",
-        "SELECT a FROM {d} EXCEPT SELECT a FROM {f} WHERE {none}",
-        "SELECT id, ROW_NUMBER() OVER (PARTITION BY name ORDER BY id) FROM {f} WHERE {none} ORDER BY id",
-        "SELECT DISTINCT name FROM {f} WHERE {none} LIMIT 3",
-        "WITH c AS (SELECT * FROM {f} WHERE {none}) SELECT x.id FROM c x JOIN c y ON x.id = y.a",
-        "SELECT _file, _pos, id FROM {f} WHERE {none}",
-        "SELECT EXPLODE(SEQUENCE(1, a)) FROM {f} WHERE {none}",
-    ],
-)
+@pytest.mark.parametrize("sql", [one.sql for one in statements("empty")])
 def test_answers_and_columns_are_those_of_a_plain_scan(hook: SparkSession, sql: str) -> None:
     sql = sql.format(f="lake.empty.f f", d="lake.empty.d d", none=NONE)
     with_index = hook.sql(sql)
-    plan, rows = executed(with_index), with_index.collect()
+    plan, rows = plan_text(with_index), with_index.collect()
     assert planner.reports(hook)[-1].kept == 0
     hook.conf.set("spark.puffin-index.enabled", "false")
     without = hook.sql(sql)
 
     # A subquery that stays one keeps its scan.
     assert "BatchScan lake.empty.f" not in plan.split("Subquery")[0]
-    assert "BatchScan lake.empty.f" in executed(without)
+    assert "BatchScan lake.empty.f" in plan_text(without)
     assert sorted(map(str, rows)) == sorted(map(str, without.collect()))
     assert with_index.schema == without.schema
 
@@ -92,7 +58,7 @@ def test_answers_and_columns_are_those_of_a_plain_scan(hook: SparkSession, sql: 
 def test_what_is_joined_with_nothing_is_not_scanned_either(hook: SparkSession) -> None:
     frame = hook.sql(f"SELECT f.id, d.text FROM lake.empty.f f JOIN lake.empty.d d ON f.a = d.a WHERE {NONE}")
 
-    assert "BatchScan" not in executed(frame)
+    assert "BatchScan" not in plan_text(frame)
     assert frame.collect() == []
 
 
@@ -146,7 +112,7 @@ def test_rows_that_are_not_indexed_are_scanned_and_writes_keep_their_scans(
 
     assert (count("true"), count("name = 'x'"), count(none)) == (before + 1, 0, 1)
     found = hook.sql(f"SELECT * FROM {table} WHERE {none}")
-    assert executed(found).count("BatchScan") == 1
+    assert plan_text(found).count("BatchScan") == 1
     assert [tuple(row) for row in found.collect()] == [(-1, 500, 501, "m")]
     hook.sql(f"UPDATE {table} SET name = 'y' WHERE {none}")
     assert [row.name for row in hook.sql(f"SELECT * FROM {table} WHERE {none}").collect()] == ["y"]

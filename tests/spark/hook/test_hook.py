@@ -2,6 +2,7 @@
 
 import json
 import random
+import threading
 import time
 from pathlib import Path
 
@@ -16,7 +17,15 @@ from puffin_index.data.data_table import list_data_files
 from ssb_bench.spark_runs.measure import measure
 from tests.conftest import amount
 from tests.spark.agreement import settings
-from tests.spark.hook.items import ROW_GROUP_ROWS, ROWS, append_items, create_items, elsewhere, indexed_items
+from tests.spark.hook.items import (
+    ROW_GROUP_ROWS,
+    ROWS,
+    append_items,
+    count_elsewhere,
+    create_items,
+    elsewhere,
+    indexed_items,
+)
 
 pytestmark = pytest.mark.spark
 
@@ -197,3 +206,18 @@ def test_a_renamed_table_keeps_its_index(
     assert f"puffin-index follow {catalog.name}.ns.after" in caplog.text
     TableIndex.follow(catalog, "ns.after")
     assert rows_read("after") == ROW_GROUP_ROWS
+
+
+def test_threads_of_the_jvm_leave_no_threads_of_python(hook: SparkSession) -> None:
+    """Nor connections."""
+    queries = [f"SELECT * FROM lake.ns.items WHERE k = {k}" for k in range(0, ROWS, ROWS // 12)]
+    before, asked = threading.active_count(), len(planner.reports(hook))
+
+    futures = [count_elsewhere(hook, sql)() for sql in queries]
+    assert [future.get() for future in futures] == [1] * len(queries)
+
+    assert len(planner.reports(hook)) == asked + len(queries), "each thread has asked the planner"
+    end = time.monotonic() + 30
+    while threading.active_count() > before and time.monotonic() < end:
+        time.sleep(0.05)
+    assert threading.active_count() <= before

@@ -43,39 +43,18 @@ def broken(spark: SparkSession, catalog: SqlCatalog, corpus: dict[str, dict[str,
         catalog.drop_table(f"{corpus_tables.NAMESPACE}.broken__puffin_index")
 
 
-def segments(index: TableIndex) -> list[Path]:
-    return list(Path(index.index_table.location().removeprefix("file://")).glob("_segments/*.puffin"))
+def changed(pattern: str, change: Callable[[bytes], bytes | None]) -> Callable[[TableIndex], None]:
+    """Damage that gives files of the index table other contents, or removes them."""
 
+    def damage(index: TableIndex) -> None:
+        for file in Path(index.index_table.location().removeprefix("file://")).glob(pattern):
+            data = change(file.read_bytes())
+            if data is None:
+                file.unlink()
+            else:
+                file.write_bytes(data)
 
-def remove_segments(index: TableIndex) -> None:
-    for segment in segments(index):
-        segment.unlink()
-
-
-def spoil_directories(index: TableIndex) -> None:
-    for segment in segments(index):
-        data = bytearray(segment.read_bytes())
-        data[len(data) // 3 :] = b"\xa5" * (len(data) - len(data) // 3)
-        segment.write_bytes(data)
-
-
-def cut_segments(index: TableIndex) -> None:
-    for segment in segments(index):
-        segment.write_bytes(segment.read_bytes()[:100])
-
-
-def drop_index_table(index: TableIndex) -> None:
-    index.catalog.drop_table(f"{corpus_tables.NAMESPACE}.broken__puffin_index")
-
-
-def remove_metadata(index: TableIndex) -> None:
-    for file in Path(index.index_table.location().removeprefix("file://")).glob("metadata/*"):
-        file.unlink()
-
-
-def spoil_entries(index: TableIndex) -> None:
-    for file in Path(index.index_table.location().removeprefix("file://")).glob("data/**/*.parquet"):
-        file.write_bytes(b"garbage")
+    return damage
 
 
 def later_version(index: TableIndex) -> None:
@@ -83,19 +62,21 @@ def later_version(index: TableIndex) -> None:
         transaction.set_properties({"puffin-index.version": "99"})
 
 
+DAMAGES = {
+    "segments removed": changed("_segments/*.puffin", lambda _: None),
+    "directories spoilt": changed(
+        "_segments/*.puffin", lambda data: data[: len(data) // 3] + b"\xa5" * (len(data) - len(data) // 3)
+    ),
+    "segments cut": changed("_segments/*.puffin", lambda data: data[:100]),
+    "index table dropped": lambda index: index.catalog.drop_table(f"{index.name}__puffin_index"),
+    "metadata removed": changed("metadata/*", lambda _: None),
+    "entries spoilt": changed("data/**/*.parquet", lambda _: b"garbage"),
+    "later version": later_version,
+}
+
+
 @pytest.mark.one_of(2)
-@pytest.mark.parametrize(
-    "damage",
-    [
-        remove_segments,
-        spoil_directories,
-        cut_segments,
-        drop_index_table,
-        remove_metadata,
-        spoil_entries,
-        later_version,
-    ],
-)
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_damage_changes_no_answer(
     spark: SparkSession, broken: TableIndex, damage: Callable[[TableIndex], None]
 ) -> None:
@@ -187,7 +168,7 @@ def test_an_unknown_setting_leaves_queries_as_they_are_and_warns(
 
 
 def test_strict_is_read_when_a_query_is_planned(spark: SparkSession, broken: TableIndex) -> None:
-    remove_segments(broken)
+    DAMAGES["segments removed"](broken)
     sql = SQL.replace(FULL, f"lake.{broken.name}")
     session = spark.newSession()
     planner.enable(session)

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import planner
-from tests.spark.agreement import settings
+from tests.spark.agreement import plan_text, settings
 from tests.spark.corpus_tables import ROWS, append
 
 pytestmark = pytest.mark.spark
@@ -93,10 +93,6 @@ def test_a_table_loaded_by_its_location_is_read(hooked: SparkSession, tmp_path: 
 
     assert hooked.read.format("iceberg").load(path).where("id = 5").count() == 1
     assert planner.reports(hooked) == []
-
-
-def plan_text(frame: DataFrame) -> str:
-    return str(frame._jdf.queryExecution().executedPlan().toString())
 
 
 def exchanges_of(frame: DataFrame) -> list[str]:

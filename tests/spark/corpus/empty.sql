@@ -1,0 +1,27 @@
+-- scans that nothing is left of: `none` holds for no row
+SELECT * FROM {f} WHERE {none};
+SELECT COUNT(*), SUM(a), MAX(name), COLLECT_LIST(b) FROM {f} WHERE {none};
+SELECT name, COUNT(*) FROM {f} WHERE {none} GROUP BY name;
+SELECT name, COUNT(*) FROM {f} WHERE {none} GROUP BY ROLLUP(name);
+SELECT name, a, GROUPING_ID() FROM {f} WHERE {none} GROUP BY GROUPING SETS ((), (name, a));
+SELECT f.id, d.text FROM {f} JOIN {d} ON f.a = d.a WHERE {none};
+SELECT d.a, f.id, f.name FROM {d} LEFT JOIN (SELECT * FROM {f} WHERE {none}) f USING (a);
+SELECT * FROM {d} FULL JOIN (SELECT * FROM {f} WHERE {none}) f USING (a);
+SELECT d.text FROM {d} WHERE d.a NOT IN (SELECT a FROM {f} WHERE {none});
+SELECT d.text FROM {d} WHERE EXISTS (SELECT 1 FROM {f} WHERE {none} AND f.a = d.a);
+SELECT d.text FROM {d} WHERE d.a = (SELECT MAX(a) FROM {f} WHERE {none});
+SELECT d.text, (SELECT COUNT(*) FROM {f} WHERE {none} AND f.a = d.a) FROM {d};
+SELECT d.text, (SELECT COUNT(*) + SUM(f.a) FROM {f} WHERE {none} AND f.a = d.a) FROM {d};
+SELECT d.text, (SELECT COALESCE(MAX(f.b), COUNT(*)) FROM {f} WHERE {none} AND f.a = d.a) + 1 FROM {d};
+SELECT d.text FROM {d} WHERE 0 = (SELECT COUNT(*) FROM {f} WHERE {none} AND f.a = d.a);
+SELECT d.text FROM {d} WHERE d.a IN (SELECT COUNT(*) FROM {f} WHERE {none});
+SELECT d.text, l.c FROM {d}, LATERAL (SELECT COUNT(*) c FROM {f} WHERE {none} AND f.a = d.a) l;
+SELECT d.text, l.b FROM {d} LEFT JOIN LATERAL (SELECT b FROM {f} WHERE {none} AND f.a = d.a) l;
+SELECT id FROM {f} WHERE {none} UNION ALL SELECT a FROM {d};
+SELECT id, name FROM {f} WHERE {none} UNION SELECT a, text FROM {d};
+SELECT a FROM {d} EXCEPT SELECT a FROM {f} WHERE {none};
+SELECT id, ROW_NUMBER() OVER (PARTITION BY name ORDER BY id) FROM {f} WHERE {none} ORDER BY id;
+SELECT DISTINCT name FROM {f} WHERE {none} LIMIT 3;
+WITH c AS (SELECT * FROM {f} WHERE {none}) SELECT x.id FROM c x JOIN c y ON x.id = y.a;
+SELECT _file, _pos, id FROM {f} WHERE {none};
+SELECT EXPLODE(SEQUENCE(1, a)) FROM {f} WHERE {none};
