@@ -95,6 +95,31 @@ def test_every_type_is_counted_and_planned_as_spark_counts_it(
     check_exact_rows(TableIndex.open(catalog, "corpus.types"), where, expected[0][0])
 
 
+@pytest.mark.one_of(3)
+@pytest.mark.parametrize("name", ["v3", "v2", "bucketed"])
+def test_scans_and_counts_without_spark_leave_deleted_rows_out(
+    hooked: SparkSession, catalog: SqlCatalog, corpus: dict[str, dict[str, str]], name: str
+) -> None:
+    """Positional deletes and deletion vectors."""
+    index = TableIndex.open(catalog, f"corpus.{name}")
+    hooked.conf.set(ENABLED, "false")
+    for where in (
+        *("orderkey = 17", "orderkey = 18", "price = 5", "quantity = 3", "price < 3000", "TRUE"),
+        "orderkey BETWEEN 100 AND 120 OR mode IS NULL AND quantity = 4",
+        "NOT (price <=> 104729) AND orderkey < 40",
+        "mode LIKE '%I_' AND orderkey < 200",
+    ):
+        rows = hooked.sql(f"SELECT orderkey, price FROM {corpus[name]['t']} WHERE {where}").collect()
+        found = planner.scan(index, where, ["orderkey", "price"]).read_all()
+        assert sorted(zip(*(column.to_pylist() for column in found.columns), strict=True)) == sorted(rows), where
+        assert planner.count(index, where).rows == len(rows), where
+
+    # The one row group that had it is dropped, though its bitmaps still show the row.
+    plan = planner.plan(index, "orderkey = 17", strict=True)
+    assert plan.reason_counts()["all-deleted"] == 1
+    assert plan.kept == plan.unindexed
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """What a statement did to a table: its rows afterwards, and the affected rows as the snapshot counts them."""
