@@ -36,6 +36,7 @@ from tests.oracle import Row
 from tests.planner.condition.test_parser import ERRORS
 from tests.planner.condition.where_text import predicates, render
 from tests.planner.laws.expression_oracle import selects
+from tests.spark import agreement
 from tests.spark.agreement import selected_rows
 from tests.spark.corpus_tables import texts
 
@@ -102,15 +103,12 @@ STRICTER = {
 @pytest.fixture(scope="module")
 def table(spark: SparkSession) -> Iterator[str]:
     """A view with a row number and the columns of TABLE, in a session of another time zone than the machine's."""
-    zone = spark.conf.get("spark.sql.session.timeZone")
-    spark.conf.set("spark.sql.session.timeZone", ZONE)
     columns = ", ".join(f"`{name.replace('`', '``')}` {sql_type}" for name, (sql_type, _, _) in TABLE.items())
     rows = [(number, *row.values()) for number, row in enumerate(ROWS)]
-    spark.createDataFrame(rows, f"id int, {columns}").createOrReplaceTempView("parser_rows")
-    yield "parser_rows"
+    with agreement.settings(spark, {"spark.sql.session.timeZone": ZONE}):
+        spark.createDataFrame(rows, f"id int, {columns}").createOrReplaceTempView("parser_rows")
+        yield "parser_rows"
     spark.catalog.dropTempView("parser_rows")
-    assert zone is not None
-    spark.conf.set("spark.sql.session.timeZone", zone)
 
 
 def parser_selects(text: str) -> list[bool | None]:

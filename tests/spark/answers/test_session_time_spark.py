@@ -14,7 +14,7 @@ from planner.condition.rows import Residual
 from planner.condition.session_time import zone_named
 from planner.condition.sql.parser import read_where
 from puffin_index.errors import UnsupportedError
-from tests.spark.agreement import selected_rows
+from tests.spark.agreement import selected_rows, settings
 
 pytestmark = pytest.mark.spark
 
@@ -61,16 +61,13 @@ TEXTS = [
 
 @pytest.fixture(params=ZONES)
 def zone(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[str]:
-    before = spark.conf.get("spark.sql.session.timeZone")
-    assert before is not None
-    spark.conf.set("spark.sql.session.timeZone", "UTC")
     rows = [(number, wall.date(), wall, wall.replace(tzinfo=UTC)) for number, wall in enumerate(WALLS)]
     rows.append((len(WALLS), None, None, None))
     schema = "id int, dt date, nt timestamp_ntz, ts timestamp"
-    spark.createDataFrame(rows, schema).createOrReplaceTempView("session_times")
-    spark.conf.set("spark.sql.session.timeZone", request.param)
-    yield request.param
-    spark.conf.set("spark.sql.session.timeZone", before)
+    with settings(spark, {"spark.sql.session.timeZone": "UTC"}):
+        spark.createDataFrame(rows, schema).createOrReplaceTempView("session_times")
+    with settings(spark, {"spark.sql.session.timeZone": request.param}):
+        yield request.param
     spark.catalog.dropTempView("session_times")
 
 

@@ -29,28 +29,6 @@ _SAYS_SNAPSHOTS = SPARK_RELEASE == "4.1"
 
 _SETTINGS = {"audit": "1", "audit-row-groups": "100", "aggregates": "true", "strict": "true"}
 
-QUERIES = (
-    "SELECT * FROM {t} WHERE k = 711",
-    "SELECT * FROM {t} WHERE k IN (3, 5, 7) AND price > 100",
-    "SELECT id FROM {t} WHERE price IS NULL AND city = 'city-4'",
-    "SELECT id FROM {t} WHERE NOT (city = 'city-4' OR k > 40)",
-    "SELECT id FROM {t} WHERE ratio > 0.99D OR isnan(ratio)",
-    "SELECT id FROM {t} WHERE upper(city) LIKE '%Y-9' AND k < 500",
-    "SELECT id FROM {t} WHERE price + 1 = 104730",
-    "SELECT id FROM {t} WHERE extra = 17",
-    "SELECT id FROM {t} WHERE extra IS NULL AND k = 44",
-    "SELECT * FROM {t} VERSION AS OF {clean} WHERE k < 100 LIMIT 3",
-    "SELECT id, price FROM {t} VERSION AS OF {clean} ORDER BY price DESC LIMIT 5",
-    "SELECT id, price FROM {t} VERSION AS OF {clean} WHERE city = 'city-7' ORDER BY k LIMIT 5",
-    "SELECT * FROM {t} WHERE k < 100 LIMIT 3",
-    "SELECT id, price FROM {t} ORDER BY price DESC LIMIT 5",
-    "SELECT count(*), sum(price), min(k), max(k) FROM {t} WHERE k BETWEEN 100 AND 300",
-    "SELECT city, count(*), sum(k) FROM {t} WHERE k < 1000 GROUP BY city",
-    "SELECT t.id FROM {t} t JOIN {w} w ON t.k = w.k",
-    "SELECT id FROM {t} WHERE k = (SELECT max(k) FROM {w})",
-    "SELECT id FROM {t} VERSION AS OF {old} WHERE k = 1711",
-)
-
 
 @pytest.fixture(scope="module")
 def names(spark: SparkSession, catalog: SqlCatalog) -> dict[str, str]:
@@ -100,8 +78,8 @@ def test_no_query_of_a_right_index_is_called_wrong(
     audited: SparkSession, catalog: SqlCatalog, names: dict[str, str], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.ERROR, "planner"):
-        for sql in QUERIES:
-            audited.sql(sql.format(**names)).collect()
+        for one in statements("audited"):
+            audited.sql(one.sql.format(**names)).collect()
             assert callback_of(audited).observers.wait(60)
 
     assert [record.message for record in caplog.records if "audit" in record.message] == []

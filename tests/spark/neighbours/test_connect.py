@@ -70,6 +70,10 @@ PREDICATES = (
     "inner.size = 13",
     "map['a'] = 5",
     "k = -1",
+    "upper(s) = 'WORD-31'",
+    "s ILIKE '%D-31' AND NOT s RLIKE '[0-9]{3}$'",
+    "length(s) < 7 AND k < 900",
+    "year(day) = 2024 AND month(day) = 2 AND day(at) = 2",
     "true",
 )
 
@@ -253,22 +257,6 @@ def test_row_groups_that_the_index_drops_are_never_read(remote: ConnectSession, 
     assert found("k = 1234 OR k = -7") == [1_234]
     with pytest.raises(Exception, match=r"CorruptFileError|OSError"):
         found("k = 1235")
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(
-    "where",
-    [
-        "upper(s) = 'WORD-31'",
-        "s ILIKE '%D-31' AND NOT s RLIKE '[0-9]{3}$'",
-        "length(s) < 7 AND k < 900",
-        "year(day) = 2024 AND month(day) = 2 AND day(at) = 2",
-    ],
-)
-def test_the_option_where_may_have_functions(views: ConnectSession, options: dict[str, str], where: str) -> None:
-    ours = views.read.format("puffin-index").options(**options, columns="k", where=where).load("lake.ns.items")
-    native = views.sql(f"SELECT k FROM plain WHERE {where}").collect()
-    assert sorted(row.k for row in ours.collect()) == sorted(row.k for row in native) != []
 
 
 @pytest.mark.nightly

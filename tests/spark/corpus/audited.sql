@@ -1,0 +1,20 @@
+-- queries that make use of an index in every way, each of which an audit checks
+SELECT * FROM {t} WHERE k = 711;
+SELECT * FROM {t} WHERE k IN (3, 5, 7) AND price > 100;
+SELECT id FROM {t} WHERE price IS NULL AND city = 'city-4';
+SELECT id FROM {t} WHERE NOT (city = 'city-4' OR k > 40);
+SELECT id FROM {t} WHERE ratio > 0.99D OR isnan(ratio);
+SELECT id FROM {t} WHERE upper(city) LIKE '%Y-9' AND k < 500;
+SELECT id FROM {t} WHERE price + 1 = 104730;
+SELECT id FROM {t} WHERE extra = 17;
+SELECT id FROM {t} WHERE extra IS NULL AND k = 44;
+SELECT * FROM {t} VERSION AS OF {clean} WHERE k < 100 LIMIT 3;
+SELECT id, price FROM {t} VERSION AS OF {clean} ORDER BY price DESC LIMIT 5;
+SELECT id, price FROM {t} VERSION AS OF {clean} WHERE city = 'city-7' ORDER BY k LIMIT 5;
+SELECT * FROM {t} WHERE k < 100 LIMIT 3;
+SELECT id, price FROM {t} ORDER BY price DESC LIMIT 5;
+SELECT count(*), sum(price), min(k), max(k) FROM {t} WHERE k BETWEEN 100 AND 300;
+SELECT city, count(*), sum(k) FROM {t} WHERE k < 1000 GROUP BY city;
+SELECT t.id FROM {t} t JOIN {w} w ON t.k = w.k;
+SELECT id FROM {t} WHERE k = (SELECT max(k) FROM {w});
+SELECT id FROM {t} VERSION AS OF {old} WHERE k = 1711;
