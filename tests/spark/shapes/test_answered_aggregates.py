@@ -1,7 +1,6 @@
 """Aggregates that the index answers: the values that Spark gets from the rows, and no scan where none is needed."""
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 
@@ -16,7 +15,7 @@ from planner import ScanPlan
 from planner.spark.hook import callback_of
 from puffin_index import IndexDefinition, TableIndex
 from tests.conftest import amount
-from tests.spark.agreement import ENABLED, check_rows, plan_text, rows_of, settings
+from tests.spark.agreement import check_rows, plan_text, rows_of, settings
 from tests.spark.corpus_tables import statements
 from tests.spark.shapes import shapes
 from tests.spark.shapes.aggregate_queries import RandomAggregate
@@ -257,18 +256,6 @@ def test_frames_that_run_again_and_cached_frames(hooked: SparkSession) -> None:
         assert cached.where("n > 5").count() == len([row for row in frame.collect() if row.n > 5])
     finally:
         cached.unpersist()
-
-
-def test_threads_ask_at_once(hooked: SparkSession) -> None:
-    queries = [
-        f"SELECT COUNT(*), SUM(l), MAX(s) FROM {_DELETED} WHERE part = {number % 3} AND i > {number * 400}"
-        for number in range(6)
-    ]
-    expected = [rows_of(hooked, sql, enabled=False) for sql in queries]
-    with settings(hooked, {ENABLED: "true"}), ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda sql: sorted(map(str, hooked.sql(sql).collect())), queries * 2))
-
-    assert found == expected * 2
 
 
 @pytest.mark.one_of(2)

@@ -442,40 +442,32 @@ def test_renamed_and_promoted_columns_mean_what_they_mean_now(hooked: SparkSessi
     check(hooked, "k2 % 10 = 0 AND k + 1 > 2", f"lake.{name}")
 
 
-def test_several_threads_and_a_changing_table(hooked: SparkSession, catalog: SqlCatalog) -> None:
-    name = f"{NAMESPACE}.threads"
+@pytest.mark.parametrize("answers", ["false", "true"])
+def test_several_threads_and_a_changing_table(hooked: SparkSession, catalog: SqlCatalog, answers: str) -> None:
+    """Row groups are dropped, or aggregates answered."""
+    name = f"{NAMESPACE}.threads_{answers}"
     hooked.sql(f"CREATE TABLE lake.{name} (k INT) USING iceberg")
     hooked.sql(f"INSERT INTO lake.{name} SELECT CAST(id AS INT) FROM RANGE(100)")
     index = TableIndex.create(catalog, name, IndexDefinition.of(bitmap=["k"]))
     index.build(workers=1)
 
-    def count(number: int) -> int:
-        row = hooked.sql(f"SELECT count(*) FROM lake.{name} WHERE k < 100 AND k % {number + 2} = 0").first()
-        assert row is not None
-        return int(row[0])
+    def count(number: int) -> tuple[int, int]:
+        sql = f"SELECT COUNT(*), MAX(k) FROM lake.{name} WHERE k < 100 AND k % {number + 2} = 0"
+        (row,) = hooked.sql(sql).collect()
+        return row[0], row[1]
 
-    with ThreadPoolExecutor(4) as pool:
+    with settings(hooked, {"spark.puffin-index.aggregates": answers}), ThreadPoolExecutor(4) as pool:
         found = list(pool.map(count, range(12)))
         hooked.sql(f"INSERT INTO lake.{name} SELECT CAST(id + 100 AS INT) FROM RANGE(100)")
         later = pool.map(count, range(12))
         index.build(workers=1)
         assert list(later) == found
-    assert found == [len(range(0, 100, number + 2)) for number in range(12)]
+    multiples = [range(0, 100, number + 2) for number in range(12)]
+    assert found == [(len(some), some[-1]) for some in multiples]
 
 
 @pytest.mark.one_of(2)
-@pytest.mark.parametrize(
-    "sql",
-    [
-        "SELECT k FROM {t} ORDER BY inner.leaf DESC, k LIMIT 2",
-        "SELECT * FROM {t} ORDER BY inner.leaf DESC NULLS LAST, k LIMIT 2",
-        "SELECT inner.deep.word AS w, k FROM {t} WHERE inner.leaf > 880 ORDER BY inner.leaf DESC, k LIMIT 1",
-        "SELECT w FROM (SELECT inner.deep AS d, d.word AS w, k FROM {t}) ORDER BY d.word DESC, k LIMIT 1",
-        "SELECT inner.leaf, k FROM {t} WHERE small % 7 = 3 ORDER BY 1 DESC, 2 LIMIT 1 OFFSET 1",
-        "SELECT k FROM (SELECT k, rank() OVER (ORDER BY inner.leaf DESC) AS n FROM {t}) WHERE n <= 2",
-        "SELECT max(k) FROM {t} WHERE k > (SELECT k FROM {t} ORDER BY inner.leaf DESC, k LIMIT 1)",
-    ],
-)
+@pytest.mark.parametrize("sql", [one.sql for one in statements("leaf_orders")])
 def test_an_order_by_a_leaf_of_a_struct_reads_few_row_groups(hooked: SparkSession, sql: str) -> None:
     plans = check_rows(hooked, sql.format(t=TABLE))
 

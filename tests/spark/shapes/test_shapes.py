@@ -12,6 +12,7 @@ from planner import ScanPlan
 from planner.condition.implied import Implied
 from tests.conftest import amount
 from tests.spark.agreement import ENABLED, check_rows, rows_of, settings
+from tests.spark.corpus_tables import statements
 from tests.spark.shapes import shapes
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("tables")]
@@ -87,23 +88,9 @@ def test_no_thread_of_subqueries_waits_for_another(hooked: SparkSession) -> None
 
 
 @pytest.mark.one_of(3)
-@pytest.mark.parametrize(
-    "sql",
-    [
-        f"SELECT f.id FROM {_PLAIN} f LEFT JOIN {_FEW} e ON f.i = e.i",
-        f"SELECT f.id FROM {_PLAIN} f LEFT ANTI JOIN {_FEW} e ON f.i = e.i",
-        f"SELECT f.id FROM {_PLAIN} f WHERE f.i NOT IN (SELECT i FROM {_FEW} WHERE i IS NOT NULL)",
-        f"SELECT f.id FROM {_PLAIN} f FULL JOIN {_FEW} e ON f.i = e.i",
-        f"SELECT f.id FROM {_PLAIN} f JOIN {_FEW} e ON f.i <=> e.i",
-        f"SELECT f.id FROM {_PLAIN} f JOIN (SELECT i FROM {_FEW} LIMIT 1) e ON f.i = e.i",
-        f"SELECT f.id FROM {_PLAIN} f WHERE EXISTS (SELECT 1 FROM {_FEW} e WHERE e.i = f.i) OR f.i = 7",
-        f"SELECT f.id FROM {_PLAIN} f JOIN {_FEW} e ON f.i = e.i "
-        f"WHERE e.id < (SELECT id FROM {_FEW} WHERE id > 7 LIMIT 1)",
-    ],
-    ids=["left", "anti", "not-in", "full", "null-safe", "any-row", "or", "any-row-of-a-subquery"],
-)
+@pytest.mark.parametrize("sql", [one.sql for one in statements("joins")])
 def test_joins_that_keep_rows_without_a_partner_are_left_alone(hooked: SparkSession, sql: str) -> None:
-    reports = check_rows(hooked, sql)
+    reports = check_rows(hooked, sql.format(t=_PLAIN, few=_FEW))
 
     assert not keys_of(reports)
 
