@@ -1,23 +1,12 @@
 """The commands that show an index: `status` and `inspect`."""
 
-import json
-
 import click
 
-from puffin_index.commands.main import console, error_console, open_file, open_index, show, table_command
-from puffin_index.display import format_bytes
-from puffin_index.formats.paimon_container import Container, read_container
+from puffin_index.commands.main import open_file, open_index, show, table_command, warn
+from puffin_index.errors import PuffinIndexError
+from puffin_index.formats.paimon_container import read_container
 from puffin_index.formats.puffin import read_footer
-from puffin_index.segments.inspection import (
-    blob_table,
-    container_document,
-    container_table,
-    directory_table,
-    is_container,
-    segment_document,
-    summarize_directories,
-)
-from puffin_index.storage.files import FileReader
+from puffin_index.segments.inspection import ContainerContent, PuffinContent, is_container, summarize_directories
 
 
 @click.command("status")
@@ -28,7 +17,7 @@ def status_command(table: str, properties: tuple[str, ...], as_json: bool) -> No
     show(index.status(), as_json=as_json)
     if not as_json:
         for warning in index.warnings:
-            error_console.print(f"warning: {warning}", highlight=False, soft_wrap=True, markup=False)
+            warn(warning)
 
 
 @click.command("inspect")
@@ -41,26 +30,14 @@ def inspect_command(file: str, as_json: bool) -> None:
     """
     with open_file(file) as reader:
         if is_container(reader):
-            _print_container(file, read_container(reader), as_json)
-        else:
-            _print_puffin(file, reader, as_json)
-
-
-def _print_container(file: str, container: Container, as_json: bool) -> None:
-    if as_json:
-        click.echo(json.dumps(container_document(file, container)))
-        return
-    title = f"{file}, {format_bytes(container.size)}, indexes of {len(container.indexes)} columns"
-    console.print(container_table(title, container))
-
-
-def _print_puffin(file: str, reader: FileReader, as_json: bool) -> None:
-    puffin = read_footer(reader)
-    if as_json:
-        click.echo(json.dumps(segment_document(file, puffin, summarize_directories(reader, puffin))))
-        return
-    # A broken directory should not hide the blobs.
-    console.print(blob_table(f"{file}, {format_bytes(puffin.file_size)}, {len(puffin.blobs)} blobs", puffin))
-    directories = summarize_directories(reader, puffin)
-    if directories:
-        console.print(directory_table(directories))
+            show(ContainerContent(file, read_container(reader)), as_json=as_json)
+            return
+        footer = read_footer(reader)
+        try:
+            directories = summarize_directories(reader, footer)
+        except PuffinIndexError:
+            # A broken directory should not hide the blobs.
+            if not as_json:
+                show(PuffinContent(file, footer, ()), as_json=False)
+            raise
+        show(PuffinContent(file, footer, directories), as_json=as_json)

@@ -171,8 +171,13 @@ def show(found: Described, *, as_json: bool) -> None:
     console.print(found.describe().as_text(warns=False), highlight=False, soft_wrap=True, markup=False)
     while report is not None:
         for warning in report.warnings:
-            error_console.print(f"warning: {warning}", highlight=False, soft_wrap=True, markup=False)
+            warn(warning)
         report = report.below
+
+
+def warn(warning: str) -> None:
+    """Print a warning to the error stream."""
+    error_console.print(f"warning: {warning}", highlight=False, soft_wrap=True, markup=False)
 
 
 def open_index(table: str, properties: Iterable[str]) -> TableIndex:

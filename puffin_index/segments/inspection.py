@@ -1,11 +1,10 @@
 """Describe a file of indexes: the blobs, directories and payloads of a segment, or the indexes of a container."""
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
-from rich.markup import escape
-from rich.table import Table as RichTable
-
+from puffin_index.display import Described, Grid, Report, format_bytes
 from puffin_index.errors import CorruptFileError
 from puffin_index.formats.paimon_container import MAGIC, Container
 from puffin_index.formats.puffin import BLOB_CHECKSUM, BlobMetadata, PuffinFile, read_blob
@@ -23,7 +22,6 @@ from puffin_index.storage.binary import write_int64_be
 from puffin_index.storage.ranged import RangedReader
 
 _CONTAINER_MAGIC = write_int64_be(MAGIC)
-_LEAST_TEXT_WIDTH = len("statistics")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,73 +126,70 @@ def _payload_places(field_id: int, directory: Directory) -> Iterator[PayloadPlac
         yield PayloadPlace(field_id, directory.kind, directory.type_name, blob_type, *place)
 
 
-def segment_document(file: str, footer: PuffinFile, directories: list[DirectorySummary]) -> dict[str, object]:
-    """Return the content of a Puffin file, to be printed as JSON."""
-    blobs = [asdict(blob) | {"properties": dict(blob.properties)} for blob in footer.blobs]
-    return {
-        "file": file,
-        "format": "puffin",
-        "size": footer.file_size,
-        "properties": dict(footer.properties),
-        "blobs": blobs,
-        "directories": [asdict(directory) for directory in directories],
-    }
+@dataclass(frozen=True, slots=True)
+class PuffinContent(Described):
+    """The blobs and directories of a Puffin file."""
+
+    JSON: ClassVar = ("file", "format", "size=footer.file_size", "footer.properties", "footer.blobs", "directories")
+
+    file: str
+    footer: PuffinFile
+    directories: Sequence[DirectorySummary]
+    format: ClassVar = "puffin"
+
+    def describe(self) -> Report:
+        """Describe the blobs, and below them the directories."""
+        blobs = [
+            (
+                *(blob.type, ",".join(map(str, blob.fields)), blob.offset, blob.length, blob.compression_codec or ""),
+                ", ".join(f"{key}={value}" for key, value in blob.properties.items() if key != BLOB_CHECKSUM),
+            )
+            for blob in self.footer.blobs
+        ]
+        title = f"{self.file}, {format_bytes(self.footer.file_size)}, {len(blobs)} blobs"
+        grid = Grid(("type", "fields", "offset", "length", "codec", "properties"), blobs)
+        return Report(title, grids=(grid,), below=self._describe_directories() if self.directories else None)
+
+    def _describe_directories(self) -> Report:
+        headers = ("field", "kind", "value type", "groups", "payloads", "bytes", "directory", "blob types")
+        rows = [
+            (
+                *(one.field_id, one.kind, one.value_type, one.row_groups, one.payloads, one.payload_bytes),
+                *(one.directory_bytes, ", ".join(one.blob_types)),
+            )
+            for one in self.directories
+        ]
+        title = "directories: row groups, payloads and their bytes, bytes of the directory"
+        return Report(title, grids=(Grid(headers, rows),))
 
 
-def container_document(file: str, container: Container) -> dict[str, object]:
-    """Return the content of a container, to be printed as JSON; an index without bytes has no offset."""
-    indexes = [
-        {"column": column, "index": name, "offset": body.offset if body else None, "length": body.length if body else 0}
-        for column, bodies in container.indexes.items()
-        for name, body in bodies.items()
-    ]
-    return {
-        "file": file,
-        "format": "paimon-container",
-        "size": container.size,
-        "head_size": container.head_size,
-        "indexes": indexes,
-    }
+@dataclass(frozen=True, slots=True)
+class ContainerContent(Described):
+    """The indexes of a container; one without bytes has no offset."""
 
+    JSON: ClassVar = ("file", "format", "container.size", "container.head_size", "indexes")
 
-def blob_table(title: str, footer: PuffinFile) -> RichTable:
-    """Return the blobs of a Puffin file as a table."""
-    grid = _table(title, "type", "fields", "offset>", "length>", "codec", "properties")
-    for blob in footer.blobs:
-        described = ", ".join(f"{key}={value}" for key, value in blob.properties.items() if key != BLOB_CHECKSUM)
-        fields = ",".join(map(str, blob.fields))
-        places = (f"{blob.offset:,}", f"{blob.length:,}")
-        grid.add_row(escape(blob.type), fields, *places, blob.compression_codec or "", escape(described))
-    return grid
+    file: str
+    container: Container
+    format: ClassVar = "paimon-container"
 
+    @property
+    def indexes(self) -> list[dict[str, str | int | None]]:
+        """The place of each index."""
+        return [
+            {
+                "column": column,
+                "index": name,
+                "offset": body.offset if body else None,
+                "length": body.length if body else 0,
+            }
+            for column, bodies in self.container.indexes.items()
+            for name, body in bodies.items()
+        ]
 
-def directory_table(directories: list[DirectorySummary]) -> RichTable:
-    """Return the directories of a segment as a table."""
-    headers = ("field>", "kind", "value type", "groups>", "payloads>", "bytes>", "directory>", "blob types")
-    grid = _table("directories: row groups, payloads and their bytes, bytes of the directory", *headers)
-    for one in directories:
-        sizes = (f"{one.row_groups:,}", f"{one.payloads:,}", f"{one.payload_bytes:,}", f"{one.directory_bytes:,}")
-        names = (escape(one.kind), escape(one.value_type))
-        grid.add_row(str(one.field_id), *names, *sizes, escape(", ".join(one.blob_types)))
-    return grid
-
-
-def container_table(title: str, container: Container) -> RichTable:
-    """Return the indexes of a container as a table."""
-    grid = _table(title, "column", "index", "offset>", "length>")
-    for column, bodies in container.indexes.items():
-        for name, body in bodies.items():
-            places = ("", "0") if body is None else (f"{body.offset:,}", f"{body.length:,}")
-            grid.add_row(escape(column), escape(name), *places)
-    return grid
-
-
-def _table(title: str, *headers: str) -> RichTable:
-    """Return an empty table; columns whose header ends in `>` hold numbers."""
-    grid = RichTable(title=escape(title))
-    for header in headers:
-        if header.endswith(">"):
-            grid.add_column(header[:-1], justify="right", no_wrap=True)
-        else:
-            grid.add_column(header, overflow="fold", min_width=_LEAST_TEXT_WIDTH)
-    return grid
+    def describe(self) -> Report:
+        """Describe the indexes."""
+        rows = [["" if value is None else value for value in index.values()] for index in self.indexes]
+        columns = len(self.container.indexes)
+        title = f"{self.file}, {format_bytes(self.container.size)}, indexes of {columns} columns"
+        return Report(title, grids=(Grid(("column", "index", "offset", "length"), rows),))
