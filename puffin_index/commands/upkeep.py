@@ -2,20 +2,17 @@
 
 import json
 import sys
-from dataclasses import asdict
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import click
 
-from puffin_index.commands.main import console, error_console, open_index, parse_properties, show, table_command
-from puffin_index.display import format_bytes
+from puffin_index.commands.main import console, open_index, parse_properties, show, table_command
 from puffin_index.errors import PuffinIndexError, UnsupportedError
-from puffin_index.formats.paimon_container import read_container
 from puffin_index.index_table.open_catalog import QualifiedTable, open_catalog
 from puffin_index.jobs.drop import drop_index
 from puffin_index.jobs.verify import DEFAULT_SAMPLE
-from puffin_index.storage.ranged import BytesReader
 from puffin_index.table_index import TableIndex
 from puffin_index.units import parse_duration, parse_size
 
@@ -116,22 +113,4 @@ def export_command(
             stream.write(exported.data)
     except FileExistsError as error:
         raise PuffinIndexError(f"{output} exists already") from error
-    indexes = read_container(BytesReader.of(exported.data, str(output))).indexes
-    left_out = [asdict(place) for place in exported.left_out]
-    if as_json:
-        kinds = {column: list(bodies) for column, bodies in indexes.items()}
-        click.echo(
-            json.dumps({"output": str(output), "bytes": len(exported.data), "indexes": kinds, "left_out": left_out})
-        )
-        return
-    described = "; ".join(f"{column}: {', '.join(bodies)}" for column, bodies in indexes.items())
-    console.print(
-        f"{output}, {format_bytes(len(exported.data))}: {described}", highlight=False, soft_wrap=True, markup=False
-    )
-    for place in exported.left_out:
-        error_console.print(
-            f"left out: {place.kind} of field {place.field_id}: Paimon cannot read {place.blob_type}",
-            highlight=False,
-            soft_wrap=True,
-            markup=False,
-        )
+    show(replace(exported, output=str(output)), as_json=as_json)

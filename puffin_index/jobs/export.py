@@ -11,14 +11,16 @@ A container of Paimon's is about one data file and says nothing of row groups, s
 `puffin_index.keys.value_types` tells which Paimon type reads the payload of which Iceberg type.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar, TypeAlias
 
 from pyiceberg.table import Table
 
 from puffin_index.data.column_source import reading_of
 from puffin_index.data.data_table import DataFile, retained_files
 from puffin_index.definition.index_definition import ResolvedColumn
+from puffin_index.display import Described, Report, format_bytes
 from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError
 from puffin_index.formats.paimon_container import map_key_column, write_container
 from puffin_index.formats.puffin import PuffinFile, read_blob, read_footer
@@ -28,26 +30,42 @@ from puffin_index.keys.map_key import ColumnId, MapKey, plain_kind, split_kind
 from puffin_index.keys.value_types import value_type_named
 from puffin_index.kinds.registry import KINDS
 from puffin_index.segments.inspection import PayloadPlace, read_payload_places
-from puffin_index.segments.source_segment import IndexedFile
+from puffin_index.segments.source_segment import IndexedFile, Part
 from puffin_index.storage.files import FileReader
 from puffin_index.storage.ranged import RangedReader
 
 
 @dataclass(frozen=True, slots=True)
-class ExportedContainer:
-    """A container made from a segment, and the payloads that Paimon has no format for."""
+class ExportedContainer(Described):
+    """A container made from segments, Paimon's index names by column, and the payloads that Paimon has no format for.
+
+    `output` is the file that the container was written to.
+    """
+
+    JSON: ClassVar = ("output", "bytes=size", "indexes", "left_out")
 
     data: bytes
+    indexes: Mapping[str, Sequence[str]]
     left_out: tuple[PayloadPlace, ...]
+    output: str = ""
+
+    @property
+    def size(self) -> int:
+        """The size of the container in bytes."""
+        return len(self.data)
+
+    def describe(self) -> Report:
+        """Describe the container, and warn of what it lacks."""
+        kinds = "; ".join(f"{column}: {', '.join(names)}" for column, names in self.indexes.items())
+        lacks = [
+            f"left out: {place.kind} of field {place.field_id}: Paimon cannot read {place.blob_type}"
+            for place in self.left_out
+        ]
+        return Report(f"{self.output}, {format_bytes(self.size)}: {kinds}", warnings=lacks)
 
 
-@dataclass(frozen=True, slots=True)
-class TakenPayloads:
-    """Payloads of one row group by column name and Paimon's index name, and those that Paimon cannot read."""
-
-    location: str
-    indexes: Mapping[str, Mapping[str, bytes | None]]
-    left_out: tuple[PayloadPlace, ...]
+RowGroupPlace: TypeAlias = tuple[RangedReader, int, Mapping[ColumnId, str]]
+"""A segment, the ordinal of a row group there, and the names that columns have in the container, in its order."""
 
 
 def export_indexes(
@@ -63,23 +81,28 @@ def export_indexes(
     UnsupportedError if the row group is open or Paimon can read nothing.
     """
     file = _find_file(data_table, data_file)
-    indexed = _indexed(data_table, index_table, file)
+    names = {column.column_id: _container_name(column) for column in columns}
+    indexed = _indexed(data_table, index_table, file, names)
     if row_group is None and len(indexed.row_counts) != 1:
         raise UnsupportedError(f"{file.path} has {len(indexed.row_counts)} row groups: say which one, from 0")
     at = row_group or 0
     if not 0 <= at < len(indexed.row_counts):
         raise NotFoundError(f"{file.path} has no row group {at}: it has {len(indexed.row_counts)}")
-    names = {column.column_id: _container_name(column) for column in columns}
-    parts = {part for key, part in indexed.parts.items() if split_kind(*key)[0] in names}
-    taken = []
-    for part in sorted(parts, key=lambda part: part.segment):
-        here = {split_kind(*key)[0] for key, own in indexed.parts.items() if own == part}
-        with FileReader(index_table.io, part.segment) as reader:
-            own_names = {column: name for column, name in names.items() if column in here}
-            taken.append(take_payloads(reader, read_footer(reader), part.first_row_group + at, own_names))
-    if not taken:
-        raise NotFoundError(f"the index has nothing of {file.path}: run `puffin-index build` first")
-    return write_exported(taken)
+    return fill_container(_places(index_table, indexed, at, names))
+
+
+def _places(
+    index_table: Table, indexed: IndexedFile, row_group: int, names: Mapping[ColumnId, str]
+) -> Iterator[RowGroupPlace]:
+    """Open each segment that has indexes of the columns, one after the other."""
+    columns: dict[Part, set[ColumnId]] = {}
+    for key, part in indexed.parts.items():
+        columns.setdefault(part, set()).add(split_kind(*key)[0])
+    for part, here in sorted(columns.items(), key=lambda item: item[0].segment):
+        own = {column: name for column, name in names.items() if column in here}
+        if own:
+            with FileReader(index_table.io, part.segment) as reader:
+                yield reader, part.first_row_group + row_group, own
 
 
 def _find_file(data_table: Table, name: str) -> DataFile:
@@ -90,10 +113,10 @@ def _find_file(data_table: Table, name: str) -> DataFile:
     raise NotFoundError(f"table {'.'.join(data_table.name())} has {what} {name}; `explain --all` lists the data files")
 
 
-def _indexed(data_table: Table, index_table: Table, file: DataFile) -> IndexedFile:
+def _indexed(data_table: Table, index_table: Table, file: DataFile, columns: Container[ColumnId]) -> IndexedFile:
     entries = readable_entries(read_entries(index_table), reading_of(data_table))
     for indexed in indexed_files(entries):
-        if indexed.file.identity == file.identity:
+        if indexed.file.identity == file.identity and any(split_kind(*key)[0] in columns for key in indexed.parts):
             return indexed
     raise NotFoundError(f"the index has nothing of {file.path}: run `puffin-index build` first")
 
@@ -104,15 +127,36 @@ def _container_name(column: ResolvedColumn) -> str:
     return column.name
 
 
-def take_payloads(
-    segment: RangedReader, footer: PuffinFile, row_group: int, names: Mapping[ColumnId, str]
-) -> TakenPayloads:
-    """Read those payloads of one row group, by its ordinal in the segment, that Paimon can read.
+def fill_container(row_groups: Iterable[RowGroupPlace]) -> ExportedContainer:
+    """Write one container of the payloads that segments have of the same row group, those that Paimon can read.
 
-    `names` are those of the columns in the container, in its order (`map[key]` for one key of a map). Raises
-    NotFoundError if the segment lacks the row group or a column, CorruptFileError if a directory or a payload is
-    damaged, ValueError if two columns have one name.
+    A name is `map[key]` for one key of a map. Raises NotFoundError if a segment lacks its row group or a column,
+    CorruptFileError if a directory or a payload is damaged, ValueError if two columns have one name, UnsupportedError
+    if Paimon has a format for none of the payloads, or the container would be too large.
     """
+    indexes: dict[str, dict[str, bytes | None]] = {}
+    left_out: list[PayloadPlace] = []
+    locations: list[str] = []
+    for segment, row_group, names in row_groups:
+        locations.append(segment.location)
+        footer = read_footer(segment)
+        for place in _asked(segment, footer, row_group, names):
+            name = _paimon_name(place)
+            if name is None:
+                left_out.append(place)
+            else:
+                indexes.setdefault(names[place.column], {})[name] = _read_payload(segment, footer, place)
+    if not indexes:
+        types = ", ".join(sorted({f"{place.blob_type} of {place.value_type}" for place in left_out}))
+        raise UnsupportedError(f"{', '.join(locations)}: Paimon reads none of the blobs of the row group: {types}")
+    kinds = {column: tuple(bodies) for column, bodies in indexes.items()}
+    return ExportedContainer(write_container(indexes), kinds, tuple(left_out))
+
+
+def _asked(
+    segment: RangedReader, footer: PuffinFile, row_group: int, names: Mapping[ColumnId, str]
+) -> list[PayloadPlace]:
+    """Return the payloads of a row group of the columns, in their order."""
     if len(set(names.values())) < len(names):
         raise ValueError("two columns of one name cannot be told apart in a container")
     places = [
@@ -124,33 +168,7 @@ def take_payloads(
     if missing or not names:
         fields = ", ".join(sorted(map(str, missing))) or "any field"
         raise NotFoundError(f"{segment.location}: row group {row_group} has no payload of {fields}")
-    asked = [place for column in names for place in places if place.column == column]
-    indexes: dict[str, dict[str, bytes | None]] = {}
-    left_out: list[PayloadPlace] = []
-    for place in asked:
-        name = _paimon_name(place)
-        if name is None:
-            left_out.append(place)
-        else:
-            indexes.setdefault(names[place.column], {})[name] = _read_payload(segment, footer, place)
-    return TakenPayloads(segment.location, indexes, tuple(left_out))
-
-
-def write_exported(taken: Sequence[TakenPayloads]) -> ExportedContainer:
-    """Write one container of the payloads that segments have of the same row group.
-
-    Raises UnsupportedError if Paimon has a format for none of the payloads, or the container would be too large.
-    """
-    indexes: dict[str, dict[str, bytes | None]] = {}
-    for one in taken:
-        for name, bodies in one.indexes.items():
-            indexes.setdefault(name, {}).update(bodies)
-    left_out = tuple(place for one in taken for place in one.left_out)
-    if not indexes:
-        types = ", ".join(sorted({f"{place.blob_type} of {place.value_type}" for place in left_out}))
-        where = ", ".join(one.location for one in taken)
-        raise UnsupportedError(f"{where}: Paimon reads none of the blobs of the row group: {types}")
-    return ExportedContainer(write_container(indexes), left_out)
+    return [place for column in names for place in places if place.column == column]
 
 
 def _paimon_name(place: PayloadPlace) -> str | None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from puffin_index.jobs.export import take_payloads, write_exported
+from puffin_index.jobs.export import fill_container
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from tests.paimon.referee import Paimon
 from tests.puffin_index.kinds.columns import rows_of, sample_of
@@ -27,7 +27,7 @@ def sample(local_catalog: SqlCatalog, tmp_path: Path) -> SegmentSample:
 @pytest.mark.parametrize("row_group", [0, 3])
 @pytest.mark.parametrize("name", EXACT)
 def test_paimon_reads_an_exported_row_group(paimon: Paimon, sample: SegmentSample, name: str, row_group: int) -> None:
-    container = write_exported([take_payloads(sample.reader, sample.footer, row_group, NAMES)]).data
+    container = fill_container([(sample.reader, row_group, NAMES)]).data
     column = sample_of(sample.values[name][row_group], TYPES[name])
     known: list[Any] = sorted({key for key in column.keys if key is not None})
     tests: list[LeafTest] = [NullTest(True), NullTest(False), SetTest((known[0], known[-1]))]
@@ -41,5 +41,5 @@ def test_paimon_reads_an_exported_row_group(paimon: Paimon, sample: SegmentSampl
 
 
 def test_paimon_takes_a_value_that_no_exported_filter_has_for_absent(paimon: Paimon, sample: SegmentSample) -> None:
-    container = write_exported([take_payloads(sample.reader, sample.footer, 1, {FIELD_IDS["id"]: "id"})]).data
+    container = fill_container([(sample.reader, 1, {FIELD_IDS["id"]: "id"})]).data
     assert not paimon.rows_in(container, "id", "long", SetTest((12_345,)))

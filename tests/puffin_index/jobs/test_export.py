@@ -13,7 +13,7 @@ from puffin_index.data.data_table import list_data_files
 from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError
 from puffin_index.formats.paimon_container import read_container
 from puffin_index.formats.puffin import read_blob
-from puffin_index.jobs.export import ExportedContainer, take_payloads, write_exported
+from puffin_index.jobs.export import ExportedContainer, fill_container
 from puffin_index.kinds.registry import KINDS
 from puffin_index.storage.ranged import BytesReader, RangedReader
 from tests.conftest import create_table
@@ -27,13 +27,13 @@ def sample(local_catalog: SqlCatalog, tmp_path: Path) -> SegmentSample:
     return write_sample(local_catalog, tmp_path)
 
 
-def _container(reader: RangedReader, sample: SegmentSample, row_group: int, names: dict[int, str]) -> ExportedContainer:
-    return write_exported([take_payloads(reader, sample.footer, row_group, names)])
+def _container(reader: RangedReader, row_group: int, names: dict[int, str]) -> ExportedContainer:
+    return fill_container([(reader, row_group, names)])
 
 
 @pytest.mark.parametrize("row_group", range(4))
 def test_a_container_has_the_payloads_of_its_row_group(sample: SegmentSample, row_group: int) -> None:
-    container = read_container(BytesReader.of(_container(sample.reader, sample, row_group, NAMES).data))
+    container = read_container(BytesReader.of(_container(sample.reader, row_group, NAMES).data))
     assert {column: set(indexes) for column, indexes in container.indexes.items()} == {
         "id": {"bsi", "bloom-filter"},
         "status": {"bitmap", "bloom-filter"},
@@ -53,7 +53,7 @@ def test_a_container_has_the_payloads_of_its_row_group(sample: SegmentSample, ro
 
 
 def test_what_paimon_does_not_know_is_left_out_and_named(sample: SegmentSample) -> None:
-    left_out = _container(sample.reader, sample, 2, NAMES).left_out
+    left_out = _container(sample.reader, 2, NAMES).left_out
     assert {(NAMES[place.field_id], place.kind, place.blob_type) for place in left_out} == {
         ("amount", "bitmap", "puffin-index-postings-v1"),
         ("amount", "bsi", "puffin-index-bsi-v1"),
@@ -61,11 +61,11 @@ def test_what_paimon_does_not_know_is_left_out_and_named(sample: SegmentSample) 
         ("status", "bsi", "puffin-index-bsi-v1"),
     }
     with pytest.raises(UnsupportedError, match=r"of the row group: paimon-bitmap-v2 of binary$"):
-        _container(sample.reader, sample, 2, {FIELD_IDS["code"]: "code"})
+        _container(sample.reader, 2, {FIELD_IDS["code"]: "code"})
 
 
 def test_columns_are_exported_under_the_names_and_in_the_order_asked_for(sample: SegmentSample) -> None:
-    exported = _container(sample.reader, sample, 0, {FIELD_IDS["day"]: "m[k]", FIELD_IDS["id"]: "größe"})
+    exported = _container(sample.reader, 0, {FIELD_IDS["day"]: "m[k]", FIELD_IDS["id"]: "größe"})
     assert list(read_container(BytesReader.of(exported.data)).indexes) == ["m[k]", "größe"]
     assert exported.left_out == ()
 
@@ -73,12 +73,12 @@ def test_columns_are_exported_under_the_names_and_in_the_order_asked_for(sample:
 @pytest.mark.parametrize(("row_group", "names"), [(4, NAMES), (-1, NAMES), (0, {99: "x"}), (0, {})])
 def test_what_is_not_there_is_not_exported(sample: SegmentSample, row_group: int, names: dict[int, str]) -> None:
     with pytest.raises(NotFoundError, match="has no payload"):
-        _container(sample.reader, sample, row_group, names)
+        _container(sample.reader, row_group, names)
 
 
 def test_two_columns_of_one_name_are_refused(sample: SegmentSample) -> None:
     with pytest.raises(ValueError, match="one name"):
-        _container(sample.reader, sample, 0, {FIELD_IDS["day"]: "a", FIELD_IDS["id"]: "a"})
+        _container(sample.reader, 0, {FIELD_IDS["day"]: "a", FIELD_IDS["id"]: "a"})
 
 
 def test_a_flipped_byte_in_a_payload_is_not_exported(sample: SegmentSample) -> None:
@@ -86,7 +86,7 @@ def test_a_flipped_byte_in_a_payload_is_not_exported(sample: SegmentSample) -> N
     data = bytearray(sample.path.read_bytes())
     data[blob.offset + 20] ^= 4
     with pytest.raises(CorruptFileError, match="xxh64"):
-        _container(BytesReader.of(data), sample, int(blob.properties["row-group"]), {blob.fields[0]: "x"})
+        _container(BytesReader.of(data), int(blob.properties["row-group"]), {blob.fields[0]: "x"})
 
 
 def _run(index: TableIndex, *arguments: str) -> Result:
