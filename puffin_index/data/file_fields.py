@@ -10,7 +10,7 @@ Iceberg has one rule for a whole file (`ReadConf` for Parquet, `OrcIterable` for
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -84,12 +84,18 @@ def identify_fields(schema: pa.Schema, file_format: str, name_mapping: NameMappi
     Returns None for an ORC file whose columns have to be found by their current names.
     """
     key = ORC_FIELD_ID if file_format == "ORC" else PARQUET_FIELD_ID
-    fields = _Walk(key).fields(list(schema), (), 0)
+    named = [(field.name, field) for field in schema]
+
+    def own_id(field: pa.Field, _: str) -> int | None:
+        text = (field.metadata or {}).get(key, b"")
+        return int(text) if text.isdigit() else None
+
+    fields = _identify(named, own_id)
     if any(_has_id(field) for field in fields):
         return FileFields(Rule.FIELD_IDS, fields)
     if name_mapping is not None:
         ids = ids_by_name(name_mapping.root)
-        return FileFields(Rule.NAME_MAPPING, _Walk(key, ids).fields(list(schema), (), 0))
+        return FileFields(Rule.NAME_MAPPING, _identify(named, lambda _, path: ids.get(path)))
     if file_format == "ORC":
         return None
     return FileFields(
@@ -116,32 +122,20 @@ def leaf_count(arrow_type: pa.DataType) -> int:
     return sum(leaf_count(child.type) for _, child in children) if children else 1
 
 
-class _Walk:
-    """Goes through the fields of a file, whose ids are under a metadata key or, in files without ids, known by name."""
-
-    def __init__(self, key: bytes, ids: Mapping[str, int] | None = None) -> None:
-        self._key = key
-        self._ids = ids
-
-    def fields(self, fields: Sequence[pa.Field], above: tuple[str, ...], first_leaf: int) -> tuple[FileField, ...]:
-        return self._named([(field.name, field) for field in fields], above, first_leaf)
-
-    def _named(
-        self, fields: Sequence[tuple[str, pa.Field]], above: tuple[str, ...], first_leaf: int
-    ) -> tuple[FileField, ...]:
-        walked: list[FileField] = []
-        for name, field in fields:
-            path, leaves = (*above, name), range(first_leaf, first_leaf + leaf_count(field.type))
-            children = self._named(_children(field.type), path, first_leaf)
-            walked.append(FileField(field, self._id_of(field, path), leaves, children))
-            first_leaf = leaves.stop
-        return tuple(walked)
-
-    def _id_of(self, field: pa.Field, path: tuple[str, ...]) -> int | None:
-        if self._ids is not None:
-            return self._ids.get(".".join(path))
-        text = (field.metadata or {}).get(self._key, b"")
-        return int(text) if text.isdigit() else None
+def _identify(
+    fields: Iterable[tuple[str, pa.Field]],
+    id_of: Callable[[pa.Field, str], int | None],
+    above: str = "",
+    first_leaf: int = 0,
+) -> tuple[FileField, ...]:
+    """Identify fields by their name in name mappings; `id_of` gets a field, and the names that lead to it."""
+    identified: list[FileField] = []
+    for name, field in fields:
+        path, leaves = above + name, range(first_leaf, first_leaf + leaf_count(field.type))
+        children = _identify(_children(field.type), id_of, f"{path}.", first_leaf)
+        identified.append(FileField(field, id_of(field, path), leaves, children))
+        first_leaf = leaves.stop
+    return tuple(identified)
 
 
 def _children(arrow_type: pa.DataType) -> list[tuple[str, pa.Field]]:

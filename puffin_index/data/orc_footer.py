@@ -4,13 +4,13 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
 
 import pyarrow as pa
 from pyarrow.orc import ORCFile
-from pyiceberg.io import FileIO
+from pyiceberg.io import FileIO, InputStream
 
 from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError
+from puffin_index.storage.object_stream import ObjectStream
 
 _CHUNK_HEADER_BYTES = 3
 # Field numbers of orc_proto.proto.
@@ -22,16 +22,6 @@ _KINDS = (
     *("LIST", "MAP", "STRUCT", "UNION", "DECIMAL", "DATE", "VARCHAR", "CHAR", "TIMESTAMP_INSTANT"),
 )
 _NESTED = ("LIST", "MAP", "STRUCT", "UNION")
-
-
-class SeekableStream(Protocol):
-    """A file open for reading."""
-
-    def seek(self, offset: int, whence: int = 0, /) -> int:
-        """Go to a position."""
-
-    def read(self, size: int = 0, /) -> bytes:
-        """Read `size` bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +40,11 @@ class OrcFooter:
     leaf_types: tuple[str, ...]
 
 
-def read_footer(stream: SeekableStream, orc: ORCFile) -> OrcFooter:
+def read_footer(stream: ObjectStream | InputStream, orc: ORCFile) -> OrcFooter:
     """Read the footer of an ORC file opened by Arrow, or raise UnsupportedError if its compression is unknown."""
     # The last byte of the file is the length of the postscript.
     stream.seek(orc.file_length - 1 - orc.file_postscript_length - orc.file_footer_length)
-    stored = stream.read(orc.file_footer_length)
+    stored = bytes(stream.read(orc.file_footer_length))
     if orc.compression == "UNCOMPRESSED":
         footer = stored
     elif orc.compression in _DECOMPRESS:

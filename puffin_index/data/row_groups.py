@@ -25,7 +25,7 @@ from puffin_index.data.column_source import LocatedColumn, Reading, locate_colum
 from puffin_index.data.constants import constant_column
 from puffin_index.data.data_table import DataFile
 from puffin_index.data.file_fields import FileFields, Rule, identify_fields
-from puffin_index.data.orc_footer import SeekableStream, read_footer
+from puffin_index.data.orc_footer import read_footer
 from puffin_index.data.parquet import fetch_columns, parquet_file, row_group_places
 from puffin_index.data.stored_types import check_stored, parquet_type
 from puffin_index.errors import BuildError, UnsupportedError
@@ -240,7 +240,7 @@ def open_data_file(io: FileIO, file: DataFile, reading: Reading) -> Iterator[Ope
 
 def _open(stream: ObjectStream | InputStream, file: DataFile, reading: Reading) -> OpenDataFile:
     if file.format == "ORC":
-        return _open_orc(cast(SeekableStream, stream), file, reading)
+        return _open_orc(stream, file, reading)
     return _open_parquet(stream, file, reading)
 
 
@@ -264,7 +264,7 @@ def _range_starts(footer: pq.FileMetaData, file_size: int) -> tuple[int, ...]:
     return range_starts([place.offset for place in places], [place.midpoint for place in places], file_size)
 
 
-def _open_orc(stream: SeekableStream, file: DataFile, reading: Reading) -> OpenOrcFile:
+def _open_orc(stream: ObjectStream | InputStream, file: DataFile, reading: Reading) -> OpenOrcFile:
     orc = ORCFile(stream)
     fields = identify_fields(orc.schema, file.format, reading.name_mapping)
     if fields is None:
