@@ -156,9 +156,7 @@ def append_entries(index_table: Table, new: pa.Table, reading: Reading, lock_sec
     def attempt() -> pa.Table:
         every = read_entries(index_table)
         entries = readable_entries(every, reading)
-        found: dict[FileIdentity, set[FieldKind]] = {}
-        for file, kinds in zip(entry_files(entries), field_kinds(entries), strict=True):
-            found.setdefault(file, set()).update(kinds)
+        found = indexed_kinds(entries, set(entry_files(new)))
         of_files = zip(entry_files(new), field_kinds(new), strict=True)
         added = with_kinds(new, [kinds - found.get(file, set()) for file, kinds in of_files])
         if entries is not every:
@@ -208,16 +206,6 @@ class FileBatch:
     files: tuple[DataFile, ...]
     columns: tuple[ResolvedColumn, ...]
 
-    @property
-    def row_count(self) -> int:
-        """The number of rows of all files."""
-        return sum(file.record_count for file in self.files)
-
-    @property
-    def data_bytes(self) -> int:
-        """The size of all files in bytes."""
-        return sum(file.file_size for file in self.files)
-
 
 @dataclass(frozen=True, slots=True)
 class Missing:
@@ -228,12 +216,11 @@ class Missing:
     left: int
 
 
-def indexed_kinds(entries: pa.Table, live: Sequence[DataFile]) -> dict[FileIdentity, set[tuple[int, str]]]:
-    """Return the (field id, stored kind) pairs that usable rows of the index table have for each live data file."""
-    identities = {file.identity for file in live}
-    found: dict[FileIdentity, set[tuple[int, str]]] = {}
+def indexed_kinds(entries: pa.Table, files: Collection[FileIdentity]) -> dict[FileIdentity, set[FieldKind]]:
+    """Return the (field id, stored kind) pairs that usable rows of the index table have for each data file."""
+    found: dict[FileIdentity, set[FieldKind]] = {}
     for file, directories in zip(entry_files(entries), entries["directories"].to_pylist(), strict=True):
-        if file in identities:
+        if file in files:
             found.setdefault(file, set()).update((d["field_id"], d["kind"]) for d in directories)
     return found
 
@@ -251,7 +238,7 @@ def find_missing(
 
     Segments have about `target_bytes`; a large build has at least `parallelism` of them.
     """
-    found = indexed_kinds(entries, live)
+    found = indexed_kinds(entries, {file.identity for file in live})
     needs: list[tuple[DataFile, tuple[ResolvedColumn, ...]]] = []
     unsupported: list[DataFile] = []
     for file in sorted(live, key=lambda file: file.path):

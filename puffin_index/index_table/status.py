@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, TypeAlias, TypedDict
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -26,8 +26,7 @@ from puffin_index.display import Cell, Described, Grid, Report, format_bytes, sh
 from puffin_index.errors import DefinitionError, NotFoundError
 from puffin_index.index_table.entries import entry_files, indexed_kinds, readable_entries, sources_of
 from puffin_index.index_table.table import read_entries
-from puffin_index.keys.map_key import plain_kind
-from puffin_index.segments.directory import STATISTICS, Directory, FieldKind, read_directory
+from puffin_index.segments.directory import Directory, FieldKind, is_statistics, read_directory
 from puffin_index.segments.segment import objection
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.files import FileReader
@@ -87,17 +86,7 @@ class Sizes:
 _MOST_JUDGED = 10
 """Data files without an index whose footers are read for the reason."""
 
-KindSizes: TypeAlias = dict[tuple[int, str], Sizes]
-
-
-class DirectoryRow(TypedDict):
-    """The place of a directory in a row of the index table."""
-
-    field_id: int
-    kind: str
-    offset: int
-    length: int
-    xxh64: str
+KindSizes: TypeAlias = dict[FieldKind, Sizes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +206,7 @@ def read_status(data_table: Table, index_table: Table, columns: Sequence[Resolve
     missing = _unindexed(live.files, entries, columns)
     snapshot = data_table.current_snapshot()
     lag = _lag(data_table, missing, snapshot)
-    known = pa.array([path for path, *_ in indexed_kinds(entries, live.files)], pa.string())
+    known = pa.array([path for path, *_ in indexed_kinds(entries, {file.identity for file in live.files})], pa.string())
     used = entries.filter(pc.is_in(entries["data_file"], known))
     segments = _segment_sizes(used)
     row_groups = _row_group_count(live.files)
@@ -281,7 +270,7 @@ def _segment_sizes(entries: pa.Table) -> dict[str, int]:
 
 
 def _unindexed(files: Sequence[DataFile], entries: pa.Table, columns: Sequence[ResolvedColumn]) -> list[DataFile]:
-    found = indexed_kinds(entries, files)
+    found = indexed_kinds(entries, {file.identity for file in files})
     return [file for file in files if file.record_count and without_indexes(columns, found.get(file.identity, set()))]
 
 
@@ -313,13 +302,13 @@ class _LiveSegment:
     """A segment and the row groups of some data files in the segment.
 
     Attributes:
-        directories: The directories that the entries name.
+        places: Offset, length and checksum of the directories that the entries name.
         spans: First row group and number of row groups of each file, with the directories of the file's entry.
     """
 
     size: int
-    directories: dict[tuple[int, str], DirectoryRow] = field(default_factory=dict)
-    spans: dict[tuple[int, str], list[tuple[int, int]]] = field(default_factory=dict)
+    places: dict[FieldKind, tuple[int, int, str]] = field(default_factory=dict)
+    spans: dict[FieldKind, list[tuple[int, int]]] = field(default_factory=dict)
 
 
 def _kind_sizes(index_table: Table, entries: pa.Table) -> KindSizes:
@@ -335,15 +324,14 @@ def _kind_sizes(index_table: Table, entries: pa.Table) -> KindSizes:
 
 def _read_directories(index_table: Table, location: str, segment: _LiveSegment) -> dict[FieldKind, Directory]:
     """Read the directories of a segment, which lie side by side, by one request."""
-    places = {key: (own["offset"], own["length"], own["xxh64"]) for key, own in segment.directories.items()}
-    start = min((place[0] for place in places.values()), default=0)
-    end = max((place[0] + place[1] for place in places.values()), default=0)
+    start = min((place[0] for place in segment.places.values()), default=0)
+    end = max((place[0] + place[1] for place in segment.places.values()), default=0)
     try:
         with FileReader(index_table.io, location, segment.size) as reader:
             stored = BytesReader(reader.read(start, end - start), location, start)
     except NotFoundError as error:
         raise NotFoundError(f"{error}: `puffin-index verify --repair` indexes its data files anew") from error
-    return {key: read_directory(stored, *place) for key, place in places.items()}
+    return {key: read_directory(stored, *place) for key, place in segment.places.items()}
 
 
 def _sizes(directory: Directory, spans: Ints) -> Sizes:
@@ -365,10 +353,10 @@ def _live_segments(entries: pa.Table) -> dict[str, _LiveSegment]:
     for location, size, first, row_counts, directories in zip(*(entries[n].to_pylist() for n in names), strict=True):
         segment = found.setdefault(location, _LiveSegment(size))
         for directory in directories:
-            if plain_kind(directory["kind"]) == STATISTICS:
+            if is_statistics(directory["kind"]):
                 continue
             key = directory["field_id"], directory["kind"]
-            segment.directories[key] = directory
+            segment.places[key] = directory["offset"], directory["length"], directory["xxh64"]
             segment.spans.setdefault(key, []).append((first, len(row_counts)))
     return found
 

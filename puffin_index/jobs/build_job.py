@@ -221,13 +221,13 @@ class _Committer:
         self._last_commit = time.monotonic()
         self.skipped = [SkippedFile(file.path, _no_row_groups(file)) for file in missing.unsupported]
         self.row_groups = 0
-        batches = missing.batches
+        files = [file for batch in missing.batches for file in batch.files]
         self.progress = BuildProgress(
             files_done=0,
-            files_total=sum(len(batch.files) for batch in batches),
+            files_total=len(files),
             rows_done=0,
-            rows_total=sum(batch.row_count for batch in batches),
-            bytes_total=sum(batch.data_bytes for batch in batches),
+            rows_total=sum(file.record_count for file in files),
+            bytes_total=sum(file.file_size for file in files),
         )
         self._tell()
 

@@ -95,7 +95,7 @@ def verify(
     files = indexed_files(live_entries(readable, retained, wanted))
     row_groups = _chosen([file for file in files if file.origins <= sources.keys()], sample)
     findings += _check_data(data_table, index_table, row_groups, sources, retained, reading)
-    indexed = indexed_kinds(readable, live)
+    indexed = indexed_kinds(readable, {file.identity for file in live})
     return VerifyReport(
         table=".".join(data_table.name()),
         data_files=len(live),

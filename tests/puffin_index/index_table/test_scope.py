@@ -16,9 +16,7 @@ from pyiceberg.types import IntegerType, LongType, NestedField
 
 from puffin_index import BuildScope, IndexDefinition, TableIndex
 from puffin_index.data.data_table import list_data_files
-from puffin_index.definition.index_definition import ResolvedColumn
 from puffin_index.errors import BuildError, DefinitionError, NotFoundError
-from puffin_index.index_table.entries import FileBatch
 from puffin_index.index_table.table import read_entries
 from puffin_index.jobs.build_job import build
 from puffin_index.segments.segment import Segment, SegmentTask, write_segment
@@ -146,12 +144,3 @@ def test_an_unreadable_column_of_a_file_is_skipped_and_the_others_are_indexed(in
     assert report.files == DAYS
     assert other.status().indexed_data_files == DAYS - 1
     assert indexed_paths(index) == {file.path for file in list_data_files(table)}
-
-
-def test_a_batch_knows_its_size(index: TableIndex, table: Table) -> None:
-    files = list_data_files(table)
-    columns: tuple[ResolvedColumn, ...] = index.columns
-
-    batch = FileBatch(files, columns)
-
-    assert (batch.row_count, batch.data_bytes) == (100 * DAYS, sum(file.file_size for file in files))
