@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TypeGuard
+from typing import TYPE_CHECKING, TypeGuard
 
 import pyarrow as pa
 import pytest
@@ -14,6 +14,9 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 from ssb_bench.stores.server import StoreServer, run_store
+
+if TYPE_CHECKING:
+    from tests.puffin_index.segments.segment_sample import SegmentSample
 
 # The same examples on every run, so that a change is what makes a test fail; `make nightly` looks for new ones.
 settings.register_profile("repeatable", max_examples=30, derandomize=True, deadline=None)
@@ -100,6 +103,14 @@ def local_catalog(tmp_path: Path) -> Iterator[SqlCatalog]:
     """A catalog of its own for each test."""
     with open_catalog(tmp_path) as catalog:
         yield catalog
+
+
+@pytest.fixture
+def sample(local_catalog: SqlCatalog, tmp_path: Path) -> "SegmentSample":
+    """A segment of every blob type."""
+    from tests.puffin_index.segments.segment_sample import write_sample
+
+    return write_sample(local_catalog, tmp_path)
 
 
 def create_table(catalog: SqlCatalog, name: str, data: pa.Table, row_group_rows: int) -> Table:

@@ -17,7 +17,7 @@ def edit_footer(path: Path, change: Callable[[Struct], None]) -> None:
     begin = len(data) - _TAIL_BYTES - int.from_bytes(data[-_TAIL_BYTES:-4], "little")
     footer, _ = _read_struct(data, begin)
     change(footer)
-    written = _struct_bytes(footer)
+    written = struct_bytes(footer)
     path.write_bytes(data[:begin] + written + len(written).to_bytes(4, "little") + b"PAR1")
 
 
@@ -97,7 +97,8 @@ def _varint(value: int) -> bytes:
     return bytes(out) + bytes([value])
 
 
-def _struct_bytes(fields: Struct) -> bytes:
+def struct_bytes(fields: Struct) -> bytes:
+    """The bytes of a struct."""
     out, before = b"", 0
     for number, (kind, value) in sorted(fields.items()):
         out += bytes([(number - before) << 4 | kind]) + _value_bytes(kind, value)
@@ -115,7 +116,7 @@ def _value_bytes(kind: int, value: Any) -> bytes:
     if kind == 8:
         return _varint(len(value)) + value
     if kind == 12:
-        return _struct_bytes(value)
+        return struct_bytes(value)
     inner, values = value
     header = bytes([len(values) << 4 | inner]) if len(values) < 15 else bytes([0xF0 | inner]) + _varint(len(values))
     return header + b"".join(_value_bytes(3 if inner in (1, 2) else inner, one) for one in values)

@@ -1,27 +1,20 @@
 """Paimon answers tests from containers that were exported from a real segment."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
 
 from puffin_index.jobs.export import fill_container
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from tests.paimon.referee import Paimon
 from tests.puffin_index.kinds.columns import rows_of, sample_of
-from tests.puffin_index.segments.segment_sample import FIELD_IDS, TYPES, SegmentSample, write_sample
+from tests.puffin_index.segments.segment_sample import FIELD_IDS, TYPES, SegmentSample
 
 pytestmark = pytest.mark.paimon
 
 NAMES = {field_id: name for name, field_id in FIELD_IDS.items()}
 EXACT = ("status", "day", "id", "price")
 """The columns that have a bitmap or bit slices in the container, besides what else they have."""
-
-
-@pytest.fixture
-def sample(local_catalog: SqlCatalog, tmp_path: Path) -> SegmentSample:
-    return write_sample(local_catalog, tmp_path)
 
 
 @pytest.mark.parametrize("row_group", [0, 3])

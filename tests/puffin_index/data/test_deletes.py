@@ -3,6 +3,7 @@
 import contextlib
 import io
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -25,6 +26,8 @@ from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedErro
 from puffin_index.formats.puffin import PuffinWriter
 from puffin_index.storage.ranged import BytesReader
 from tests.deletes_sample import deletion_vector
+
+WRITERS: dict[str, Callable[[pa.Table, Path], None]] = {"PARQUET": pq.write_table, "ORC": orc.write_table}
 
 positions = st.sets(st.one_of(st.integers(0, 200_000), st.integers(0, 2**32 - 1)), max_size=200)
 
@@ -80,35 +83,22 @@ def test_a_vector_that_names_no_data_file_is_corrupt() -> None:
         read_deletion_vectors(BytesReader.of(stream.getvalue()))
 
 
-def write(path: Path, paths: list[str | None], rows: list[int | None]) -> str:
-    pq.write_table(pa.table({"file_path": pa.array(paths, pa.string()), "pos": pa.array(rows, pa.int64())}), path)
+def write(path: Path, paths: list[str | None], rows: list[int | None], file_format: str = "PARQUET") -> str:
+    table = pa.table({"file_path": pa.array(paths, pa.string()), "pos": pa.array(rows, pa.int64())})
+    WRITERS[file_format](table, path)
     return path.as_uri()
 
 
-def test_positional_deletes_of_several_files_in_any_order(tmp_path: Path) -> None:
-    location = write(tmp_path / "d.parquet", ["b", "a", "b", "a", "a"], [5, 9, 1, 3, 3])
-    empty = write(tmp_path / "e.parquet", [], [])
+@pytest.mark.parametrize("file_format", WRITERS)
+def test_positional_deletes_of_several_files_in_any_order(tmp_path: Path, file_format: str) -> None:
+    location = write(tmp_path / "d", ["b", "a", "b", "a", "a"], [5, 9, 1, 3, 3], file_format)
+    empty = write(tmp_path / "e", [], [], file_format)
 
-    assert read_positional_deletes(PyArrowFileIO(), location) == {"b": BitMap([1, 5]), "a": BitMap([3, 9])}
-    assert read_positional_deletes(PyArrowFileIO(), empty) == {}
-    files = [DeleteFile(location, 1, 5, "PARQUET"), DeleteFile(empty, 1, 0, "PARQUET")]
+    found = read_positional_deletes(PyArrowFileIO(), location, file_format)
+    assert found == {"b": BitMap([1, 5]), "a": BitMap([3, 9])}
+    assert read_positional_deletes(PyArrowFileIO(), empty, file_format) == {}
+    files = [DeleteFile(location, 1, 5, file_format), DeleteFile(empty, 1, 0, file_format)]
     assert deleted_positions(PyArrowFileIO(), "a", files) == BitMap([3, 9])
-
-
-def test_positional_deletes_in_orc(tmp_path: Path) -> None:
-    location = (tmp_path / "d.orc").as_uri()
-    listed = {"file_path": pa.array(["b", "a", "b"], pa.string()), "pos": pa.array([5, 9, 1], pa.int64())}
-    orc.write_table(pa.table(listed), tmp_path / "d.orc")
-    orc.write_table(pa.table({"other": [1]}), tmp_path / "y.orc")
-    (tmp_path / "x.orc").write_bytes(b"no orc at all")
-
-    assert read_positional_deletes(PyArrowFileIO(), location, "ORC") == {"b": BitMap([1, 5]), "a": BitMap([9])}
-    assert deleted_positions(PyArrowFileIO(), "b", [DeleteFile(location, 1, 3, "ORC")]) == BitMap([1, 5])
-    for name in ("x", "y"):
-        with pytest.raises(CorruptFileError):
-            read_positional_deletes(PyArrowFileIO(), (tmp_path / f"{name}.orc").as_uri(), "ORC")
-    with pytest.raises(NotFoundError):
-        read_positional_deletes(PyArrowFileIO(), (tmp_path / "z.orc").as_uri(), "ORC")
 
 
 @pytest.mark.parametrize(
@@ -127,14 +117,18 @@ def test_positions_that_cannot_be_are_refused(
         read_positional_deletes(PyArrowFileIO(), write(tmp_path / "d.parquet", paths, rows))
 
 
-def test_files_that_are_none_or_missing_or_of_another_format_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "x.parquet").write_bytes(b"no parquet at all")
-    pq.write_table(pa.table({"other": [1]}), tmp_path / "y.parquet")
+@pytest.mark.parametrize("file_format", WRITERS)
+def test_files_that_are_none_or_missing_are_refused(tmp_path: Path, file_format: str) -> None:
+    (tmp_path / "x").write_bytes(b"of no format at all")
+    WRITERS[file_format](pa.table({"other": [1]}), tmp_path / "y")
 
     for name in ("x", "y"):
         with pytest.raises(CorruptFileError):
-            read_positional_deletes(PyArrowFileIO(), (tmp_path / f"{name}.parquet").as_uri())
+            read_positional_deletes(PyArrowFileIO(), (tmp_path / name).as_uri(), file_format)
     with pytest.raises(NotFoundError):
-        read_positional_deletes(PyArrowFileIO(), (tmp_path / "z.parquet").as_uri())
+        read_positional_deletes(PyArrowFileIO(), (tmp_path / "z").as_uri(), file_format)
+
+
+def test_files_of_another_format_are_refused() -> None:
     with pytest.raises(UnsupportedError, match="AVRO"):
         deleted_positions(PyArrowFileIO(), "a", [DeleteFile("x.avro", 1, 1, "AVRO")])

@@ -25,6 +25,7 @@ from puffin_index.definition.index_definition import (
 from puffin_index.definition.names import StoredDefinition, derived_name
 from puffin_index.errors import DefinitionError, IndexExistsError, NotFoundError
 from puffin_index.index_table.table import PROPERTY_DEFINITION, PROPERTY_NAMES, read_entries
+from puffin_index.segments.directory import FieldKind
 from tests.puffin_index.indexed_table import check_queries, indexed, make_table, rows
 
 SCHEMA = Schema(
@@ -133,24 +134,20 @@ def test_an_index_keeps_its_options() -> None:
         stored.with_index("j", columns_of(["a"], "bloom", fpp="0.01"))
 
 
+def kinds_in(index: TableIndex) -> set[FieldKind]:
+    found = read_entries(index.index_table)["directories"].to_pylist()
+    return {(one["field_id"], one["kind"]) for own in found for one in own}
+
+
 def test_a_dropped_index_is_gone_from_entries_and_queries(local_catalog: SqlCatalog) -> None:
     index = indexed(local_catalog, 3)
-    kinds = {
-        (one["field_id"], one["kind"])
-        for own in read_entries(index.index_table)["directories"].to_pylist()
-        for one in own
-    }
+    kinds = kinds_in(index)
     k = index.data_table.schema().find_field("k").field_id
     assert {(k, "bitmap"), (k, "bsi")} <= kinds
 
     assert index.remove("K_bitmap") == {(k, "bitmap")}
 
-    left = {
-        (one["field_id"], one["kind"])
-        for own in read_entries(index.index_table)["directories"].to_pylist()
-        for one in own
-    }
-    assert left == kinds - {(k, "bitmap")}
+    assert kinds_in(index) == kinds - {(k, "bitmap")}
     check_queries(index)
     assert index.build(workers=1).files == 0
     for named in index.names:

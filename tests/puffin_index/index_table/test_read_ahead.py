@@ -1,6 +1,5 @@
 """The names of an index table's files in its metadata save rounds of requests, and are never more than a hint."""
 
-import json
 from collections.abc import Iterator
 
 import pytest
@@ -24,10 +23,6 @@ APPENDS = 3
 def catalog(server: StoreServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqlCatalog]:
     with store_catalog(server, tmp_path_factory.mktemp("ahead")) as made:
         yield made
-
-
-def hint_of(table: Table) -> dict[str, object]:
-    return dict(json.loads(table.properties[PROPERTY]))
 
 
 def files_of(table: Table) -> set[str]:

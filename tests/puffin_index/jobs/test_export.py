@@ -17,14 +17,9 @@ from puffin_index.jobs.export import ExportedContainer, fill_container
 from puffin_index.kinds.registry import KINDS
 from puffin_index.storage.ranged import BytesReader, RangedReader
 from tests.conftest import create_table
-from tests.puffin_index.segments.segment_sample import FIELD_IDS, SegmentSample, write_sample
+from tests.puffin_index.segments.segment_sample import FIELD_IDS, SegmentSample
 
 NAMES = {field_id: name for name, field_id in FIELD_IDS.items()}
-
-
-@pytest.fixture
-def sample(local_catalog: SqlCatalog, tmp_path: Path) -> SegmentSample:
-    return write_sample(local_catalog, tmp_path)
 
 
 def _container(reader: RangedReader, row_group: int, names: dict[int, str]) -> ExportedContainer:

@@ -20,7 +20,7 @@ from puffin_index.data.parquet import open_parquet_file
 from puffin_index.errors import CorruptFileError
 from puffin_index.storage.arrays import Ints
 from tests.conftest import amount
-from tests.parquet_footer_edit import Struct, edit_footer, metadata
+from tests.parquet_footer_edit import Struct, edit_footer, metadata, struct_bytes
 from tests.parquet_footer_edit import columns as chunks_of
 from tests.parquet_footer_edit import row_groups as row_groups_of
 from tests.puffin_index.data.pages.random_files import TYPES, FileCase, file_cases
@@ -123,7 +123,8 @@ def replace_offset_index(path: Path, change: Callable[[list[list[int]]], None], 
         index = reader.offset_indexes(reader.chunks([column]))[column]
     pages = np.stack((index.offsets, index.sizes, index.first_rows[:-1]), axis=1).tolist()
     change(pages)
-    written = _index_bytes(pages)
+    locations = [{1: (6, offset), 2: (5, size), 3: (6, first)} for offset, size, first in pages]
+    written = struct_bytes({1: (9, (12, locations))})
     data = path.read_bytes()
     footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
     changed = path.with_name("changed-" + path.name)
@@ -135,25 +136,6 @@ def replace_offset_index(path: Path, change: Callable[[list[list[int]]], None], 
 
     edit_footer(changed, point)
     changed.replace(path.with_name("hostile.parquet"))
-
-
-def _index_bytes(pages: list[list[int]]) -> bytes:
-    out = bytearray(b"\x19" + bytes([0xFC]) + _varint(len(pages)))
-    for offset, size, first in pages:
-        out += b"\x16" + _zigzag(offset) + b"\x15" + _zigzag(size) + b"\x16" + _zigzag(first) + b"\0"
-    return bytes(out + b"\0")
-
-
-def _zigzag(value: int) -> bytes:
-    return _varint(value << 1 if value >= 0 else (-value << 1) - 1)
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    return bytes([*out, value])
 
 
 def _set(page: int, part: int, value: int) -> Callable[[list[list[int]]], None]:
