@@ -1,5 +1,6 @@
 """A table of a few appends with an index, and the law that its queries must keep whatever happens to the index."""
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +14,9 @@ from pyiceberg.table import Table
 from planner.arrow.plan import plan
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.index_table.table import read_entries
+from puffin_index.jobs.build_job import BuildProgress
 
+_LOCKED_SECONDS = 1.5
 ROW_GROUP_ROWS = 100
 FILE_ROWS = 250
 DEFINITION = IndexDefinition.of(
@@ -79,6 +82,21 @@ def check_queries(index: TableIndex, *, strict: bool = True) -> int:
             assert split.verdict == "kept" or count == 0, (where, split, count)
             assert split.rows is None or split.rows == count, (where, split, count)
     return reads
+
+
+def check_a_build_waits(index: TableIndex, lock: Callable[[], object], release: Callable[[], object]) -> None:
+    """A build of one file, whose catalog is locked once it has begun, ends well after the lock."""
+    timer = threading.Timer(_LOCKED_SECONDS, release)
+
+    def lock_after_the_start(progress: BuildProgress) -> None:
+        if not timer.is_alive() and not progress.files_done:
+            lock()
+            timer.start()
+
+    report = index.build(workers=1, progress=lock_after_the_start)
+    timer.join()
+    assert report.files == 1
+    assert report.seconds > _LOCKED_SECONDS
 
 
 def check_entries(index: TableIndex, *, complete: bool = True) -> None:

@@ -1,7 +1,6 @@
 """A catalog that another process has locked for a while: commits wait, and say so in the end."""
 
 import sqlite3
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,13 +11,10 @@ from sqlalchemy.exc import OperationalError
 
 from puffin_index import TableIndex
 from puffin_index.index_table.commit import while_locked
-from puffin_index.jobs.build_job import BuildProgress
-from tests.puffin_index.indexed_table import check_entries, check_queries, indexed, rows
+from tests.puffin_index.indexed_table import check_a_build_waits, check_entries, check_queries, indexed, rows
 
 _PATIENCE = "?timeout=0.05"
 """SQLite itself waits for 5 seconds otherwise."""
-
-_LOCKED_SECONDS = 1.5
 
 
 @contextmanager
@@ -43,19 +39,8 @@ def _index(tmp_path: Path) -> TableIndex:
 def test_a_build_waits_for_a_locked_catalog(tmp_path: Path) -> None:
     index = _index(tmp_path)
     with locked(tmp_path / "catalog.db") as connection:
-        release = threading.Timer(_LOCKED_SECONDS, connection.rollback)
-
-        def lock_after_the_start(progress: BuildProgress) -> None:
-            if not release.is_alive() and not progress.files_done:
-                connection.execute("BEGIN EXCLUSIVE")
-                release.start()
-
         connection.rollback()
-        report = index.build(workers=1, progress=lock_after_the_start)
-
-    assert release.finished.is_set()
-    assert report.files == 1
-    assert report.seconds > _LOCKED_SECONDS
+        check_a_build_waits(index, lambda: connection.execute("BEGIN EXCLUSIVE"), connection.rollback)
     check_entries(index)
     check_queries(index)
 

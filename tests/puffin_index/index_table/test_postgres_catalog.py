@@ -1,8 +1,7 @@
 """A catalog in PostgreSQL that others lock, and whose connections break: builds wait, and no outcome is guessed."""
 
-import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
@@ -16,12 +15,19 @@ from planner.spark.catalogs import open_spark_catalog
 from puffin_index import TableIndex
 from puffin_index.jobs.build_job import BuildProgress
 from puffin_index.jobs.log_lines import reason_of
-from tests.puffin_index.indexed_table import check_entries, check_queries, indexed, named_segments, rows, segment_files
+from tests.puffin_index.indexed_table import (
+    check_a_build_waits,
+    check_entries,
+    check_queries,
+    indexed,
+    named_segments,
+    rows,
+    segment_files,
+)
 from tests.soak.proxy import FaultyProxy, Mode
 from tests.spark.services import postgres
 
 USER = "lake"
-_LOCKED_SECONDS = 1.5
 _PATIENCE = "?options=-c%20lock_timeout%3D50"
 """PostgreSQL itself waits without end otherwise."""
 
@@ -63,11 +69,9 @@ def connected(port: int) -> psycopg2.extensions.connection:
     return psycopg2.connect(host="127.0.0.1", port=port, user=USER, password=USER, dbname="postgres")
 
 
-@contextmanager
-def locked(port: int) -> Iterator[psycopg2.extensions.connection]:
-    with closing(connected(port)) as connection, connection.cursor() as cursor:
+def lock(connection: psycopg2.extensions.connection) -> None:
+    with connection.cursor() as cursor:
         cursor.execute("LOCK TABLE iceberg_tables IN ACCESS EXCLUSIVE MODE")
-        yield connection
 
 
 def check_clean(index: TableIndex) -> None:
@@ -83,34 +87,20 @@ def check_clean(index: TableIndex) -> None:
 
 
 def test_a_build_waits_for_a_locked_catalog(index: TableIndex, port: int) -> None:
-    with locked(port) as connection:
-        release = threading.Timer(_LOCKED_SECONDS, connection.rollback)
-
-        def lock_after_the_start(progress: BuildProgress) -> None:
-            if not release.is_alive() and not progress.files_done:
-                with connection.cursor() as cursor:
-                    cursor.execute("LOCK TABLE iceberg_tables IN ACCESS EXCLUSIVE MODE")
-                release.start()
-
-        connection.rollback()
-        report = index.build(workers=1, progress=lock_after_the_start)
-        release.join()
-
-    assert report.files == 1
-    assert report.seconds > _LOCKED_SECONDS
+    with closing(connected(port)) as connection:
+        check_a_build_waits(index, lambda: lock(connection), connection.rollback)
     check_clean(index)
 
 
 def test_a_build_ends_when_the_catalog_stays_locked(index: TableIndex, port: int) -> None:
-    lock = locked(port)
+    with closing(connected(port)) as connection:
 
-    def lock_after_the_start(progress: BuildProgress) -> None:
-        if not progress.files_done:
-            lock.__enter__()
+        def lock_after_the_start(progress: BuildProgress) -> None:
+            if not progress.files_done:
+                lock(connection)
 
-    with pytest.raises(OperationalError) as raised:
-        index.build(workers=1, progress=lock_after_the_start, commit_timeout_seconds=0.3)
-    lock.__exit__(None, None, None)
+        with pytest.raises(OperationalError) as raised:
+            index.build(workers=1, progress=lock_after_the_start, commit_timeout_seconds=0.3)
     assert reason_of(raised.value).endswith(") canceling statement due to lock timeout")
 
     assert index.build(workers=1).segments == 1
