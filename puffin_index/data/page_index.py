@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow.parquet as pq
-from cachetools import LRUCache
+from cachetools import LRUCache, cached
 
 from puffin_index.data.thrift_compact import (
     BINARY,
@@ -164,22 +164,13 @@ _layouts_lock = threading.Lock()
 cleared_by(_layouts.clear, _layouts_lock)
 
 
+@cached(_layouts, key=lambda _, location, size: (location, size), lock=_layouts_lock)
 def layout_of(footer: pq.FileMetaData, location: str, size: int) -> FooterLayout:
     """Cut the footer of a file of some size into its parts, once a file.
 
     Raises CorruptFileError if the footer is broken.
     """
-    with _layouts_lock:
-        layout = _layouts.get((location, size))
-    if layout is None:
-        layout = _cut(footer, location)
-        with _layouts_lock:
-            if layout.size < _CACHED_BYTES:
-                _layouts[location, size] = layout
-    return layout
-
-
-def _cut(footer: pq.FileMetaData, location: str) -> FooterLayout:
+    del size
     written = io.BytesIO()
     footer.write_metadata_file(written)
     reader = CompactReader(written.getvalue(), _MAGIC_BYTES)

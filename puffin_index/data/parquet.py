@@ -1,8 +1,8 @@
 """Open Parquet files through a FileIO; their footers are kept, as files of a table never change.
 
 An imported file may have been replaced at its location, so a footer is found by the size of the file too. PyArrow hides
-what decides to which byte range a row group belongs: its compressed size, and which optional fields are set. So these
-are parsed once more, from bytes that Arrow itself writes.
+the compressed size of a row group, which decides to which byte range it belongs. So this size is parsed once more, from
+bytes that Arrow itself writes.
 """
 
 import io
@@ -161,10 +161,7 @@ def _reader(
 _MAGIC_BYTES = 4
 
 # Field ids of parquet.thrift.
-_FILE_ROW_GROUPS = 4
-_GROUP_COLUMNS, _GROUP_COMPRESSED_SIZE = 1, 6
-_CHUNK_METADATA = 3
-_COLUMN_COMPRESSED_SIZE, _COLUMN_DATA_PAGE, _COLUMN_DICTIONARY_PAGE = 7, 9, 11
+_FILE_ROW_GROUPS, _GROUP_COMPRESSED_SIZE = 4, 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,50 +174,35 @@ class RowGroupPlace:
 
 def row_group_places(footer: pq.FileMetaData) -> tuple[RowGroupPlace, ...] | None:
     """Return the place of each row group; None if the footer does not state all places."""
+    places: list[RowGroupPlace] = []
+    try:
+        for ordinal, stated in enumerate(_stated_sizes(footer)):
+            group = footer.row_group(ordinal)
+            first = group.column(0)
+            # `ParquetMetadataConverter.filterFileMetaDataByMidpoint` of parquet-java.
+            every = (group.column(leaf).total_compressed_size for leaf in range(group.num_columns))
+            size = sum(every) if stated is None else stated
+            if size < 0:
+                return None
+            data_page, dictionary = first.data_page_offset, first.dictionary_page_offset
+            # Some writers state 0 for a missing dictionary page; parquet-java then takes 0 as the first byte.
+            offset = data_page if dictionary is None else min(data_page, dictionary)
+            places.append(RowGroupPlace(offset, offset + size // 2))
+    except (pa.ArrowException, OSError, IndexError):
+        # There are no columns, or their metadata are encrypted.
+        return None
+    return tuple(places)
+
+
+def _stated_sizes(footer: pq.FileMetaData) -> list[int | None]:
+    """Return the compressed size of each row group; None where the footer does not state it."""
     written = io.BytesIO()
     footer.write_metadata_file(written)
     reader = CompactReader(written.getvalue(), _MAGIC_BYTES)
-    places: list[RowGroupPlace | None] = []
+    sizes: list[int | None] = []
     for number, kind in reader.fields():
         if number == _FILE_ROW_GROUPS:
-            places += [_place(reader) for _ in range(reader.list_header()[0])]
+            sizes += [reader.integers().get(_GROUP_COMPRESSED_SIZE) for _ in range(reader.list_header()[0])]
         else:
             reader.skip(kind)
-    known = tuple(place for place in places if place is not None)
-    return known if len(known) == len(places) else None
-
-
-def _place(reader: CompactReader) -> RowGroupPlace | None:
-    """Read a RowGroup: `ParquetMetadataConverter.filterFileMetaDataByMidpoint` of parquet-java."""
-    chunks: list[dict[int, int]] = []
-    stated_size: int | None = None
-    for number, kind in reader.fields():
-        if number == _GROUP_COLUMNS:
-            chunks = [_column_numbers(reader) for _ in range(reader.list_header()[0])]
-        elif number == _GROUP_COMPRESSED_SIZE:
-            stated_size = reader.integer()
-        else:
-            reader.skip(kind)
-    if not chunks or _COLUMN_DATA_PAGE not in chunks[0]:
-        return None
-    if stated_size is None:
-        if not all(_COLUMN_COMPRESSED_SIZE in chunk for chunk in chunks):
-            return None
-        stated_size = sum(chunk[_COLUMN_COMPRESSED_SIZE] for chunk in chunks)
-    if stated_size < 0:
-        return None
-    data_page = chunks[0][_COLUMN_DATA_PAGE]
-    # Some writers state 0 for a missing dictionary page; parquet-java then takes 0 as the first byte.
-    offset = min(data_page, chunks[0].get(_COLUMN_DICTIONARY_PAGE, data_page))
-    return RowGroupPlace(offset, offset + stated_size // 2)
-
-
-def _column_numbers(reader: CompactReader) -> dict[int, int]:
-    """Read a ColumnChunk; return the integers of its metadata by field id; empty without metadata."""
-    numbers: dict[int, int] = {}
-    for number, kind in reader.fields():
-        if number == _CHUNK_METADATA:
-            numbers = reader.integers()
-        else:
-            reader.skip(kind)
-    return numbers
+    return sizes
