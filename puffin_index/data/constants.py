@@ -88,10 +88,8 @@ def constant_column(text: str, value_type: ValueType, row_count: int) -> Column:
     except (ValueError, OverflowError) as error:
         raise UnsupportedError(f"a {value_type.name} column cannot hold the partition value {text}") from error
     if value_type.domain == "int64":
-        dtype = key_dtype(value_type)
-        if key is None:
-            return Column(value_type, row_count, np.zeros(row_count, dtype), np.zeros(row_count, np.bool_))
-        return Column(value_type, row_count, np.full(row_count, key, dtype), None)
+        valid = np.zeros(row_count, np.bool_) if key is None else None
+        return Column(value_type, row_count, np.full(row_count, key or 0, key_dtype(value_type)), valid)
     if key is None or not row_count:
         return Column(value_type, row_count, pa.nulls(row_count, pa.large_binary()), np.zeros(row_count, np.bool_))
     codes = pa.array(np.zeros(row_count, np.uint32))
