@@ -73,6 +73,12 @@ def configure_logs(log_format: LogFormat, *, verbose: bool) -> None:
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, handlers=[handler])
 
 
+def show_progress() -> None:
+    """Write what jobs do, also without --verbose, if somebody sees the standard error."""
+    if sys.stderr.isatty():
+        logging.getLogger("puffin_index.jobs").setLevel(logging.INFO)
+
+
 def log_as_a_service() -> None:
     """Write what is done, with times, also without --verbose."""
     logging.getLogger("puffin_index").setLevel(logging.INFO)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from puffin_index.commands.logs import show_progress
 from puffin_index.commands.main import console, open_index, parse_properties, show, table_command
 from puffin_index.errors import PuffinIndexError, UnsupportedError
 from puffin_index.index_table.open_catalog import QualifiedTable, open_catalog
@@ -45,6 +46,7 @@ def verify_command(
 
     Exits with 1 if something is wrong and was not repaired.
     """
+    show_progress()
     report = open_index(table, properties).verify(None if everything else sample, repair=repair)
     show(report, as_json=as_json)
     if report.findings and not repair:
@@ -56,6 +58,7 @@ def verify_command(
 @click.option("--target-size", type=_size, default="256MiB", show_default=True, help="About how large segments become.")
 def compact_command(table: str, properties: tuple[str, ...], as_json: bool, target_size: int) -> None:
     """Merge the small segments of TABLE's index into large ones, so that queries read it with few requests."""
+    show_progress()
     show(open_index(table, properties).compact(target_size), as_json=as_json)
 
 

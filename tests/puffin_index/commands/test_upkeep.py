@@ -1,6 +1,9 @@
 """The commands `verify`, `compact`, `expire` and `drop`: text, JSON, exit codes, bad input."""
 
 import json
+import pty
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -20,8 +23,22 @@ class Shell:
         self._properties = [f"uri=sqlite:///{folder / 'catalog.db'}", f"warehouse={folder.as_uri()}"]
 
     def __call__(self, command: str, *arguments: str) -> Result:
+        return CliRunner().invoke(main, self._line(command, *arguments))
+
+    def on_a_terminal(self, command: str) -> str:
+        """Give what a process whose standard error is a terminal writes there."""
+        terminal, stderr = pty.openpty()
+        program = "from planner.commands.main import main; main()"
+        line = [sys.executable, "-c", program, *self._line(command)]
+        with open(terminal, "rb", buffering=0) as screen:
+            # A terminal that nobody has open any more ends, instead of waiting.
+            with open(stderr, "wb") as end:
+                subprocess.run(line, stdout=subprocess.DEVNULL, stderr=end, check=True)
+            return screen.read(1 << 16).decode()
+
+    def _line(self, command: str, *arguments: str) -> list[str]:
         overrides = [part for one in self._properties for part in ("--catalog-property", one)]
-        return CliRunner().invoke(main, [command, self._table, *overrides, *arguments])
+        return [command, self._table, *overrides, *arguments]
 
 
 @pytest.fixture
@@ -49,14 +66,22 @@ def test_the_life_of_an_index_in_json(index: TableIndex, shell: Shell) -> None:
 
 def test_the_same_in_words(index: TableIndex, shell: Shell) -> None:
     segments = named_segments(index)
-    assert "indexed data files: 2 of 2" in shell("verify").stdout
-    assert "segments: 2 became 1" in shell("compact").stdout
+    verified, compacted = shell("verify"), shell("compact")
+    assert "indexed data files: 2 of 2" in verified.stdout
+    assert "segments: 2 became 1" in compacted.stdout
+    assert verified.stderr == compacted.stderr == ""
     would = shell("expire", "--dry-run").stdout
     assert would.startswith("would drop")
     assert all(segment in would for segment in segments)
     assert shell("expire").stdout.startswith("dropped")
     assert shell("drop").stdout.startswith("dropped ns.t__puffin_index\n  segments: 1\n")
     assert not index.catalog.table_exists("ns.t__puffin_index")
+
+
+@pytest.mark.usefixtures("index")
+@pytest.mark.parametrize(("command", "done"), [("verify", "segment checked"), ("compact", "segment merged")])
+def test_progress_is_shown_on_a_terminal(shell: Shell, command: str, done: str) -> None:
+    assert done in shell.on_a_terminal(command)
 
 
 def test_findings_are_listed_with_exit_code_1_and_repaired(index: TableIndex, shell: Shell) -> None:
