@@ -1,8 +1,5 @@
 """SSB's lineorder as an Iceberg table of many small row groups, without an index."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
@@ -25,15 +22,12 @@ def lineorder_rows(tmp_path_factory: pytest.TempPathFactory) -> pa.Table:
 
 
 @pytest.fixture
-def lineorder(tmp_path: Path, lineorder_rows: pa.Table) -> Iterator[Table]:
+def lineorder(local_catalog: SqlCatalog, lineorder_rows: pa.Table) -> Table:
     """`ns.lineorder`: some 60 row groups in 4 files."""
-    catalog = SqlCatalog("local", uri=f"sqlite:///{tmp_path / 'catalog.db'}", warehouse=tmp_path.as_uri())
-    catalog.create_namespace("ns")
-    table = catalog.create_table(
+    table = local_catalog.create_table(
         "ns.lineorder", lineorder_rows.schema, properties={"write.parquet.row-group-limit": str(ROW_GROUP_ROWS)}
     )
     rows = -(-lineorder_rows.num_rows // FILES)
     for number in range(FILES):
         table.append(lineorder_rows.slice(number * rows, rows))
-    yield table
-    catalog.close()
+    return table

@@ -1,16 +1,13 @@
 """What manifests rule out: no file with a matching row, and all that PyIceberg's own planning does."""
 
 import math
-import shutil
 import struct
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from copy import copy
 from datetime import datetime, time, timedelta
 from decimal import Decimal
 from itertools import product
-from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -83,18 +80,15 @@ from puffin_index import IndexDefinition, TableIndex
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import value_type_of
 from tests import oracle
-from tests.conftest import amount, create_table
+from tests.conftest import amount, create_table, temporary_catalog
 from tests.planner.condition.iceberg_json import read_expression
 from tests.planner.condition.where_text import predicates, render, rows
 
 
 @pytest.fixture(scope="module")
-def catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqlCatalog]:
-    directory = tmp_path_factory.mktemp("catalog")
-    catalog = SqlCatalog("local", uri=f"sqlite:///{directory / 'catalog.db'}", warehouse=directory.as_uri())
-    catalog.create_namespace("ns")
-    yield catalog
-    catalog.close()
+def catalog() -> Iterator[SqlCatalog]:
+    with temporary_catalog() as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
@@ -233,10 +227,7 @@ COMPARISONS: dict[str, Callable[[str, Any], BooleanExpression]] = {
 def test_no_file_with_a_matching_row_is_left_out_and_no_file_is_kept_that_pyiceberg_leaves_out(
     appends: list[tuple[list[tuple[str, Transform[Any, Any]]], list[dict[str, Any]]]], metrics: str, data: st.DataObject
 ) -> None:
-    directory = Path(tempfile.mkdtemp())
-    catalog = SqlCatalog("local", uri=f"sqlite:///{directory / 'catalog.db'}", warehouse=directory.as_uri())
-    try:
-        catalog.create_namespace("ns")
+    with temporary_catalog() as catalog:
         table = catalog.create_table("ns.t", SCHEMA, properties={"write.metadata.metrics.default": metrics})
         files: dict[str, list[dict[str, Any]]] = {}
         for number, (spec, some_rows) in enumerate(appends):
@@ -263,9 +254,6 @@ def test_no_file_with_a_matching_row_is_left_out_and_no_file_is_kept_that_pyiceb
                 with suppress(TypeError):
                     planned = {task.file.file_path for task in table.scan(theirs).plan_files()}
                     assert kept <= planned | matching
-    finally:
-        catalog.close()
-        shutil.rmtree(directory)
 
 
 def listed(table: Table, predicate: Predicate) -> set[str]:

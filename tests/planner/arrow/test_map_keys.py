@@ -1,9 +1,6 @@
 """Keys of maps: no row that a predicate on `m['key']` finds lies in a dropped row group, and exact counts are right."""
 
-import shutil
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +12,7 @@ from planner.arrow.aggregate import count
 from planner.arrow.arrow_scan import scan
 from planner.arrow.plan import plan
 from puffin_index import IndexDefinition, TableIndex
-from tests.conftest import amount, create_table
+from tests.conftest import amount, create_table, temporary_catalog
 from tests.oracle import compare
 from tests.planner.ten_rows import build_index
 
@@ -99,10 +96,7 @@ def test_no_matching_row_lies_in_a_dropped_row_group(
 ) -> None:
     if not any(kinds.values()):
         kinds = {"bitmap": ["m#k#color"]}
-    directory = Path(tempfile.mkdtemp())
-    catalog = SqlCatalog("local", uri=f"sqlite:///{directory / 'catalog.db'}", warehouse=directory.as_uri())
-    try:
-        catalog.create_namespace("ns")
+    with temporary_catalog() as catalog:
         data = pa.Table.from_pylist([row | {"s": {"m": row["n"]}} for row in rows], SCHEMA)
         index = build_index(catalog, data, ROW_GROUP_ROWS, IndexDefinition.of(**kinds))
         for where, test in predicates:
@@ -115,9 +109,6 @@ def test_no_matching_row_lies_in_a_dropped_row_group(
                 matches = [number for number in found if number // ROW_GROUP_ROWS == split.row_group]
                 assert split.verdict == "kept" or not matches, f"{split} drops rows {matches}"
                 assert split.rows is None or split.rows == len(matches), f"{split} but {matches}"
-    finally:
-        catalog.close()
-        shutil.rmtree(directory)
 
 
 def colors(count: int) -> pa.Table:

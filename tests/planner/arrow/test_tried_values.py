@@ -1,13 +1,12 @@
 """Functions and patterns of one column without Spark: which row groups are kept, what is counted, what is refused."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import date, datetime, timedelta
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
 
 import planner
 from planner.arrow.plan import plan_scan, view_of
@@ -19,6 +18,7 @@ from planner.view.column_values import TriedValues
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.column_source import Reading
 from puffin_index.errors import UnsupportedError
+from tests.conftest import temporary_catalog
 from tests.planner.ten_rows import build_index
 
 ROWS, GROUP_ROWS = 2_000, 100
@@ -63,11 +63,9 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def index(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> TableIndex:
-    directory = tmp_path_factory.mktemp("tried")
-    catalog = SqlCatalog("local", uri=f"sqlite:///{directory / 'catalog.db'}", warehouse=directory.as_uri())
-    catalog.create_namespace("ns")
-    return build_index(catalog, table(), GROUP_ROWS, IndexDefinition.of(**KINDS[request.param]))
+def index(request: pytest.FixtureRequest) -> Iterator[TableIndex]:
+    with temporary_catalog() as catalog:
+        yield build_index(catalog, table(), GROUP_ROWS, IndexDefinition.of(**KINDS[request.param]))
 
 
 def rows_with(matches: Callable[[str], bool]) -> list[int]:

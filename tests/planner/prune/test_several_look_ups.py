@@ -1,9 +1,7 @@
 """Predicates whose leaves are all answered by sorted postings: wide ones are looked for among what narrow ones left."""
 
-import shutil
-import tempfile
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from unittest.mock import patch
 
 import duckdb
@@ -19,7 +17,7 @@ import planner
 from planner.prune.found_rows import FoundRows
 from planner.prune.lookups import LookUp
 from puffin_index import IndexDefinition, TableIndex
-from tests.conftest import amount, create_table
+from tests.conftest import amount, create_table, temporary_catalog
 
 APPENDS, APPEND_ROWS, ROW_GROUP_ROWS, KEYS = 3, 3000, 500, 1000
 """`a` and `b` are in no order, `up` ascends over all appends with nine rows a key; a tenth of `b` is NULL."""
@@ -66,27 +64,33 @@ def rows_of(number: int) -> pa.Table:
     )
 
 
+LAYOUTS = {f"{column}.layout": "postings" for column in ("a", "b", "up")}
+
+
+@contextmanager
+def built(definitions: Sequence[IndexDefinition]) -> Iterator[TableIndex]:
+    """Append and build as often as there are definitions, each time by the next one."""
+    with temporary_catalog() as catalog:
+        properties = {"write.parquet.row-group-limit": str(ROW_GROUP_ROWS)}
+        table = catalog.create_table("ns.t", rows_of(0).schema, properties=properties)
+        for number, definition in enumerate(definitions):
+            table.append(rows_of(number))
+            index = TableIndex.create(catalog, "ns.t", definition)
+            index.build(workers=1)
+        yield index
+
+
 @pytest.fixture(scope="module")
 def index() -> Iterator[TableIndex]:
     """Three builds: of what was there at the first, `b` is in the segment of the second; bitmaps of its row groups are
     in the third."""
-    folder = Path(tempfile.mkdtemp())
-    catalog = SqlCatalog("local", uri=f"sqlite:///{folder / 'catalog.db'}", warehouse=folder.as_uri())
-    catalog.create_namespace("ns")
-    properties = {"write.parquet.row-group-limit": str(ROW_GROUP_ROWS)}
-    table = catalog.create_table("ns.t", rows_of(0).schema, properties=properties)
-    layouts = {f"{column}.layout": "postings" for column in ("a", "b", "up")}
-    for number, columns in enumerate((["a", "up"], ["a", "b", "up"], ["a", "b", "up"])):
-        table.append(rows_of(number))
-        if number == APPENDS - 1:
-            layouts["b.layout"] = "bitmaps"
-        own_layouts = {option: layout for option, layout in layouts.items() if option.split(".")[0] in columns}
-        definition = IndexDefinition.of(bitmap=columns, options=own_layouts)
-        index = TableIndex.create(catalog, "ns.t", definition)
-        index.build(workers=1)
-    yield index
-    catalog.close()
-    shutil.rmtree(folder)
+    first = IndexDefinition.of(bitmap=["a", "up"], options={one: LAYOUTS[one] for one in ("a.layout", "up.layout")})
+    second, third = (
+        IndexDefinition.of(bitmap=["a", "b", "up"], options=LAYOUTS | {"b.layout": layout})
+        for layout in ("postings", "bitmaps")
+    )
+    with built([first, second, third]) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
@@ -119,21 +123,12 @@ def test_what_several_look_ups_leave_is_what_a_plain_scan_finds(
 @pytest.fixture(scope="module")
 def sliced() -> Iterator[TableIndex]:
     """Postings and bit slices of `a` and `b`; of `up`, postings alone. Slices of the second append are merged."""
-    folder = Path(tempfile.mkdtemp())
-    catalog = SqlCatalog("local", uri=f"sqlite:///{folder / 'catalog.db'}", warehouse=folder.as_uri())
-    catalog.create_namespace("ns")
-    properties = {"write.parquet.row-group-limit": str(ROW_GROUP_ROWS)}
-    table = catalog.create_table("ns.t", rows_of(0).schema, properties=properties)
-    layouts = {f"{column}.layout": "postings" for column in ("a", "b", "up")}
+    definitions: list[IndexDefinition] = []
     for number in range(APPENDS):
-        table.append(rows_of(number))
         compression = {f"{column}.compression": "auto" if number == 1 else "none" for column in ("a", "b")}
-        definition = IndexDefinition.of(bitmap=["a", "b", "up"], bsi=["a", "b"], options=layouts | compression)
-        index = TableIndex.create(catalog, "ns.t", definition)
-        index.build(workers=1)
-    yield index
-    catalog.close()
-    shutil.rmtree(folder)
+        definitions.append(IndexDefinition.of(bitmap=["a", "b", "up"], bsi=["a", "b"], options=LAYOUTS | compression))
+    with built(definitions) as made:
+        yield made
 
 
 @settings(max_examples=amount(20, 1_500), deadline=None, suppress_health_check=list(HealthCheck))
