@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 from weakref import WeakSet
 
-from puffin_index.jobs.log_lines import is_news
+from puffin_index.index_table.open_catalog import PASSING_ERRORS
+from puffin_index.jobs.log_lines import is_news, reason_of
 
 _log = logging.getLogger(__name__)
 
@@ -82,7 +83,8 @@ class BackgroundQueue(Generic[Item]):
                 self._handle(items)
             except Exception as error:  # noqa: BLE001 - nobody waits for it, and no query depends on it
                 if is_news(self._what):
-                    _log.warning("%s failed, which is said once an hour: %s", self._what, error, exc_info=error)
+                    trace, reason = None if isinstance(error, PASSING_ERRORS) else error, reason_of(error)
+                    _log.warning("%s failed, which is said once an hour: %s", self._what, reason, exc_info=trace)
 
 
 _to_finish: WeakSet[BackgroundQueue[Any]] = WeakSet()

@@ -6,6 +6,7 @@ import sys
 import threading
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from planner.spark.background import BackgroundQueue
 
@@ -29,17 +30,29 @@ def test_a_full_queue_refuses() -> None:
     assert queue.wait(10)
 
 
-def test_trouble_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("error", "is_traced"),
+    [
+        (OSError("no space left"), False),
+        (OperationalError("SELECT 1", (), Exception("database is locked")), False),
+        (KeyError("a mistake of ours"), True),
+    ],
+)
+def test_trouble_is_told_once_and_in_a_line_where_it_passes(
+    caplog: pytest.LogCaptureFixture, error: Exception, is_traced: bool
+) -> None:
     def fail(_: list[int]) -> None:
-        raise OSError("no space left")
+        raise error
 
-    queue: BackgroundQueue[int] = BackgroundQueue(fail, "writing", 10)
+    queue: BackgroundQueue[int] = BackgroundQueue(fail, f"writing to {type(error).__name__}", 10)
     for number in range(3):
         queue.put(number)
         assert queue.wait(10)
     warned = [record for record in caplog.records if record.levelno == logging.WARNING]
     assert len(warned) == 1
-    assert "writing failed" in warned[0].message
+    assert f"writing to {type(error).__name__} failed" in warned[0].message
+    assert "\n" not in warned[0].message
+    assert (warned[0].exc_info is not None) == is_traced
 
 
 @pytest.mark.parametrize(("handle", "expected"), [("print('done')", "done"), ("time.sleep(60)", "")])
