@@ -94,7 +94,8 @@ def verify(
         _log.info("%s", log_line("segment checked", done=done, of=len(by_segment), findings=len(findings)))
     files = indexed_files(live_entries(readable, retained, wanted))
     row_groups = _chosen([file for file in files if file.origins <= sources.keys()], sample)
-    findings += _check_data(data_table, index_table, row_groups, sources, retained, reading)
+    # A data file that several segments index is opened for each of them, so its own trouble is found as often.
+    findings += dict.fromkeys(_check_data(data_table, index_table, row_groups, sources, retained, reading))
     indexed = indexed_kinds(readable, {file.identity for file in live})
     return VerifyReport(
         table=".".join(data_table.name()),

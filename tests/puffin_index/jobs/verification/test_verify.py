@@ -11,6 +11,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.types import LongType
 
 from puffin_index import IndexDefinition, TableIndex
+from puffin_index.data.data_table import list_data_files
 from puffin_index.index_table.entries import replace_entries
 from puffin_index.keys import arrow_keys
 from puffin_index.keys.arrow_keys import column_of
@@ -132,6 +133,17 @@ def test_a_missing_and_a_cut_segment_are_found_and_repaired(local_catalog: SqlCa
     assert not {missing, cut} & named_segments(index)
     check_queries(index)
     check_entries(index)
+
+
+def test_trouble_with_a_data_file_is_found_once_however_many_segments_index_it(local_catalog: SqlCatalog) -> None:
+    index = indexed(local_catalog, 1, IndexDefinition.of(bitmap=["k"]))
+    index.add_kinds(IndexDefinition.of(bsi=["k"]))
+    index.build(workers=1)
+    assert len(named_segments(index)) == 2
+    (file,) = list_data_files(index.data_table)
+    Path(file.path.removeprefix("file://")).unlink()
+
+    assert [finding.file for finding in index.verify(None).findings] == [file.path]
 
 
 @pytest.mark.parametrize(
