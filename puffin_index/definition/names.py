@@ -15,6 +15,7 @@ from puffin_index.definition.index_definition import (
     Index,
     IndexedColumn,
     ResolvedColumn,
+    index_of,
     indexes_of,
     stored_columns,
     stored_kinds,
@@ -79,13 +80,15 @@ class StoredDefinition:
         if taken is not None:
             raise IndexExistsError(f"there is an index {name!r} already; there are: {self._describe_all()}")
         known = stored_kinds(self.definition)
-        for index, options in indexes_of(columns).items():
-            found = known.get(index, options)
-            if options and found != options:
-                raise DefinitionError(
-                    f"column {self._columns()[index]!r} has a {split_kind(*index)[1]} index with "
-                    f"{_options_text(found)} already ({self._holders(index)}): drop it first"
-                )
+        for column in columns:
+            for kind, options in column.kinds.items():
+                index = index_of(column.column_id, kind)
+                found = known.get(index, options)
+                if options and found != options:
+                    raise DefinitionError(
+                        f"column {column.name!r} has a {kind} index with {_options_text(found)} already "
+                        f"({self._holders(index)}): drop it first"
+                    )
         given = (*self._given, NamedIndex(name, frozenset(indexes_of(columns))))
         return replace(self.with_kinds(columns), names=_to_json(given))
 

@@ -132,6 +132,11 @@ def test_an_index_keeps_its_options() -> None:
     assert stored.with_index("j", columns_of(["a"], "bloom", fpp="0.05")).definition == stored.definition
     with pytest.raises(DefinitionError, match=r"fpp=0\.05 already \(i\)"):
         stored.with_index("j", columns_of(["a"], "bloom", fpp="0.01"))
+    renamed = resolve(
+        IndexDefinition.of(bloom=["now"], options={"now.fpp": "0.01"}), Schema(NestedField(1, "now", LongType()))
+    )
+    with pytest.raises(DefinitionError, match=r"column 'now' has a bloom index with fpp=0\.05 already \(i\)"):
+        stored.with_index("j", renamed)
 
 
 def kinds_in(index: TableIndex) -> set[FieldKind]:
