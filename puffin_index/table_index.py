@@ -187,7 +187,8 @@ class TableIndex(Described):
     def add_kinds(self, definition: IndexDefinition) -> None:
         """Add kinds to the definition; everything else of the definition stays. The next build makes them.
 
-        Raises DefinitionError if the kinds do not fit the table.
+        A kind that is there already keeps its options if none are given. Raises DefinitionError if the kinds do not
+        fit the table.
         """
         self.refresh()
         columns = resolve(definition, self.data_table.schema())

@@ -139,6 +139,14 @@ def test_an_index_keeps_its_options() -> None:
         stored.with_index("j", renamed)
 
 
+def test_kinds_that_are_added_again_keep_their_options_if_none_are_given() -> None:
+    stored = StoredDefinition("[]").with_kinds(columns_of(["a"], "bloom", fpp="0.05"))
+
+    assert stored.with_kinds(columns_of(["a"], "bloom")) == stored
+    changed = stored.with_kinds(columns_of(["a"], "bloom", fpp="0.01"))
+    assert list(stored_kinds(changed.definition).values()) == [{"fpp": "0.01"}]
+
+
 def kinds_in(index: TableIndex) -> set[FieldKind]:
     found = read_entries(index.index_table)["directories"].to_pylist()
     return {(one["field_id"], one["kind"]) for own in found for one in own}
