@@ -1,1 +1,1 @@
-"""Segments, each one Puffin file of payloads: writing, reading, directories, merging, inspection, exchange."""
+"""Segments, each one Puffin file of payloads: writing, reading, directories, merging, inspection."""
