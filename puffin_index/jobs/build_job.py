@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
@@ -118,16 +118,17 @@ def build(
     committer = _Committer(data_table, index_table, missing, listener, segments, commit_timeout_seconds)
     _log_start(data_table, snapshot, committer.progress, len(missing.batches))
     batches = missing.batches
-    with segments, ExitStack() as ending:
-        # Finished segments are committed, however the block ends.
-        ending.callback(committer.commit)
-        while batches:
-            skipped = len(committer.skipped)
-            tasks = [_segment_task(batch, data_table, index_table, segments.job_id) for batch in batches]
-            with closing(engine.run(tasks)) as finished:
-                for segment in finished:
-                    committer.add(segment)
-            batches = _without_bad_columns(batches, committer.skipped[skipped:])
+    with segments:
+        try:
+            while batches:
+                skipped = len(committer.skipped)
+                tasks = [_segment_task(batch, data_table, index_table, segments.job_id) for batch in batches]
+                with closing(engine.run(tasks)) as finished:
+                    for segment in finished:
+                        committer.add(segment)
+                batches = _without_bad_columns(batches, committer.skipped[skipped:])
+        finally:
+            committer.commit()
     report = BuildReport(
         snapshot_id=snapshot.snapshot_id if snapshot else None,
         files=committer.progress.files_done,
