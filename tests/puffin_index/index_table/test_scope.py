@@ -1,6 +1,6 @@
 """Builds of a part: a partition, some files, a branch, an old snapshot; and a build that goes on where one stopped."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -122,6 +122,48 @@ def test_a_build_that_was_interrupted_goes_on_where_it_stopped(index: TableIndex
     assert report.files == DAYS - done
     assert other.status().indexed_data_files == DAYS
     assert len(list_data_files(table)) == DAYS
+
+
+class _BusyTableEngine:
+    """Writes all segments, then changes the table before the first commit."""
+
+    parallelism = 2
+
+    def __init__(self, change: Callable[[], None]) -> None:
+        self._change = change
+
+    def run(self, tasks: Sequence[SegmentTask]) -> Iterator[Segment]:
+        segments = [write_segment(task) for task in tasks]
+        self._change()
+        yield from segments
+
+    def cancel(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("is_expired", [False, True])
+def test_a_data_file_that_leaves_while_it_is_indexed_is_indexed_for_older_snapshots(
+    index: TableIndex, table: Table, is_expired: bool
+) -> None:
+    before = table.history()[-1].snapshot_id
+    (leaves,) = (file.path for file in list_data_files(table) if "day=1" in file.path)
+
+    def change() -> None:
+        table.delete("day = 1")
+        if is_expired:
+            table.maintenance.expire_snapshots().by_ids([one.snapshot_id for one in table.snapshots()[:-1]]).commit()
+            Path(leaves.removeprefix("file://")).unlink()
+
+    report = build(index.data_table, index.index_table, index.columns, _BusyTableEngine(change))
+
+    assert report.files == DAYS
+    assert (index.status().indexed_data_files, index.status().data_files) == (DAYS - 1, DAYS - 1)
+    assert index.verify(None).findings == ()
+    if not is_expired:
+        assert index.build(scope=BuildScope(snapshot_id=before)).files == 0
+    index.expire()
+    assert (leaves in indexed_paths(index)) == (not is_expired)
+    assert index.verify(None).findings == ()
 
 
 def test_an_unreadable_column_of_a_file_is_skipped_and_the_others_are_indexed(index: TableIndex, table: Table) -> None:
