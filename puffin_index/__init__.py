@@ -7,7 +7,8 @@ if TYPE_CHECKING:
     from puffin_index.definition.index_definition import IndexDefinition, IndexedColumn
     from puffin_index.errors import PuffinIndexError
     from puffin_index.index_table.status import BuildScope
-    from puffin_index.jobs.build_job import BuildHandle, BuildProgress, BuildReport
+    from puffin_index.jobs.build_handle import BuildHandle
+    from puffin_index.jobs.build_job import BuildProgress, BuildReport
     from puffin_index.table_index import IndexStatus, TableIndex
 
     __version__: str
@@ -26,7 +27,7 @@ __all__ = [
 ]
 
 _HOMES: Final = {
-    "BuildHandle": "jobs.build_job",
+    "BuildHandle": "jobs.build_handle",
     "BuildProgress": "jobs.build_job",
     "BuildReport": "jobs.build_job",
     "BuildScope": "index_table.status",

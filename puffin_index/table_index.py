@@ -37,7 +37,8 @@ from puffin_index.index_table.entries import TARGET_SEGMENT_BYTES
 from puffin_index.index_table.lookup import find_index_table, following_hint
 from puffin_index.index_table.status import WHOLE_TABLE, BuildScope, ColumnStatus, IndexStatus, read_status
 from puffin_index.index_table.table import TableName
-from puffin_index.jobs.build_job import BuildHandle, BuildProgress, BuildReport, ProgressListener, build
+from puffin_index.jobs.build_handle import BuildHandle
+from puffin_index.jobs.build_job import BuildProgress, BuildReport, ProgressListener, build
 from puffin_index.jobs.compact import FEWEST_SMALL, CompactReport, compact, is_due
 from puffin_index.jobs.define import change_definition, stored_definition, take_out
 from puffin_index.jobs.drop import DropReport, drop_index

@@ -12,7 +12,8 @@ from tenacity.nap import sleep_using_event
 from puffin_index.errors import BuildError
 from puffin_index.index_table.open_catalog import PASSING_ERRORS
 from puffin_index.index_table.status import WHOLE_TABLE, BuildScope, read_lag
-from puffin_index.jobs.build_job import BuildHandle, BuildReport
+from puffin_index.jobs.build_handle import BuildHandle
+from puffin_index.jobs.build_job import BuildReport
 from puffin_index.jobs.log_lines import log_line, reason_of
 from puffin_index.storage.parallel import release_memory
 from puffin_index.table_index import TableIndex

@@ -13,7 +13,8 @@ from planner.spark.catalogs import SparkCatalogs, open_spark_catalog
 from planner.spark.rules import session_conf
 from puffin_index.errors import CatalogError, NotFoundError, UnsupportedError
 from puffin_index.index_table.status import WHOLE_TABLE, BuildScope
-from puffin_index.jobs.build_job import BuildHandle, BuildReport
+from puffin_index.jobs.build_handle import BuildHandle
+from puffin_index.jobs.build_job import BuildReport
 from puffin_index.table_index import TableIndex
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import BuildError
 from puffin_index.index_table.stored_files import committed_segments
-from puffin_index.jobs.build_job import BuildHandle, build
+from puffin_index.jobs.build_handle import BuildHandle
+from puffin_index.jobs.build_job import build
 from puffin_index.jobs.engine import LocalEngine
 from puffin_index.storage.files import NewFile
 from tests.conftest import create_table
