@@ -39,7 +39,7 @@ from puffin_index.storage.ranged import RangedReader
 class ExportedContainer(Described):
     """A container made from segments, Paimon's index names by column, and the payloads that Paimon has no format for.
 
-    `output` is the file that the container was written to.
+    `output` is the file that the container was written to, if it was.
     """
 
     JSON: ClassVar = ("output", "bytes=size", "indexes", "left_out")
@@ -61,7 +61,7 @@ class ExportedContainer(Described):
             f"left out: {place.kind} of field {place.field_id}: Paimon cannot read {place.blob_type}"
             for place in self.left_out
         ]
-        return Report(f"{self.output}, {format_bytes(self.size)}: {kinds}", warnings=lacks)
+        return Report(f"{self.output or 'container'}, {format_bytes(self.size)}: {kinds}", warnings=lacks)
 
 
 RowGroupPlace: TypeAlias = tuple[RangedReader, int, Mapping[ColumnId, str]]

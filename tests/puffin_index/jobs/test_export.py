@@ -120,6 +120,8 @@ def test_the_command_writes_a_container_or_says_why_not(local_catalog: SqlCatalo
     assert "state: bitmap, bloom-filter" in result.stdout
     assert "n: bsi" in result.stdout
     assert "left out: bitmap of field 1: Paimon cannot read puffin-index-postings-v1" in result.stderr
-    assert output.read_bytes() == index.export_indexes(path, 1).data
+    exported = index.export_indexes(path, 1)
+    assert output.read_bytes() == exported.data
+    assert exported.describe().title.startswith("container, ")
     again = _run(index, "--data-file", path, "--row-group", "1", *target)
     assert (again.exit_code, "exists already" in again.stderr) == (1, True)
