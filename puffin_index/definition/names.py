@@ -109,9 +109,11 @@ class StoredDefinition:
         stored = stored_columns(self.definition)
         for column in columns:
             here = stored[column.column_id].kinds if column.column_id in stored else {}
-            for kind in column.kinds.keys() - here.keys():
+            missing = [kind for kind in column.kinds if kind not in here]
+            if missing:
                 there = "; ".join(f"{one.name}: {', '.join(sorted(one.kinds))}" for one in stored.values())
-                raise DefinitionError(f"column {column.name!r} has no {kind} to remove; the definition has {there}")
+                reason = f"column {column.name!r} has no {missing[0]} to remove; the definition has {there}"
+                raise DefinitionError(reason)
         gone = frozenset(indexes_of(columns))
         if stored_kinds(self.definition).keys() <= gone:
             raise DefinitionError("nothing of the definition would be left: `puffin-index drop` drops the index")

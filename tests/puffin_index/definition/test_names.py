@@ -147,6 +147,13 @@ def test_kinds_that_are_added_again_keep_their_options_if_none_are_given() -> No
     assert list(stored_kinds(changed.definition).values()) == [{"fpp": "0.01"}]
 
 
+def test_the_first_missing_kind_is_named() -> None:
+    stored = StoredDefinition("[]").with_kinds(columns_of(["a"], "bloom"))
+    asked = resolve(IndexDefinition((IndexedColumn("a", {"bloom": {}, "bsi": {}, "bitmap": {}}),)), SCHEMA)
+    with pytest.raises(DefinitionError, match="column 'a' has no bsi to remove; the definition has a: bloom"):
+        stored.without_kinds(asked)
+
+
 def kinds_in(index: TableIndex) -> set[FieldKind]:
     found = read_entries(index.index_table)["directories"].to_pylist()
     return {(one["field_id"], one["kind"]) for own in found for one in own}
