@@ -5,7 +5,7 @@ Each is one Arrow IPC stream with one record batch: statistics, places of payloa
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -242,8 +242,8 @@ def serialize_statistics(statistics: Sequence[ColumnStatistics], value_type: Val
     key = pa.int64() if value_type.domain == "int64" else pa.large_binary()
     counts = [(name, pa.int64()) for name in ("row_count", "null_count", "nan_count", "distinct_count")]
     schema = pa.schema([*counts, ("minimum", key), ("maximum", key), ("quantiles", pa.large_list(key))])
-    batch = pa.RecordBatch.from_pylist([asdict(own) for own in statistics], schema)
-    return serialize_batch(batch, {"value-type": value_type.name})
+    columns = [pa.array([getattr(own, column.name) for own in statistics], column.type) for column in schema]
+    return serialize_batch(pa.record_batch(columns, schema=schema), {"value-type": value_type.name})
 
 
 def serialize_batch(batch: pa.RecordBatch, metadata: dict[str, str]) -> bytes:
