@@ -132,7 +132,7 @@ SUFFIX = "__puffin_index"
 SEGMENTS_FOLDER = "_segments"
 """The folder of segments; with its underscore, Iceberg's `remove_orphan_files` leaves the folder alone."""
 
-FORMAT_VERSION = "3"
+FORMAT_VERSION = "4"
 _commits: Counter[str] = Counter()
 PROPERTY_VERSION = "puffin-index.version"
 PROPERTY_DEFINITION = "puffin-index.definition"
