@@ -192,6 +192,23 @@ def test_a_snapshot_that_counts_its_files_wrongly_changes_no_answer(
         assert rows == [(k,)] * due
 
 
+def test_a_segment_of_zeros_is_trouble_when_strict_and_else_a_warning(
+    hooked: SparkSession, catalog: SqlCatalog
+) -> None:
+    index = indexed_items(hooked, catalog, "broken", IndexDefinition.of(bsi=["k"]))
+    (segment,) = Path(index.index_table.location().removeprefix("file://")).glob("_segments/*.puffin")
+    segment.write_bytes(bytes(segment.stat().st_size))
+    sql = "SELECT COUNT(*) FROM lake.ns.broken WHERE k = 4711"
+
+    with pytest.raises(Exception, match="puffin-index"):
+        hooked.sql(sql).collect()
+    with settings(hooked, {"spark.puffin-index.strict": "false"}):
+        assert hooked.sql(sql).collect() == [(1,)]
+    report = planner.reports(hooked)[-1]
+    assert (report.kept, report.dropped) == (20, 0)
+    assert report.warnings
+
+
 def test_a_renamed_table_keeps_its_index(
     hooked: SparkSession, catalog: SqlCatalog, caplog: pytest.LogCaptureFixture
 ) -> None:
