@@ -103,6 +103,8 @@ def test_scans_and_counts_without_spark_leave_deleted_rows_out(
     """Positional deletes and deletion vectors."""
     index = TableIndex.open(catalog, f"corpus.{name}")
     hooked.conf.set(ENABLED, "false")
+    files = hooked.sql(f"SELECT file_path FROM {corpus[name]['t']}.delete_files").collect()
+    assert {file.file_path.rpartition(".")[2] for file in files} == {"puffin" if name == "v3" else "parquet"}
     for where in (
         *("orderkey = 17", "orderkey = 18", "price = 5", "quantity = 3", "price < 3000", "TRUE"),
         "orderkey BETWEEN 100 AND 120 OR mode IS NULL AND quantity = 4",
