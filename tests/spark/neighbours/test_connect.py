@@ -265,6 +265,10 @@ def test_chosen_columns_are_read_alone(views: ConnectSession, options: dict[str,
     frame = reader.load("lake.ns.items").where("k = 77")
     assert frame.columns == ["s", "k"]
     assert frame.collect() == views.sql("SELECT s, k FROM plain WHERE k = 77").collect()
+    # The option may ask for rows by columns that are not chosen.
+    where = "upper(s) = 'WORD-31'"
+    found = reader.options(columns="k", where=where).load("lake.ns.items").collect()
+    assert sorted(found) == sorted(views.sql(f"SELECT k FROM plain WHERE {where}").collect()) != []
 
 
 @pytest.mark.nightly
