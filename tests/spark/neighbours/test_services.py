@@ -9,6 +9,8 @@ from datetime import timedelta
 import pyarrow.fs
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
 import planner
@@ -82,6 +84,7 @@ def store(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[Store
         for key, value in conf.items():
             session.conf.set(f"spark.sql.catalog.store{key}", value)
         catalog = open_spark_catalog(session_conf(session), "store")
+        assert isinstance(catalog, SqlCatalog if request.param == "postgres" else RestCatalog)
         session.sql("CREATE NAMESPACE store.ns")
         yield Store(session, catalog, files)
         catalog.close()
@@ -112,7 +115,8 @@ def test_an_index_lives_its_life(store: Store) -> None:
     index.compact()
     assert index.expire(timedelta(0)).segments > 0
     assert index.verify(None).findings == ()
-    assert store.count("price = 77777")[0] == "10"
+    answer, read = store.count("price = 77777")
+    assert (answer, read <= 1_000) == ("10", True)
     assert sum(report.dropped for report in planner.reports(store.spark)) > 0
     index.drop()
     assert not store.catalog.table_exists("ns.orders__puffin_index")
