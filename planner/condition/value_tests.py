@@ -29,8 +29,9 @@ from puffin_index.storage.arrays import Flags, Ints
 
 _WILDCARDS = {"%": ".*", "_": "."}
 
+# RE2 takes up to a thousand repeats, but then searches a text for milliseconds.
 _TOKEN = re.compile(
-    r"""(?P<quantifier>[*+?]|\{[0-9]{1,3}(?:,[0-9]{0,3})?\})
+    r"""(?P<quantifier>[*+?]|\{(?:[0-9]{1,2}|100)(?:,(?:[0-9]{1,2}|100)?)?\})
     |(?P<open>\((?!\?)) | (?P<close>\)) | (?P<zero>[|^$])
     |(?P<class>\[\^?(?:[0-9A-Za-z]-[0-9A-Za-z] | \\[dw] | \\[!-/:-@[-`{-~] | [ -~](?<![\[\]\\^&-]))+\])
     |(?P<escaped>\\[!-/:-@[-`{-~]) | (?P<any>\.|\\[dw]) | (?P<plain>[ -~](?<![\\{}\[\]]))""",
