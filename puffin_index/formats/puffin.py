@@ -86,14 +86,17 @@ _FILE_METADATA = TypeAdapter(_FileMetadata)
 class PuffinWriter:
     """Write a Puffin file from front to back. The same calls give the same bytes.
 
-    The stream, written from its position on, is neither flushed nor closed. `created_by` names the program.
+    The stream, written from its position on, is neither flushed nor closed. `created_by` names the program. Raises
+    ValueError if a property has a name that the writer sets itself.
     """
 
     def __init__(self, stream: BinarySink, *, created_by: str, properties: Mapping[str, str] | None = None) -> None:
+        _check_free(properties or {}, CREATED_BY, FOOTER_CHECKSUM)
         self._stream = stream
-        self._properties = {**(properties or {}), CREATED_BY: created_by}
+        self._properties = {CREATED_BY: created_by, **(properties or {})}
         self._blobs: list[BlobMetadata] = []
         self._position = 0
+        self._writable = True
         self._write(MAGIC)
 
     @property
@@ -111,13 +114,18 @@ class PuffinWriter:
         sequence_number: int = -1,
         properties: Mapping[str, str] | None = None,
     ) -> BlobMetadata:
-        """Write one blob; return its description. Raises OSError if the stream took only a part."""
+        """Write one blob; return its description.
+
+        Raises ValueError once finished or failed, or for a property `xxh64`; OverflowError for numbers out of range;
+        OSError if the stream took only a part.
+        """
+        _check_free(properties or {}, BLOB_CHECKSUM)
         stored = memoryview(data).cast("B")
         blob = BlobMetadata(
             type=blob_type,
-            fields=tuple(fields),
-            snapshot_id=snapshot_id,
-            sequence_number=sequence_number,
+            fields=tuple(_fitting(field_id, 32) for field_id in fields),
+            snapshot_id=_fitting(snapshot_id, 64),
+            sequence_number=_fitting(sequence_number, 64),
             offset=self._position,
             length=len(stored),
             properties=dict(sorted({**(properties or {}), BLOB_CHECKSUM: xxhash.xxh64_hexdigest(stored)}.items())),
@@ -131,21 +139,27 @@ class PuffinWriter:
     def finish(self) -> PuffinFile:
         """Write the footer; return what a reader finds in it, but for its checksum.
 
-        Raises ValueError for a lone surrogate; UnsupportedError for more than 2 GiB, the format's limit; OSError if the
-        stream took only a part.
+        Raises ValueError once finished or failed, or for a lone surrogate; UnsupportedError for more than 2 GiB, the
+        format's limit; OSError if the stream took only a part.
         """
         payload = _serialize_footer(_FileMetadata(tuple(self._blobs), self._properties))
         if len(payload) > _INT32_MAX:
             raise UnsupportedError(f"a Puffin footer of {len(payload)} bytes: the format ends at {_INT32_MAX}")
         footer_offset = self._position
         self._write(MAGIC + payload + write_int32_le(len(payload)) + bytes(4) + MAGIC)
+        self._writable = False
         return PuffinFile(tuple(self._blobs), self._properties, self._position, self._position - footer_offset)
 
     def _write(self, data: bytes) -> None:
+        if not self._writable:
+            raise ValueError("this Puffin writer is finished, or a write failed before")
+        # After a failed write the content of the stream is unknown: no later blob may claim an offset.
+        self._writable = False
         taken = self._stream.write(data)
         if isinstance(taken, int) and taken != len(data):
             raise OSError(f"the stream took {taken} of {len(data)} bytes")
         self._position += len(data)
+        self._writable = True
 
 
 def read_footer(reader: RangedReader, footer_size: int | None = None, *, require_checksum: bool = False) -> PuffinFile:
@@ -198,6 +212,19 @@ def read_blob(reader: RangedReader, blob: BlobMetadata) -> memoryview:
     # No zstd block holds more than this, so a small frame cannot make us allocate for a large lie.
     most = len(stored) // _ZSTD_BLOCK_STORED_BYTES * _ZSTD_BLOCK_CONTENT_BYTES
     return content_of_frame(Blob(reader, blob.offset, blob.length), stored, 0, 0, min(most, CONTENT_LIMIT))
+
+
+def _check_free(properties: Mapping[str, str], *reserved: str) -> None:
+    for name in reserved:
+        if name in properties:
+            raise ValueError(f"the Puffin writer sets property {name!r} itself")
+
+
+def _fitting(value: int, bits: int) -> int:
+    if not -(1 << (bits - 1)) <= value < 1 << (bits - 1):
+        raise OverflowError(f"{value} is not an int{bits}")
+    # NumPy's integers pass as well, but JSON accepts only Python's.
+    return int(value)
 
 
 def _check_magic(magic: memoryview, location: str, offset: int) -> None:
