@@ -14,7 +14,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from puffin_index.errors import CorruptFileError, UnsupportedError
 from puffin_index.storage.binary import Buffer, ByteCursor, write_int32_le
-from puffin_index.storage.parts import content_of_frame
+from puffin_index.storage.parts import content_of_frame, stated_size
 from puffin_index.storage.ranged import Blob, RangedReader
 
 MAGIC = b"PFA1"
@@ -196,7 +196,7 @@ def read_blob(reader: RangedReader, blob: BlobMetadata) -> memoryview:
     """Read the content of a whole blob, decompressed; `xxh64` is checked if the blob has it.
 
     Raises CorruptFileError if the checksum, the zstd frame or the range in the file is wrong, UnsupportedError if the
-    codec is LZ4 or unknown, or the blob is larger than `CONTENT_LIMIT`.
+    codec is LZ4 or unknown, or the blob or its content is larger than `CONTENT_LIMIT`.
     """
     if blob.compression_codec not in (None, ZSTD):
         raise UnsupportedError(f"{reader.location}: blob {blob.type!r} has codec {blob.compression_codec!r}")
@@ -209,9 +209,13 @@ def read_blob(reader: RangedReader, blob: BlobMetadata) -> memoryview:
         raise CorruptFileError(reason, location=reader.location, offset=blob.offset)
     if blob.compression_codec is None:
         return stored
+    place = Blob(reader, blob.offset, blob.length)
+    size = stated_size(place, stored, 0)
+    if size > CONTENT_LIMIT:
+        raise UnsupportedError(f"{reader.location}: blob {blob.type!r} of {size} bytes, limit {CONTENT_LIMIT}")
     # No zstd block holds more than this, so a small frame cannot make us allocate for a large lie.
     most = len(stored) // _ZSTD_BLOCK_STORED_BYTES * _ZSTD_BLOCK_CONTENT_BYTES
-    return content_of_frame(Blob(reader, blob.offset, blob.length), stored, 0, 0, min(most, CONTENT_LIMIT))
+    return content_of_frame(place, stored, 0, 0, most)
 
 
 def _check_free(properties: Mapping[str, str], *reserved: str) -> None:

@@ -82,15 +82,24 @@ def content_of_frame(blob: Blob, stored: memoryview, offset: int, least: int, mo
 
     Raises CorruptFileError if the frame is broken, not the only one, or its content has another size.
     """
+    # The stated size is checked first: decompress() would allocate any size that the frame claims.
+    size = stated_size(blob, stored, offset)
+    if not least <= size <= most:
+        wanted = f"{least}" if least == most else f"{least} to {most}"
+        raise corrupt(blob, f"a zstd frame with {size} bytes of content, not {wanted}", offset)
     try:
-        # The stated size is checked first: decompress() would allocate any size that the frame claims.
-        size = zstandard.frame_content_size(bytes(stored[:_FRAME_HEADER_BYTES]))
-        if not least <= size <= most:
-            wanted = f"{least}" if least == most else f"{least} to {most}"
-            raise corrupt(blob, f"a zstd frame with {size} bytes of content, not {wanted}", offset)
         return memoryview(_decompressor().decompress(stored, allow_extra_data=False))
     except zstandard.ZstdError as error:
         raise corrupt(blob, f"not a zstd frame: {error}", offset) from error
+
+
+def stated_size(blob: Blob, stored: memoryview, offset: int) -> int:
+    """Return the content size that a zstd frame states, -1 if it states none. Raises CorruptFileError if it is none."""
+    try:
+        size: int = zstandard.frame_content_size(bytes(stored[:_FRAME_HEADER_BYTES]))
+    except zstandard.ZstdError as error:
+        raise corrupt(blob, f"not a zstd frame: {error}", offset) from error
+    return size
 
 
 def _decompressor() -> zstandard.ZstdDecompressor:
