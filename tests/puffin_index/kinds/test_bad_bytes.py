@@ -116,17 +116,17 @@ def test_a_wrong_layout_never_fails_in_another_way(name: str) -> None:
     piece = PIECES[name]
     layout = piece.payload.layout
     every = BitMap.union(BitMap(), *(group.every_row for group in piece.groups))
+    # Layouts of postings have seals of the blob.
+    is_sealed = piece.payload.blob_type == POSTINGS
     for position in range(len(layout)):
         for number in (-(2**63), -1, 0, 1, 3, 2**31, 2**40, 2**63 - 1, int(layout[position]) + (1 << 32)):
             changed = layout.copy()
             changed[position] = max(-(2**63), min(number, 2**63 - 1))
-            for _, rows in answers(with_layout(piece, changed)):
-                assert rows <= every
+            for test, rows in answers(with_layout(piece, changed)):
+                assert are_right(piece, test, rows) if is_sealed else rows <= every
     for length in range(len(layout)):
-        for _, rows in answers(with_layout(piece, layout[:length])):
-            assert rows <= every
-    with pytest.raises(CorruptFileError):
-        with_layout(piece, layout[:1]).opened()
+        with pytest.raises(CorruptFileError):
+            with_layout(piece, layout[:length]).opened()
 
 
 @pytest.mark.parametrize("name", MERGED)
