@@ -15,13 +15,13 @@ from puffin_index.keys.arrow_keys import column_of
 from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.leaf import NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import value_type_named
+from puffin_index.kinds.base import Payload
 from puffin_index.kinds.bloom.filter import grid_bits
 from puffin_index.kinds.registry import KINDS, builders_of
 from tests.conftest import amount
 from tests.puffin_index.kinds.columns import VALUES, Sample, leaf_tests, rows_of, sample_of, samples
 from tests.puffin_index.kinds.counting import open_payload
 
-NO_LAYOUT = np.empty(0, np.int64)
 EXACT_BUILDS = [
     ("bitmap", {}),
     ("bitmap", {"index-block-size": "64"}),
@@ -199,6 +199,13 @@ def test_an_option_out_of_range_is_refused_by_name_and_value(kind: str, options:
     ((name, value),) = options.items()
     with pytest.raises(DefinitionError, match=f"{kind}.*{name}={value} of a string"):
         KINDS[kind].check(value_type_named("string"), options)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_blob_type_of_another_kind_is_refused_by_name(kind: str) -> None:
+    payload = Payload("paimon-range-bitmap-v1", b"\1\0\0\0", np.empty(0, np.int64))
+    with pytest.raises(UnsupportedError, match="paimon-range-bitmap-v1"):
+        open_payload(kind, payload, value_type_named("long"), 1)
 
 
 def test_an_unknown_kind_is_refused_by_name() -> None:
