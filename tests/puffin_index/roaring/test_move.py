@@ -12,11 +12,15 @@ from puffin_index.roaring.union import BrokenSetError, StoredSets, assemble_sets
 from puffin_index.roaring.write import BLOCK_ROWS
 from puffin_index.storage.arrays import put_bytes, take_bytes
 from tests.conftest import amount
-from tests.puffin_index.roaring.row_sets import row_sets
+from tests.puffin_index.roaring.row_sets import ROWS, row_sets
+
+LAST_BLOCK = (ROWS - 1) // BLOCK_ROWS
+shifts = st.integers(0, 2**32 // BLOCK_ROWS - 1 - LAST_BLOCK)
+"""How many blocks rows move: up to the last one that there is."""
 
 
 @settings(max_examples=amount(8, 200), deadline=None)
-@given(st.lists(row_sets(), min_size=1, max_size=40), st.sets(st.integers(0, 9)), st.integers(0, 65_526))
+@given(st.lists(row_sets(), min_size=1, max_size=40), st.sets(st.integers(0, LAST_BLOCK)), shifts)
 def test_sets_whose_containers_moved_have_the_rows_that_moved(sets: list[BitMap], left: set[int], by: int) -> None:
     found = StoredSets.of([rows.serialize() for rows in sets]).containers()
     blocks = np.where(np.isin(found.blocks, list(left)), -1, found.blocks + by)
