@@ -1,5 +1,7 @@
 """Merging sorted keys, in memory and in ranges that are spilled."""
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -49,17 +51,17 @@ def test_spilled_arrays_read_as_one() -> None:
 
 
 @given(
-    st.sampled_from([st.text(max_size=4), st.integers(-(2**40), 2**40)]).flatmap(
-        lambda values: st.lists(st.none() | values, max_size=60)
+    st.sampled_from([("string", st.text(max_size=4)), ("long", st.integers(-(2**40), 2**40))]).flatmap(
+        lambda one: st.tuples(st.just(one[0]), st.lists(st.none() | one[1], max_size=60))
     ),
     st.integers(min_value=1, max_value=25),
     st.sampled_from([1, 100, 1 << 20]),
     st.sampled_from([0, 100, 1 << 20]),
 )
 def test_a_gathered_column_is_and_sorts_like_one_read_at_once(
-    values: list[str | int | None], batch_rows: int, spill_bytes: int, large_bytes: int
+    typed: tuple[str, list[Any]], batch_rows: int, spill_bytes: int, large_bytes: int
 ) -> None:
-    type_name = "string" if any(isinstance(value, str) for value in values) else "long"
+    type_name, values = typed
     sample = sample_of(values, type_name)
     array = arrow_of(values, type_name)
     batches = [array[start : start + batch_rows] for start in range(0, len(array), batch_rows)]
