@@ -59,6 +59,17 @@ def test_negative_nan_and_negative_zero_are_found(local_catalog: SqlCatalog, kin
     assert {1, 2} <= set(kept(plan(index, "x > 1e300D")))
 
 
+@pytest.mark.parametrize("kind", ["bitmap", "bsi"])
+def test_the_complement_of_a_set_drops_row_groups_without_other_values(local_catalog: SqlCatalog, kind: str) -> None:
+    """RFC-92 and others: NOT turned NULL rows into matches, or into rows behind the last one."""
+    values = [None if n % 2 else 5 for n in range(249)]
+    data = pa.table({"k": pa.array([*values, 6], pa.int64()), "n": range(250)})
+    _, index = indexed(local_catalog, data, **{kind: ["k", "n"]})
+    for where in ("NOT (k = 5)", "k <> 5", "k NOT IN (5, 7)", "NOT (k BETWEEN 0 AND 5)"):
+        assert kept(plan(index, where)) == [2], where
+    assert kept(plan(index, "NOT (k <> 5) AND n IN (1, 101)")) == []
+
+
 def test_a_renamed_column_keeps_its_index_and_a_new_one_of_the_old_name_has_none(local_catalog: SqlCatalog) -> None:
     """Kahshe's introduction: names and positions are no identity, field ids are."""
     table, index = indexed(local_catalog, pa.table({"k": range(1_000)}), bsi=["k"])
@@ -88,14 +99,47 @@ def test_an_index_of_few_values_is_not_read_where_it_drops_nothing(local_catalog
 def test_a_count_leaves_deleted_rows_out(
     local_catalog: SqlCatalog, kind: str, commit: Callable[[Table, dict[str, list[int]]], str]
 ) -> None:
-    """ClickHouse #50613: a count from metadata counted deleted rows."""
-    table, index = indexed(local_catalog, pa.table({"k": range(1_000)}), **{kind: ["k"]})
-    asked = "count(*), sum(k), min(k), max(k), count(DISTINCT k)"
-    assert only_row(aggregate_with_plan(index, None, asked)) == (1_000, 499_500, 0, 999, 1_000)
+    """ClickHouse #50613, Sail #2461: counts from metadata, of rows or of NULL, had deleted rows."""
+    data = pa.table({"k": range(1_000), "n": [None if k % 4 == 0 else k for k in range(1_000)]})
+    table, index = indexed(local_catalog, data, **{kind: ["k", "n"]})
+    asked = "count(*), sum(k), min(k), max(k), count(DISTINCT k), count(n)"
+    assert only_row(aggregate_with_plan(index, None, asked)) == (1_000, 499_500, 0, 999, 1_000, 750)
     (file,) = list_data_files(table)
     commit(table, {file.path: [0, 500, 999]})
-    assert only_row(aggregate_with_plan(index, None, asked)) == (997, 498_001, 1, 998, 997)
-    assert only_row(aggregate_with_plan(index, "k >= 500", asked)) == (498, 373_251, 501, 998, 498)
+    assert only_row(aggregate_with_plan(index, None, asked)) == (997, 498_001, 1, 998, 997, 749)
+    assert only_row(aggregate_with_plan(index, "k >= 500", asked)) == (498, 373_251, 501, 998, 498, 374)
+    assert only_row(aggregate_with_plan(index, "n IS NULL", "count(*), count(n)")) == (248, 0)
+
+
+def test_files_without_an_index_are_read_and_no_others(local_catalog: SqlCatalog) -> None:
+    """Paimon's `fast` mode, Lance #6831: the answer covered what the index covers."""
+    table, index = indexed(local_catalog, pa.table({"k": range(1_000)}), bsi=["k"])
+    table.append(pa.table({"k": range(1_000, 1_500)}))
+    scan_plan = plan(index, "k >= 990")
+    assert (scan_plan.kept, scan_plan.unindexed, scan_plan.dropped) == (6, 5, 9)
+    found = aggregate_with_plan(index, "k >= 990", "count(*), sum(k), max(k)")
+    assert found.table.to_pylist() == [{"count(*)": 510, "sum(k)": 634_695, "max(k)": 1_499}]
+    assert (found.row_groups_indexed, found.row_groups_read) == (1, 5)
+
+
+@pytest.mark.parametrize("kind", ["bitmap", "bsi"])
+def test_nan_is_the_greatest_double(local_catalog: SqlCatalog, kind: str) -> None:
+    """Iceberg #15069: the maximum of doubles left NaN out."""
+    values = [float(n) for n in range(1, 301)]
+    values[150] = math.nan
+    _, index = indexed(local_catalog, pa.table({"x": values}), **{kind: ["x"]})
+    for where, least in ((None, 1.0), ("x > 120.5D", 121.0)):
+        assert str(only_row(aggregate_with_plan(index, where, "min(x), max(x)"))) == f"({least}, nan)"
+    assert only_row(aggregate_with_plan(index, "x < 200 AND NOT isnan(x)", "max(x)")) == (199.0,)
+
+
+def test_only_a_zero_is_not_told_without_its_sign(local_catalog: SqlCatalog) -> None:
+    """-0.0 and 0.0 are equal, and an index knows them as one; an answer that is one of them comes from the data."""
+    _, index = indexed(local_catalog, pa.table({"x": [-0.0, 3.0], "y": [0.0, 3.0]}), bsi=["x", "y"])
+    found = aggregate_with_plan(index, None, "min(x), min(y)")
+    assert [math.copysign(1, value) for value in found.table.to_pylist()[0].values()] == [-1, 1]
+    assert found.row_groups_read == 1
+    assert only_row(aggregate_with_plan(index, None, "max(x), max(y)")) == (3.0, 3.0)
 
 
 @pytest.mark.parametrize("kind", ["bitmap", "bsi"])
