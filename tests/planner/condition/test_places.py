@@ -8,12 +8,16 @@ from pyiceberg.expressions import (
     BooleanExpression,
     EqualTo,
     GreaterThan,
+    GreaterThanOrEqual,
     In,
     LessThan,
     Not,
     NotEqualTo,
+    NotStartsWith,
     Or,
+    StartsWith,
 )
+from pyiceberg.expressions.literals import StringLiteral
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
     BinaryType,
@@ -143,6 +147,14 @@ def test_icebergs_negations_keep_null_rows() -> None:
 
     assert of_iceberg(Not(EqualTo("i", 5))) == of_iceberg(NotEqualTo("i", 5)) == expected
     assert of_iceberg(Not(NotEqualTo("i", 5))) == of_iceberg(EqualTo("i", 5)) == Leaf(1, SetTest((5,)), "int")
+
+
+def test_half_a_character_in_icebergs_filters_is_unknown() -> None:
+    """Java writes `?` for it, other writers bytes of their own: no key stands for it."""
+    half = StringLiteral("\ud800")
+    for compare in (EqualTo, NotEqualTo, LessThan, GreaterThanOrEqual, StartsWith, NotStartsWith):
+        assert of_iceberg(compare("s", half)) == UNKNOWN, compare
+    assert of_iceberg(In("s", {half, StringLiteral("word")})) == UNKNOWN
 
 
 def test_what_lies_very_deep_is_unknown() -> None:
