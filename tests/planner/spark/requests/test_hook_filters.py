@@ -100,6 +100,9 @@ def test_icebergs_filters_lose_only_what_is_unknown() -> None:
         assert isinstance(bound(filters=(lost, number)), Conjunction)
         assert isinstance(bound(filters=(f'{{"type":"and","left":{lost},"right":{number}}}',)), Conjunction)
         assert bound(filters=(f'{{"type":"or","left":{lost},"right":{number}}}',)) == UNKNOWN
+    too_deep = '{"type":"not","child":' * 100_000 + number + "}" * 100_000
+    assert bound(filters=(too_deep,)) == UNKNOWN
+    assert isinstance(bound(filters=(too_deep, number)), Conjunction)
 
 
 @pytest.mark.parametrize(
