@@ -53,25 +53,27 @@ def test_a_scan_that_keys_narrow_once_more_counts_once() -> None:
 
 
 class Hook:
-    """The planner's side of a hook, asked without a JVM about a table of 8 row groups; it logs to a folder."""
+    """The planner's side of a hook, asked without a JVM about a table of 8 row groups; it logs to a folder.
+
+    Minima and maxima of row groups tell nothing of `k`; `v` ascends.
+    """
 
     def __init__(self, catalog: SqlCatalog, log: str) -> None:
-        # The minima and maxima of row groups tell nothing.
         keys = [row * 7919 % 400 * 2 for row in range(400)]
-        create_table(catalog, "t", pa.table({"k": keys, "v": keys}), 50)
+        create_table(catalog, "t", pa.table({"k": keys, "v": range(400)}), 50)
         self._index = TableIndex.create(catalog, "ns.t", IndexDefinition.of(bitmap=["k"], bsi=["v"]))
         self._index.build(workers=1)
         self._log = log
         # Only planning on executors would need a Spark context.
         self._callback = PlannerCallback({"lake": catalog}, cast(Any, None), "session", strict=True)
 
-    def ask(self) -> bytes:
-        """Ask for rows that there are not, and wait until the log is written."""
+    def ask(self, *more: str) -> bytes:
+        """Ask for rows that there are not, by more filters if there are, and wait until the log is written."""
         table, version = self._index.data_table, self._index.index_table.refresh().current_snapshot()
         assert version is not None
         request = REQUEST | {
             "uuid": str(table.metadata.table_uuid),
-            "filters": ['{"type": "eq", "term": "k", "value": 401}'],
+            "filters": ['{"type": "eq", "term": "k", "value": 401}', *more],
             "columns": table.schema().model_dump_json(),
             "settings": {"spark.puffin-index.query-log": self._log},
             "session": "session",
@@ -133,7 +135,7 @@ def test_a_store_that_cannot_add_to_files_gets_a_new_one_each_time(
 
 
 def test_a_line_has_what_was_agreed(local_catalog: SqlCatalog, folder: Path) -> None:
-    Hook(local_catalog, folder.as_uri()).ask()
+    Hook(local_catalog, folder.as_uri()).ask('{"type": "lt", "term": "v", "value": 100}')
     (file,) = folder.glob("*.jsonl")
     line: dict[str, Any] = json.loads(file.read_text())
     time = line.pop("time")
@@ -144,13 +146,13 @@ def test_a_line_has_what_was_agreed(local_catalog: SqlCatalog, folder: Path) -> 
     assert line.pop("bytes_without_index") > 0
     assert line == {
         "table": "lake.ns.t",
-        "where": "k = ?",
+        "where": "k = ? AND v < ?",
         "row_groups": 8,
-        "kept_without_index": 8,
+        "kept_without_index": 2,
         "kept": 0,
         "bytes_read": 0,
         "sources": ["predicate"],
-        "columns": [["k", "bitmap"]],
+        "columns": [["k", "bitmap"], ["v", "zone-map"]],
         "answered": 0,
         "continues": False,
         "not_trusted": False,
