@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -105,3 +106,14 @@ def check_entries(index: TableIndex, *, complete: bool = True) -> None:
     report = index.verify(None)
     assert report.findings == ()
     assert not complete or report.indexed_data_files == report.data_files
+
+
+def check_recovery(index: TableIndex) -> None:
+    """Right at once, complete after the next build, and without a stray file after the next expiration."""
+    index.refresh()
+    check_queries(index)
+    check_entries(index, complete=False)
+    index.build(workers=1)
+    index.expire(timedelta(0))
+    assert segment_files(index) == named_segments(index)
+    check_entries(index)

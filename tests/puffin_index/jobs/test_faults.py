@@ -19,8 +19,8 @@ from puffin_index.jobs.build_job import BuildProgress
 from tests.conftest import amount
 from tests.puffin_index import faulty_io
 from tests.puffin_index.indexed_table import (
-    check_entries,
     check_queries,
+    check_recovery,
     indexed,
     named_segments,
     rows,
@@ -50,17 +50,6 @@ def make_work(index: TableIndex, seed: int) -> None:
     index.data_table.refresh()
     old = [snapshot.snapshot_id for snapshot in index.data_table.snapshots()[:-1]]
     index.data_table.maintenance.expire_snapshots().by_ids(old).commit()
-
-
-def check_recovery(index: TableIndex) -> None:
-    """Right at once, complete after the next build, and without a stray file after the next expiration."""
-    index.refresh()
-    check_queries(index)
-    check_entries(index, complete=False)
-    index.build(workers=1)
-    index.expire(timedelta(0))
-    assert segment_files(index) == named_segments(index)
-    check_entries(index)
 
 
 @pytest.fixture

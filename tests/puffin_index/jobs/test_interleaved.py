@@ -17,8 +17,8 @@ from puffin_index import IndexDefinition, TableIndex
 from puffin_index.jobs import expire
 from tests.conftest import amount
 from tests.puffin_index import faulty_io
-from tests.puffin_index.indexed_table import check_entries, check_queries, rows
-from tests.puffin_index.jobs.test_faults import check_recovery, make_work, prepared
+from tests.puffin_index.indexed_table import check_entries, check_queries, check_recovery, rows
+from tests.puffin_index.jobs.test_faults import make_work, prepared
 
 STEP = amount(50, 1)
 """Every how many requests another job runs."""
