@@ -17,6 +17,7 @@ from tests.puffin_index.indexed_table import PREDICATES, indexed, named_segments
 from tests.stores import far_away, store_catalog
 
 SEGMENTS = amount(8, 24)
+MANY = 16
 PATIENCE = 1e6
 WHERES = [*PREDICATES, "b = 1 AND b <> 2 AND k > 1900", "b IN (1, 2) AND s = 'value 3'", "k > 1990 OR b = 5"]
 
@@ -56,7 +57,8 @@ def check_reads(made: ScanPlan, alone: ScanPlan) -> None:
     """The verdicts of a plan that reads range by range; each request saved may cost the bytes of a gap."""
     assert verdicts(made) == verdicts(alone)
     saved = alone.index_reads - made.index_reads
-    assert saved >= 0
+    # Near ranges of several payloads are joined where there are many.
+    assert saved == 0 or (saved > 0 and SEGMENTS >= MANY)
     assert 0 <= made.index_bytes_read - alone.index_bytes_read <= saved * GAP_BYTES
 
 
