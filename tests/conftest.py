@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, TypeGuard
@@ -85,10 +85,9 @@ def server() -> Iterator[StoreServer]:
 @contextmanager
 def open_catalog(folder: Path) -> Iterator[SqlCatalog]:
     """Make a catalog in a folder, called `local`, with the namespace `ns`."""
-    catalog = SqlCatalog("local", uri=f"sqlite:///{folder / 'catalog.db'}", warehouse=folder.as_uri())
-    catalog.create_namespace("ns")
-    yield catalog
-    catalog.close()
+    with closing(SqlCatalog("local", uri=f"sqlite:///{folder / 'catalog.db'}", warehouse=folder.as_uri())) as catalog:
+        catalog.create_namespace("ns")
+        yield catalog
 
 
 @contextmanager
