@@ -8,12 +8,10 @@ from typing import Any, cast
 
 import pyarrow as pa
 import pytest
-from click.testing import CliRunner
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyroaring import BitMap
 
-from planner.commands.main import main
 from planner.query_log.benefits import sum_up
 from planner.query_log.records import QueryLog, QueryRecord, read_log
 from planner.spark.callback import PlannerCallback
@@ -21,6 +19,7 @@ from puffin_index import IndexDefinition, TableIndex
 from tests.conftest import create_table
 from tests.planner.query_log_sample import RECORD
 from tests.planner.spark.requests.jvm_messages import REQUEST
+from tests.puffin_index.commands.test_upkeep import Shell
 
 
 def _record(day: int, kept: int, column: str = "k", *, continues: bool = False) -> QueryRecord:
@@ -89,13 +88,12 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "log"
 
 
-def test_the_command_prints_what_the_log_has(local_catalog: SqlCatalog, folder: Path) -> None:
+def test_the_command_prints_what_the_log_has(local_catalog: SqlCatalog, tmp_path: Path, folder: Path) -> None:
+    shell = Shell(tmp_path)
     Hook(local_catalog, str(folder)).ask()
-    opens = [f"--catalog-property={key}={local_catalog.properties[key]}" for key in ("uri", "warehouse")]
-    arguments = ["benefits", "local.ns.t", "--catalog-property=type=sql", *opens, "--query-log", str(folder)]
+    arguments = ("benefits", "--catalog-property=type=sql", "--query-log", str(folder))
 
-    printed = CliRunner().invoke(main, arguments, catch_exceptions=False)
-    told = json.loads(CliRunner().invoke(main, [*arguments, "--json"], catch_exceptions=False).output)
+    printed, told = shell(*arguments), json.loads(shell(*arguments, "--json").stdout)
 
     assert "no query used: v.bsi" in printed.output
     assert told["total"]["dropped_by_index"] == 8

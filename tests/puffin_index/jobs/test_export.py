@@ -4,10 +4,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from click.testing import CliRunner, Result
 from pyiceberg.catalog.sql import SqlCatalog
 
-from planner.commands.main import main
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.data_table import list_data_files
 from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError
@@ -17,6 +15,7 @@ from puffin_index.jobs.export import ExportedContainer, fill_container
 from puffin_index.kinds.registry import KINDS
 from puffin_index.storage.ranged import BytesReader, RangedReader
 from tests.conftest import create_table
+from tests.puffin_index.commands.test_upkeep import Shell
 from tests.puffin_index.segments.segment_sample import FIELD_IDS, SegmentSample
 
 NAMES = {field_id: name for name, field_id in FIELD_IDS.items()}
@@ -84,12 +83,6 @@ def test_a_flipped_byte_in_a_payload_is_not_exported(sample: SegmentSample) -> N
         _container(BytesReader.of(data), int(blob.properties["row-group"]), {blob.fields[0]: "x"})
 
 
-def _run(index: TableIndex, *arguments: str) -> Result:
-    catalog = [f"{key}={index.catalog.properties[key]}" for key in ("uri", "warehouse")]
-    options = [part for pair in catalog for part in ("--catalog-property", pair)]
-    return CliRunner().invoke(main, ["export", f"local.{index.name}", *arguments, *options])
-
-
 def test_the_command_writes_a_container_or_says_why_not(local_catalog: SqlCatalog, tmp_path: Path) -> None:
     numbers = [row * 7919 % 991 for row in range(3_000)]
     states = [None if number % 13 == 5 else f"state {number % 7}" for number in numbers]
@@ -104,18 +97,18 @@ def test_the_command_writes_a_container_or_says_why_not(local_catalog: SqlCatalo
     (path,) = [file.path for file in list_data_files(table)]
     index = TableIndex.create(local_catalog, "ns.t", definition)
     output = tmp_path / "x.index"
-    target = ("--output", str(output))
-    nothing = _run(index, "--data-file", path, *target)
+    shell, target = Shell(tmp_path), ("--output", str(output))
+    nothing = shell("export", "--data-file", path, *target)
     index.build(workers=1)
     for result, sentence in (
         (nothing, f"the index has nothing of {path}"),
-        (_run(index, "--data-file", "nowhere.parquet", *target), "table ns.t has no data file nowhere.parquet"),
-        (_run(index, "--data-file", path, *target), f"{path} has 3 row groups: say which one"),
-        (_run(index, "--data-file", path, "--row-group", "3", *target), f"{path} has no row group 3: it has 3"),
+        (shell("export", "--data-file", "nowhere.parquet", *target), "table ns.t has no data file nowhere.parquet"),
+        (shell("export", "--data-file", path, *target), f"{path} has 3 row groups: say which one"),
+        (shell("export", "--data-file", path, "--row-group", "3", *target), f"{path} has no row group 3: it has 3"),
     ):
         assert (result.exit_code, sentence in result.stderr.replace("\n", " ")) == (1, True), result.stderr
         assert "Traceback" not in result.output
-    result = _run(index, "--data-file", Path(path).name, "--row-group", "1", *target)
+    result = shell("export", "--data-file", Path(path).name, "--row-group", "1", *target)
     assert result.exit_code == 0, result.output
     assert "state: bitmap, bloom-filter" in result.stdout
     assert "n: bsi" in result.stdout
@@ -123,5 +116,5 @@ def test_the_command_writes_a_container_or_says_why_not(local_catalog: SqlCatalo
     exported = index.export_indexes(path, 1)
     assert output.read_bytes() == exported.data
     assert exported.describe().title.startswith("container, ")
-    again = _run(index, "--data-file", path, "--row-group", "1", *target)
+    again = shell("export", "--data-file", path, "--row-group", "1", *target)
     assert (again.exit_code, "exists already" in again.stderr) == (1, True)
