@@ -13,6 +13,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 from pyiceberg.manifest import DataFile
@@ -29,6 +30,7 @@ from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import PuffinIndexError
 from puffin_index.storage.arrays import Rows
 from tests.column_questions import Question, asked_columns, numbers, questions, texts
+from tests.conftest import amount
 from tests.deletes_sample import commit_positional_deletes
 from tests.oracle import evaluate
 from tests.planner.condition.where_text import Writer
@@ -428,6 +430,26 @@ class ImportedHistory(TableHistory):
             rows = matches[split.data_file][split.row_group]
             assert split.verdict == "kept" or not rows, f"{where}: {split} drops {rows} rows"
             assert split.rows is None or split.rows == rows, f"{where}: {split}, not {rows} rows"
+
+
+@settings(max_examples=amount(1, 200), suppress_health_check=list(HealthCheck))
+@given(
+    rows=batches,
+    asked=st.lists(questions, min_size=8, max_size=8),
+    is_mapped=st.booleans(),
+    place=places,
+    names=st.lists(places, min_size=8, max_size=8),
+    change=st.sampled_from(CHANGES),
+)
+def test_what_columns_are_found_by_changes_after_the_build(
+    rows: Rows, asked: list[Question], is_mapped: bool, place: int, names: list[int], change: str
+) -> None:
+    history = ImportedHistory()
+    try:
+        history.begin(rows, asked, is_mapped, "none")
+        history.change_what_was_indexed(rows, place, names, change)
+    finally:
+        history.teardown()
 
 
 def leaf_value(row: dict[str, Any], name: str) -> Any:
