@@ -1,5 +1,6 @@
 """Literals are placed on the scale of their column as Spark compares them, or the test is unknown."""
 
+import math
 from decimal import Decimal
 
 import pytest
@@ -84,10 +85,13 @@ def of_iceberg(expression: BooleanExpression) -> Predicate:
         ("m > -1180591620717411303424", RangeTest(None, None)),
         ("at = DATE '1970-01-02'", SetTest((86_400_000_000,))),
         ("s = 'é'", SetTest(("é".encode(),))),
+        ("s LIKE 'ab%'", RangeTest(b"ab", b"ac", high_inclusive=False)),
         ("m = 1.255", SetTest(())),
         ("m < 1.255", RangeTest(None, 125)),
         ("m = 3", SetTest((300,))),
         ("d = 0D", SetTest((key_of(-0.0, DOUBLE),))),
+        ("d = 3", SetTest((key_of(3.0, DOUBLE),))),
+        ("isnan(d)", SetTest((key_of(math.nan, DOUBLE),))),
         ("day = '1970-01-02'", SetTest((1,))),
         ("at = '1970-01-01T00:00:01'", SetTest((1_000_000,))),
     ],

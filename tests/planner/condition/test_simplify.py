@@ -67,6 +67,11 @@ def test_tests_of_one_column_become_one(tests: list[LeafTest], left: LeafTest) -
     assert _and(*tests) == Leaf(7, left, "int")
 
 
+def test_sets_become_one_also_where_any_may_hold() -> None:
+    sets = [SetTest((5,)), SetTest((7, 9)), SetTest((5, 8))]
+    assert disjunction([Leaf(7, one, "int") for one in sets]) == Leaf(7, SetTest((5, 7, 8, 9)), "int")
+
+
 def test_other_columns_and_types_are_left_alone() -> None:
     leaves: list[Predicate] = [Leaf(1, EQUALS_1506, "int"), Leaf(2, UP_TO_59, "int"), Leaf(1, UP_TO_59, "long")]
 
