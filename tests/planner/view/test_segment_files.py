@@ -11,6 +11,8 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from planner.view.segment_files import SegmentFiles, SegmentReader
 from puffin_index.errors import CorruptFileError, NotFoundError
 from puffin_index.storage.files import READ_COUNT, NewFile, ReadCount
+from puffin_index.storage.parts import Part, read_parts
+from puffin_index.storage.ranged import Blob
 from ssb_bench.stores.server import BUCKET, run_store
 from ssb_bench.studies.simulate import simulate
 
@@ -97,3 +99,44 @@ def test_only_ranges_that_were_read_ahead_are_counted_as_read() -> None:
 
     assert (held.requests, held.bytes) == (16, 1600)
     assert files.read_in_vain == 0
+
+
+def test_what_each_item_reads_first_is_read_ahead_and_nothing_is_counted_twice() -> None:
+    """Each item but two reads two distant parts at once, and then a third one."""
+    size, distance = 100_000, 40_000
+    calls: list[int] = []
+    with run_store() as store:
+        io = PyArrowFileIO(store.properties)
+        files = SegmentFiles(io)
+        readers = [SegmentReader(files, f"s3://{BUCKET}/{number}.puffin", size) for number in range(16)]
+        for number, reader in enumerate(readers):
+            with NewFile(io, reader.location) as stream:
+                stream.write(bytes([number]) * size)
+
+        def read(number: int) -> bytes | str:
+            calls.append(number)
+            if number == 16:
+                return "nothing is read"
+            blob = Blob(readers[number % 16], 0, size)
+            try:
+                if number == 17:
+                    return bytes(blob.read(size - 1, 2))
+                first = read_parts(blob, [Part(place * distance, 10) for place in range(2)])
+                return b"".join([*first, blob.read(2 * distance, 10)])
+            except CorruptFileError:
+                return "beyond the end"
+
+        counted = ReadCount()
+        token = READ_COUNT.set(counted)
+        try:
+            found = files.each_ahead(read, range(18), at_once=4)
+        finally:
+            READ_COUNT.reset(token)
+        with pytest.raises(ZeroDivisionError):
+            files.each_ahead(lambda number: 1 // number, [0], at_once=4)
+
+        assert found == [*(bytes([number]) * 30 for number in range(16)), "nothing is read", "beyond the end"]
+        assert sorted(calls) == sorted([*range(18), *range(16)])
+        assert (counted.requests, counted.bytes) == (48, 480)
+        assert (files.read_ahead, files.read_in_vain) == (32, 0)
+        assert bytes(readers[1].read(0, 1)) == b"\x01"
