@@ -1,6 +1,7 @@
 """Sorted keys as stored in a block or directory: search without a loop over keys, and cutting into blocks."""
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -99,6 +100,17 @@ def parse_block_of_bytes(
     if int(ends[-1]) != len(content):
         raise corrupt(blob, f"keys of {ends[-1]} bytes in {len(content)}", offset)
     return BytesKeys(content, np.append(4 * count, ends[:-1]), ends)
+
+
+def check_separators(blob: Blob, separators: SortedKeys, blocks: Sequence[SortedKeys]) -> None:
+    """Check that a search by the separators of all blocks finds the first and the last key of each.
+
+    Raises CorruptFileError if it does not.
+    """
+    for block, keys in enumerate(blocks):
+        ends = (keys.key(0), keys.key(-1)) if len(keys) else ()
+        if any(separators.rank(end, True) != block + 1 for end in ends):
+            raise corrupt(blob, "keys that lie in other blocks than the directory says")
 
 
 def bytes_of_keys(keys: pa.LargeBinaryArray) -> tuple[Bytes, Ints]:

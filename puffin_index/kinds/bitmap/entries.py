@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from puffin_index.keys.columns import join_keys, sorted_keys_of
 from puffin_index.keys.leaf import Key
-from puffin_index.keys.sorted_keys import BytesKeys, IntKeys, SortedKeys
+from puffin_index.keys.sorted_keys import BytesKeys, IntKeys, SortedKeys, check_separators
 from puffin_index.keys.value_types import BYTES, dtype_of, from_stored, width_of
 from puffin_index.kinds.bitmap.blob import VERSION
 from puffin_index.storage.arrays import Ints
@@ -214,6 +214,7 @@ class Entries:
         blocks = range(len(self._directory.parts))
         self._read(blocks)
         tables = [self._tables[block] for block in blocks]
+        check_separators(self._blob, self._directory.keys, [table.keys for table in tables])
         keys = join_keys([table.keys.array() for table in tables], self._form == BYTES)
         return EntryTable(sorted_keys_of(keys), RowSetPlaces.joined(table.places for table in tables))
 

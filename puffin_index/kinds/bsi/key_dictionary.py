@@ -20,6 +20,7 @@ from puffin_index.keys.sorted_keys import (
     IntKeys,
     SortedKeys,
     bytes_of_keys,
+    check_separators,
     common_prefix,
     cut_blocks,
     parse_block_of_bytes,
@@ -144,9 +145,11 @@ class DictionaryReader:
 
     def keys(self) -> KeyArray:
         """Return all keys, ascending."""
-        blocks = range(len(self._opened().parts))
-        self._read_blocks([block for block in blocks if block not in self._blocks])
-        return join_keys([self._blocks[block].array() for block in blocks], self._form == BYTES_KEYS)
+        numbers = range(len(self._opened().parts))
+        self._read_blocks([block for block in numbers if block not in self._blocks])
+        blocks = [self._blocks[block] for block in numbers]
+        check_separators(self._blob, self._opened().separators, blocks)
+        return join_keys([block.array() for block in blocks], self._form == BYTES_KEYS)
 
     def _opened(self) -> _Directory:
         if self._directory is None:

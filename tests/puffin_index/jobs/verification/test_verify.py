@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,12 +13,15 @@ from pyiceberg.types import LongType
 
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.data_table import list_data_files
+from puffin_index.errors import CorruptFileError
 from puffin_index.index_table.entries import replace_entries
 from puffin_index.keys import arrow_keys
 from puffin_index.keys.arrow_keys import column_of
 from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.value_types import value_type_named
+from puffin_index.kinds.base import Payload
 from puffin_index.kinds.registry import KINDS
+from puffin_index.storage.parts import checksum32
 from tests.puffin_index.indexed_table import check_entries, check_queries, indexed, named_segments, rows
 from tests.puffin_index.kinds.columns import ARROW_TYPES, arrow_of, decimal_of
 from tests.puffin_index.kinds.counting import open_payload
@@ -208,6 +212,38 @@ def test_a_row_under_another_key_is_found_whichever_it_is(kind: str) -> None:
         for other in {3, 4, 9, 12, 13, None} - {values[place]}:
             changed = [*values[:place], other, *values[place + 1 :]]
             assert [*prove(0, SortedColumn(column_of(pa.array(changed, pa.int64()), long)))] != []
+
+
+@pytest.mark.parametrize(
+    ("kind", "type_name", "options", "separators_from", "step", "end_at"),
+    [
+        # The separators of bitmaps stand behind their counts, with an offset each, and those of a dictionary of two
+        # blocks behind its header and four columns of numbers.
+        ("bitmap", "long", {"layout": "bitmaps", "index-block-size": "64b"}, 14, 12, 3),
+        ("bsi", "double", {}, 20 + 4 * 4 * 2, 8, 2),
+    ],
+)
+@pytest.mark.parametrize("are_later", [False, True])
+def test_a_directory_that_leads_to_another_block_than_that_of_a_key_is_found(
+    kind: str, type_name: str, options: dict[str, str], separators_from: int, step: int, end_at: int, are_later: bool
+) -> None:
+    value_type = value_type_named(type_name)
+    column = SortedColumn(column_of(pa.array(np.arange(3_000) * 7, ARROW_TYPES[type_name]), value_type))
+    built = KINDS[kind].build(column, options)
+
+    def said(payload: Payload) -> list[str]:
+        index, _ = open_payload(kind, payload, value_type, 3_000)
+        return [*KINDS[kind].proof(index, np.array([3_000]))(0, column)]
+
+    assert said(built) == []
+    data, layout = bytearray(built.data), built.layout.copy()
+    second = separators_from + step
+    known = second if are_later else separators_from
+    data[second : second + 8] = (int.from_bytes(data[known : known + 8], "big", signed=True) + 1).to_bytes(8, "big")
+    layout[end_at + 1] = checksum32(data[: int(layout[end_at])])
+
+    with pytest.raises(CorruptFileError, match="keys that lie in other blocks"):
+        said(replace(built, data=data, layout=layout))
 
 
 def test_a_bloom_filter_that_misses_a_value_is_found() -> None:
