@@ -17,7 +17,7 @@ from puffin_index.errors import CorruptFileError
 from puffin_index.index_table.entries import replace_entries
 from puffin_index.keys import arrow_keys
 from puffin_index.keys.arrow_keys import column_of
-from puffin_index.keys.columns import SortedColumn
+from puffin_index.keys.columns import Column, SortedColumn
 from puffin_index.keys.value_types import value_type_named
 from puffin_index.kinds.base import Payload
 from puffin_index.kinds.registry import KINDS
@@ -244,6 +244,16 @@ def test_a_directory_that_leads_to_another_block_than_that_of_a_key_is_found(
 
     with pytest.raises(CorruptFileError, match="keys that lie in other blocks"):
         said(replace(built, data=data, layout=layout))
+
+
+def test_a_dictionary_of_more_keys_than_the_data_has_is_found() -> None:
+    string = value_type_named("string")
+    texts = pa.array([b"a", b"b", b"c"], pa.large_binary())
+    column = SortedColumn(column_of(pa.array(["a", "a", "c"]), string))
+    coded = Column(string, 3, pa.DictionaryArray.from_arrays(pa.array([0, 0, 2], pa.uint32()), texts), None)
+    index, _ = open_payload("bsi", KINDS["bsi"].build(SortedColumn(coded), {}), string, 3)
+
+    assert [*KINDS["bsi"].proof(index, np.array([3]))(0, column)] == ["a list of other keys than the data has"]
 
 
 def test_a_bloom_filter_that_misses_a_value_is_found() -> None:
