@@ -24,6 +24,9 @@ CODES = ValueType("long")
 _DENSE = 16
 """Where at least one row in this many is wanted, the numbers of all rows are made: that takes less time a row."""
 
+_SPARSE = 512
+"""Where fewer than one row in this many is wanted, bits are looked up in row sets instead of flat bits."""
+
 
 class BitSlicedIndex(HoldsKeys, RowGroupIndex):
     """Answer tests of integers from the two halves of a blob."""
@@ -89,9 +92,12 @@ class BitSlicedIndex(HoldsKeys, RowGroupIndex):
             return numbers[rows], None if valid is None or valid[rows].all() else valid[rows]
         count = self.row_count if rows is None else len(rows)
         numbers, valid = np.zeros(count, np.int64), np.zeros(count, np.bool_)
-        for half, flat in self._flat_halves():
-            known, offsets = flat.of_rows(rows)
-            known, offsets = known[:count], offsets[:count]
+        if rows is not None and _SPARSE * len(rows) < self.row_count:
+            found = [half_sets.of_rows(rows) for half_sets in self._half_sets()]
+        else:
+            found = [flat.of_rows(rows) for flat in self._flat_halves()]
+        for reader, (every_known, every_offset) in zip(self._readers, found, strict=True):
+            half, known, offsets = reader.half, every_known[:count], every_offset[:count]
             # Beyond 63 bits, an offset is negative.
             if int(offsets.view(np.uint64).max(initial=0)) > half.span:
                 raise self._other_numbers()
@@ -99,10 +105,10 @@ class BitSlicedIndex(HoldsKeys, RowGroupIndex):
             valid |= known
         return numbers, None if valid.all() else valid
 
-    def _flat_halves(self) -> list[tuple[Half, FlatHalf]]:
-        """Return places and numbers of each half."""
-        found = [(reader.half, reader.flat()) for reader in self._readers]
-        if len(found) == 2 and bool((found[0][1].existence & found[1][1].existence).any()):
+    def _flat_halves(self) -> list[FlatHalf]:
+        """Return the numbers of each half."""
+        found = [reader.flat() for reader in self._readers]
+        if len(found) == 2 and bool((found[0].existence & found[1].existence).any()):
             raise self._other_numbers()
         return found
 

@@ -59,6 +59,11 @@ def _as_numbers(columns: Bytes) -> Ints:
     return wide.view("<i8").reshape(-1)
 
 
+def _places(rows: Rows, some: BitMap) -> Ints:
+    """Return the places of some rows among ascending rows."""
+    return np.searchsorted(rows, np.frombuffer(some.to_array(), np.uint32))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class HalfSets:
     """The rows with numbers of one sign, 1 or -1, and those of each bit of magnitude - minimum, lowest first.
@@ -102,6 +107,15 @@ class HalfSets:
             elif with_bit:
                 offset |= 1 << bit
         return self.minimum + offset
+
+    def of_rows(self, rows: Rows) -> tuple[Flags, Ints]:
+        """Return which of some ascending rows have a number here, and magnitude - minimum of each (else 0)."""
+        some = BitMap(rows)
+        known, offsets = np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.int64)
+        known[_places(rows, self.existence & some)] = True
+        for bit, ones in enumerate(self.slices):
+            offsets[_places(rows, ones & some)] |= np.int64(1 << bit)
+        return known, offsets
 
     def split(self) -> dict[int, BitMap]:
         """Return the rows of each number."""

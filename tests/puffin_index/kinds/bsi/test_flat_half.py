@@ -36,8 +36,9 @@ def test_numbers_of_all_and_of_some_rows() -> None:
     known, numbers = FLAT.of_rows(None)
     assert known[:ROWS].tolist() == [True, True, False, True, True]
     assert numbers[:ROWS].tolist() == [0, 3, 0, 7, 0]
-    known, numbers = FLAT.of_rows(np.array([1, 2, 3], np.uint32))
-    assert (known.tolist(), numbers.tolist()) == ([True, False, True], [3, 0, 7])
+    for half in (FLAT, HALF):
+        known, numbers = half.of_rows(np.array([1, 2, 3], np.uint32))
+        assert (known.tolist(), numbers.tolist()) == ([True, False, True], [3, 0, 7])
 
 
 @given(
