@@ -102,4 +102,5 @@ def _cut_ranges(arrays: Sequence[pa.LargeBinaryArray], count: int) -> list[list[
     ordered = sample.take(pc.sort_indices(sample))
     places = np.linspace(0, len(ordered), count, endpoint=False)[1:].astype(np.int64)
     pivots = sorted(set(ordered.take(pa.array(places)).to_pylist()))
-    return [[0, *(sorted_keys_of(array).rank(pivot, False) for pivot in pivots), len(array)] for array in arrays]
+    searched = [sorted_keys_of(array) for array in arrays]
+    return [[0, *(keys.rank(pivot, False) for pivot in pivots), len(keys)] for keys in searched]
