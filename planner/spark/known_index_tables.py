@@ -72,15 +72,25 @@ class LeftBehind:
         return index_table
 
     def _search_later(self, table: DataTable) -> None:
-        place, now = (table.catalog, TableName.parse(table.name).namespace), time.monotonic()
+        place = (table.catalog, TableName.parse(table.name).namespace)
         with self._lock:
-            if now - self._searched.get(place, -_SEARCH_EVERY_SECONDS) < _SEARCH_EVERY_SECONDS:
-                return
-            self._searched[place] = now
-        self._searches.put(place)
+            is_due = self._is_due(place)
+        if is_due:
+            self._searches.put(place)
+
+    def _is_due(self, place: tuple[Catalog, tuple[str, ...]]) -> bool:
+        searched = self._searched.get(place)
+        return searched is None or time.monotonic() - searched >= _SEARCH_EVERY_SECONDS
 
     def _search(self, places: list[tuple[Catalog, tuple[str, ...]]]) -> None:
-        for catalog, namespace in places:
+        for place in places:
+            with self._lock:
+                # Many queries may have asked for the same search.
+                if not self._is_due(place):
+                    continue
+                # A failed search loses the places behind it, so a place counts as searched only now.
+                self._searched[place] = time.monotonic()
+            catalog, namespace = place
             found = list_index_tables(catalog, namespace, only_left_behind=True)
             with self._lock:
                 self._seen.update({(catalog, uuid): name for uuid, name in found.items()})

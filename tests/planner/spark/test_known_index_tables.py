@@ -34,6 +34,15 @@ class Counted(SqlCatalog):
         return super().list_tables(namespace)
 
 
+class Troubled(SqlCatalog):
+    """A catalog that may not list the tables of one namespace."""
+
+    def list_tables(self, namespace: str | Identifier) -> list[Identifier]:
+        if namespace == ("other",):
+            raise PermissionError("no access")
+        return super().list_tables(namespace)
+
+
 @pytest.fixture
 def counted(local_catalog: SqlCatalog) -> Iterator[Counted]:
     catalog = Counted("local", **local_catalog.properties)
@@ -103,6 +112,20 @@ def test_a_table_without_an_index_is_searched_for_once(
         time.sleep(0.1)
 
     assert counted.lists == 1
+
+
+def test_trouble_in_one_namespace_does_not_keep_others_from_being_searched(
+    local_catalog: SqlCatalog, known: KnownIndexTables
+) -> None:
+    uuid = make(local_catalog, "t")
+    local_catalog.rename_table("ns.t", "ns.h")
+    troubled = Troubled("local", **local_catalog.properties)
+
+    assert known.find(DataTable(troubled, "other.plain", "some uuid"), 0) is None
+    assert known.find(DataTable(troubled, "ns.h", uuid), 0) is None
+
+    assert find_in_the_end(known, DataTable(troubled, "ns.h", uuid)).name() == ("ns", "t__puffin_index")
+    troubled.close()
 
 
 def test_a_new_table_of_the_old_name_never_gets_the_index(
