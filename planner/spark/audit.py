@@ -81,7 +81,7 @@ class Observers:
         self._writers: dict[str, LogWriter] = {}
         self._wrong: LRUCache[tuple[str, str], str] = LRUCache(_KEPT_VERDICTS)
         self._queue: BackgroundQueue[tuple[PlannedQuery, JavaObject]] = BackgroundQueue(
-            self._audit, "auditing queries", MOST_WAITING, is_finished_at_exit=False
+            self._audit, "auditing queries", MOST_WAITING
         )
 
     def objection(self, session: str, table_uuid: str) -> str | None:

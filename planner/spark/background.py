@@ -61,9 +61,13 @@ class BackgroundQueue(Generic[Item]):
         threading.Thread(target=self._run, name=f"puffin-index: {self._what}", daemon=True).start()
         return True
 
+    def hurry(self) -> None:
+        """Have all items handled without delay."""
+        self._hurry.set()
+
     def wait(self, seconds: float) -> bool:
         """Have all items handled without delay, and wait for that; False if it takes longer."""
-        self._hurry.set()
+        self.hurry()
         with self._changed:
             is_done = self._changed.wait_for(lambda: not self._is_running, seconds)
         self._hurry.clear()
@@ -92,6 +96,9 @@ _to_finish: WeakSet[BackgroundQueue[Any]] = WeakSet()
 
 @atexit.register
 def _finish() -> None:
-    end = time.monotonic() + _EXIT_SECONDS
-    for queue in list(_to_finish):
+    end, queues = time.monotonic() + _EXIT_SECONDS, list(_to_finish)
+    # One queue may take all the time.
+    for queue in queues:
+        queue.hurry()
+    for queue in queues:
         queue.wait(max(0.0, end - time.monotonic()))

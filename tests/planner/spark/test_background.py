@@ -55,11 +55,35 @@ def test_trouble_is_told_once_and_in_a_line_where_it_passes(
     assert (warned[0].exc_info is not None) == is_traced
 
 
+def output_of(program: str) -> str:
+    return subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True
+    ).stdout
+
+
 @pytest.mark.parametrize(("handle", "expected"), [("print('done')", "done"), ("time.sleep(60)", "")])
 def test_the_end_of_the_process_waits_a_little(handle: str, expected: str) -> None:
     program = (
         "import time\nfrom planner.spark.background import BackgroundQueue\n"
         f"queue = BackgroundQueue(lambda items: {handle}, 'x', 10, delay_seconds=30)\nqueue.put(1)\n"
     )
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True)
-    assert expected in ended.stdout
+    assert expected in output_of(program)
+
+
+def test_the_end_of_the_process_waits_for_audits() -> None:
+    program = (
+        "import time\nfrom planner.spark.audit import Observers\n"
+        "class Audits(Observers):\n    def _audit(self, _): time.sleep(0.5) or print('done')\n"
+        "audits = Audits(None)\naudits._queue.put(1)\n"
+    )
+    assert output_of(program) == "done\n"
+
+
+def test_work_that_takes_long_does_not_keep_other_work_from_being_finished() -> None:
+    program = (
+        "import time\nfrom planner.spark.background import BackgroundQueue\n"
+        "works = [lambda _: time.sleep(60)] * 5 + [lambda _: print('done')]\n"
+        "queues = [BackgroundQueue(work, 'x', 10, delay_seconds=30) for work in works]\n"
+        "for queue in queues: queue.put(1)\n"
+    )
+    assert output_of(program) == "done\n"
