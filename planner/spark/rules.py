@@ -151,6 +151,8 @@ def session_conf(spark: SparkSession) -> dict[str, str]:
 
 def our_rules(spark: SparkSession) -> list[JavaObject]:
     """The hook's rules in a session."""
+    # A session asks its extensions for rules when it lists its batches, and `EverySession` adds a rule then.
+    spark._jsparkSession.sessionState().optimizer().batches()
     return [rule for rule in _added(spark, "extraOptimizations") if _is_ours(rule)]
 
 
@@ -165,8 +167,6 @@ def replace_ours(spark: SparkSession, rules: Sequence[JavaObject] = (), strategi
 
 
 def _added(spark: SparkSession, name: str) -> list[JavaObject]:
-    # A session asks its extensions for rules when it lists its batches, and `EverySession` adds a rule then.
-    spark._jsparkSession.sessionState().optimizer().batches()
     added = getattr(spark._jsparkSession.experimental(), name)()
     return [added.apply(at) for at in range(added.size())]
 

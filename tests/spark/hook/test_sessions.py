@@ -111,6 +111,18 @@ def test_a_session_with_a_hook_of_its_own_keeps_it_among_all_sessions(first: Spa
     assert [kept(session) for session in (own, other)] == [[], []]
 
 
+def test_a_session_whose_own_hook_ends_gets_all_of_the_one_of_all_sessions(first: SparkSession) -> None:
+    own = first.newSession()
+    planner.enable(own, strict=True)
+    planner.enable(first, strict=True, all_sessions=True)
+
+    planner.disable(own)
+
+    assert kept(own) == [1]
+    # Without the hook's strategies, Spark says that the table has no indexes.
+    own.sql(f"DROP INDEX IF EXISTS nothing ON {TABLE}")
+
+
 def test_all_sessions_are_disabled_by_any_of_them(first: SparkSession) -> None:
     planner.enable(first, strict=True, all_sessions=True)
     used, unused = first.newSession(), first.newSession()
