@@ -210,7 +210,8 @@ def _view_of_part(
     """The view of some data files. A Python worker of Spark's lives on, and the same data files come again."""
     table, entries = _entries(metadata, io_properties)
     entries = without_sources(entries, rejected)
-    files = pc.binary_join_element_wise(entries["data_file"], entries["partition_constants"], " ")
+    space = pa.scalar(" ", pa.large_string())
+    files = pc.binary_join_element_wise(entries["data_file"], entries["partition_constants"], space)
     return IndexView(version, entries.filter(pc.is_in(files, pc.unique(files)[first_file:end_file])), table.io)
 
 

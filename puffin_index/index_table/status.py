@@ -206,7 +206,9 @@ def read_status(data_table: Table, index_table: Table, columns: Sequence[Resolve
     missing = _unindexed(live.files, entries, columns)
     snapshot = data_table.current_snapshot()
     lag = _lag(data_table, missing, snapshot)
-    known = pa.array([path for path, *_ in indexed_kinds(entries, {file.identity for file in live.files})], pa.string())
+    known = pa.array(
+        [path for path, *_ in indexed_kinds(entries, {file.identity for file in live.files})], pa.large_string()
+    )
     used = entries.filter(pc.is_in(entries["data_file"], known))
     segments = _segment_sizes(used)
     row_groups = _row_group_count(live.files)

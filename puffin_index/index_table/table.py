@@ -21,7 +21,7 @@ from typing import Final
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, ValidationError
-from pyiceberg.io.pyarrow import ArrowScan
+from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.table import DataScan, Table, Transaction
 from pyiceberg.table.snapshots import Snapshot
@@ -177,34 +177,7 @@ SCHEMA = Schema(
     NestedField(21, "partition_constants", StringType(), required=True, doc="what identity partitions fix in the file"),
 )
 
-_DIRECTORY_TYPE = pa.struct(
-    [
-        pa.field("field_id", pa.int32(), nullable=False),
-        pa.field("kind", pa.string(), nullable=False),
-        pa.field("offset", pa.int64(), nullable=False),
-        pa.field("length", pa.int64(), nullable=False),
-        pa.field("xxh64", pa.string(), nullable=False),
-        pa.field("source", pa.string(), nullable=False),
-    ]
-)
-_LONGS = pa.list_(pa.field("element", pa.int64(), nullable=False))
-_ARROW_SCHEMA = pa.schema(
-    [
-        pa.field("data_file", pa.string(), nullable=False),
-        pa.field("file_size_in_bytes", pa.int64(), nullable=False),
-        pa.field("record_count", pa.int64(), nullable=False),
-        pa.field("split_offsets", _LONGS, nullable=False),
-        pa.field("row_counts", _LONGS, nullable=False),
-        pa.field("segment", pa.string(), nullable=False),
-        pa.field("segment_size_in_bytes", pa.int64(), nullable=False),
-        pa.field("segment_footer_size_in_bytes", pa.int64(), nullable=False),
-        pa.field("first_row_group", pa.int32(), nullable=False),
-        pa.field("first_base", pa.int64(), nullable=False),
-        pa.field("directories", pa.list_(pa.field("element", _DIRECTORY_TYPE, nullable=False)), nullable=False),
-        pa.field("added_at", pa.timestamp("us", tz="UTC"), nullable=False),
-        pa.field("partition_constants", pa.string(), nullable=False),
-    ]
-)
+_ARROW_SCHEMA = schema_to_pyarrow(SCHEMA, include_field_ids=False)
 
 
 @dataclass(frozen=True, slots=True)
