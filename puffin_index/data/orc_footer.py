@@ -25,18 +25,11 @@ _NESTED = ("LIST", "MAP", "STRUCT", "UNION")
 
 
 @dataclass(frozen=True, slots=True)
-class Stripe:
-    """One stripe of an ORC file."""
-
-    offset: int
-    rows: int
-
-
-@dataclass(frozen=True, slots=True)
 class OrcFooter:
-    """The stripes, and the stored type of each leaf column in the order of the schema, such as `ORC CHAR`."""
+    """First byte and rows of each stripe, and the stored type of each leaf column of the schema, such as `ORC CHAR`."""
 
-    stripes: tuple[Stripe, ...]
+    offsets: tuple[int, ...]
+    row_counts: tuple[int, ...]
     leaf_types: tuple[str, ...]
 
 
@@ -52,10 +45,11 @@ def read_footer(stream: ObjectStream | InputStream, orc: ORCFile) -> OrcFooter:
     else:
         raise UnsupportedError(f"an ORC footer compressed by {orc.compression} cannot be read")
     fields = [(number, dict(_fields(value))) for number, value in _fields(footer) if number in (_STRIPES, _TYPES)]
-    stripes = (own for number, own in fields if number == _STRIPES and own)
+    stripes = [own for number, own in fields if number == _STRIPES and own]
     types = (_type_name(own) for number, own in fields if number == _TYPES)
     return OrcFooter(
-        tuple(Stripe(_number(stripe.get(_STRIPE_OFFSET)), _number(stripe.get(_STRIPE_ROWS))) for stripe in stripes),
+        tuple(_number(stripe.get(_STRIPE_OFFSET)) for stripe in stripes),
+        tuple(_number(stripe.get(_STRIPE_ROWS)) for stripe in stripes),
         tuple(f"ORC {name}" for name in types if name not in _NESTED),
     )
 

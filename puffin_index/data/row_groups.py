@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import BinaryIO, Protocol, cast
+from typing import BinaryIO, Self, cast
 
 import numpy as np
 import pyarrow as pa
@@ -68,31 +68,34 @@ _ORC_LONG_TYPE = b"iceberg.long-type"
 _ORC_TIMESTAMPS_ARE_CHECKED = int(pa.__version__.split(".")[0]) >= 26
 
 
-class RowGroups(Protocol):
-    """A data file and its row groups."""
-
-    @property
-    def file(self) -> DataFile:
-        """The data file."""
-
-    @property
-    def row_counts(self) -> tuple[int, ...]:
-        """The number of rows of each row group."""
-
-    @property
-    def row_group_offsets(self) -> tuple[int, ...]:
-        """The start of the byte range that reads each row group alone (`puffin_index.data.row_groups`)."""
-
-
 @dataclass(frozen=True)
 class OpenDataFile(ABC):
-    """A data file whose footer agrees with the manifest."""
+    """A data file whose footer agrees with the manifest, or some row groups of it.
+
+    Attributes:
+        row_counts: The number of rows of each row group.
+        row_group_offsets: The start of the byte range that reads each row group alone.
+        ordinals: The ordinals of the row groups in the file.
+    """
 
     file: DataFile
     row_counts: tuple[int, ...]
     row_group_offsets: tuple[int, ...]
+    ordinals: Sequence[int]
     fields: FileFields
     reading: Reading
+
+    def choose(self, chosen: Sequence[int]) -> Self:
+        """Choose row groups by their ordinals; ordinals that the file lacks are left out.
+
+        The rows of the chosen file are those of the chosen row groups, and its bytes about theirs.
+        """
+        kept = tuple(ordinal for ordinal in chosen if ordinal < len(self.row_counts))
+        row_counts = tuple(self.row_counts[ordinal] for ordinal in kept)
+        size = self.file.file_size * sum(row_counts) // max(1, self.file.record_count)
+        part = replace(self.file, file_size=size, record_count=sum(row_counts), split_offsets=())
+        offsets = tuple(self.row_group_offsets[ordinal] for ordinal in kept)
+        return replace(self, file=part, row_counts=row_counts, row_group_offsets=offsets, ordinals=kept)
 
     def locate(self, field_id: int) -> LocatedColumn:
         """Find a column of the table, or raise UnsupportedError if it is uncertain what Iceberg would read."""
@@ -137,7 +140,7 @@ class OpenParquetFile(OpenDataFile):
         """Begin to read a column of some row groups."""
         path = self.locate(field_id).path
         if path:
-            fetch_columns(self._parquet, (), ((one, path[-1].leaves) for one in row_groups))
+            fetch_columns(self._parquet, (), ((self.ordinals[one], path[-1].leaves) for one in row_groups))
 
     def read_column(self, row_group: int, field_id: int, map_key: str | None = None) -> Iterator[pa.Array]:
         """Read one column of one row group, some rows at a time."""
@@ -145,7 +148,7 @@ class OpenParquetFile(OpenDataFile):
         leaves = list(path[-1].leaves)
         # Columns are chosen by ordinals of leaves, as names may contain dots or occur twice.
         batches = self._parquet.reader.iter_batches(
-            BATCH_ROWS, row_groups=[row_group], column_indices=leaves, use_threads=False
+            BATCH_ROWS, row_groups=[self.ordinals[row_group]], column_indices=leaves, use_threads=False
         )
         for batch in batches:
             values = batch.column(0)
@@ -184,7 +187,7 @@ class OpenOrcFile(OpenDataFile):
         path = self.locate(field_id).path
         names = [field.field.name for field in path]
         leaf = path[-1] if map_key is None else path[-1].children[1]
-        batch = self._orc.read_stripe(row_group, columns=[".".join(names)])
+        batch = self._orc.read_stripe(self.ordinals[row_group], columns=[".".join(names)])
         rows = batch.column(0)
         for name in names[1:]:
             rows = pc.struct_field(rows, name)
@@ -247,13 +250,14 @@ def _open(stream: ObjectStream | InputStream, file: DataFile, reading: Reading) 
 def _open_parquet(stream: ObjectStream | InputStream, file: DataFile, reading: Reading) -> OpenParquetFile:
     # A buffered stream avoids holding a whole column chunk in memory. Iceberg reads INT96 as microseconds.
     parquet = parquet_file(stream, pre_buffer=False, buffer_size=_BUFFER_BYTES, coerce_int96_timestamp_unit="us")
-    groups = [parquet.metadata.row_group(i) for i in range(parquet.metadata.num_row_groups)]
+    ordinals = range(parquet.metadata.num_row_groups)
+    row_counts = tuple(parquet.metadata.row_group(ordinal).num_rows for ordinal in ordinals)
     fields = identify_fields(parquet.schema_arrow, file.format, reading.name_mapping)
     assert fields is not None
     if sum(len(field.leaves) for field in fields.fields) != len(parquet.schema):
         raise UnsupportedError(f"data file {file.path}: its columns are nested in a way that is not known")
     starts = _range_starts(parquet.metadata, file.file_size)
-    return OpenParquetFile(file, tuple(group.num_rows for group in groups), starts, fields, reading, parquet)
+    return OpenParquetFile(file, row_counts, starts, ordinals, fields, reading, parquet)
 
 
 def _range_starts(footer: pq.FileMetaData, file_size: int) -> tuple[int, ...]:
@@ -274,10 +278,9 @@ def _open_orc(stream: ObjectStream | InputStream, file: DataFile, reading: Readi
     footer = read_footer(stream, orc)
     if sum(len(field.leaves) for field in fields.fields) != len(footer.leaf_types):
         raise UnsupportedError(f"data file {file.path}: its columns are nested in a way that is not known")
-    offsets = [stripe.offset for stripe in footer.stripes]
-    starts = range_starts(offsets, offsets, file.file_size)
-    rows = tuple(stripe.rows for stripe in footer.stripes)
-    return OpenOrcFile(file, rows, starts, fields, reading, orc, footer.leaf_types)
+    starts = range_starts(footer.offsets, footer.offsets, file.file_size)
+    ordinals = range(len(footer.row_counts))
+    return OpenOrcFile(file, footer.row_counts, starts, ordinals, fields, reading, orc, footer.leaf_types)
 
 
 def _check_rows(opened: OpenDataFile) -> None:
@@ -289,37 +292,3 @@ def _check_rows(opened: OpenDataFile) -> None:
             f"data file {file.path} has {len(opened.row_counts)} row groups, its manifest entry lists "
             f"{len(file.split_offsets)} split offsets"
         )
-
-
-@dataclass(frozen=True)
-class ChosenRowGroups(OpenDataFile):
-    """An opened data file that seems to have only the chosen row groups, by their ordinals in the file.
-
-    Its rows are those of the chosen row groups, and its bytes about theirs.
-    """
-
-    whole: OpenDataFile
-    chosen: tuple[int, ...]
-
-    @classmethod
-    def of(cls, whole: OpenDataFile, chosen: Sequence[int]) -> ChosenRowGroups:
-        """Choose row groups by their ordinals; ordinals that the file lacks are left out."""
-        kept = tuple(ordinal for ordinal in chosen if ordinal < len(whole.row_counts))
-        row_counts = tuple(whole.row_counts[ordinal] for ordinal in kept)
-        file, rows = whole.file, sum(row_counts)
-        size = file.file_size * rows // max(1, file.record_count)
-        part = replace(file, file_size=size, record_count=rows, split_offsets=())
-        offsets = tuple(whole.row_group_offsets[ordinal] for ordinal in kept)
-        return cls(part, row_counts, offsets, whole.fields, whole.reading, whole, kept)
-
-    def check_type(self, field_id: int, value_type: ValueType | None = None) -> None:
-        """Check that Iceberg reads the values that are stored as Arrow does."""
-        self.whole.check_type(field_id, value_type)
-
-    def fetch(self, row_groups: Sequence[int], field_id: int) -> None:
-        """Begin to read a column of some chosen row groups."""
-        self.whole.fetch([self.chosen[one] for one in row_groups], field_id)
-
-    def read_column(self, row_group: int, field_id: int, map_key: str | None = None) -> Iterator[pa.Array]:
-        """Read one column of one chosen row group."""
-        return self.whole.read_column(self.chosen[row_group], field_id, map_key)

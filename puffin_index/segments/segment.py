@@ -16,7 +16,7 @@ from pyiceberg.io import FileIO
 
 from puffin_index.data.column_source import Reading
 from puffin_index.data.data_table import DataFile, FileIdentity
-from puffin_index.data.row_groups import ChosenRowGroups, OpenDataFile, RowGroups, open_data_file, read_keys
+from puffin_index.data.row_groups import OpenDataFile, open_data_file, read_keys
 from puffin_index.definition.index_definition import ResolvedColumn
 from puffin_index.errors import BuildError, UnsupportedError
 from puffin_index.formats.puffin import BLOB_CHECKSUM, PuffinWriter
@@ -36,6 +36,7 @@ from puffin_index.segments.directory import (
     serialize_batch,
     serialize_statistics,
 )
+from puffin_index.segments.source_segment import IndexedFile
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.files import NewFile
 from puffin_index.storage.parallel import in_parallel, requests_at_once
@@ -140,7 +141,9 @@ def align(row: _Rows) -> _Rows:
     return -(-row // ROW_SPACE_ALIGNMENT) * ROW_SPACE_ALIGNMENT
 
 
-def place_files(files: Sequence[RowGroups], sources: Sequence[Mapping[int, str]]) -> tuple[CoveredFile, ...]:
+def place_files(
+    files: Sequence[OpenDataFile | IndexedFile], sources: Sequence[Mapping[int, str]]
+) -> tuple[CoveredFile, ...]:
     """Number the row groups and rows of data files with the sources of their indexed columns."""
     covered: list[CoveredFile] = []
     row_group = base = 0
@@ -232,7 +235,7 @@ def _open_files(task: SegmentTask, stack: ExitStack, skipped: list[SkippedFile])
             try:
                 candidate = context.enter_context(open_data_file(task.io, file, task.reading))
                 if file.identity in task.row_groups:
-                    candidate = ChosenRowGroups.of(candidate, task.row_groups[file.identity])
+                    candidate = candidate.choose(task.row_groups[file.identity])
                 objections = _objections(candidate, task.columns)
             except (BuildError, UnsupportedError) as error:
                 _log.warning("not indexed: %s", error)
