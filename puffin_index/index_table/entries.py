@@ -5,8 +5,9 @@ data table holds that very file, if scans read the column from the source that t
 definition has one of the entry's kinds, and if no earlier entry has the same kind.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +30,23 @@ from puffin_index.segments.source_segment import IndexedFile, Part
 _SOURCE = ["field_id", "source"]
 
 
+EntryRow: TypeAlias = dict[str, Any]
+"""One entry by the names of its columns."""
+
+
+def rows_by_segment(entries: pa.Table) -> dict[str, list[EntryRow]]:
+    """Return the entries of each segment by its location, oldest first."""
+    rows: dict[str, list[EntryRow]] = {}
+    for row in entries.to_pylist():
+        rows.setdefault(row["segment"], []).append(row)
+    return rows
+
+
+def directories_of(rows: Iterable[EntryRow]) -> dict[FieldKind, dict[str, Any]]:
+    """Return the places of all directories that entries of one segment name, statistics included."""
+    return {(one["field_id"], one["kind"]): one for row in rows for one in row["directories"]}
+
+
 def field_kinds(entries: pa.Table) -> list[set[FieldKind]]:
     """Return the (field, kind) pairs of each entry, without statistics."""
     return [
@@ -49,29 +67,23 @@ def entry_files(entries: pa.Table) -> Iterator[FileIdentity]:
 
 def indexed_files(entries: pa.Table) -> list[IndexedFile]:
     """Return the data files of entries, which do not overlap, with the places of their indexes, by location."""
-    by_file: dict[FileIdentity, list[dict[str, object]]] = {}
+    by_file: dict[FileIdentity, list[EntryRow]] = {}
     for file, row in zip(entry_files(entries), entries.to_pylist(), strict=True):
         by_file.setdefault(file, []).append(row)
     return [_indexed_file(file, by_file[file]) for file in sorted(by_file)]
 
 
-def _indexed_file(identity: FileIdentity, rows: list[dict[str, object]]) -> IndexedFile:
-    first = rows[0]
+def _indexed_file(identity: FileIdentity, rows: list[EntryRow]) -> IndexedFile:
     path, size, records, constants = identity
-    offsets, counts = first["split_offsets"], first["row_counts"]
-    assert isinstance(offsets, list) and isinstance(counts, list)  # noqa: PT018
+    offsets, counts = tuple(rows[0]["split_offsets"]), tuple(rows[0]["row_counts"])
     parts: dict[FieldKind, Part] = {}
     sources: dict[int, str] = {}
     for row in rows:
-        assert isinstance(row["directories"], list)
-        part = Part(str(row["segment"]), int(str(row["first_row_group"])))
-        parts.update(
-            ((one["field_id"], one["kind"]), part) for one in row["directories"] if not is_statistics(one["kind"])
-        )
+        part = Part(row["segment"], row["first_row_group"])
+        parts.update((key, part) for key in directories_of([row]) if not is_statistics(key[1]))
         sources.update((one["field_id"], one["source"]) for one in row["directories"])
-    file = DataFile(path, size, records, tuple(offsets), constants_text=constants)
-    origins = frozenset(str(row["segment"]) for row in rows)
-    return IndexedFile(file, tuple(counts), tuple(offsets), parts, origins, sources)
+    file = DataFile(path, size, records, offsets, constants_text=constants)
+    return IndexedFile(file, counts, offsets, parts, frozenset(row["segment"] for row in rows), sources)
 
 
 def sources_of(entries: pa.Table) -> frozenset[FieldSource]:

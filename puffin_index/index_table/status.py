@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, TypeAlias
 
@@ -24,11 +25,18 @@ from puffin_index.data.data_table import (
 from puffin_index.definition.index_definition import ResolvedColumn, without_indexes
 from puffin_index.display import Cell, Described, Grid, Report, format_bytes, share_of
 from puffin_index.errors import DefinitionError, NotFoundError
-from puffin_index.index_table.entries import entry_files, indexed_kinds, readable_entries, sources_of
+from puffin_index.index_table.entries import (
+    EntryRow,
+    directories_of,
+    entry_files,
+    indexed_kinds,
+    readable_entries,
+    rows_by_segment,
+    sources_of,
+)
 from puffin_index.index_table.table import read_entries
 from puffin_index.segments.directory import Directory, FieldKind, is_statistics, read_directory
 from puffin_index.segments.segment import objection
-from puffin_index.storage.arrays import Ints
 from puffin_index.storage.files import FileReader
 from puffin_index.storage.parallel import in_parallel, requests_at_once
 from puffin_index.storage.ranged import BytesReader
@@ -72,21 +80,11 @@ class BuildScope:
 WHOLE_TABLE = BuildScope()
 
 
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """The bytes of all payloads in some segments, and about those that belong to some of the data files."""
-
-    whole: int = 0
-    live: int = 0
-
-    def __add__(self, other: Sizes) -> Sizes:
-        return Sizes(self.whole + other.whole, self.live + other.live)
-
-
 _MOST_JUDGED = 10
 """Data files without an index whose footers are read for the reason."""
 
-KindSizes: TypeAlias = dict[FieldKind, Sizes]
+KindSizes: TypeAlias = Counter[FieldKind]
+"""Bytes of payloads by index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +210,7 @@ def read_status(data_table: Table, index_table: Table, columns: Sequence[Resolve
     used = entries.filter(pc.is_in(entries["data_file"], known))
     segments = _segment_sizes(used)
     row_groups = _row_group_count(live.files)
-    column_status = _column_status(columns, _kind_sizes(index_table, used), live.column_bytes)
+    column_status = _column_status(columns, *_kind_sizes(index_table, used), live.column_bytes)
     return IndexStatus(
         table=".".join(data_table.name()),
         snapshot_id=snapshot.snapshot_id if snapshot else None,
@@ -282,85 +280,48 @@ def _lag(data_table: Table, missing: Sequence[DataFile], head: Snapshot | None) 
 
 
 def _column_status(
-    columns: Sequence[ResolvedColumn], sizes: KindSizes, column_bytes: dict[int, int]
+    columns: Sequence[ResolvedColumn], whole: KindSizes, live: KindSizes, column_bytes: Mapping[int, int]
 ) -> tuple[ColumnStatus, ...]:
     status: list[ColumnStatus] = []
     for column in columns:
-        of_kinds = {kind: sizes.get((column.field_id, column.stored_kind(kind)), Sizes()) for kind in column.kinds}
-        status.append(
-            ColumnStatus(
-                column.name,
-                column.field_id,
-                {kind: size.whole for kind, size in of_kinds.items()},
-                column_bytes.get(column.field_id),
-                {kind: size.live for kind, size in of_kinds.items()},
-            )
-        )
+        keys = {kind: (column.field_id, column.stored_kind(kind)) for kind in column.kinds}
+        kinds, live_kinds = ({kind: sizes[key] for kind, key in keys.items()} for sizes in (whole, live))
+        data_bytes = column_bytes.get(column.field_id)
+        status.append(ColumnStatus(column.name, column.field_id, kinds, data_bytes, live_kinds))
     return tuple(status)
 
 
-@dataclass(slots=True)
-class _LiveSegment:
-    """A segment and the row groups of some data files in the segment.
-
-    Attributes:
-        places: Offset, length and checksum of the directories that the entries name.
-        spans: First row group and number of row groups of each file, with the directories of the file's entry.
-    """
-
-    size: int
-    places: dict[FieldKind, tuple[int, int, str]] = field(default_factory=dict)
-    spans: dict[FieldKind, list[tuple[int, int]]] = field(default_factory=dict)
-
-
-def _kind_sizes(index_table: Table, entries: pa.Table) -> KindSizes:
-    sizes: KindSizes = {}
-    segments = _live_segments(entries)
+def _kind_sizes(index_table: Table, entries: pa.Table) -> tuple[KindSizes, KindSizes]:
+    """Return the bytes of all payloads in the segments of entries, and about those that belong to their data files."""
+    whole, live = KindSizes(), KindSizes()
+    segments = rows_by_segment(entries)
     at_once = requests_at_once(index_table.io, index_table.location())
     read = in_parallel(lambda one: _read_directories(index_table, *one), list(segments.items()), at_once)
-    for segment, directories in zip(segments.values(), read, strict=True):
-        for key, own in directories.items():
-            sizes[key] = sizes.get(key, Sizes()) + _sizes(own, np.array(segment.spans[key], np.int64))
-    return sizes
+    for rows, directories in zip(segments.values(), read, strict=True):
+        is_live = {key: np.zeros(directory.row_group_count, np.bool_) for key, directory in directories.items()}
+        for row in rows:
+            for key in is_live.keys() & directories_of([row]).keys():
+                is_live[key][row["first_row_group"] :][: len(row["row_counts"])] = True
+        for key, directory in directories.items():
+            lengths, counts = directory.numbers("length"), directory.numbers("row_groups")
+            live_counts = np.bincount(directory.payload_of_row_groups(), is_live[key], len(lengths))
+            whole[key] += int(lengths.sum())
+            live[key] += int((lengths * live_counts / counts).sum())
+    return whole, live
 
 
-def _read_directories(index_table: Table, location: str, segment: _LiveSegment) -> dict[FieldKind, Directory]:
+def _read_directories(index_table: Table, location: str, rows: Sequence[EntryRow]) -> dict[FieldKind, Directory]:
     """Read the directories of a segment, which lie side by side, by one request."""
-    start = min((place[0] for place in segment.places.values()), default=0)
-    end = max((place[0] + place[1] for place in segment.places.values()), default=0)
+    named = {key: one for key, one in directories_of(rows).items() if not is_statistics(key[1])}
+    places = {key: (one["offset"], one["length"], one["xxh64"]) for key, one in named.items()}
+    start = min((offset for offset, _, _ in places.values()), default=0)
+    end = max((offset + length for offset, length, _ in places.values()), default=0)
     try:
-        with FileReader(index_table.io, location, segment.size) as reader:
+        with FileReader(index_table.io, location, rows[0]["segment_size_in_bytes"]) as reader:
             stored = BytesReader(reader.read(start, end - start), location, start)
     except NotFoundError as error:
         raise NotFoundError(f"{error}: `puffin-index verify --repair` indexes its data files anew") from error
-    return {key: read_directory(stored, *place) for key, place in segment.places.items()}
-
-
-def _sizes(directory: Directory, spans: Ints) -> Sizes:
-    """Return the bytes of all payloads, and of the row groups in spans (first, count), shape (spans, 2)."""
-    lengths, first, counts = (directory.numbers(name) for name in ("length", "first_row_group", "row_groups"))
-    ends = first + counts
-    is_live = np.zeros(max(ends.max(initial=0), spans.sum(axis=1).max(initial=0)) + 1, np.int64)
-    # Files share no row groups: marks where spans begin (1) and end (-1) sum up to a flag for each row group.
-    np.add.at(is_live, spans[:, 0], 1)
-    np.add.at(is_live, spans.sum(axis=1), -1)
-    live_before = np.concatenate(([0], np.cumsum(np.cumsum(is_live))))
-    shares = (live_before[ends] - live_before[first]) / np.maximum(counts, 1)
-    return Sizes(int(lengths.sum()), int((lengths * np.minimum(shares, 1)).sum()))
-
-
-def _live_segments(entries: pa.Table) -> dict[str, _LiveSegment]:
-    names = ("segment", "segment_size_in_bytes", "first_row_group", "row_counts", "directories")
-    found: dict[str, _LiveSegment] = {}
-    for location, size, first, row_counts, directories in zip(*(entries[n].to_pylist() for n in names), strict=True):
-        segment = found.setdefault(location, _LiveSegment(size))
-        for directory in directories:
-            if is_statistics(directory["kind"]):
-                continue
-            key = directory["field_id"], directory["kind"]
-            segment.places[key] = directory["offset"], directory["length"], directory["xxh64"]
-            segment.spans.setdefault(key, []).append((first, len(row_counts)))
-    return found
+    return {key: read_directory(stored, *place) for key, place in places.items()}
 
 
 def _row_group_count(files: Sequence[DataFile]) -> int:

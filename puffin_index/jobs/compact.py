@@ -16,7 +16,14 @@ from pyiceberg.table import Table
 
 from puffin_index.display import Cell, Described, Report, format_bytes
 from puffin_index.errors import CorruptFileError, NotFoundError, PuffinIndexError, UnsupportedError
-from puffin_index.index_table.entries import TARGET_SEGMENT_BYTES, indexed_files, needed_entries, replace_entries
+from puffin_index.index_table.entries import (
+    TARGET_SEGMENT_BYTES,
+    directories_of,
+    indexed_files,
+    needed_entries,
+    replace_entries,
+    rows_by_segment,
+)
 from puffin_index.index_table.table import entries_of, read_entries, refresh_index_table
 from puffin_index.jobs.job_segments import JobSegments
 from puffin_index.jobs.log_lines import level_of_trouble, log_line
@@ -156,23 +163,19 @@ def _plan(
 
 def _read_sources(index_table: Table, entries: pa.Table) -> tuple[dict[str, SourceSegment], list[tuple[str, str]]]:
     """Read the footers and directories of all segments; an unreadable segment stays as it is."""
-    names = ("segment_size_in_bytes", "segment_footer_size_in_bytes")
-    sizes: dict[str, tuple[int, int]] = {}
-    directories: dict[str, dict[tuple[int, str], dict[str, int | str]]] = {}
-    columns = (entries[name].to_pylist() for name in ("segment", *names, "directories"))
-    for segment, size, footer_size, own in zip(*columns, strict=True):
-        sizes[segment] = (size, footer_size)
-        directories.setdefault(segment, {}).update({(one["field_id"], one["kind"]): one for one in own})
+    segments = rows_by_segment(entries)
 
     def read(segment: str) -> SourceSegment | str:
+        rows = segments[segment]
+        sizes = rows[0]["segment_size_in_bytes"], rows[0]["segment_footer_size_in_bytes"]
         try:
-            return read_source(index_table.io, segment, *sizes[segment], directories[segment].values())
+            return read_source(index_table.io, segment, *sizes, directories_of(rows).values())
         except (PuffinIndexError, OSError) as error:
             _log.log(level_of_trouble(segment), "segment not rewritten: %s", error)
             return str(error)
 
     at_once = requests_at_once(index_table.io, index_table.location())
-    read_all = dict(zip(sizes, in_parallel(read, list(sizes), at_once), strict=True))
+    read_all = dict(zip(segments, in_parallel(read, list(segments), at_once), strict=True))
     skipped = [(segment, reason) for segment, reason in read_all.items() if isinstance(reason, str)]
     return {segment: source for segment, source in read_all.items() if isinstance(source, SourceSegment)}, skipped
 

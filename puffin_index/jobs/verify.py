@@ -23,10 +23,11 @@ from puffin_index.index_table.entries import (
     live_entries,
     readable_entries,
     replace_entries,
+    rows_by_segment,
 )
 from puffin_index.index_table.table import read_entries
 from puffin_index.jobs.log_lines import log_line
-from puffin_index.jobs.verify_segment import EntryRow, Finding, ProofOf, check_row_group, check_segment, proofs_of
+from puffin_index.jobs.verify_segment import Finding, ProofOf, check_row_group, check_segment, proofs_of
 from puffin_index.segments.directory import FieldKind
 from puffin_index.segments.source_segment import IndexedFile, SourceSegment
 from puffin_index.storage.files import FileReader
@@ -80,9 +81,7 @@ def verify(
     readable = readable_entries(entries, reading)
     live, retained = list_data_files(data_table), retained_files(data_table)
     findings = [*_check_entries(readable, retained)]
-    by_segment: dict[str, list[EntryRow]] = {}
-    for row in entries.to_pylist():
-        by_segment.setdefault(row["segment"], []).append(row)
+    by_segment = rows_by_segment(entries)
     sources: dict[str, SourceSegment] = {}
     blobs = 0
     for done, (location, rows) in enumerate(by_segment.items(), 1):

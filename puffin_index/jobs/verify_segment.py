@@ -5,7 +5,7 @@ Check indexes against the data: a row group's values are read again, and no valu
 Statistics must be equal; the kind of an index decides how to prove a payload (`puffin_index.kinds.kind`).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
@@ -17,6 +17,7 @@ from pyiceberg.io import FileIO
 from puffin_index.data.row_groups import OpenDataFile, read_keys
 from puffin_index.errors import CorruptFileError, NotFoundError, PuffinIndexError, UnsupportedError, reason_at
 from puffin_index.formats.puffin import BLOB_CHECKSUM, PuffinFile, check_head, read_blob, read_footer
+from puffin_index.index_table.entries import EntryRow, directories_of
 from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.map_key import split_kind
 from puffin_index.kinds.base import MergedFilter
@@ -27,8 +28,6 @@ from puffin_index.segments.segment import ROW_SPACE_ALIGNMENT, align
 from puffin_index.segments.source_segment import IndexedFile, SourceSegment, read_source
 from puffin_index.storage.files import FileReader
 from puffin_index.storage.ranged import RangedReader
-
-EntryRow = Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +48,7 @@ def check_segment(
     io: FileIO, location: str, rows: Sequence[EntryRow]
 ) -> tuple[list[Finding], SourceSegment | None, int]:
     """Check a segment against its entries; return errors, the segment if readable, and the number of blobs read."""
-    size, footer_size = int(str(rows[0]["segment_size_in_bytes"])), int(str(rows[0]["segment_footer_size_in_bytes"]))
-    directories = {(one["field_id"], one["kind"]): one for row in rows for one in _directories(row)}
+    size, footer_size = rows[0]["segment_size_in_bytes"], rows[0]["segment_footer_size_in_bytes"]
     findings: list[Finding] = []
     try:
         with FileReader(io, location) as reader:
@@ -59,7 +57,7 @@ def check_segment(
             check_head(reader)
             footer = read_footer(reader, footer_size, require_checksum=True)
             findings += _check_blobs(reader, footer)
-            source = read_source(io, location, size, footer_size, list(directories.values()))
+            source = read_source(io, location, size, footer_size, directories_of(rows).values())
             findings += [Finding(location, "row groups", 0, what) for what in _check_rows(source, rows)]
             checks = {key: _check_statistics(batch, source) for key, batch in source.statistics.items()}
             checks |= {key: _check_places(source, reader, key) for key in source.directories}
@@ -69,12 +67,6 @@ def check_segment(
     except (PuffinIndexError, OSError) as error:
         return [*findings, _finding(location, error)], None, 0
     return findings, source, len(footer.blobs)
-
-
-def _directories(row: EntryRow) -> list[dict[str, int | str]]:
-    found = row["directories"]
-    assert isinstance(found, list)
-    return found
 
 
 def _finding(location: str, error: Exception) -> Finding:
@@ -100,16 +92,14 @@ def _check_rows(source: SourceSegment, rows: Sequence[EntryRow]) -> Iterator[str
     if not np.array_equal(bases[1:], np.cumsum(align(counts))[:-1]) or bool((bases % ROW_SPACE_ALIGNMENT).any()):
         yield "bases that do not follow from the row counts"
     for row in rows:
-        first, counts_wanted = int(str(row["first_row_group"])), row["row_counts"]
-        offsets_wanted = row["split_offsets"]
-        assert isinstance(counts_wanted, list)
+        first, counts_wanted = row["first_row_group"], row["row_counts"]
         own = source.row_groups.slice(first, len(counts_wanted))
         if first < 0 or len(own) != len(counts_wanted) or not len(own):
             yield f"row groups of {row['data_file']} that the segment does not have"
         elif (
             set(own.column("data_file").to_pylist()) != {row["data_file"]}
             or own.column("row_count").to_pylist() != counts_wanted
-            or own.column("offset").to_pylist() != offsets_wanted
+            or own.column("offset").to_pylist() != row["split_offsets"]
             or own.column("ordinal").to_pylist() != list(range(len(own)))
             or own.column("base")[0].as_py() != row["first_base"]
         ):
