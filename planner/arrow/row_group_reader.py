@@ -28,7 +28,7 @@ from puffin_index.data.column_source import reading_of
 from puffin_index.data.deletes import deleted_positions
 from puffin_index.data.file_fields import FileField
 from puffin_index.data.page_index import ColumnChunk, most_pages
-from puffin_index.data.page_reader import LeafPages, PageReader, can_assemble, in_turn, joined
+from puffin_index.data.page_reader import LeafPages, PageReader, can_assemble, joined
 from puffin_index.data.parquet import OpenParquet, coded_by_dictionary, fetch_columns, open_parquet, open_parquet_file
 from puffin_index.display import format_bytes
 from puffin_index.errors import CorruptFileError, UnsupportedError
@@ -37,7 +37,7 @@ from puffin_index.keys.map_key import ColumnId, column_and_key
 from puffin_index.kinds.base import RowSet
 from puffin_index.storage.arrays import Flags, Ints
 from puffin_index.storage.files import is_local
-from puffin_index.storage.parallel import in_parallel
+from puffin_index.storage.parallel import MOST_AT_ONCE
 
 _log = logging.getLogger(__name__)
 
@@ -329,8 +329,7 @@ class RowGroupColumns:
     def _pages(self, fields: Sequence[FileField], rows: Ints, column_bytes: int) -> pa.Table | None:
         reader = replace(
             PageReader.of(self.opened.parquet, self.opened.file, self.ordinal),
-            each=in_turn if is_local(self.opened.file.location) else in_parallel,
-            decode_each=in_parallel,
+            requests_at_once=1 if is_local(self.opened.file.location) else MOST_AT_ONCE,
             parts=_CORES if self.side_by_side else 1,
         )
         chunks = reader.chunks(frozenset(_leaves(fields)))

@@ -8,10 +8,9 @@ one, as their pages begin at different rows.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -27,26 +26,12 @@ from puffin_index.errors import CorruptFileError
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.binary import write_uint32_le
 from puffin_index.storage.caches import cleared_by
+from puffin_index.storage.parallel import in_parallel
 from puffin_index.storage.ranged import RangedReader, near_groups
 
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
-
-class Each(Protocol):
-    """Calls a function for each of some items, one after the other or side by side; returns the results in order."""
-
-    def __call__(self, function: Callable[[Item], Result], items: Sequence[Item], /) -> list[Result]:
-        """Return the results."""
-
-
-def in_turn(function: Callable[[Item], Result], items: Sequence[Item], /) -> list[Result]:
-    """Call a function for one item after the other."""
-    return [function(item) for item in items]
-
-
-def read_ranges(reader: RangedReader, offsets: Ints, sizes: Ints, each: Each = in_turn) -> list[memoryview]:
-    """Read ranges of a file, in any order, in one round of requests; near ranges share a request.
+def read_ranges(reader: RangedReader, offsets: Ints, sizes: Ints, at_once: int = 1) -> list[memoryview]:
+    """Read ranges of a file, in any order, with some requests side by side; near ranges share a request.
 
     Raises CorruptFileError if a range leaves the file.
     """
@@ -56,7 +41,7 @@ def read_ranges(reader: RangedReader, offsets: Ints, sizes: Ints, each: Each = i
     starts = offsets[order]
     first, ends = near_groups(starts, starts + sizes[order])
     requests = list(zip(starts[first].tolist(), (ends - starts[first]).tolist(), strict=True))
-    data = each(lambda one: reader.read(one[0], one[1]), requests)
+    data = in_parallel(lambda one: reader.read(*one), requests, at_once)
     request_of = np.searchsorted(starts[first], offsets, side="right") - 1
     begins = offsets - starts[first][request_of]
     places = zip(request_of.tolist(), begins.tolist(), (begins + sizes).tolist(), strict=True)
@@ -206,14 +191,13 @@ class LeafPages:
 
 @dataclass(frozen=True, slots=True)
 class PageReader:
-    """Reads pages of one row group, and decodes its columns in parts."""
+    """Reads pages of one row group, by some requests side by side, and decodes its columns in parts side by side."""
 
     parquet: pq.ParquetFile
     file: RangedReader
     layout: FooterLayout
     ordinal: int
-    each: Each = in_turn
-    decode_each: Each = in_turn
+    requests_at_once: int = 1
     parts: int = 1
 
     @classmethod
@@ -253,7 +237,7 @@ class PageReader:
             known = {leaf: _indexes.get((location, size, self.ordinal, leaf)) for leaf in chunks}
         missing = {leaf: chunk for leaf, chunk in chunks.items() if known[leaf] is None}
         places = np.array([chunk.offset_index for chunk in missing.values()], np.int64).reshape(-1, 2)
-        found = read_ranges(self.file, places[:, 0], places[:, 1], self.each)
+        found = read_ranges(self.file, places[:, 0], places[:, 1], self.requests_at_once)
         for (leaf, chunk), data in zip(missing.items(), found, strict=True):
             index = known[leaf] = parse_offset_index(data, chunk, self.row_count, location)
             if index is not None and index.byte_count < _INDEX_BYTES:
@@ -283,7 +267,7 @@ class PageReader:
 
         with decoded(self.file.location, f"pages of row group {self.ordinal}"):
             count = min(self.parts, len(fields))
-            table, *others = self.decode_each(decode, [fields[number::count] for number in range(count)])
+            table, *others = in_parallel(decode, [fields[number::count] for number in range(count)])
             for other in others:
                 table = joined(table, other)
         return table
@@ -295,7 +279,7 @@ class PageReader:
         """A Parquet file of one row group with these pages. The rows of its columns differ."""
         offsets = [np.append(leaf.index.dictionary[0], leaf.index.offsets[leaf.pages]) for leaf in leaves.values()]
         sizes = [np.append(leaf.index.dictionary[1], leaf.index.sizes[leaf.pages]) for leaf in leaves.values()]
-        found = iter(read_ranges(self.file, np.concatenate(offsets), np.concatenate(sizes), self.each))
+        found = iter(read_ranges(self.file, np.concatenate(offsets), np.concatenate(sizes), self.requests_at_once))
         parts: list[bytes | memoryview] = [_MAGIC]
         at = len(_MAGIC)
         chunks: dict[int, bytes] = {}

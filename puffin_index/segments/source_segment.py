@@ -30,7 +30,7 @@ from puffin_index.storage.arrays import Floats, Ints
 from puffin_index.storage.files import FileReader
 from puffin_index.storage.ranged import BytesReader, RangedReader
 
-DIRECTORY_BLOBS = frozenset({STATISTICS_BLOB, DIRECTORY_BLOB, ROW_GROUPS_BLOB})
+_DIRECTORY_BLOBS = frozenset({STATISTICS_BLOB, DIRECTORY_BLOB, ROW_GROUPS_BLOB})
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class SourceSegment:
     @property
     def payload_bytes(self) -> int:
         """The length of all payloads in bytes, live or not."""
-        return payload_bytes(self.footer)
+        return sum(blob.length for blob in self.footer.blobs if blob.type not in _DIRECTORY_BLOBS)
 
     @cached_property
     def payload_shares(self) -> dict[FieldKind, Floats]:
@@ -134,11 +134,6 @@ class SourceSegment:
         if BLOB_CHECKSUM not in blob.properties:
             raise CorruptFileError("a payload without a checksum", location=self.location, offset=offset)
         return blob, read_blob(reader, blob)
-
-
-def payload_bytes(footer: PuffinFile) -> int:
-    """Return the length of all payloads of a segment, in bytes."""
-    return sum(blob.length for blob in footer.blobs if blob.type not in DIRECTORY_BLOBS)
 
 
 def read_source(
