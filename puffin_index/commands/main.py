@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import click
 from rich.console import Console
@@ -17,36 +18,26 @@ from puffin_index.commands.logs import LogFormat, configure_logs
 from puffin_index.errors import CatalogError, MissingExtraError, PuffinIndexError
 
 
-class LazyCommand(NamedTuple):
-    """A command that is not imported yet, and the first sentence of its help."""
-
-    module: str
-    attribute: str
-    summary: str
-
-
 class LazyGroup(click.Group):
     """A group of commands that imports a command when it is called."""
 
-    def add_lazy(self, commands: Mapping[str, LazyCommand]) -> None:
-        """Add commands by name."""
-        self._lazy = {**getattr(self, "_lazy", {}), **commands}
+    _modules: Mapping[str, str] = MappingProxyType({})
+    _summaries: Mapping[str, str] = MappingProxyType({})
 
-    @property
-    def _not_imported(self) -> dict[str, LazyCommand]:
-        lazy: dict[str, LazyCommand] = getattr(self, "_lazy", {})
-        return lazy
+    def add_lazy(self, module: str, summaries: Mapping[str, str]) -> None:
+        """Add commands of a module by name, with the first sentence of their help: `what-if` is `what_if_command`."""
+        self._modules = {**self._modules, **dict.fromkeys(summaries, module)}
+        self._summaries = {**self._summaries, **summaries}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands."""
-        return sorted({*super().list_commands(ctx), *self._not_imported})
+        return sorted({*super().list_commands(ctx), *self._modules})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a command, imported if need be."""
-        lazy = self._not_imported.get(cmd_name)
-        if lazy is None:
+        if cmd_name not in self._modules:
             return super().get_command(ctx, cmd_name)
-        command = getattr(import_module(lazy.module), lazy.attribute)
+        command = getattr(import_module(self._modules[cmd_name]), f"{cmd_name.replace('-', '_')}_command")
         assert isinstance(command, click.Command)
         return command
 
@@ -65,8 +56,8 @@ class LazyGroup(click.Group):
         """Write the commands of the help."""
         rows: list[tuple[str, str]] = []
         for name in self.list_commands(ctx):
-            if name in self._not_imported:
-                rows.append((name, self._not_imported[name].summary))
+            if name in self._summaries:
+                rows.append((name, self._summaries[name]))
             elif (command := self.get_command(ctx, name)) is not None and not command.hidden:
                 rows.append((name, command.get_short_help_str(limit=200)))
         with formatter.section("Commands"):
@@ -220,52 +211,30 @@ def open_file(file: str) -> FileReader:
     return FileReader(load_file_io(location=location), location)
 
 
-_PACKAGE = "puffin_index.commands"
-
 main.add_lazy(
+    "puffin_index.commands.define",
     {
-        "create": LazyCommand(f"{_PACKAGE}.define", "create_command", "Define the index of TABLE."),
-        "add": LazyCommand(
-            f"{_PACKAGE}.define",
-            "add_command",
-            "Add kinds to the index definition of TABLE, and keep the rest.",
-        ),
-        "remove": LazyCommand(
-            f"{_PACKAGE}.define",
-            "remove_command",
-            "Take kinds out of the index definition of TABLE, and keep the rest.",
-        ),
-        "status": LazyCommand(f"{_PACKAGE}.look", "status_command", "Say how much of TABLE is indexed."),
-        "inspect": LazyCommand(
-            f"{_PACKAGE}.look",
-            "inspect_command",
-            "List what is in FILE, a segment or other Puffin file or a Paimon index container.",
-        ),
-        "verify": LazyCommand(
-            f"{_PACKAGE}.upkeep",
-            "verify_command",
-            "Check the index of TABLE: checksums, directories, and a sample against the data.",
-        ),
-        "compact": LazyCommand(
-            f"{_PACKAGE}.upkeep",
-            "compact_command",
-            "Merge the small segments of TABLE's index into large ones, so that queries read it with few requests.",
-        ),
-        "expire": LazyCommand(
-            f"{_PACKAGE}.upkeep",
-            "expire_command",
-            "Drop what no snapshot of TABLE needs: entries, segments, leftovers of dead builds.",
-        ),
-        "drop": LazyCommand(f"{_PACKAGE}.upkeep", "drop_command", "Drop the index of TABLE, and nothing else."),
-        "follow": LazyCommand(
-            f"{_PACKAGE}.upkeep",
-            "follow_command",
-            "Rename the index table that TABLE left behind when it was renamed in its namespace.",
-        ),
-        "export": LazyCommand(
-            f"{_PACKAGE}.upkeep",
-            "export_command",
-            "Write the indexes that TABLE has of a data file as a container that Paimon reads.",
-        ),
-    }
+        "create": "Define the index of TABLE.",
+        "add": "Add kinds to the index definition of TABLE, and keep the rest.",
+        "remove": "Take kinds out of the index definition of TABLE, and keep the rest.",
+    },
+)
+main.add_lazy(
+    "puffin_index.commands.look",
+    {
+        "status": "Say how much of TABLE is indexed.",
+        "inspect": "List what is in FILE, a segment or other Puffin file or a Paimon index container.",
+    },
+)
+main.add_lazy(
+    "puffin_index.commands.upkeep",
+    {
+        "verify": "Check the index of TABLE: checksums, directories, and a sample against the data.",
+        "compact": "Merge the small segments of TABLE's index into large ones, "
+        "so that queries read it with few requests.",
+        "expire": "Drop what no snapshot of TABLE needs: entries, segments, leftovers of dead builds.",
+        "drop": "Drop the index of TABLE, and nothing else.",
+        "follow": "Rename the index table that TABLE left behind when it was renamed in its namespace.",
+        "export": "Write the indexes that TABLE has of a data file as a container that Paimon reads.",
+    },
 )
