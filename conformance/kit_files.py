@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 
 import pyarrow as pa
@@ -76,10 +77,7 @@ def compact_segments(table: KitTable, definition: IndexDefinition, files: Iterab
     sources = {}
     indexed: list[IndexedFile] = []
     for segment in segments:
-        directories: list[Mapping[str, int | str]] = [
-            {"field_id": d.field_id, "kind": d.kind, "offset": d.offset, "length": d.length, "xxh64": d.checksum}
-            for d in segment.directories
-        ]
+        directories = [asdict(one) for one in segment.directories]
         source = read_source(io, segment.location, segment.size, segment.footer_size, directories)
         sources[segment.location] = source
         (covered,) = segment.covered

@@ -14,7 +14,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Final
 
@@ -30,7 +30,7 @@ from requests.exceptions import RequestException
 
 from puffin_index.data.data_table import refresh_table
 from puffin_index.errors import DamagedIndexError, NotFoundError, UnsupportedError
-from puffin_index.segments.segment import DirectoryLocation, Segment
+from puffin_index.segments.segment import Segment
 from puffin_index.storage.files import in_context, is_local
 from puffin_index.storage.whole_files import held_in_memory, read_whole
 
@@ -317,22 +317,12 @@ def entries_of(segments: Sequence[Segment]) -> pa.Table:
             "segment_footer_size_in_bytes": segment.footer_size,
             "first_row_group": covered.first_row_group,
             "first_base": covered.first_base,
-            "directories": [_directory_row(one, covered.sources[one.field_id]) for one in segment.directories],
+            "directories": [one | {"source": covered.sources[one["field_id"]]} for one in directories],
             "added_at": now,
             "partition_constants": covered.file.constants_text,
         }
         for segment in segments
+        for directories in [[asdict(one) for one in segment.directories]]
         for covered in segment.covered
     ]
     return pa.Table.from_pylist(rows, schema=_ARROW_SCHEMA)
-
-
-def _directory_row(directory: DirectoryLocation, source: str) -> dict[str, int | str]:
-    return {
-        "field_id": directory.field_id,
-        "kind": directory.kind,
-        "offset": directory.offset,
-        "length": directory.length,
-        "xxh64": directory.checksum,
-        "source": source,
-    }

@@ -61,7 +61,7 @@ class DirectoryLocation:
     kind: str
     offset: int
     length: int
-    checksum: str
+    xxh64: str
 
 
 @dataclass(frozen=True, slots=True)
