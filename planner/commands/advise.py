@@ -11,11 +11,10 @@ from planner.advice.sample import DEFAULT_SAMPLE
 from planner.advice.what_if import what_if
 from planner.query_log.benefits import DEFAULT_BYTES_PER_SECOND, benefits
 from puffin_index.commands.define import definition_options, split_names
-from puffin_index.commands.main import console, open_index, parse_properties, show, table_command
+from puffin_index.commands.main import console, open_catalog_of, open_index, show, table_command
 from puffin_index.data.data_table import open_table
 from puffin_index.definition.index_definition import IndexDefinition
 from puffin_index.errors import PuffinIndexError
-from puffin_index.index_table.open_catalog import QualifiedTable, open_catalog
 from puffin_index.index_table.table import TableName
 
 _MEBIBYTE = 1024 * 1024
@@ -23,9 +22,8 @@ _MEBIBYTE = 1024 * 1024
 
 def open_data_table(table: str, properties: Iterable[str]) -> Table:
     """Open a table named on the command line, whether it has an index or not."""
-    name = QualifiedTable.parse(table)
-    catalog = open_catalog(name.catalog, parse_properties(properties))
-    return open_table(catalog, TableName.parse(name.name).identifier)
+    catalog, name = open_catalog_of(table, properties)
+    return open_table(catalog, TableName.parse(name).identifier)
 
 
 @click.command("what-if")

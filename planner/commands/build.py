@@ -21,13 +21,12 @@ from puffin_index.commands.main import (
     console,
     error_console,
     escape,
-    parse_properties,
+    open_catalog_of,
     spark_session,
     table_command,
 )
 from puffin_index.display import format_bytes
 from puffin_index.index_table.commit import LOCK_SECONDS, while_locked
-from puffin_index.index_table.open_catalog import QualifiedTable, open_catalog
 from puffin_index.index_table.status import BuildScope
 from puffin_index.jobs.build_job import BuildProgress, BuildReport
 from puffin_index.table_index import TableIndex
@@ -79,9 +78,8 @@ def build_command(
     """
     if snapshot_id is not None and (ref is not None or watch):
         raise click.UsageError("--snapshot-id goes with neither --ref nor --watch")
-    name = QualifiedTable.parse(table)
-    catalog = while_locked(lambda: open_catalog(name.catalog, parse_properties(properties)), commit_timeout)
-    index = while_locked(lambda: TableIndex.open_or_define(catalog, name.name), commit_timeout)
+    catalog, name = while_locked(lambda: open_catalog_of(table, properties), commit_timeout)
+    index = while_locked(lambda: TableIndex.open_or_define(catalog, name), commit_timeout)
     scope = BuildScope(snapshot_id, ref, _row_filter(where, index), max_files)
     spark = spark_session("build") if engine == "spark" else None
     if not watch:
@@ -90,7 +88,7 @@ def build_command(
         _print_report(report, as_json)
         return
     follower = Watch(
-        lambda: TableIndex.open_or_define(catalog, name.name),
+        lambda: TableIndex.open_or_define(catalog, name),
         lambda opened: opened.build_async(
             spark, workers=workers, scope=scope, beside_queries=False, commit_timeout_seconds=commit_timeout
         ),

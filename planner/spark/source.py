@@ -26,7 +26,7 @@ from planner.condition.rows import Residual
 from planner.condition.session_time import DEFAULT_ZONE
 from planner.spark.settings import PlanningBounds
 from puffin_index.errors import UnsupportedError
-from puffin_index.index_table.open_catalog import QualifiedTable, open_catalog
+from puffin_index.index_table.open_catalog import open_catalog, split_catalog
 from puffin_index.keys.arrow_keys import texts_of_uuids
 from puffin_index.table_index import TableIndex
 
@@ -52,8 +52,8 @@ class SourceOptions(PlanningBounds):
 
     def open(self) -> TableIndex:
         """Open the index of the table."""
-        table = QualifiedTable.parse(self.path)
-        return TableIndex.open(open_catalog(table.catalog, self.catalog), table.name)
+        catalog, name = split_catalog(self.path)
+        return TableIndex.open(open_catalog(catalog, self.catalog), name)
 
     def projection(self, schema: Schema) -> Schema:
         """The chosen columns of a schema."""

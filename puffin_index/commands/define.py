@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable
 
 import click
 
-from puffin_index.commands.main import console, open_index, parse_properties, table_command
+from puffin_index.commands.main import console, open_catalog_of, open_index, parse_properties, table_command
 from puffin_index.definition.index_definition import IndexDefinition
 from puffin_index.errors import DefinitionError
-from puffin_index.index_table.open_catalog import QualifiedTable, open_catalog
 from puffin_index.table_index import TableIndex
 
 
@@ -61,10 +60,9 @@ def create_command(
     replace: bool,
 ) -> None:
     """Define the index of TABLE. Nothing is built yet."""
-    name = QualifiedTable.parse(table)
-    catalog = open_catalog(name.catalog, parse_properties(properties))
+    catalog, name = open_catalog_of(table, properties)
     try:
-        index = TableIndex.create(catalog, name.name, definition, replace=replace)
+        index = TableIndex.create(catalog, name, definition, replace=replace)
     except DefinitionError as error:
         if "would take away" not in str(error):
             raise

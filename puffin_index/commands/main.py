@@ -65,6 +65,7 @@ class LazyGroup(click.Group):
 
 
 if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
     from pyspark.sql import SparkSession
 
     from puffin_index.display import Described, Report
@@ -171,13 +172,19 @@ def warn(warning: str) -> None:
     error_console.print(f"warning: {warning}", highlight=False, soft_wrap=True, markup=False)
 
 
+def open_catalog_of(table: str, properties: Iterable[str]) -> tuple[Catalog, str]:
+    """Open the catalog of a table named on the command line; return it with the table's name there."""
+    from puffin_index.index_table.open_catalog import open_catalog, split_catalog
+
+    catalog, name = split_catalog(table)
+    return open_catalog(catalog, parse_properties(properties)), name
+
+
 def open_index(table: str, properties: Iterable[str]) -> TableIndex:
     """Open the index of a table named on the command line."""
-    from puffin_index.index_table.open_catalog import QualifiedTable, open_catalog
     from puffin_index.table_index import TableIndex
 
-    name = QualifiedTable.parse(table)
-    return TableIndex.open(open_catalog(name.catalog, parse_properties(properties)), name.name)
+    return TableIndex.open(*open_catalog_of(table, properties))
 
 
 def spark_session(name: str) -> SparkSession:

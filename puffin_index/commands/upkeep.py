@@ -9,9 +9,8 @@ from pathlib import Path
 import click
 
 from puffin_index.commands.logs import show_progress
-from puffin_index.commands.main import console, open_index, parse_properties, show, table_command
+from puffin_index.commands.main import console, open_catalog_of, open_index, show, table_command
 from puffin_index.errors import PuffinIndexError, UnsupportedError
-from puffin_index.index_table.open_catalog import QualifiedTable, open_catalog
 from puffin_index.jobs.drop import drop_index
 from puffin_index.jobs.verify import DEFAULT_SAMPLE
 from puffin_index.table_index import TableIndex
@@ -84,16 +83,14 @@ def expire_command(
 @table_command
 def drop_command(table: str, properties: tuple[str, ...], as_json: bool) -> None:
     """Drop the index of TABLE, and nothing else. TABLE may be the index table itself, if the data table is gone."""
-    name = QualifiedTable.parse(table)
-    show(drop_index(open_catalog(name.catalog, parse_properties(properties)), name.name), as_json=as_json)
+    show(drop_index(*open_catalog_of(table, properties)), as_json=as_json)
 
 
 @click.command("follow")
 @table_command
 def follow_command(table: str, properties: tuple[str, ...], as_json: bool) -> None:
     """Rename the index table that TABLE left behind when it was renamed in its namespace."""
-    name = QualifiedTable.parse(table)
-    index = TableIndex.follow(open_catalog(name.catalog, parse_properties(properties)), name.name)
+    index = TableIndex.follow(*open_catalog_of(table, properties))
     index_table = ".".join(index.index_table.name())
     if as_json:
         click.echo(json.dumps({"table": index.name, "index_table": index_table}))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from pyiceberg.catalog import Catalog, load_catalog
@@ -36,20 +35,12 @@ PASSING_ERRORS = (*CATALOG_ERRORS, PuffinIndexError, NoSuchTableError, NoSuchNam
 _SQLITE = "sqlite:///"
 
 
-@dataclass(frozen=True, slots=True)
-class QualifiedTable:
-    """A table as users name it: `catalog.namespace.table`."""
-
-    catalog: str
-    name: str
-
-    @classmethod
-    def parse(cls, text: str) -> QualifiedTable:
-        """Read `catalog.namespace.table`, or raise NotFoundError if the text has another form."""
-        catalog, _, name = text.partition(".")
-        if not catalog or name.count(".") < 1 or not all(name.split(".")):
-            raise NotFoundError(f"{text!r} is not a table name: it should read catalog.namespace.table")
-        return cls(catalog, name)
+def split_catalog(table: str) -> tuple[str, str]:
+    """Split `catalog.namespace.table` after the catalog, or raise NotFoundError if the text has another form."""
+    catalog, _, name = table.partition(".")
+    if not catalog or name.count(".") < 1 or not all(name.split(".")):
+        raise NotFoundError(f"{table!r} is not a table name: it should read catalog.namespace.table")
+    return catalog, name
 
 
 def open_catalog(name: str, overrides: Mapping[str, str]) -> Catalog:
