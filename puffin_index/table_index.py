@@ -398,8 +398,8 @@ def _warn_of_misfits(data_table: Table, columns: Sequence[ResolvedColumn]) -> No
     fields = [column.field_id for column in columns]
     # Sizes are in the manifests of all data files, which are read only where a size could change what is said.
     if fit_warnings(columns, dict.fromkeys(fields, math.inf)) != warnings:
-        measured = measure_data_files(data_table, fields)
-        rows = sum(file.record_count for file in measured.files) or 1
-        warnings = fit_warnings(columns, {field_id: size / rows for field_id, size in measured.column_bytes.items()})
+        files, column_bytes = measure_data_files(data_table, fields)
+        rows = sum(file.record_count for file in files) or 1
+        warnings = fit_warnings(columns, {field_id: size / rows for field_id, size in column_bytes.items()})
     for warning in warnings:
         _log.warning("%s", warning)

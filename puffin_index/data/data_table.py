@@ -117,16 +117,8 @@ def list_data_files(
     return tuple(data_file_of(table, task.file, has_deletes=bool(task.delete_files)) for task in tasks)
 
 
-@dataclass(frozen=True, slots=True)
-class SizedFiles:
-    """The data files of a snapshot, and the bytes of some columns by field id, where the manifests state them."""
-
-    files: tuple[DataFile, ...]
-    column_bytes: dict[int, int]
-
-
-def measure_data_files(table: Table, field_ids: Collection[int]) -> SizedFiles:
-    """List the data files of the current snapshot, and sum the bytes of some columns in them."""
+def measure_data_files(table: Table, field_ids: Collection[int]) -> tuple[list[DataFile], dict[int, int]]:
+    """List the data files of the current snapshot, and sum the bytes of some columns, where manifests state them."""
     files: list[DataFile] = []
     sizes: dict[int, int] = {}
     for task in _plan_files(table, None, None):
@@ -134,7 +126,7 @@ def measure_data_files(table: Table, field_ids: Collection[int]) -> SizedFiles:
         own = task.file.column_sizes or {}
         for field_id in own.keys() & set(field_ids):
             sizes[field_id] = sizes.get(field_id, 0) + own[field_id]
-    return SizedFiles(tuple(files), sizes)
+    return files, sizes
 
 
 def count_snapshots_behind(table: Table, head: Snapshot | None, missing: Collection[str]) -> int:

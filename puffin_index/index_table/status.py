@@ -198,33 +198,31 @@ def read_lag(
 
 def read_status(data_table: Table, index_table: Table, columns: Sequence[ResolvedColumn]) -> IndexStatus:
     """Return the coverage of the current snapshot and the size of the indexes."""
-    live = measure_data_files(data_table, {column.field_id for column in columns})
+    live, column_bytes = measure_data_files(data_table, {column.field_id for column in columns})
     every, reading = read_entries(index_table), reading_of(data_table)
     entries = readable_entries(every, reading)
-    missing = _unindexed(live.files, entries, columns)
+    missing = _unindexed(live, entries, columns)
     snapshot = data_table.current_snapshot()
     lag = _lag(data_table, missing, snapshot)
-    known = pa.array(
-        [path for path, *_ in indexed_kinds(entries, {file.identity for file in live.files})], pa.large_string()
-    )
+    known = pa.array([path for path, *_ in indexed_kinds(entries, {file.identity for file in live})], pa.large_string())
     used = entries.filter(pc.is_in(entries["data_file"], known))
     segments = _segment_sizes(used)
-    row_groups = _row_group_count(live.files)
-    column_status = _column_status(columns, *_kind_sizes(index_table, used), live.column_bytes)
+    row_groups = _row_group_count(live)
+    column_status = _column_status(columns, *_kind_sizes(index_table, used), column_bytes)
     return IndexStatus(
         table=".".join(data_table.name()),
         snapshot_id=snapshot.snapshot_id if snapshot else None,
-        data_files=len(live.files),
-        indexed_data_files=len(live.files) - len(missing),
+        data_files=len(live),
+        indexed_data_files=len(live) - len(missing),
         row_groups=row_groups,
         indexed_row_groups=row_groups - _row_group_count(missing),
         segments=len(segments),
         index_bytes=sum(segments.values()),
-        data_bytes=sum(file.file_size for file in live.files),
+        data_bytes=sum(file.file_size for file in live),
         columns=column_status,
         unindexed_bytes=lag.bytes,
         snapshots_behind=lag.snapshots,
-        outdated=(*_outdated_sources(every, live.files, reading), *_outdated_files(every, live.files)),
+        outdated=(*_outdated_sources(every, live, reading), *_outdated_files(every, live)),
         left_out=tuple(_objections(data_table, missing[:_MOST_JUDGED], reading, columns)),
         live_index_bytes=sum(column.live_bytes for column in column_status),
         total_index_bytes=sum(_segment_sizes(every).values()),
