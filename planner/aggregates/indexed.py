@@ -22,7 +22,7 @@ from planner.aggregates.question import AskedColumn, Question
 from planner.clock import Clock
 from planner.prune.gate import Limits
 from planner.view.cache import SHARED
-from planner.view.directories import IndexReads, IndexTrouble, or_trouble, positions_by_number
+from planner.view.directories import IndexReads, positions_by_number
 from planner.view.index_view import IndexView
 from planner.view.keys_of_rows import OpenedKeys, PayloadKeys, open_keys
 from puffin_index.keys.columns import Column, KeyArray, join_columns
@@ -69,23 +69,19 @@ def answer_units(
     if (shared := SHARED.get()) is not None:
         shared.keep_no_more()
 
-    def answer(unit: Ints) -> _Found | IndexTrouble | None:
-        if clock.is_over:
-            return None
-        first = payloads[0]
-        segment = int(first.directory_of(unit[0]).segment[row_groups[unit[0]]])
-        own = _Unit(view, question, rows, positions[unit], row_groups[unit], payloads, unit)
-        found = or_trouble(view.segments[segment][0], own.answer)
-        return None if isinstance(found, _Found) and _has_zero_end(question, found) else found
+    def answer(unit: Ints) -> _Found | None:
+        found = _Unit(view, question, rows, positions[unit], row_groups[unit], payloads, unit).answer()
+        return None if _has_zero_end(question, found) else found
+
+    def segment_of(unit: Ints) -> int:
+        return int(payloads[0].directory_of(unit[0]).segment[row_groups[unit[0]]])
 
     found: list[_Found] = []
     is_answered = np.zeros(len(positions), np.bool_)
-    for unit, result in zip(units, view.each(answer, units), strict=True):
-        if isinstance(result, _Found):
+    for unit, result in zip(units, view.try_each(answer, units, segment_of, reads, clock), strict=True):
+        if result is not None:
             found.append(result)
             is_answered[unit] = True
-        elif result is not None:
-            reads.troubles.append(result)
     return list(_partials(question, found)), positions[~is_answered]
 
 

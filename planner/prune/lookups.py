@@ -15,7 +15,7 @@ from planner.prune.evaluate import exact_directories
 from planner.prune.found_rows import FoundRows
 from planner.prune.pruning import LeafState, Pruning
 from planner.prune.verdicts import Reason
-from planner.view.directories import IndexTrouble, KindDirectory, or_trouble, positions_by_number
+from planner.view.directories import IndexReads, KindDirectory, positions_by_number
 from puffin_index.errors import CorruptFileError, PuffinIndexError
 from puffin_index.keys.asked import AskedTest
 from puffin_index.kinds.base import MergedIndex, PreparedLookUp, ReadBlocks
@@ -78,7 +78,10 @@ def read_directories(look_ups: Sequence[tuple[LookUp, Ints]]) -> None:
     for look_up, undecided in look_ups:
         blobs = positions_by_number(look_up.directory.blob[look_up.pruning.row_groups[undecided]])
         works += [(look_up, work) for work in look_up._works(blobs, undecided) if not look_up._is_known(work)]
-    look_ups[0][0].pruning.view.each_ahead(lambda one: one[0]._open(one[1]), works)
+    pruning = look_ups[0][0].pruning
+    pruning.view.try_each(
+        lambda one: one[0]._open(one[1]), works, lambda one: one[1][0] >> 32, IndexReads(), pruning.clock, ahead=True
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,24 +106,14 @@ class LookUp:
         pruning, view = self.pruning, self.pruning.view
         row_groups = pruning.row_groups[undecided]
         blobs = positions_by_number(self.directory.blob[row_groups])
-        every: list[_Opened] = []
-        troubles = pruning.reads.troubles
-        for result in view.each_ahead(self._open, self._works(blobs, undecided)):
-            if isinstance(result, IndexTrouble):
-                troubles.append(result)
-            elif result is not None:
-                every.append(result)
+        results = pruning.try_each(self._open, self._works(blobs, undecided), lambda work: work[0] >> 32, ahead=True)
+        every = [result for result in results if result is not None]
         opened = self._worth_asking(every)
         found, left = FoundRows(self.directory, view.row_counts), set(range(len(opened)))
         costs = np.array([one.cost for one in opened], np.int64)
         for some in pruning.gate.in_turn(costs):
             left -= set(some.tolist())
-            asked = [opened[place] for place in some.tolist()]
-            for one, rows in zip(asked, self._rows_of_all(asked), strict=True):
-                if isinstance(rows, IndexTrouble):
-                    troubles.append(rows)
-                elif rows is not None:
-                    found.rows[one.blob] = rows
+            found.rows.update(self._rows_of_all([opened[place] for place in some.tolist()]))
             if left:
                 yield found, found.counts(row_groups, blobs)
         for place, reason in zip(sorted(left), pruning.gate.refusals(costs[sorted(left)]), strict=True):
@@ -141,27 +134,20 @@ class LookUp:
             return self.pruning.view.open_index(self.state.leaf.field_id, self.directory, row_group).is_directory_known
         return True
 
-    def _open(self, work: _Work) -> _Opened | IndexTrouble | None:
-        if self.pruning.clock.is_over:
-            return None
+    def _open(self, work: _Work) -> _Opened:
         blob, positions, asked = work
+        payload = self.pruning.view.open_index(self.state.leaf.field_id, self.directory, self._row_group(positions))
+        nbytes = payload.nbytes
+        test = payload.prepare(asked)
+        bounds = test.count_bounds()
+        reads, cost = (0, 0) if bounds[1] == 0 else test.cost()
+        return _Opened(blob, positions, payload, test, bounds, reads, cost, nbytes)
 
-        def read() -> _Opened:
-            payload = self.pruning.view.open_index(self.state.leaf.field_id, self.directory, self._row_group(positions))
-            nbytes = payload.nbytes
-            test = payload.prepare(asked)
-            bounds = test.count_bounds()
-            reads, cost = (0, 0) if bounds[1] == 0 else test.cost()
-            return _Opened(blob, positions, payload, test, bounds, reads, cost, nbytes)
-
-        return or_trouble(self._segment(blob), read)
-
-    def _rows_of_all(self, asked: list[_Opened]) -> list[BitMap | IndexTrouble | None]:
-        """The rows of each payload; None for want of time. Payloads with little to decode share array operations."""
-        found: dict[int, BitMap | IndexTrouble | None] = {}
-        view = self.pruning.view
+    def _rows_of_all(self, asked: list[_Opened]) -> dict[int, BitMap]:
+        """The rows by payload, where they could be read. Payloads with little to decode share array operations."""
+        found: dict[int, BitMap] = {}
         for some in self._read_together(asked if len(asked) > 1 else []):
-            read = zip(some, view.each_ahead(self._blocks, some), strict=True)
+            read = zip(some, self.pruning.view.each_ahead(self._blocks, some), strict=True)
             every = [(one.blob, blocks) for one, blocks in read if blocks is not None]
             for first in range(0, len(every), _BLOBS_AT_ONCE):
                 little = every[first : first + _BLOBS_AT_ONCE]
@@ -171,8 +157,8 @@ class LookUp:
                     continue  # one of them is damaged; asked one by one, that one says so
                 found |= dict(zip([blob for blob, _ in little], rows, strict=True))
         others = [one for one in asked if one.blob not in found]
-        found |= {one.blob: rows for one, rows in zip(others, view.each(self._rows, others), strict=True)}
-        return [found[one.blob] for one in asked]
+        read_alone = zip(others, self.pruning.try_each(self._rows, others, lambda one: one.blob >> 32), strict=True)
+        return found | {one.blob: own for one, own in read_alone if own is not None}
 
     def _read_together(self, asked: list[_Opened]) -> Iterator[list[_Opened]]:
         """Cut payloads into lists whose blocks fit into memory: a store is asked for each list once."""
@@ -189,18 +175,12 @@ class LookUp:
         except (PuffinIndexError, OSError):
             return None
 
-    def _rows(self, one: _Opened) -> BitMap | IndexTrouble | None:
-        if self.pruning.clock.is_over:
-            return None
-
-        def read() -> BitMap:
-            if one.bounds[1] == 0:
-                return BitMap()
-            # Rows of a wide leaf take space, so only the candidates are asked for.
-            candidates = self._candidates(one) if one.bounds[1] > _FEW_ROWS else None
-            return one.test.rows(candidates)
-
-        return or_trouble(self._segment(one.blob), read)
+    def _rows(self, one: _Opened) -> BitMap:
+        if one.bounds[1] == 0:
+            return BitMap()
+        # Rows of a wide leaf take space, so only the candidates are asked for.
+        candidates = self._candidates(one) if one.bounds[1] > _FEW_ROWS else None
+        return one.test.rows(candidates)
 
     def _candidates(self, one: _Opened) -> BitMap:
         """The rows that may match in the asked row groups, in the row space of their segment."""
@@ -217,9 +197,6 @@ class LookUp:
     def _row_group(self, positions: Ints) -> int:
         """One of the row groups that a payload covers: names the payload to the view."""
         return int(self.pruning.row_groups[positions[0]])
-
-    def _segment(self, blob: int) -> str:
-        return self.pruning.view.segments[blob >> 32][0]
 
     def _worth_asking(self, every: Sequence[_Opened]) -> list[_Opened]:
         """Ask the cost gate, with what the payloads' own directories tell. Wide tests are left for later."""

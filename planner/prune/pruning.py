@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 
@@ -23,6 +24,9 @@ from planner.view.index_view import IndexView
 from puffin_index.errors import PuffinIndexError
 from puffin_index.jobs.log_lines import level_of_trouble
 from puffin_index.storage.arrays import Bytes, Flags, Ints, Selection
+
+Item = TypeVar("Item")
+Part = TypeVar("Part")
 
 
 @dataclass(slots=True, eq=False)
@@ -105,6 +109,17 @@ class Pruning:
     def is_finished(self) -> bool:
         """Whether a stage ends here: no row group or no time is left."""
         return not len(self.alive) or self.clock.is_over
+
+    def try_each(
+        self,
+        read: Callable[[Item], Part],
+        items: Sequence[Item],
+        segment_of: Callable[[Item], int],
+        *,
+        ahead: bool = False,
+    ) -> list[Part | None]:
+        """Read something of the index for each item, see `IndexView.try_each`, as long as there is time."""
+        return self.view.try_each(read, items, segment_of, self.reads, self.clock, ahead=ahead)
 
     def selection(self, positions: Ints) -> Selection:
         """Ascending positions as an index into arrays."""

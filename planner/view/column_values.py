@@ -3,7 +3,7 @@
 import logging
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final
 
 import numpy as np
@@ -17,8 +17,7 @@ from planner.condition.implied import Cost, Implied, costs
 from planner.condition.tree.nodes import UNKNOWN, ByValue, Leaf, Predicate, ValueTest
 from planner.condition.tree.simplify import chosen, conjunction
 from planner.condition.value_tests import verdicts
-from planner.view.cache import KeyList
-from planner.view.directories import FieldStatistics, IndexReads, IndexTrouble, KindDirectory, or_trouble, taken
+from planner.view.directories import FieldStatistics, IndexReads, taken
 from planner.view.index_view import IndexView
 from puffin_index.jobs.log_lines import level_of_trouble
 from puffin_index.keys.columns import Column, KeyArray
@@ -150,30 +149,17 @@ def _union(
         bytes_read += int(directory.length[payloads].sum())
         if len(payloads) > _MOST_PAYLOADS or bytes_read > most_bytes:
             return f"the values of the column take more than {_MOST_PAYLOADS} requests or {most_bytes} bytes"
-        read = _lists_of(view, leaf.field_id, directory, payloads, most)
-        troubles = [one for one in read if isinstance(one, IndexTrouble)]
-        if troubles:
-            reads.troubles.extend(troubles)
+        read, troubles = partial(view.keys_of, leaf.field_id, directory, most=most), len(reads.troubles)
+        listed = view.try_each(read, payloads.tolist(), directory.segment.__getitem__, reads)
+        if len(reads.troubles) > troubles:
             return "a part of the index cannot be read"
-        lists += [one.keys for one in read if isinstance(one, KeyList)]
-        listing = payloads[[isinstance(one, KeyList) for one in read]]
+        lists += [one.keys for one in listed if one is not None]
+        listing = payloads[[one is not None for one in listed]]
         missing &= ~np.isin(directory.blob, directory.blob[listing])
     if missing.any():
         return f"{np.count_nonzero(missing)} row groups have no index that lists at most {most} values"
     keys = _united(lists)
     return ColumnValues(keys) if len(keys) <= most else f"the column has more than {most} values"
-
-
-def _lists_of(
-    view: IndexView, column: ColumnId, directory: KindDirectory, payloads: Ints, most: int
-) -> list[KeyList | IndexTrouble | None]:
-    """Read the keys of payloads, each named by one of its row groups; None where a payload does not list them."""
-
-    def read(row_group: int) -> KeyList | IndexTrouble | None:
-        location = view.segments[int(directory.segment[row_group])][0]
-        return or_trouble(location, lambda: view.keys_of(column, directory, row_group, most))
-
-    return view.each(read, payloads.tolist())
 
 
 def _united(lists: list[KeyArray]) -> KeyArray:

@@ -6,16 +6,16 @@ are laid out by the row groups of the view.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError, reason_at
+from puffin_index.errors import reason_at
 from puffin_index.keys.columns import KeyArray
 from puffin_index.keys.value_types import ValueType, value_type_named
 from puffin_index.kinds.registry import kind_named
@@ -23,7 +23,6 @@ from puffin_index.segments.directory import Directory, int64_column
 from puffin_index.storage.arrays import Flags, Ints, Selection
 from puffin_index.storage.files import ReadCount
 
-Result = TypeVar("Result")
 Groups: TypeAlias = list[tuple[int, Ints]]
 
 STATISTICS_COLUMNS = ("row_count", "null_count", "distinct_count", "minimum", "maximum", "quantiles")
@@ -42,14 +41,6 @@ class IndexTrouble:
     def of(cls, segment: str, error: Exception) -> IndexTrouble:
         """What an error says about a segment."""
         return cls(segment, reason_at(segment, error))
-
-
-def or_trouble(segment: str, read: Callable[[], Result]) -> Result | IndexTrouble:
-    """Return what is read from a segment, or why it cannot be."""
-    try:
-        return read()
-    except (CorruptFileError, UnsupportedError, NotFoundError, OSError) as error:
-        return IndexTrouble.of(segment, error)
 
 
 @dataclass(slots=True)

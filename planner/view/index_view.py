@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyiceberg.io import FileIO
 
+from planner.clock import Clock
 from planner.condition.tree.nodes import Leaf
 from planner.view.cache import CACHE, SHARED, Cached, IndexCache, KeyList, OpenPayload, StoredDirectory
 from planner.view.covered_row_groups import CoveredRowGroups
@@ -31,12 +32,11 @@ from planner.view.directories import (
     Placement,
     gather_directory,
     gather_statistics,
-    or_trouble,
     segment_statistics,
 )
 from planner.view.segment_files import SegmentFiles, SegmentReader
 from puffin_index.data.column_source import FieldSource
-from puffin_index.errors import CorruptFileError, PuffinIndexError, UnsupportedError
+from puffin_index.errors import CorruptFileError, NotFoundError, PuffinIndexError, UnsupportedError
 from puffin_index.index_table.entries import field_kinds, with_kinds, without_sources
 from puffin_index.keys.leaf import LeafTest
 from puffin_index.keys.map_key import ColumnId
@@ -145,6 +145,33 @@ class IndexView(CoveredRowGroups):
     def each_ahead(self, read: Callable[[Item], Part], items: Sequence[Item]) -> list[Part]:
         """Do the same, and read what each item reads first from a store side by side, before any thread is started."""
         return self.each(read, items) if self.is_local else self.files.each_ahead(read, items, self._at_once)
+
+    def try_each(
+        self,
+        read: Callable[[Item], Part],
+        items: Sequence[Item],
+        segment_of: Callable[[Item], int],
+        reads: IndexReads,
+        clock: Clock | None = None,
+        *,
+        ahead: bool = False,
+    ) -> list[Part | None]:
+        """Read something of a segment for each item, as `each` or `each_ahead` do; None where that was not possible.
+
+        `reads` notes what is in trouble. Nothing more is begun once the time is over.
+        """
+
+        def attempt(item: Item) -> Part | IndexTrouble | None:
+            if clock is not None and clock.is_over:
+                return None
+            try:
+                return read(item)
+            except (CorruptFileError, UnsupportedError, NotFoundError, OSError) as error:
+                return IndexTrouble.of(self.segments[segment_of(item)][0], error)
+
+        results = (self.each_ahead if ahead else self.each)(attempt, items)
+        reads.troubles += [result for result in results if isinstance(result, IndexTrouble)]
+        return [None if isinstance(result, IndexTrouble) else result for result in results]
 
     @cached_property
     def _at_once(self) -> int:
@@ -370,21 +397,17 @@ class IndexView(CoveredRowGroups):
     ) -> dict[int, Part]:
         """Read a part of every segment; segments in trouble are left out."""
 
-        def read(segment: int) -> Part | IndexTrouble:
-            return or_trouble(self.segments[segment][0], lambda: part_of(placement, segment))
+        def read(segment: int) -> Part:
+            return part_of(placement, segment)
 
         used = [int(segment) for segment in np.unique(placement.segment) if segment >= 0]
         absent = [segment for segment in used if self._cache.get(self._directory_key(placement, segment)) is None]
-        results = dict(zip(absent, self.each(read, absent), strict=True))
-        parts: dict[int, Part] = {}
+        parts = dict(zip(absent, self.try_each(read, absent, int, reads), strict=True))
         for segment in used:
-            # What is in memory needs no thread that waits for a store.
-            result = results[segment] if segment in results else read(segment)
-            if isinstance(result, IndexTrouble):
-                reads.troubles.append(result)
-            else:
-                parts[segment] = result
-        return parts
+            if segment not in parts:
+                # What is in memory needs no thread that waits for a store.
+                parts[segment] = self.try_each(read, [segment], int, reads)[0]
+        return {segment: part for segment in used if (part := parts[segment]) is not None}
 
 
 def _let_go(files: SegmentFiles, cache: IndexCache, keys: set[object]) -> None:

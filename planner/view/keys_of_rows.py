@@ -7,6 +7,7 @@ decoding, the payload is decoded and its keys are kept: nobody ever pays more th
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -16,9 +17,7 @@ from planner.condition.tree.nodes import Leaf
 from planner.view.directories import (
     FieldStatistics,
     IndexReads,
-    IndexTrouble,
     KindDirectory,
-    or_trouble,
     positions_by_number,
 )
 from planner.view.index_view import IndexView
@@ -85,18 +84,17 @@ def keys_of_rows(
         if sum(int(directory.length[row_groups[places[0]]]) for places in payloads) > byte_budget:
             continue
 
-        def read(places: Ints, directory: KindDirectory = directory) -> dict[int, Column] | IndexTrouble:
-            location = view.segments[int(directory.segment[row_groups[places[0]]])][0]
-            return or_trouble(location, lambda: _read(view, leaf.field_id, directory, row_groups, rows, places))
-
-        found: dict[int, Column] = {}
-        for part in view.each(read, payloads):
-            if isinstance(part, IndexTrouble):
-                reads.troubles.append(part)
-                return None
-            found.update(part)
-        return found
-    return None
+        break
+    else:
+        return None
+    segments = directory.segment[row_groups]
+    read = partial(_read, view, leaf.field_id, directory, row_groups, rows)
+    found: dict[int, Column] = {}
+    for part in view.try_each(read, payloads, lambda places: int(segments[places[0]]), reads):
+        if part is None:
+            return None
+        found.update(part)
+    return found
 
 
 def _read(
