@@ -105,7 +105,7 @@ def answer_query(request: QueryRequest) -> QueryAnswer:
 
 def read_everything(request: QueryRequest, *warnings: str) -> QueryAnswer:
     """Read all row groups of a query, whatever the index says."""
-    count = len(request.scan.row_groups.numbers)
+    count = len(request.scan.numbers)
     nothing = Pruned(np.full(count, Reason.NOT_TRUSTED, np.uint8), np.full(count, -1, np.int64), (), ())
     return _answer_of(request, _Found(Enough(nothing), warnings))
 
@@ -121,18 +121,18 @@ class _Found:
 
 def _judge(request: QueryRequest) -> _Found:
     """Judge the row groups of a scan, those without an index included."""
-    scan, row_groups, limits = request.scan, request.scan.row_groups, request.limits
+    scan, limits = request.scan, request.limits
     clock, here = Clock(limits.seconds), slice(None) if scan.is_indexed.all() else scan.is_indexed
     enough = prune_first_rows(
         scan.view,
         request.predicate,
-        row_groups.numbers[here],
+        scan.numbers[here],
         ~scan.has_deletes[here],
         request.first_rows,
         limits,
         request.executors,
     )
-    count = len(row_groups.numbers)
+    count = len(scan.numbers)
     reasons, matches = np.full(count, Reason.UNINDEXED, np.uint8), np.full(count, -1, np.int64)
     reasons[here], matches[here] = enough.pruned.reasons, enough.pruned.matches
     dropped = None
@@ -151,7 +151,7 @@ def _judge(request: QueryRequest) -> _Found:
     )
     reasons, matches = after.reasons, after.matches
     if request.for_spark:
-        reasons = keep_whole_files(reasons, row_groups.file_of, row_groups.is_read_whole)
+        reasons = keep_whole_files(reasons, scan.file_of, scan.is_read_whole)
     stages = (*enough.pruned.stages, *after.stages)
     pruned = replace(enough.pruned, reasons=reasons, matches=matches, stages=stages)
     return _Found(replace(enough, pruned=pruned, dropped=dropped), after.warnings)
@@ -177,9 +177,9 @@ def _answer_of(request: QueryRequest, found: _Found) -> QueryAnswer:
         snapshot_id=scan.snapshot_id,
         where=request.where,
         data_files=scan.paths,
-        file_of=scan.row_groups.file_of,
-        ordinals=scan.row_groups.ordinals,
-        row_counts=scan.row_groups.row_counts,
+        file_of=scan.file_of,
+        ordinals=scan.ordinals,
+        row_counts=scan.row_counts,
         reasons=reasons,
         matches=pruned.matches,
         funnel=pruned.stages,
@@ -218,7 +218,7 @@ def _aggregate(request: QueryRequest, question: Question) -> _Found | None:
     request = replace(request, limits=replace(request.limits, rows_wanted=True))
     if not request.for_spark:
         return _aggregate_here(request, question)
-    view, numbers, executors = request.scan.view, request.scan.row_groups.numbers, request.executors
+    view, numbers, executors = request.scan.view, request.scan.numbers, request.executors
     most = most_rows(view, request.predicate, question, numbers)
     if most is None:
         return None
@@ -241,7 +241,7 @@ def _aggregate_here(request: QueryRequest, question: Question, most: float = np.
         pruned = found.enough.pruned
         if request.for_spark:
             # A reader of byte ranges reads all of such a file, so that none of its rows may be counted here.
-            is_read = pruned.kept & scan.row_groups.is_read_whole
+            is_read = pruned.kept & scan.is_read_whole
             pruned = replace(pruned, matches=np.where(is_read, -1, pruned.matches))
         if int(pruned.matches[pruned.matches > 0].sum()) > most:
             return None
@@ -260,7 +260,7 @@ def _aggregate_on_executors(
     verdicts: list[tuple[Ints, Pruned]] = []
     parts: list[_Found] = []
     unread = [np.zeros(0, np.int64)]
-    for place, found in run_on_executors(executors, scan.view, scan.row_groups.numbers, limits, work):
+    for place, found in run_on_executors(executors, scan.view, scan.numbers, limits, work):
         if found is None:
             return None
         if isinstance(found, Pruned):
@@ -274,7 +274,7 @@ def _aggregate_on_executors(
     answers = [found.aggregates for found in parts if found.aggregates is not None]
     joined = Answer.joined(question, answers, np.sort(np.concatenate(unread)))
     warnings = tuple(dict.fromkeys(text for found in parts for text in found.warnings))
-    pruned = join_pruned(verdicts, len(scan.row_groups.numbers), limits)
+    pruned = join_pruned(verdicts, len(scan.numbers), limits)
     return _Found(Enough(pruned), warnings, joined)
 
 

@@ -19,7 +19,7 @@ from planner.condition.tree.nodes import EVERY_ROW, Predicate
 from planner.condition.tree.simplify import simplified
 from planner.prune.gate import Limits
 from planner.report.scan_plan import ScanPlan
-from planner.snapshot.scan import ScanRowGroups
+from planner.snapshot.scan import Scan
 from planner.snapshot.snapshot_files import ScanFile, list_scan_files
 from planner.view.column_values import TriedValues
 from planner.view.index_view import IndexView
@@ -147,8 +147,8 @@ class AdvisedTable:
     def scanned(self, condition: Predicate) -> Scanned:
         """Find the row groups that Iceberg's own pruning leaves."""
         files = self._files(condition)
-        row_groups = ScanRowGroups.of(self.view, [scanned.file for scanned in files])
-        return Scanned(files, row_groups.file_of, row_groups.ordinals)
+        scan = Scan.of_files(self.view, [scanned.file for scanned in files])
+        return Scanned(files, scan.file_of, scan.ordinals)
 
     def _files(self, condition: Predicate) -> tuple[ScanFile, ...]:
         if self.snapshot is None:
@@ -159,7 +159,7 @@ class AdvisedTable:
         self, view: IndexView, condition: Predicate, files: tuple[DataFile, ...], limits: Limits = LIMITS
     ) -> ScanPlan:
         """Plan a scan of some data files by an index; deletes are not looked at."""
-        numbers = ScanRowGroups.of(view, files).numbers
+        numbers = Scan.of_files(view, files).numbers
         numbers = np.asarray(numbers[numbers >= 0], np.int64)
         tried = TriedValues(self.schema, view, numbers, LIMITS.byte_budget, Clock(LIMITS.seconds))
         return plan_files(view, simplified(condition, tried.decide), files, limits)

@@ -75,7 +75,7 @@ def costs_of_data(rows: KnownRows, question: Question) -> Floats:
     at, columns = rows.positions, [column_and_key(asked.column)[0] for asked in question.every_column]
     if not len(at):
         return costs
-    files, file_of = view.file_of[scan.row_groups.numbers[at]], scan.row_groups.file_of[at]
+    files, file_of = view.file_of[scan.numbers[at]], scan.file_of[at]
     sizes = view.file_sizes[files] * _COLUMN_SHARE * len(columns)
     # Spark's tasks do not tell the sizes of columns, and manifests do.
     for number in scan.files.keys() & set(np.unique(file_of).tolist()):
@@ -83,7 +83,7 @@ def costs_of_data(rows: KnownRows, question: Question) -> Floats:
         if isinstance(file, ScanFile) and file.entry.column_sizes:
             guess, known = file.file.file_size * _COLUMN_SHARE, file.entry.column_sizes
             sizes[file_of == number] = sum(known.get(column, guess) for column in columns)
-    costs[at] += sizes / np.maximum(view.record_counts[files], 1) * scan.row_groups.row_counts[at]
+    costs[at] += sizes / np.maximum(view.record_counts[files], 1) * scan.row_counts[at]
     return costs
 
 
@@ -112,7 +112,7 @@ def _answer(rows: KnownRows, question: Question, data_costs: Floats, limits: Lim
         return Answer(counted, kept[~known[kept]], int(known[kept].sum()))
     view = rows.scan.view
     whole = rows.positions[rows.is_whole[rows.positions]]
-    settled, is_settled = settle(view, question, rows.row_groups.numbers[whole], reads)
+    settled, is_settled = settle(view, question, rows.scan.numbers[whole], reads)
     others = np.setdiff1d(rows.positions, whole[is_settled])
     indexed, left = answer_units(view, question, rows, others, reads, data_costs[others], limits)
     partial = Partial.merged(question, [*settled, *indexed])

@@ -49,7 +49,7 @@ def answer_units(
     Takes `data_costs` of each position and `limits` as `answer` does. Returns the answers, and the positions that no
     index answers.
     """
-    row_groups = rows.row_groups.numbers[positions]
+    row_groups = rows.scan.numbers[positions]
     payloads = [
         choose_payloads(view, question, one, row_groups, rows, positions, reads) for one in question.every_column
     ]

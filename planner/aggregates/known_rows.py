@@ -8,7 +8,7 @@ from pyroaring import BitMap
 from planner.condition.tree.nodes import EVERY_ROW, Predicate
 from planner.prune.found_rows import RowSets
 from planner.prune.verdicts import Reason, kept_mask
-from planner.snapshot.scan import Scan, ScanRowGroups
+from planner.snapshot.scan import Scan
 from puffin_index.data.deletes import deleted_positions
 from puffin_index.storage.arrays import Bytes, Flags, Ints
 
@@ -34,15 +34,10 @@ class KnownRows:
         """Say what is known."""
         # A count of matches is exact only where deleted rows could be subtracted.
         is_known = kept_mask(self.reasons) & (self.matches >= 0) & self.scan.is_indexed
-        object.__setattr__(self, "is_whole", is_known & (self.matches == self.row_groups.row_counts))
+        object.__setattr__(self, "is_whole", is_known & (self.matches == self.scan.row_counts))
         some = np.flatnonzero(is_known & ~self.is_whole).tolist()
         is_known[[at for at in some if not self._is_kept(at)]] = False
         object.__setattr__(self, "positions", np.flatnonzero(is_known))
-
-    @property
-    def row_groups(self) -> ScanRowGroups:
-        """The row groups of the scan."""
-        return self.scan.row_groups
 
     def count(self) -> tuple[int, Flags]:
         """How many rows match in row groups where that is known, and which these are.
@@ -53,14 +48,14 @@ class KnownRows:
         count = int(self.matches[known].sum())
         if self.predicate == EVERY_ROW:
             listed = ~known & ~self.scan.is_indexed & ~self.scan.has_deletes
-            files = np.unique(self.row_groups.file_of[listed]).tolist()
+            files = np.unique(self.scan.file_of[listed]).tolist()
             count += sum(self.scan.files[number].file.record_count for number in files)
             known |= listed
         return count, known
 
     def _is_kept(self, at: int) -> bool:
         """Whether the rows are kept, and not only their count."""
-        return self._is_every_row(at) or self.row_sets.is_kept(int(self.row_groups.numbers[at]))
+        return self._is_every_row(at) or self.row_sets.is_kept(int(self.scan.numbers[at]))
 
     def _is_every_row(self, at: int) -> bool:
         return self.reasons[at] in (Reason.ALL_ROWS_MATCH, Reason.NO_PREDICATE)
@@ -70,15 +65,15 @@ class KnownRows:
 
         Raises PuffinIndexError if deleted rows can no longer be read.
         """
-        row_groups = self.row_groups
-        row_count = int(row_groups.row_counts[at])
+        scan = self.scan
+        row_count = int(scan.row_counts[at])
         if self.is_whole[at]:
             return BitMap(range(row_count))
-        found = None if self._is_every_row(at) else self.row_sets.of(int(row_groups.numbers[at]))
+        found = None if self._is_every_row(at) else self.row_sets.of(int(scan.numbers[at]))
         rows = BitMap(range(row_count)) if found is None else found.rows
-        file = self.scan.deletes_of(at)
+        file = scan.deletes_of(at)
         if file is None:
             return rows
-        first = int(row_groups.first_rows[at])
-        deleted = deleted_positions(self.scan.io, file.file.path, file.deletes)
+        first = int(scan.first_rows[at])
+        deleted = deleted_positions(scan.io, file.file.path, file.deletes)
         return rows - (deleted & BitMap(range(first, first + row_count))).shift(-first)

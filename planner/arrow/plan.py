@@ -196,7 +196,7 @@ def plan_scan(
     files, view = _read_tables(index, snapshot, schema, simplified(condition), clock, ahead if spark is None else None)
     data_files = [file.file for file in files]
     scan = Scan.of_files(view, data_files, files, table.io, index.name, snapshot.snapshot_id if snapshot else None)
-    tried = TriedValues(schema, view, scan.row_groups.numbers[scan.is_indexed], limits.byte_budget, clock)
+    tried = TriedValues(schema, view, scan.numbers[scan.is_indexed], limits.byte_budget, clock)
     predicate = simplified(condition, tried.decide)
     executors = None
     if spark is not None:

@@ -131,7 +131,7 @@ def _task(file: ScanFile, ordinal: int, row_count: int, rows: RowSet | None) -> 
 def _known_rows(planned: QueryAnswer, at: int) -> RowSet | None:
     if planned.plan.reasons[at] == Reason.ALL_ROWS_MATCH:
         return RowSet(BitMap(range(int(planned.plan.row_counts[at]))), exact=True)
-    return planned.row_sets.of(int(planned.scan.row_groups.numbers[at]))
+    return planned.row_sets.of(int(planned.scan.numbers[at]))
 
 
 @dataclass(frozen=True, slots=True)

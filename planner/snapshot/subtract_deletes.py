@@ -85,11 +85,11 @@ class _DeletesStage:
         matching = self._matching(at)
         if matching is None:
             return False
-        count = len(matching[0]) if matching[0] is not None else int(self.scan.row_groups.row_counts[at])
+        count = len(matching[0]) if matching[0] is not None else int(self.scan.row_counts[at])
         return always or count <= sum(delete.record_count for delete in file.deletes)
 
     def _file(self, at: int) -> FileWithDeletes:
-        return self.scan.files[int(self.scan.row_groups.file_of[at])]
+        return self.scan.files[int(self.scan.file_of[at])]
 
     def _matching(self, at: int) -> tuple[BitMap | None, bool] | None:
         """The matching rows (None for all) and whether they are exact; None if they are not known."""
@@ -97,30 +97,28 @@ class _DeletesStage:
             return None, True
         if self.reasons[at] == Reason.NO_PREDICATE:
             return None, self.all_rows
-        rows = self.pruned.row_sets.of(int(self.scan.row_groups.numbers[at]))
+        rows = self.pruned.row_sets.of(int(self.scan.numbers[at]))
         return None if rows is None else (rows.rows, rows.exact)
 
     def is_worth_reading(self, candidates: list[int]) -> bool:
         """Whether the delete files that are not in memory have fewer bytes than the row groups in question."""
-        file_numbers = {int(self.scan.row_groups.file_of[at]) for at in candidates}
+        file_numbers = {int(self.scan.file_of[at]) for at in candidates}
         unread = {
             delete for number in file_numbers for delete in self.scan.files[number].deletes if not is_kept(delete)
         }
         saved = sum(
-            self._file(at).file.file_size
-            * int(self.scan.row_groups.row_counts[at])
-            // max(1, self._file(at).file.record_count)
+            self._file(at).file.file_size * int(self.scan.row_counts[at]) // max(1, self._file(at).file.record_count)
             for at in candidates
         )
         return bool(sum(delete.file_size for delete in unread) < saved)
 
     def judge(self, at: int) -> None:
         """Subtract the deleted rows of one row group."""
-        matching, deleted = self._matching(at), self._deleted_rows(int(self.scan.row_groups.file_of[at]))
+        matching, deleted = self._matching(at), self._deleted_rows(int(self.scan.file_of[at]))
         if matching is None or deleted is None:
             return
         rows, exact = matching
-        first, count = int(self.scan.row_groups.first_rows[at]), int(self.scan.row_groups.row_counts[at])
+        first, count = int(self.scan.first_rows[at]), int(self.scan.row_counts[at])
         if rows is None:
             left = count - deleted.range_cardinality(first, first + count)
         else:

@@ -159,5 +159,5 @@ class PlannerCallback(JavaFunction):
 
 
 def _dropped(answer: QueryAnswer, note: str, waiting: list[int]) -> bytes:
-    dropped = answer.scan.row_groups.numbers[~answer.plan.kept_mask]
+    dropped = answer.scan.numbers[~answer.plan.kept_mask]
     return serialize_dropped(row_set_of(dropped, answer.scan.view.row_group_count), note, waiting)

@@ -67,7 +67,7 @@ class PlannedQuery:
     @property
     def numbers(self) -> Ints:
         """The row groups of the view that the scan has."""
-        return self.answer.scan.row_groups.numbers
+        return self.answer.scan.numbers
 
     @property
     def dropped_for_first_rows(self) -> Flags:

@@ -65,7 +65,7 @@ def serialize_answer(answer: QueryAnswer, wanted: WantedAggregates, note: str, m
         return None
     partial = answer.aggregates.partial
     groups, question = partial.groups.combine_chunks(), partial.question
-    numbers = np.delete(answer.scan.row_groups.numbers, answer.aggregates.unread)
+    numbers = np.delete(answer.scan.numbers, answer.aggregates.unread)
     row_groups = row_set_of(numbers, answer.scan.view.row_group_count).serialize()
     parts: list[bytes] = [b"G", serialized_note(note), write_int32_be(milliseconds)]
     parts += (write_int32_be(len(row_groups)), row_groups, write_int32_be(len(groups)))

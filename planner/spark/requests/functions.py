@@ -110,7 +110,7 @@ def functions_of(request: Request, schema: Schema, query: QueryRequest, *, is_as
     return ColumnFunctions(
         schema,
         query.scan.view,
-        query.scan.row_groups.numbers,
+        query.scan.numbers,
         query.limits.byte_budget,
         functions,
         int(query.limits.seconds * 1000),
