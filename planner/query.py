@@ -100,27 +100,20 @@ def answer_query(request: QueryRequest) -> QueryAnswer:
     if request.question is None:
         return _answer_of(request, _judge(request))
     found = _aggregate(request, request.question)
-    return read_everything(request) if found is None else _answer_of(request, found)
+    return read_everything(request) if found is None else _answer_of(request, *found)
 
 
 def read_everything(request: QueryRequest, *warnings: str) -> QueryAnswer:
     """Read all row groups of a query, whatever the index says."""
     count = len(request.scan.numbers)
-    nothing = Pruned(np.full(count, Reason.NOT_TRUSTED, np.uint8), np.full(count, -1, np.int64), (), ())
-    return _answer_of(request, _Found(Enough(nothing), warnings))
+    nothing = Pruned(
+        np.full(count, Reason.NOT_TRUSTED, np.uint8), np.full(count, -1, np.int64), (), (), warnings=warnings
+    )
+    return _answer_of(request, Enough(nothing))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Found:
-    """The verdicts on a scan, deletes subtracted, unindexed row groups too; and delete files that were unreadable."""
-
-    enough: Enough
-    warnings: tuple[str, ...] = ()
-    aggregates: Answer | None = None
-
-
-def _judge(request: QueryRequest) -> _Found:
-    """Judge the row groups of a scan, those without an index included."""
+def _judge(request: QueryRequest) -> Enough:
+    """Judge the row groups of a scan, those without an index included, and subtract deletes."""
     scan, limits = request.scan, request.limits
     clock, here = Clock(limits.seconds), slice(None) if scan.is_indexed.all() else scan.is_indexed
     enough = prune_first_rows(
@@ -141,7 +134,7 @@ def _judge(request: QueryRequest) -> _Found:
         dropped[here] = enough.dropped
     # With deletes, a count is an upper bound until deleted rows are subtracted.
     matches[scan.has_deletes & (matches > 0)] = -1
-    after = subtract_deletes(
+    pruned = subtract_deletes(
         scan,
         replace(enough.pruned, reasons=reasons, matches=matches),
         clock,
@@ -149,19 +142,16 @@ def _judge(request: QueryRequest) -> _Found:
         strict=limits.strict,
         always=limits.rows_wanted,
     )
-    reasons, matches = after.reasons, after.matches
     if request.for_spark:
-        reasons = keep_whole_files(reasons, scan.file_of, scan.is_read_whole)
-    stages = (*enough.pruned.stages, *after.stages)
-    pruned = replace(enough.pruned, reasons=reasons, matches=matches, stages=stages)
-    return _Found(replace(enough, pruned=pruned, dropped=dropped), after.warnings)
+        pruned = replace(pruned, reasons=keep_whole_files(pruned.reasons, scan.file_of, scan.is_read_whole))
+    return replace(enough, pruned=pruned, dropped=dropped)
 
 
-def _answer_of(request: QueryRequest, found: _Found) -> QueryAnswer:
+def _answer_of(request: QueryRequest, enough: Enough, aggregates: Answer | None = None) -> QueryAnswer:
     """Put the answer together, once everything is known."""
-    scan, pruned, aggregates = request.scan, found.enough.pruned, found.aggregates
+    scan, pruned = request.scan, enough.pruned
     of_index = tuple(f"{trouble.segment}: {trouble.reason}" for trouble in pruned.troubles)
-    reasons, troubles, reads, bytes_read, answered = pruned.reasons, found.warnings, 0, 0, ""
+    reasons, troubles, reads, bytes_read, answered = pruned.reasons, pruned.warnings, 0, 0, ""
     if aggregates is not None:
         troubles = (*troubles, *aggregates.warnings)
         reads, bytes_read = aggregates.index_reads, aggregates.index_bytes_read
@@ -190,10 +180,10 @@ def _answer_of(request: QueryRequest, found: _Found) -> QueryAnswer:
         unlisted=scan.unlisted,
         unlisted_files=scan.unlisted_files,
         answered=answered,
-        implied=(*request.implied, *found.enough.as_implied(first_rows, kept_mask(reasons))),
+        implied=(*request.implied, *enough.as_implied(first_rows, kept_mask(reasons))),
         unused=request.unused,
     )
-    return QueryAnswer(request, plan, found.enough, aggregates, (*of_index, *troubles))
+    return QueryAnswer(request, plan, enough, aggregates, (*of_index, *troubles))
 
 
 def _warnings(view: IndexView, pruned: Pruned) -> tuple[str, ...]:
@@ -213,7 +203,7 @@ def _warnings(view: IndexView, pruned: Pruned) -> tuple[str, ...]:
     return (*outdated, *damaged)
 
 
-def _aggregate(request: QueryRequest, question: Question) -> _Found | None:
+def _aggregate(request: QueryRequest, question: Question) -> tuple[Enough, Answer] | None:
     """Judge the row groups and answer aggregates; None if Spark has to read the rows."""
     request = replace(request, limits=replace(request.limits, rows_wanted=True))
     if not request.for_spark:
@@ -226,19 +216,19 @@ def _aggregate(request: QueryRequest, question: Question) -> _Found | None:
         found = _aggregate_on_executors(executors, request, question, most)
     else:
         found = _aggregate_here(replace(request, executors=None), question, most)
-    if found is None or found.aggregates is None:
+    if found is None:
         return None
-    answered = found.aggregates
+    _, answered = found
     is_anything_known = answered.row_groups_settled + answered.row_groups_indexed > 0 or not len(answered.unread)
     return found if is_anything_known and len(answered.partial.groups) <= MOST_GROUPS else None
 
 
-def _aggregate_here(request: QueryRequest, question: Question, most: float = np.inf) -> _Found | None:
+def _aggregate_here(request: QueryRequest, question: Question, most: float = np.inf) -> tuple[Enough, Answer] | None:
     """Judge and answer; None if more rows match than an answer may be of."""
     clock, scan = Clock(request.limits.seconds), request.scan
     with sharing_payloads([asked.column for asked in question.every_column]):
-        found = _judge(request)
-        pruned = found.enough.pruned
+        enough = _judge(request)
+        pruned = enough.pruned
         if request.for_spark:
             # A reader of byte ranges reads all of such a file, so that none of its rows may be counted here.
             is_read = pruned.kept & scan.is_read_whole
@@ -248,17 +238,17 @@ def _aggregate_here(request: QueryRequest, question: Question, most: float = np.
         rows = KnownRows(scan, request.predicate, pruned.reasons, pruned.matches, pruned.row_sets)
         left = replace(request.limits, seconds=clock.seconds_left) if request.for_spark else UNBOUNDED
         answered = answer(rows, question, costs_of_data(rows, question), left)
-    return _Found(replace(found.enough, pruned=pruned), found.warnings, answered)
+    return replace(enough, pruned=pruned), answered
 
 
 def _aggregate_on_executors(
     executors: Executors, request: QueryRequest, question: Question, most: float
-) -> _Found | None:
+) -> tuple[Enough, Answer] | None:
     """Judge and answer on executors, each task for its row groups."""
     scan, limits = request.scan, request.limits
     work = partial(_aggregate_part, request.predicate, question, scan.files, scan.io, most)
     verdicts: list[tuple[Ints, Pruned]] = []
-    parts: list[_Found] = []
+    answers: list[Answer] = []
     unread = [np.zeros(0, np.int64)]
     for place, found in run_on_executors(executors, scan.view, scan.numbers, limits, work):
         if found is None:
@@ -268,14 +258,12 @@ def _aggregate_on_executors(
             verdicts.append((place, found))
             unread.append(place)
         else:
-            verdicts.append((place, found.enough.pruned))
-            parts.append(found)
-            unread += [place[found.aggregates.unread]] if found.aggregates is not None else []
-    answers = [found.aggregates for found in parts if found.aggregates is not None]
+            enough, answered = found
+            verdicts.append((place, enough.pruned))
+            answers.append(answered)
+            unread.append(place[answered.unread])
     joined = Answer.joined(question, answers, np.sort(np.concatenate(unread)))
-    warnings = tuple(dict.fromkeys(text for found in parts for text in found.warnings))
-    pruned = join_pruned(verdicts, len(scan.numbers), limits)
-    return _Found(Enough(pruned), warnings, joined)
+    return Enough(join_pruned(verdicts, len(scan.numbers), limits)), joined
 
 
 def _aggregate_part(
@@ -288,11 +276,11 @@ def _aggregate_part(
     first_file: int,
     row_groups: Ints,
     limits: Limits,
-) -> _Found | None:
+) -> tuple[Enough, Answer] | None:
     """Judge and answer in a task: row groups of a view of some data files, whose first one has another number."""
     own = {number - first_file: file for number, file in files.items() if 0 <= number - first_file < len(view.paths)}
     scan = Scan.of_view(view, row_groups, own, io=io)
     request = QueryRequest(scan=scan, predicate=predicate, for_spark=True, limits=limits)
     found = _aggregate_here(request, question, most)
     # Verdicts travel, row sets do not: they may be large.
-    return found and replace(found, enough=Enough(replace(found.enough.pruned, row_sets=RowSets())))
+    return found and (Enough(replace(found[0].pruned, row_sets=RowSets())), found[1])

@@ -136,7 +136,9 @@ def join_pruned(parts: Sequence[tuple[Ints, Pruned]], row_groups: int, limits: L
     troubles = tuple(trouble for _, result in parts for trouble in result.troubles)
     _raise_if_strict(troubles, limits)
     used = frozenset(one for _, result in parts for one in result.used)
-    return Pruned(reasons, matches, _stages([result.stages for _, result in parts]), troubles, used=used)
+    warnings = tuple(dict.fromkeys(text for _, result in parts for text in result.warnings))
+    stages = _stages([result.stages for _, result in parts])
+    return Pruned(reasons, matches, stages, troubles, used=used, warnings=warnings)
 
 
 def _raise_if_strict(troubles: Sequence[IndexTrouble], limits: Limits) -> None:

@@ -89,7 +89,8 @@ class Stage:
 class Pruned:
     """The verdict on each row group that was asked about: a `Reason`, and matching rows, -1 where not known exactly.
 
-    Beside these, the rows where an index gave them, what dropped row groups or had a part in that, and troubles.
+    Beside these, the rows where an index gave them, what dropped row groups or had a part in that, and troubles;
+    `warnings` are of delete files that could not be read.
     """
 
     reasons: Bytes
@@ -98,6 +99,7 @@ class Pruned:
     troubles: tuple[IndexTrouble, ...]
     row_sets: RowSets = field(default_factory=RowSets)
     used: frozenset[Used] = frozenset()
+    warnings: tuple[str, ...] = ()
 
     @property
     def kept(self) -> Flags:

@@ -7,7 +7,7 @@ row groups. Where exact counts are wanted, the stage reads all delete files of r
 
 import logging
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from pyroaring import BitMap
@@ -23,29 +23,16 @@ from puffin_index.storage.arrays import Bytes, Ints
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class AfterDeletes:
-    """What is known of the row groups of a scan once deleted rows are subtracted, with the stage and its warnings.
-
-    Matching rows are -1 where they are not known exactly.
-    """
-
-    reasons: Bytes
-    matches: Ints
-    stages: tuple[Stage, ...] = ()
-    warnings: tuple[str, ...] = ()
-
-
 def subtract_deletes(
     scan: Scan, pruned: Pruned, clock: Clock, *, all_rows: bool, strict: bool = False, always: bool = False
-) -> AfterDeletes:
+) -> Pruned:
     """Run the stage, until the time is over unless exact counts are wanted, whatever the deletes cost.
 
     `all_rows` says that every row matches. If strict, raises if a delete file cannot be read, instead of keeping its
     row groups.
     """
     if not any(file.deletes for file in scan.files.values()):
-        return AfterDeletes(pruned.reasons, pruned.matches)
+        return pruned
     started = time.perf_counter()
     stage = _DeletesStage(scan, pruned, all_rows, strict)
     alive = np.flatnonzero(pruned.kept & scan.is_indexed)
@@ -58,7 +45,13 @@ def subtract_deletes(
     dropped = int((stage.reasons == Reason.ALL_DELETED).sum())
     seconds = time.perf_counter() - started
     told = Stage("deletes", len(alive), dropped, stage.reads, stage.bytes_read, seconds)
-    return AfterDeletes(stage.reasons, stage.matches, (told,), tuple(stage.troubles))
+    return replace(
+        pruned,
+        reasons=stage.reasons,
+        matches=stage.matches,
+        stages=(*pruned.stages, told),
+        warnings=tuple(stage.troubles),
+    )
 
 
 @dataclass(slots=True)
