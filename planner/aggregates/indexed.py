@@ -24,7 +24,7 @@ from planner.prune.gate import Limits
 from planner.view.cache import SHARED
 from planner.view.directories import IndexReads, positions_by_number
 from planner.view.index_view import IndexView
-from planner.view.keys_of_rows import OpenedKeys, PayloadKeys, open_keys
+from planner.view.keys_of_rows import OpenedKeys, decoded_keys, open_keys
 from puffin_index.keys.columns import Column, KeyArray, join_columns
 from puffin_index.keys.map_key import ColumnId
 from puffin_index.keys.value_types import ValueType
@@ -151,15 +151,14 @@ class _Unit:
         """Yield each payload of a column."""
         for _, unordered in positions_by_number(own.numbers[self.places]):
             place, row_group = self.places[unordered[0]], int(self.row_groups[unordered[0]])
-            directory, column = own.directory_of(place), own.column.column
-            opened = open_keys(self.view, column, directory, self.row_groups, unordered)
+            directory = own.directory_of(place)
+            opened = open_keys(self.view, directory, self.row_groups, unordered)
             if own.are_decoded[place] and own.may_be_kept and directory.merged[row_group]:
-                keys = PayloadKeys(self.view, column, directory, row_group)
-                opened = replace(opened, index=keys.kept or keys.decoded(opened.index))
+                opened = replace(opened, index=decoded_keys(self.view, directory, row_group, opened.index))
             elif (within := own.within.get(int(own.numbers[place]))) is not None:
                 opened = replace(opened, index=within)
             yield opened
-            self.view.weigh(column, directory, row_group)
+            self.view.weigh(directory, row_group)
 
     def _asked(self, own: Payloads) -> Iterator[tuple[HoldsKeys, Sequence[int], BitMap]]:
         """Yield each payload of a column, the places of its row groups in the unit, and the matching rows."""

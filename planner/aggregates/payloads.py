@@ -10,7 +10,7 @@ from planner.aggregates.question import AskedColumn, Question
 from planner.condition.tree.nodes import Predicate, necessary_leaves
 from planner.view.directories import FieldStatistics, IndexReads, KindDirectory, positions_by_number
 from planner.view.index_view import IndexView
-from planner.view.keys_of_rows import PayloadKeys, are_in_memory, may_be_kept
+from planner.view.keys_of_rows import add_cost, are_in_memory, may_be_kept
 from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError
 from puffin_index.keys.asked import AskedTest
 from puffin_index.kinds.held_keys import HoldsKeys, KeysWithin, most_key_sets
@@ -85,10 +85,7 @@ def is_due(view: IndexView, payloads: Sequence[Payloads], unit: Ints, row_groups
     # Only payloads of several row groups are kept open.
     if not all(own.directory_of(place).merged[row_groups[place]] for own, place in firsts):
         return False
-    totals = [
-        PayloadKeys(view, own.column.column, own.directory_of(place), int(row_groups[place])).add_cost(spent)
-        for own, place in firsts
-    ]
+    totals = [add_cost(view, own.directory_of(place), int(row_groups[place]), spent) for own, place in firsts]
     return min(totals) >= price
 
 
@@ -130,13 +127,13 @@ def choose_payloads(
         lengths = directory.length[row_groups] / counts[owners]
         in_memory = np.zeros(count, np.bool_)
         if are_decoded.any():
-            in_memory = are_decoded & are_in_memory(view, asked.column, directory, row_groups)
+            in_memory = are_decoded & are_in_memory(view, directory, row_groups)
             lengths[in_memory] = 0.0
             may_keep &= statistics is not None and may_be_kept(view, statistics, directory, row_groups[are_decoded])
         costs = np.where(directory.known[row_groups], weight * lengths, np.inf)
         known.append(_OfKind(directory, costs, _INDEX_WEIGHT * lengths, are_decoded, in_memory))
         if kind.is_found_by_key and test is not None:
-            known.append(_within(view, asked, known[-1], row_groups, rows.matches[positions], test))
+            known.append(_within(view, known[-1], row_groups, rows.matches[positions], test))
     known = [own for own in known if np.isfinite(own.costs).any()]
     known.sort(key=lambda one: float(one.costs[np.isfinite(one.costs)].mean()))
     chosen, numbers = np.full(count, -1, np.int64), np.full(count, -1, np.int64)
@@ -183,9 +180,7 @@ def _has_few_keys(view: IndexView, question: Question, statistics: FieldStatisti
     return np.asarray(few & statistics.known[row_groups], np.bool_)
 
 
-def _within(
-    view: IndexView, asked: AskedColumn, whole: _OfKind, row_groups: Ints, matches: Ints, test: AskedTest
-) -> _OfKind:
+def _within(view: IndexView, whole: _OfKind, row_groups: Ints, matches: Ints, test: AskedTest) -> _OfKind:
     """Payloads that only have to give a few rows, with keys that a test narrows down."""
     directory, none = whole.directory, np.zeros(len(row_groups), np.bool_)
     lengths, costs = np.zeros(len(row_groups)), np.full(len(row_groups), np.inf)
@@ -196,7 +191,7 @@ def _within(
         if blob < 0 or not directory.merged[row_group] or not are_few:
             continue
         try:
-            opened: object = view.open_index(asked.column, directory, row_group)
+            opened: object = view.open_index(directory, row_group)
             keys = opened.within(test) if isinstance(opened, HoldsKeys) else None
         except (CorruptFileError, UnsupportedError, NotFoundError, OSError):
             # If the payload is asked for all of its keys, the trouble is told then.

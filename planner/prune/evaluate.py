@@ -111,7 +111,7 @@ class RowEvaluator:
                 self.late.add(position)
                 break
             try:
-                rows = view.open_alone(leaf.field_id, directory, row_group).evaluate(leaf.test, candidates)
+                rows = view.open_alone(directory, row_group).evaluate(leaf.test, candidates)
             except (CorruptFileError, UnsupportedError, NotFoundError, OSError) as error:
                 location = view.segments[int(directory.segment[row_group])][0]
                 self.troubled.setdefault(position, []).append(IndexTrouble.of(location, error))

@@ -120,7 +120,7 @@ class LookUp:
             pruning.refuse(opened[place].positions, reason)
         for one in every:
             if one.payload.nbytes != one.nbytes:
-                view.weigh(self.state.leaf.field_id, self.directory, self._row_group(one.positions))
+                view.weigh(self.directory, self._row_group(one.positions))
         yield found, found.counts(row_groups, blobs)
 
     def _works(self, blobs: list[tuple[int, Ints]], undecided: Ints) -> list[_Work]:
@@ -131,12 +131,12 @@ class LookUp:
         """Whether memory has the directory of a payload. Opening reports the trouble of any of them."""
         with suppress(PuffinIndexError, OSError):
             row_group = self._row_group(work[1])
-            return self.pruning.view.open_index(self.state.leaf.field_id, self.directory, row_group).is_directory_known
+            return self.pruning.view.open_index(self.directory, row_group).is_directory_known
         return True
 
     def _open(self, work: _Work) -> _Opened:
         blob, positions, asked = work
-        payload = self.pruning.view.open_index(self.state.leaf.field_id, self.directory, self._row_group(positions))
+        payload = self.pruning.view.open_index(self.directory, self._row_group(positions))
         nbytes = payload.nbytes
         test = payload.prepare(asked)
         bounds = test.count_bounds()

@@ -62,7 +62,7 @@ class Probe:
             self.pruning.refuse(positions[self.pruning.gate.refusals(costs) == reason], reason)
 
     def _may_contain(self, row_group: int) -> bool:
-        index = self.pruning.view.open_alone(self.state.leaf.field_id, self.directory, row_group)
+        index = self.pruning.view.open_alone(self.directory, row_group)
         return bool(index.evaluate(self.state.leaf.test).rows)
 
     def _probe_matrices(self, undecided: Ints) -> Iterator[tuple[Ints, Flags]]:
@@ -91,16 +91,16 @@ class Probe:
 
     def _open(self, test: AskedTest, positions: Ints) -> _Asked:
         view, row_group = self.pruning.view, int(self.pruning.row_groups[positions[0]])
-        matrix, first = view.open_filter(self.state.leaf.field_id, self.directory, row_group)
+        matrix, first = view.open_filter(self.directory, row_group)
         nbytes = matrix.nbytes
         reads, cost = matrix.cost(test)
         if matrix.nbytes != nbytes:
-            view.weigh(self.state.leaf.field_id, self.directory, row_group)
+            view.weigh(self.directory, row_group)
         return _Asked(matrix, self._segment(row_group), first, reads, cost, positions)
 
     def _ask(self, one: _Asked, test: AskedTest) -> Flags:
         row_groups = self.pruning.row_groups[one.positions]
-        ordinals = self.pruning.view.ordinals(self.state.leaf.field_id, self.directory.kind, row_groups)
+        ordinals = self.pruning.view.ordinals(self.directory, row_groups)
         return one.matrix.possible(test)[ordinals - one.first]
 
     def _segment(self, row_group: int) -> int:

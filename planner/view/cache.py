@@ -11,7 +11,6 @@ from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 from cachetools import LRUCache
 
 from planner.view.segment_files import SegmentReader
-from puffin_index.keys.columns import KeyArray
 from puffin_index.keys.map_key import ColumnId
 from puffin_index.kinds.base import MergedFilter, MergedIndex, RowGroupIndex
 from puffin_index.storage.caches import cleared_by
@@ -106,18 +105,6 @@ class OpenPayload:
     def nbytes(self) -> int:
         """The memory in bytes."""
         return self.payload.nbytes
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class KeyList:
-    """The distinct keys of a payload, ascending."""
-
-    keys: KeyArray
-
-    @property
-    def nbytes(self) -> int:
-        """The memory in bytes."""
-        return int(self.keys.nbytes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -149,12 +149,12 @@ def _union(
         bytes_read += int(directory.length[payloads].sum())
         if len(payloads) > _MOST_PAYLOADS or bytes_read > most_bytes:
             return f"the values of the column take more than {_MOST_PAYLOADS} requests or {most_bytes} bytes"
-        read, troubles = partial(view.keys_of, leaf.field_id, directory, most=most), len(reads.troubles)
+        read, troubles = partial(view.keys_of, directory, most=most), len(reads.troubles)
         listed = view.try_each(read, payloads.tolist(), directory.segment.__getitem__, reads)
         if len(reads.troubles) > troubles:
             return "a part of the index cannot be read"
-        lists += [one.keys for one in listed if one is not None]
-        listing = payloads[[one is not None for one in listed]]
+        lists += [keys for keys in listed if keys is not None]
+        listing = payloads[[keys is not None for keys in listed]]
         missing &= ~np.isin(directory.blob, directory.blob[listing])
     if missing.any():
         return f"{np.count_nonzero(missing)} row groups have no index that lists at most {most} values"

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from puffin_index.errors import reason_at
 from puffin_index.keys.columns import KeyArray
+from puffin_index.keys.map_key import ColumnId
 from puffin_index.keys.value_types import ValueType, value_type_named
 from puffin_index.kinds.registry import kind_named
 from puffin_index.segments.directory import Directory, int64_column
@@ -117,6 +118,7 @@ class KindDirectory:
         blob: A number for the payload, the same for row groups that share one; -1 without one.
     """
 
+    column: ColumnId
     kind: str
     value_type: ValueType
     segment: npt.NDArray[np.int32]
@@ -286,7 +288,7 @@ def gather_statistics(
 
 
 def gather_directory(
-    kind: str, placement: Placement, wanted: str, directories: Mapping[int, Directory]
+    column: ColumnId, kind: str, placement: Placement, wanted: str, directories: Mapping[int, Directory]
 ) -> KindDirectory | None:
     """Lay out where payloads lie; None if no segment has any with keys of a type comparable to the wanted one."""
     chosen = {segment: own for segment, own in directories.items() if comparable(own.type_name, wanted)}
@@ -303,6 +305,7 @@ def gather_directory(
         for part in parts
     ]
     return KindDirectory(
+        column=column,
         kind=kind,
         value_type=value_type_named(chosen[max(chosen)].type_name),
         segment=np.where(known, placement.segment, -1).astype(np.int32),

@@ -21,7 +21,7 @@ from pyiceberg.io import FileIO
 
 from planner.clock import Clock
 from planner.condition.tree.nodes import Leaf
-from planner.view.cache import CACHE, SHARED, Cached, IndexCache, KeyList, OpenPayload, StoredDirectory
+from planner.view.cache import CACHE, SHARED, Cached, IndexCache, OpenPayload, StoredDirectory
 from planner.view.covered_row_groups import CoveredRowGroups
 from planner.view.directories import (
     STATISTICS_COLUMNS,
@@ -38,6 +38,7 @@ from planner.view.segment_files import SegmentFiles, SegmentReader
 from puffin_index.data.column_source import FieldSource
 from puffin_index.errors import CorruptFileError, NotFoundError, PuffinIndexError, UnsupportedError
 from puffin_index.index_table.entries import field_kinds, with_kinds, without_sources
+from puffin_index.keys.columns import KeyArray
 from puffin_index.keys.leaf import LeafTest
 from puffin_index.keys.map_key import ColumnId
 from puffin_index.kinds.base import MergedFilter, MergedIndex, RowGroupIndex
@@ -221,7 +222,7 @@ class IndexView(CoveredRowGroups):
             return kept if isinstance(kept, KindDirectory) else None
         troubles = len(reads.troubles)
         parts = self._of_segments(placement, reads, self._segment_directory)
-        found = gather_directory(kind, placement, leaf.value_type, parts)
+        found = gather_directory(leaf.field_id, kind, placement, leaf.value_type, parts)
         return self._keep(key, found, len(reads.troubles) == troubles)
 
     def _place(self, leaf: Leaf, kind: str) -> tuple[Placement | None, object]:
@@ -239,19 +240,19 @@ class IndexView(CoveredRowGroups):
         placement = self.placements.get((field_id, kind))
         return np.zeros(len(row_groups), np.bool_) if placement is None else placement.segment[row_groups] >= 0
 
-    def open_alone(self, field_id: ColumnId, directory: KindDirectory, row_group: int) -> RowGroupIndex:
+    def open_alone(self, directory: KindDirectory, row_group: int) -> RowGroupIndex:
         """Open the payload of one row group; nothing is read yet but the directory, if it is no longer in memory.
 
         A small payload is read whole from a store, which costs one round.
         """
         shared = SHARED.get()
-        if shared is None or field_id not in shared.columns:
-            return self._open_alone(field_id, directory, row_group)
-        key, length = self._payload_key(field_id, directory, row_group), int(directory.length[row_group])
-        return shared.opened(key, length, lambda: self._open_alone(field_id, directory, row_group))
+        if shared is None or directory.column not in shared.columns:
+            return self._open_alone(directory, row_group)
+        key, length = self._payload_key(directory, row_group), int(directory.length[row_group])
+        return shared.opened(key, length, lambda: self._open_alone(directory, row_group))
 
-    def _open_alone(self, field_id: ColumnId, directory: KindDirectory, row_group: int) -> RowGroupIndex:
-        own, entry, reader = self._locate(field_id, directory, row_group)
+    def _open_alone(self, directory: KindDirectory, row_group: int) -> RowGroupIndex:
+        own, entry, reader = self._locate(directory, row_group)
         span = np.array([[0, self.row_counts[row_group]]], np.int64)
         source: RangedReader = reader
         offset, length = int(directory.offset[row_group]), int(directory.length[row_group])
@@ -262,33 +263,33 @@ class IndexView(CoveredRowGroups):
             raise UnsupportedError(f"{own.location}: a payload of several row groups where one of a row group belongs")
         return opened
 
-    def open_index(self, field_id: ColumnId, directory: KindDirectory, row_group: int) -> MergedIndex:
+    def open_index(self, directory: KindDirectory, row_group: int) -> MergedIndex:
         """Open a payload of several row groups that answers with rows; its opened form is kept."""
-        payload = self._opened(field_id, directory, row_group).payload
+        payload = self._opened(directory, row_group).payload
         if not isinstance(payload, MergedIndex):
             raise UnsupportedError(f"a payload of kind {directory.kind} that answers with no rows")
         return payload
 
-    def open_filter(self, field_id: ColumnId, directory: KindDirectory, row_group: int) -> tuple[MergedFilter, int]:
+    def open_filter(self, directory: KindDirectory, row_group: int) -> tuple[MergedFilter, int]:
         """Open a payload of several row groups that tells which have no match; its opened form is kept.
 
         Returns the filter, and the row group of the segment that it begins with.
         """
-        opened = self._opened(field_id, directory, row_group)
+        opened = self._opened(directory, row_group)
         if not isinstance(opened.payload, MergedFilter):
             raise UnsupportedError(f"a payload of kind {directory.kind} that is no filter of row groups")
         return opened.payload, opened.first
 
-    def _opened(self, field_id: ColumnId, directory: KindDirectory, row_group: int) -> OpenPayload:
+    def _opened(self, directory: KindDirectory, row_group: int) -> OpenPayload:
         """The payload of several row groups, opened by whichever view asked for it first."""
-        key = self._payload_key(field_id, directory, row_group)
+        key = self._payload_key(directory, row_group)
         kept = self._cache.get(key)
         if isinstance(kept, OpenPayload):
             kept.reader.files = self.files
             return kept
-        own, entry, reader = self._locate(field_id, directory, row_group)
+        own, entry, reader = self._locate(directory, row_group)
         covered = own.covered(entry)
-        spans = self._spans(field_id, int(directory.segment[row_group]))[covered]
+        spans = self._spans(directory.column, int(directory.segment[row_group]))[covered]
         payload = own.open(entry, reader, spans)
         if not isinstance(payload, MergedIndex | MergedFilter):
             raise UnsupportedError(f"{own.location}: a payload of one row group where one of several belongs")
@@ -296,56 +297,51 @@ class IndexView(CoveredRowGroups):
         self._cache.put(key, opened)
         return opened
 
-    def weigh(self, field_id: ColumnId, directory: KindDirectory, row_group: int) -> None:
+    def weigh(self, directory: KindDirectory, row_group: int) -> None:
         """Tell the cache how large a payload of several row groups has become by being read."""
-        key = self._payload_key(field_id, directory, row_group)
+        key = self._payload_key(directory, row_group)
         kept = self._cache.get(key)
         if kept is not None:
             self._cache.put(key, kept)
 
-    def keys_of(self, field_id: ColumnId, directory: KindDirectory, row_group: int, most: int) -> KeyList | None:
+    def keys_of(self, directory: KindDirectory, row_group: int, most: int) -> KeyArray | None:
         """The distinct keys of the payload of a row group; None if it does not list them, or has more than `most`."""
-        kept = self.kept(field_id, directory, row_group, KeyList)
-        if kept is not None:
-            return kept if len(kept.keys) <= most else None
+        kept = self.kept(directory, row_group, "keys")
+        if isinstance(kept, np.ndarray | pa.Array):
+            return kept if len(kept) <= most else None
         is_merged = bool(directory.merged[row_group])
-        opened = (self.open_index if is_merged else self.open_alone)(field_id, directory, row_group)
+        opened = (self.open_index if is_merged else self.open_alone)(directory, row_group)
         keys = opened.keys(most)
-        if keys is None:
-            return None
-        found = KeyList(keys)
-        self.keep(field_id, directory, row_group, found)
-        return found
+        if keys is not None:
+            self.keep(directory, row_group, "keys", keys)
+        return keys
 
     @property
     def cache_bytes(self) -> int:
         """How many bytes may be kept for this view and others."""
         return self._cache.limit
 
-    def kept(self, field_id: ColumnId, directory: KindDirectory, row_group: int, form: type[Kept]) -> Kept | None:
+    def kept(self, directory: KindDirectory, row_group: int, form: str) -> Cached | None:
         """What is kept of the payload of a row group in some form, if anything."""
-        found = self._cache.get((*self._payload_key(field_id, directory, row_group), form))
-        return found if isinstance(found, form) else None
+        return self._cache.get((*self._payload_key(directory, row_group), form))
 
-    def keep(self, field_id: ColumnId, directory: KindDirectory, row_group: int, value: Cached) -> None:
+    def keep(self, directory: KindDirectory, row_group: int, form: str, value: Cached) -> None:
         """Keep something of the payload of a row group, for all views, as long as the cache has room."""
-        self._cache.put((*self._payload_key(field_id, directory, row_group), type(value)), value)
+        self._cache.put((*self._payload_key(directory, row_group), form), value)
 
-    def _payload_key(self, field_id: ColumnId, directory: KindDirectory, row_group: int) -> tuple[object, ...]:
+    def _payload_key(self, directory: KindDirectory, row_group: int) -> tuple[object, ...]:
         """Names a payload for all views: segments are immutable."""
         location = self.segments[int(directory.segment[row_group])][0]
-        return location, field_id, directory.kind, int(directory.entry[row_group]), directory.value_type.name
+        return location, directory.column, directory.kind, int(directory.entry[row_group]), directory.value_type.name
 
-    def ordinals(self, field_id: ColumnId, kind: str, row_groups: Ints) -> npt.NDArray[np.int32]:
+    def ordinals(self, directory: KindDirectory, row_groups: Ints) -> npt.NDArray[np.int32]:
         """Which row groups of their segments some row groups are."""
-        return self.placements[field_id, kind].row_group[row_groups]
+        return self.placements[directory.column, directory.kind].row_group[row_groups]
 
-    def _locate(
-        self, field_id: ColumnId, directory: KindDirectory, row_group: int
-    ) -> tuple[Directory, int, SegmentReader]:
+    def _locate(self, directory: KindDirectory, row_group: int) -> tuple[Directory, int, SegmentReader]:
         """The directory that tells of a payload, the payload's row in it, and a reader of the segment."""
         segment = int(directory.segment[row_group])
-        own = self._segment_directory(self.placements[field_id, directory.kind], segment)
+        own = self._segment_directory(self.placements[directory.column, directory.kind], segment)
         # The keys of a test are of the type that the whole view is read by.
         own = replace(own, type_name=directory.value_type.name)
         return own, int(directory.entry[row_group]), self._reader(segment)

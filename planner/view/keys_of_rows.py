@@ -23,7 +23,6 @@ from planner.view.directories import (
 from planner.view.index_view import IndexView
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.columns import Column
-from puffin_index.keys.map_key import ColumnId
 from puffin_index.kinds.held_keys import HoldsKeys, KeysInMemory
 from puffin_index.kinds.registry import kinds_holding_keys
 from puffin_index.storage.arrays import Flags, Ints
@@ -50,9 +49,7 @@ class OpenedKeys:
         return BitMap.union(BitMap(), *moved)
 
 
-def open_keys(
-    view: IndexView, column: ColumnId, directory: KindDirectory, row_groups: Ints, places: Ints
-) -> OpenedKeys:
+def open_keys(view: IndexView, directory: KindDirectory, row_groups: Ints, places: Ints) -> OpenedKeys:
     """Open the payload that the row groups at some places share; `IndexView.weigh` then notes how large it became.
 
     Raises CorruptFileError if it is damaged, UnsupportedError if this release does not read it.
@@ -60,7 +57,7 @@ def open_keys(
     here = places[np.argsort(directory.base[row_groups[places]], kind="stable")]
     first = int(row_groups[here[0]])
     is_merged = bool(directory.merged[first])
-    opened: object = (view.open_index if is_merged else view.open_alone)(column, directory, first)
+    opened: object = (view.open_index if is_merged else view.open_alone)(directory, first)
     if not isinstance(opened, HoldsKeys):
         raise UnsupportedError(f"a payload of kind {directory.kind} that holds no keys")
     bases = directory.base[row_groups[here]] if is_merged else np.zeros(1, np.int64)
@@ -88,7 +85,7 @@ def keys_of_rows(
     else:
         return None
     segments = directory.segment[row_groups]
-    read = partial(_read, view, leaf.field_id, directory, row_groups, rows)
+    read = partial(_read, view, directory, row_groups, rows)
     found: dict[int, Column] = {}
     for part in view.try_each(read, payloads, lambda places: int(segments[places[0]]), reads):
         if part is None:
@@ -99,30 +96,18 @@ def keys_of_rows(
 
 def _read(
     view: IndexView,
-    column: ColumnId,
     directory: KindDirectory,
     row_groups: Ints,
     rows: Mapping[int, BitMap],
     places: Ints,
 ) -> dict[int, Column]:
     """The keys of the row groups that share a payload."""
-    opened = open_keys(view, column, directory, row_groups, places)
+    opened = open_keys(view, directory, row_groups, places)
     keys = opened.index.keys_of(opened.moved(lambda place: rows[int(row_groups[place])]))
-    view.weigh(column, directory, int(row_groups[places[0]]))
+    view.weigh(directory, int(row_groups[places[0]]))
     own = [int(row_groups[place]) for place in opened.places]
     ends = np.cumsum([len(rows[one]) for one in own]).tolist()
     return {one: keys.part(first, end) for one, first, end in zip(own, [0, *ends[:-1]], ends, strict=True)}
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Decoded:
-    """The keys of the rows of a payload, as the cache has them."""
-
-    keys: KeysInMemory
-
-    @property
-    def nbytes(self) -> int:
-        return self.keys.nbytes
 
 
 @dataclass(slots=True)
@@ -133,42 +118,42 @@ class _Spent:
     nbytes: int = 0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PayloadKeys:
-    """The keys of the rows of the payload that covers a row group of the view."""
+def decoded_keys(view: IndexView, directory: KindDirectory, row_group: int, opened: HoldsKeys) -> HoldsKeys:
+    """The keys of the payload of a row group in memory, decoded and kept unless they are there already.
 
-    view: IndexView
-    column: ColumnId
-    directory: KindDirectory
-    row_group: int
-
-    @property
-    def kept(self) -> KeysInMemory | None:
-        """The keys, if they are in memory."""
-        found = self.view.kept(self.column, self.directory, self.row_group, _Decoded)
-        return None if found is None else found.keys
-
-    def decoded(self, opened: HoldsKeys) -> HoldsKeys:
-        """Decode the keys of the opened payload and keep them; a payload that need not be decoded is returned."""
-        found = opened.in_memory()
-        if found is None:
-            return opened
-        self.view.keep(self.column, self.directory, self.row_group, _Decoded(found))
-        return found
-
-    def add_cost(self, cost: float) -> float:
-        """Add what a query costs without these keys; return what all queries have cost, in weighed bytes."""
-        spent = self.view.kept(self.column, self.directory, self.row_group, _Spent) or _Spent()
-        spent.cost += cost
-        self.view.keep(self.column, self.directory, self.row_group, spent)
-        return spent.cost
+    A payload that need not be decoded is returned as it is.
+    """
+    if (kept := _kept_keys(view, directory, row_group)) is not None:
+        return kept
+    found = opened.in_memory()
+    if found is None:
+        return opened
+    view.keep(directory, row_group, "keys in memory", found)
+    return found
 
 
-def are_in_memory(view: IndexView, column: ColumnId, directory: KindDirectory, row_groups: Ints) -> Flags:
+def _kept_keys(view: IndexView, directory: KindDirectory, row_group: int) -> KeysInMemory | None:
+    found = view.kept(directory, row_group, "keys in memory")
+    return found if isinstance(found, KeysInMemory) else None
+
+
+def add_cost(view: IndexView, directory: KindDirectory, row_group: int, cost: float) -> float:
+    """Add what a query costs without the keys of the payload of a row group.
+
+    Returns what all queries have cost, in weighed bytes.
+    """
+    kept = view.kept(directory, row_group, "cost")
+    spent = kept if isinstance(kept, _Spent) else _Spent()
+    spent.cost += cost
+    view.keep(directory, row_group, "cost", spent)
+    return spent.cost
+
+
+def are_in_memory(view: IndexView, directory: KindDirectory, row_groups: Ints) -> Flags:
     """Return for each of some row groups whether the keys of its payload are in memory."""
     blobs, firsts, owners = np.unique(directory.blob[row_groups], return_index=True, return_inverse=True)
     chosen = zip(blobs.tolist(), row_groups[firsts].tolist(), strict=True)
-    kept = [blob >= 0 and PayloadKeys(view, column, directory, first).kept is not None for blob, first in chosen]
+    kept = [blob >= 0 and _kept_keys(view, directory, first) is not None for blob, first in chosen]
     return np.array(kept, np.bool_)[owners]
 
 

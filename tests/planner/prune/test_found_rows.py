@@ -38,7 +38,9 @@ def directory_of(segments: list[int]) -> KindDirectory:
     count = len(segments)
     none, base = np.zeros(count, np.int64), np.arange(count, dtype=np.int64) * 10
     segment, entry = np.array(segments, np.int32), np.zeros(count, np.int32)
-    return KindDirectory("bitmap", value_type_named("long"), segment, base, entry, none, none, np.ones(count, np.bool_))
+    return KindDirectory(
+        1, "bitmap", value_type_named("long"), segment, base, entry, none, none, np.ones(count, np.bool_)
+    )
 
 
 def rows_of(predicate: Predicate, rows: Mapping[Leaf, set[int]]) -> set[int]:
@@ -122,7 +124,9 @@ def test_row_groups_get_their_rows_up_to_the_end_of_the_row_space(many: int, mon
     monkeypatch.setattr("planner.prune.found_rows._MANY_ROWS", many)
     bases, row_counts = np.array([0, 65_536, 2**32 - 65_536]), np.array([0, 10, 65_536])
     here = np.zeros(3, np.int32)
-    directory = KindDirectory("bitmap", value_type_named("long"), here, bases, here, bases, bases, np.ones(3, np.bool_))
+    directory = KindDirectory(
+        1, "bitmap", value_type_named("long"), here, bases, here, bases, bases, np.ones(3, np.bool_)
+    )
     rows = BitMap([65_536, 65_545, 2**32 - 65_536, 2**32 - 2, 2**32 - 1])
     found = FoundRows(directory, row_counts, {int(directory.blob[0]): rows})
 
