@@ -103,10 +103,6 @@ class Question:
         return len(self.groups) == 1 and not any(asked.needs_distinct for asked in self.columns)
 
 
-ROW_COUNT: Final = Question((), (), ())
-"""The question for the number of rows."""
-
-
 def ask(aggregates: str | Sequence[str], group_by: str | Sequence[str], schema: Schema) -> Question:
     """Read which aggregates are wanted, and the columns to group by; one text may have several, between commas.
 

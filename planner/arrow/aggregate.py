@@ -10,9 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from planner.aggregates.answer import Answer
 from planner.aggregates.partial import Partial, table_of
-from planner.aggregates.question import ROW_COUNT, Question, ask
+from planner.aggregates.question import Question, ask
 from planner.arrow.arrow_scan import in_order, residual_of
 from planner.arrow.plan import Keys, plan_scan, snapshot_of
 from planner.arrow.row_group_reader import DataRead, RowGroupReader, RowGroupTask, tasks_of
@@ -81,6 +80,7 @@ class Aggregated(Described):
     row_groups_read: int
     seconds: float
     plan: ScanPlan
+    data_read: DataRead = field(default_factory=DataRead, repr=False)
 
     JSON = (
         *("plan.table", "plan.snapshot_id", "plan.where", "columns=table.column_names", "rows", "row_groups"),
@@ -129,15 +129,10 @@ def count(
         UnsupportedError: If rows have to be read, and a part of the text, a row, a data file's format or equality
             deletes make that impossible here.
     """
-    started = time.perf_counter()
-    if refresh:
-        index.refresh()
     limits = replace(_EXACT_ROWS, seconds=planning_milliseconds / 1000)
-    found = _answer(index, where, ROW_COUNT, snapshot_id, limits, keys, session_zone)
-    seconds = time.perf_counter() - started
-    return RowCount(
-        found.partial.row_count, found.plan.row_groups, found.row_groups_read, seconds, found.plan, found.data_read
-    )
+    found = aggregate_with_plan(index, where, "count(*)", (), snapshot_id, limits, refresh, keys, session_zone)
+    rows = found.table.column(0)[0].as_py()
+    return RowCount(rows, found.row_groups, found.row_groups_read, found.seconds, found.plan, found.data_read)
 
 
 def aggregate(
@@ -193,38 +188,6 @@ def aggregate_with_plan(
     if refresh:
         index.refresh()
     question = ask(aggregates, group_by, snapshot_of(index.data_table, snapshot_id)[1])
-    found = _answer(index, where, question, snapshot_id, limits, keys, session_zone)
-    return Aggregated(
-        table=table_of(found.partial),
-        row_groups=found.plan.row_groups,
-        row_groups_settled=found.known.row_groups_settled,
-        row_groups_indexed=found.known.row_groups_indexed,
-        row_groups_read=found.row_groups_read,
-        seconds=time.perf_counter() - started,
-        plan=found.plan,
-    )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Answered:
-    """The whole answer to a question, and what was read for it besides what the index knew."""
-
-    partial: Partial
-    known: Answer
-    plan: ScanPlan
-    row_groups_read: int
-    data_read: DataRead
-
-
-def _answer(
-    index: TableIndex,
-    where: str | None,
-    question: Question,
-    snapshot_id: int | None,
-    limits: Limits,
-    keys: Keys | None,
-    session_zone: str,
-) -> _Answered:
     with sharing_payloads([asked.column for asked in question.every_column]):
         planned = plan_scan(
             index,
@@ -248,7 +211,16 @@ def _answer(
             row_groups_read += 1
             if len(parts) == _JOINED_AT:
                 parts = [Partial.merged(question, parts)]
-    return _Answered(Partial.merged(question, parts), known, planned.plan, row_groups_read, data_read)
+    return Aggregated(
+        table=table_of(Partial.merged(question, parts)),
+        row_groups=planned.plan.row_groups,
+        row_groups_settled=known.row_groups_settled,
+        row_groups_indexed=known.row_groups_indexed,
+        row_groups_read=row_groups_read,
+        seconds=time.perf_counter() - started,
+        plan=planned.plan,
+        data_read=data_read,
+    )
 
 
 def _read(reader: RowGroupReader, task: RowGroupTask, question: Question) -> Partial:
