@@ -54,19 +54,22 @@ the task's view, and its share of the limits. The work has to be picklable, and 
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
-    """The work of one task: a version of the index table, data files by their numbers in the view, and its limits.
-
-    Row groups count from the first one of the first file. `rejected` are the sources of columns that the view leaves
-    out.
-    """
+class _Files:
+    """A version of the index table, sources of columns to leave out, and data files by their numbers in the view."""
 
     metadata: str
     io_properties: tuple[tuple[str, str], ...]
     version: str
     rejected: frozenset[FieldSource]
-    first_file: int
-    end_file: int
+    first: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The work of one task, and its limits; row groups count from the first one of the first file."""
+
+    files: _Files
     row_groups: Ints
     work: Work[Any]
     limits: Limits
@@ -92,19 +95,6 @@ class Executors:
                 return row_groups > LOCAL_ROW_GROUPS
             case "distributed":
                 return row_groups > FEW_ROW_GROUPS or rows > FEW_ROWS
-
-
-def prune_on_executors(
-    executors: Executors, view: IndexView, predicate: Predicate, row_groups: Ints, limits: Limits
-) -> Pruned:
-    """Judge row groups of a view (int64), in any order, on the executors of a Spark application.
-
-    Tasks share the byte budget evenly; the tasks of a core share the time. Raises PuffinIndexError on index trouble in
-    strict mode.
-    """
-    work: Work[Pruned] = partial(_prune, predicate)
-    found = run_on_executors(executors, view, row_groups, limits, work)
-    return join_pruned([(place, pruned) for place, pruned in found], len(row_groups), limits)
 
 
 def run_on_executors(
@@ -134,17 +124,12 @@ def join_pruned(parts: Sequence[tuple[Ints, Pruned]], row_groups: int, limits: L
     for place, result in parts:
         reasons[place], matches[place] = result.reasons, result.matches
     troubles = tuple(trouble for _, result in parts for trouble in result.troubles)
-    _raise_if_strict(troubles, limits)
+    if limits.strict and troubles:
+        raise PuffinIndexError(f"{troubles[0].segment}: {troubles[0].reason}")
     used = frozenset(one for _, result in parts for one in result.used)
     warnings = tuple(dict.fromkeys(text for _, result in parts for text in result.warnings))
     stages = _stages([result.stages for _, result in parts])
     return Pruned(reasons, matches, stages, troubles, used=used, warnings=warnings)
-
-
-def _raise_if_strict(troubles: Sequence[IndexTrouble], limits: Limits) -> None:
-    for trouble in troubles:
-        if limits.strict:
-            raise PuffinIndexError(f"{trouble.segment}: {trouble.reason}")
 
 
 def _parts(
@@ -170,22 +155,21 @@ def _parts(
         place = np.flatnonzero(part_of == part)
         if len(place):
             numbers = row_groups[place] - int(view.first_row_groups[first])
-            named = (index_table.metadata_location, properties, view.version, view.rejected)
-            parts.append(_Part(*named, first, end, numbers, work, own))
+            files = _Files(index_table.metadata_location, properties, view.version, view.rejected, first, end)
+            parts.append(_Part(files, numbers, work, own))
             places.append(place)
     return places, parts
 
 
 def _run_part(part: _Part) -> Any:
-    named = (part.metadata, part.io_properties, part.version, part.rejected)
     try:
-        view = _view_of_part(*named, part.first_file, part.end_file)
+        view = _view_of(part.files)
     except (PuffinIndexError, OSError) as error:
         # An `expire` may have deleted what the driver has read.
         count = len(part.row_groups)
-        trouble = IndexTrouble.of(part.metadata, error)
+        trouble = IndexTrouble.of(part.files.metadata, error)
         return Pruned(np.full(count, Reason.INDEX_UNREADABLE, np.uint8), np.full(count, -1, np.int64), (), (trouble,))
-    return part.work(view, part.first_file, part.row_groups, part.limits)
+    return part.work(view, part.files.first, part.row_groups, part.limits)
 
 
 def _prune(predicate: Predicate, view: IndexView, first: int, row_groups: Ints, limits: Limits) -> Pruned:
@@ -201,24 +185,18 @@ def _entries(metadata: str, io_properties: tuple[tuple[str, str], ...]) -> tuple
 
 
 @lru_cache(maxsize=64)
-def _view_of_part(
-    metadata: str,
-    io_properties: tuple[tuple[str, str], ...],
-    version: str,
-    rejected: frozenset[FieldSource],
-    first_file: int,
-    end_file: int,
-) -> IndexView:
+def _view_of(files: _Files) -> IndexView:
     """The view of some data files. A Python worker of Spark's lives on, and the same data files come again."""
-    table, entries = _entries(metadata, io_properties)
-    entries = without_sources(entries, rejected)
+    table, entries = _entries(files.metadata, files.io_properties)
+    entries = without_sources(entries, files.rejected)
     space = pa.scalar(" ", pa.large_string())
-    files = pc.binary_join_element_wise(entries["data_file"], entries["partition_constants"], space)
-    return IndexView(version, entries.filter(pc.is_in(files, pc.unique(files)[first_file:end_file])), table.io)
+    names = pc.binary_join_element_wise(entries["data_file"], entries["partition_constants"], space)
+    chosen = pc.is_in(names, pc.unique(names)[files.first : files.end])
+    return IndexView(files.version, entries.filter(chosen), table.io)
 
 
 cleared_by(_entries.cache_clear)
-cleared_by(_view_of_part.cache_clear)
+cleared_by(_view_of.cache_clear)
 
 
 def _stages(of_parts: Iterable[Sequence[Stage]]) -> tuple[Stage, ...]:
@@ -246,12 +224,16 @@ def prune_row_groups(
     limits: Limits = DEFAULT_LIMITS,
     executors: Executors | None = None,
 ) -> Pruned:
-    """Judge row groups of a view, here or on executors. Without a predicate all are kept, and nothing is read."""
+    """Judge row groups of a view (int64), in any order, here or on the executors of a Spark application.
+
+    Without a predicate all are kept, and nothing is read. Raises PuffinIndexError on index trouble in strict mode.
+    """
     if isinstance(predicate, Everything):
         count = len(row_groups)
         reason = Reason.NO_PREDICATE
         matches = view.row_counts[row_groups] if predicate.exact else np.full(count, -1, np.int64)
         return Pruned(np.full(count, reason, np.uint8), matches, (), ())
     if executors is not None and executors.are_worth_it(len(row_groups), int(view.row_counts[row_groups].sum())):
-        return prune_on_executors(executors, view, predicate, row_groups, limits)
+        found = run_on_executors(executors, view, row_groups, limits, partial(_prune, predicate))
+        return join_pruned(found, len(row_groups), limits)
     return prune(view, predicate, row_groups, limits)

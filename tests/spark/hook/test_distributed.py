@@ -104,7 +104,7 @@ def test_the_driver_plans_small_scans_in_every_mode(
     def refuse(*_: object) -> None:
         raise AssertionError("executors were asked")
 
-    monkeypatch.setattr("planner.prune.distributed.prune_on_executors", refuse)
+    monkeypatch.setattr("planner.prune.distributed.run_on_executors", refuse)
     planner.plan(index, "k = 4711", spark=spark, planning_mode="distributed")
     for few in ("FEW_ROW_GROUPS", "FEW_ROWS"):
         with monkeypatch.context() as fewer:
