@@ -1,4 +1,4 @@
-"""What the stages of one pruning share: leaves, row groups, what is known of both so far, and the funnel of a plan."""
+"""What the stages of one pruning share: leaves, row groups, what is known of both so far, and the funnel."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ from planner.prune.found_rows import FoundRows
 from planner.prune.gate import CostGate, Limits
 from planner.prune.verdicts import Reason, Stage, Used
 from planner.prune.zone_map import JoinedVerdicts, Verdicts
-from planner.view.directories import FieldStatistics, IndexReads, IndexTrouble, selection_among
+from planner.view.directories import FieldStatistics, IndexReads, selection_among
 from planner.view.index_view import IndexView
 from puffin_index.errors import PuffinIndexError
 from puffin_index.jobs.log_lines import level_of_trouble
 from puffin_index.storage.arrays import Bytes, Flags, Ints, Selection
+
+_log = logging.getLogger(__name__)
 
 Item = TypeVar("Item")
 Part = TypeVar("Part")
@@ -77,6 +79,7 @@ class Pruning:
         matches: Matching rows where they are known exactly, else -1.
         alive: The positions that are still to be judged, ascending.
         used: What has dropped row groups so far, or had a part in that.
+        stages: The funnel so far, of this pruning and those that it came from.
     """
 
     view: IndexView
@@ -92,6 +95,7 @@ class Pruning:
     matches: Ints = field(init=False)
     alive: Ints = field(init=False)
     used: set[Used] = field(init=False, default_factory=set)
+    stages: list[Stage] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
         """Know nothing: all row groups are to be judged."""
@@ -154,7 +158,7 @@ class Pruning:
         """Return the row groups that are alive as a pruning of their own, so that all further arrays are short."""
         here = self.selection(self.alive)
         rest = Pruning(self.view, self.tree, self.row_groups[here], self.limits, self.clock, self.reads)
-        rest.used = self.used
+        rest.used, rest.stages = self.used, self.stages
         for state, own in zip(self.leaves, rest.leaves, strict=True):
             own.statistics, own.verdicts = state.statistics, state.verdicts.at(here)
         return rest
@@ -163,38 +167,23 @@ class Pruning:
         """Write down what is known of the `rest` by now."""
         self.reasons[self.alive], self.matches[self.alive] = rest.reasons, rest.matches
 
-
-_log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class Funnel:
-    """Takes down what stages do; if strict, raises on index trouble instead of warning."""
-
-    reads: IndexReads
-    strict: bool
-    stages: list[Stage] = field(default_factory=list)
-
     @contextmanager
-    def stage(self, name: str, pruning: Pruning, reason: Reason) -> Iterator[None]:
-        """Run one stage as the body of a `with` statement; what it drops, it drops for this reason.
+    def stage(self, name: str, reason: Reason) -> Iterator[None]:
+        """Run one stage of the funnel as the body of a `with` statement; what it drops, it drops for this reason.
 
-        Raises PuffinIndexError on index trouble, if the funnel is strict.
+        Index trouble is a warning. Raises PuffinIndexError on it, if the limits are strict.
         """
-        count, entered = self.reads.count, pruning.alive
+        count, entered = self.reads.count, self.alive
         started, requests, read_bytes = time.perf_counter(), count.requests, count.bytes
         troubles = len(self.reads.troubles)
         yield
-        dropped = int(np.count_nonzero(pruning.reasons[pruning.selection(entered)] == int(reason)))
+        dropped = int(np.count_nonzero(self.reasons[self.selection(entered)] == int(reason)))
         seconds = time.perf_counter() - started
         self.stages.append(
             Stage(name, len(entered), dropped, count.requests - requests, count.bytes - read_bytes, seconds)
         )
-        self._tell(self.reads.troubles[troubles:])
-
-    def _tell(self, troubles: list[IndexTrouble]) -> None:
-        for trouble in troubles:
-            if self.strict:
+        for trouble in self.reads.troubles[troubles:]:
+            if self.limits.strict:
                 raise PuffinIndexError(f"{trouble.segment}: {trouble.reason}")
             _log.log(
                 level_of_trouble(trouble.segment),

@@ -18,7 +18,7 @@ from planner.prune.found_rows import FoundRows, RowSets, joint_rows
 from planner.prune.gate import DEFAULT_LIMITS, Limits
 from planner.prune.lookups import WIDE_SHARE, LookUp, read_directories
 from planner.prune.probes import Probe
-from planner.prune.pruning import Funnel, LeafState, Pruning
+from planner.prune.pruning import LeafState, Pruning
 from planner.prune.verdicts import ZONE_MAPS, Pruned, Reason
 from planner.prune.zone_map import Verdicts, judge_by_zone_map
 from planner.view.directories import IndexReads, KindDirectory
@@ -45,15 +45,15 @@ class IndexStages:
         self._narrowing: list[LeafState] = []
         self._row_sets = RowSets()
 
-    def run(self, funnel: Funnel) -> RowSets:
+    def run(self) -> RowSets:
         """Run the stages; return the rows behind the verdicts, where an index gave them."""
         pruning = self._pruning
-        with funnel.stage("postings", pruning, Reason.ROWS_EMPTY):
+        with pruning.stage("postings", Reason.ROWS_EMPTY):
             self._read_directories()
             self._look_leaves_up(by_key=True)
-        with funnel.stage("bloom", pruning, Reason.BLOOM):
+        with pruning.stage("bloom", Reason.BLOOM):
             self._by_filters()
-        with funnel.stage("rows", pruning, Reason.ROWS_EMPTY):
+        with pruning.stage("rows", Reason.ROWS_EMPTY):
             self._by_rows()
         if isinstance(pruning.tree.predicate, Leaf):
             self._row_sets.found = pruning.leaves[0].found
@@ -342,17 +342,16 @@ def expected_matches(view: IndexView, predicate: Predicate, row_groups: Ints) ->
 
 
 def _prune(pruning: Pruning) -> Pruned:
-    funnel = Funnel(pruning.reads, pruning.limits.strict)
-    with funnel.stage("zone-map", pruning, Reason.ZONE_MAP):
+    with pruning.stage("zone-map", Reason.ZONE_MAP):
         _judge_by_zone_maps(pruning)
         rest = pruning.rest()
         _estimate(rest)
-    row_sets = IndexStages(rest).run(funnel)
+    row_sets = IndexStages(rest).run()
     pruning.take(rest)
     return Pruned(
         pruning.reasons,
         pruning.matches,
-        tuple(funnel.stages),
+        tuple(pruning.stages),
         tuple(pruning.reads.troubles),
         row_sets,
         frozenset(pruning.used),
