@@ -3,7 +3,6 @@
 from decimal import Decimal
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -15,7 +14,6 @@ from puffin_index.keys.arrow_keys import column_of
 from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.leaf import NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import value_type_named
-from puffin_index.kinds.base import Payload
 from puffin_index.kinds.bloom.filter import grid_bits
 from puffin_index.kinds.registry import KINDS, builders_of
 from tests.conftest import amount
@@ -201,11 +199,9 @@ def test_an_option_out_of_range_is_refused_by_name_and_value(kind: str, options:
         KINDS[kind].check(value_type_named("string"), options)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_blob_type_of_another_kind_is_refused_by_name(kind: str) -> None:
-    payload = Payload("paimon-range-bitmap-v1", b"\1\0\0\0", np.empty(0, np.int64))
-    with pytest.raises(UnsupportedError, match="paimon-range-bitmap-v1"):
-        open_payload(kind, payload, value_type_named("long"), 1)
+def test_postings_have_no_blocks_of_bitmaps() -> None:
+    with pytest.raises(DefinitionError, match="layout=postings of a int column goes with no index-block-size"):
+        KINDS["bitmap"].check(value_type_named("int"), {"layout": "postings", "index-block-size": "16kb"})
 
 
 def test_an_unknown_kind_is_refused_by_name() -> None:

@@ -19,6 +19,7 @@ from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.kinds.base import Payload
+from puffin_index.kinds.bitmap.kind import PAIMON_BITMAP
 from puffin_index.kinds.postings.blocks import Sizes
 from puffin_index.kinds.postings.build import POSTINGS
 from puffin_index.kinds.postings.look_up import Postings
@@ -248,11 +249,13 @@ def test_a_key_of_many_rows_is_counted_by_the_directory() -> None:
     assert bounds(postings, SetTest((2, 3), negated=True)) == (5001, 5001)
 
 
-def test_postings_are_built_for_keys_of_few_rows() -> None:
-    for row_count, pays in ((4096, True), (4097, False), (0, True)):
-        builder = KINDS["bitmap"].builder({})
-        builder.add(SortedColumn(group(0, [row % 2 for row in range(row_count)]).sample.column), 0)
-        assert [one.payload.blob_type for one in builder.finish()] == [POSTINGS] * pays
+@pytest.mark.parametrize(("row_count", "pays"), [(4096, True), (4097, False), (0, True)])
+def test_postings_are_built_for_keys_of_few_rows_or_where_they_are_asked_for(row_count: int, pays: bool) -> None:
+    column = SortedColumn(group(0, [row % 2 for row in range(row_count)]).sample.column)
+    for options, are_postings in (({}, pays), ({"layout": "postings"}, True), ({"layout": "bitmaps"}, False)):
+        builder = KINDS["bitmap"].builder(options)
+        found = [one.payload.blob_type for one in (*builder.add(column, 0), *builder.finish())]
+        assert found == [POSTINGS if are_postings else PAIMON_BITMAP]
 
 
 @pytest.mark.parametrize("name", SMALL)
