@@ -17,6 +17,7 @@ from ssb_bench.stores.server import StoreServer, run_store
 
 if TYPE_CHECKING:
     from tests.puffin_index.segments.segment_sample import SegmentSample
+    from tests.shell import Shell
 
 # The same examples on every run, so that a change is what makes a test fail; `make nightly` looks for new ones.
 settings.register_profile("repeatable", max_examples=30, derandomize=True, deadline=None)
@@ -102,6 +103,14 @@ def local_catalog(tmp_path: Path) -> Iterator[SqlCatalog]:
     """A catalog of its own for each test."""
     with open_catalog(tmp_path) as catalog:
         yield catalog
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> "Shell":
+    """Runs commands on `ns.t` of `local_catalog`."""
+    from tests.shell import Shell
+
+    return Shell(tmp_path)
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from puffin_index import IndexDefinition
 from puffin_index.errors import DefinitionError
 from puffin_index.storage.caches import clear_caches
 from tests.conftest import create_table
+from tests.shell import catalog_options
 
 ROWS = 4_000
 
@@ -38,18 +39,18 @@ def table(local_catalog: SqlCatalog) -> str:
 
 
 @pytest.fixture
-def run(local_catalog: SqlCatalog, tmp_path: Path) -> Runner:
-    return Runner(str(local_catalog.properties["uri"]), tmp_path)
+def run(tmp_path: Path) -> Runner:
+    return Runner(tmp_path)
 
 
 class Runner:
     """Runs `puffin-index` with the test's catalog."""
 
-    def __init__(self, uri: str, warehouse: Path) -> None:
-        self.properties = ["--catalog-property", f"uri={uri}", "--catalog-property", f"warehouse={warehouse.as_uri()}"]
+    def __init__(self, folder: Path) -> None:
+        self._options = catalog_options(folder)
 
     def __call__(self, command: str, *arguments: str) -> Result:
-        return CliRunner().invoke(main, [command, *arguments, *self.properties])
+        return CliRunner().invoke(main, [command, *arguments, *self._options])
 
     def json(self, command: str, *arguments: str) -> dict[str, object]:
         result = self(command, *arguments, "--json")

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from puffin_index.errors import NotFoundError
 from puffin_index.index_table.table import read_entries, segments_folder
 from puffin_index.jobs.compact import FEWEST_SMALL
 from tests.conftest import create_table
+from tests.shell import PROGRAM, catalog_options
 
 DEADLINE_SECONDS = 60.0
 
@@ -30,18 +32,9 @@ def rows(count: int) -> pa.Table:
 class Service:
     """A running watch; its reports (JSON lines) and log lines are read as they come."""
 
-    def __init__(self, catalog: SqlCatalog, tmp_path: Path) -> None:
-        command = [
-            sys.executable,
-            "-c",
-            "from planner.commands.main import main; main()",
-            "build",
-            "local.ns.t",
-            "--json",
-        ]
+    def __init__(self, folder: Path) -> None:
+        command = [*PROGRAM, "build", "local.ns.t", "--json", *catalog_options(folder)]
         command += ["--engine", "local", "--workers", "1", "--watch", "--interval", "0.2"]
-        command += ["--catalog-property", f"uri={catalog.properties['uri']}"]
-        command += ["--catalog-property", f"warehouse={tmp_path.as_uri()}"]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.output: list[str] = []
         self.log: list[str] = []
@@ -101,9 +94,8 @@ def table(local_catalog: SqlCatalog) -> Table:
 def service(local_catalog: SqlCatalog, table: Table, tmp_path: Path) -> Iterator[Service]:
     assert table.name() == ("ns", "t")
     TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bsi=["k"], bitmap=["name"]))
-    running = Service(local_catalog, tmp_path)
-    yield running
-    running.close()
+    with closing(Service(tmp_path)) as running:
+        yield running
 
 
 def test_new_snapshots_are_indexed_and_sigterm_ends_it_with_zero(
@@ -167,13 +159,10 @@ def test_a_build_that_fails_is_one_line_and_the_next_pass_goes_on(
     assert all("pass failed" in line and "the background build failed: " in line for line in failures), failures
 
 
-def test_it_makes_the_index_of_a_table_that_has_only_properties(
-    local_catalog: SqlCatalog, table: Table, tmp_path: Path
-) -> None:
+def test_it_makes_the_index_of_a_table_that_has_only_properties(table: Table, tmp_path: Path) -> None:
     with table.transaction() as transaction:
         transaction.set_properties({"file-index.bitmap.columns": "name,nope"})
-    running = Service(local_catalog, tmp_path)
-    try:
+    with closing(Service(tmp_path)) as running:
         report = running.reports(1)[0]
         assert report["files"] == 1
         warnings = report["warnings"]
@@ -181,19 +170,12 @@ def test_it_makes_the_index_of_a_table_that_has_only_properties(
         assert "there is no column 'nope'" in warnings[0]
         running.wait_for_log("build finished table=ns.t files=1")
         assert running.stop(signal.SIGTERM) == 0
-    finally:
-        running.close()
 
 
-def test_a_table_without_any_definition_is_an_error_at_once(
-    local_catalog: SqlCatalog, table: Table, tmp_path: Path
-) -> None:
-    assert table.name() == ("ns", "t")
-    running = Service(local_catalog, tmp_path)
-    try:
+@pytest.mark.usefixtures("table")
+def test_a_table_without_any_definition_is_an_error_at_once(tmp_path: Path) -> None:
+    with closing(Service(tmp_path)) as running:
         assert running.process.wait(DEADLINE_SECONDS) == 1
-    finally:
-        running.close()
     assert "run `puffin-index create` first" in "".join(running.log)
 
 
@@ -203,13 +185,10 @@ def test_a_stop_in_the_middle_of_a_build_leaves_only_whole_segments(local_catalo
     for _ in range(5):
         table.append(rows(200_000))
     TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bsi=["k"], bitmap=["k", "name"]))
-    running = Service(local_catalog, tmp_path)
-    try:
+    with closing(Service(tmp_path)) as running:
         running.wait_for_log("build started")
         time.sleep(0.05)  # anywhere in the build; the facts below hold wherever it is
         assert running.stop(signal.SIGTERM) == 0
-    finally:
-        running.close()
 
     index = TableIndex.open(local_catalog, "ns.t")
     segments = set(read_entries(index.index_table)["segment"].to_pylist())
@@ -226,8 +205,7 @@ def test_a_data_file_that_cannot_be_read_for_a_while_is_tried_again(
     table.append(rows(300))
     path = Path(table.inspect.files()["file_path"][0].as_py().removeprefix("file://"))
     away = path.rename(path.with_suffix(".away"))
-    running = Service(local_catalog, tmp_path)
-    try:
+    with closing(Service(tmp_path)) as running:
         first, second = running.reports(2)
         assert [len(one["skipped"]) for one in (first, second)] == [1, 1]  # type: ignore[arg-type]
         assert (first["files"], second["files"]) == (1, 0)
@@ -235,8 +213,6 @@ def test_a_data_file_that_cannot_be_read_for_a_while_is_tried_again(
         running.wait_for_log("files=0 rows=0 segments=0")
         assert any(report["files"] == 1 for report in running.reports(3)[2:])
         assert running.stop(signal.SIGTERM) == 0
-    finally:
-        running.close()
     status = TableIndex.open(local_catalog, "ns.t").status()
     assert status.indexed_data_files == status.data_files == 2
 
@@ -247,12 +223,9 @@ def test_many_small_segments_are_compacted_on_the_side(local_catalog: SqlCatalog
     for count in range(FEWEST_SMALL - 1):
         index.build(workers=1)
         table.append(rows(10 + count))
-    running = Service(local_catalog, tmp_path)
-    try:
+    with closing(Service(tmp_path)) as running:
         running.wait_for_log("compacted table=ns.t")
         assert running.stop(signal.SIGTERM) == 0
-    finally:
-        running.close()
 
     told = next(line for line in running.log if "compacted table" in line)
     assert f"segments_before={FEWEST_SMALL} segments_after=1" in told

@@ -19,7 +19,7 @@ from puffin_index import IndexDefinition, TableIndex
 from tests.conftest import create_table
 from tests.planner.query_log_sample import RECORD
 from tests.planner.spark.requests.jvm_messages import REQUEST
-from tests.puffin_index.commands.test_upkeep import Shell
+from tests.shell import Shell
 
 
 def _record(day: int, kept: int, column: str = "k", *, continues: bool = False) -> QueryRecord:

@@ -1,54 +1,19 @@
 """The commands `verify`, `compact`, `expire` and `drop`: text, JSON, exit codes, bad input."""
 
 import json
-import pty
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 from pyiceberg.catalog.sql import SqlCatalog
 
-from planner.commands.main import main
 from puffin_index import TableIndex
 from tests.puffin_index.indexed_table import indexed, make_table, named_segments
-
-
-class Shell:
-    """Runs commands on one table."""
-
-    def __init__(self, folder: Path, table: str = "local.ns.t") -> None:
-        self._table = table
-        self._properties = [f"uri=sqlite:///{folder / 'catalog.db'}", f"warehouse={folder.as_uri()}"]
-
-    def __call__(self, command: str, *arguments: str) -> Result:
-        return CliRunner().invoke(main, self._line(command, *arguments))
-
-    def on_a_terminal(self, command: str) -> str:
-        """Give what a process whose standard error is a terminal writes there."""
-        terminal, stderr = pty.openpty()
-        program = "from planner.commands.main import main; main()"
-        line = [sys.executable, "-c", program, *self._line(command)]
-        with open(terminal, "rb", buffering=0) as screen:
-            # A terminal that nobody has open any more ends, instead of waiting.
-            with open(stderr, "wb") as end:
-                subprocess.run(line, stdout=subprocess.DEVNULL, stderr=end, check=True)
-            return screen.read(1 << 16).decode()
-
-    def _line(self, command: str, *arguments: str) -> list[str]:
-        overrides = [part for one in self._properties for part in ("--catalog-property", one)]
-        return [command, self._table, *overrides, *arguments]
+from tests.shell import Shell
 
 
 @pytest.fixture
 def index(local_catalog: SqlCatalog) -> TableIndex:
     return indexed(local_catalog, 2)
-
-
-@pytest.fixture
-def shell(tmp_path: Path) -> Shell:
-    return Shell(tmp_path)
 
 
 def test_the_life_of_an_index_in_json(index: TableIndex, shell: Shell) -> None:

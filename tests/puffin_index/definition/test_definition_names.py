@@ -1,7 +1,5 @@
 """Columns are found by their names, whatever characters these have."""
 
-from pathlib import Path
-
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
@@ -10,7 +8,7 @@ from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType
 
 from puffin_index.definition.index_definition import IndexDefinition, from_json, resolve, to_json
 from puffin_index.errors import DefinitionError
-from tests.puffin_index.commands.test_upkeep import Shell
+from tests.shell import Shell
 
 INNER = StructType(NestedField(21, "c.d", LongType()), NestedField(22, "e", LongType()))
 SCHEMA = Schema(
@@ -56,10 +54,10 @@ def test_what_is_no_column_is_refused(name: str, said: str) -> None:
         resolve(IndexDefinition.of(bitmap=[name]), SCHEMA)
 
 
-def test_create_takes_a_name_with_dots(local_catalog: SqlCatalog, tmp_path: Path) -> None:
+def test_create_takes_a_name_with_dots(local_catalog: SqlCatalog, shell: Shell) -> None:
     local_catalog.create_table("ns.t", pa.schema([("a.b", pa.int64()), ("a", pa.int64())]))
 
-    result = Shell(tmp_path)("create", "--bsi", "a.b,a")
+    result = shell("create", "--bsi", "a.b,a")
 
     assert result.exit_code == 0, result.stderr
     assert "a.b: bsi; a: bsi" in result.stdout

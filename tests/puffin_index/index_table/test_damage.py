@@ -12,8 +12,8 @@ from puffin_index import TableIndex
 from puffin_index.errors import DamagedIndexError
 from puffin_index.index_table.table import read_entries
 from puffin_index.jobs.drop import drop_index
-from tests.puffin_index.commands.test_upkeep import Shell
 from tests.puffin_index.indexed_table import DEFINITION, check_entries, check_queries, indexed, named_segments
+from tests.shell import Shell
 
 COMMANDS: list[tuple[str, ...]] = [
     ("status",),
@@ -68,11 +68,6 @@ HARM: dict[str, Callable[[Path], object]] = {
     "cut": cut,
     "empty": lambda path: path.write_bytes(b""),
 }
-
-
-@pytest.fixture
-def shell(tmp_path: Path) -> Shell:
-    return Shell(tmp_path)
 
 
 def check_one_sentence(result: Result, *words: str) -> None:

@@ -1,14 +1,13 @@
 """`status` tells what the current snapshot has of the index from what all of it takes."""
 
 import json
-from pathlib import Path
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from puffin_index import IndexDefinition, TableIndex
-from tests.puffin_index.commands.test_upkeep import Shell
 from tests.puffin_index.indexed_table import DEFINITION, indexed, rows
+from tests.shell import Shell
 
 
 def test_all_is_live_where_nothing_was_overwritten(local_catalog: SqlCatalog) -> None:
@@ -52,11 +51,10 @@ def test_kinds_that_the_definition_lost_are_not_live(local_catalog: SqlCatalog) 
     assert status.total_index_bytes == whole.total_index_bytes
 
 
-def test_text_and_json_say_both(local_catalog: SqlCatalog, tmp_path: Path) -> None:
+def test_text_and_json_say_both(local_catalog: SqlCatalog, shell: Shell) -> None:
     index = indexed(local_catalog, 2, DEFINITION)
     index.data_table.overwrite(rows(9))
     index.build(workers=1)
-    shell = Shell(tmp_path)
 
     fields = json.loads(shell("status", "--json").stdout)
 

@@ -15,8 +15,8 @@ from puffin_index.jobs.export import ExportedContainer, fill_container
 from puffin_index.kinds.registry import KINDS
 from puffin_index.storage.ranged import BytesReader, RangedReader
 from tests.conftest import create_table
-from tests.puffin_index.commands.test_upkeep import Shell
 from tests.puffin_index.segments.segment_sample import FIELD_IDS, SegmentSample
+from tests.shell import Shell
 
 NAMES = {field_id: name for name, field_id in FIELD_IDS.items()}
 

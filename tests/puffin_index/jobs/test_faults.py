@@ -7,11 +7,9 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from pyiceberg.catalog.sql import SqlCatalog
 from sqlalchemy.exc import OperationalError
 
-from planner.commands.main import main
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.index_table.stored_files import committed_segments
 from puffin_index.jobs import build_job
@@ -27,6 +25,7 @@ from tests.puffin_index.indexed_table import (
     segment_files,
 )
 from tests.puffin_index.jobs.upkeep_child import Child
+from tests.shell import Shell
 
 ACTIONS: dict[str, Callable[[TableIndex], object]] = {
     "build": lambda index: index.build(workers=1, commit_timeout_seconds=1.0),
@@ -196,11 +195,9 @@ def test_a_build_goes_on_while_the_catalog_is_locked(
 def test_the_command_waits_as_long_as_told(local_catalog: SqlCatalog, tmp_path: Path) -> None:
     index = prepared(local_catalog)
     index.data_table.append(rows(10))
-    uri = f"uri=sqlite:///{tmp_path / 'catalog.db'}?timeout=0.05"
-    command = ["build", "local.ns.t", "--engine", "local", "--workers", "1", "--commit-timeout", "0.2"]
-    command += ["--catalog-property", uri, "--catalog-property", f"warehouse={tmp_path.as_uri()}"]
+    shell = Shell(tmp_path, uri_ending="?timeout=0.05")
     with _locked(tmp_path):
-        result = CliRunner().invoke(main, command)
+        result = shell("build", "--engine", "local", "--workers", "1", "--commit-timeout", "0.2")
     assert result.exit_code == 1
     assert "locked" in result.output
     check_recovery(index)

@@ -12,8 +12,8 @@ from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import NotFoundError
 from puffin_index.index_table.table import PROPERTY_DATA_TABLE
 from puffin_index.jobs.drop import drop_index
-from tests.puffin_index.commands.test_upkeep import Shell
 from tests.puffin_index.indexed_table import DEFINITION, check_entries, check_queries, indexed, make_table, rows
+from tests.shell import Shell
 
 COMMAND = "puffin-index follow local.ns.h"
 

@@ -23,6 +23,7 @@ from puffin_index.storage.files import NewFile
 from tests.conftest import create_table
 from tests.puffin_index.indexed_table import check_entries, indexed, make_table, rows, segment_files
 from tests.puffin_index.jobs.upkeep_child import ROOT
+from tests.shell import PROGRAM, catalog_options
 
 _DEADLINE_SECONDS = 60.0
 
@@ -34,10 +35,8 @@ def uncommitted(index: TableIndex) -> set[str]:
 
 def run_command(folder: Path, most_bytes: int, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run `puffin-index` where no file can become larger than so many bytes, as on a disk that is full."""
-    properties = [f"uri=sqlite:///{folder / 'catalog.db'}", f"warehouse={folder.as_uri()}"]
-    overrides = [part for one in properties for part in ("--catalog-property", one)]
     return subprocess.run(
-        [sys.executable, "-c", "from planner.commands.main import main; main()", *arguments, *overrides],
+        [*PROGRAM, *arguments, *catalog_options(folder)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])},
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes)),
         capture_output=True,

@@ -15,6 +15,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from puffin_index import IndexDefinition, TableIndex
 from tests.conftest import create_table
 from tests.processes import Process, descendants, is_alive
+from tests.shell import PROGRAM, catalog_options
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads of processes what Linux tells")
 
@@ -23,15 +24,16 @@ TASKS = 6
 DEADLINE_SECONDS = 60.0
 GONE_SECONDS = 15.0
 
-_COMMAND = [sys.executable, "-c", "from planner.commands.main import main; main()", "build", "local.ns.t", "--json"]
-_COMMAND += ["--engine", "local", "--workers", "2"]
+_BUILD = (*PROGRAM, "build", "local.ns.t", "--json", "--engine", "local", "--workers", "2")
+_WATCH = (*_BUILD, "--watch", "--interval", "0.2")
 
 _NOTEBOOK = """
 import sys, threading
 from pyiceberg.catalog.sql import SqlCatalog
 from puffin_index import TableIndex
 
-index = TableIndex.open(SqlCatalog("local", uri=sys.argv[1], warehouse=sys.argv[2]), "ns.t")
+properties = dict(option.split("=", 1) for option in sys.argv[2::2])
+index = TableIndex.open(SqlCatalog("local", **properties), "ns.t")
 # The thread that starts a build ends long before the build.
 starter = threading.Thread(target=lambda: index.build_async(workers=2))
 starter.start()
@@ -53,27 +55,13 @@ time.sleep(60)
 
 
 @pytest.fixture
-def table(local_catalog: SqlCatalog) -> list[str]:
-    """A table whose build takes some seconds; the arguments that say where its catalog is."""
+def table(local_catalog: SqlCatalog) -> None:
+    """A table whose build takes some seconds."""
     data = pa.table({"k": pa.array(range(ROWS), pa.int64())})
     created = create_table(local_catalog, "t", data, 250_000)
     for _ in range(1, TASKS):
         created.append(data)
     TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bitmap=["k"], bsi=["k"], bloom=["k"]))
-    return [local_catalog.properties["uri"], local_catalog.properties["warehouse"]]
-
-
-def command_line(*more: str) -> Callable[[Sequence[str]], list[str]]:
-    return lambda where: [
-        *_COMMAND,
-        *more,
-        *("--catalog-property", f"uri={where[0]}"),
-        *("--catalog-property", f"warehouse={where[1]}"),
-    ]
-
-
-def start(command: Sequence[str]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def workers_of(pid: int) -> list[Process]:
@@ -94,19 +82,19 @@ def semaphores_of(pid: int) -> list[Path]:
 
 
 @pytest.mark.one_of(10)
+@pytest.mark.usefixtures("table")
 @pytest.mark.parametrize("segments", [0, 1], ids=["starting", "building"])
 @pytest.mark.parametrize(
     "command",
     [
-        pytest.param(command_line(), id="build"),
-        pytest.param(command_line("--watch", "--interval", "0.2"), id="watch"),
-        pytest.param(lambda where: [sys.executable, "-c", _NOTEBOOK, *where], id="build_async"),
+        pytest.param(_BUILD, id="build"),
+        pytest.param(_WATCH, id="watch"),
+        pytest.param((sys.executable, "-c", _NOTEBOOK), id="build_async"),
     ],
 )
-def test_a_build_that_is_killed_leaves_no_process(
-    table: list[str], tmp_path: Path, command: Callable[[Sequence[str]], list[str]], segments: int
-) -> None:
-    builder = start(command(table))
+def test_a_build_that_is_killed_leaves_no_process(tmp_path: Path, command: Sequence[str], segments: int) -> None:
+    line = [*command, *catalog_options(tmp_path)]
+    builder = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         assert wait_for(lambda: len(workers_of(builder.pid)) == 2, DEADLINE_SECONDS)
         assert wait_for(lambda: len(list(tmp_path.glob("**/*.puffin"))) >= segments, DEADLINE_SECONDS)
