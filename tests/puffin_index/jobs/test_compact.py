@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from planner.arrow.plan import plan
@@ -35,15 +34,6 @@ def test_many_segments_become_one_that_answers_with_fewer_reads(local_catalog: S
     assert compacted.index_reads * 7 <= point.index_reads
     assert list(compacted.splits) == list(point.splits)
     check_entries(index)
-
-
-def test_compacting_again_changes_nothing(local_catalog: SqlCatalog) -> None:
-    index = indexed(local_catalog, 2)
-    index.compact()
-    segments = named_segments(index)
-
-    assert index.compact().segments == 0
-    assert named_segments(index) == segments
 
 
 def test_segments_are_cut_at_the_target_size(local_catalog: SqlCatalog) -> None:
@@ -196,22 +186,6 @@ def test_an_index_without_entries_is_compacted_to_nothing(local_catalog: SqlCata
     index = TableIndex.create(local_catalog, "ns.t", DEFINITION)
 
     assert index.compact().segments == 0
-
-
-@pytest.mark.parametrize("names", [["k"], ["s"], ["b"]])
-def test_postings_of_any_column_are_merged(local_catalog: SqlCatalog, names: list[str]) -> None:
-    table = make_table(local_catalog)
-    options = {f"{name}.layout": "postings" for name in names}
-    index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bitmap=names, options=options))
-    for seed in range(3):
-        table.append(rows(seed, 130 * (seed + 1)))
-        index.build(workers=1)
-
-    index.compact()
-
-    assert len(named_segments(index)) == 1
-    check_queries(index)
-    check_entries(index)
 
 
 def test_a_service_compacts_once_there_are_enough_small_segments(local_catalog: SqlCatalog) -> None:
