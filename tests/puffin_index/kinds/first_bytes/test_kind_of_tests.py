@@ -67,30 +67,24 @@ QUESTIONS = {
 """Zone maps alone keep row group 1 for `ax`, and row group 3 for `yak` and the range from `c` to `y`."""
 
 
-@pytest.mark.parametrize("where", QUESTIONS)
-def test_row_groups_without_a_first_byte_are_dropped(index: TableIndex, where: str) -> None:
-    assert kept(index, where) == QUESTIONS[where]
-
-
-@pytest.mark.parametrize("where", QUESTIONS)
-def test_the_merged_sets_drop_the_same(index: TableIndex, where: str) -> None:
+def test_row_groups_without_a_first_byte_are_dropped_and_the_merged_sets_drop_the_same(index: TableIndex) -> None:
+    assert {where: kept(index, where) for where in QUESTIONS} == QUESTIONS
     assert index.compact().segments == 1
     assert index.status().segments == 1
-    assert kept(index, where) == QUESTIONS[where]
+    assert {where: kept(index, where) for where in QUESTIONS} == QUESTIONS
 
 
-@pytest.mark.parametrize("where", ["s = 'ant'", "s = ''", "s > 'bear' AND s <= 'zoo'", "s IS NULL", "NOT s = 'ant'"])
-def test_no_row_is_lost(index: TableIndex, where: str) -> None:
-    rows = [row for batch in planner.scan(index, where) for row in batch["s"].to_pylist()]
+def test_no_row_is_lost(index: TableIndex) -> None:
     words = [word for group in WORDS for word in group]
-    expected = {
-        "s = 'ant'": [w for w in words if w == "ant"],
-        "s = ''": [""],
-        "s > 'bear' AND s <= 'zoo'": [w for w in words if w is not None and "bear" < w <= "zoo"],
-        "s IS NULL": [None, None],
-        "NOT s = 'ant'": [w for w in words if w is not None and w != "ant"],
-    }
-    assert sorted(map(str, rows)) == sorted(map(str, expected[where]))
+    for where, expected in (
+        ("s = 'ant'", ["ant", "ant"]),
+        ("s = ''", [""]),
+        ("s > 'bear' AND s <= 'zoo'", [w for w in words if w is not None and "bear" < w <= "zoo"]),
+        ("s IS NULL", [None, None]),
+        ("NOT s = 'ant'", [w for w in words if w is not None and w != "ant"]),
+    ):
+        rows = planner.scan(index, where).read_all()["s"].to_pylist()
+        assert sorted(map(str, rows)) == sorted(map(str, expected)), where
 
 
 def test_verification_proves_what_is_right_and_finds_what_is_wrong(
