@@ -9,6 +9,7 @@ from puffin_index.storage.bit_packing import (
     bounds_of_streams,
     pack_streams,
     packed_bytes,
+    transpose_bits,
     unpack_streams,
 )
 
@@ -62,3 +63,13 @@ def test_bounds_are_those_of_each_stream(streams: list[tuple[int, list[int]]]) -
 @pytest.mark.parametrize("number", [0, 1, 2, 3, 2**31, 2**53 - 1, 2**53, 2**63 - 1, 2**63, 2**64 - 1])
 def test_bit_lengths_are_exact(number: int) -> None:
     assert bit_lengths(np.array([number], np.uint64)).tolist() == [number.bit_length()]
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (8, 0), (8, 1), (16, 3), (1000, 1234)])
+def test_every_bit_lies_where_row_and_column_change_places(shape: tuple[int, int]) -> None:
+    bits = np.random.default_rng(1).integers(0, 256, shape, dtype=np.uint8)
+    columns = np.unpackbits(bits, axis=1, bitorder="little").T
+    turned = transpose_bits(bits)
+    assert turned.shape == (8 * shape[1], shape[0] // 8)
+    assert (turned == np.packbits(columns, axis=1, bitorder="little")).all()
+    assert (transpose_bits(turned) == bits).all()
