@@ -1,4 +1,4 @@
-"""Killed anywhere, or with another one at work, `create`, `drop` and `follow` can be run again and end well."""
+"""Killed anywhere, or with another one at work, what looks after an index can be run again and ends well."""
 
 import signal
 from pathlib import Path
@@ -9,6 +9,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from puffin_index import TableIndex
 from puffin_index.errors import NotFoundError
 from puffin_index.jobs.drop import drop_index
+from tests.conftest import amount
 from tests.puffin_index.indexed_table import DEFINITION, check_entries, check_queries, indexed, make_table, rows
 from tests.puffin_index.jobs.upkeep_child import Child
 
@@ -95,3 +96,20 @@ def test_two_at_once_leave_an_index_or_none(
     check_entries(index)
     check_queries(index)
     assert len(segments_below(tmp_path)) == 1 or "drop" in actions
+
+
+@pytest.mark.parametrize("other", ["append-and-build", "compact", "expire"])
+def test_a_builder_and_another(local_catalog: SqlCatalog, tmp_path: Path, other: str) -> None:
+    index = indexed(local_catalog, 2)
+
+    children = [Child(tmp_path, "append-and-build", repeat=amount(2, 5)), Child(tmp_path, other, repeat=amount(2, 5))]
+
+    for child in children:
+        code, errors = child.wait(180)
+        assert code == 0, errors
+    index.refresh()
+    check_queries(index)
+    # A builder that was late for the last append of the other one leaves it to the next build.
+    index.build(workers=1)
+    check_entries(index)
+    check_queries(index)
