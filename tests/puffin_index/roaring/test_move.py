@@ -10,7 +10,7 @@ from puffin_index.errors import CorruptFileError
 from puffin_index.roaring.read import deserialize
 from puffin_index.roaring.union import BrokenSetError, StoredSets, assemble_sets, containers_of_rows, joined
 from puffin_index.roaring.write import BLOCK_ROWS
-from puffin_index.storage.arrays import put_bytes, take_bytes
+from puffin_index.storage.arrays import put_bytes
 from tests.conftest import amount
 from tests.puffin_index.roaring.row_sets import ROWS, row_sets
 
@@ -52,17 +52,6 @@ def test_cut_sets_are_refused(rows: BitMap, data: st.DataObject) -> None:
     length = data.draw(st.integers(0, len(whole) - 1))
     with pytest.raises(CorruptFileError):
         StoredSets.of([whole[:length]]).containers()
-
-
-def test_ranges_are_taken_from_anywhere_and_put_anywhere() -> None:
-    data = np.arange(20, dtype=np.uint8)
-    starts, sizes = np.array([9, 0, 15, 4]), np.array([3, 2, 0, 1])
-    content = take_bytes(data, starts, sizes)
-    assert content.tolist() == [9, 10, 11, 0, 1, 4]
-    target = np.full(10, 99, np.uint8)
-    put_bytes(target, np.array([1, 8]), np.array([4, 2]), content)
-    assert target.tolist() == [99, 9, 10, 11, 0, 99, 99, 99, 1, 4]
-    assert take_bytes(data, starts[:0], sizes[:0]).tolist() == []
 
 
 @given(st.lists(st.tuples(st.sampled_from((0, 1, 2, 7)), st.sampled_from((1, 2, 510, 512, 2_000))), max_size=6))

@@ -1,4 +1,4 @@
-"""Row sets written by array operations are byte for byte what CRoaring writes, and many are read at once."""
+"""Row sets written by array operations are byte for byte what CRoaring writes; many are read at once, or as bits."""
 
 import numpy as np
 import pytest
@@ -14,9 +14,9 @@ from puffin_index.roaring.read import (
     row_set_of_flags,
     serialize_bits,
 )
-from puffin_index.roaring.union import StoredSets
+from puffin_index.roaring.union import StoredSets, every_bit, popcount
 from puffin_index.roaring.write import serialize_row_sets
-from puffin_index.storage.arrays import Ints, Rows
+from puffin_index.storage.arrays import Bytes, Ints, Rows
 from tests.conftest import amount
 from tests.puffin_index.roaring.row_sets import ROWS, row_sets
 
@@ -57,7 +57,7 @@ def test_bits_are_written_as_rows_are(rows: BitMap) -> None:
     flags = np.zeros(ROWS, np.bool_)
     flags[rows.to_array()] = True
     bits = np.packbits(flags, bitorder="little")
-    assert row_set_of_bits(bits.data, ROWS) == rows
+    assert row_set_of_bits(bits.data, ROWS) == row_set_of_flags(flags) == rows
     assert serialize_bits(bits.data) == serialize_row_sets(*_arrays([rows])).data.tobytes()
     assert serialize_bits(bytes(8)) == croaring(BitMap())
 
@@ -103,14 +103,6 @@ def test_errors_point_at_the_byte_in_the_file() -> None:
     with pytest.raises(CorruptFileError) as error:
         deserialize(b"\0" * 12, 10, location="s3://bucket/file", offset=4711)
     assert (error.value.location, error.value.offset) == ("s3://bucket/file", 4711)
-
-
-@pytest.mark.parametrize("most", [4096, 4097, 65_536])
-def test_bits_of_full_and_nearly_empty_blocks_become_a_row_set(most: int) -> None:
-    rows = BitMap(range(most)) | BitMap([65_536 + 9]) | BitMap(range(3 * 65_536, 3 * 65_536 + 5000))
-    flags = np.zeros(4 * 65_536, np.bool_)
-    flags[rows.to_array()] = True
-    assert row_set_of_flags(flags) == rows
 
 
 ROW_SETS = [
@@ -168,3 +160,35 @@ def test_runs_that_unfold_to_more_rows_than_there_are_are_refused_before_they_un
     sets = [run.serialize()] * 60_000
     with pytest.raises(CorruptFileError, match="more than 100000 rows"):
         StoredSets.of(sets).union(100_000)
+
+
+def rows_in(bits: Bytes) -> list[int]:
+    return [int(row) for row in np.flatnonzero(np.unpackbits(bits, bitorder="little"))]
+
+
+@given(st.lists(row_sets(131_072), min_size=1, max_size=4))
+def test_bits_are_those_of_the_rows(sets: list[BitMap]) -> None:
+    bits = StoredSets.of([rows.serialize() for rows in sets]).bits(131_072)
+    assert bits.shape == (len(sets), 16_384)
+    for own, rows in zip(bits, sets, strict=True):
+        assert rows_in(own) == list(rows)
+        assert popcount(own) == len(rows)
+
+
+@pytest.mark.parametrize("row_count", [0, 1, 8, 13, 65_536, 65_537])
+def test_every_bit_is_there_and_none_beyond(row_count: int) -> None:
+    assert rows_in(every_bit(row_count)) == list(range(row_count))
+    assert len(every_bit(row_count)) == -(-row_count // 65_536) * 8_192
+
+
+@pytest.mark.parametrize("rows", [[13], [3, 200], [65_536], list(range(5_000))])
+def test_a_row_beyond_the_row_group_is_damage(rows: list[int]) -> None:
+    with pytest.raises(CorruptFileError, match=r"rows beyond|row [0-9]+ in a row group of 13 rows"):
+        StoredSets.of([BitMap(rows).serialize()]).bits(13)
+
+
+def test_a_set_of_another_number_of_rows_is_damage() -> None:
+    data = bytearray(BitMap(range(0, 60_000, 2)).serialize())
+    data[40] ^= 2
+    with pytest.raises(CorruptFileError, match="rows of another number"):
+        StoredSets.of([bytes(data)]).bits(65_536)
