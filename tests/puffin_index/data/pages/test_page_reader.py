@@ -15,11 +15,13 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from puffin_index.data.file_fields import identify_fields
 from puffin_index.data.page_index import OffsetIndex
-from puffin_index.data.page_reader import PageReader, can_assemble
+from puffin_index.data.page_reader import PageReader, can_assemble, read_ranges
 from puffin_index.data.parquet import open_parquet_file
 from puffin_index.errors import CorruptFileError
 from puffin_index.storage.arrays import Ints
+from puffin_index.storage.ranged import GAP_BYTES, BytesReader
 from tests.conftest import amount
+from tests.counting_reader import CountingReader
 from tests.parquet_footer_edit import Struct, edit_footer, metadata, struct_bytes
 from tests.parquet_footer_edit import columns as chunks_of
 from tests.parquet_footer_edit import row_groups as row_groups_of
@@ -267,3 +269,30 @@ def test_the_pages_of_rows(firsts: set[int], rows: set[int], is_repeated: bool) 
     wanted = rows | {min(row + 1, 99) for row in rows} if is_repeated else rows
     expected = [page for page in places.tolist() if any(bounds[page] <= row < bounds[page + 1] for row in wanted)]
     assert index.pages_of(np.array(sorted(rows)), is_repeated=is_repeated).tolist() == expected
+
+
+FILE_BYTES = 20 * GAP_BYTES
+FILE = np.random.default_rng(1).integers(0, 256, FILE_BYTES, np.uint8).tobytes()
+
+
+@given(st.lists(st.tuples(st.integers(0, FILE_BYTES), st.integers(0, 40_000)), max_size=20))
+def test_each_range_gets_its_bytes(ranges: list[tuple[int, int]]) -> None:
+    inside = [(start, min(length, FILE_BYTES - start)) for start, length in ranges]
+    places = np.array(inside, np.int64).reshape(-1, 2)
+    found = read_ranges(BytesReader.of(FILE), places[:, 0], places[:, 1])
+    assert [bytes(one) for one in found] == [FILE[start : start + length] for start, length in inside]
+
+
+def test_near_ranges_share_a_request() -> None:
+    reader = CountingReader(FILE)
+    starts = np.array([5 * GAP_BYTES, 0, 100, 100 + GAP_BYTES])
+    read_ranges(reader, starts, np.array([10, 50, 7, 9]))
+    assert (reader.requests, reader.bytes_read) == (2, 10 + 100 + GAP_BYTES + 9)
+
+
+@pytest.mark.parametrize(
+    ("start", "size"), [(-1, 5), (FILE_BYTES, 1), (1 << 62, 1 << 62), ((1 << 63) - 1, 100), (5, -2)]
+)
+def test_ranges_outside_of_the_file_are_refused(start: int, size: int) -> None:
+    with pytest.raises(CorruptFileError):
+        read_ranges(BytesReader.of(FILE), np.array([start]), np.array([size]))
