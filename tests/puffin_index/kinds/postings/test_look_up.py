@@ -3,7 +3,6 @@
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from threading import Event, Thread
 
 import numpy as np
@@ -18,7 +17,6 @@ from puffin_index.keys.arrow_keys import column_of
 from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
-from puffin_index.kinds.base import Payload
 from puffin_index.kinds.bitmap.kind import PAIMON_BITMAP
 from puffin_index.kinds.postings.blocks import Sizes
 from puffin_index.kinds.postings.build import POSTINGS
@@ -47,8 +45,6 @@ from tests.puffin_index.kinds.postings.postings_sample import (
     resealed,
     small_tests,
 )
-
-GOLDEN = Path(__file__).parents[3] / "golden"
 
 
 def check_law(groups: Sequence[Group], tests: Sequence[LeafTest], sizes: Sizes) -> None:
@@ -153,33 +149,6 @@ def test_corners_are_found_as_an_oracle_finds_them(name: str) -> None:
 
 def test_a_run_over_several_blocks_of_65536_rows_takes_few_bytes() -> None:
     assert len(built(CORNERS["a run over several blocks of 65,536 rows and row groups"][0], Sizes()).payload.data) < 250
-
-
-GOLDEN_GROUPS = {
-    "long": [
-        group(0, [5, 5, None, -7, MAXIMUM, 5, MINIMUM]),
-        group(BLOCK_ROWS, [5] * 40 + [None, 6]),
-        group(3 * BLOCK_ROWS, [8]),
-    ],
-    "string": [
-        group(0, ["größe", None, "", "größer", "größe"]),
-        group(BLOCK_ROWS, ["größer"] * 3 + ["snow ☃"] * 2),
-    ],
-}
-
-
-@pytest.mark.parametrize("name", GOLDEN_GROUPS)
-def test_the_golden_bytes_are_written_and_read(name: str) -> None:
-    piece = built(GOLDEN_GROUPS[name])
-    golden = (GOLDEN / f"postings_{name}.bin").read_bytes()
-    layout = np.frombuffer((GOLDEN / f"postings_{name}.layout").read_bytes(), "<i8")
-    # Another zstd may compress otherwise; what was written before must be read.
-    if name == "long":
-        assert bytes(piece.payload.data) == golden
-        assert piece.payload.layout.tolist() == layout.tolist()
-    stored = replace(piece, payload=Payload(POSTINGS, golden, layout.astype(np.int64)))
-    for test in (NullTest(True), *(SetTest((key,)) for key in known_keys(piece.groups))):
-        assert stored.rows(test) == expected_rows(piece.groups, test)
 
 
 Million = tuple[Piece, np.ndarray[tuple[int], np.dtype[np.int64]]]
