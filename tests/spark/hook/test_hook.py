@@ -1,21 +1,17 @@
 """The Spark hook on a real session: fewer row groups are read, by Spark's own metrics, and no answer changes."""
 
 import json
-import random
 import threading
 import time
 from pathlib import Path
 
-import duckdb
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
 import planner
 from puffin_index import IndexDefinition, TableIndex
-from puffin_index.data.data_table import list_data_files
 from ssb_bench.spark_runs.measure import measure
-from tests.conftest import amount
 from tests.spark.agreement import settings
 from tests.spark.hook.items import (
     ROW_GROUP_ROWS,
@@ -61,46 +57,6 @@ def test_dataframe_queries_are_pruned_as_well(hook: SparkSession) -> None:
 
     assert frame.where((frame.k == 4711) | (frame.k == 4712)).count() == 2
     assert planner.reports(hook)[-1].kept <= 2
-
-
-def test_random_predicates_agree_with_duckdb_on_the_same_files(hook: SparkSession, items: TableIndex) -> None:
-    paths = [file.path.removeprefix("file://").removeprefix("file:") for file in list_data_files(items.data_table)]
-    chooser = random.Random(20_261)
-    predicates = [random_predicate(chooser, 3) for _ in range(amount(30, 500))]
-
-    with duckdb.connect() as connection:
-        connection.execute("CREATE TABLE items AS SELECT * FROM read_parquet(?)", [paths])
-        for where in predicates:
-            expected = connection.execute(f"SELECT COUNT(*), SUM(id) FROM items WHERE {where}").fetchone()
-            found = hook.sql(f"SELECT COUNT(*), SUM(id) FROM lake.ns.items WHERE {where}").first()
-            assert found is not None
-            assert tuple(found) == expected, where
-
-    assert sum(report.dropped for report in planner.reports(hook)) > 0
-
-
-def random_predicate(chooser: random.Random, depth: int) -> str:
-    if depth and chooser.random() < 0.6:
-        operator = chooser.choice(["AND", "OR", "AND NOT"])
-        return f"({random_predicate(chooser, depth - 1)} {operator} {random_predicate(chooser, depth - 1)})"
-    column = chooser.choice(["id", "k", "price", "city", "note"])
-    if column == "city":
-        values = [f"'city-{chooser.randrange(110)}'" for _ in range(3)]
-    elif column == "note":
-        values = [f"'{chooser.getrandbits(24):06x}'" for _ in range(3)]
-    else:
-        limit = 1_000_100 if column == "price" else ROWS + 50
-        values = [str(chooser.randrange(-5, limit)) for _ in range(3)]
-    return chooser.choice(
-        [
-            f"{column} {chooser.choice(['=', '<>', '<', '<=', '>', '>='])} {values[0]}",
-            f"{column} IN ({', '.join(values)})",
-            f"{column} NOT IN ({', '.join(values)})",
-            f"{column} BETWEEN {min(values[:2])} AND {max(values[:2])}",
-            f"{column} = {values[0]}",
-            f"{column} IS {chooser.choice(['', 'NOT '])}NULL",
-        ]
-    )
 
 
 def test_an_index_of_files_that_are_gone_says_so_once(
@@ -190,23 +146,6 @@ def test_a_snapshot_that_counts_its_files_wrongly_changes_no_answer(
     for part, k, due in ((0, 500, 1), (1, 501, 1), (0, 501, 0), (1, 500, 0), (0, 2_000, 0), (1, 2_000, 0)):
         rows = hooked.sql(f"SELECT k FROM lake.ns.miscounted WHERE part = {part} AND k = {k}").collect()
         assert rows == [(k,)] * due
-
-
-def test_a_segment_of_zeros_is_trouble_when_strict_and_else_a_warning(
-    hooked: SparkSession, catalog: SqlCatalog
-) -> None:
-    index = indexed_items(hooked, catalog, "broken", IndexDefinition.of(bsi=["k"]))
-    (segment,) = Path(index.index_table.location().removeprefix("file://")).glob("_segments/*.puffin")
-    segment.write_bytes(bytes(segment.stat().st_size))
-    sql = "SELECT COUNT(*) FROM lake.ns.broken WHERE k = 4711"
-
-    with pytest.raises(Exception, match="puffin-index"):
-        hooked.sql(sql).collect()
-    with settings(hooked, {"spark.puffin-index.strict": "false"}):
-        assert hooked.sql(sql).collect() == [(1,)]
-    report = planner.reports(hooked)[-1]
-    assert (report.kept, report.dropped) == (20, 0)
-    assert report.warnings
 
 
 def test_a_renamed_table_keeps_its_index(

@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import planner
 from tests.spark.agreement import plan_text, settings
-from tests.spark.corpus_tables import ROWS, append
+from tests.spark.corpus_tables import ROWS
 
 pytestmark = pytest.mark.spark
 
@@ -48,24 +48,6 @@ def test_changelog_scans_are_left_alone(hooked: SparkSession, corpus: Names) -> 
 
     assert hooked.sql(f"SELECT COUNT(*) FROM {view[0][0]} WHERE orderkey >= 0").collect() == [(ROWS,)]
     assert planner.reports(hooked) == []
-
-
-def test_a_cached_dataframe_answers_from_what_it_cached(hooked: SparkSession, corpus: Names) -> None:
-    table = corpus["lineorder"]["t"]
-    narrow = hooked.sql(f"SELECT * FROM {table} WHERE orderkey IN (5, 6)").cache()
-    try:
-        assert narrow.count() == 2
-        assert narrow.where("orderkey = 5").count() == 1
-        assert hooked.sql(f"SELECT COUNT(*) FROM {table} WHERE orderkey IN (5, 6, 7)").collect() == [(3,)]
-    finally:
-        narrow.unpersist()
-    whole = hooked.table(table).cache()
-    try:
-        assert whole.count() == ROWS
-        assert whole.where("orderkey = 5").count() == 1
-        assert hooked.sql(f"SELECT COUNT(*) FROM {table} WHERE orderkey = 6").collect() == [(1,)]
-    finally:
-        whole.unpersist()
 
 
 def test_one_dataframe_filtered_in_two_ways(hooked: SparkSession, corpus: Names) -> None:
@@ -144,20 +126,3 @@ def test_runtime_filters_work_on_what_the_index_kept(hooked: SparkSession, corpu
     hooked.conf.set("spark.puffin-index.enabled", "false")
     assert frame.where("true").collect() == count
     hooked.sql(f"DROP TABLE {corpus['parted']['n']}.modes")
-
-
-def test_maintenance_loses_no_row(hooked: SparkSession, corpus: Names) -> None:
-    """Compaction reads through scans of its own, which keep every row."""
-    table = f"{corpus['lineorder']['n']}.maintained"
-    hooked.sql(f"CREATE TABLE {table} USING iceberg AS SELECT * FROM {corpus['lineorder']['t']} WHERE orderkey < 100")
-    append(hooked, table, 0, 50)
-    before = hooked.sql(f"SELECT * FROM {table}").count()
-    for call in (
-        f"rewrite_data_files(table => '{table.removeprefix('lake.')}', where => 'orderkey < 90', "
-        "options => map('rewrite-all', 'true'))",
-        f"rewrite_manifests('{table.removeprefix('lake.')}')",
-        f"expire_snapshots(table => '{table.removeprefix('lake.')}', retain_last => 1)",
-    ):
-        hooked.sql(f"CALL lake.system.{call}")
-    assert hooked.sql(f"SELECT * FROM {table}").count() == before == 150
-    assert hooked.sql(f"SELECT COUNT(*) FROM {table} WHERE orderkey = 5").collect()[0][0] >= 1

@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 import pyspark
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
-from pyspark.sql import SparkSession
 from pyspark.sql.connect.session import SparkSession as ConnectSession
 
 import planner
@@ -302,11 +301,3 @@ def test_a_table_without_an_index_is_said(remote: ConnectSession, lake: SqlCatal
     lake.create_table("ns.bare", rows(1).schema)
     with pytest.raises(Exception, match="puffin-index create"):
         remote.read.format("puffin-index").options(**options).load("lake.ns.bare").collect()
-
-
-@pytest.mark.nightly
-def test_a_classic_session_reads_it_as_well(spark: SparkSession, index: TableIndex, options: dict[str, str]) -> None:
-    assert index.name == "ns.items"
-    spark.dataSource.register(planner.PuffinIndexSource)
-    frame = spark.read.format("puffin-index").options(**options, where="k < 5 AND i IS NOT NULL").load("lake.ns.items")
-    assert frame.count() == 5 - sum(row is None for row in rows(ROWS).sort_by("k")["i"].to_pylist()[:5])
