@@ -95,7 +95,7 @@ def test_an_index_is_there_as_long_as_a_name_holds_it(
             held = {index for name, own in given.items() if name != action.casefold() for index in own}
             expected = names[action.casefold()] - held
             if expected & fixed_pairs:
-                with pytest.raises(DefinitionError):
+                with pytest.raises(DefinitionError, match="take the column out of these properties first"):
                     stored.without_index(action)
             else:
                 stored, gone = stored.without_index(action)

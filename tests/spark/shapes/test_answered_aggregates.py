@@ -1,7 +1,6 @@
 """Aggregates that the index answers: the values that Spark gets from the rows, and no scan where none is needed."""
 
 from collections.abc import Callable
-from pathlib import Path
 from random import Random
 
 import pytest
@@ -292,32 +291,5 @@ def test_an_answer_that_cannot_be_read_leaves_the_rows_to_spark(
 
         assert rows_of(spark, sql, enabled=True) == expected
         assert spoiled
-    finally:
-        planner.disable(spark)
-
-
-@pytest.mark.one_of(3)
-@pytest.mark.parametrize("place", [0.1, 0.3, 0.5, 0.7, 0.9])
-def test_damage_in_the_midst_of_a_segment_falls_back_to_rows(
-    spark: SparkSession, catalog: SqlCatalog, place: float
-) -> None:
-    name = f"{_SPACE}.damaged{int(place * 10)}"
-    spark.sql(
-        f"CREATE TABLE lake.{name} USING iceberg TBLPROPERTIES ({shapes.LAYOUT}) "
-        "AS SELECT id AS k, CONCAT('w', id % 500) AS s, id * 3 AS v FROM RANGE(0, 1000, 1, 1)"
-    )
-    index = TableIndex.create(catalog, name, IndexDefinition.of(bitmap=["s"], bsi=["k", "v"]))
-    index.build(workers=1)
-    (segment,) = Path(index.index_table.location().removeprefix("file:")).glob("_segments/*.puffin")
-    data = bytearray(segment.read_bytes())
-    at = int(len(data) * place)
-    data[at : at + 40] = bytes(byte ^ 0x5A for byte in data[at : at + 40])
-    segment.write_bytes(data)
-    planner.enable(spark)
-    try:
-        check(spark, f"SELECT COUNT(*), SUM(v), AVG(v), MIN(s), MAX(v) FROM lake.{name} WHERE k > 5")
-        check(spark, f"SELECT s, COUNT(*), SUM(v) FROM lake.{name} WHERE k BETWEEN 100 AND 900 GROUP BY s")
-        check(spark, f"SELECT COUNT(DISTINCT s) FROM lake.{name} WHERE v > 100")
-        check(spark, f"SELECT k FROM lake.{name} WHERE UPPER(s) = 'W77'")
     finally:
         planner.disable(spark)

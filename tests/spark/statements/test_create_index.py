@@ -8,7 +8,7 @@ from pyspark.errors import AnalysisException, IllegalArgumentException
 from pyspark.sql import SparkSession
 
 import planner
-from puffin_index import IndexDefinition, TableIndex
+from puffin_index import TableIndex
 from puffin_index.errors import NotFoundError
 
 pytestmark = pytest.mark.spark
@@ -101,18 +101,6 @@ def test_a_second_index_adds_and_each_is_dropped_alone(sql: SparkSession, catalo
     assert sql.sql(f"SELECT COUNT(*) FROM {TABLE} WHERE id = 7").collect() == [(1,)]
 
 
-def test_indexes_of_create_have_derived_names(sql: SparkSession, catalog: SqlCatalog) -> None:
-    TableIndex.create(catalog, "ddl.t", IndexDefinition.of(bitmap=["city", "odd name", "m#k#color"], bsi=["id", "s.x"]))
-    assert set(indexes(catalog)) == {"city_bitmap", "odd_name_bitmap", "m_color_bitmap", "id_bsi", "s_x_bsi"}
-
-    sql.sql(f"CREATE INDEX mine ON {TABLE} USING bitmap (city) OPTIONS (build = 'none')")
-    assert set(indexes(catalog)) == {"mine", "odd_name_bitmap", "m_color_bitmap", "id_bsi", "s_x_bsi"}
-
-    sql.sql(f"DROP INDEX m_color_bitmap ON {TABLE}")
-    sql.sql(f"DROP INDEX mine ON {TABLE}")
-    assert set(indexes(catalog)) == {"odd_name_bitmap", "id_bsi", "s_x_bsi"}
-
-
 def test_names_outlive_renamed_columns(sql: SparkSession, catalog: SqlCatalog) -> None:
     sql.sql(f"CREATE INDEX i ON {TABLE} USING bitmap (city) OPTIONS (build = 'none')")
     sql.sql(f"ALTER TABLE {TABLE} RENAME COLUMN city TO town")
@@ -120,14 +108,6 @@ def test_names_outlive_renamed_columns(sql: SparkSession, catalog: SqlCatalog) -
     sql.sql(f"ALTER TABLE {TABLE} DROP COLUMN town")
     sql.sql(f"DROP INDEX i ON {TABLE}")
     assert indexes(catalog) == {}
-
-
-def test_indexes_of_table_properties_are_dropped_there(sql: SparkSession, catalog: SqlCatalog) -> None:
-    sql.sql(f"ALTER TABLE {TABLE} SET TBLPROPERTIES ('file-index.bitmap.columns' = 'city')")
-    sql.sql(f"CREATE INDEX i ON {TABLE} USING bsi (id) OPTIONS (build = 'none')")
-    assert indexes(catalog) == {"i": [("bsi", "id")], "city_bitmap": [("bitmap", "city")]}
-    with pytest.raises(IllegalArgumentException, match="take the column out of these properties first"):
-        sql.sql(f"DROP INDEX city_bitmap ON {TABLE}")
 
 
 def test_the_default_build_runs_in_the_background(sql: SparkSession, catalog: SqlCatalog) -> None:
@@ -209,14 +189,6 @@ def test_a_dot_in_a_name_leads_to_no_other_table(sql: SparkSession, catalog: Sql
         sql.sql("DROP TABLE lake.ddl.`deep.t`")
         sql.sql("DROP TABLE lake.ddl.deep.t")
         sql.sql("DROP NAMESPACE lake.ddl.deep")
-
-
-def test_options_of_an_index_that_exists_are_not_changed(sql: SparkSession, catalog: SqlCatalog) -> None:
-    sql.sql(f"CREATE INDEX i ON {TABLE} USING bloom (city) OPTIONS (fpp = '0.05', build = 'none')")
-    with pytest.raises(IllegalArgumentException, match=r"a bloom index with fpp=0\.05 already"):
-        sql.sql(f"CREATE INDEX j ON {TABLE} USING bloom (city) OPTIONS (fpp = '0.01', build = 'none')")
-    sql.sql(f"CREATE INDEX j ON {TABLE} USING bloom (city) OPTIONS (build = 'none')")
-    assert indexes(catalog) == {"i": [("bloom", "city")], "j": [("bloom", "city")]}
 
 
 def test_other_tables_are_sparks_own(sql: SparkSession) -> None:
