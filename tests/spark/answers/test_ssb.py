@@ -176,12 +176,6 @@ def test_a_wide_count_reads_the_whole_table_without_the_index_and_nothing_with_i
     assert (q7.plan.kept, q7.plan.answered) == (0, loaded.row_groups)
 
 
-def test_a_run_of_spark_survives_its_json(run: Run, tmp_path: Path) -> None:
-    write_record(tmp_path / "run.json", run)
-
-    assert read_record(tmp_path / "run.json", Run) == run
-
-
 def test_a_query_that_fails_is_a_row_with_its_reason(spark: SparkSession, layout: Layout, indexed: BuildReport) -> None:
     assert indexed
     (query,) = fit_queries(layout, ["q1"])

@@ -86,24 +86,19 @@ def test_a_query_that_is_not_there_is_a_usage_error() -> None:
 def fake_java(home: Path, said: str) -> None:
     """A Java home whose `java` says only its version, for what cannot be had on one machine: other versions."""
     java = home / "bin" / "java"
-    java.parent.mkdir(parents=True)
+    java.parent.mkdir(parents=True, exist_ok=True)
     java.write_text(f"#!/bin/sh\necho '{said}' >&2\n")
     java.chmod(java.stat().st_mode | stat.S_IXUSR)
 
 
-def test_an_old_java_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_java(tmp_path, 'openjdk version "11.0.2" 2019-01-15')
+def test_java_is_to_be_17_or_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    fake_java(tmp_path, 'openjdk version "21.0.1" 2023-10-17')
+    assert require_java() == 21
 
+    fake_java(tmp_path, 'openjdk version "11.0.2" 2019-01-15')
     with pytest.raises(BenchError, match="is Java 11: install Java 17"):
         require_java()
-
-
-def test_a_new_java_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_java(tmp_path, 'openjdk version "21.0.1" 2023-10-17')
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-
-    assert require_java() == 21
 
 
 def test_no_java_is_said_with_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

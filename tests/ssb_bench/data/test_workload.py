@@ -68,36 +68,21 @@ def test_the_sql_of_q7_is_the_sources(layout: Layout) -> None:
     )
 
 
-def test_a_literal_that_the_data_has_stays() -> None:
-    assert used(["v c = 5"], [1, 5, 9]) == [5]
-
-
-def test_a_literal_that_the_data_lacks_becomes_the_value_at_its_rank() -> None:
-    assert used(["v c = 8"], [1, 5, 9]) == [5]
-
-
-def test_a_literal_below_all_values_becomes_the_least() -> None:
-    assert used(["v c = 0"], [1, 5, 9]) == [1]
-
-
-def test_a_range_with_values_stays() -> None:
-    assert used(["a c >= 4", "b c <= 6"], [1, 5, 9]) == [4, 6]
-
-
-def test_a_range_without_values_moves_to_the_next_value_and_keeps_its_width() -> None:
-    assert used(["a c >= 6", "b c < 8"], [1, 5, 9]) == [9, 11]
-
-
-def test_an_open_lower_bound_moves_to_just_below_the_next_value() -> None:
-    assert used(["a c > 5", "b c < 8"], [1, 5, 9]) == [8, 11]
-
-
-def test_a_range_above_all_values_moves_to_the_greatest() -> None:
-    assert used(["a c >= 20", "b c <= 30"], [1, 5, 9]) == [9, 19]
-
-
-def test_an_upper_bound_below_all_values_moves_to_the_least() -> None:
-    assert used(["b c < 0"], [1, 5, 9]) == [2]
+@pytest.mark.parametrize(
+    ("parameters", "fitted"),
+    [
+        pytest.param(["v c = 5"], [5], id="a literal that the data has stays"),
+        pytest.param(["v c = 8"], [5], id="a literal that the data lacks becomes the value at its rank"),
+        pytest.param(["v c = 0"], [1], id="a literal below all values becomes the least"),
+        pytest.param(["a c >= 4", "b c <= 6"], [4, 6], id="a range with values stays"),
+        pytest.param(["a c >= 6", "b c < 8"], [9, 11], id="a range without values moves to the next one, as wide"),
+        pytest.param(["a c > 5", "b c < 8"], [8, 11], id="an open lower bound moves to just below the next value"),
+        pytest.param(["a c >= 20", "b c <= 30"], [9, 19], id="a range above all values moves to the greatest"),
+        pytest.param(["b c < 0"], [2], id="an upper bound below all values moves to the least"),
+    ],
+)
+def test_literals_are_fitted_to_the_data(parameters: list[str], fitted: list[int]) -> None:
+    assert used(parameters, [1, 5, 9]) == fitted
 
 
 @given(
