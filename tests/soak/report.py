@@ -113,7 +113,6 @@ class State:
 
     def text(self) -> str:
         """Return the report for people."""
-        state = self.to_json()
         lines = [f"soak: {self.seconds / 60:.0f} minutes under load, {self.parts} parts", ""]
         for world, counts in self.events.items():
             lines += [f"{world}:", *(f"  {name:28} {number:>8,}" for name, number in sorted(counts.items())), ""]
@@ -125,9 +124,7 @@ class State:
                 + ("" if one["judged"] else " (too short to judge)")
                 + f"; {one.get('each_twelfth_mib', '')}"
             )
-        failures = state["failures"]
-        assert isinstance(failures, list)
-        lines += ["", f"failures: {len(failures)}", *(f"  {what}" for what in failures)]
+        lines += ["", f"failures: {len(self.failures)}", *(f"  {what}" for what in self.failures)]
         return "\n".join(lines)
 
 

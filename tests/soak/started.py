@@ -103,21 +103,22 @@ def resident_bytes(pid: int) -> int:
     return 0
 
 
-def survivors(mark: str, patience_seconds: float = 15.0) -> list[str]:
-    """Return the commands of processes that still run with a mark after some time."""
+def survivors(mark: str, patience_seconds: float = 15.0) -> dict[int, str]:
+    """Return the numbers and commands of processes that still run with a mark after some time."""
     end = time.monotonic() + patience_seconds
     while (found := _marked(mark)) and time.monotonic() < end:
         time.sleep(0.5)
     return found
 
 
-def _marked(mark: str) -> list[str]:
+def _marked(mark: str) -> dict[int, str]:
     wanted = f"{_MARK}={mark}".encode()
-    found: list[str] = []
+    found: dict[int, str] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             if wanted in (folder / "environ").read_bytes().split(b"\0"):
-                found.append((folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+                command = (folder / "cmdline").read_bytes().replace(b"\0", b" ")
+                found[int(folder.name)] = command.decode(errors="replace")
         except OSError:
             continue
     return found

@@ -175,7 +175,7 @@ class Trouble:
         self._long_lived["writer"] = self._start("writer")
 
     def _check_survivors(self, ended: Started) -> None:
-        for command in survivors(ended.mark):
+        for command in survivors(ended.mark).values():
             self._state.fail(f"{self.world.name}: a process outlived the one that started it: {command[:300]}")
 
     def _upkeep(self) -> None:

@@ -58,11 +58,8 @@ class Writer:
         return pa.table(columns, schema=arrow)
 
     def _next_id(self) -> int:
-        return 1 + max((file["id"] for file in self._bounds()), default=0)
-
-    def _bounds(self) -> list[dict[str, int]]:
         metrics = self._table.inspect.files()["readable_metrics"].to_pylist()
-        return [{"id": one["id"]["upper_bound"] or 0} for one in metrics]
+        return 1 + max((one["id"]["upper_bound"] or 0 for one in metrics), default=0)
 
     def _append(self) -> None:
         count = self._random.choice((1, 150, 400, 900))
