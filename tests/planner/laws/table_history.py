@@ -12,20 +12,11 @@ from puffin_index import TableIndex
 from tests.conftest import amount, open_catalog
 
 
-class TableHistory(RuleBasedStateMachine):
-    """One table, `ns.t`, its index, and what may happen to them."""
+class IndexHistory(RuleBasedStateMachine):
+    """An index, and what may happen to it."""
 
     index: TableIndex
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.opened = ExitStack()
-        self.folder = Path(self.opened.enter_context(TemporaryDirectory()))
-        self.catalog = self.opened.enter_context(open_catalog(self.folder))
-        self.names = self.step = 0
-
-    def teardown(self) -> None:
-        self.opened.close()
+    names = step = 0
 
     def fresh(self) -> str:
         """A name that nothing has."""
@@ -41,8 +32,24 @@ class TableHistory(RuleBasedStateMachine):
         assert self.index.verify(None).findings == ()
 
 
-def history_settings(few: int) -> settings:
+class TableHistory(IndexHistory):
+    """One table, `ns.t`, its index, and what may happen to them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opened = ExitStack()
+        self.folder = Path(self.opened.enter_context(TemporaryDirectory()))
+        self.catalog = self.opened.enter_context(open_catalog(self.folder))
+
+    def teardown(self) -> None:
+        self.opened.close()
+
+
+def history_settings(few: int, many: int = 200, steps: int = 12) -> settings:
     """How many histories are tried, and how long they are."""
     return settings(
-        max_examples=amount(few, 200), stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck)
+        max_examples=amount(few, many),
+        stateful_step_count=steps,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
     )

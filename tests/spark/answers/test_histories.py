@@ -6,21 +6,12 @@ in plain Python, and Spark without the hook must find just that, too.
 """
 
 from collections import Counter
-from datetime import timedelta
 from functools import partial
 from typing import TypeAlias
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import initialize, invariant, precondition, rule, run_state_machine_as_test
 from py4j.protocol import Py4JJavaError
 from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
@@ -29,16 +20,14 @@ import planner
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import NotFoundError
 from puffin_index.storage.arrays import Rows
-from tests.conftest import amount
 from tests.oracle import evaluate
+from tests.planner.laws.table_history import IndexHistory, history_settings
 from tests.questions import Ask, batches, leaves, predicates
 from tests.spark import agreement
 from tests.spark.agreement import ENABLED
 
 pytestmark = pytest.mark.spark
 
-HISTORIES = amount(2, 40)
-STEPS = 12
 ROW_GROUP_ROWS = 4
 DEFINITION = IndexDefinition.of(bitmap=["k", "s"], bsi=["k", "n"], bloom=["s"], options={"s.layout": "postings"})
 TABLE = "lake.lives.t"
@@ -53,13 +42,13 @@ def literal(value: int | str | None) -> str:
     return "NULL" if value is None else repr(value)
 
 
-class SparkHistory(RuleBasedStateMachine):
+class SparkHistory(IndexHistory):
     """One table of Spark's, its index, and what may happen to them."""
 
     def __init__(self, spark: SparkSession, catalog: SqlCatalog) -> None:
         super().__init__()
         self.spark, self.catalog = spark, catalog
-        self.names = self.step = 0
+        self.numbers = 0
 
     def teardown(self) -> None:
         self.spark.sql(f"DROP TABLE IF EXISTS {TABLE}")
@@ -90,9 +79,10 @@ class SparkHistory(RuleBasedStateMachine):
         self.now: Content = {}
         self.insert(rows)
 
-    def fresh(self) -> int:
-        self.names += 1
-        return self.names
+    def number(self) -> int:
+        """A number that no row has."""
+        self.numbers += 1
+        return self.numbers
 
     @property
     def head(self) -> int:
@@ -102,7 +92,7 @@ class SparkHistory(RuleBasedStateMachine):
 
     def filled(self, rows: Rows) -> tuple[str, Content]:
         """Rows as SQL `VALUES` and as content, each with an n of its own."""
-        content = {self.fresh(): row for row in rows}
+        content = {self.number(): row for row in rows}
         return ", ".join(f"({n}, {literal(k)}, {literal(s)})" for n, (k, s) in content.items()), content
 
     def write(self, sql: str, content: Content) -> None:
@@ -165,13 +155,13 @@ class SparkHistory(RuleBasedStateMachine):
 
     @rule(which=st.sampled_from(["k", "s"]))
     def rename(self, which: str) -> None:
-        new = f"{which}{self.fresh()}"
+        new = self.fresh()
         self.spark.sql(f"ALTER TABLE {TABLE} RENAME COLUMN {getattr(self, which)} TO {new}")
         setattr(self, which, new)
 
     @rule()
     def add_column(self) -> None:
-        self.extra.append(f"c{self.fresh()}")
+        self.extra.append(self.fresh())
         self.spark.sql(f"ALTER TABLE {TABLE} ADD COLUMN {self.extra[-1]} BIGINT")
 
     @precondition(lambda self: self.extra)
@@ -189,14 +179,14 @@ class SparkHistory(RuleBasedStateMachine):
         if self.partition_fields:
             self.spark.sql(f"ALTER TABLE {TABLE} DROP PARTITION FIELD {self.partition_fields.pop()}")
         else:
-            name = f"p{self.fresh()}"
+            name = self.fresh()
             field = transform.format(k=self.k, s=self.s)
             self.spark.sql(f"ALTER TABLE {TABLE} ADD PARTITION FIELD {field} AS {name}")
             self.partition_fields.append(name)
 
     @rule(is_branch=st.booleans(), rows=batches)
     def refer(self, is_branch: bool, rows: Rows) -> None:
-        name = f"r{self.fresh()}"
+        name = self.fresh()
         self.spark.sql(f"ALTER TABLE {TABLE} CREATE {'BRANCH' if is_branch else 'TAG'} {name}")
         self.references[name] = self.head
         if is_branch:
@@ -262,14 +252,6 @@ class SparkHistory(RuleBasedStateMachine):
     def compact(self) -> None:
         assert self.index.compact().skipped == ()
 
-    @rule()
-    def expire(self) -> None:
-        self.index.expire(timedelta(0))
-
-    @rule()
-    def verify(self) -> None:
-        assert self.index.verify(5).findings == ()
-
     @invariant()
     def find_what_they_should(self) -> None:
         self.step += 1
@@ -322,11 +304,6 @@ def test_queries_find_what_they_should_whatever_happened(hooked: SparkSession, c
     with agreement.settings(hooked, {"spark.puffin-index.aggregates": "true"}):
         run_state_machine_as_test(
             partial(SparkHistory, hooked, catalog),
-            settings=settings(
-                max_examples=HISTORIES,
-                stateful_step_count=STEPS,
-                deadline=None,
-                suppress_health_check=list(HealthCheck),
-            ),
+            settings=history_settings(2, 40),
         )
     assert sum(report.dropped for report in planner.reports(hooked)) > 0

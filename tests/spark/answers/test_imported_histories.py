@@ -7,7 +7,7 @@ and replaced by others with a tag behind.
 import json
 import tempfile
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -15,16 +15,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import initialize, invariant, precondition, rule, run_state_machine_as_test
 from py4j.protocol import Py4JJavaError
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
@@ -36,17 +28,15 @@ from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import UnsupportedError
 from puffin_index.storage.arrays import Rows
 from tests.column_questions import Question, moment_of, questions
-from tests.conftest import amount
 from tests.planner.condition.where_text import Writer
 from tests.planner.laws.iceberg_reading import NAME_MAPPING, LeafColumn, leaf_columns, schema_at
 from tests.planner.laws.imported_files import StoredField, write_parquet
+from tests.planner.laws.table_history import IndexHistory, history_settings
 from tests.questions import batches
 from tests.spark.agreement import ENABLED, row_groups_of
 
 pytestmark = pytest.mark.spark
 
-HISTORIES = amount(1, 40)
-STEPS = 10
 NAME = "imports.t"
 TABLE = f"lake.{NAME}"
 
@@ -67,13 +57,13 @@ def _literal(value: Any) -> str:
     return f"TIMESTAMP '{value}'" if isinstance(value, datetime) else repr(value)
 
 
-class SparkImportedHistory(RuleBasedStateMachine):
+class SparkImportedHistory(IndexHistory):
     """One table of Spark's, its index, and what may happen to how columns are found."""
 
     def __init__(self, spark: SparkSession, catalog: SqlCatalog, folder: Path) -> None:
         super().__init__()
         self.spark, self.catalog, self.folder = spark, catalog, Path(tempfile.mkdtemp(dir=folder))
-        self.names = self.rows = self.step = 0
+        self.rows = 0
         self.past: list[str] = []
 
     def teardown(self) -> None:
@@ -99,10 +89,6 @@ class SparkImportedHistory(RuleBasedStateMachine):
         if table.metadata_location not in self.past:
             self.past.append(table.metadata_location)
         return table
-
-    def fresh(self) -> str:
-        self.names += 1
-        return f"c{self.names}"
 
     def value(self, field: NestedField, row: int, rows: Rows) -> Any:
         if field.name == "n":
@@ -243,14 +229,6 @@ class SparkImportedHistory(RuleBasedStateMachine):
     def compact(self) -> None:
         self.index.compact()
 
-    @rule()
-    def expire(self) -> None:
-        self.index.expire(timedelta(0))
-
-    @rule()
-    def verify(self) -> None:
-        assert self.index.verify(None).findings == ()
-
     @invariant()
     def find_what_spark_finds_without(self) -> None:
         self.step += 1
@@ -293,10 +271,5 @@ def test_the_hook_finds_what_spark_finds_however_columns_are_found(
 ) -> None:
     run_state_machine_as_test(
         partial(SparkImportedHistory, hooked, catalog, tmp_path),
-        settings=settings(
-            max_examples=HISTORIES,
-            stateful_step_count=STEPS,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-        ),
+        settings=history_settings(1, 40, steps=10),
     )
