@@ -61,20 +61,8 @@ class Runner:
 
 
 def test_create_build_status_explain_inspect(run: Runner, table: str, tmp_path: Path) -> None:
-    created = run.json(
-        "create",
-        table,
-        "--bsi",
-        "k",
-        "--bitmap",
-        "name",
-        "--bloom",
-        "name",
-        "--option",
-        "name.fpp=0.02",
-        "--option",
-        "name.layout=bitmaps",
-    )
+    options = "--bsi k --bitmap name --bloom name --option name.fpp=0.02 --option name.layout=bitmaps"
+    created = run.json("create", table, *options.split())
     assert created["index_table"] == "ns.t__puffin_index"
 
     before = run.json("status", table)
@@ -128,28 +116,80 @@ def test_create_build_status_explain_inspect(run: Runner, table: str, tmp_path: 
     assert CliRunner().invoke(main, ["inspect", str(segment)]).exit_code == 0
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (("create", "local.ns.missing", "--bsi", "k"), "there is no table ns.missing in catalog 'local'"),
-        (("create", "local.nowhere.t", "--bsi", "k"), "there is no table nowhere.t in catalog 'local'"),
-        (("create", "local.ns.t", "--bsi", "nope"), "there is no column 'nope'; the table has: id, k, name, tags"),
-        (("create", "local.ns.t", "--bsi", "tags"), "column 'tags' is a list<long>: only leaves can be indexed"),
-        (("create", "local.ns.t"), "an index definition needs at least one column"),
-        (("create", "local.ns.t", "--bloom", "k", "--option", "k.size=3"), "no index of column 'k' knows 'size'"),
-        (("create", "t", "--bsi", "k"), "'t' is not a table name: it should read catalog.namespace.table"),
-        (("build", "local.ns.t"), "there is no index table ns.t__puffin_index: run `puffin-index create` first"),
-        (("status", "local.ns.t"), "there is no index table ns.t__puffin_index"),
-        (("explain", "local.ns.t", "k = 1"), "there is no index table ns.t__puffin_index"),
-    ],
-)
-def test_bad_input_is_one_clear_sentence(run: Runner, table: str, arguments: tuple[str, ...], sentence: str) -> None:
+_NO_INDEX = "there is no index table ns.t__puffin_index: run `puffin-index create` first"
+
+
+@pytest.mark.parametrize("command", ["build local.ns.t", "status local.ns.t", "explain local.ns.t k=1"])
+def test_a_table_without_an_index_is_one_clear_sentence(run: Runner, table: str, command: str) -> None:
     assert table == "local.ns.t"
 
-    result = run(*arguments)
+    _assert_refused(run(*command.split()), 1, _NO_INDEX)
 
-    assert result.exit_code == 1
-    assert sentence in result.stderr.replace("\n", " ")
+
+@pytest.mark.parametrize(
+    ("command", "code", "sentence"),
+    [
+        ("create local.ns.missing --bsi k", 1, "there is no table ns.missing in catalog 'local'"),
+        ("create local.nowhere.t --bsi k", 1, "there is no table nowhere.t in catalog 'local'"),
+        ("create local.ns.t --bsi nope", 1, "there is no column 'nope'; the table has: id, k, name, tags"),
+        ("create local.ns.t --bsi tag", 1, "did you mean 'tags'?"),
+        ("create local.ns.t --bsi tags", 1, "column 'tags' is a list<long>: only leaves can be indexed"),
+        ("create local.ns.t", 1, "an index definition needs at least one column"),
+        ("create local.ns.t --bloom k --option k.size=3", 1, "no index of column 'k' knows 'size'"),
+        ("create local.ns.t --bloom k --option k.item=3", 1, "did you mean 'items'?"),
+        ("create t --bsi k", 1, "'t' is not a table name: it should read catalog.namespace.table"),
+        ("creat local.ns.t", 2, "Did you mean 'create'?"),
+        ("create local.ns.t --bitmpa k", 2, "Did you mean one of: '--bitmap'"),
+        ("status local.ns.tt", 1, "no table ns.tt in catalog 'local'; did you mean 'ns.t'?"),
+        ("status local.nss.t", 1, "no table nss.t in catalog 'local'; did you mean 'ns.t'?"),
+        ("explain local.ns.t nam='x'", 1, "no column 'nam'; the table has: id, k, name, tags; did you mean 'name'?"),
+        ("explain local.ns.t AA=5", 1, "there is no column 'AA'; the table has: id, k, name, tags"),
+        ("count local.ns.t nope=1", 1, "there is no column 'nope'"),
+        (
+            "count local.ns.t name=AA",
+            1,
+            "no column 'AA'; the table has: id, k, name, tags; did you mean the text 'AA'?",
+        ),
+        ("aggregate local.ns.t median(k)", 1, "there is no aggregate 'median' here"),
+        ("aggregate local.ns.t count(*) --where k<3 --session-zone Europe/Nowhere", 1, "Europe/Nowhere"),
+        ("build local.ns.t --engine local --where nope=1", 1, "there is no column 'nope'"),
+        (
+            "build local.ns.t --engine local --where upper(name)='A'",
+            1,
+            "Iceberg cannot choose data files by this predicate",
+        ),
+        ("build local.ns.t --engine local --where k=)", 1, "expected"),
+        ("build local.ns.t --engine local --ref nowhere", 1, "table ns.t has no branch or tag 'nowhere'"),
+        ("build local.ns.t --engine local --snapshot-id 17", 1, "table ns.t has no snapshot 17"),
+        (
+            "build local.ns.t --engine local --snapshot-id 17 --ref main",
+            2,
+            "--snapshot-id goes with neither --ref nor --watch",
+        ),
+        (
+            "build local.ns.t --engine local --snapshot-id 17 --watch",
+            2,
+            "--snapshot-id goes with neither --ref nor --watch",
+        ),
+        ("build local.ns.t --engine local --watch --interval 0", 2, "--interval"),
+    ],
+)
+def test_bad_input_is_one_clear_sentence(run: Runner, table: str, command: str, code: int, sentence: str) -> None:
+    run("create", table, "--bsi", "k")
+
+    _assert_refused(run(*command.split()), code, sentence)
+
+
+def test_a_file_that_cannot_be_inspected_is_named(tmp_path: Path) -> None:
+    (tmp_path / "x.puffin").write_bytes(b"not a puffin file at all")
+
+    for name, sentence in (("x.puffin", "x.puffin"), ("none.puffin", "file not found")):
+        _assert_refused(CliRunner().invoke(main, ["inspect", str(tmp_path / name)]), 1, sentence)
+
+
+def _assert_refused(result: Result, code: int, sentence: str) -> None:
+    assert result.exit_code == code
+    assert sentence in " ".join(result.stderr.split())
     assert "Traceback" not in result.output
 
 
@@ -211,15 +251,6 @@ def test_what_a_function_says_of_a_column_is_shown(run: Runner, table: str) -> N
     assert (implied["source"], implied["dropped"], implied["bytes_read"]) == ("function", None, 0)
 
 
-def test_a_column_that_is_not_there_is_named(run: Runner, table: str) -> None:
-    run("create", table, "--bsi", "k")
-
-    result = run("explain", table, "kk = 1")
-
-    assert result.exit_code == 1
-    assert "there is no column 'kk'" in result.stderr
-
-
 @pytest.mark.parametrize(
     ("where", "text", "reason"),
     [
@@ -254,37 +285,6 @@ def test_what_is_used_is_not_named(run: Runner, table: str) -> None:
         assert run.json("count", table, where)["unused"] == []
 
 
-@pytest.mark.parametrize(
-    ("command", "sentence"),
-    [
-        (
-            ("explain", "local.ns.t", "nam = 'x'"),
-            "no column 'nam'; the table has: id, k, name, tags; did you mean 'name'?",
-        ),
-        (
-            ("count", "local.ns.t", "name = AA"),
-            "no column 'AA'; the table has: id, k, name, tags; did you mean the text 'AA'?",
-        ),
-        (("explain", "local.ns.t", "AA = 5"), "no column 'AA'; the table has: id, k, name, tags"),
-        (("status", "local.ns.tt"), "no table ns.tt in catalog 'local'; did you mean 'ns.t'?"),
-        (("status", "local.nss.t"), "no table nss.t in catalog 'local'; did you mean 'ns.t'?"),
-        (("create", "local.ns.t", "--bsi", "tag"), "did you mean 'tags'?"),
-        (("create", "local.ns.t", "--bloom", "k", "--option", "k.item=3"), "did you mean 'items'?"),
-        (("creat", "local.ns.t"), "Did you mean 'create'?"),
-        (("create", "local.ns.t", "--bitmpa", "k"), "Did you mean one of: '--bitmap'"),
-    ],
-)
-def test_a_name_that_is_nowhere_asks_for_the_nearest(
-    run: Runner, table: str, command: tuple[str, ...], sentence: str
-) -> None:
-    run("create", table, "--bsi", "k")
-
-    result = run(*command)
-
-    assert result.exit_code in (1, 2)
-    assert sentence in " ".join(result.stderr.split())
-
-
 def test_an_unknown_kind_asks_for_the_nearest() -> None:
     with pytest.raises(DefinitionError, match=r"unknown index kind 'bitmaps'; known: .*; did you mean 'bitmap'\?"):
         IndexDefinition.of(bitmaps=["k"])
@@ -310,22 +310,6 @@ def test_a_catalog_that_is_not_configured_says_how(monkeypatch: pytest.MonkeyPat
     assert "catalog 'unheard' is not configured" in result.stderr
 
 
-def test_inspect_of_something_else_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "x.puffin").write_bytes(b"not a puffin file at all")
-
-    result = CliRunner().invoke(main, ["inspect", str(tmp_path / "x.puffin")])
-
-    assert result.exit_code == 1
-    assert "x.puffin" in result.stderr
-
-
-def test_inspect_of_a_missing_file_is_an_error(tmp_path: Path) -> None:
-    result = CliRunner().invoke(main, ["inspect", str(tmp_path / "none.puffin")])
-
-    assert result.exit_code == 1
-    assert "file not found" in result.stderr
-
-
 def test_a_build_of_a_part_says_what_is_left(run: Runner, table: str) -> None:
     run("create", table, "--bsi", "k")
 
@@ -336,31 +320,6 @@ def test_a_build_of_a_part_says_what_is_left(run: Runner, table: str) -> None:
     assert (part["files"], part["files_left"]) == (1, 1)
     assert none["files"] == 0
     assert "indexed 1 data files" in rest.stdout
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "sentence"),
-    [
-        (("--where", "nope = 1"), 1, "there is no column 'nope'"),
-        (("--where", "upper(name) = 'A'"), 1, "Iceberg cannot choose data files by this predicate"),
-        (("--where", "k = = 1"), 1, "expected"),
-        (("--ref", "nowhere"), 1, "table ns.t has no branch or tag 'nowhere'"),
-        (("--snapshot-id", "17"), 1, "table ns.t has no snapshot 17"),
-        (("--snapshot-id", "17", "--ref", "main"), 2, "--snapshot-id goes with neither --ref nor --watch"),
-        (("--snapshot-id", "17", "--watch"), 2, "--snapshot-id goes with neither --ref nor --watch"),
-        (("--watch", "--interval", "0"), 2, "--interval"),
-    ],
-)
-def test_a_scope_that_does_not_fit_is_one_clear_sentence(
-    run: Runner, table: str, arguments: tuple[str, ...], code: int, sentence: str
-) -> None:
-    run("create", table, "--bsi", "k")
-
-    result = run("build", table, "--engine", "local", *arguments)
-
-    assert result.exit_code == code
-    assert sentence in result.stderr.replace("\n", " ")
-    assert "Traceback" not in result.output
 
 
 def test_status_says_how_far_behind_and_what_properties_it_cannot_use(
@@ -389,7 +348,6 @@ def test_count_says_how_many_rows_match_and_what_was_read(run: Runner, table: st
     counted = run("count", table, "k < 20").output
     assert counted.startswith("20 rows\n")
     assert "row groups read: 0 of 8" in counted
-    assert "'nope'" in run("count", table, "nope = 1").output
 
 
 def test_aggregate_prints_a_table_and_says_what_was_read(run: Runner, table: str) -> None:
@@ -398,8 +356,6 @@ def test_aggregate_prints_a_table_and_says_what_was_read(run: Runner, table: str
 
     found = run.json("aggregate", table, "count(*), sum(k) AS total", "--where", "k < 20", "--group-by", "name")
     shown = run("aggregate", table, "min(name), max(k)", "--where", "k < 3")
-    refused = run("aggregate", table, "median(k)")
-    nowhere = run("aggregate", table, "count(*)", "--where", "k < 3", "--session-zone", "Europe/Nowhere")
 
     assert found["columns"] == ["name", "count(*)", "total"]
     ids = [i for i in range(ROWS // 2) if (i * 7919) % ROWS < 20]
@@ -411,10 +367,7 @@ def test_aggregate_prints_a_table_and_says_what_was_read(run: Runner, table: str
     assert (found["row_groups"], found["row_groups_read"], found["warnings"]) == (8, 0, [])
     assert "max(k)" in shown.output
     assert "row groups read: 0 of 8" in shown.output
-    assert refused.exit_code == 1
-    assert "there is no aggregate 'median' here" in refused.stderr
     assert found["unused"] == []
-    assert "Europe/Nowhere" in nowhere.stderr
 
 
 def _replace_by_a_folder(segment: Path) -> None:
