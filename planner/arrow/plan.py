@@ -44,7 +44,7 @@ from puffin_index.data.column_source import Reading, reading_of
 from puffin_index.data.data_table import DataFile
 from puffin_index.errors import NotFoundError, PuffinIndexError, UnsupportedError
 from puffin_index.index_table.table import read_entries
-from puffin_index.jobs.executors import context_of
+from puffin_index.jobs.engine import context_of
 from puffin_index.keys.value_types import value_type_of
 from puffin_index.storage.caches import cleared_by
 from puffin_index.storage.files import READ_COUNT, ReadCount, is_local

@@ -27,7 +27,7 @@ from puffin_index.data.column_source import FieldSource
 from puffin_index.errors import PuffinIndexError
 from puffin_index.index_table.entries import without_sources
 from puffin_index.index_table.table import read_entries
-from puffin_index.jobs.executors import use_python_of_driver
+from puffin_index.jobs.engine import use_python_of_driver
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.caches import cleared_by
 

@@ -28,7 +28,7 @@ from planner.spark.settings import read_settings
 from planner.spark.statements.install import put_procedures, remove_procedures
 from planner.spark.statements.procedures import Value, procedure_named
 from puffin_index.errors import MissingExtraError, PuffinIndexError
-from puffin_index.jobs.executors import context_of
+from puffin_index.jobs.engine import context_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -13,20 +13,20 @@ import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import suppress
-from functools import partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 from loky import ProcessPoolExecutor
 from loky.process_executor import ShutdownExecutorError, TerminatedWorkerError
 
-from puffin_index.errors import BuildError
-from puffin_index.jobs.executors import check_package, context_of, lacking, use_python_of_driver
+from puffin_index.errors import BuildError, UnsupportedError
 from puffin_index.jobs.processor import environment_of_workers
 from puffin_index.jobs.worker_pool import worker_pool
 from puffin_index.segments.segment import Segment, SegmentTask, write_segment
 
 if TYPE_CHECKING:
     from py4j.protocol import Py4JJavaError
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 SCHEDULER_POOL = "puffin-index"
@@ -36,9 +36,26 @@ WriteSegment: TypeAlias = Callable[[SegmentTask], Segment]
 
 Result = TypeVar("Result")
 
+_PACKAGE = "puffin_index"
 _WITHOUT_JVM = "build without a session, in local processes"
 _CANCELLED = "the build was cancelled"
 _LOWEST_PRIORITY = 19
+
+
+def context_of(spark: SparkSession, instead: str) -> SparkContext:
+    """Return the application of a session; raise UnsupportedError, with what to do instead, if it has no JVM here."""
+    if not hasattr(spark, "_jsparkSession"):
+        raise UnsupportedError(f"the session has no JVM here, as is so with Spark Connect: {instead}")
+    return spark.sparkContext
+
+
+def use_python_of_driver(context: SparkContext) -> None:
+    """Let the executors of a local master run the driver's Python, unless the user chose another one.
+
+    PySpark takes the `python3` of the path, which is another Python if the driver's environment is not activated.
+    """
+    if (context.master or "").startswith("local") and "PYSPARK_PYTHON" not in os.environ and sys.executable:
+        context.pythonExec = sys.executable
 
 
 def background_engine(spark: SparkSession, tag: str, workers: int | None) -> Engine:
@@ -120,10 +137,16 @@ class SparkEngine:
     def run(self, tasks: Sequence[SegmentTask]) -> Generator[Segment, None, None]:
         """Run the tasks on executors."""
         with ThreadPoolExecutor(self.parallelism, thread_name_prefix="puffin-index-build") as threads:
-            threads.submit(self._in_job, "ask executors", partial(check_package, self._context)).result()
+            threads.submit(self._in_job, "ask executors", self._check_package).result()
             yield from _results(
                 lambda write, task: threads.submit(self._run_task, write, task), tasks, self._in_background
             )
+
+    def _check_package(self) -> None:
+        """Ask the executors whether they find this package: without it, each task fails with pages of stack traces."""
+        # The question is made of Python's own functions: ours could not be loaded there.
+        if not self._context.parallelize([_PACKAGE], 1).map(find_spec).map(bool).collect()[0]:
+            raise self._lacking(_PACKAGE)
 
     def _run_task(self, write: WriteSegment, task: SegmentTask) -> Segment:
         def run() -> Segment:
@@ -150,9 +173,15 @@ class SparkEngine:
         text = str(error.java_exception)
         missing = re.search(r"No module named '([^']+)'", text)
         if missing:
-            return lacking(missing.group(1), self._context)
+            return self._lacking(missing.group(1))
         raised = re.findall(r"^(?:[\w.]+(?:Error|Exception)): .*$", text, re.MULTILINE)
         return BuildError(raised[-1] if raised else text.splitlines()[0])
+
+    def _lacking(self, package: str) -> BuildError:
+        return BuildError(
+            f"the Python of Spark's executors ({self._context.pythonExec}) lacks {package!r}: install puffin-index "
+            "there, or set PYSPARK_PYTHON before the session starts to a Python that has it"
+        )
 
     def cancel(self) -> None:
         """Cancel the jobs."""

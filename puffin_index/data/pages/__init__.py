@@ -1,1 +1,0 @@
-"""Pages of Parquet files: found by offset indexes, read without their neighbours, decoded by Arrow."""
