@@ -192,7 +192,7 @@ def spark_session(name: str) -> SparkSession:
 
     Raises PuffinIndexError if PySpark is not installed or does not start.
     """
-    from puffin_index.jobs.processor import settings_of_executors
+    from puffin_index.jobs.worker_pool import settings_of_executors
 
     try:
         from pyspark.errors import PySparkRuntimeError

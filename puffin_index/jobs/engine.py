@@ -20,8 +20,7 @@ from loky import ProcessPoolExecutor
 from loky.process_executor import ShutdownExecutorError, TerminatedWorkerError
 
 from puffin_index.errors import BuildError, UnsupportedError
-from puffin_index.jobs.processor import environment_of_workers
-from puffin_index.jobs.worker_pool import worker_pool
+from puffin_index.jobs.worker_pool import environment_of_workers, worker_pool
 from puffin_index.segments.segment import Segment, SegmentTask, write_segment
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import pyspark
 from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
-from puffin_index.jobs.processor import settings_of_executors
+from puffin_index.jobs.worker_pool import settings_of_executors
 from ssb_bench.data.layout import BenchError
 
 CATALOG = "lake"

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from puffin_index.jobs.processor import environment_of_workers
+from puffin_index.jobs.worker_pool import environment_of_workers
 
 ZEN_4 = """processor\t: 0
 vendor_id\t: AuthenticAMD
