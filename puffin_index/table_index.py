@@ -40,7 +40,7 @@ from puffin_index.index_table.table import TableName
 from puffin_index.jobs.build_handle import BuildHandle
 from puffin_index.jobs.build_job import BuildProgress, BuildReport, ProgressListener, build
 from puffin_index.jobs.compact import FEWEST_SMALL, CompactReport, compact, is_due
-from puffin_index.jobs.define import change_definition, stored_definition, take_out
+from puffin_index.jobs.define import change_definition, stored_definition
 from puffin_index.jobs.drop import DropReport, drop_index
 from puffin_index.jobs.engine import Engine, LocalEngine, SparkEngine, background_engine
 from puffin_index.jobs.expire import DEFAULT_GRACE, ExpireReport, expire
@@ -203,7 +203,7 @@ class TableIndex(Described):
         """
         self.refresh()
         columns = resolve(definition, self.data_table.schema())
-        take_out(self.data_table, self.index_table, lambda stored: stored.without_kinds(columns))
+        change_definition(self.data_table, self.index_table, lambda stored: stored.without_kinds(columns))
 
     @property
     def name(self) -> str:
@@ -228,7 +228,7 @@ class TableIndex(Described):
         DefinitionError if properties of the data table define it.
         """
         self.refresh()
-        return take_out(self.data_table, self.index_table, lambda stored: stored.without_index(name))
+        return change_definition(self.data_table, self.index_table, lambda stored: stored.without_index(name))
 
     @property
     def warnings(self) -> tuple[str, ...]:

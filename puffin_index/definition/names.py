@@ -101,8 +101,8 @@ class StoredDefinition:
             stored[column.column_id] = IndexedColumn(column.name, {**known, **new})
         return replace(self, definition=stored_text(stored))
 
-    def without_kinds(self, columns: Sequence[ResolvedColumn]) -> tuple[StoredDefinition, frozenset[Index]]:
-        """Return the definition without some kinds, and what is gone.
+    def without_kinds(self, columns: Sequence[ResolvedColumn]) -> StoredDefinition:
+        """Take kinds away.
 
         Raises DefinitionError if the definition lacks one of the kinds, or nothing would be left.
         """
@@ -114,10 +114,10 @@ class StoredDefinition:
                 there = "; ".join(f"{one.name}: {', '.join(sorted(one.kinds))}" for one in stored.values())
                 reason = f"column {column.name!r} has no {missing[0]} to remove; the definition has {there}"
                 raise DefinitionError(reason)
-        gone = frozenset(indexes_of(columns))
+        gone = indexes_of(columns).keys()
         if stored_kinds(self.definition).keys() <= gone:
             raise DefinitionError("nothing of the definition would be left: `puffin-index drop` drops the index")
-        return replace(self, definition=stored_without_indexes(self.definition, gone)), gone
+        return replace(self, definition=stored_without_indexes(self.definition, gone))
 
     def losses(self, columns: Sequence[ResolvedColumn]) -> list[str]:
         """Return what a new definition takes away from this one, kind by kind, as text."""
@@ -133,8 +133,8 @@ class StoredDefinition:
                 lost.append(f"the options of {described} ({before}; now {after})")
         return lost
 
-    def without_index(self, name: str) -> tuple[StoredDefinition, frozenset[Index]]:
-        """Return the definition without an index, as far as no other given name stands for it, and what is gone.
+    def without_index(self, name: str) -> StoredDefinition:
+        """Take an index away, as far as no other given name stands for it.
 
         Raises NotFoundError if no index has the name, DefinitionError if properties of the data table define it.
         """
@@ -148,8 +148,7 @@ class StoredDefinition:
                 f"properties of the table (`file-index.*.columns`) define the {kind} index of column {column!r}: "
                 "take the column out of these properties first"
             )
-        left = stored_without_indexes(self.definition, gone)
-        return replace(self, definition=left, names=_to_json(others)), gone
+        return replace(self, definition=stored_without_indexes(self.definition, gone), names=_to_json(others))
 
     @property
     def _given(self) -> tuple[NamedIndex, ...]:

@@ -6,7 +6,7 @@ import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table import Table
 
-from puffin_index.definition.index_definition import Index
+from puffin_index.definition.index_definition import Index, stored_kinds
 from puffin_index.definition.names import StoredDefinition
 from puffin_index.definition.table_properties import read_properties
 from puffin_index.index_table.commit import commit
@@ -25,36 +25,23 @@ def stored_definition(data_table: Table, index_table: Table) -> StoredDefinition
 
 def change_definition(
     data_table: Table, index_table: Table, change: Callable[[StoredDefinition], StoredDefinition]
-) -> None:
+) -> frozenset[Index]:
     """Change a definition by one commit that succeeds only on top of the definition that `change` saw.
 
-    The index table is loaded anew, and `change` called again, if another commit comes in between.
-    """
-
-    def attempt() -> None:
-        changed = change(stored_definition(data_table, index_table))
-        _commit(index_table, changed, None)
-
-    commit(index_table, attempt)
-
-
-def take_out(
-    data_table: Table,
-    index_table: Table,
-    change: Callable[[StoredDefinition], tuple[StoredDefinition, frozenset[Index]]],
-) -> frozenset[Index]:
-    """Take indexes out of the definition and of all entries, so that no query uses them from now on; return them.
-
-    `change` returns the new definition and what it no longer has; it is called again if another commit comes in
-    between. `expire` deletes the bytes.
+    The indexes that the definition loses leave all entries by the same commit, so that no query uses them from now on;
+    they are returned, and `expire` deletes their bytes. `change` is called again if another commit comes in between.
     """
 
     def attempt() -> frozenset[Index]:
-        changed, gone = change(stored_definition(data_table, index_table))
-        entries = read_entries(index_table)
-        kinds = field_kinds(entries)
-        holds = any(own & gone for own in kinds)
-        left = with_kinds(entries, [own - gone for own in kinds]) if holds else None
+        stored = stored_definition(data_table, index_table)
+        changed = change(stored)
+        gone = frozenset(stored_kinds(stored.definition).keys() - stored_kinds(changed.definition).keys())
+        left: pa.Table | None = None
+        if gone:
+            entries = read_entries(index_table)
+            kinds = field_kinds(entries)
+            if any(own & gone for own in kinds):
+                left = with_kinds(entries, [own - gone for own in kinds])
         _commit(index_table, changed, left)
         return gone
 
