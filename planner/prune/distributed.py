@@ -189,8 +189,7 @@ def _view_of(files: _Files) -> IndexView:
     """The view of some data files. A Python worker of Spark's lives on, and the same data files come again."""
     table, entries = _entries(files.metadata, files.io_properties)
     entries = without_sources(entries, files.rejected)
-    space = pa.scalar(" ", pa.large_string())
-    names = pc.binary_join_element_wise(entries["data_file"], entries["partition_constants"], space)
+    names = pc.binary_join_element_wise(entries["data_file"], entries["partition_constants"], " ")
     chosen = pc.is_in(names, pc.unique(names)[files.first : files.end])
     return IndexView(files.version, entries.filter(chosen), table.io)
 

@@ -105,10 +105,10 @@ def without_sources(entries: pa.Table, rejected: Collection[FieldSource]) -> pa.
         gone |= pc.and_(pc.equal(fields, field_id), pc.equal(sources, source)).to_numpy(zero_copy_only=False)
     entry = np.repeat(np.arange(len(entries)), pc.list_value_length(column).to_numpy())
     counts = np.bincount(entry[~gone], minlength=len(entries))
-    offsets = np.concatenate(([0], np.cumsum(counts)))
+    offsets = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
     place = entries.schema.get_field_index("directories")
     field = entries.schema.field(place)
-    left = pa.LargeListArray.from_arrays(pa.array(offsets), directories.filter(pa.array(~gone)), type=field.type)
+    left = pa.ListArray.from_arrays(pa.array(offsets), directories.filter(pa.array(~gone)), type=field.type)
     return entries.set_column(place, field, left)
 
 

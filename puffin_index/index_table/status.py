@@ -204,7 +204,7 @@ def read_status(data_table: Table, index_table: Table, columns: Sequence[Resolve
     missing = _unindexed(live, entries, columns)
     snapshot = data_table.current_snapshot()
     lag = _lag(data_table, missing, snapshot)
-    known = pa.array([path for path, *_ in indexed_kinds(entries, {file.identity for file in live})], pa.large_string())
+    known = pa.array([path for path, *_ in indexed_kinds(entries, {file.identity for file in live})], pa.string())
     used = entries.filter(pc.is_in(entries["data_file"], known))
     segments = _segment_sizes(used)
     row_groups = _row_group_count(live)

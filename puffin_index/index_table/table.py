@@ -177,7 +177,17 @@ SCHEMA = Schema(
     NestedField(21, "partition_constants", StringType(), required=True, doc="what identity partitions fix in the file"),
 )
 
-_ARROW_SCHEMA = schema_to_pyarrow(SCHEMA, include_field_ids=False)
+
+def _with_short_offsets(field: pa.Field) -> pa.Field:
+    """Return a field whose strings and lists have offsets of 32 bits: Arrow groups such strings in half the time."""
+    if pa.types.is_large_list(field.type):
+        return field.with_type(pa.list_(_with_short_offsets(field.type.value_field)))
+    if pa.types.is_struct(field.type):
+        return field.with_type(pa.struct(list(map(_with_short_offsets, field.type))))
+    return field.with_type(pa.string()) if pa.types.is_large_string(field.type) else field
+
+
+_ARROW_SCHEMA = pa.schema(map(_with_short_offsets, schema_to_pyarrow(SCHEMA, include_field_ids=False)))
 
 
 @dataclass(frozen=True, slots=True)
