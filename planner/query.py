@@ -134,14 +134,8 @@ def _judge(request: QueryRequest) -> Enough:
         dropped[here] = enough.dropped
     # With deletes, a count is an upper bound until deleted rows are subtracted.
     matches[scan.has_deletes & (matches > 0)] = -1
-    pruned = subtract_deletes(
-        scan,
-        replace(enough.pruned, reasons=reasons, matches=matches),
-        clock,
-        all_rows=request.predicate == EVERY_ROW,
-        strict=limits.strict,
-        always=limits.rows_wanted,
-    )
+    verdicts = replace(enough.pruned, reasons=reasons, matches=matches)
+    pruned = subtract_deletes(scan, request.predicate, verdicts, clock, limits)
     if request.for_spark:
         pruned = replace(pruned, reasons=keep_whole_files(pruned.reasons, scan.file_of, scan.is_read_whole))
     return replace(enough, pruned=pruned, dropped=dropped)

@@ -13,33 +13,32 @@ import numpy as np
 from pyroaring import BitMap
 
 from planner.clock import Clock
+from planner.condition.tree.nodes import EVERY_ROW, Predicate
+from planner.prune.gate import Limits
 from planner.prune.verdicts import Pruned, Reason, Stage
 from planner.snapshot.scan import Scan
 from planner.snapshot.snapshot_files import FileWithDeletes
-from puffin_index.data.deletes import DeleteFile, deleted_positions, is_kept
+from puffin_index.data.deletes import deleted_positions, is_kept
 from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError
 from puffin_index.storage.arrays import Bytes, Ints
 
 _log = logging.getLogger(__name__)
 
 
-def subtract_deletes(
-    scan: Scan, pruned: Pruned, clock: Clock, *, all_rows: bool, strict: bool = False, always: bool = False
-) -> Pruned:
+def subtract_deletes(scan: Scan, predicate: Predicate, pruned: Pruned, clock: Clock, limits: Limits) -> Pruned:
     """Run the stage, until the time is over unless exact counts are wanted, whatever the deletes cost.
 
-    `all_rows` says that every row matches. If strict, raises if a delete file cannot be read, instead of keeping its
-    row groups.
+    If strict, raises if a delete file cannot be read, instead of keeping its row groups.
     """
     if not any(file.deletes for file in scan.files.values()):
         return pruned
     started = time.perf_counter()
-    stage = _DeletesStage(scan, pruned, all_rows, strict)
+    stage = _DeletesStage(scan, predicate, pruned, limits)
     alive = np.flatnonzero(pruned.kept & scan.is_indexed)
-    candidates = [at for at in alive.tolist() if stage.can_know(at, always=always)]
-    if always or stage.is_worth_reading(candidates):
+    candidates = [at for at in alive.tolist() if stage.can_know(at)]
+    if limits.rows_wanted or stage.is_worth_reading(candidates):
         for at in candidates:
-            if clock.is_over and not always:
+            if clock.is_over and not limits.rows_wanted:
                 break
             stage.judge(at)
     dropped = int((stage.reasons == Reason.ALL_DELETED).sum())
@@ -57,9 +56,9 @@ def subtract_deletes(
 @dataclass(slots=True)
 class _DeletesStage:
     scan: Scan
+    predicate: Predicate
     pruned: Pruned
-    all_rows: bool
-    strict: bool
+    limits: Limits
     reasons: Bytes = field(init=False)
     matches: Ints = field(init=False)
     troubles: list[str] = field(default_factory=list)
@@ -70,7 +69,7 @@ class _DeletesStage:
     def __post_init__(self) -> None:
         self.reasons, self.matches = self.pruned.reasons.copy(), self.pruned.matches.copy()
 
-    def can_know(self, at: int, *, always: bool) -> bool:
+    def can_know(self, at: int) -> bool:
         """Whether the matching rows of a row group are known, and have to be counted or may all be deleted."""
         file = self.scan.deletes_of(at)
         if file is None:
@@ -79,7 +78,7 @@ class _DeletesStage:
         if matching is None:
             return False
         count = len(matching[0]) if matching[0] is not None else int(self.scan.row_counts[at])
-        return always or count <= sum(delete.record_count for delete in file.deletes)
+        return self.limits.rows_wanted or count <= sum(delete.record_count for delete in file.deletes)
 
     def _file(self, at: int) -> FileWithDeletes:
         return self.scan.files[int(self.scan.file_of[at])]
@@ -89,7 +88,7 @@ class _DeletesStage:
         if self.reasons[at] == Reason.ALL_ROWS_MATCH:
             return None, True
         if self.reasons[at] == Reason.NO_PREDICATE:
-            return None, self.all_rows
+            return None, self.predicate == EVERY_ROW
         rows = self.pruned.row_sets.of(int(self.scan.numbers[at]))
         return None if rows is None else (rows.rows, rows.exact)
 
@@ -128,19 +127,15 @@ class _DeletesStage:
 
     def _read(self, number: int) -> BitMap | None:
         file = self.scan.files[number]
-        for delete in file.deletes:
-            self._count_read(delete)
+        unread = [delete.file_size for delete in file.deletes if not is_kept(delete)]
+        self.reads += len(unread)
+        self.bytes_read += sum(unread)
         try:
             return deleted_positions(self.scan.io, file.file.path, file.deletes)
         except (CorruptFileError, UnsupportedError, NotFoundError, OSError) as error:
-            if self.strict:
+            if self.limits.strict:
                 raise
             if str(error) not in self.troubles:
                 self.troubles.append(str(error))
                 _log.warning("deletes not subtracted: %s", error)
             return None
-
-    def _count_read(self, delete: DeleteFile) -> None:
-        if not is_kept(delete):
-            self.reads += 1
-            self.bytes_read += delete.file_size
