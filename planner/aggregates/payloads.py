@@ -35,35 +35,29 @@ class Payloads:
     """The payloads that hold the keys of one column. Costs are weighed bytes.
 
     Attributes:
-        chosen: For each position the directory that tells of its payload, as a place in `directories`; -1 without one.
-        numbers: For each position the number of its payload; -1 without one.
+        numbers: For each position the number of its payload; -1 without one. The remainder of a division by the number
+            of directories is the place of the directory that tells of the payload.
         costs: For each position its share of the cost of its payload.
         spending: For each position its share of what its payload takes of the byte budget: all index bytes weigh alike.
-        are_decoded: For each position whether all keys of its payload have to be decoded.
-        are_in_memory: For each position whether the decoded keys of its payload are in memory.
+        are_decoded: For each position whether all keys of its payload are decoded for an answer.
+        must_decode: For each position whether this is still to be done, as the keys are not in memory.
         within: By the number of a payload, the keys of those rows that satisfy a test that all matching rows satisfy.
         may_be_kept: Whether there is room for decoded keys.
     """
 
     column: AskedColumn
     directories: tuple[KindDirectory, ...]
-    chosen: Ints
     numbers: Ints
     costs: Floats
     spending: Floats
     are_decoded: Flags
-    are_in_memory: Flags
+    must_decode: Flags
     within: Mapping[int, KeysWithin]
     may_be_kept: bool
 
-    @property
-    def must_decode(self) -> Flags:
-        """For each position whether all keys of its payload have to be decoded, and are not in memory."""
-        return self.are_decoded & ~self.are_in_memory
-
     def directory_of(self, place: int) -> KindDirectory:
         """The directory that tells of the payload of a position."""
-        return self.directories[int(self.chosen[place])]
+        return self.directories[int(self.numbers[place]) % len(self.directories)]
 
 
 def is_due(view: IndexView, payloads: Sequence[Payloads], unit: Ints, row_groups: Ints, saved: Floats) -> bool:
@@ -125,30 +119,29 @@ def choose_payloads(
         by_row = np.where(directory.merged[row_groups], _MERGED_BY_ROW_WEIGHT, _BY_ROW_WEIGHT)
         weight = np.where(are_decoded, by_row, _INDEX_WEIGHT)
         lengths = directory.length[row_groups] / counts[owners]
-        in_memory = np.zeros(count, np.bool_)
+        must_decode = are_decoded
         if are_decoded.any():
-            in_memory = are_decoded & are_in_memory(view, directory, row_groups)
-            lengths[in_memory] = 0.0
+            must_decode = are_decoded & ~are_in_memory(view, directory, row_groups)
+            lengths[are_decoded & ~must_decode] = 0.0
             may_keep &= statistics is not None and may_be_kept(view, statistics, directory, row_groups[are_decoded])
         costs = np.where(directory.known[row_groups], weight * lengths, np.inf)
-        known.append(_OfKind(directory, costs, _INDEX_WEIGHT * lengths, are_decoded, in_memory))
+        known.append(_OfKind(directory, costs, _INDEX_WEIGHT * lengths, are_decoded, must_decode))
         if kind.is_found_by_key and test is not None:
             known.append(_within(view, known[-1], row_groups, rows.matches[positions], test))
     known = [own for own in known if np.isfinite(own.costs).any()]
     known.sort(key=lambda one: float(one.costs[np.isfinite(one.costs)].mean()))
-    chosen, numbers = np.full(count, -1, np.int64), np.full(count, -1, np.int64)
-    costs, spending = np.full(count, np.inf), np.zeros(count)
-    are_decoded, in_memory = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
+    numbers, costs, spending = np.full(count, -1, np.int64), np.full(count, np.inf), np.zeros(count)
+    are_decoded, must_decode = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
     within: dict[int, KeysWithin] = {}
     for place, own in enumerate(known):
         # Segment numbers take 31 bits and entries 32; there are few kinds.
         within |= {blob * len(known) + place: keys for blob, keys in own.within.items()}
-        here = np.flatnonzero((chosen < 0) & np.isfinite(own.costs))
-        costs[here], spending[here], chosen[here] = own.costs[here], own.spending[here], place
-        are_decoded[here], in_memory[here] = own.are_decoded[here], own.are_in_memory[here]
+        here = np.flatnonzero((numbers < 0) & np.isfinite(own.costs))
+        costs[here], spending[here] = own.costs[here], own.spending[here]
+        are_decoded[here], must_decode[here] = own.are_decoded[here], own.must_decode[here]
         numbers[here] = own.directory.blob[row_groups[here]] * len(known) + place
     directories = tuple(own.directory for own in known)
-    return Payloads(asked, directories, chosen, numbers, costs, spending, are_decoded, in_memory, within, may_keep)
+    return Payloads(asked, directories, numbers, costs, spending, are_decoded, must_decode, within, may_keep)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -159,7 +152,7 @@ class _OfKind:
     costs: Floats
     spending: Floats
     are_decoded: Flags
-    are_in_memory: Flags
+    must_decode: Flags
     within: Mapping[int, KeysWithin] = field(default_factory=dict)
 
 
