@@ -83,10 +83,16 @@ def server() -> Iterator[StoreServer]:
         yield running
 
 
+def catalog_in(folder: Path, uri_ending: str = "", **properties: str) -> SqlCatalog:
+    """Open the catalog of a folder, called `local`, by options at the end of its URI and with other properties."""
+    uri = f"sqlite:///{folder / 'catalog.db'}{uri_ending}"
+    return SqlCatalog("local", uri=uri, warehouse=folder.as_uri(), **properties)
+
+
 @contextmanager
 def open_catalog(folder: Path) -> Iterator[SqlCatalog]:
     """Make a catalog in a folder, called `local`, with the namespace `ns`."""
-    with closing(SqlCatalog("local", uri=f"sqlite:///{folder / 'catalog.db'}", warehouse=folder.as_uri())) as catalog:
+    with closing(catalog_in(folder)) as catalog:
         catalog.create_namespace("ns")
         yield catalog
 

@@ -60,6 +60,12 @@ def indexed(catalog: SqlCatalog, appends: int, definition: IndexDefinition = DEF
     return index
 
 
+def forget_history(index: TableIndex) -> None:
+    """Expire all snapshots of the data table but the last."""
+    table = index.data_table.refresh()
+    table.maintenance.expire_snapshots().by_ids([old.snapshot_id for old in table.snapshots()[:-1]]).commit()
+
+
 def segment_files(index: TableIndex) -> set[str]:
     folder = Path(index.index_table.location().removeprefix("file://")) / "_segments"
     return {path.as_uri() for path in folder.glob("*")}

@@ -27,6 +27,7 @@ from tests.puffin_index.indexed_table import (
     DEFINITION,
     check_entries,
     check_queries,
+    forget_history,
     indexed,
     make_table,
     named_segments,
@@ -123,8 +124,7 @@ def test_upkeep_of_a_shared_location_leaves_the_others_files_alone(local_catalog
     else:
         second.data_table.overwrite(rows(8))
         second.build(workers=1)
-        old = [snapshot.snapshot_id for snapshot in second.data_table.refresh().snapshots()[:-1]]
-        second.data_table.maintenance.expire_snapshots().by_ids(old).commit()
+        forget_history(second)
         assert second.expire(NOW).segments == 1
         assert not own & segment_files(first)
         check_entries(second)

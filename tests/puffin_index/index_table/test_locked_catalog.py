@@ -6,11 +6,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
 from sqlalchemy.exc import OperationalError
 
 from puffin_index import TableIndex
 from puffin_index.index_table.commit import while_locked
+from tests.conftest import catalog_in
 from tests.puffin_index.indexed_table import check_a_build_waits, check_entries, check_queries, indexed, rows
 
 _PATIENCE = "?timeout=0.05"
@@ -28,8 +28,7 @@ def locked(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def _index(tmp_path: Path) -> TableIndex:
-    uri = f"sqlite:///{tmp_path / 'catalog.db'}{_PATIENCE}"
-    catalog = SqlCatalog("local", uri=uri, warehouse=tmp_path.as_uri())
+    catalog = catalog_in(tmp_path, _PATIENCE)
     catalog.create_namespace("ns")
     index = indexed(catalog, 2)
     index.data_table.append(rows(9))

@@ -20,6 +20,7 @@ from puffin_index.index_table.table import read_entries
 from tests.puffin_index.indexed_table import (
     check_entries,
     check_queries,
+    forget_history,
     indexed,
     make_table,
     named_segments,
@@ -28,13 +29,6 @@ from tests.puffin_index.indexed_table import (
 )
 
 NOW = timedelta(0)
-
-
-def forget_history(index: TableIndex) -> None:
-    """Expire all snapshots of the data table but the last."""
-    index.refresh()
-    old = [snapshot.snapshot_id for snapshot in index.data_table.snapshots()[:-1]]
-    index.data_table.maintenance.expire_snapshots().by_ids(old).commit()
 
 
 def overwrite_all(index: TableIndex) -> None:

@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from datetime import timedelta
 from pathlib import Path
 
@@ -14,11 +14,12 @@ from puffin_index import IndexDefinition, TableIndex
 from puffin_index.index_table.stored_files import committed_segments
 from puffin_index.jobs import build_job
 from puffin_index.jobs.build_job import BuildProgress
-from tests.conftest import amount
+from tests.conftest import amount, catalog_in
 from tests.puffin_index import faulty_io
 from tests.puffin_index.indexed_table import (
     check_queries,
     check_recovery,
+    forget_history,
     indexed,
     named_segments,
     rows,
@@ -46,19 +47,15 @@ def make_work(index: TableIndex, seed: int) -> None:
     index.data_table.append(rows(seed))
     index.build(workers=1)
     index.data_table.delete(f"b = {seed % 5}")
-    index.data_table.refresh()
-    old = [snapshot.snapshot_id for snapshot in index.data_table.snapshots()[:-1]]
-    index.data_table.maintenance.expire_snapshots().by_ids(old).commit()
+    forget_history(index)
 
 
 @pytest.fixture
 def faulty_catalog(tmp_path: Path) -> Iterator[SqlCatalog]:
     """The catalog of `local_catalog`, with a store that can give trouble."""
-    properties = {"py-io-impl": faulty_io.IMPLEMENTATION}
-    catalog = SqlCatalog("local", uri=f"sqlite:///{tmp_path / 'catalog.db'}", warehouse=tmp_path.as_uri(), **properties)
-    yield catalog
-    faulty_io.set_fault(0)
-    catalog.close()
+    with closing(catalog_in(tmp_path, **{"py-io-impl": faulty_io.IMPLEMENTATION})) as catalog:
+        yield catalog
+        faulty_io.set_fault(0)
 
 
 @pytest.mark.one_of(2)
@@ -153,7 +150,7 @@ def test_a_catalog_that_refuses_the_commit_loses_nothing(
 
 
 @contextmanager
-def _locked(tmp_path: Path) -> Iterator[None]:
+def locked(tmp_path: Path) -> Iterator[None]:
     connection = sqlite3.connect(tmp_path / "catalog.db", isolation_level=None)
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -167,9 +164,7 @@ def test_a_build_goes_on_while_the_catalog_is_locked(
 ) -> None:
     monkeypatch.setattr(build_job, "COMMIT_INTERVAL_SECONDS", 0.0)
     indexed(local_catalog, 1)
-    impatient = SqlCatalog(
-        "local", uri=f"sqlite:///{tmp_path / 'catalog.db'}?timeout=0.05", warehouse=tmp_path.as_uri()
-    )
+    impatient = catalog_in(tmp_path, "?timeout=0.05")
     index = TableIndex.open(impatient, "ns.t")
     # Files with different needs are in segments of their own, so this build has several commits.
     index.remove_kinds(IndexDefinition.of(bsi=["k"]))
@@ -181,7 +176,7 @@ def test_a_build_goes_on_while_the_catalog_is_locked(
 
         def lock_at_the_start(progress: BuildProgress) -> None:
             if not progress.files_done:
-                lock.enter_context(_locked(tmp_path))
+                lock.enter_context(locked(tmp_path))
 
         with pytest.raises(OperationalError, match="locked"):
             index.build(workers=1, progress=lock_at_the_start, commit_timeout_seconds=0.1)
@@ -196,7 +191,7 @@ def test_the_command_waits_as_long_as_told(local_catalog: SqlCatalog, tmp_path: 
     index = prepared(local_catalog)
     index.data_table.append(rows(10))
     shell = Shell(tmp_path, uri_ending="?timeout=0.05")
-    with _locked(tmp_path):
+    with locked(tmp_path):
         result = shell("build", "--engine", "local", "--workers", "1", "--commit-timeout", "0.2")
     assert result.exit_code == 1
     assert "locked" in result.output

@@ -2,10 +2,8 @@
 
 import os
 import shutil
-import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
@@ -15,10 +13,10 @@ from sqlalchemy.exc import OperationalError
 
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.jobs import expire
-from tests.conftest import amount
+from tests.conftest import amount, catalog_in
 from tests.puffin_index import faulty_io
 from tests.puffin_index.indexed_table import check_entries, check_queries, check_recovery, rows
-from tests.puffin_index.jobs.test_faults import make_work, prepared
+from tests.puffin_index.jobs.test_faults import locked, make_work, prepared
 
 STEP = amount(50, 1)
 """Every how many requests another job runs."""
@@ -68,7 +66,9 @@ class Place:
         catalog.create_namespace("ns")
         index = prepared(catalog)
         index.data_table.append(rows(9))
-        keep_segments(index, self._folder / "catalog.db")
+        # A build ends without its commit, so that its segments wait for the next build.
+        with locked(self._folder), pytest.raises(OperationalError, match="locked"):
+            index.build(workers=1, commit_timeout_seconds=0.1)
         index.data_table.append(rows(10))
         catalog.close()
         long_ago = time.time() - 2 * SHORT_GRACE.total_seconds()
@@ -77,22 +77,12 @@ class Place:
         shutil.copytree(self._folder, self._copy)
 
     def _open(self) -> SqlCatalog:
-        uri = f"sqlite:///{self._folder / 'catalog.db'}?timeout=0.05"
-        properties = {"py-io-impl": faulty_io.IMPLEMENTATION}
-        return SqlCatalog("local", uri=uri, warehouse=self._folder.as_uri(), **properties)
+        return catalog_in(self._folder, "?timeout=0.05", **{"py-io-impl": faulty_io.IMPLEMENTATION})
 
     def put_back(self) -> SqlCatalog:
         shutil.rmtree(self._folder)
         shutil.copytree(self._copy, self._folder)
         return self._open()
-
-
-def keep_segments(index: TableIndex, database: Path) -> None:
-    """Let a build end without its commit, so that its segments wait for the next build."""
-    with closing(sqlite3.connect(database, isolation_level=None)) as connection:
-        connection.execute("BEGIN IMMEDIATE")
-        with pytest.raises(OperationalError, match="locked"):
-            index.build(workers=1, commit_timeout_seconds=0.1)
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from tests.conftest import amount
-from tests.puffin_index.indexed_table import check_queries, check_recovery, indexed, rows
+from tests.puffin_index.indexed_table import check_queries, check_recovery, forget_history, indexed, rows
 from tests.puffin_index.jobs.upkeep_child import Child
 
 # Before and after: the segment's file is opened, the entries' file, manifest, manifest list and metadata are written,
@@ -40,9 +40,7 @@ def test_after_a_kill_queries_are_right_and_the_next_run_finishes(
             index.build(workers=1)
         if action == "expire-now":
             index.data_table.overwrite(rows(seed + 100))
-            index.data_table.refresh()
-            old = [snapshot.snapshot_id for snapshot in index.data_table.snapshots()[:-1]]
-            index.data_table.maintenance.expire_snapshots().by_ids(old).commit()
+            forget_history(index)
         code, errors = Child(tmp_path, action, point).wait(120)
         assert code in (-signal.SIGKILL, 0), errors
         killed += code != 0
