@@ -5,18 +5,22 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from datetime import timedelta
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from sqlalchemy.exc import OperationalError
 
 from puffin_index import IndexDefinition, TableIndex
+from puffin_index.index_table.commit import while_locked
 from puffin_index.index_table.stored_files import committed_segments
 from puffin_index.jobs import build_job
 from puffin_index.jobs.build_job import BuildProgress
 from tests.conftest import amount, catalog_in
 from tests.puffin_index import faulty_io
 from tests.puffin_index.indexed_table import (
+    check_a_build_waits,
+    check_entries,
     check_queries,
     check_recovery,
     forget_history,
@@ -150,13 +154,47 @@ def test_a_catalog_that_refuses_the_commit_loses_nothing(
 
 
 @contextmanager
-def locked(tmp_path: Path) -> Iterator[None]:
-    connection = sqlite3.connect(tmp_path / "catalog.db", isolation_level=None)
-    connection.execute("BEGIN IMMEDIATE")
+def locked(folder: Path, lock: Literal["IMMEDIATE", "EXCLUSIVE"] = "IMMEDIATE") -> Iterator[None]:
+    """Lock the catalog of a folder: for those who write to it, or for all. Any thread may end that."""
+    connection = sqlite3.connect(folder / "catalog.db", check_same_thread=False, isolation_level=None)
+    connection.execute(f"BEGIN {lock}")
     try:
         yield
     finally:
         connection.close()
+
+
+@pytest.fixture
+def impatient_index(local_catalog: SqlCatalog, tmp_path: Path) -> Iterator[TableIndex]:
+    """An index and a data file that it lacks. SQLite itself waits for 5 seconds otherwise."""
+    indexed(local_catalog, 2).data_table.append(rows(9))
+    with closing(catalog_in(tmp_path, "?timeout=0.05")) as catalog:
+        yield TableIndex.open(catalog, "ns.t")
+
+
+def test_a_build_waits_for_a_locked_catalog(impatient_index: TableIndex, tmp_path: Path) -> None:
+    with ExitStack() as lock:
+        check_a_build_waits(impatient_index, lambda: lock.enter_context(locked(tmp_path, "EXCLUSIVE")), lock.close)
+    check_entries(impatient_index)
+    check_queries(impatient_index)
+
+
+def test_a_catalog_that_stays_locked_is_named_after_a_while(impatient_index: TableIndex, tmp_path: Path) -> None:
+    calls = []
+
+    def refresh() -> None:
+        calls.append(1)
+        impatient_index.data_table.refresh()
+
+    with locked(tmp_path, "EXCLUSIVE"), pytest.raises(OperationalError, match="locked"):
+        while_locked(refresh, seconds=0.5)
+    assert len(calls) > 2
+
+    while_locked(refresh)
+    failures = [ValueError("no database"), OperationalError("SELECT", {}, sqlite3.OperationalError("no such table"))]
+    for failure in failures:
+        with pytest.raises(type(failure)):
+            while_locked(lambda failure=failure: (_ for _ in ()).throw(failure))  # type: ignore[misc]
 
 
 def test_a_build_goes_on_while_the_catalog_is_locked(
