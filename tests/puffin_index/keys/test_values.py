@@ -25,14 +25,15 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from planner.aggregates.partial import key_array
 from puffin_index.errors import UnsupportedError
-from puffin_index.keys.arrow_keys import column_of
+from puffin_index.keys.arrow_keys import arrow_of_keys, column_of, with_scale
 from puffin_index.keys.columns import SortedColumn, tuple_of_keys
 from puffin_index.keys.leaf import Key
 from puffin_index.keys.value_types import value_type_named, value_type_of
 from puffin_index.keys.values import key_of, value_of
 from tests.conftest import amount
-from tests.puffin_index.kinds.columns import VALUES, Sample, keys_of, samples
+from tests.puffin_index.kinds.columns import ARROW_TYPES, VALUES, Sample, arrow_of, keys_of, samples
 
 STRING, LONG, DOUBLE, FLOAT = (value_type_named(name) for name in ("string", "long", "double", "float"))
 
@@ -285,3 +286,27 @@ def test_what_lies_under_a_null_has_no_part_in_anything() -> None:
     ordered = SortedColumn(column_of(array, LONG))
     assert ordered.keys.tolist() == [3, 7]
     assert ordered.rows.tolist() == [2, 0]
+
+
+@given(st.data())
+def test_values_come_back(data: st.DataObject) -> None:
+    sample = data.draw(samples())
+    name = sample.value_type.name
+    found = arrow_of_keys(key_array(sample.column), sample.value_type, ARROW_TYPES[name])
+    expected = arrow_of(sample.values, name)
+    assert found.type == expected.type
+    assert [_same(value) for value in found.to_pylist()] == [_same(value) for value in expected.to_pylist()]
+
+
+def _same(value: object) -> object:
+    # Both zeros have one key, and so have all NaNs.
+    if isinstance(value, float):
+        return "NaN" if math.isnan(value) else value + 0.0
+    return value
+
+
+def test_a_number_of_too_many_digits_is_refused() -> None:
+    numbers = pa.array([123_456], pa.decimal128(38, 0))
+    assert str(with_scale(numbers, pa.decimal128(6, 2))[0]) == "1234.56"
+    with pytest.raises(pa.ArrowInvalid):
+        with_scale(numbers, pa.decimal128(5, 2))
