@@ -17,17 +17,19 @@ from puffin_index.keys.arrow_keys import column_of
 from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
+from puffin_index.kinds.base import Payload
 from puffin_index.kinds.bitmap.kind import PAIMON_BITMAP
 from puffin_index.kinds.postings.blocks import Sizes
 from puffin_index.kinds.postings.build import POSTINGS
 from puffin_index.kinds.postings.look_up import Postings
+from puffin_index.kinds.postings.merge import merge_postings
 from puffin_index.kinds.registry import KINDS
 from puffin_index.storage.ranged import Blob
 from tests.conftest import amount
 from tests.counting_reader import CountingReader
 from tests.puffin_index.kinds.columns import Sample
 from tests.puffin_index.kinds.counting import BEFORE
-from tests.puffin_index.kinds.merged_sample import BLOCK_ROWS, Group, Piece, expected_rows
+from tests.puffin_index.kinds.merged_sample import BLOCK_ROWS, Group, Piece, expected_rows, placed
 from tests.puffin_index.kinds.postings.postings_sample import (
     DOCUMENTED,
     LONG,
@@ -345,3 +347,29 @@ def test_threads_that_open_postings_together_do_not_forget_what_the_other_has_re
     assert postings.rows(test) == answers[0]
     least, most = bounds(postings, test)
     assert least <= len(answers[0]) <= most
+
+
+def _merged(segments: list[list[Group]], new_bases: list[int], rows_at_once: int) -> Payload:
+    bases = iter(new_bases)
+    parts = [built(groups).source([next(bases) for _ in groups]) for groups in segments]
+    return merge_postings(parts, TINY, rows_at_once)
+
+
+@settings(max_examples=amount(16, 400), deadline=None)
+@given(cases(4), st.sampled_from([1, 5, 30]), st.data())
+def test_merged_postings_are_what_a_build_writes(
+    case: tuple[list[list[Group]], list[LeafTest]], rows_at_once: int, data: st.DataObject
+) -> None:
+    segments, tests = case
+    every = placed([group.sample for groups in segments for group in groups])
+    kept = data.draw(st.lists(st.sampled_from([True, True, False]), min_size=len(every), max_size=len(every)))
+    kept[data.draw(st.integers(0, len(every) - 1))] = True
+    new_bases = [one.base if is_kept else -1 for one, is_kept in zip(every, kept, strict=True)]
+    groups = [one for one in every if one.base in new_bases]
+
+    piece = Piece(_merged(segments, new_bases, rows_at_once), tuple(groups))
+    for test in tests:
+        assert piece.rows(test) == expected_rows(groups, test)
+    whole, at_once = built(groups).payload, _merged(segments, new_bases, 10**9)
+    assert bytes(at_once.data) == bytes(whole.data)
+    assert np.array_equal(at_once.layout, whole.layout)
