@@ -11,6 +11,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, MapType, NestedField, StringType
 
+import planner
 from puffin_index import TableIndex
 from puffin_index.definition.index_definition import (
     Index,
@@ -204,3 +205,35 @@ def test_indexes_that_are_added_and_dropped_at_once_are_all_there(local_catalog:
     index.refresh()
     assert json.loads(index.index_table.properties[PROPERTY_NAMES])[0]["name"] == "first"
     assert [one.name for one in index.names] == ["first"]
+
+
+def test_queries_no_longer_use_what_was_removed(local_catalog: SqlCatalog) -> None:
+    index = indexed(local_catalog, 2, IndexDefinition.of(bitmap=["k", "s"], bsi=["k"]))
+    TableIndex.add(local_catalog, "ns.t", "both", IndexDefinition.of(bitmap=["k"], bsi=["k"]))
+
+    index.remove_kinds(IndexDefinition.of(bitmap=["k"]))
+
+    index.refresh()
+    left = kinds_in(index)
+    k = index.data_table.schema().find_field("k").field_id
+    assert (k, "bitmap") not in left
+    assert (k, "bsi") in left
+    assert {one.name: len(one.indexes) for one in index.names} == {"both": 1, "s_bitmap": 1}
+    check_queries(index)
+    with pytest.raises(DefinitionError, match="no bitmap to remove"):
+        index.remove_kinds(IndexDefinition.of(bitmap=["k"]))
+    with pytest.raises(DefinitionError, match="nothing of the definition would be left"):
+        index.remove_kinds(IndexDefinition.of(bitmap=["s"], bsi=["k"]))
+    assert planner.count(index, "k = 1").rows == len(index.data_table.scan("k = 1").to_arrow())
+
+
+def test_kinds_are_added_to_what_others_have_added(local_catalog: SqlCatalog) -> None:
+    index = indexed(local_catalog, 1, IndexDefinition.of(bitmap=["k"]))
+    TableIndex.open(local_catalog, "ns.t").add_kinds(IndexDefinition.of(bitmap=["s"]))
+
+    index.add_kinds(IndexDefinition.of(bsi=["k"]))
+
+    index.refresh()
+    assert {column.name: sorted(column.kinds) for column in index.columns} == {"k": ["bitmap", "bsi"], "s": ["bitmap"]}
+    index.build(workers=1)
+    check_queries(index)
