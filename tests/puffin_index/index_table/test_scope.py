@@ -95,14 +95,13 @@ def test_a_snapshot_that_is_not_there_is_named(index: TableIndex, scope: BuildSc
         index.build(scope=scope)
 
 
-class _FailingEngine:
-    """Writes one segment, then stops as a machine that fails."""
+class _Engine:
+    """Writes the segments of tasks in some way."""
 
     parallelism = 2
 
-    def run(self, tasks: Sequence[SegmentTask]) -> Iterator[Segment]:
-        yield write_segment(tasks[0])
-        raise BuildError("the machine is gone")
+    def __init__(self, run: Callable[[Sequence[SegmentTask]], Iterator[Segment]]) -> None:
+        self.run = run
 
     def cancel(self) -> None:
         pass
@@ -112,8 +111,13 @@ def test_a_build_that_was_interrupted_goes_on_where_it_stopped(index: TableIndex
     index.build(scope=BuildScope(max_files=1))
     # One file has k already: two needs, hence two segments.
     other = TableIndex.create(index.catalog, "ns.t", IndexDefinition.of(bsi=["k"], bitmap=["day"]))
+
+    def fail(tasks: Sequence[SegmentTask]) -> Iterator[Segment]:
+        yield write_segment(tasks[0])
+        raise BuildError("the machine is gone")
+
     with pytest.raises(BuildError, match="the machine is gone"):
-        build(other.data_table, other.index_table, other.columns, _FailingEngine())
+        build(other.data_table, other.index_table, other.columns, _Engine(fail))
     done = other.status().indexed_data_files
 
     report = other.build()
@@ -124,23 +128,6 @@ def test_a_build_that_was_interrupted_goes_on_where_it_stopped(index: TableIndex
     assert len(list_data_files(table)) == DAYS
 
 
-class _BusyTableEngine:
-    """Writes all segments, then changes the table before the first commit."""
-
-    parallelism = 2
-
-    def __init__(self, change: Callable[[], None]) -> None:
-        self._change = change
-
-    def run(self, tasks: Sequence[SegmentTask]) -> Iterator[Segment]:
-        segments = [write_segment(task) for task in tasks]
-        self._change()
-        yield from segments
-
-    def cancel(self) -> None:
-        pass
-
-
 @pytest.mark.parametrize("is_expired", [False, True])
 def test_a_data_file_that_leaves_while_it_is_indexed_is_indexed_for_older_snapshots(
     index: TableIndex, table: Table, is_expired: bool
@@ -148,13 +135,16 @@ def test_a_data_file_that_leaves_while_it_is_indexed_is_indexed_for_older_snapsh
     before = table.history()[-1].snapshot_id
     (leaves,) = (file.path for file in list_data_files(table) if "day=1" in file.path)
 
-    def change() -> None:
+    def change_before_the_first_commit(tasks: Sequence[SegmentTask]) -> Iterator[Segment]:
+        segments = [write_segment(task) for task in tasks]
         table.delete("day = 1")
         if is_expired:
             table.maintenance.expire_snapshots().by_ids([one.snapshot_id for one in table.snapshots()[:-1]]).commit()
             Path(leaves.removeprefix("file://")).unlink()
+        yield from segments
 
-    report = build(index.data_table, index.index_table, index.columns, _BusyTableEngine(change))
+    engine = _Engine(change_before_the_first_commit)
+    report = build(index.data_table, index.index_table, index.columns, engine)
 
     assert report.files == DAYS
     assert (index.status().indexed_data_files, index.status().data_files) == (DAYS - 1, DAYS - 1)
