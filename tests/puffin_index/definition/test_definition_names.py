@@ -1,29 +1,47 @@
-"""Columns are found by their names, whatever characters these have."""
+"""Columns and keys of maps are found by their names, whatever characters these have."""
 
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
-from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType, StructType
+from pyiceberg.types import (
+    DateType,
+    DoubleType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+)
 
 from puffin_index.definition.index_definition import IndexDefinition, from_json, resolve, to_json
 from puffin_index.errors import DefinitionError
 from tests.shell import Shell
 
-INNER = StructType(NestedField(21, "c.d", LongType()), NestedField(22, "e", LongType()))
 SCHEMA = Schema(
-    NestedField(1, "a.b", LongType()),
-    NestedField(2, "x", INNER),
-    NestedField(3, "..", StringType()),
-    NestedField(4, "list.d", ListType(31, LongType())),
-    NestedField(5, "map.d", MapType(41, StringType(), 42, LongType())),
-    NestedField(6, "list", ListType(32, StructType(NestedField(33, "p.q", LongType())))),
+    NestedField(1, "id", LongType()),
+    NestedField(2, "m", MapType(3, StringType(), 4, StringType())),
+    NestedField(5, "n", MapType(6, IntegerType(), 7, DoubleType())),
+    NestedField(8, "days", MapType(9, DateType(), 10, LongType())),
+    NestedField(11, "s", StructType(NestedField(12, "m", MapType(13, LongType(), 14, IntegerType())))),
+    NestedField(15, "reals", MapType(16, DoubleType(), 17, LongType())),
+    NestedField(18, "nested", MapType(19, StringType(), 20, StructType(NestedField(21, "leaf", LongType())))),
+    NestedField(22, "odd#k#name", LongType()),
+    NestedField(23, "l", ListType(24, MapType(25, StringType(), 26, LongType()))),
+    NestedField(101, "a.b", LongType()),
+    NestedField(102, "x", StructType(NestedField(121, "c.d", LongType()), NestedField(122, "e", LongType()))),
+    NestedField(103, "..", StringType()),
+    NestedField(104, "list.d", ListType(131, LongType())),
+    NestedField(105, "map.d", MapType(141, StringType(), 142, LongType())),
+    NestedField(106, "list", ListType(132, StructType(NestedField(133, "p.q", LongType())))),
 )
 
 
 @pytest.mark.parametrize(
     ("name", "field_id", "found"),
-    [("a.b", 1, "a.b"), ("A.B", 1, "a.b"), ("x.c.d", 21, "x.c.d"), ("x.e", 22, "x.e"), ("..", 3, "..")],
+    [("a.b", 101, "a.b"), ("A.B", 101, "a.b"), ("x.c.d", 121, "x.c.d"), ("x.e", 122, "x.e"), ("..", 103, "..")],
 )
 def test_a_name_may_have_dots(name: str, field_id: int, found: str) -> None:
     (column,) = resolve(IndexDefinition.of(bitmap=[name], options={f"{name}.layout": "postings"}), SCHEMA)
@@ -32,10 +50,22 @@ def test_a_name_may_have_dots(name: str, field_id: int, found: str) -> None:
     assert from_json(to_json((column,)), SCHEMA).columns == (column,)
 
 
-def test_a_key_of_a_map_with_a_dot_in_its_name() -> None:
-    (column,) = resolve(IndexDefinition.of(bitmap=["map.d#k#key"]), SCHEMA)
+def test_a_definition_names_keys_of_maps_and_is_stored_and_read_back() -> None:
+    names = ["M#k#a b", "m#k#c#k#d", "n#k#007", "days#k#2024-02-29", "s.m#k#-5", "odd#k#name", "map.d#k#key"]
 
-    assert (column.field_id, column.name, column.map_key) == (5, "map.d#k#key", "key")
+    columns = resolve(IndexDefinition.of(bitmap=names, options={"M#k#a b.layout": "bitmaps"}), SCHEMA)
+
+    assert [(c.field_id, c.map_key, c.name, c.value_type.name) for c in columns] == [
+        (2, "a b", "m#k#a b", "string"),
+        (2, "c#k#d", "m#k#c#k#d", "string"),
+        (5, "7", "n#k#7", "double"),
+        (8, "2024-02-29", "days#k#2024-02-29", "long"),
+        (12, "-5", "s.m#k#-5", "int"),
+        (22, None, "odd#k#name", "long"),
+        (105, "key", "map.d#k#key", "long"),
+    ]
+    assert columns[0].kinds == {"bitmap": {"layout": "bitmaps"}}
+    assert from_json(to_json(columns), SCHEMA).columns == columns
 
 
 @pytest.mark.parametrize(
@@ -47,11 +77,33 @@ def test_a_key_of_a_map_with_a_dot_in_its_name() -> None:
         ("a", "there is no column 'a'"),
         ("a.b.c", "there is no column 'a.b.c'"),
         ("a.", "there is no column 'a.'"),
+        ("m", "column 'm' is a map<string, string>: name one of its keys: m#k#key"),
+        ("m#k#", "column 'm#k#' should read `column#k#key`"),
+        ("#k#a", "column '#k#a' should read `column#k#key`"),
+        ("id#k#a", "column 'id#k#a' is a long: `#k#` names a key of a map"),
+        ("n#k#red", "column 'n#k#red': 'red' is no int key"),
+        ("n#k#2147483648", "column 'n#k#2147483648': '2147483648' is no int key"),
+        ("days#k#today", "column 'days#k#today': 'today' is no date key"),
+        (
+            "reals#k#1.5",
+            "column 'reals#k#1.5': a map with double keys cannot be indexed by key: string, int, long and date",
+        ),
+        ("nested#k#a", "only keys of primitive values can be indexed"),
+        ("none#k#a", "there is no column 'none'"),
+        ("l.element#k#a", "a row may have many values there"),
+        ("m.value", "a row may have many values there"),
     ],
 )
-def test_what_is_no_column_is_refused(name: str, said: str) -> None:
-    with pytest.raises(DefinitionError, match=said):
+def test_what_cannot_be_indexed_is_refused_by_name(name: str, said: str) -> None:
+    with pytest.raises(DefinitionError) as caught:
         resolve(IndexDefinition.of(bitmap=[name]), SCHEMA)
+
+    assert said in str(caught.value)
+
+
+def test_one_key_in_two_spellings_is_named_twice() -> None:
+    with pytest.raises(DefinitionError, match="named twice: n#k#7, n#k#7"):
+        resolve(IndexDefinition.of(bitmap=["n#k#7"], bsi=["n#k#07"]), SCHEMA)
 
 
 def test_create_takes_a_name_with_dots(local_catalog: SqlCatalog, shell: Shell) -> None:
