@@ -31,32 +31,18 @@ def path_of(location: str) -> Path:
     return Path(location.removeprefix("file://"))
 
 
-def metadata_file(index: TableIndex) -> Path:
-    return path_of(index.index_table.metadata_location)
+FILES = ("metadata", "manifest list", "manifest", "data")
 
 
-def manifest_list(index: TableIndex) -> Path:
-    snapshot = index.index_table.current_snapshot()
+def files_of(index: TableIndex) -> dict[str, Path]:
+    """The files of the current snapshot of an index table: one of each of `FILES`."""
+    table = index.index_table
+    snapshot = table.current_snapshot()
     assert snapshot is not None
-    return path_of(snapshot.manifest_list)
-
-
-def manifest(index: TableIndex) -> Path:
-    snapshot = index.index_table.current_snapshot()
-    assert snapshot is not None
-    return path_of(snapshot.manifests(index.index_table.io)[0].manifest_path)
-
-
-def data_file(index: TableIndex) -> Path:
-    return path_of(next(iter(index.index_table.scan().plan_files())).file.file_path)
-
-
-FILES: dict[str, Callable[[TableIndex], Path]] = {
-    "metadata": metadata_file,
-    "manifest list": manifest_list,
-    "manifest": manifest,
-    "data": data_file,
-}
+    manifest = snapshot.manifests(table.io)[0].manifest_path
+    data_file = next(iter(table.scan().plan_files())).file.file_path
+    locations = (table.metadata_location, snapshot.manifest_list, manifest, data_file)
+    return dict(zip(FILES, map(path_of, locations), strict=True))
 
 
 def cut(path: Path) -> None:
@@ -88,7 +74,7 @@ def test_every_command_says_it_in_one_sentence_and_drop_gets_out(
 ) -> None:
     index = indexed(local_catalog, 2)
     location = path_of(index.index_table.location())
-    broken = FILES[file](index)
+    broken = files_of(index)[file]
     HARM[harm](broken)
     words = ("puffin-index drop", str(broken)) if harm == "gone" else ()
 
@@ -137,7 +123,7 @@ def test_a_damaged_index_of_an_earlier_release_is_dropped_and_its_files_are_name
     local_catalog: SqlCatalog, caplog: pytest.LogCaptureFixture
 ) -> None:
     index = indexed(local_catalog, 1)
-    metadata = metadata_file(index)
+    metadata = path_of(index.index_table.metadata_location)
     # As if the location had no id of its own: what lies there might be another table's.
     folder = metadata.parent.parent
     shared = folder.with_name("t__puffin_index")
