@@ -199,28 +199,6 @@ def test_files_without_all_field_ids(
     assert planner.plan(index, found).kept == 1
 
 
-def test_a_table_that_is_restored_gives_field_ids_out_again(
-    hooked: SparkSession, catalog: SqlCatalog, tmp_path: Path
-) -> None:
-    write_file(tmp_path / "f" / "a.parquet", {"id": numbers(), "a": numbers(5000)})
-    create(hooked, "restored", "id INT")
-    import_files(hooked, "restored", tmp_path / "f")
-    old = catalog.load_table("found.restored").metadata_location
-    hooked.sql("ALTER TABLE lake.found.restored ADD COLUMN a INT")
-    hooked.sql("REFRESH TABLE lake.found.restored")
-    index = indexed(catalog, "restored", "id", "a")
-    check(hooked, index, "a = 5007", "a IS NULL")
-
-    catalog.drop_table("found.restored")
-    hooked.sql(f"CALL lake.system.register_table(table => 'found.restored', metadata_file => '{old}')")
-    hooked.sql("REFRESH TABLE lake.found.restored")
-    hooked.sql("ALTER TABLE lake.found.restored ADD COLUMN other INT")
-    index = TableIndex.open(catalog, "found.restored")
-    check(hooked, index, "other IS NULL", "other = 5007", "id = 7", "id = 7 AND other IS NULL")
-    index.build(workers=1)
-    check(hooked, index, "other IS NULL", "other = 5007", "id = 7", "id = 7 AND other IS NULL")
-
-
 def add_default(spark: SparkSession, table: str, column: str, type_name: str, value: object) -> None:
     """Add a column with a default, which Spark's own statement cannot."""
     spark._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(
@@ -303,43 +281,3 @@ def test_constants_that_writers_of_the_table_made(hooked: SparkSession, catalog:
         check(hooked, index, "id = 7", "p IS NULL", "id = 7 OR p IS NULL")
         hooked.sql(f"SELECT * FROM lake.found.own_{name} WHERE id = 7").collect()
         assert (planner.reports(hooked)[-1].unindexed, planner.reports(hooked)[-1].kept) == (0, 1), name
-
-
-def test_int96_is_indexed_and_nanoseconds_are_not(hooked: SparkSession, catalog: SqlCatalog, tmp_path: Path) -> None:
-    moments = pa.array([1_600_000_000_000_000 + i * 7_919_000_003 for i in range(ROWS)], pa.timestamp("us"))
-    write_file(tmp_path / "f" / "a.parquet", {"id": numbers(), "at": moments}, use_deprecated_int96_timestamps=True)
-    create(hooked, "old_times", "id INT, at TIMESTAMP")
-    import_files(hooked, "old_times", tmp_path / "f")
-    write_file(
-        tmp_path / "g" / "b.parquet", {"id": numbers(ROWS), "at": moments.cast(pa.timestamp("ns"))}, version="2.6"
-    )
-    index = indexed(catalog, "old_times", "id", "at")
-    assert index.status().indexed_data_files == 1
-    check(
-        hooked,
-        index,
-        "at = TIMESTAMP'2020-09-13 12:26:40+00:00'",
-        "at < TIMESTAMP'2020-09-13 15:00:00+00:00'",
-        "id = 7",
-    )
-    assert planner.plan(index, "at < TIMESTAMP'2020-09-13 15:00:00+00:00'").kept == 1
-
-
-def test_a_column_that_is_not_indexed_is_not_looked_at(
-    hooked: SparkSession, catalog: SqlCatalog, tmp_path: Path
-) -> None:
-    odd = pa.array([0] * ROWS, pa.timestamp("ns"))
-    write_file(tmp_path / "f" / "a.parquet", {"id": numbers(), "odd": odd}, version="2.6")
-    write_file(tmp_path / "f" / "b.parquet", {"id": numbers(ROWS), "odd": pa.array([0] * ROWS, pa.int64())})
-    create(hooked, "odd", "id INT, odd BIGINT")
-    mapping = '[{"field-id":1,"names":["id"]},{"field-id":2,"names":["odd"]}]'
-    hooked.sql(f"ALTER TABLE lake.found.odd SET TBLPROPERTIES ('schema.name-mapping.default'='{mapping}')")
-    table = catalog.load_table("found.odd")
-    # Spark's own reader refuses the file; PyIceberg's cannot map the type: a manifest entry is made from a third one.
-    write_file(tmp_path / "f" / "c.parquet", {"id": numbers(2 * ROWS), "odd": pa.array([0] * ROWS, pa.int64())})
-    table.add_files([str(tmp_path / "f" / "b.parquet"), str(tmp_path / "f" / "c.parquet")])
-    (tmp_path / "f" / "c.parquet").write_bytes((tmp_path / "f" / "a.parquet").read_bytes())
-    index = TableIndex.create(catalog, "found.odd", IndexDefinition.of(bitmap=["id", "odd"]))
-    report = index.build(workers=1)
-    # The other column of the odd file is indexed.
-    assert (report.files, [[column.name for column in one.others] for one in report.skipped]) == (2, [["id"]])

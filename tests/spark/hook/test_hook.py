@@ -52,13 +52,6 @@ def test_a_range_over_everything_reads_everything_and_no_index_bytes_but_directo
     assert [stage.bytes_read for stage in report.funnel if stage.name in ("bloom", "rows")] == [0, 0]
 
 
-def test_dataframe_queries_are_pruned_as_well(hook: SparkSession) -> None:
-    frame = hook.table("lake.ns.items")
-
-    assert frame.where((frame.k == 4711) | (frame.k == 4712)).count() == 2
-    assert planner.reports(hook)[-1].kept <= 2
-
-
 def test_an_index_of_files_that_are_gone_says_so_once(
     hooked: SparkSession, catalog: SqlCatalog, caplog: pytest.LogCaptureFixture
 ) -> None:

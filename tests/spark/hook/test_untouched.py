@@ -1,7 +1,5 @@
 """What the hook leaves alone, and what works on the tasks after it: streams, increments, caches, partitioned joins."""
 
-from pathlib import Path
-
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
@@ -12,34 +10,6 @@ from tests.spark.corpus_tables import ROWS
 pytestmark = pytest.mark.spark
 
 Names = dict[str, dict[str, str]]
-
-
-def snapshots(spark: SparkSession, table: str) -> list[int]:
-    return [row[0] for row in spark.sql(f"SELECT snapshot_id FROM {table}.snapshots ORDER BY committed_at").collect()]
-
-
-def test_a_streaming_read_sees_every_row(hooked: SparkSession, corpus: Names, tmp_path: Path) -> None:
-    stream = hooked.readStream.format("iceberg").load(corpus["lineorder"]["t"]).where("orderkey >= 0")
-    query = (
-        stream.writeStream.format("memory")
-        .queryName("streamed")
-        .option("checkpointLocation", str(tmp_path))
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination(60)
-
-    assert hooked.sql("SELECT COUNT(*) FROM streamed").collect() == [(ROWS,)]
-    assert planner.reports(hooked) == []
-
-
-def test_incremental_scans_are_left_alone(hooked: SparkSession, corpus: Names) -> None:
-    table = corpus["lineorder"]["t"]
-    first, second = snapshots(hooked, table)[:2]
-    frame = hooked.read.option("start-snapshot-id", first).option("end-snapshot-id", second).table(table)
-
-    assert frame.where("orderkey >= 0").count() == ROWS // 2
-    assert planner.reports(hooked) == []
 
 
 def test_changelog_scans_are_left_alone(hooked: SparkSession, corpus: Names) -> None:
@@ -57,24 +27,6 @@ def test_one_dataframe_filtered_in_two_ways(hooked: SparkSession, corpus: Names)
     assert [first.count(), second.count(), frame.count()] == [1, 1, ROWS]
     assert first.unionByName(second).join(frame, "orderkey").count() == 2
     assert [first.count(), second.count(), frame.count()] == [1, 1, ROWS]
-
-
-def test_a_table_loaded_by_its_location_is_read(hooked: SparkSession, tmp_path: Path) -> None:
-    hooked.conf.set("spark.sql.catalog.default_iceberg", "org.apache.iceberg.spark.SparkCatalog")
-    hooked.conf.set("spark.sql.catalog.default_iceberg.type", "hadoop")
-    hooked.conf.set("spark.sql.catalog.default_iceberg.warehouse", str(tmp_path))
-    path = str(tmp_path / "by_path")
-    jvm = hooked.sparkContext._jvm
-    assert jvm is not None
-    frame = hooked.range(100)
-    schema = jvm.org.apache.iceberg.spark.SparkSchemaUtil.convert(frame._jdf.schema())
-    jvm.org.apache.iceberg.hadoop.HadoopTables(hooked._jsparkSession.sessionState().newHadoopConf()).create(
-        schema, path
-    )
-    frame.write.format("iceberg").mode("append").save(path)
-
-    assert hooked.read.format("iceberg").load(path).where("id = 5").count() == 1
-    assert planner.reports(hooked) == []
 
 
 def exchanges_of(frame: DataFrame) -> list[str]:

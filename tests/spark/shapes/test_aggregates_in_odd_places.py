@@ -10,6 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+import planner
 from puffin_index import IndexDefinition, TableIndex
 from ssb_bench.spark_runs.session import SPARK_RELEASE
 from tests.conftest import amount
@@ -250,6 +251,7 @@ def test_scans_of_changes_and_streams_have_their_own_rows(
     first, second = [one.snapshot_id for one in index.data_table.refresh().history()]
     appended = hooked.read.option("start-snapshot-id", first).option("end-snapshot-id", second).format("iceberg")
     assert appended.load(name).where("k > 5").agg(f.count("*"), f.sum("k")).collect()[0][0] == 50
+    assert planner.reports(hooked) == []
     then = hooked.sql(f"SELECT * FROM {name} VERSION AS OF {first}")
     assert then.where("k > 5").agg(f.count("*"), f.sum(f.expr("k + 1"))).collect()[0][0] == 94
 

@@ -92,22 +92,6 @@ def test_random_aggregates_have_the_values_of_the_rows(hooked: SparkSession, par
     assert answered > RANDOM_QUERIES // _PARTS // 4
 
 
-def test_nan_is_the_greatest_and_a_zero_is_read(hooked: SparkSession, catalog: SqlCatalog) -> None:
-    """Iceberg #15069: bounds of files leave out NaN."""
-    name = f"{_SPACE}.doubles"
-    values = (
-        "(1, DOUBLE('NaN')), (1, 3D), (2, -0.0D), (2, 0.0D), (3, NULL), (4, DOUBLE('-Infinity')), (4, 0.0D), (5, 7.5D)"
-    )
-    hooked.sql(f"CREATE TABLE lake.{name} USING iceberg AS SELECT * FROM VALUES {values} AS v (g, x)")
-    TableIndex.create(catalog, name, IndexDefinition.of(bsi=["x"], bitmap=["g"])).build(workers=1)
-
-    for where in ("g < 9", *(f"g = {group}" for group in range(1, 7, amount(2, 1))), "x > 0", "x = 0"):
-        check(hooked, f"SELECT MIN(x), MAX(x), COUNT(x), COUNT(DISTINCT x) FROM lake.{name} WHERE {where}")
-        check(hooked, f"SELECT g, MIN(x), MAX(x) FROM lake.{name} WHERE {where} GROUP BY g")
-        check(hooked, f"SELECT x, COUNT(*), COUNT(x) FROM lake.{name} WHERE {where} GROUP BY x")
-    assert check(hooked, f"SELECT MAX(x) FROM lake.{name} WHERE g = 1")
-
-
 def test_long_strings_are_whole(hooked: SparkSession, catalog: SqlCatalog) -> None:
     """Iceberg #16320, #16328: bounds of files are cut off."""
     name = f"{_SPACE}.strings"

@@ -309,22 +309,6 @@ def test_rows_that_came_later_are_found(hooked: SparkSession, catalog: SqlCatalo
         assert plan.unlisted == 0
 
 
-def test_a_column_that_has_an_index_of_some_files_only_is_not_judged_by_their_values(
-    hooked: SparkSession, catalog: SqlCatalog
-) -> None:
-    name = f"{NAMESPACE}.partly"
-    hooked.sql(f"CREATE TABLE lake.{name} (k INT, s STRING) USING iceberg")
-    hooked.sql(f"INSERT INTO lake.{name} VALUES (1, 'one'), (2, 'two')")
-    TableIndex.create(catalog, name, IndexDefinition.of(bitmap=["k", "s"])).build(workers=1)
-    index = TableIndex.create(catalog, name, IndexDefinition.of(bitmap=["k"]))
-    hooked.sql(f"INSERT INTO lake.{name} VALUES (3, 'TEN'), (4, '')")
-    index.build(workers=1)
-
-    for where in ("upper(s) LIKE 'TEN%'", "upper(s) LIKE 'TEN%' AND s <> 'x'", "upper(s) = '' AND s = ''", "k % 4 = 0"):
-        check(hooked, where, f"lake.{name}")
-    assert planner.reports(hooked)[-1].kept < planner.reports(hooked)[-1].row_groups
-
-
 def test_renamed_and_promoted_columns_mean_what_they_mean_now(hooked: SparkSession, catalog: SqlCatalog) -> None:
     name = f"{NAMESPACE}.changed"
     hooked.sql(f"CREATE TABLE lake.{name} (k INT, f FLOAT, d DECIMAL(5, 2)) USING iceberg")
