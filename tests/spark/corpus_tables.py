@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
-from puffin_index import IndexDefinition, TableIndex
-from tests.spark.agreement import row_groups_of
+from puffin_index import TableIndex
+from tests.spark.agreement import indexed, row_groups_of
 
 ROWS = 6_000
 ROW_GROUP_ROWS = 250
@@ -100,17 +100,13 @@ def create_fact(spark: SparkSession, catalog: SqlCatalog, name: str) -> TableInd
         spark.sql(f"ALTER TABLE {full} ADD COLUMN revenue BIGINT")
         spark.sql(f"ALTER TABLE {full} ALTER COLUMN quantity TYPE BIGINT")
     append(spark, full, half, ROWS)
-    index = TableIndex.create(
+    return indexed(
         catalog,
         f"{NAMESPACE}.{name}",
-        IndexDefinition.of(
-            bitmap=["mode", "orderdate", "custkey"],
-            bsi=["orderkey", "price", "revenue", "quantity", "note.size"],
-            bloom=["orderkey", "note.words"],
-        ),
+        bitmap=["mode", "orderdate", "custkey"],
+        bsi=["orderkey", "price", "revenue", "quantity", "note.size"],
+        bloom=["orderkey", "note.words"],
     )
-    index.build(workers=1)
-    return index
 
 
 def append(spark: SparkSession, full: str, start: int, end: int) -> None:

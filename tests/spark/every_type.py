@@ -28,7 +28,8 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from puffin_index import IndexDefinition, TableIndex
+from puffin_index import TableIndex
+from tests.spark.agreement import indexed
 
 ROWS = 3_000
 ROW_GROUP_ROWS = 250
@@ -101,11 +102,10 @@ def create(catalog: Catalog, name: str) -> TableIndex:
         table.append(pa.Table.from_pylist(rows, schema=table.schema().as_arrow()))
     scalars = [column for column, kind in _TYPES.items() if kind.is_primitive and column != "k"]
     nested = ["inner.leaf", "inner.deep.word", "tags#k#color"]
-    definition = IndexDefinition.of(
+    return indexed(
+        catalog,
+        name,
         bitmap=["flag", "small", "day", "code", *nested],
         bsi=["k", "inner.leaf", *(column for column in scalars if column not in ("flag", *_BYTES))],
         bloom=[*_BYTES, "large", "wide", "moment"],
     )
-    index = TableIndex.create(catalog, name, definition)
-    index.build(workers=1)
-    return index

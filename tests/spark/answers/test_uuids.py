@@ -10,8 +10,9 @@ from pyiceberg.types import LongType, NestedField, UUIDType
 from pyspark.sql import SparkSession
 
 import planner
-from puffin_index import IndexDefinition, TableIndex
+from puffin_index import TableIndex
 from ssb_bench.spark_runs.session import SPARK_RELEASE
+from tests.spark.agreement import indexed
 
 pytestmark = pytest.mark.spark
 
@@ -26,9 +27,7 @@ def index(catalog: SqlCatalog) -> TableIndex:
     table = catalog.create_table("ns.uuids", schema, properties={"write.parquet.row-group-limit": str(ROW_GROUP_ROWS)})
     ids = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([one.bytes for one in IDS], pa.binary(16)))
     table.append(pa.table([pa.array(range(ROWS)), ids], schema=table.schema().as_arrow()))
-    made = TableIndex.create(catalog, "ns.uuids", IndexDefinition.of(bitmap=["id"], bloom=["id"]))
-    made.build(workers=1)
-    return made
+    return indexed(catalog, "ns.uuids", bitmap=["id"], bloom=["id"])
 
 
 def found(spark: SparkSession, where: str) -> list[int]:

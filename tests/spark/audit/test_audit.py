@@ -19,7 +19,7 @@ from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.data_table import list_data_files
 from ssb_bench.spark_runs.session import SPARK_RELEASE
 from tests.conftest import amount
-from tests.spark.agreement import row_groups_of, settings
+from tests.spark.agreement import indexed, row_groups_of, settings
 from tests.spark.corpus_tables import FACT_TABLES, statements
 
 pytestmark = pytest.mark.spark
@@ -102,14 +102,13 @@ OLD, NEW = 0x1122334455667711, 0x1122334455667700
 KEYS = [OLD if row == 120 else row << 32 | row * 7919 % 400 for row in range(400)]
 
 
-def planted(catalog: SqlCatalog, name: str, definition: IndexDefinition) -> TableIndex:
+def planted(catalog: SqlCatalog, name: str, **columns: list[str]) -> TableIndex:
     """Make a table of 8 row groups, with an index of other keys than the data file has now; its checksums are right."""
     rows = pa.table({"k": KEYS, "v": [row % 10 for row in range(400)]})
     properties = {"write.parquet.row-group-limit": "50", "write.parquet.compression-codec": "uncompressed"}
     table = catalog.create_table(name, rows.schema, properties=properties)
     table.append(rows)
-    index = TableIndex.create(catalog, name, definition)
-    index.build(workers=1)
+    index = indexed(catalog, name, **columns)
     (file,) = list_data_files(table)
     path = Path(urlparse(file.path).path)
     # Statistics of row groups have the number as well.
@@ -122,7 +121,7 @@ def test_a_wrong_index_is_found_and_used_no_more(
     audited: SparkSession, catalog: SqlCatalog, tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str
 ) -> None:
     name = f"wrong_{kind}"
-    index = planted(catalog, f"ns.{name}", IndexDefinition.of(**{kind: ["k"]}))
+    index = planted(catalog, f"ns.{name}", **{kind: ["k"]})
     audited.conf.set("spark.puffin-index.strict", "false")
     sql = f"SELECT v FROM lake.ns.{name} WHERE k = {NEW}"
 
@@ -169,7 +168,7 @@ def test_whatever_was_concluded_from_a_wrong_index_is_found(
     audited: SparkSession, catalog: SqlCatalog, caplog: pytest.LogCaptureFixture, sql: str, said: str
 ) -> None:
     name = f"concluded_{abs(hash(sql))}"
-    planted(catalog, f"ns.{name}", IndexDefinition.of(bitmap=["k", "v"], bsi=["k"]))
+    planted(catalog, f"ns.{name}", bitmap=["k", "v"], bsi=["k"])
     with caplog.at_level(logging.ERROR, "planner"):
         audited.sql(sql.format(t=f"lake.ns.{name}")).collect()
         assert callback_of(audited).observers.wait(60)
@@ -179,7 +178,7 @@ def test_whatever_was_concluded_from_a_wrong_index_is_found(
 def test_deleted_rows_shares_and_bounds_are_heeded(
     audited: SparkSession, catalog: SqlCatalog, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    planted(catalog, "ns.bounded", IndexDefinition.of(bitmap=["k"]))
+    planted(catalog, "ns.bounded", bitmap=["k"])
     audited.sql("ALTER TABLE lake.ns.bounded SET TBLPROPERTIES ('write.delete.mode'='merge-on-read')")
     audited.conf.set("spark.puffin-index.enabled", "false")
     audited.sql(f"DELETE FROM lake.ns.bounded WHERE k = {NEW}")

@@ -9,8 +9,8 @@ from py4j.java_gateway import JavaObject
 from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
-from puffin_index import IndexDefinition, TableIndex
-from tests.spark.agreement import row_groups_of
+from puffin_index import TableIndex
+from tests.spark.agreement import indexed, row_groups_of
 
 ROWS = 20_000
 ROW_GROUP_ROWS = 1_000
@@ -39,12 +39,10 @@ def append_items(spark: SparkSession, name: str, start: int, end: int, files: in
     ).writeTo(f"lake.ns.{name}").append()
 
 
-def indexed_items(spark: SparkSession, catalog: SqlCatalog, name: str, definition: IndexDefinition) -> TableIndex:
-    """Create such a table of one file, and build an index."""
+def indexed_items(spark: SparkSession, catalog: SqlCatalog, name: str) -> TableIndex:
+    """Create such a table of one file, and build an index of `k`."""
     create_items(spark, name, files=1)
-    index = TableIndex.create(catalog, f"ns.{name}", definition)
-    index.build(workers=1)
-    return index
+    return indexed(catalog, f"ns.{name}", bsi=["k"])
 
 
 def elsewhere(index: TableIndex, statement: str) -> None:

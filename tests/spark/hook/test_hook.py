@@ -84,7 +84,7 @@ def test_no_query_waits_for_the_catalog_and_builds_are_seen_all_the_same(
     hooked: SparkSession, catalog: SqlCatalog
 ) -> None:
     """A build of this process is seen at once, one of another process by the second query after it."""
-    index = indexed_items(hooked, catalog, "watched", IndexDefinition.of(bsi=["k"]))
+    index = indexed_items(hooked, catalog, "watched")
 
     def unindexed(copies: int) -> int:
         assert hooked.sql("SELECT COUNT(*) FROM lake.ns.watched WHERE k = 4711").collect() == [(copies,)]
@@ -144,7 +144,7 @@ def test_a_snapshot_that_counts_its_files_wrongly_changes_no_answer(
 def test_a_renamed_table_keeps_its_index(
     hooked: SparkSession, catalog: SqlCatalog, caplog: pytest.LogCaptureFixture
 ) -> None:
-    indexed_items(hooked, catalog, "before", IndexDefinition.of(bsi=["k"]))
+    indexed_items(hooked, catalog, "before")
 
     def rows_read(name: str) -> int:
         return measure(hooked, f"SELECT COUNT(*) FROM lake.ns.{name} WHERE k = 4711").rows_read

@@ -14,10 +14,10 @@ from pyspark.sql import DataFrame, SparkSession
 import planner
 from planner.spark import rules
 from planner.spark.rules import our_rules
-from puffin_index import IndexDefinition, TableIndex
+from puffin_index import TableIndex
 from puffin_index.errors import NotFoundError
 from tests.spark import corpus_tables
-from tests.spark.agreement import row_groups_of
+from tests.spark.agreement import indexed, row_groups_of
 
 pytestmark = pytest.mark.spark
 
@@ -282,8 +282,7 @@ def test_a_tag_of_a_table_that_was_replaced_by_other_types_keeps_its_index(
         return count, report.kept, report.unindexed
 
     create("CREATE", old_type)
-    index = TableIndex.create(catalog, name, IndexDefinition.of(bitmap=["k"], bsi=["k"], bloom=["k"]))
-    index.build(workers=1)
+    index = indexed(catalog, name, bitmap=["k"], bsi=["k"], bloom=["k"])
     first.sql(f"ALTER TABLE lake.{name} CREATE TAG old")
     create("CREATE OR REPLACE", new_type)
     planner.enable(first, strict=True)

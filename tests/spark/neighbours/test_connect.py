@@ -16,12 +16,13 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql.connect.session import SparkSession as ConnectSession
 
 import planner
-from puffin_index import IndexDefinition, TableIndex
+from puffin_index import TableIndex
 from puffin_index.data.data_table import list_data_files
 from puffin_index.errors import UnsupportedError
 from ssb_bench.spark_runs.session import open_catalog
 from ssb_bench.stores.server import free_port, wait_for
 from tests.deletes_sample import commit_positional_deletes
+from tests.spark.agreement import indexed
 
 pytestmark = pytest.mark.spark
 
@@ -128,14 +129,13 @@ def create(catalog: SqlCatalog, name: str, data: pa.Table, parts: int = 1) -> Ta
     table = catalog.create_table(f"ns.{name}", data.schema, properties=properties)
     for part in range(parts):
         table.append(data.slice(part * len(data) // parts, len(data) // parts))
-    definition = IndexDefinition.of(
+    return indexed(
+        catalog,
+        f"ns.{name}",
         bitmap=["i", "b", "day"],
         bsi=["k", "n", "at", "when", "inner.size"],
         bloom=["k", "f", "d", "s", "raw"],
     )
-    index = TableIndex.create(catalog, f"ns.{name}", definition)
-    index.build(workers=1)
-    return index
 
 
 @pytest.fixture(scope="module")
