@@ -1,4 +1,4 @@
-"""One real Spark session with Iceberg for all Spark tests, and the same catalog seen from PyIceberg."""
+"""One real Spark session with Iceberg for all Spark tests, the same catalog seen from PyIceberg, and shared tables."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,10 +9,14 @@ from pyspark.sql import SparkSession
 
 import planner
 from planner.spark.catalogs import open_spark_catalog
+from puffin_index import IndexDefinition, TableIndex
 from ssb_bench.spark_runs.session import SPARK_RELEASE, create_session
 from tests.conftest import is_nightly
 from tests.spark import corpus_tables, every_type
+from tests.spark.agreement import settings
+from tests.spark.hook.items import ROW_GROUP_ROWS, ROWS, create_items
 from tests.spark.services import postgres
+from tests.spark.shapes import shapes
 
 S3_SUPPORT = "org.apache.iceberg:iceberg-aws-bundle:1.12.0"
 POSTGRES_DRIVER = "org.postgresql:postgresql:42.7.8"
@@ -112,3 +116,42 @@ def hooked(spark: SparkSession) -> Iterator[SparkSession]:
     yield spark
     planner.disable(spark)
     spark.conf.unset("spark.puffin-index.enabled")
+
+
+@pytest.fixture(scope="module")
+def enabled(spark: SparkSession) -> Iterator[SparkSession]:
+    """The same session for all tests of a module."""
+    planner.enable(spark, strict=True)
+    yield spark
+    planner.disable(spark)
+
+
+@pytest.fixture(scope="session")
+def items(spark: SparkSession, catalog: SqlCatalog) -> TableIndex:
+    """`ns.items`, which no test changes: 20 row groups in 2 files, indexed with all three kinds."""
+    create_items(spark, "items")
+    definition = IndexDefinition.of(bitmap=["city", "k"], bsi=["k", "price", "note"], bloom=["price", "note"])
+    index = TableIndex.create(catalog, "ns.items", definition)
+    report = index.build(spark)
+    assert (report.files, report.rows, report.row_groups) == (2, ROWS, ROWS // ROW_GROUP_ROWS)
+    return index
+
+
+@pytest.fixture
+def hook(hooked: SparkSession, items: TableIndex) -> SparkSession:
+    """The session with the hook, which fails loudly, and this table."""
+    assert items.name == "ns.items"
+    return hooked
+
+
+@pytest.fixture(scope="session")
+def tables(spark: SparkSession, catalog: SqlCatalog) -> None:
+    """All tables of `shapes`."""
+    shapes.create(spark, catalog)
+
+
+@pytest.fixture
+def answering(spark: SparkSession) -> Iterator[None]:
+    """Aggregates are answered, which other tests of pruning switch off."""
+    with settings(spark, {"spark.puffin-index.aggregates": "true"}):
+        yield
