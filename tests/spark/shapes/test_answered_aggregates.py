@@ -187,42 +187,22 @@ def test_executors_answer_for_their_row_groups(
             assert report.reason_counts()["answered"] > 20
 
 
-def test_the_setting_switches_answers_off(hooked: SparkSession) -> None:
-    sql = f"SELECT COUNT(*), SUM(l) FROM {_PLAIN} WHERE i > 100"
-    assert check(hooked, sql)
-    with settings(hooked, {"spark.puffin-index.aggregates": "false"}):
-        assert not check(hooked, sql)
-
-
 def test_answers_of_no_use_are_not_reported(hooked: SparkSession) -> None:
     frame = hooked.sql(f"SELECT SUM(x) FROM {_PLAIN} WHERE i > 100")
 
     assert "answered" not in planner.explain(frame)
 
 
-def test_explain_says_what_is_answered(hooked: SparkSession) -> None:
-    frame = hooked.sql(f"SELECT s, COUNT(*), SUM(l) FROM {_DELETED} WHERE i > 100 GROUP BY s")
-
-    text = planner.explain(frame)
-
-    assert "answered: count(*), sum(l) by s: 0 row groups from statistics, 30 from indexes, 1 to be read" in text
-    assert "BatchScan" in text
-
-
 @pytest.mark.parametrize("note", ["true", "false"])
-def test_plans_name_what_is_answered(hooked: SparkSession, note: str) -> None:
+def test_explain_and_plans_say_what_is_answered(hooked: SparkSession, note: str) -> None:
     with settings(hooked, {"spark.puffin-index.job-description": note}):
-        text = plan_text(hooked.sql(f"SELECT s, COUNT(*), SUM(l) FROM {_DELETED} WHERE i > 100 GROUP BY s"))
+        frame = hooked.sql(f"SELECT s, COUNT(*), SUM(l) FROM {_DELETED} WHERE i > 100 GROUP BY s")
+        explained, plan = planner.explain(frame), plan_text(frame)
 
-    numbers = ": 0 row groups from statistics, 30 from indexes, 1 to be read" if note == "true" else ""
-    assert f"Scan PuffinIndexAnswer (count(*), sum(l) by s{numbers} of {_DELETED})" in text
-
-
-def test_jobs_say_what_is_answered(hooked: SparkSession) -> None:
-    hooked.sql(f"SELECT s, COUNT(*) FROM {_PLAIN} WHERE i > 100 GROUP BY s").collect()
-    note = hooked.sparkContext.getLocalProperty("spark.job.description")
-
-    assert "30 from indexes, 0 to be read" in str(note)
+    numbers = ": 0 row groups from statistics, 30 from indexes, 1 to be read"
+    assert f"answered: count(*), sum(l) by s{numbers}" in explained
+    assert "BatchScan" in explained
+    assert f"Scan PuffinIndexAnswer (count(*), sum(l) by s{numbers if note == 'true' else ''} of {_DELETED})" in plan
 
 
 def test_frames_that_run_again_and_cached_frames(hooked: SparkSession) -> None:

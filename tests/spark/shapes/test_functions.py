@@ -269,13 +269,6 @@ def test_a_limit_counts_the_rows_of_a_function(hooked: SparkSession) -> None:
         }
 
 
-def test_the_setting_switches_functions_off(hooked: SparkSession) -> None:
-    with settings(hooked, {"spark.puffin-index.functions": "false"}):
-        plan = check(hooked, "small % 1000 = 7")
-
-    assert plan is None or (plan.kept == plan.row_groups and not plan.implied)
-
-
 def test_the_code_of_users_is_not_run(hooked: SparkSession) -> None:
     calls = hooked.sparkContext.accumulator(0)
 
