@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 import planner
 from planner import ScanPlan
 from puffin_index import IndexDefinition, TableIndex
+from ssb_bench.spark_runs.measure import Measurement, measure
 
 ENABLED = "spark.puffin-index.enabled"
 
@@ -56,6 +57,15 @@ def check_rows(spark: SparkSession, sql: str) -> list[ScanPlan]:
     expected, earlier = rows_of(spark, sql, enabled=False), planner.reports(spark)
     assert rows_of(spark, sql, enabled=True) == expected, sql
     return [report for report in planner.reports(spark) if all(report is not one for one in earlier)]
+
+
+def with_and_without(spark: SparkSession, sql: str) -> tuple[ScanPlan, Measurement]:
+    """Run a query with the hook and without, which gives the same answer; return the last plan and what was read."""
+    measured = measure(spark, sql)
+    report = planner.reports(spark)[-1]
+    with settings(spark, {ENABLED: "false"}):
+        assert measured.answer == measure(spark, sql).answer, sql
+    return report, measured
 
 
 def selected_rows(spark: SparkSession, view: str, texts: Sequence[str]) -> list[list[bool]]:

@@ -1,7 +1,5 @@
 """The query corpus: what each statement answers, and what it changes, is the same with the hook and without it."""
 
-import uuid
-from dataclasses import dataclass
 from itertools import product
 
 import pytest
@@ -10,7 +8,7 @@ from pyspark.sql import SparkSession
 
 import planner
 from puffin_index import TableIndex
-from ssb_bench.spark_runs.measure import Answer, answer_of, rows_read
+from ssb_bench.spark_runs.measure import Answer, Measurement, answer_of, measure
 from tests.spark.agreement import ENABLED, check_exact_rows
 from tests.spark.corpus_tables import FACT_TABLES, PLAIN_TABLES, Statement, statements
 
@@ -41,25 +39,11 @@ _CHANGES = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a query gave, and how many rows it read for that."""
-
-    schema: str
-    answer: Answer
-    rows_read: int
-
-
-def run(spark: SparkSession, sql: str, enabled: bool) -> Outcome:
+def run(spark: SparkSession, sql: str, enabled: bool) -> tuple[str, Measurement]:
+    """The schema of a query's answer, and what came of executing it."""
     spark.conf.set(ENABLED, str(enabled).lower())
-    group = uuid.uuid4().hex
-    spark.sparkContext.setJobGroup(group, "corpus")
-    try:
-        frame = spark.sql(sql)
-        rows = frame.collect()
-    finally:
-        spark.sparkContext._jsc.clearJobGroup()
-    return Outcome(frame.schema.json(), answer_of(rows), rows_read(spark, group))
+    measured = measure(spark, sql)
+    return spark.sql(sql).schema.json(), measured
 
 
 @pytest.mark.one_of(12)
@@ -69,11 +53,11 @@ def test_a_query_answers_the_same_and_reads_no_more(
 ) -> None:
     sql = statement.sql.format(**corpus[name])
 
-    without = run(hooked, sql, False)
+    schema, without = run(hooked, sql, False)
     assert planner.reports(hooked) == []
-    pruned = run(hooked, sql, True)
+    pruned_schema, pruned = run(hooked, sql, True)
 
-    assert (pruned.schema, pruned.answer) == (without.schema, without.answer)
+    assert (pruned_schema, pruned.answer) == (schema, without.answer)
     assert pruned.rows_read <= without.rows_read
     if statement.shrinks and name in PLAIN_TABLES:
         assert pruned.rows_read < without.rows_read
@@ -122,16 +106,8 @@ def test_scans_and_counts_without_spark_leave_deleted_rows_out(
     assert plan.kept == plan.unindexed
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """What a statement did to a table: its rows afterwards, and the affected rows as the snapshot counts them."""
-
-    rows: Answer
-    counts: tuple[str | None, ...]
-
-
-def change(spark: SparkSession, table: str, sql: str, enabled: bool) -> Change:
-    """Run a statement, look at the table without the hook, and take the statement back."""
+def change(spark: SparkSession, table: str, sql: str, enabled: bool) -> tuple[Answer, list[str | None]]:
+    """Run a statement and take it back; return the table's rows, and the affected rows as the snapshot counts them."""
     before = spark.sql(f"SELECT snapshot_id FROM {table}.refs WHERE name = 'main'").collect()[0][0]
     spark.conf.set(ENABLED, str(enabled).lower())
     spark.sql(sql)
@@ -142,7 +118,7 @@ def change(spark: SparkSession, table: str, sql: str, enabled: bool) -> Change:
         "WHERE r.name = 'main'"
     ).collect()[0][0]
     spark.sql(f"CALL lake.system.set_current_snapshot('{table.removeprefix('lake.')}', {before})")
-    return Change(rows, tuple(summary.get(key) for key in _COUNTS))
+    return rows, [summary.get(key) for key in _COUNTS]
 
 
 @pytest.mark.one_of(9)

@@ -12,12 +12,10 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import DataFrame, SparkSession
 
 import planner
-from planner.report.scan_plan import ScanPlan
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.data_table import list_data_files
-from ssb_bench.spark_runs.measure import Measurement, measure
 from tests.parquet_footer_edit import Struct, columns, edit_footer, first_byte, metadata, row_groups
-from tests.spark.agreement import ENABLED, settings
+from tests.spark.agreement import settings, with_and_without
 from tests.spark.corpus_tables import delete_by_equality
 
 pytestmark = pytest.mark.spark
@@ -162,15 +160,6 @@ def imported(spark: SparkSession, catalog: SqlCatalog, folder: Path, writer: str
     report = index.build(workers=1)
     assert (report.files, report.row_groups, report.skipped) == (1, ROW_GROUPS, ())
     return index
-
-
-def with_and_without(spark: SparkSession, sql: str) -> tuple[ScanPlan, Measurement]:
-    """Run a query with the hook and without; the answers are equal."""
-    measured = measure(spark, sql)
-    report = planner.reports(spark)[-1]
-    with settings(spark, {ENABLED: "false"}):
-        assert measured.answer == measure(spark, sql).answer, sql
-    return report, measured
 
 
 @pytest.mark.one_of(5)

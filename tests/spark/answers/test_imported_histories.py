@@ -33,7 +33,7 @@ from tests.planner.laws.iceberg_reading import NAME_MAPPING, LeafColumn, leaf_co
 from tests.planner.laws.imported_files import StoredField, write_parquet
 from tests.planner.laws.table_history import IndexHistory, history_settings
 from tests.questions import batches
-from tests.spark.agreement import ENABLED, row_groups_of
+from tests.spark.agreement import row_groups_of, rows_of
 
 pytestmark = pytest.mark.spark
 
@@ -255,15 +255,12 @@ class SparkImportedHistory(IndexHistory):
             assert planner.count(self.index, where, snapshot_id).rows == len(plain), (where, tag)
 
     def outcome(self, sql: str, *, enabled: bool) -> list[str] | None:
-        self.spark.conf.set(ENABLED, str(enabled).lower())
         try:
-            return sorted(map(str, self.spark.sql(sql).collect()))
+            return rows_of(self.spark, sql, enabled=enabled)
         except Py4JJavaError:
             if enabled:
                 raise
             return None
-        finally:
-            self.spark.conf.set(ENABLED, "true")
 
 
 def test_the_hook_finds_what_spark_finds_however_columns_are_found(

@@ -4,11 +4,9 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
-import planner
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.data_table import list_data_files
-from ssb_bench.spark_runs.measure import measure
-from tests.spark.agreement import ENABLED, settings
+from tests.spark.agreement import with_and_without
 from tests.spark.corpus_tables import statements
 
 pytestmark = pytest.mark.spark
@@ -70,9 +68,8 @@ def test_the_index_of_an_orc_file_is_verified_against_its_data(index: TableIndex
 
 @pytest.mark.usefixtures("index")
 def test_an_equality_reads_one_stripe_by_sparks_own_metrics(hooked: SparkSession) -> None:
-    measured = measure(hooked, f"SELECT * FROM {TABLE} WHERE k = 4711")
+    report, measured = with_and_without(hooked, f"SELECT * FROM {TABLE} WHERE k = 4711")
 
-    report = planner.reports(hooked)[-1]
     assert (report.kept, report.unindexed) == (1, 0)
     assert measured.rows_read <= report.kept_rows < ROWS / 10
 
@@ -81,14 +78,8 @@ def test_an_equality_reads_one_stripe_by_sparks_own_metrics(hooked: SparkSession
 @pytest.mark.usefixtures("index")
 @pytest.mark.parametrize("where", [one.sql for one in statements("stripes")])
 def test_answers_are_those_without_the_hook(hooked: SparkSession, where: str) -> None:
-    sql = f"SELECT id FROM {TABLE} WHERE {where}"
+    report, _ = with_and_without(hooked, f"SELECT id FROM {TABLE} WHERE {where}")
 
-    with_index = measure(hooked, sql)
-    report = planner.reports(hooked)[-1]
-    with settings(hooked, {ENABLED: "false"}):
-        without = measure(hooked, sql)
-
-    assert with_index.answer == without.answer
     assert report.kept < report.row_groups
 
 

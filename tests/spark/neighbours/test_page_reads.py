@@ -1,7 +1,5 @@
 """Files of Spark and Iceberg are read by pages: their offset indexes, page headers and encodings are parquet-java's."""
 
-from typing import Any
-
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
@@ -26,22 +24,6 @@ COLUMNS = """
 """
 
 
-def plain(value: Any) -> Any:
-    """A value of Spark's rows as PyArrow gives it."""
-    if hasattr(value, "asDict"):
-        return {name: plain(inner) for name, inner in value.asDict().items()}
-    if isinstance(value, dict):
-        return sorted(value.items())
-    if isinstance(value, list):
-        return [plain(inner) for inner in value]
-    return bytes(value) if isinstance(value, bytearray) else value
-
-
-def ours(row: dict[str, Any]) -> dict[str, Any]:
-    """A row of PyArrow without the time zone, and with the keys of maps in order."""
-    return {**row, "ts": row["ts"].replace(tzinfo=None), "m": row["m"] and sorted(row["m"])}
-
-
 @pytest.mark.one_of(4)
 @pytest.mark.parametrize("codec", ["zstd", "gzip", "snappy", "uncompressed"])
 def test_pages_of_spark_give_the_rows_of_spark(spark: SparkSession, catalog: SqlCatalog, codec: str) -> None:
@@ -55,10 +37,7 @@ def test_pages_of_spark_give_the_rows_of_spark(spark: SparkSession, catalog: Sql
     for where in ("k = 4711", "k IN (1, 500, 19000)", "k < 4 AND n > 100", "k BETWEEN 10 AND 12 AND t LIKE 'name-%'"):
         read = DataRead()
         found = planner.scan(index, where, data_read=read).read_all().sort_by("n").to_pylist()
-        rows = spark.sql(f"SELECT * FROM lake.pages.{name} WHERE {where} ORDER BY n").collect()
-        assert [ours(row) for row in found] == [
-            {key: plain(value) for key, value in row.asDict(recursive=False).items()} for row in rows
-        ], where
-        assert len(found) >= 1
+        rows = spark.sql(f"SELECT * FROM lake.pages.{name} WHERE {where} ORDER BY n").toArrow().to_pylist()
+        assert found == rows != [], where
         assert 0 < read.pages_read < 0.3 * read.pages, (where, read)
         assert planner.count(index, where).rows == len(rows)
