@@ -15,11 +15,11 @@ import planner
 from planner.query_log.benefits import benefits
 from planner.query_log.records import QueryLog, read_log
 from planner.spark.hook import callback_of
-from puffin_index import IndexDefinition, TableIndex
+from puffin_index import TableIndex
 from puffin_index.data.data_table import list_data_files
 from ssb_bench.spark_runs.session import SPARK_RELEASE
 from tests.conftest import amount
-from tests.spark.agreement import indexed, row_groups_of, settings
+from tests.spark.agreement import indexed, settings
 from tests.spark.corpus_tables import FACT_TABLES, statements
 
 pytestmark = pytest.mark.spark
@@ -28,36 +28,6 @@ _SAYS_SNAPSHOTS = SPARK_RELEASE == "4.1"
 """Whether Iceberg says which snapshot a scan reads."""
 
 _SETTINGS = {"audit": "1", "audit-row-groups": "100", "aggregates": "true", "strict": "true"}
-
-
-@pytest.fixture(scope="module")
-def names(spark: SparkSession, catalog: SqlCatalog) -> dict[str, str]:
-    """A table whose snapshots have an index, and one to join."""
-    name = "lake.ns.audited"
-    spark.sql(
-        f"CREATE TABLE {name} (id BIGINT, k INT, price BIGINT, city STRING, ratio DOUBLE) USING iceberg TBLPROPERTIES ("
-        f"{row_groups_of(200)}, 'write.delete.mode'='merge-on-read')"
-    )
-    spark.range(0, 2000, 1, 2).selectExpr(
-        "id",
-        "CAST((id * 7919) % 2000 AS INT) AS k",
-        "IF(id % 11 = 0, NULL, (id * 104729) % 1000003) AS price",
-        "CONCAT('city-', CAST(id % 97 AS STRING)) AS city",
-        "IF(id % 501 = 0, DOUBLE('NaN'), id / 2000D) AS ratio",
-    ).writeTo(name).append()
-    old = spark.sql(f"SELECT snapshot_id FROM {name}.snapshots").first()
-    assert old is not None
-    spark.sql(f"ALTER TABLE {name} ADD COLUMN extra INT")
-    added = "INSERT INTO {t} SELECT id + 5000, k, price, city, ratio, CAST(id % 40 AS INT) FROM {t} WHERE id < 600"
-    spark.sql(added.format(t=name))
-    definition = IndexDefinition.of(bitmap=["city", "k"], bsi=["k", "price", "ratio", "extra"], bloom=["price"])
-    TableIndex.create(catalog, "ns.audited", definition).build(spark)
-    clean = catalog.load_table("ns.audited").current_snapshot()
-    assert clean is not None
-    spark.sql(f"DELETE FROM {name} WHERE id % 13 = 5")
-    spark.sql("CREATE TABLE lake.ns.joined_keys (k INT) USING iceberg")
-    spark.sql("INSERT INTO lake.ns.joined_keys VALUES (3), (1711)")
-    return {"t": name, "w": "lake.ns.joined_keys", "old": str(old[0]), "clean": str(clean.snapshot_id)}
 
 
 @pytest.fixture
@@ -71,29 +41,33 @@ def audited(spark: SparkSession, tmp_path: Path) -> Iterator[SparkSession]:
 
 
 def _log(catalog: SqlCatalog, folder: Path, table: str) -> QueryLog:
-    return read_log(catalog.load_table(f"ns.{table}").io, (folder / "log").as_uri(), f"ns.{table}")
+    return read_log(catalog.load_table(table).io, (folder / "log").as_uri(), table)
 
 
 def test_no_query_of_a_right_index_is_called_wrong(
-    audited: SparkSession, catalog: SqlCatalog, names: dict[str, str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+    audited: SparkSession,
+    catalog: SqlCatalog,
+    corpus: dict[str, dict[str, str]],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     with caplog.at_level(logging.ERROR, "planner"):
         for one in statements("audited"):
-            audited.sql(one.sql.format(**names)).collect()
+            audited.sql(one.sql.format(**corpus["v2"])).collect()
             assert callback_of(audited).observers.wait(60)
 
     assert [record.message for record in caplog.records if "audit" in record.message] == []
-    log = _log(catalog, tmp_path, "audited")
+    log = _log(catalog, tmp_path, "corpus.v2")
     assert not _SAYS_SNAPSHOTS or [audit.unchecked for audit in log.audits if audit.unchecked] == []
     assert sum(audit.row_groups for audit in log.audits) > 50
     assert len(log.audits) >= 10
     sources = {source for record in log.queries for source in record.sources}
     assert sources >= {"predicate", "function", "join", "subquery", "top-k", "limit", "aggregates"}
-    found = benefits(TableIndex.open(catalog, "ns.audited"), (tmp_path / "log").as_uri())
+    found = benefits(TableIndex.open(catalog, "corpus.v2"), (tmp_path / "log").as_uri())
     assert found.total.dropped_by_index > 0
     assert found.total.bytes_saved > 0
     assert found.misses == ()
-    assert ("k", "bitmap") in found.by_index
+    assert ("custkey", "bitmap") in found.by_index
 
 
 OLD, NEW = 0x1122334455667711, 0x1122334455667700
@@ -139,7 +113,7 @@ def test_a_wrong_index_is_found_and_used_no_more(
         assert part in caplog.text
     assert re.search(r"not-trusted +kept +8", explained)
     assert callback_of(audited).observers.wait(60)
-    log = _log(catalog, tmp_path, name)
+    log = _log(catalog, tmp_path, f"ns.{name}")
     (miss,) = [miss for audit in log.audits for miss in audit.misses]
     assert (miss.row_group, {column for column, _ in miss.columns}) == (2, {"k"})
     assert miss.segments
@@ -190,7 +164,7 @@ def test_deleted_rows_shares_and_bounds_are_heeded(
             assert callback_of(audited).observers.wait(60)
     audited.conf.set("spark.puffin-index.audit-bytes", str(1 << 28))
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
-    assert [audit.row_groups for audit in _log(catalog, tmp_path, "bounded").audits] == [3, 1]
+    assert [audit.row_groups for audit in _log(catalog, tmp_path, "ns.bounded").audits] == [3, 1]
 
 
 def test_no_query_of_the_corpus_is_called_wrong(
