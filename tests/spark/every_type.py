@@ -6,6 +6,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
     BinaryType,
@@ -93,13 +94,20 @@ def _row(i: int) -> dict[str, object]:
     return {"k": spread, **nulled}
 
 
+def rows(start: int = 0, end: int = ROWS) -> pa.Table:
+    """Rows of the table."""
+    schema = Schema(*(NestedField(at, column, kind) for at, (column, kind) in enumerate(_TYPES.items(), 1)))
+    return pa.Table.from_pylist(
+        [_row(i) for i in range(start, end)], schema=schema_to_pyarrow(schema, include_field_ids=False)
+    )
+
+
 def create(catalog: Catalog, name: str) -> TableIndex:
     """Create the table in two files of six row groups each, and an index of every column that can have one."""
-    schema = Schema(*(NestedField(at, column, kind) for at, (column, kind) in enumerate(_TYPES.items(), 1)))
-    table = catalog.create_table(name, schema, properties={"write.parquet.row-group-limit": str(ROW_GROUP_ROWS)})
+    properties = {"write.parquet.row-group-limit": str(ROW_GROUP_ROWS)}
+    table = catalog.create_table(name, rows(0, 0).schema, properties=properties)
     for start in (0, ROWS // 2):
-        rows = [_row(i) for i in range(start, start + ROWS // 2)]
-        table.append(pa.Table.from_pylist(rows, schema=table.schema().as_arrow()))
+        table.append(rows(start, start + ROWS // 2))
     scalars = [column for column, kind in _TYPES.items() if kind.is_primitive and column != "k"]
     nested = ["inner.leaf", "inner.deep.word", "tags#k#color"]
     return indexed(

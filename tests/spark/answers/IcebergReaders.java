@@ -73,9 +73,9 @@ public class IcebergReaders {
   }
 
   /** Write an ORC file of six rows, with a type of ORC's own for each column. */
-  public void writeOrc(String path, String types, boolean hasIds) throws Exception {
+  public void writeOrc(String path, String types) throws Exception {
     TypeDescription schema = TypeDescription.fromString(types);
-    for (int at = 0; hasIds && at < schema.getChildren().size(); at++) {
+    for (int at = 0; at < schema.getChildren().size(); at++) {
       ((TypeDescription) schema.getChildren().get(at)).setAttribute("iceberg.id", String.valueOf(at + 1));
     }
     Writer writer = OrcFile.createWriter(

@@ -354,7 +354,7 @@ def test_no_orc_column_is_taken_that_a_reader_of_iceberg_reads_otherwise(
     try:
         zones.setDefault(zones.getTimeZone("America/New_York"))
         path = tmp_path / "types.orc"
-        readers.writeOrc(str(path), f"struct<{','.join(f'c{at}:{one}' for at, one in enumerate(ORC))}>", True)
+        readers.writeOrc(str(path), f"struct<{','.join(f'c{at}:{one}' for at, one in enumerate(ORC))}>")
         for at, name in enumerate(ORC, 1):
             pairs += ask(readers, path, "ORC", name, at)
     finally:

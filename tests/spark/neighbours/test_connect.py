@@ -1,11 +1,9 @@
 """The Python data source on a real Spark Connect server: Spark's answers, from surviving row groups alone."""
 
-import decimal
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -22,58 +20,39 @@ from puffin_index.errors import UnsupportedError
 from ssb_bench.spark_runs.session import open_catalog
 from ssb_bench.stores.server import free_port, wait_for
 from tests.deletes_sample import commit_positional_deletes
+from tests.spark import every_type
 from tests.spark.agreement import indexed
+from tests.spark.every_type import ROWS
 
 pytestmark = pytest.mark.spark
 
-ROWS = 4_000
-ROW_GROUP_ROWS = 1_000
-NOON = datetime(2024, 5, 1, 12)
+ROW_GROUP_ROWS = ROWS // 4
 
 
 def rows(count: int) -> pa.Table:
-    """Rows with a column of every type; `k` is spread so that min and max of row groups tell nothing."""
-    ids = list(range(count))
-    moments = [NOON + timedelta(seconds=17 * i) for i in ids]
-    return pa.table(
-        {
-            "k": pa.array([(i * 7_919) % count for i in ids], pa.int64()),
-            "i": pa.array([None if i % 11 == 0 else i % 700 for i in ids], pa.int32()),
-            "f": pa.array([(float("nan") if i % 50 == 0 else i / 7) for i in ids], pa.float32()),
-            "d": pa.array([(float("nan") if i % 60 == 0 else i / 3) for i in ids], pa.float64()),
-            "n": pa.array([decimal.Decimal(i * 37 % 5_000) / 100 for i in ids], pa.decimal128(9, 2)),
-            "b": pa.array([None if i % 5 == 0 else i % 2 == 0 for i in ids], pa.bool_()),
-            "s": pa.array([None if i % 13 == 0 else f"word-{i * 31 % 997}" for i in ids], pa.string()),
-            "raw": pa.array([(i % 300).to_bytes(2, "big") for i in ids], pa.binary()),
-            "day": pa.array([date(2024, 1, 1) + timedelta(days=i * 7 % 365) for i in ids]),
-            "at": pa.array(moments, pa.timestamp("us")),
-            "when": pa.array([moment.replace(tzinfo=UTC) for moment in moments], pa.timestamp("us", tz="UTC")),
-            "inner": pa.array([{"size": i * 13 % 900, "other": i} for i in ids]),
-            "list": pa.array([[i, None] for i in ids], pa.list_(pa.int64())),
-            "map": pa.array([[("a", i)] for i in ids], pa.map_(pa.string(), pa.int64())),
-        }
-    )
+    """Rows with a column of every type that Spark's own reader of Parquet knows."""
+    return every_type.rows(0, count).drop_columns(["code", "key"])
 
 
 PREDICATES = (
     "NOT (k IN (5, NULL)) AND k < 9",
-    "i IS NULL AND k < 100",
-    "d > 1332",
-    "d < 1 OR k = 3",
-    "n > 49.9 AND n <= 49.95",
-    "NOT b AND k < 40",
-    "s NOT LIKE 'word-1%' AND k < 50",
-    "raw = X'0011'",
-    "day > DATE '2024-12-29'",
-    "at < TIMESTAMP_NTZ '2024-05-01 12:02:00'",
-    "when >= TIMESTAMP '2024-05-02 05:00:00+02:00' AND k < 500",
-    "inner.size = 13",
-    "map['a'] = 5",
+    "small IS NULL AND k < 100",
+    "double > 428",
+    "double < 1 OR k = 3",
+    "money > 49.9 AND money <= 49.95",
+    "NOT flag AND k < 40",
+    "word NOT LIKE 'f%' AND k < 50",
+    "bytes = X'0004D2'",
+    "day > DATE '1977-01-01'",
+    "local < TIMESTAMP_NTZ '1970-01-02 12:02:00'",
+    "moment >= TIMESTAMP '1970-05-02 05:00:00+02:00' AND k < 2950",
+    "inner.leaf = 13",
+    "tags['color'] = 'c5'",
     "k = -1",
-    "upper(s) = 'WORD-31'",
-    "s ILIKE '%D-31' AND NOT s RLIKE '[0-9]{3}$'",
-    "length(s) < 7 AND k < 900",
-    "year(day) = 2024 AND month(day) = 2 AND day(at) = 2",
+    "upper(inner.deep.word) = 'DEEP-31'",
+    "inner.deep.word ILIKE '%P-31_' AND NOT inner.deep.word RLIKE '[0-3]{3}$'",
+    "length(inner.deep.word) < 7 AND k < 900",
+    "year(day) = 1971 AND month(day) = 2 AND day(local) = 2",
     "true",
 )
 
@@ -132,9 +111,9 @@ def create(catalog: SqlCatalog, name: str, data: pa.Table, parts: int = 1) -> Ta
     return indexed(
         catalog,
         f"ns.{name}",
-        bitmap=["i", "b", "day"],
-        bsi=["k", "n", "at", "when", "inner.size"],
-        bloom=["k", "f", "d", "s", "raw"],
+        bitmap=["small", "flag", "day"],
+        bsi=["k", "money", "local", "moment", "inner.leaf"],
+        bloom=["k", "single", "double", "word", "bytes"],
     )
 
 
@@ -220,7 +199,7 @@ def test_a_dataframe_may_be_scanned_again_with_other_filters(views: ConnectSessi
 @pytest.mark.nightly
 def test_joins_and_aggregates_read_it_like_any_table(views: ConnectSession) -> None:
     sql = (
-        "SELECT a.day, COUNT(*), SUM(b.k) FROM {0} a JOIN {0} b ON a.k = b.i WHERE a.k IN (7, 8, 9) AND b.b "
+        "SELECT a.day, COUNT(*), SUM(b.k) FROM {0} a JOIN {0} b ON a.k = b.small WHERE a.k IN (7, 8, 9) AND b.flag "
         "GROUP BY a.day ORDER BY a.day"
     )
     assert views.sql(sql.format("items")).collect() == views.sql(sql.format("plain")).collect()
@@ -252,7 +231,7 @@ def test_row_groups_that_the_index_drops_are_never_read(remote: ConnectSession, 
         return [row.k for row in reader.load("lake.ns.spoilt").collect()]
 
     assert found("k = 1234") == [1_234]
-    assert found("k = 1234 AND i = -1") == []
+    assert found("k = 1234 AND small = -1") == []
     assert found("k = 1234 OR k = -7") == [1_234]
     with pytest.raises(Exception, match=r"CorruptFileError|OSError"):
         found("k = 1235")
@@ -260,12 +239,12 @@ def test_row_groups_that_the_index_drops_are_never_read(remote: ConnectSession, 
 
 @pytest.mark.nightly
 def test_chosen_columns_are_read_alone(views: ConnectSession, options: dict[str, str]) -> None:
-    reader = views.read.format("puffin-index").options(**options, columns="s, k")
+    reader = views.read.format("puffin-index").options(**options, columns="word, k")
     frame = reader.load("lake.ns.items").where("k = 77")
-    assert frame.columns == ["s", "k"]
-    assert frame.collect() == views.sql("SELECT s, k FROM plain WHERE k = 77").collect()
+    assert frame.columns == ["word", "k"]
+    assert frame.collect() == views.sql("SELECT word, k FROM plain WHERE k = 77").collect()
     # The option may ask for rows by columns that are not chosen.
-    where = "upper(s) = 'WORD-31'"
+    where = "upper(inner.deep.word) = 'DEEP-31'"
     found = reader.options(columns="k", where=where).load("lake.ns.items").collect()
     assert sorted(found) == sorted(views.sql(f"SELECT k FROM plain WHERE {where}").collect()) != []
 
