@@ -32,10 +32,9 @@ def _run(path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.ipynb")), ids=lambda path: path.name)
-def test_notebooks_have_no_stored_output_and_run(path: Path) -> None:
+def test_notebooks_have_no_stored_output(path: Path) -> None:
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     assert all(not cell["outputs"] for cell in cells if cell["cell_type"] == "code")
-    assert _run(path)
 
 
 def test_the_first_steps_show_what_they_say(capfd: pytest.CaptureFixture[str]) -> None:
