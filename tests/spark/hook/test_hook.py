@@ -37,18 +37,6 @@ def test_an_equality_reads_one_row_group_by_sparks_own_metrics(hook: SparkSessio
     assert measure(hook, sql).rows_read > ROW_GROUP_ROWS
 
 
-def test_a_range_over_everything_reads_everything_and_no_index_bytes_but_directories(hook: SparkSession) -> None:
-    sql = "SELECT COUNT(*) FROM lake.ns.items WHERE price >= 10 AND price < 1000000"
-    hook.sql(sql).collect()
-    # By now, the directories are known.
-    measured = measure(hook, sql)
-
-    report = planner.reports(hook)[-1]
-    assert report.kept == 20
-    assert measured.rows_read == ROWS
-    assert [stage.bytes_read for stage in report.funnel if stage.name in ("bloom", "rows")] == [0, 0]
-
-
 def test_an_index_of_files_that_are_gone_says_so_once(
     hooked: SparkSession, catalog: SqlCatalog, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -136,22 +124,6 @@ def test_a_snapshot_that_counts_its_files_wrongly_changes_no_answer(
     for part, k, due in ((0, 500, 1), (1, 501, 1), (0, 501, 0), (1, 500, 0), (0, 2_000, 0), (1, 2_000, 0)):
         rows = hooked.sql(f"SELECT k FROM lake.ns.miscounted WHERE part = {part} AND k = {k}").collect()
         assert rows == [(k,)] * due
-
-
-def test_a_renamed_table_keeps_its_index(
-    hooked: SparkSession, catalog: SqlCatalog, caplog: pytest.LogCaptureFixture
-) -> None:
-    indexed_items(hooked, catalog, "before")
-
-    def rows_read(name: str) -> int:
-        return measure(hooked, f"SELECT COUNT(*) FROM lake.ns.{name} WHERE k = 4711").rows_read
-
-    assert rows_read("before") == ROW_GROUP_ROWS
-    hooked.sql("ALTER TABLE lake.ns.before RENAME TO ns.after")
-    assert rows_read("after") == ROW_GROUP_ROWS
-    assert f"puffin-index follow {catalog.name}.ns.after" in caplog.text
-    TableIndex.follow(catalog, "ns.after")
-    assert rows_read("after") == ROW_GROUP_ROWS
 
 
 def test_threads_of_the_jvm_leave_no_threads_of_python(hook: SparkSession) -> None:
