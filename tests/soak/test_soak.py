@@ -8,7 +8,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -33,16 +32,9 @@ def test_a_few_seconds_leave_a_right_and_tidy_index(tmp_path: Path) -> None:
     assert "failures: 0" in (tmp_path / "report.txt").read_text(encoding="utf-8")
 
 
-@dataclass
-class Echo:
-    """A server that sends back what it gets."""
-
-    port: int
-    heard: list[bytes]
-
-
 @pytest.fixture
-def echo() -> Iterator[Echo]:
+def echo() -> Iterator[tuple[int, list[bytes]]]:
+    """The port of a server that sends back what it gets, and what it has got."""
     heard: list[bytes] = []
     with socket.create_server(("127.0.0.1", 0)) as server:
 
@@ -59,13 +51,14 @@ def echo() -> Iterator[Echo]:
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
-        yield Echo(int(server.getsockname()[1]), heard)
+        yield int(server.getsockname()[1]), heard
         server.shutdown(socket.SHUT_RDWR)
     thread.join(5)
 
 
-def test_the_proxy_passes_stalls_answers_503_cuts_and_swallows_answers(echo: Echo) -> None:
-    proxy = FaultyProxy(echo.port)
+def test_the_proxy_passes_stalls_answers_503_cuts_and_swallows_answers(echo: tuple[int, list[bytes]]) -> None:
+    port, heard = echo
+    proxy = FaultyProxy(port)
     try:
         with socket.create_connection(("127.0.0.1", proxy.port), timeout=5) as connection:
             connection.sendall(b"one")
@@ -92,7 +85,7 @@ def test_the_proxy_passes_stalls_answers_503_cuts_and_swallows_answers(echo: Ech
                 assert connection.recv(100) == b""
     finally:
         proxy.close()
-    assert echo.heard == [b"one", b"two", b"three"]
+    assert heard == [b"one", b"two", b"three"]
     assert set(proxy.spoilt) == {"stall", "cut", "busy", "mute"}
 
 

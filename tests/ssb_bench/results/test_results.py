@@ -1,21 +1,26 @@
-"""Runs as JSON, as a table and as a picture, on a run that was really measured (`run.json`, scale factor 1)."""
+"""Runs as JSON, table and picture, on a run that was really measured (`run.json`, scale factor 1); and medians."""
 
 import io
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
 import matplotlib.image
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 
 from ssb_bench.data.layout import BenchError, read_record, write_record
 from ssb_bench.report.document import render
 from ssb_bench.report.figures import draw_run, save
 from ssb_bench.report.reports import run_parts
-from ssb_bench.results.run import QueryResult, Run, mean_speed_up, newest_run
+from ssb_bench.results.run import QueryResult, Run, Summary, mean_speed_up, newest_run, summarize
 
 RECORDED = Path(__file__).parents[1] / "run.json"
+TIMINGS = st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=20)
+BAD_TIMINGS: list[list[float]] = [[], [0.0], [-1.0], [1.0, math.nan], [math.inf]]
 
 
 @pytest.fixture
@@ -132,3 +137,20 @@ def test_no_run_names_the_command_that_makes_one(tmp_path: Path) -> None:
         newest_run(tmp_path)
     with pytest.raises(BenchError, match="there is no"):
         read_record(tmp_path / "run.json", Run)
+
+
+def test_a_summary_has_median_least_and_greatest() -> None:
+    assert summarize([3.0, 1.0, 2.0, 10.0]) == Summary(2.5, 1.0, 10.0)
+
+
+@given(TIMINGS)
+def test_the_median_lies_between_least_and_greatest(seconds: list[float]) -> None:
+    summary = summarize(seconds)
+
+    assert summary.least_seconds <= summary.median_seconds <= summary.greatest_seconds
+
+
+@pytest.mark.parametrize("bad", BAD_TIMINGS)
+def test_bad_timings_are_refused(bad: list[float]) -> None:
+    with pytest.raises(ValueError, match="timings"):
+        summarize(bad)

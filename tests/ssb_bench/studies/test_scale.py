@@ -53,16 +53,10 @@ def test_without_a_needle_an_exact_index_keeps_nothing(simulated: Simulated) -> 
     assert not prune_row_groups(view, SCENARIOS["postings, equality"], others, Limits(strict=True)).kept.any()
 
 
-def scale_of(*seconds: float) -> Scale:
-    """Points of 1,000, 10,000, … row groups with the times of their later plans."""
-    probes = [Probe(0.1, 0.1, (each,), 1, 1, 1, 1, 1, True, 1, {}) for each in seconds]
-    return Scale({}, tuple(ScalePoint("bloom", 10 ** (3 + at), 1, each, None) for at, each in enumerate(probes)))
-
-
 def test_a_lost_needle_and_a_failed_probe_are_failures() -> None:
-    (good,) = scale_of(0.1).points
-    assert good.probe is not None
-    lost = replace(good, probe=replace(good.probe, needle_kept=False))
+    found = Probe(0.1, 0.1, (0.1,), 1, 1, 1, 1, 1, True, 1, {})
+    good = ScalePoint("bloom", 1000, 1, found, None)
+    lost = replace(good, probe=replace(found, needle_kept=False))
     broken = replace(good, probe=None, failure="out of memory")
 
     assert len(Scale({}, (good, lost, broken)).failures) == 2
