@@ -2,7 +2,6 @@
 
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -20,14 +19,7 @@ GOLDEN = Path(__file__).parents[2] / "golden"
 # What py4j hands out has no types.
 Jvm: TypeAlias = Any
 
-
-@dataclass(frozen=True)
-class JavaFile:
-    """What Iceberg's reader says of a file."""
-
-    blobs: list[BlobMetadata]
-    contents: list[bytes]
-    properties: dict[str, str]
+_Blob: TypeAlias = tuple[BlobMetadata, bytes]
 
 
 @pytest.fixture
@@ -37,7 +29,8 @@ def jvm(spark: SparkSession) -> Jvm:
     return view
 
 
-def _java_read(jvm: Jvm, path: Path, footer_size: int | None = None) -> JavaFile:
+def _java_read(jvm: Jvm, path: Path, footer_size: int | None = None) -> tuple[dict[str, str], list[_Blob]]:
+    """What Iceberg's reader says of a file: its properties and blobs."""
     builder = jvm.org.apache.iceberg.puffin.Puffin.read(jvm.org.apache.iceberg.Files.localInput(str(path)))
     if footer_size is not None:
         builder = builder.withFileSize(path.stat().st_size).withFooterSize(footer_size)
@@ -50,11 +43,8 @@ def _java_read(jvm: Jvm, path: Path, footer_size: int | None = None) -> JavaFile
             )
         )
         to_bytes = jvm.org.apache.iceberg.util.ByteBuffers.toByteArray
-        return JavaFile(
-            blobs=[_python_metadata(blob) for blob in metadata.blobs()],
-            contents=[bytes(to_bytes(pair.second())) for pair in pairs],
-            properties=dict(metadata.properties()),
-        )
+        contents = [bytes(to_bytes(pair.second())) for pair in pairs]
+        return dict(metadata.properties()), list(zip(map(_python_metadata, metadata.blobs()), contents, strict=True))
     finally:
         reader.close()
 
@@ -72,7 +62,7 @@ def _python_metadata(blob: Jvm) -> BlobMetadata:
     )
 
 
-def _java_write(jvm: Jvm, path: Path, blobs: Sequence[tuple[BlobMetadata, bytes]], properties: dict[str, str]) -> bytes:
+def _java_write(jvm: Jvm, path: Path, blobs: Sequence[_Blob], properties: dict[str, str]) -> bytes:
     """Let Java write blobs of this metadata and content; it finds offsets and lengths itself."""
     puffin = jvm.org.apache.iceberg.puffin
     builder = puffin.Puffin.write(jvm.org.apache.iceberg.Files.localOutput(str(path)))
@@ -98,7 +88,7 @@ def _java_write(jvm: Jvm, path: Path, blobs: Sequence[tuple[BlobMetadata, bytes]
     return path.read_bytes()
 
 
-def _read(data: bytes) -> tuple[PuffinFile, list[tuple[BlobMetadata, bytes]]]:
+def _read(data: bytes) -> tuple[PuffinFile, list[_Blob]]:
     reader = BytesReader.of(data)
     file = read_footer(reader)
     return file, [(blob, bytes(read_blob(reader, blob))) for blob in file.blobs]
@@ -118,20 +108,16 @@ def _write_many_kinds(path: Path) -> int:
 @pytest.mark.parametrize("sizes_known", [False, True])
 def test_java_lists_and_reads_everything_in_our_file(jvm: Jvm, tmp_path: Path, sizes_known: bool) -> None:
     footer_size = _write_many_kinds(tmp_path / "ours.puffin")
-    java = _java_read(jvm, tmp_path / "ours.puffin", footer_size if sizes_known else None)
     ours, blobs = _read((tmp_path / "ours.puffin").read_bytes())
-    assert java.properties == ours.properties
-    assert java.blobs == list(ours.blobs)
-    assert java.contents == [content for _, content in blobs]
-    assert [len(content) for content in java.contents] == [76_800, 0, 8]
+    found = _java_read(jvm, tmp_path / "ours.puffin", footer_size if sizes_known else None)
+    assert found == (ours.properties, blobs)
+    assert [len(content) for _, content in blobs] == [76_800, 0, 8]
 
 
 def test_java_reads_our_golden_files(jvm: Jvm) -> None:
     for name in ("puffin_written.bin", "puffin_written_zstd.bin"):
         ours, blobs = _read((GOLDEN / name).read_bytes())
-        java = _java_read(jvm, GOLDEN / name)
-        assert (java.blobs, java.properties) == (list(ours.blobs), ours.properties)
-        assert java.contents == [content for _, content in blobs]
+        assert _java_read(jvm, GOLDEN / name) == (ours.properties, blobs)
 
 
 @pytest.mark.parametrize("name", ["puffin_written.bin", "puffin_java_uncompressed.bin", "puffin_java_zstd.bin"])
