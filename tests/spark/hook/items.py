@@ -6,11 +6,10 @@ import sys
 from collections.abc import Callable
 
 from py4j.java_gateway import JavaObject
-from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
 from puffin_index import TableIndex
-from tests.spark.agreement import indexed, row_groups_of
+from tests.spark.agreement import row_groups_of
 
 ROWS = 20_000
 ROW_GROUP_ROWS = 1_000
@@ -37,12 +36,6 @@ def append_items(spark: SparkSession, name: str, start: int, end: int, files: in
         "CONCAT('city-', CAST(id % 97 AS STRING)) AS city",
         "IF(id % 5 = 0, NULL, SUBSTR(SHA2(CAST(id AS STRING), 256), 1, 6)) AS note",
     ).writeTo(f"lake.ns.{name}").append()
-
-
-def indexed_items(spark: SparkSession, catalog: SqlCatalog, name: str) -> TableIndex:
-    """Create such a table of one file, and build an index of `k`."""
-    create_items(spark, name, files=1)
-    return indexed(catalog, f"ns.{name}", bsi=["k"])
 
 
 def elsewhere(index: TableIndex, statement: str) -> None:

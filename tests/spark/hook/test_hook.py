@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 import planner
 from puffin_index import IndexDefinition, TableIndex
 from ssb_bench.spark_runs.measure import measure
-from tests.spark.agreement import settings, with_and_without
+from tests.spark.agreement import indexed, settings, with_and_without
 from tests.spark.hook.items import (
     ROW_GROUP_ROWS,
     ROWS,
@@ -20,7 +20,6 @@ from tests.spark.hook.items import (
     count_elsewhere,
     create_items,
     elsewhere,
-    indexed_items,
 )
 
 pytestmark = pytest.mark.spark
@@ -69,7 +68,8 @@ def test_no_query_waits_for_the_catalog_and_builds_are_seen_all_the_same(
     hooked: SparkSession, catalog: SqlCatalog
 ) -> None:
     """A build of this process is seen at once, one of another process by the second query after it."""
-    index = indexed_items(hooked, catalog, "watched")
+    create_items(hooked, "watched", files=1)
+    index = indexed(catalog, "ns.watched", bsi=["k"])
 
     def unindexed(copies: int) -> int:
         assert hooked.sql("SELECT COUNT(*) FROM lake.ns.watched WHERE k = 4711").collect() == [(copies,)]
