@@ -36,6 +36,24 @@ def test_an_equality_reads_one_row_group_by_sparks_own_metrics(hook: SparkSessio
     assert measure(hook, sql).rows_read > ROW_GROUP_ROWS
 
 
+def test_a_segment_of_zeros_is_trouble_when_strict_and_else_a_warning(
+    hooked: SparkSession, catalog: SqlCatalog
+) -> None:
+    create_items(hooked, "broken")
+    index = indexed(catalog, "ns.broken", bsi=["k"])
+    (segment,) = Path(index.index_table.location().removeprefix("file://")).glob("_segments/*.puffin")
+    segment.write_bytes(bytes(segment.stat().st_size))
+    sql = "SELECT COUNT(*) FROM lake.ns.broken WHERE k = 4711"
+
+    with pytest.raises(Exception, match="puffin-index"):
+        hooked.sql(sql).collect()
+    with settings(hooked, {"spark.puffin-index.strict": "false"}):
+        assert hooked.sql(sql).collect() == [(1,)]
+    report = planner.reports(hooked)[-1]
+    assert (report.kept, report.dropped) == (20, 0)
+    assert report.warnings
+
+
 def test_an_index_of_files_that_are_gone_says_so_once(
     hooked: SparkSession, catalog: SqlCatalog, caplog: pytest.LogCaptureFixture
 ) -> None:
