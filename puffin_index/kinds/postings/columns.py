@@ -36,10 +36,10 @@ class KeyRows:
     numbers: Ints
 
 
-def key_rows(blocks: ParsedBlocks, first_keys: Ints, is_bytes: bool) -> KeyRows:
-    """Decode whole blocks; first keys are used only in the int64 domain. Raises CorruptFileError on damage."""
-    keys = keys_of_blocks(blocks.raw, first_keys, is_bytes)
-    sections = np.arange(len(blocks.sections.runs))
+def key_rows(blocks: ParsedBlocks) -> KeyRows:
+    """Decode whole blocks. Raises CorruptFileError on damage."""
+    keys = keys_of_blocks(blocks.raw)
+    sections = np.arange(len(blocks.runs))
     starts, lengths = decode_runs(blocks, sections)
     # Few bytes a code: arrays of runs are what decoding takes the time for.
     codes_of_groups = group_codes(blocks).astype(np.min_scalar_type(len(keys)))
@@ -54,18 +54,17 @@ def key_rows(blocks: ParsedBlocks, first_keys: Ints, is_bytes: bool) -> KeyRows:
     return KeyRows(keys, codes, np.concatenate((starts, ramps(starts[places] + 1, later))))
 
 
-def key_counts(blocks: ParsedBlocks, first_keys: Ints, is_bytes: bool) -> tuple[KeyArray, Ints]:
+def key_counts(blocks: ParsedBlocks) -> tuple[KeyArray, Ints]:
     """Return the keys of whole blocks and the number of rows of each; see `key_rows`."""
-    keys = keys_of_blocks(blocks.raw, first_keys, is_bytes)
-    sections = blocks.sections
-    rows = blocks.group_counts(np.arange(len(sections.runs)))
+    keys = keys_of_blocks(blocks.raw)
+    rows = blocks.group_counts(np.arange(len(blocks.runs)))
     # The header has the number of rows of a section: lengths of runs are decoded only where they tell keys apart.
-    is_single = sections.groups == 1
-    rows[np.repeat(is_single, sections.groups)] = sections.rows[is_single]
-    has_long = ~is_single & (sections.rows != sections.runs)
+    is_single = blocks.groups == 1
+    rows[np.repeat(is_single, blocks.groups)] = blocks.rows[is_single]
+    has_long = ~is_single & (blocks.rows != blocks.runs)
     if has_long.any():
-        chosen = np.repeat(has_long, sections.groups)
-        lengths, runs = sections.stream(LENGTHS, np.flatnonzero(has_long)), rows[chosen]
+        chosen = np.repeat(has_long, blocks.groups)
+        lengths, runs = blocks.stream(LENGTHS, np.flatnonzero(has_long)), rows[chosen]
         rows[chosen] = np.add.reduceat(lengths, np.cumsum(runs) - runs)
     counts = np.zeros(len(keys), np.int64)
     np.add.at(counts, group_codes(blocks), rows)
@@ -77,7 +76,7 @@ def group_codes(blocks: ParsedBlocks) -> Ints:
     counts = blocks.raw.key_counts
     first_codes = np.cumsum(counts) - counts
     # The only section of a block has one group per key. Several sections have one group each, of the block's only key.
-    return ramps(np.repeat(first_codes, blocks.raw.section_counts), blocks.sections.groups)
+    return ramps(np.repeat(first_codes, blocks.raw.section_counts), blocks.groups)
 
 
 def column_of_codes(value_type: ValueType, keys: KeyArray, codes: Codes) -> Column:

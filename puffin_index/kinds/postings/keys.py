@@ -32,22 +32,18 @@ def _first_runs(blocks: ParsedBlocks, places: Ints, ranks: Ints) -> Ints:
     chosen, owners = _distinct(places)
     sections = blocks.block_sections[chosen]
     group_ends = np.concatenate(([0], np.cumsum(blocks.group_counts(sections))))
-    groups = blocks.sections.groups[sections]
+    groups = blocks.groups[sections]
     firsts = (np.cumsum(groups) - groups)[owners]
     between = begins + group_ends[firsts + np.minimum(ranks, groups[owners])] - group_ends[firsts]
     is_end = ranks == blocks.raw.key_counts[places]
     return np.where(is_end, ends, between)
 
 
-def keys_of_blocks(raw: RawBlocks, first_keys: Ints, is_bytes: bool) -> KeyArray:
-    """Return all keys of some blocks, ascending; `first_keys` are used only in the int64 domain.
-
-    Raises CorruptFileError if the keys of a block are damaged.
-    """
-    blocks = range(len(raw.numbers))
-    if not is_bytes:
-        return _int_keys(raw, np.array(blocks, np.int64), first_keys)
-    keys = join_keys([_bytes_keys(raw, block).array() for block in blocks], is_bytes)
+def keys_of_blocks(raw: RawBlocks) -> KeyArray:
+    """Return all keys of some blocks, ascending. Raises CorruptFileError if the keys of a block are damaged."""
+    if not raw.is_bytes:
+        return _int_keys(raw, np.arange(len(raw.offsets)))
+    keys = join_keys([_bytes_keys(raw, block).array() for block in range(len(raw.offsets))], raw.is_bytes)
     if pc.any(pc.less_equal(keys[1:], keys[:-1])).as_py():
         raise corrupt(raw.blob, "keys that do not ascend", int(raw.offsets[0]))
     return keys
@@ -60,17 +56,17 @@ def _distinct(numbers: Ints) -> tuple[Ints, Ints]:
     return distinct, owners
 
 
-def _ranks(raw: RawBlocks, places: Ints, keys: Ints | Sequence[bytes], right: Flags, first_keys: Ints) -> Ints:
+def _ranks(raw: RawBlocks, places: Ints, keys: Ints | Sequence[bytes], right: Flags) -> Ints:
     """Return, for each key, how many keys of a block (by ascending places) are less, or not greater where `right`.
 
-    `first_keys` are used only in the int64 domain. Raises CorruptFileError if the keys of a block are damaged.
+    Raises CorruptFileError if the keys of a block are damaged.
     """
     blocks, owners = _distinct(places)
     if not isinstance(keys, np.ndarray):
         opened = [_bytes_keys(raw, block) for block in blocks.tolist()]
         queries = zip(owners.tolist(), keys, right.tolist(), strict=True)
         return np.array([opened[owner].rank(key, after) for owner, key, after in queries], np.int64)
-    found = _int_keys(raw, blocks, first_keys[blocks])
+    found = _int_keys(raw, blocks)
     counts = raw.key_counts[blocks]
     firsts = np.cumsum(counts) - counts
     if raw.owners[blocks[0]] != raw.owners[blocks[-1]]:
@@ -83,7 +79,7 @@ def _ranks(raw: RawBlocks, places: Ints, keys: Ints | Sequence[bytes], right: Fl
     return own
 
 
-def _int_keys(raw: RawBlocks, blocks: Ints, first_keys: Ints) -> Ints:
+def _int_keys(raw: RawBlocks, blocks: Ints) -> Ints:
     counts = raw.key_counts[blocks]
     steps = np.zeros(int(counts.sum()), np.uint64)
     firsts = np.cumsum(counts) - counts
@@ -93,7 +89,7 @@ def _int_keys(raw: RawBlocks, blocks: Ints, first_keys: Ints) -> Ints:
     steps[is_step] = above + np.repeat(raw.key_numbers[blocks], counts - 1)
     # All sums wrap modulo 2 ** 64: the difference to the sum at the block's first key is right all the same.
     sums = np.cumsum(steps)
-    keys: Ints = (sums - np.repeat(sums[firsts] - first_keys.view(np.uint64), counts)).view(np.int64)
+    keys: Ints = (sums - np.repeat(sums[firsts] - raw.first_keys[blocks].view(np.uint64), counts)).view(np.int64)
     descends = keys[1:] <= keys[:-1]
     blobs = raw.owners[blocks]
     if blobs[0] != blobs[-1]:
@@ -146,10 +142,9 @@ def _runs(parsed: ParsedBlocks, asked: Sequence[AskedBlocks]) -> Ints:
     here = np.flatnonzero(is_here)
     if not len(here):
         return runs
-    first_keys = np.concatenate([one.stored.first_keys for one in asked])
     right = np.concatenate([one.cuts.right for one in asked])
     ranks = np.zeros(len(places), np.int64)
-    ranks[here] = _ranks(parsed.raw, places[here], _keys(asked, here), right[here], first_keys)
+    ranks[here] = _ranks(parsed.raw, places[here], _keys(asked, here), right[here])
     # Most blocks read for one key turn out not to have the key: decoding their run counts would be wasted.
     empty = is_here[0::2] & is_here[1::2] & (places[0::2] == places[1::2]) & (ranks[0::2] == ranks[1::2])
     there = here[~np.repeat(empty, 2)[here]]

@@ -155,26 +155,25 @@ class Postings(MergedIndex, HoldsKeys):
 
     def _key_list(self) -> KeyArray:
         """Return all keys."""
-        parts = [keys_of_blocks(parsed.raw, first_keys, self._is_bytes) for parsed, first_keys in self._scan_some()]
+        parts = [keys_of_blocks(parsed.raw) for parsed in self._scan_some()]
         return join_keys(parts, self._is_bytes)
 
-    def _scan_some(self, chosen: Ints | None = None) -> Iterator[tuple[ParsedBlocks, Ints]]:
-        """Read and parse blocks (None for all), some at a time; yield them with the first key of each block."""
+    def _scan_some(self, chosen: Ints | None = None) -> Iterator[ParsedBlocks]:
+        """Read and parse blocks (None for all), some at a time."""
         every = np.arange(self._directory.block_count) if chosen is None else chosen
         self._directory.load(every)
         for first in range(0, len(every), BLOCKS_AT_ONCE):
-            blocks = every[first : first + BLOCKS_AT_ONCE]
-            yield self.scan(blocks), self._directory.table.first_keys[blocks]
+            yield self.scan(every[first : first + BLOCKS_AT_ONCE])
 
     def _every_key(self) -> tuple[KeyArray, Ints]:
         """Return all keys and the number of rows of each."""
-        parts = [key_counts(parsed, first_keys, self._is_bytes) for parsed, first_keys in self._scan_some()]
+        parts = [key_counts(parsed) for parsed in self._scan_some()]
         keys = join_keys([keys for keys, _ in parts], self._is_bytes)
         return keys, np.concatenate([np.empty(0, np.int64), *(counts for _, counts in parts)])
 
     def _key_rows(self, blocks: Ints | None = None) -> Iterator[KeyRows]:
         """Read and decode blocks; None for all."""
-        return (key_rows(parsed, first_keys, self._is_bytes) for parsed, first_keys in self._scan_some(blocks))
+        return (key_rows(parsed) for parsed in self._scan_some(blocks))
 
     def keys(self, most: int) -> KeyArray | None:
         """Return the distinct keys, ascending; None if there are more than `most`."""

@@ -84,7 +84,6 @@ class _Source:
         self.blob = payload.blob
         self.postings = Postings(payload.blob, payload.layout, payload.value_type, payload.spans)
         self._numbers = RowNumbers.of(payload.spans)
-        self._is_bytes = payload.value_type.domain == "bytes"
         self._is_kept = part.is_kept
         self._moves = np.zeros(len(payload.spans), np.int64)
         self._moves[self._is_kept] = new_firsts - self._numbers.firsts[self._is_kept]
@@ -126,8 +125,8 @@ class _Source:
 
     def _read(self, blocks: Ints) -> _Some:
         parsed = self.postings.scan(blocks)
-        keys = keys_of_blocks(parsed.raw, self.first_keys[blocks], self._is_bytes)
-        sections = np.arange(len(parsed.sections.runs))
+        keys = keys_of_blocks(parsed.raw)
+        sections = np.arange(len(parsed.runs))
         starts, lengths = decode_runs(parsed, sections)
         counts = np.ones(len(starts), np.int64) if lengths is None else lengths
         owners = np.repeat(group_codes(parsed), parsed.group_counts(sections))

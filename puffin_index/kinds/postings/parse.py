@@ -37,14 +37,16 @@ class StoredBlocks:
 class RawBlocks:
     """Blocks of one blob or several (`blob` is the first) with parsed headers.
 
-    `owners` has the place of each block's blob, `numbers` and `offsets` number and start in it. `raw` has the bytes of
-    all blocks and slack; `starts`, `key_starts` and `section_starts` are places in it, `starts` with the end of all.
+    `owners` has the place of each block's blob, `offsets` the start in it; `first_keys` are those of the int64 domain.
+    `raw` has the bytes of all blocks and slack; `starts`, `key_starts` and `section_starts` are places in it, `starts`
+    with the end of all.
     """
 
     blob: Blob
+    is_bytes: bool
     owners: Ints
-    numbers: Ints
     offsets: Ints
+    first_keys: Ints
     raw: memoryview
     starts: Ints
     key_counts: Ints
@@ -62,13 +64,17 @@ class RawBlocks:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Sections:
-    """The sections of some blocks, one after the other: runs, groups and rows of each, and its four streams.
+class ParsedBlocks:
+    """Blocks and their sections, one after the other: runs, groups and rows of each, and its four streams.
 
-    Count of numbers, width, least number and start in `raw` of each stream have the shape (sections, 4).
+    Count of numbers, width, least number and start in the bytes of each stream have the shape (sections, 4). Runs are
+    numbered through all sections. The first run of each section and the first section of each block are followed by the
+    number of all.
     """
 
-    raw: memoryview
+    raw: RawBlocks
+    section_runs: Ints
+    block_sections: Ints
     runs: Ints
     groups: Ints
     rows: Ints
@@ -82,27 +88,14 @@ class Sections:
         counts = self.counts[sections, which]
         if not self.widths[sections, which].any():
             return np.repeat(self.least[sections, which], counts)
-        numbers = unpack_streams(self.raw, self.starts[sections, which], counts, self.widths[sections, which])
+        numbers = unpack_streams(self.raw.raw, self.starts[sections, which], counts, self.widths[sections, which])
         numbers += np.repeat(self.least[sections, which], counts).view(np.uint64)
         return numbers.view(np.int64)
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ParsedBlocks:
-    """Blocks and their sections. Runs are numbered through all sections.
-
-    The first run of each section and the first section of each block are followed by the number of all.
-    """
-
-    raw: RawBlocks
-    sections: Sections
-    section_runs: Ints
-    block_sections: Ints
-
     def group_counts(self, sections: Ints) -> Ints:
         """Return the number of runs of each group of some sections."""
-        runs, groups = self.sections.runs[sections], self.sections.groups[sections]
-        counts = self.sections.stream(COUNTS, sections)
+        runs, groups = self.runs[sections], self.groups[sections]
+        counts = self.stream(COUNTS, sections)
         if bool((np.add.reduceat(counts, np.cumsum(groups) - groups) != runs).any()):
             raise corrupt(self.raw.blob, "a section of another number of runs", int(self.raw.offsets[0]))
         return counts
@@ -130,9 +123,7 @@ def parse_blocks(stored: Sequence[StoredBlocks], is_bytes: bool) -> ParsedBlocks
 
     Raises CorruptFileError if a block contradicts the directory; the error names the first blob, whichever is damaged.
     """
-    raw = _parse_headers(stored, is_bytes)
-    sections = _parse_sections(raw)
-    return ParsedBlocks(raw, sections, _before(sections.runs), _before(raw.section_counts))
+    return _parse_sections(_parse_headers(stored, is_bytes))
 
 
 def _before(counts: Ints) -> Ints:
@@ -159,9 +150,10 @@ def _parse_headers(stored: Sequence[StoredBlocks], is_bytes: bool) -> RawBlocks:
     key_starts = starts[:-1] + BLOCK_HEADER.itemsize + 4 * sections
     raw = RawBlocks(
         stored[0].blob,
+        is_bytes,
         np.repeat(np.arange(len(stored)), [len(blocks.numbers) for blocks in stored]),
-        np.concatenate([blocks.numbers for blocks in stored]),
         np.concatenate([blocks.offsets for blocks in stored]),
+        np.concatenate([blocks.first_keys for blocks in stored]),
         memoryview(joined),
         starts,
         keys,
@@ -178,10 +170,11 @@ def _parse_headers(stored: Sequence[StoredBlocks], is_bytes: bool) -> RawBlocks:
     return raw
 
 
-def _parse_sections(raw: RawBlocks) -> Sections:
+def _parse_sections(raw: RawBlocks) -> ParsedBlocks:
     data = np.frombuffer(raw.raw, np.uint8)
-    owners = np.repeat(np.arange(len(raw.numbers)), raw.section_counts)
-    first_sections = _before(raw.section_counts)[:-1]
+    owners = np.repeat(np.arange(len(raw.offsets)), raw.section_counts)
+    block_sections = _before(raw.section_counts)
+    first_sections = block_sections[:-1]
     places = ramps(raw.starts[:-1] + BLOCK_HEADER.itemsize, raw.section_counts, 4)
     lengths = _records(data, places, np.dtype([("length", "<u4")]))["length"].astype(np.int64)
     before = _before(lengths)
@@ -202,4 +195,4 @@ def _parse_sections(raw: RawBlocks) -> Sections:
     fits &= groups == np.where(raw.section_counts == 1, raw.key_counts, 1)[owners]
     fits &= (np.add.reduceat(rows, first_sections) == raw.row_counts)[owners]
     raw.require(np.logical_and.reduceat(fits, first_sections), "a section whose header does not fit it")
-    return Sections(raw.raw, runs, groups, rows, counts, widths, least, stream_starts)
+    return ParsedBlocks(raw, _before(runs), block_sections, runs, groups, rows, counts, widths, least, stream_starts)

@@ -62,7 +62,7 @@ def _runs_in(blocks: ParsedBlocks, sections: Ints, lows: Ints, highs: Ints) -> t
 
 def _own_places(blocks: ParsedBlocks, sections: Ints, places: Ints) -> Ints:
     """Translate places among all runs into places among the runs of some sections alone."""
-    counts = blocks.sections.runs[sections]
+    counts = blocks.runs[sections]
     begins = blocks.section_runs[sections]
     owners = np.searchsorted(begins, places, "right") - 1
     own = np.minimum(places - begins[owners], counts[owners]) + (np.cumsum(counts) - counts)[owners]
@@ -74,11 +74,10 @@ def decode_runs(blocks: ParsedBlocks, sections: Ints) -> tuple[Ints, Ints | None
 
     Raises CorruptFileError if a section's runs or rows do not add up to the numbers in its header.
     """
-    parsed = blocks.sections
-    firsts = parsed.stream(FIRST_ROWS, sections)
-    runs = parsed.runs[sections]
-    all_single = bool((parsed.rows[sections] == runs).all())
-    lengths = None if all_single else parsed.stream(LENGTHS, sections)
+    firsts = blocks.stream(FIRST_ROWS, sections)
+    runs = blocks.runs[sections]
+    all_single = bool((blocks.rows[sections] == runs).all())
+    lengths = None if all_single else blocks.stream(LENGTHS, sections)
     if lengths is not None:
         _check_row_counts(blocks, sections, lengths)
     if len(firsts) == int(runs.sum()):
@@ -88,7 +87,7 @@ def decode_runs(blocks: ParsedBlocks, sections: Ints) -> tuple[Ints, Ints | None
     steps = np.empty(int(runs.sum()), np.int64)
     is_later = np.ones(len(steps), np.bool_)
     is_later[group_runs] = False
-    gaps = parsed.stream(GAPS, sections)
+    gaps = blocks.stream(GAPS, sections)
     gaps += 1 if lengths is None else lengths[:-1][is_later[1:]]
     steps[is_later] = gaps
     # One sum over all groups replaces one per group: the step to a group's first run leads back from the run before.
@@ -100,9 +99,9 @@ def decode_runs(blocks: ParsedBlocks, sections: Ints) -> tuple[Ints, Ints | None
 
 
 def _check_row_counts(blocks: ParsedBlocks, sections: Ints, lengths: Ints) -> None:
-    runs = blocks.sections.runs[sections]
+    runs = blocks.runs[sections]
     sums = np.add.reduceat(lengths, np.cumsum(runs) - runs)
-    if bool((sums != blocks.sections.rows[sections]).any()):
+    if bool((sums != blocks.rows[sections]).any()):
         raise corrupt(blocks.raw.blob, "a section of another number of rows", int(blocks.raw.offsets[0]))
 
 
