@@ -135,9 +135,9 @@ class BloomIndex(RowGroupIndex):
                 return False
         return True
 
-    def read_filter(self) -> BloomBits:
-        """Return the whole filter, after checking the checksums of its pages."""
-        return BloomBits(self._k, np.frombuffer(b"".join(read_parts(self._blob, self._pages)), np.uint8))
+    def filters(self) -> list[BloomBits]:
+        """Return the whole filter, the only one, after checking the checksums of its pages."""
+        return [BloomBits(self._k, np.frombuffer(b"".join(read_parts(self._blob, self._pages)), np.uint8))]
 
     def _bits_at(self, positions: Rows) -> Flags:
         page_bytes = self._pages[0].length

@@ -27,7 +27,7 @@ from puffin_index.kinds.base import (
     runs_of,
 )
 from puffin_index.kinds.bloom.filter import PAIMON_BLOOM, BloomBits, BloomIndex, build_filter, key_hashes, open_filter
-from puffin_index.kinds.bloom.matrix import BLOOM_MATRIX, BloomMatrix, build_bloom_matrix, filters_of_matrix
+from puffin_index.kinds.bloom.matrix import BLOOM_MATRIX, BloomMatrix, build_bloom_matrix
 from puffin_index.kinds.kind import Answer, IndexKind, Options, Proof
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.parts import check_layout
@@ -75,10 +75,10 @@ class BloomKind(IndexKind):
         room = 1.0 if "fpp" in options else ROOM
         return build_filter(column, _items(options, value_type), _fpp(options, value_type), room)
 
-    def open(self, payload: StoredPayload) -> OpenIndex:
+    def open(self, payload: StoredPayload) -> BloomIndex | BloomMatrix:
         """Open a filter or a matrix."""
         if payload.blob_type == BLOOM_MATRIX:
-            return BloomMatrix(payload.blob, payload.layout, payload.value_type, len(payload.spans))
+            return BloomMatrix(payload)
         if payload.blob_type != PAIMON_BLOOM:
             raise UnsupportedError(f"{payload.blob.location}: kind bloom reads no blob {payload.blob_type}")
         return open_filter(payload)
@@ -100,11 +100,18 @@ class BloomKind(IndexKind):
             if len(run) == 1 and run[0].is_kept.all():
                 yield as_it_was(run[0])
             else:
-                yield MergedPayload(_merge_filters(run), count_kept(run))
+                yield MergedPayload(self._merge_filters(run), count_kept(run))
 
     def _merge_form(self, part: MergePart) -> int:
         self.form_of(part)
         return _value_form(part.payload)
+
+    def _merge_filters(self, run: Sequence[MergePart]) -> Payload:
+        filters: list[BloomBits] = []
+        for part in run:
+            every = self.open(part.payload).filters()
+            filters += [every[place] for place in np.flatnonzero(part.is_kept).tolist()]
+        return build_bloom_matrix(filters, _value_form(run[0].payload))
 
     def proof(self, opened: OpenIndex, row_counts: Ints) -> Proof:
         """Prove a filter by looking up every key of its row group."""
@@ -114,7 +121,7 @@ class BloomKind(IndexKind):
 
         def prove(place: int, column: SortedColumn) -> Iterator[str]:
             if not filters:
-                filters.extend(filters_of_matrix(opened) if isinstance(opened, BloomMatrix) else [opened.read_filter()])
+                filters.extend(opened.filters())
             if not filters[place].contains_all(key_hashes(column.keys, opened.form)):
                 yield "the bloom filter misses a value"
 
@@ -124,19 +131,6 @@ class BloomKind(IndexKind):
 def _value_form(payload: StoredPayload) -> int:
     """Return the stored form of the hashed values, which is the second number in the layout of both blob types."""
     return check_layout(payload.blob, payload.layout, 2)[1]
-
-
-def _merge_filters(run: Sequence[MergePart]) -> Payload:
-    filters: list[BloomBits] = []
-    for part in run:
-        payload = part.payload
-        if payload.blob_type == BLOOM_MATRIX:
-            matrix = BloomMatrix(payload.blob, payload.layout, payload.value_type, len(payload.spans))
-            every = filters_of_matrix(matrix)
-            filters += [every[place] for place in np.flatnonzero(part.is_kept).tolist()]
-        else:
-            filters.append(open_filter(payload).read_filter())
-    return build_bloom_matrix(filters, _value_form(run[0].payload))
 
 
 def _fpp(options: Options, value_type: ValueType) -> float:

@@ -9,8 +9,8 @@ import numpy as np
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.leaf import SetTest
-from puffin_index.keys.value_types import ValueType, is_form_of
-from puffin_index.kinds.base import MergedFilter, Payload
+from puffin_index.keys.value_types import is_form_of
+from puffin_index.kinds.base import MergedFilter, Payload, StoredPayload
 from puffin_index.kinds.bloom.filter import (
     MAXIMUM_BITS,
     MAXIMUM_BITS_A_KEY,
@@ -88,11 +88,12 @@ class BloomMatrix(MergedFilter):
     Raises UnsupportedError for another version or type, CorruptFileError if the layout contradicts blob or row groups.
     """
 
-    def __init__(self, blob: Blob, layout: Ints, value_type: ValueType, row_groups: int) -> None:
-        numbers = check_layout(blob, layout, _LAYOUT_NUMBERS)[1:_LAYOUT_NUMBERS]
+    def __init__(self, payload: StoredPayload) -> None:
+        blob, row_groups = payload.blob, len(payload.spans)
+        numbers = check_layout(blob, payload.layout, _LAYOUT_NUMBERS)[1:_LAYOUT_NUMBERS]
         form, count, directory_from, checksum = numbers
-        if not is_form_of(form, value_type):
-            raise UnsupportedError(f"{blob.location}: form {form} is not one of a {value_type.name} column")
+        if not is_form_of(form, payload.value_type):
+            raise UnsupportedError(f"{blob.location}: form {form} is not one of a {payload.value_type.name} column")
         if count != row_groups or not 0 <= directory_from <= blob.length:
             raise corrupt(blob, f"a bloom matrix of {count} row groups, not {row_groups}")
         self.form = form
@@ -171,10 +172,16 @@ class BloomMatrix(MergedFilter):
         pages = [_check_page(self._blob, part, data) for part, data in read]
         return np.concatenate(pages).reshape(-1, matrix.row_bytes)
 
-    def read_matrix(self, number: int) -> Bytes:
-        """Read all rows of a matrix: shape (bits, bytes of a row)."""
-        matrix = self.directory.matrices[number]
-        return self._read_pages(matrix, range(-(-matrix.bits // matrix.page_rows)))
+    def filters(self) -> list[BloomBits]:
+        """Return all filters, in the order of the row groups. Raises CorruptFileError if the blob is damaged."""
+        found: dict[int, BloomBits] = {}
+        for number, one in enumerate(self.directory.matrices):
+            padded = np.zeros((-(-one.bits // 8) * 8, one.row_bytes), np.uint8)
+            padded[: one.bits] = self._read_pages(one, range(-(-one.bits // one.page_rows)))
+            columns = transpose_bits(padded)
+            row_groups = self.directory.row_groups(number).tolist()
+            found |= {row_group: BloomBits(one.k, columns[place]) for place, row_group in enumerate(row_groups)}
+        return [found[row_group] for row_group in sorted(found)]
 
 
 def _check_page(blob: Blob, part: Part, data: memoryview) -> Bytes:
@@ -214,22 +221,6 @@ PAGE_BYTES = 4 * 1024
 """The most bytes of a page with several rows. Pages are small because a look-up reads k pages for one row each."""
 _GROWTH = 0.25
 """The share by which copies of filters, made for fewer matrices, may enlarge the blob."""
-
-
-def filters_of_matrix(matrix: BloomMatrix) -> list[BloomBits]:
-    """Return the filters of a blob, in the order of the row groups. Raises CorruptFileError if the blob is damaged."""
-    directory = matrix.directory
-    filters: dict[int, BloomBits] = {}
-    for number, one in enumerate(directory.matrices):
-        rows = matrix.read_matrix(number)
-        padded = np.zeros((-(-one.bits // 8) * 8, one.row_bytes), np.uint8)
-        padded[: one.bits] = rows
-        columns = transpose_bits(padded)
-        filters |= {
-            row_group: BloomBits(one.k, columns[place])
-            for place, row_group in enumerate(directory.row_groups(number).tolist())
-        }
-    return [filters[row_group] for row_group in sorted(filters)]
 
 
 def build_bloom_matrix(filters: Sequence[BloomBits], form: int) -> Payload:
