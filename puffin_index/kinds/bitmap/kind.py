@@ -25,7 +25,7 @@ from puffin_index.kinds.base import (
     runs_of,
 )
 from puffin_index.kinds.bitmap.blob import serialize_bitmaps
-from puffin_index.kinds.bitmap.lookup import BitmapIndex, open_entries
+from puffin_index.kinds.bitmap.lookup import BitmapIndex
 from puffin_index.kinds.bitmap.merged_bitmap import MERGED_BITMAP, MergedBitmap
 from puffin_index.kinds.bitmap.merged_bitmap_build import merge_all_postings, merge_bitmaps
 from puffin_index.kinds.kind import Answer, IndexKind, KindBuilder, Options
@@ -167,15 +167,13 @@ class BitmapKind(IndexKind):
 
     def open(self, payload: StoredPayload) -> OpenIndex:
         """Open a payload."""
-        blob, layout, value_type = payload.blob, payload.layout, payload.value_type
         if payload.blob_type == POSTINGS:
-            return Postings(blob, layout, value_type, payload.spans)
+            return Postings(payload)
         if payload.blob_type == MERGED_BITMAP:
-            return MergedBitmap(blob, layout, value_type, payload.spans)
+            return MergedBitmap(payload)
         if payload.blob_type != PAIMON_BITMAP:
-            raise UnsupportedError(f"{blob.location}: kind bitmap reads no blob {payload.blob_type}")
-        entries, body = open_entries(payload)
-        return BitmapIndex(entries, body, payload.row_count, value_type)
+            raise UnsupportedError(f"{payload.blob.location}: kind bitmap reads no blob {payload.blob_type}")
+        return BitmapIndex(payload)
 
     def answers(self, test: LeafTest) -> Answer:
         """Answer every test exactly."""

@@ -10,7 +10,7 @@ from pyroaring import BitMap
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.columns import Column, KeyArray
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
-from puffin_index.keys.value_types import ValueType, is_form_of
+from puffin_index.keys.value_types import is_form_of
 from puffin_index.kinds.base import RowSet, StoredPayload
 from puffin_index.kinds.bitmap.blob import LAYOUT_NUMBERS, NO_NULLS, VERSION
 from puffin_index.kinds.bitmap.entries import Entries, RowSetPlaces
@@ -122,11 +122,10 @@ def open_entries(payload: StoredPayload) -> tuple[Entries, BitmapBody]:
 class BitmapIndex(HoldsKeys):
     """Answers any test from the entries of the tested values."""
 
-    def __init__(self, entries: Entries, body: BitmapBody, row_count: int, value_type: ValueType) -> None:
-        self._value_type = value_type
-        self._entries = entries
-        self._body = body
-        self._row_count = row_count
+    def __init__(self, payload: StoredPayload) -> None:
+        self._value_type = payload.value_type
+        self._row_count = payload.row_count
+        self._entries, self._body = open_entries(payload)
 
     def evaluate(self, test: LeafTest, candidates: BitMap | None = None) -> RowSet:
         """Return the rows that satisfy `test`, among the candidates."""

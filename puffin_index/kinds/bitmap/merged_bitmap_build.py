@@ -79,7 +79,7 @@ def _containers_of_places(places: RowSetPlaces, body: BitmapBody) -> LooseContai
 def merged_containers(payload: StoredPayload, new_bases: Ints) -> KeyedContainers:
     """Take merged bitmaps apart, for the new base of each row group, negative if dropped. The payload is read whole."""
     blob = in_memory(payload.blob)
-    keys, parts, nulls = MergedBitmap(blob, payload.layout, payload.value_type, payload.spans).every_set()
+    keys, parts, nulls = MergedBitmap(replace(payload, blob=blob)).every_set()
     places = [*parts, nulls] if nulls.length else parts
     starts = np.array([part.offset for part in places], np.int64)
     lengths = np.array([part.length for part in places], np.int64)

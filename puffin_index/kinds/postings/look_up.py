@@ -7,7 +7,7 @@ lower to its upper bound or all other blocks, whichever are fewer bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,8 +17,7 @@ from puffin_index.errors import UnsupportedError
 from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.columns import Column, KeyArray, join_keys
 from puffin_index.keys.leaf import NullTest
-from puffin_index.keys.value_types import ValueType
-from puffin_index.kinds.base import MergedIndex
+from puffin_index.kinds.base import MergedIndex, StoredPayload
 from puffin_index.kinds.held_keys import DistinctKeys, HoldsKeys, KeyCounts
 from puffin_index.kinds.postings.columns import (
     CodedRows,
@@ -42,7 +41,6 @@ from puffin_index.kinds.postings.sort import RowNumbers
 from puffin_index.roaring.read import deserialize
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.parts import Part, check_layout, corrupt, read_parts
-from puffin_index.storage.ranged import Blob
 
 _LAYOUT_NUMBERS = 10
 
@@ -60,18 +58,17 @@ class _Plan:
 class Postings(MergedIndex, HoldsKeys):
     """Answer any test with rows of the segment's row space. Memory keeps the directory once read, but no blocks.
 
-    Safe to share between threads. `spans` has base and row count of each row group. Raises UnsupportedError for another
-    version or domain, CorruptFileError if the layout contradicts blob or row groups.
+    Safe to share between threads. Raises UnsupportedError for another version or domain, CorruptFileError if the layout
+    contradicts blob or row groups.
     """
 
     _FIRST_FORM = 0
     _HAS_RUNS = True
 
-    def __init__(
-        self, blob: Blob, layout: Ints, value_type: ValueType, spans: Sequence[tuple[int, int]] | Ints
-    ) -> None:
-        row_numbers = RowNumbers.of(spans)
-        numbers = check_layout(blob, layout, _LAYOUT_NUMBERS)[1:_LAYOUT_NUMBERS]
+    def __init__(self, payload: StoredPayload) -> None:
+        blob, value_type = payload.blob, payload.value_type
+        row_numbers = RowNumbers.of(payload.spans)
+        numbers = check_layout(blob, payload.layout, _LAYOUT_NUMBERS)[1:_LAYOUT_NUMBERS]
         form, row_count, null_count, groups_sum, nulls_from, nulls_sum, pages_from, root_from, root_sum = numbers
         self._is_bytes = value_type.domain == "bytes"
         if form != self._FIRST_FORM + self._is_bytes:

@@ -82,7 +82,7 @@ class _Source:
     def __init__(self, part: MergePart, new_firsts: Ints) -> None:
         payload = part.payload
         self.blob = payload.blob
-        self.postings = Postings(payload.blob, payload.layout, payload.value_type, payload.spans)
+        self.postings = Postings(payload)
         self._numbers = RowNumbers.of(payload.spans)
         self._is_kept = part.is_kept
         self._moves = np.zeros(len(payload.spans), np.int64)

@@ -17,7 +17,7 @@ from puffin_index.keys.arrow_keys import column_of
 from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
-from puffin_index.kinds.base import Payload
+from puffin_index.kinds.base import Payload, StoredPayload
 from puffin_index.kinds.bitmap.kind import PAIMON_BITMAP
 from puffin_index.kinds.postings.blocks import Sizes
 from puffin_index.kinds.postings.build import POSTINGS
@@ -282,6 +282,11 @@ def test_bytes_that_are_wrong_under_good_checksums_do_no_harm(name: str, sizes: 
     assert min(refused.values()) > 0.2 * len(positions)
 
 
+def _stored(payload: Payload, reader: CountingReader, spans: Sequence[tuple[int, int]]) -> StoredPayload:
+    every = np.array(spans, np.int64).reshape(-1, 2)
+    return StoredPayload(Blob(reader, 0, reader.size), POSTINGS, payload.layout, LONG, every)
+
+
 def test_postings_of_other_row_groups_or_another_domain_or_version_are_refused() -> None:
     piece = built(SMALL["long"])
     payload, ((first, first_count), (second, second_count)) = piece.payload, (one.span for one in piece.groups)
@@ -292,7 +297,7 @@ def test_postings_of_other_row_groups_or_another_domain_or_version_are_refused()
         [(first, first_count), (2 * BLOCK_ROWS, second_count)],
     ):
         with pytest.raises(CorruptFileError, match="other row groups"):
-            Postings(Blob(CountingReader(payload.data), 0, len(payload.data)), payload.layout, LONG, spans)
+            Postings(_stored(payload, CountingReader(payload.data), spans))
     with pytest.raises(UnsupportedError, match="string"):
         replace(piece, groups=tuple(built(SMALL["string"]).groups)).opened()
     layout = payload.layout.copy()
@@ -333,8 +338,7 @@ class StoppedReader(CountingReader):
 def test_threads_that_open_postings_together_do_not_forget_what_the_other_has_read(negated: bool) -> None:
     piece, test = built([group(0, [*range(40), None]), group(BLOCK_ROWS, range(20, 60))]), SetTest((5, 30, 59), negated)
     reader = StoppedReader(piece.payload.data)
-    spans = [one.span for one in piece.groups]
-    postings = Postings(Blob(reader, 0, reader.size), piece.payload.layout, LONG, spans)
+    postings = Postings(_stored(piece.payload, reader, [one.span for one in piece.groups]))
     answers: list[BitMap] = []
     late = Thread(target=lambda: answers.append(postings.rows(test)))
     late.start()
