@@ -63,11 +63,7 @@ def _properties(page: int, target_bytes: int) -> dict[str, str]:
 def _trial_bytes(rows: DataFrame, row_group_rows: int, page: int) -> float:
     """Write the first rows as one row group; give the bytes of the data pages of a whole row group."""
     spark = rows.sparkSession
-    spark.sql(f"DROP TABLE IF EXISTS {_TRIAL} PURGE")
-    writer = rows.limit(row_group_rows).coalesce(1).writeTo(_TRIAL).using("iceberg")
-    for key, value in _properties(page, _LARGEST_TARGET).items():
-        writer = writer.tableProperty(key, value)
-    writer.create()
+    write_table(rows.limit(row_group_rows).coalesce(1), _TRIAL, _properties(page, _LARGEST_TARGET))
     try:
         file = spark.sql(f"SELECT file_path FROM {_TRIAL}.files").collect()[0][0]
         row_group = pq.read_metadata(local_path(file)).row_group(0)

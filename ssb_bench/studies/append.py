@@ -33,7 +33,7 @@ from ssb_bench.data.layout import NAMESPACE, BenchError, Layout
 from ssb_bench.data.workload import FittedQuery, count_predicates
 from ssb_bench.results.studies import Appended, AppendRun, Execution
 from ssb_bench.spark_runs.indexing import DEFINITION
-from ssb_bench.spark_runs.load import DEFAULT_ROW_GROUP_ROWS, row_group_properties
+from ssb_bench.spark_runs.load import DEFAULT_ROW_GROUP_ROWS, row_group_properties, write_table
 from ssb_bench.spark_runs.run import hooked, with_report
 from ssb_bench.spark_runs.session import CATALOG, describe_machine, open_catalog
 
@@ -134,12 +134,8 @@ def _make_table(spark: SparkSession, layout: Layout, example: Path, row_group_ro
     catalog.create_namespace_if_not_exists(NAMESPACE)
     if catalog.table_exists(_TABLE):
         TableIndex.open_or_define(catalog, _TABLE).drop()
-    spark.sql(f"DROP TABLE IF EXISTS {_SPARK_TABLE} PURGE")
     rows = spark.read.parquet(example.as_uri())
-    writer = rows.limit(0).writeTo(_SPARK_TABLE).using("iceberg")
-    for key, value in row_group_properties(rows, row_group_rows).items():
-        writer = writer.tableProperty(key, value)
-    writer.create()
+    write_table(rows.limit(0), _SPARK_TABLE, row_group_properties(rows, row_group_rows))
     return TableIndex.create(catalog, _TABLE, DEFINITION)
 
 
