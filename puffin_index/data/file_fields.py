@@ -118,7 +118,7 @@ def leaf_count(arrow_type: pa.DataType) -> int:
     """Return the number of leaf columns of a Parquet field of this type."""
     if isinstance(arrow_type, pa.BaseExtensionType):
         arrow_type = arrow_type.storage_type
-    children = _children(arrow_type)
+    children = children_of(arrow_type)
     return sum(leaf_count(child.type) for _, child in children) if children else 1
 
 
@@ -132,13 +132,13 @@ def _identify(
     identified: list[FileField] = []
     for name, field in fields:
         path, leaves = above + name, range(first_leaf, first_leaf + leaf_count(field.type))
-        children = _identify(_children(field.type), id_of, f"{path}.", first_leaf)
+        children = _identify(children_of(field.type), id_of, f"{path}.", first_leaf)
         identified.append(FileField(field, id_of(field, path), leaves, children))
         first_leaf = leaves.stop
     return tuple(identified)
 
 
-def _children(arrow_type: pa.DataType) -> list[tuple[str, pa.Field]]:
+def children_of(arrow_type: pa.DataType) -> list[tuple[str, pa.Field]]:
     """Return the fields inside a field, with their names in name mappings."""
     if pa.types.is_struct(arrow_type):
         return [(field.name, field) for field in arrow_type]

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from cachetools import LRUCache
 
-from puffin_index.data.file_fields import FileField, leaf_count
+from puffin_index.data.file_fields import FileField, children_of, leaf_count
 from puffin_index.data.page_index import ColumnChunk, FooterLayout, OffsetIndex, layout_of, parse_offset_index
 from puffin_index.data.parquet import coded_by_dictionary, decoded
 from puffin_index.data.thrift_compact import CompactReader, broken_means_corrupt
@@ -52,9 +52,8 @@ def can_assemble(arrow_type: pa.DataType) -> bool:
     """Whether a column of this type can be put together from its leaves. One leaf is the column already."""
     if leaf_count(arrow_type) == 1:
         return True
-    if not _is_nested(arrow_type):
-        return False
-    return all(can_assemble(child.type) for child in _children(arrow_type))
+    children = [] if pa.types.is_fixed_size_list(arrow_type) else children_of(arrow_type)
+    return bool(children) and all(can_assemble(child.type) for _, child in children)
 
 
 def assemble(arrow_type: pa.DataType, leaves: Sequence[pa.Array]) -> pa.Array:
@@ -89,20 +88,9 @@ def assemble(arrow_type: pa.DataType, leaves: Sequence[pa.Array]) -> pa.Array:
 
 def _assemble_children(arrow_type: pa.DataType, leaves: Sequence[pa.Array]) -> list[pa.Array]:
     """The fields of a struct, or key and value of a map, each from its own leaves."""
-    types = [child.type for child in _children(arrow_type)]
+    types = [child.type for _, child in children_of(arrow_type)]
     ends = list(accumulate(map(leaf_count, types)))
     return [assemble(one, leaves[begin:end]) for one, begin, end in zip(types, [0, *ends[:-1]], ends, strict=True)]
-
-
-def _is_nested(arrow_type: pa.DataType) -> bool:
-    kinds = (pa.types.is_struct, pa.types.is_list, pa.types.is_large_list, pa.types.is_map)
-    return any(is_kind(arrow_type) for is_kind in kinds)
-
-
-def _children(arrow_type: pa.DataType) -> list[pa.Field]:
-    if pa.types.is_map(arrow_type):
-        return [arrow_type.key_field, arrow_type.item_field]
-    return [arrow_type.field(number) for number in range(arrow_type.num_fields)]
 
 
 _TYPE, _CONTENT_BYTES = 1, 3
