@@ -41,8 +41,7 @@ from ssb_bench.spark_runs.load import load, make_bloom_table, require_load
 from ssb_bench.spark_runs.run import fit_queries, run_queries, stamped_path
 from ssb_bench.spark_runs.session import require_java
 from ssb_bench.studies.append import DEFAULT_EVERY_SECONDS, fitting_batch_rows, measure_appends
-from ssb_bench.studies.clustered import DEFAULT_TRIALS, measure_clustered
-from ssb_bench.studies.clustered_data import DEFAULT_GRID, Grid
+from ssb_bench.studies.clustered import DEFAULT_GRID, DEFAULT_TRIALS, Grid, measure_clustered
 from ssb_bench.studies.scale import DEFAULT_SIZES, measure_scale
 from ssb_bench.studies.store import DEFAULT_MEGABYTES, DEFAULT_MILLISECONDS, S3_SUPPORT, measure_store
 from ssb_bench.systems.peers import SYSTEM_NAMES, SYSTEMS

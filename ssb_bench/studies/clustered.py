@@ -1,47 +1,264 @@
 """Clustered keys: of each query, the row groups that the planner keeps, beside those that hold a match.
 
-What holds a match is found by DuckDB in the rows of the data files. What minimum and maximum keep is what the planner
-keeps when it may read no index.
+Keys come in bursts, as the lines of a session do, with three bursts of each key. A table has a column for each order,
+type and length of bursts, and a payload that does not compress. `sorted`: keys ascend over time. `partly sorted`:
+bursts come late by up to a fifth of the table. `random`: bursts come in any order.
+
+Queries of one or two columns are SQL text, which the planner and DuckDB read. What holds a match is found by DuckDB in
+the rows of the data files. What minimum and maximum keep is what the planner keeps when it may read no index.
 """
+
+from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from itertools import product
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal, get_args
 
 import duckdb
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
 
 import planner
-from puffin_index import TableIndex
-from puffin_index.storage.arrays import Flags
+from puffin_index import IndexDefinition, TableIndex
+from puffin_index.storage.arrays import Flags, Ints
 from ssb_bench.results.studies import BurstCell, BurstTable, ClusteredRun
 from ssb_bench.spark_runs.session import describe_host, open_catalog
-from ssb_bench.studies.clustered_data import (
-    BURSTS,
-    DEFAULT_GRID,
-    FIRST_ROWS,
-    KINDS,
-    ORDERS,
-    SIZES,
-    Grid,
-    Query,
-    RowGroups,
-    Size,
-    column_name,
-    draw_queries,
-    make_table,
-    matching_rows,
-)
+
+NAMESPACE: Final = "clustered"
+Order = Literal["sorted", "partly sorted", "random"]
+Kind = Literal["string", "long", "timestamp"]
+ORDERS: Final[tuple[Order, ...]] = get_args(Order)
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+BURSTS: Final = (1, 4, 12, 50, 500)
+PAYLOAD: Final = "payload"
+
+_BURSTS_OF_KEY: Final = 3
+_LATENESS: Final = 0.2
+_STEP: Final = 1009
+_FIRST_MICROSECOND: Final = 1_704_067_200_000_000
+_MICROSECONDS_OF_STEP: Final = 1_000
+_PAYLOAD_BYTES: Final = 300
+_DEFAULT_ROW_GROUP_BYTES: Final = 128 * 1024 * 1024
+_SAMPLE_ROWS: Final = 100_000
+_SEED: Final = 20_250
+_SEED_OF_QUERIES: Final = 20_251
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How large row groups are: so many rows, or (None) as many as fill Iceberg's default of 128 MB."""
+
+    name: str
+    rows: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The columns of a table, and its rows."""
+
+    rows: int = 2_000_000
+    file_rows: int = 1_000_000
+    orders: Sequence[Order] = ORDERS
+    kinds: Sequence[Kind] = KINDS
+
+
+DEFAULT_GRID: Final = Grid()
+SIZES: Final = (Size("20,000 rows", 20_000), Size("250,000 rows", 250_000), Size("128 MB", None))
+
+
+def column_name(order: Order, kind: Kind, burst: int) -> str:
+    """Name the column of an order, a type and a length of bursts."""
+    return f"{order.replace(' ', '_')}_{kind}_{burst}"
+
+
+@lru_cache(len(ORDERS) * len(BURSTS))
+def draw_keys(order: Order, burst: int, rows: int) -> Ints:
+    """Draw the number of the key of each row."""
+    random = np.random.default_rng([_SEED, ORDERS.index(order), burst])
+    numbers = np.arange(-(-rows // burst), dtype=np.int64)
+    if order == "partly sorted":
+        numbers = np.argsort(numbers + random.uniform(0, _LATENESS * len(numbers), len(numbers)))
+    elif order == "random":
+        numbers = random.permutation(numbers)
+    return np.repeat(numbers // _BURSTS_OF_KEY, burst)[:rows]
+
+
+def keys_of(kind: Kind, numbers: Ints, beside: int = 0) -> pa.Array:
+    """Make keys of their numbers, in the same order, or values beside them that are no keys."""
+    values = numbers * _STEP + beside
+    if kind == "long":
+        return pa.array(values)
+    if kind == "timestamp":
+        return pa.array(_FIRST_MICROSECOND + values * _MICROSECONDS_OF_STEP, pa.timestamp("us"))
+    digits = np.frombuffer(b"0123456789abcdef", np.uint8)[values[:, None] >> np.arange(28, -4, -4) & 15]
+    text = np.column_stack([np.full(len(values), ord("u"), np.uint8), digits])
+    fixed = pa.Array.from_buffers(pa.binary(text.shape[1]), len(text), [None, pa.py_buffer(text.tobytes())])
+    return fixed.cast(pa.binary()).cast(pa.string())
+
+
+def make_table(catalog: Catalog, size: Size, grid: Grid) -> TableIndex:
+    """Write a table and its index: bitmaps of strings and longs, bit slices of timestamps."""
+    sample = _make_rows(grid, 0, _SAMPLE_ROWS)
+    limit = size.rows or int(_DEFAULT_ROW_GROUP_BYTES / _bytes_per_row(sample))
+    name = f"{NAMESPACE}.t_{size.name.replace(',', '').replace(' ', '_')}"
+    # A file is one append, whatever its bytes.
+    properties = {"write.parquet.row-group-limit": str(limit), "write.target-file-size-bytes": str(1 << 40)}
+    catalog.create_namespace_if_not_exists(NAMESPACE)
+    table = catalog.create_table(name, sample.schema, properties=properties)
+    for start in range(0, grid.rows, grid.file_rows):
+        table.append(_make_rows(grid, start, start + grid.file_rows))
+    names = [name for name in sample.column_names if name != PAYLOAD]
+    bsi = [name for name in names if "timestamp" in name]
+    definition = IndexDefinition.of(bitmap=[name for name in names if name not in bsi], bsi=bsi)
+    index = TableIndex.create(catalog, name, definition)
+    index.build(workers=2)
+    index.refresh()
+    return index
+
+
+def _make_rows(grid: Grid, start: int, stop: int) -> pa.Table:
+    columns: dict[str, pa.Array] = {}
+    for order, burst in product(grid.orders, BURSTS):
+        numbers = draw_keys(order, burst, grid.rows)[start:stop]
+        columns |= {column_name(order, kind, burst): keys_of(kind, numbers) for kind in grid.kinds}
+    count = min(stop, grid.rows) - start
+    payload = pa.py_buffer(np.random.default_rng([_SEED, start]).bytes(count * _PAYLOAD_BYTES))
+    columns[PAYLOAD] = pa.Array.from_buffers(pa.binary(_PAYLOAD_BYTES), count, [None, payload])
+    return pa.table(columns)
+
+
+def _bytes_per_row(sample: pa.Table) -> float:
+    """About how many bytes of a data file a row takes."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(sample, sink, compression="zstd")
+    return float(sink.getvalue().size) / len(sample)
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroups:
+    """The row groups of a table as its data files have them, and the number of each file's first one."""
+
+    files: Sequence[str]
+    first: Mapping[str, int]
+    rows: Ints
+    sizes: Ints
+
+    @classmethod
+    def of(cls, table: Table) -> RowGroups:
+        """Read the footers of a table's data files."""
+        files = sorted(task.file.file_path for task in table.scan().plan_files())
+        metadata = [pq.read_metadata(_local(file)) for file in files]
+        groups = [of_file.row_group(at) for of_file in metadata for at in range(of_file.num_row_groups)]
+        counts = np.cumsum([0, *(of_file.num_row_groups for of_file in metadata)])
+        return cls(
+            files,
+            dict(zip(files, counts.tolist(), strict=False)),
+            np.array([group.num_rows for group in groups]),
+            np.array(
+                [sum(group.column(at).total_compressed_size for at in range(group.num_columns)) for group in groups]
+            ),
+        )
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def read(self, columns: Sequence[str]) -> pa.Table:
+        """Read columns of all rows, and the number of each row in the order of the row groups as `row`."""
+        read = pa.concat_tables(pq.read_table(_local(file), columns=[*columns]) for file in self.files)
+        return read.append_column("row", pa.array(np.arange(len(read))))
+
+    def of_rows(self, rows: Ints) -> Ints:
+        """Give the row group of each row."""
+        return np.searchsorted(np.cumsum(self.rows), rows, side="right")
+
+
+def _local(path: str) -> str:
+    return path.removeprefix("file://")
+
+
+FIRST_ROWS: Final = 10
+_LISTED_KEYS: Final = 3
+_FEW_KEYS: Final = 4
+_MANY_KEYS: Final = 64
+_PREFIX_LENGTH: Final = 6
+"""A prefix of an `u` and five of eight digits has four keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Rows that satisfy a condition; of these the first ten by a column, greatest first, if there is an order."""
+
+    where: str | None
+    order_by: str | None = None
+
+    @property
+    def order(self) -> str | None:
+        """The order as SQL."""
+        return None if self.order_by is None else f"{self.order_by} DESC"
+
+
+def draw_queries(
+    random: np.random.Generator, order: Order, kind: Kind, burst: int, rows: int
+) -> Iterator[tuple[str, Query]]:
+    """Draw a query of each sort around a row of the table, with its name.
+
+    `range` and `prefix` have four keys, `both` 64 of one column and 64 of another, whose bursts are of another length.
+    """
+    column, beside = column_name(order, kind, burst), BURSTS[BURSTS.index(burst) - 1]
+    other, row = column_name(order, kind, beside), int(random.integers(rows))
+    keys, other_keys = draw_keys(order, burst, rows), draw_keys(order, beside, rows)
+    listed = keys[random.integers(0, rows, _LISTED_KEYS)]
+    [key], [absent] = literals(kind, keys[[row]]), literals(kind, keys[[row]], beside=1)
+    many = _around(column, kind, int(keys[row]), _MANY_KEYS)
+    yield "needle", Query(f"{column} = {key}")
+    yield "absent", Query(f"{column} = {absent}")
+    yield "list", Query(f"{column} IN ({', '.join(literals(kind, listed))})")
+    yield "range", Query(_around(column, kind, int(keys[row]), _FEW_KEYS))
+    if kind == "string":
+        yield "prefix", Query(f"{column} LIKE {key[: _PREFIX_LENGTH + 1]}%'")
+    yield "both", Query(f"{many} AND {_around(other, kind, int(other_keys[row]), _MANY_KEYS)}")
+    yield "first", Query(None, order_by=column)
+    yield "first of range", Query(many, order_by=other)
+
+
+def literals(kind: Kind, numbers: Ints, beside: int = 0) -> list[str]:
+    """Write keys of their numbers as SQL, or values beside them that are no keys."""
+    values = keys_of(kind, numbers, beside).to_pylist()
+    return [str(value) if kind == "long" else f"{'TIMESTAMP ' * (kind == 'timestamp')}'{value}'" for value in values]
+
+
+def _around(column: str, kind: Kind, key: int, count: int) -> str:
+    """Write a range of `count` keys around a key as SQL."""
+    first = max(0, key - count // 2)
+    return f"{column} BETWEEN {' AND '.join(literals(kind, np.array([first, first + count - 1])))}"
+
+
+def matching_rows(query: Query, rows: duckdb.DuckDBPyRelation) -> tuple[Ints, Ints]:
+    """Ask DuckDB for the numbers of the rows that the answer may hold, and of those that it must.
+
+    With an order, the last of the first rows may be any of those that are equal to it.
+    """
+    found = rows if query.where is None else rows.filter(query.where)
+    if query.order_by is None:
+        numbers: Ints = found.project("row").fetchnumpy()["row"]
+        return numbers, numbers
+    column = duckdb.ColumnExpression(query.order_by)
+    last = found.project(query.order_by).order(query.order_by + " DESC").limit(FIRST_ROWS).fetchall()[-1][0]
+    may, must = (found.filter(test).project("row").fetchnumpy()["row"] for test in (column >= last, column > last))
+    return may, must
+
 
 DEFAULT_TRIALS: Final = 2
 _PATIENCE_MILLISECONDS: Final = 1e6
 _SUMS: Final = ("row_groups", "matching", "kept", "without", "wrong", "index_bytes", "data_bytes")
-_SEED: Final = 20_251
 _log = logging.getLogger(__name__)
 
 
@@ -77,7 +294,7 @@ def measure_cells(
     for order, kind in product(grid.orders, grid.kinds):
         rows = duckdb.from_arrow(groups.read([column_name(order, kind, burst) for burst in BURSTS]))
         for burst in BURSTS:
-            random = np.random.default_rng([_SEED, ORDERS.index(order), KINDS.index(kind), burst])
+            random = np.random.default_rng([_SEED_OF_QUERIES, ORDERS.index(order), KINDS.index(kind), burst])
             tried: dict[str, list[BurstCell]] = {}
             for _ in range(trials):
                 for name, query in draw_queries(random, order, kind, burst, grid.rows):

@@ -12,8 +12,7 @@ from puffin_index import TableIndex
 from ssb_bench.data.layout import read_record, write_record
 from ssb_bench.results.studies import BurstCell, ClusteredRun
 from ssb_bench.spark_runs.session import open_catalog
-from ssb_bench.studies.clustered import judge, measure_cells, measure_clustered
-from ssb_bench.studies.clustered_data import (
+from ssb_bench.studies.clustered import (
     BURSTS,
     FIRST_ROWS,
     KINDS,
@@ -23,10 +22,13 @@ from ssb_bench.studies.clustered_data import (
     RowGroups,
     Size,
     draw_keys,
+    judge,
     keys_of,
     literals,
     make_table,
     matching_rows,
+    measure_cells,
+    measure_clustered,
 )
 
 ROWS = 500
