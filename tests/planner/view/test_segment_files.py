@@ -14,7 +14,7 @@ from puffin_index.storage.files import READ_COUNT, NewFile, ReadCount
 from puffin_index.storage.parts import Part, read_parts
 from puffin_index.storage.ranged import Blob
 from ssb_bench.stores.server import BUCKET, run_store
-from ssb_bench.studies.simulate import simulate
+from ssb_bench.studies.scale import simulate
 
 pytest.importorskip("resource")
 

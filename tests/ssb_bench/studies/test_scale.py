@@ -13,8 +13,7 @@ from puffin_index.formats.puffin import read_blob, read_footer
 from puffin_index.storage.files import FileReader
 from ssb_bench.data.layout import read_record, write_record
 from ssb_bench.results.studies import Probe, Scale, ScalePoint
-from ssb_bench.studies.scale import SCENARIOS, measure_scale, probe
-from ssb_bench.studies.simulate import SEGMENT_ROW_GROUPS, Simulated, simulate
+from ssb_bench.studies.scale import SCENARIOS, SEGMENT_ROW_GROUPS, Simulated, measure_scale, probe, simulate
 
 
 @pytest.fixture(scope="module")
