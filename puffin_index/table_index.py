@@ -23,12 +23,13 @@ from puffin_index.definition.index_definition import (
     fit_warnings,
     from_json,
     indexes_of,
+    read_properties,
     resolve,
     stored_kinds,
     to_json,
+    unite,
 )
 from puffin_index.definition.names import NamedIndex
-from puffin_index.definition.table_properties import read_properties, unite
 from puffin_index.display import Cell, Described, Grid, Report, show_live
 from puffin_index.errors import DefinitionError, NotFoundError
 from puffin_index.index_table import table as catalogue

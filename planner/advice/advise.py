@@ -17,8 +17,7 @@ from planner.advice.sample import IndexSample, built_sample
 from planner.advice.sample import choose as choose_row_groups
 from planner.advice.workload import Workload, condensed, read_query_log
 from planner.condition.tree.nodes import EVERY_ROW
-from puffin_index.definition.index_definition import IndexDefinition, IndexedColumn
-from puffin_index.definition.table_properties import unite
+from puffin_index.definition.index_definition import IndexDefinition, IndexedColumn, unite
 from puffin_index.errors import DefinitionError
 from puffin_index.keys.map_key import split_kind
 from puffin_index.segments.directory import FieldKind

@@ -10,8 +10,14 @@ from planner.condition.columns import find_column
 from planner.condition.sql.parser import read_where
 from planner.condition.tree.nodes import EVERY_ROW, Leaf, Predicate, is_exact, leaves
 from planner.condition.tree.simplify import simplified
-from puffin_index.definition.index_definition import IndexDefinition, IndexedColumn, ResolvedColumn, index_of, resolve
-from puffin_index.definition.table_properties import unite
+from puffin_index.definition.index_definition import (
+    IndexDefinition,
+    IndexedColumn,
+    ResolvedColumn,
+    index_of,
+    resolve,
+    unite,
+)
 from puffin_index.errors import DefinitionError, NotFoundError, WhereSyntaxError
 from puffin_index.keys.leaf import NullTest
 from puffin_index.keys.map_key import SEPARATOR, ColumnId, column_and_key

@@ -31,9 +31,9 @@ from puffin_index.definition.index_definition import (
     ResolvedColumn,
     fit_warnings,
     resolve,
+    unite,
     without_indexes,
 )
-from puffin_index.definition.table_properties import unite
 from puffin_index.display import Cell, Described, Grid, Report, format_bytes, share_of
 from puffin_index.errors import DefinitionError
 from puffin_index.segments.directory import FieldKind

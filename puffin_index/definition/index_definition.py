@@ -300,3 +300,48 @@ def fit_warnings(columns: Sequence[ResolvedColumn], bytes_per_row: Mapping[int, 
         for kind, options in column.kinds.items()
         for sentence in kind_named(kind).misfits(column.value_type, options, sizes.get(column.field_id))
     ]
+
+
+_PREFIX = "file-index."
+
+
+def read_properties(properties: Mapping[str, str], schema: Schema) -> BoundDefinition:
+    """Read the definition in the data table's own properties, in Paimon's spelling; any engine can set the properties.
+
+    | property | meaning |
+    | --- | --- |
+    | `file-index.<type>.columns` | columns, separated by commas, to index by `bitmap`, `bsi` or `bloom-filter` |
+    | `file-index.<type>.<column>.<option>` | an option of one column's index: `fpp`, `items` and so on |
+
+    Source: seed 001. Properties name columns by their current names; the old name of a renamed column is unknown.
+    Unusable properties are left out with a warning: another engine's property is no reason to stop a build.
+    """
+    columns: tuple[ResolvedColumn, ...] = ()
+    warnings: list[str] = []
+    for kind, index_type in ((name, own.paimon_name) for name, own in KINDS.items() if own.paimon_name):
+        key = f"{_PREFIX}{index_type}.columns"
+        names = [name.strip() for name in properties.get(key, "").split(",") if name.strip()]
+        for name in dict.fromkeys(names):
+            options = _options_of(properties, f"{_PREFIX}{index_type}.{name}.")
+            try:
+                column = _resolve_column(IndexedColumn(name, {kind: options}), schema)
+            except DefinitionError as error:
+                warnings.append(f"table property {key}: {error}")
+            else:
+                columns = unite(columns, [column])
+    return BoundDefinition(columns, tuple(warnings))
+
+
+def _options_of(properties: Mapping[str, str], prefix: str) -> Options:
+    names = ((key, key.removeprefix(prefix)) for key in properties if key.startswith(prefix))
+    # A remaining dot means an option of a column whose name begins like this column's name.
+    return {name: properties[key] for key, name in names if name and "." not in name}
+
+
+def unite(first: Sequence[ResolvedColumn], second: Sequence[ResolvedColumn]) -> tuple[ResolvedColumn, ...]:
+    """Unite two definitions; if both have a kind of a column, the options of the first count."""
+    united = {column.column_id: column for column in second}
+    for column in first:
+        other = united.get(column.column_id)
+        united[column.column_id] = replace(column, kinds={**(other.kinds if other else {}), **column.kinds})
+    return tuple(united[column_id] for column_id in sorted(united, key=place_of))

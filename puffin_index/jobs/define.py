@@ -6,9 +6,8 @@ import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table import Table
 
-from puffin_index.definition.index_definition import Index, stored_kinds
+from puffin_index.definition.index_definition import Index, read_properties, stored_kinds
 from puffin_index.definition.names import StoredDefinition
-from puffin_index.definition.table_properties import read_properties
 from puffin_index.index_table.commit import commit
 from puffin_index.index_table.entries import field_kinds, with_kinds
 from puffin_index.index_table.table import PROPERTY_DEFINITION, PROPERTY_NAMES, read_entries

@@ -8,7 +8,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType
 
 from puffin_index import IndexDefinition, TableIndex
-from puffin_index.definition.table_properties import read_properties, unite
+from puffin_index.definition.index_definition import read_properties, unite
 from puffin_index.errors import NotFoundError
 from tests.conftest import create_table
 
