@@ -1,6 +1,5 @@
 """Keys of maps: no row that a predicate on `m['key']` finds lies in a dropped row group, and exact counts are right."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +12,8 @@ from planner.arrow.arrow_scan import scan
 from planner.arrow.plan import plan
 from puffin_index import IndexDefinition, TableIndex
 from tests.conftest import amount, create_table, temporary_catalog
-from tests.oracle import compare
+from tests.oracle import Compare, IsNull, Not, Operator, Predicate, evaluate
+from tests.planner.condition.where_text import predicates_of, render
 from tests.planner.ten_rows import build_index
 
 ROW_GROUP_ROWS = 4
@@ -34,74 +34,56 @@ KINDS = st.fixed_dictionaries(
     }
 )
 
-Row = dict[str, Any]
-Test = Callable[[Row], bool | None]
+# How a key is read, as text: the column of the row and the key.
+ACCESSES: dict[str, tuple[str, Any]] = {
+    **{
+        text: ("m", key) for key in ("color", "size") for text in (f"m['{key}']", f"element_at(m, '{key}')", f"m.{key}")
+    },
+    **{text: ("m", key) for key in ("a.b", "none") for text in (f"m['{key}']", f"element_at(m, '{key}')")},
+    **{
+        text: ("n", key)
+        for name in ("n", "s.m")
+        for key in (1, -1, 2)
+        for text in (f"{name}[{key}]", f"element_at({name}, {key})")
+    },
+}
 
 
-def value(row: Row, column: str, key: object) -> Any:
-    """The value of a key's first entry."""
-    return next((found for name, found in row[column] or () if name == key), None)
+def values_of(row: dict[str, Any]) -> dict[str, Any]:
+    """The values of the first entries of keys, by how they are read."""
+    return {
+        text: next((value for name, value in row[column] or () if name == key), None)
+        for text, (column, key) in ACCESSES.items()
+    }
 
 
 @st.composite
-def leaf(draw: st.DrawFn) -> tuple[str, Test]:
-    """A leaf as text and as what it says of a row."""
-    column = draw(st.sampled_from(["m", "n", "s.m"]))
-    key: Any = draw(st.sampled_from(["color", "size", "a.b", "none"] if column == "m" else [1, -1, 2]))
-    spelled = f"'{key}'" if column == "m" else str(key)
-    access = draw(st.sampled_from([f"{column}[{spelled}]", f"element_at({column}, {spelled})"]))
-    if column == "m" and key in ("color", "size") and draw(st.booleans()):
-        access = f"m.{key}"
-    operator = draw(st.sampled_from(["=", "<>", "<", ">=", "IS NULL", "IS NOT NULL"]))
-    source = column.removeprefix("s.") if column == "m" else "n"
-    if operator.startswith("IS"):
-        return f"{access} {operator}", lambda row: (value(row, source, key) is None) is (operator == "IS NULL")
-    literal = draw(WORDS if column == "m" else st.integers(-3, 30))
-    spelled_literal = f"'{literal}'" if column == "m" else str(literal)
-    return f"{access} {operator} {spelled_literal}", lambda row: compare(value(row, source, key), operator, literal)
-
-
-def negated(test: Test) -> Test:
-    def opposite(row: Row) -> bool | None:
-        found = test(row)
-        return None if found is None else not found
-
-    return opposite
-
-
-def joined(left: Test, conjunctive: bool, right: Test) -> Test:
-    def both(row: Row) -> bool | None:
-        sides = (left(row), right(row))
-        decisive = not conjunctive
-        return decisive if decisive in sides else None if None in sides else conjunctive
-
-    return both
-
-
-def combine(children: st.SearchStrategy[tuple[str, Test]]) -> st.SearchStrategy[tuple[str, Test]]:
-    pairs = st.tuples(children, st.booleans(), children)
-    return st.one_of(
-        pairs.map(lambda p: (f"({p[0][0]} {'AND' if p[1] else 'OR'} {p[2][0]})", joined(p[0][1], p[1], p[2][1]))),
-        children.map(lambda c: (f"NOT ({c[0]})", negated(c[1]))),
+def leaf(draw: st.DrawFn) -> Predicate:
+    access = draw(st.sampled_from(sorted(ACCESSES)))
+    literals = WORDS if ACCESSES[access][0] == "m" else st.integers(-3, 30)
+    operators: list[Operator] = ["=", "<>", "<", ">="]
+    return draw(
+        st.one_of(
+            st.builds(Compare, st.just(access), st.sampled_from(operators), literals),
+            st.sampled_from([IsNull(access), Not(IsNull(access))]),
+        )
     )
 
 
-PREDICATES = st.recursive(leaf(), combine, max_leaves=4)
-
-
 @settings(max_examples=amount(8, 125), deadline=None, suppress_health_check=list(HealthCheck))
-@given(rows=ROWS, kinds=KINDS, predicates=st.lists(PREDICATES, min_size=4, max_size=8))
+@given(rows=ROWS, kinds=KINDS, asked=st.lists(predicates_of(leaf(), 4), min_size=4, max_size=8), data=st.data())
 def test_no_matching_row_lies_in_a_dropped_row_group(
-    rows: list[Row], kinds: dict[str, list[str]], predicates: list[tuple[str, Test]]
+    rows: list[dict[str, Any]], kinds: dict[str, list[str]], asked: list[Predicate], data: st.DataObject
 ) -> None:
     if not any(kinds.values()):
         kinds = {"bitmap": ["m#k#color"]}
     with temporary_catalog() as catalog:
-        data = pa.Table.from_pylist([row | {"s": {"m": row["n"]}} for row in rows], SCHEMA)
-        index = build_index(catalog, data, ROW_GROUP_ROWS, IndexDefinition.of(**kinds))
-        for where, test in predicates:
+        stored = pa.Table.from_pylist([row | {"s": {"m": row["n"]}} for row in rows], SCHEMA)
+        index = build_index(catalog, stored, ROW_GROUP_ROWS, IndexDefinition.of(**kinds))
+        for predicate in asked:
+            where = data.draw(render(predicate))
             note(where)
-            found = [number for number, row in enumerate(rows) if test(row) is True]
+            found = [number for number, row in enumerate(rows) if evaluate(predicate, values_of(row)) is True]
             splits = list(plan(index, where, strict=True).splits)
             # A plan leaves no file out, unless the WHERE contradicts itself: Iceberg's statistics know nothing of keys.
             assert len(splits) == -(-len(rows) // ROW_GROUP_ROWS) or not (splits or found), where

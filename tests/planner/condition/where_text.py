@@ -56,15 +56,20 @@ def _leaves(draw: st.DrawFn) -> Predicate:
     return draw(st.sampled_from(kinds))()
 
 
-predicates: st.SearchStrategy[Predicate] = st.recursive(
-    _leaves(),
-    lambda parts: st.one_of(
-        parts.map(Not),
-        st.lists(parts, min_size=2, max_size=3).map(lambda found: And(tuple(found))),
-        st.lists(parts, min_size=2, max_size=3).map(lambda found: Or(tuple(found))),
-    ),
-    max_leaves=8,
-)
+def predicates_of(leaves: st.SearchStrategy[Predicate], max_leaves: int) -> st.SearchStrategy[Predicate]:
+    """Leaves joined by AND and OR, and negated."""
+    return st.recursive(
+        leaves,
+        lambda parts: st.one_of(
+            parts.map(Not),
+            st.lists(parts, min_size=2, max_size=3).map(lambda found: And(tuple(found))),
+            st.lists(parts, min_size=2, max_size=3).map(lambda found: Or(tuple(found))),
+        ),
+        max_leaves=max_leaves,
+    )
+
+
+predicates = predicates_of(_leaves(), 8)
 
 
 T = TypeVar("T")
