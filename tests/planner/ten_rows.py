@@ -48,9 +48,12 @@ def build_index(
     return index
 
 
-def view_of_ten_rows(catalog: SqlCatalog, definition: IndexDefinition = BITMAPS) -> IndexView:
-    index = build_index(catalog, ROWS, 2, definition)
+def view_of_index(index: TableIndex) -> IndexView:
     return view_of(index.index_table, reading_of(index.data_table))
+
+
+def view_of_ten_rows(catalog: SqlCatalog, definition: IndexDefinition = BITMAPS) -> IndexView:
+    return view_of_index(build_index(catalog, ROWS, 2, definition))
 
 
 def k(test: LeafTest) -> Leaf:

@@ -107,9 +107,7 @@ def test_first_rows_are_those_of_a_sort(local_catalog: SqlCatalog, seed: int) ->
     random = Random(seed)
     rows = [random.choice([None, *range(40)]) for _ in range(random.choice([1, 30, 300]))]
     data = pa.table({"i": pa.array(rows, pa.int32()), "c": pa.array([n % 3 for n in range(len(rows))], pa.int32())})
-    create_table(local_catalog, "t", data, row_group_rows=random.choice([1, 8, 50]))
-    index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bitmap=["i", "c"]))
-    index.build(workers=1)
+    index = build_index(local_catalog, data, random.choice([1, 8, 50]), IndexDefinition.of(bitmap=["i", "c"]))
     for _ in range(10):
         descending, nulls_first, limit = random.random() < 0.5, random.random() < 0.5, random.choice([1, 3, 20])
         order_by = f"i {'desc' if descending else 'asc'} nulls {'first' if nulls_first else 'last'}"

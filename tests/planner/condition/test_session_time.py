@@ -11,7 +11,7 @@ import planner
 from planner.condition.session_time import zone_named
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import NotFoundError, WhereSyntaxError
-from tests.conftest import create_table
+from tests.planner.ten_rows import build_index
 
 START = datetime(2020, 1, 1)
 HOURS = [START + timedelta(hours=hour) for hour in range(48)]
@@ -28,10 +28,7 @@ def index(local_catalog: SqlCatalog) -> TableIndex:
             "t": pa.array([hour.time() for hour in HOURS], pa.time64("us")),
         }
     )
-    create_table(local_catalog, "t", data, 4)
-    made = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bsi=["ts", "nt", "dt", "t"]))
-    made.build(workers=1)
-    return made
+    return build_index(local_catalog, data, 4, IndexDefinition.of(bsi=["ts", "nt", "dt", "t"]))
 
 
 def test_the_zone_of_the_session_counts(index: TableIndex) -> None:

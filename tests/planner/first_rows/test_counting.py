@@ -7,16 +7,15 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from planner.arrow.plan import view_of
 from planner.clock import Clock
 from planner.condition.tree.nodes import Leaf, Predicate
 from planner.condition.tree.simplify import conjunction, disjunction
 from planner.first_rows.counting import Counting
 from planner.prune.gate import Limits
-from puffin_index import IndexDefinition, TableIndex
-from puffin_index.data.column_source import reading_of
+from puffin_index import IndexDefinition
 from puffin_index.keys.leaf import NullTest, RangeTest, SetTest
-from tests.conftest import amount, create_table
+from tests.conftest import amount
+from tests.planner.ten_rows import build_index, view_of_index
 
 ROWS, GROUP_ROWS = 3_000, 50
 KINDS = [
@@ -34,10 +33,8 @@ def test_candidates_change_no_count(local_catalog: SqlCatalog, definition: Index
     f = [None if random.random() < 0.05 else random.randrange(2_000) for _ in range(ROWS)]
     c = [None if random.random() < 0.05 else random.randrange(100) for _ in range(ROWS)]
     data = pa.table({"f": pa.array(f, pa.int64()), "c": pa.array(c, pa.int64())})
-    create_table(local_catalog, "t", data, row_group_rows=GROUP_ROWS)
-    index = TableIndex.create(local_catalog, "ns.t", definition)
-    index.build(workers=1)
-    view = view_of(index.index_table, reading_of(index.data_table))
+    index = build_index(local_catalog, data, GROUP_ROWS, definition)
+    view = view_of_index(index)
     at = np.arange(view.row_group_count)
     counting = Counting(view, at, np.ones(len(at), np.bool_), Clock(60), Limits(strict=True, rows_wanted=True), None)
     low, width = random.randrange(100), random.choice([0, 3, 60])

@@ -10,21 +10,19 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from planner.arrow.plan import view_of
 from planner.condition.tree.nodes import UNKNOWN, Everything, Leaf, Nothing, Predicate
 from planner.condition.tree.simplify import conjunction
 from planner.first_rows.search import Enough, FirstRows, Order, prune_first_rows
 from planner.prune.gate import Limits
 from planner.prune.verdicts import Reason
 from planner.view.index_view import IndexView
-from puffin_index import IndexDefinition, TableIndex
-from puffin_index.data.column_source import reading_of
+from puffin_index import IndexDefinition
 from puffin_index.keys.leaf import NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import value_type_named, value_type_of
 from puffin_index.keys.values import key_of
 from puffin_index.storage.arrays import Flags
-from tests.conftest import amount, create_table
-from tests.planner.ten_rows import BITMAPS, EVERY, POSTINGS, k, view_of_ten_rows
+from tests.conftest import amount
+from tests.planner.ten_rows import BITMAPS, EVERY, POSTINGS, build_index, k, view_of_index, view_of_ten_rows
 
 ALL_ROWS = Everything(exact=True)
 STRICT = Limits(strict=True)
@@ -155,11 +153,9 @@ def test_the_first_rows_are_in_what_is_kept(local_catalog: SqlCatalog, seed: int
     others = [99 if random.random() < 0.03 else random.choice([None, *range(8)]) for _ in range(rows)]
     size = random.choice([1, 3, 20, 64])
     data = pa.table({"f": column, "c": pa.array(others, pa.int64())})
-    create_table(local_catalog, "t", data, row_group_rows=size)
     kinds = random.choice([{"bitmap": ["f", "c"]}, {"bsi": ["f"], "bitmap": ["c"]}, {"bsi": ["f", "c"]}])
-    index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(**kinds))
-    index.build(workers=1)
-    view = view_of(index.index_table, reading_of(index.data_table))
+    index = build_index(local_catalog, data, size, IndexDefinition.of(**kinds))
+    view = view_of_index(index)
     type_name = value_type_of(index.data_table.schema().find_type(1)).name
     keys = [None if value is None else key_of(value, value_type_named(type_name)) for value in values]
     is_countable = np.array([random.random() < 0.8 for _ in range(view.row_group_count)])
@@ -213,10 +209,8 @@ def _with_ties(live: list[int], values: list[Any], order: Order, count: int) -> 
 
 def test_an_order_by_text_needs_few_row_groups(local_catalog: SqlCatalog) -> None:
     words = [f"{number * 7919 % 1000:03}" for number in range(1000)]
-    create_table(local_catalog, "t", pa.table({"s": pa.array(words)}), row_group_rows=10)
-    index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bitmap=["s"]))
-    index.build(workers=1)
-    view = view_of(index.index_table, reading_of(index.data_table))
+    index = build_index(local_catalog, pa.table({"s": pa.array(words)}), 10, IndexDefinition.of(bitmap=["s"]))
+    view = view_of_index(index)
 
     enough = prune_first_rows(
         view, ALL_ROWS, np.arange(100), np.ones(100, np.bool_), FirstRows(5, Order(1, "string", True, False)), STRICT
@@ -233,10 +227,8 @@ def test_an_order_by_text_is_cut_between_the_ends_of_row_groups(local_catalog: S
     rare = Leaf(2, SetTest((1,)), "long")
     matches = (numbers % 100 == 50) & (numbers > 500) & (numbers < 3_500)
     data = pa.table({"s": [f"user {number:04}" for number in numbers.tolist()], "c": matches.astype(np.int64)})
-    create_table(local_catalog, "t", data, row_group_rows=100)
-    index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bitmap=["s", "c"]))
-    index.build(workers=1)
-    view = view_of(index.index_table, reading_of(index.data_table))
+    index = build_index(local_catalog, data, 100, IndexDefinition.of(bitmap=["s", "c"]))
+    view = view_of_index(index)
 
     enough = first_rows(view, rare, FirstRows(3, Order(1, "string", descending, False)))
 

@@ -13,17 +13,15 @@ from planner.arrow.plan import plan
 from planner.report.scan_plan import ScanPlan
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.data_table import list_data_files
-from tests.conftest import create_table
 from tests.deletes_sample import commit_deletion_vectors, commit_positional_deletes
+from tests.planner.ten_rows import build_index
 
 ROW_GROUP_ROWS = 100
 
 
 def indexed(catalog: SqlCatalog, data: pa.Table, **kinds: list[str]) -> tuple[Table, TableIndex]:
-    table = create_table(catalog, "t", data, ROW_GROUP_ROWS)
-    index = TableIndex.create(catalog, "ns.t", IndexDefinition.of(**kinds))
-    index.build(workers=1)
-    return table, index
+    index = build_index(catalog, data, ROW_GROUP_ROWS, IndexDefinition.of(**kinds))
+    return index.data_table, index
 
 
 def only_row(found: Aggregated) -> tuple[object, ...]:

@@ -14,7 +14,7 @@ from planner.report.scan_plan import ScanPlan
 from planner.view.index_view import Experience
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.keys.leaf import SetTest
-from tests.conftest import create_table
+from tests.planner.ten_rows import build_index
 
 ROWS, ROW_GROUP_ROWS = 20_000, 1_000
 
@@ -28,12 +28,10 @@ def index(local_catalog: SqlCatalog, request: pytest.FixtureRequest) -> TableInd
             "few": pa.array(chooser.integers(0, 5, ROWS), pa.int32()),
         }
     )
-    create_table(local_catalog, "t", data, ROW_GROUP_ROWS)
     kind, _, compression = request.param.partition(" ")
     options = {f"{column}.compression": compression for column in ("k", "few") if compression}
-    index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(**{kind: ["k", "few"]}, options=options))
-    index.build(workers=1)
-    return index
+    definition = IndexDefinition.of(**{kind: ["k", "few"]}, options=options)
+    return build_index(local_catalog, data, ROW_GROUP_ROWS, definition)
 
 
 @pytest.mark.parametrize("index", ["bitmap", "bsi", "bsi none", "bloom"], indirect=True)
@@ -124,11 +122,9 @@ def sessions(local_catalog: SqlCatalog, request: pytest.FixtureRequest) -> tuple
             "row_group": pa.array(lines // 450, pa.int32()),
         }
     )
-    create_table(local_catalog, "t", data, 450)
     options = {"user.layout": request.param} if request.param == "postings" else None
     kinds = {"bitmap": ["user", "status", "grade"]} if options else {request.param: ["user", "status", "grade"]}
-    index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(options=options, **kinds))
-    index.build(workers=1)
+    index = build_index(local_catalog, data, 450, IndexDefinition.of(options=options, **kinds))
     return index, data
 
 

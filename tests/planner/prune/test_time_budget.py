@@ -10,7 +10,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 import planner
-from planner.arrow.plan import plan, plan_scan, view_of
+from planner.arrow.plan import plan, plan_scan
 from planner.clock import Clock
 from planner.condition.tree.nodes import Conjunction, Disjunction, Leaf, Nothing
 from planner.prune.distributed import prune_row_groups
@@ -19,9 +19,9 @@ from planner.prune.gate import Limits
 from planner.prune.verdicts import Reason
 from planner.prune.zone_map import JoinedVerdicts
 from puffin_index import IndexDefinition, TableIndex
-from puffin_index.data.column_source import reading_of
 from puffin_index.keys.leaf import SetTest
-from tests.conftest import amount, create_table
+from tests.conftest import amount
+from tests.planner.ten_rows import build_index, view_of_index
 
 ROWS, ROW_GROUP_ROWS = 4_000, 200
 KINDS = ["bitmap", "postings", "bsi", "bloom"]
@@ -32,12 +32,9 @@ PAIRS = amount(200, 2_000)
 def index(local_catalog: SqlCatalog, request: pytest.FixtureRequest) -> TableIndex:
     chooser = np.random.default_rng(9)
     data = pa.table({"k": chooser.permutation(ROWS) * 7, "id": chooser.permutation(ROWS) * 3})
-    create_table(local_catalog, "t", data, ROW_GROUP_ROWS)
     layout = {f"{column}.layout": "postings" for column in ("k", "id")} if request.param == "postings" else {}
     kind = "bitmap" if request.param == "postings" else request.param
-    index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(**{kind: ["k", "id"]}, options=layout))
-    index.build(workers=1)
-    return index
+    return build_index(local_catalog, data, ROW_GROUP_ROWS, IndexDefinition.of(**{kind: ["k", "id"]}, options=layout))
 
 
 @pytest.mark.parametrize("index", KINDS, indirect=True)
@@ -55,7 +52,7 @@ def test_without_time_all_is_kept_for_that_reason_and_counted_rightly(index: Tab
 
 @pytest.mark.parametrize("index", ["bsi"], indirect=True)
 def test_what_nothing_has_to_be_read_for_is_decided_without_time(index: TableIndex) -> None:
-    view = view_of(index.index_table, reading_of(index.data_table))
+    view = view_of_index(index)
     pruned = prune_row_groups(view, Nothing(), np.arange(view.row_group_count), Limits(seconds=0))
     assert not pruned.kept.any()
 
@@ -131,7 +128,7 @@ def test_ten_times_the_terms_take_about_ten_times_the_steps(index: TableIndex, j
 
 @pytest.mark.parametrize("index", ["bsi"], indirect=True)
 def test_pairs_are_planned_in_steps_that_grow_little_faster_than_they(index: TableIndex, joins: list[str]) -> None:
-    view = view_of(index.index_table, reading_of(index.data_table))
+    view = view_of_index(index)
     leaves = [[Leaf(field, SetTest((number,)), "long") for field in (1, 2)] for number in range(PAIRS)]
     predicate = Disjunction(tuple(Conjunction(tuple(pair)) for pair in leaves))
     pruned = prune_row_groups(view, predicate, np.arange(view.row_group_count), Limits(seconds=600))

@@ -15,10 +15,10 @@ from pyroaring import BitMap
 from planner.query_log.benefits import sum_up
 from planner.query_log.records import QueryLog, QueryRecord, read_log
 from planner.spark.callback import PlannerCallback
-from puffin_index import IndexDefinition, TableIndex
-from tests.conftest import create_table
+from puffin_index import IndexDefinition
 from tests.planner.query_log_sample import RECORD
 from tests.planner.spark.requests.jvm_messages import REQUEST
+from tests.planner.ten_rows import build_index
 from tests.shell import Shell
 
 
@@ -59,9 +59,8 @@ class Hook:
 
     def __init__(self, catalog: SqlCatalog, log: str) -> None:
         keys = [row * 7919 % 400 * 2 for row in range(400)]
-        create_table(catalog, "t", pa.table({"k": keys, "v": range(400)}), 50)
-        self._index = TableIndex.create(catalog, "ns.t", IndexDefinition.of(bitmap=["k"], bsi=["v"]))
-        self._index.build(workers=1)
+        data = pa.table({"k": keys, "v": range(400)})
+        self._index = build_index(catalog, data, 50, IndexDefinition.of(bitmap=["k"], bsi=["v"]))
         self._log = log
         # Only planning on executors would need a Spark context.
         self._callback = PlannerCallback({"lake": catalog}, cast(Any, None), "session", strict=True)

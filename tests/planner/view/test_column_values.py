@@ -8,20 +8,18 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from planner.arrow.plan import view_of
 from planner.condition.tree.nodes import Leaf
 from planner.view.cache import new_cache
 from planner.view.column_values import ColumnValues, KeyRange, column_values
 from planner.view.directories import IndexReads
 from planner.view.index_view import IndexView
 from puffin_index import IndexDefinition, TableIndex
-from puffin_index.data.column_source import reading_of
 from puffin_index.index_table.table import read_entries
 from puffin_index.keys.leaf import NullTest
 from puffin_index.keys.value_types import value_type_named, value_type_of
 from puffin_index.keys.values import key_of
 from tests.conftest import amount, create_table
-from tests.planner.ten_rows import build_index, k, view_of_ten_rows
+from tests.planner.ten_rows import build_index, k, view_of_index, view_of_ten_rows
 
 LEAF = k(NullTest(is_null=False))
 WORDS = ["b", None, "ä", "a", "a", "", "c", "b", "a\0", "z"]
@@ -48,7 +46,7 @@ def indexed(catalog: SqlCatalog, definition: IndexDefinition) -> tuple[IndexView
         field.name: Leaf(field.field_id, NullTest(is_null=False), value_type_of(field.field_type).name)
         for field in index.data_table.schema().fields
     }
-    return view_of(index.index_table, reading_of(index.data_table)), leaves
+    return view_of_index(index), leaves
 
 
 def test_integers_of_a_small_range_are_all_integers_between_the_least_and_the_greatest(
@@ -125,7 +123,7 @@ def test_a_column_that_has_an_index_in_some_row_groups_only_has_no_list(local_ca
     index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bitmap=["far"]))
     table.append(pa.table(COLUMNS))
     index.build(workers=1)
-    view = view_of(index.index_table, reading_of(index.data_table))
+    view = view_of_index(index)
     leaf = Leaf(table.schema().find_field("word").field_id, NullTest(is_null=False), "string")
     covered = np.flatnonzero(view.has(leaf.field_id, "bitmap", np.arange(view.row_group_count)))
     assert 0 < len(covered) < view.row_group_count

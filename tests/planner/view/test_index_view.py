@@ -5,14 +5,12 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from planner.arrow.plan import view_of
 from planner.view.directories import IndexReads
 from puffin_index import IndexDefinition, TableIndex
-from puffin_index.data.column_source import reading_of
 from puffin_index.data.data_table import DataFile, list_data_files
 from puffin_index.keys.leaf import RangeTest, SetTest
 from tests.conftest import create_table
-from tests.planner.ten_rows import BITMAPS, EVERY, POSTINGS, ROWS, c, k, view_of_ten_rows
+from tests.planner.ten_rows import BITMAPS, EVERY, POSTINGS, ROWS, c, k, view_of_index, view_of_ten_rows
 
 LEAF = k(SetTest((5,)))
 
@@ -22,7 +20,7 @@ def test_row_groups_are_numbered_data_file_by_data_file(local_catalog: SqlCatalo
     table.append(pa.table({"k": pa.array([11, 12], pa.int64()), "c": pa.array([0, 1], pa.int64())}))
     index = TableIndex.create(local_catalog, "ns.t", BITMAPS)
     index.build(workers=1)
-    view = view_of(index.index_table, reading_of(index.data_table))
+    view = view_of_index(index)
     files = {file.record_count: file for file in list_data_files(index.data_table)}
 
     own = {count: view.row_groups_of(file) for count, file in files.items()}
