@@ -4,9 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from planner.condition.tree.nodes import UNKNOWN, Conjunction, Disjunction, Leaf, Nothing
-from planner.condition.tree.tree import PredicateTree
-from planner.prune.zone_map import JoinedVerdicts, Verdicts, judge_by_zone_map
+from planner.prune.zone_map import Verdicts, judge_by_zone_map
 from planner.view.directories import FieldStatistics
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import value_type_named
@@ -76,19 +74,3 @@ def test_bytes_are_compared_as_bytes_and_long_lists_as_one_range() -> None:
     # None of 100 keys is `fox`, but the range from `d00` to `z49` contains it.
     many = tuple(f"{letter}{number:02}".encode() for letter in "dz" for number in range(50))
     assert judged(SetTest(many)) == "-?"
-
-
-def test_verdicts_of_leaves_are_joined_up_to_the_root() -> None:
-    small, large = Leaf(1, SetTest((5,)), "long"), Leaf(1, RangeTest(20, None), "long")
-
-    def joined(predicate: Conjunction | Disjunction) -> str:
-        tree = PredicateTree(predicate)
-        verdicts = JoinedVerdicts(tree, 6)
-        for number, leaf in enumerate(tree.leaves):
-            verdicts.put(number, judge_by_zone_map(leaf.test, STATISTICS, np.arange(6)))
-        return told(verdicts.root)
-
-    assert joined(Disjunction((small, large))) == "?+?-+?"
-    assert joined(Conjunction((small, large))) == "-----?"
-    assert joined(Conjunction((large, UNKNOWN))) == "----??"
-    assert joined(Disjunction((large, Nothing()))) == "----+?"
