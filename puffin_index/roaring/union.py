@@ -26,7 +26,7 @@ from puffin_index.roaring.write import (
     block_count,
     lay_out_sets,
 )
-from puffin_index.storage.arrays import Bytes, Flags, Ints, put_bytes, ramps, take_bytes
+from puffin_index.storage.arrays import Bytes, Flags, Ints, put_bytes, ramps, records_at, take_bytes
 from puffin_index.storage.binary import Buffer
 
 _FEW_SETS = 32
@@ -157,8 +157,7 @@ def _rows_of(containers: LooseContainers, row_count: int) -> tuple[Ints, Ints]:
 
 def _uint32_at(raw: Bytes, places: Ints) -> Ints:
     """Return little-endian 32-bit numbers from arbitrary places."""
-    columns = raw[places[:, None] + np.arange(4)]
-    return np.ascontiguousarray(columns).view("<u4").reshape(-1).astype(np.int64)
+    return records_at(raw, places, np.dtype("<u4")).astype(np.int64)
 
 
 def _uint16_at(raw: Bytes, places: Ints) -> Ints:

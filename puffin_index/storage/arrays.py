@@ -1,6 +1,6 @@
 """Names for numpy arrays, of one dimension unless a docstring says otherwise; many byte ranges handled at once."""
 
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -59,6 +59,15 @@ def take_bytes(data: Bytes, starts: Ints, sizes: Ints) -> Bytes:
     taken = strings.take(pa.array(rank)).buffers()[2]
     content = np.empty(0, np.uint8) if taken is None else np.frombuffer(taken, np.uint8)
     return content[: int(sizes.sum())]
+
+
+_Record = TypeVar("_Record", bound=np.generic)
+
+
+def records_at(data: Bytes, places: Ints, record: np.dtype[_Record]) -> npt.NDArray[_Record]:
+    """Copy records from arbitrary, also unaligned, places."""
+    found = data[places[:, None] + np.arange(record.itemsize)]
+    return np.ascontiguousarray(found).view(record).reshape(-1)
 
 
 def ramps(starts: Ints, counts: Ints, step: int = 1) -> Ints:

@@ -15,7 +15,7 @@ from puffin_index.keys.leaf import Key
 from puffin_index.keys.sorted_keys import BytesKeys, IntKeys, SortedKeys, check_separators
 from puffin_index.keys.value_types import BYTES, dtype_of, from_stored, width_of
 from puffin_index.kinds.bitmap.blob import VERSION
-from puffin_index.storage.arrays import Ints
+from puffin_index.storage.arrays import Ints, records_at
 from puffin_index.storage.binary import ByteCursor, write_uint32_be
 from puffin_index.storage.parts import CHECKSUM_BYTES, Part, checksum32, corrupt, read_parts
 from puffin_index.storage.ranged import Blob
@@ -120,7 +120,7 @@ def _parse_entries(
         entries = np.frombuffer(data, record, count, start)
         return _table(IntKeys(from_stored(entries["key"], form)), entries), count * record.itemsize
     starts, ends = _chain(blob, data, start, count, tail.itemsize)
-    entries = _records(data, ends, tail)
+    entries = records_at(np.frombuffer(data, np.uint8), ends, tail)
     used = int(ends[-1]) + tail.itemsize - start if count else 0
     return _table(BytesKeys(data, starts, ends), entries), used
 
@@ -130,14 +130,6 @@ def _table(keys: SortedKeys, entries: npt.NDArray[np.void]) -> EntryTable:
     names = entries.dtype.names or ()
     lengths = entries["length"].astype(np.int64) if "length" in names else np.full(len(entries), -1, np.int64)
     return EntryTable(keys, RowSetPlaces(offsets, lengths))
-
-
-def _records(data: memoryview, places: Ints, record: np.dtype[np.void]) -> npt.NDArray[np.void]:
-    """Copy records from arbitrary, also unaligned, places."""
-    if not len(places):
-        return np.empty(0, record)
-    raw = np.frombuffer(data, np.uint8)[places[:, None] + np.arange(record.itemsize)]
-    return np.ascontiguousarray(raw).view(record).reshape(-1)
 
 
 def _chain(blob: Blob, data: memoryview, start: int, count: int, tail_bytes: int) -> tuple[Ints, Ints]:
@@ -167,7 +159,7 @@ def _chain(blob: Blob, data: memoryview, start: int, count: int, tail_bytes: int
     if not found:
         return np.empty(0, np.int64), np.empty(0, np.int64)
     places = np.concatenate(found)
-    lengths = _records(data, places, np.dtype([("length", ">i4")]))["length"].astype(np.int64)
+    lengths = records_at(raw, places, np.dtype(">i4")).astype(np.int64)
     return places + 4, places + 4 + lengths
 
 

@@ -18,7 +18,7 @@ from puffin_index.kinds.held_keys import DistinctKeys, HoldsKeys, KeySets, are_f
 from puffin_index.kinds.postings.columns import column_of_codes, no_codes
 from puffin_index.roaring.read import row_set_of
 from puffin_index.roaring.union import StoredSets
-from puffin_index.storage.arrays import Ints
+from puffin_index.storage.arrays import Ints, records_at
 from puffin_index.storage.hashing import xxh64_many
 from puffin_index.storage.parts import CHECKSUM_BYTES, Part, check_layout, corrupt
 from puffin_index.storage.ranged import Blob, near_groups
@@ -100,8 +100,7 @@ class BitmapBody:
     def _check_seals(self, data: memoryview, starts: Ints, lengths: Ints) -> None:
         """Check the seals behind row sets, at starts and lengths in the data."""
         raw = np.frombuffer(data, np.uint8)
-        found = raw[(starts + lengths)[:, None] + np.arange(CHECKSUM_BYTES)]
-        seals = np.ascontiguousarray(found).view(">u4").reshape(-1)
+        seals = records_at(raw, starts + lengths, np.dtype(">u4"))
         if bool(((xxh64_many(raw, starts, lengths) & np.uint64(0xFFFF_FFFF)) != seals).any()):
             raise corrupt(self.blob, "the bytes do not have their checksum", self.start)
 

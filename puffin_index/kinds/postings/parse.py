@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from puffin_index.kinds.postings.blocks import BLOCK_HEADER, SECTION_HEADER, STREAMS
 from puffin_index.kinds.postings.directory import PostingsDirectory
-from puffin_index.storage.arrays import Bytes, Flags, Ints, Words, ramps
+from puffin_index.storage.arrays import Flags, Ints, Words, ramps, records_at
 from puffin_index.storage.bit_packing import MAXIMUM_WIDTH, SLACK_BYTES, packed_bytes, unpack_streams
 from puffin_index.storage.parts import corrupt, read_parts
 from puffin_index.storage.ranged import Blob
@@ -133,17 +132,11 @@ def _before(counts: Ints) -> Ints:
     return ends
 
 
-def _records(data: Bytes, places: Ints, dtype: np.dtype[np.void]) -> npt.NDArray[np.void]:
-    """Copy records from arbitrary, also unaligned, places."""
-    found = data[places[:, None] + np.arange(dtype.itemsize)]
-    return np.ascontiguousarray(found).view(dtype).reshape(-1)
-
-
 def _parse_headers(stored: Sequence[StoredBlocks], is_bytes: bool) -> RawBlocks:
     views = [view for blocks in stored for view in blocks.views]
     joined = b"".join((*views, bytes(SLACK_BYTES)))
     starts = _before(np.array([len(view) for view in views], np.int64))
-    header = _records(np.frombuffer(joined, np.uint8), starts[:-1], BLOCK_HEADER)
+    header = records_at(np.frombuffer(joined, np.uint8), starts[:-1], BLOCK_HEADER)
     keys = np.concatenate([blocks.key_counts for blocks in stored])
     words, sections = header["key_word"].astype(np.int64), header["sections"].astype(np.int64)
     key_bytes = words if is_bytes else packed_bytes(keys - 1, words)
@@ -176,13 +169,13 @@ def _parse_sections(raw: RawBlocks) -> ParsedBlocks:
     block_sections = _before(raw.section_counts)
     first_sections = block_sections[:-1]
     places = ramps(raw.starts[:-1] + BLOCK_HEADER.itemsize, raw.section_counts, 4)
-    lengths = _records(data, places, np.dtype([("length", "<u4")]))["length"].astype(np.int64)
+    lengths = records_at(data, places, np.dtype("<u4")).astype(np.int64)
     before = _before(lengths)
     starts = before[:-1] + (raw.section_starts - before[first_sections])[owners]
     ends_well = raw.section_starts + np.add.reduceat(lengths, first_sections) == raw.starts[1:]
     long_enough = np.minimum.reduceat(lengths, first_sections) >= SECTION_HEADER.itemsize
     raw.require(ends_well & long_enough, "sections that do not fill their block")
-    header = _records(data, starts, SECTION_HEADER)
+    header = records_at(data, starts, SECTION_HEADER)
     runs, groups = header["runs"].astype(np.int64) + 1, header["groups"].astype(np.int64) + 1
     widths, least = header["widths"].astype(np.int64), header["least"].astype(np.int64)
     counts = np.stack((groups, groups, runs - groups, runs), axis=1)
