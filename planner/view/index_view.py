@@ -42,6 +42,7 @@ from puffin_index.keys.columns import KeyArray
 from puffin_index.keys.leaf import LeafTest
 from puffin_index.keys.map_key import ColumnId
 from puffin_index.kinds.base import MergedFilter, MergedIndex, RowGroupIndex
+from puffin_index.kinds.held_keys import HoldsKeys
 from puffin_index.segments.directory import STATISTICS, Directory, FieldKind, read_directory, read_statistics
 from puffin_index.segments.segment import align
 from puffin_index.storage.arrays import Flags, Floats, Ints
@@ -311,7 +312,7 @@ class IndexView(CoveredRowGroups):
             return kept if len(kept) <= most else None
         is_merged = bool(directory.merged[row_group])
         opened = (self.open_index if is_merged else self.open_alone)(directory, row_group)
-        keys = opened.keys(most)
+        keys = opened.keys(most) if isinstance(opened, HoldsKeys) else None
         if keys is not None:
             self.keep(directory, row_group, "keys", keys)
         return keys

@@ -10,7 +10,6 @@ from pyroaring import BitMap
 
 from puffin_index.errors import CorruptFileError
 from puffin_index.keys.asked import AskedTest
-from puffin_index.keys.columns import KeyArray
 from puffin_index.keys.leaf import LeafTest
 from puffin_index.keys.value_types import ValueType
 from puffin_index.roaring.write import BLOCK_ROWS
@@ -86,11 +85,6 @@ class RowGroupIndex(Protocol):
         An implementation may stop reading as soon as no candidate is left.
         """
 
-    def keys(self, most: int) -> KeyArray | None:
-        """Return the distinct keys, ascending; None if the payload does not list its keys, or has more than `most`."""
-        del most
-        return None
-
 
 class ReadBlocks(Protocol):
     """The blocks of a payload read for a test. The same array operations search the blocks of several payloads."""
@@ -152,11 +146,6 @@ class MergedIndex(MergedOpened):
     @property
     def sizes(self) -> tuple[int, int] | None:
         """The numbers of non-NULL rows and of distinct keys; None if the directory does not tell."""
-        return None
-
-    def keys(self, most: int) -> KeyArray | None:
-        """Return the distinct keys, ascending; None if the payload does not list its keys, or has more than `most`."""
-        del most
         return None
 
 

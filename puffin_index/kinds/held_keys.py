@@ -93,6 +93,11 @@ class HoldsKeys(ABC):
     def keys_of(self, rows: BitMap | None) -> Column:
         """Return the keys of some rows, in the order of the rows; None for all rows of the payload."""
 
+    def keys(self, most: int) -> KeyArray | None:
+        """Return the distinct keys, ascending; None if the payload does not list its keys, or has more than `most`."""
+        del most
+        return None
+
     def counts_of(self, rows: BitMap) -> KeyCounts:
         """Return the distinct keys of some rows."""
         sets = self.sets_of()
@@ -144,10 +149,8 @@ class KeysInMemory(HoldsKeys):
 class KeysWithin(HoldsKeys):
     """The keys of the rows of a payload that satisfy a test; nobody may ask for other rows."""
 
-    @property
-    @abstractmethod
-    def cost_bytes(self) -> int:
-        """The number of bytes that are read for the keys."""
+    cost_bytes: int
+    """The number of bytes that are read for the keys."""
 
 
 def most_key_sets(row_counts: Ints) -> Ints:

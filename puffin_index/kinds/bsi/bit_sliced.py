@@ -10,7 +10,7 @@ from puffin_index.keys.asked import INT64_MINIMUM, Intervals, clip, intervals_of
 from puffin_index.keys.columns import Column
 from puffin_index.keys.leaf import LeafTest, NullTest
 from puffin_index.keys.value_types import ValueType
-from puffin_index.kinds.base import RowGroupIndex, RowSet
+from puffin_index.kinds.base import RowSet
 from puffin_index.kinds.bsi.search import FlatHalf, HalfReader, HalfSets
 from puffin_index.kinds.bsi.slices import Half
 from puffin_index.kinds.held_keys import HoldsKeys, KeySets, Totals, Want, are_few_keys, join_totals
@@ -28,7 +28,7 @@ _SPARSE = 512
 """Where fewer than one row in this many is wanted, bits are looked up in row sets instead of flat bits."""
 
 
-class BitSlicedIndex(HoldsKeys, RowGroupIndex):
+class BitSlicedIndex(HoldsKeys):
     """Answer tests of integers from the two halves of a blob."""
 
     def __init__(

@@ -102,24 +102,24 @@ class CodedRows(KeysInMemory):
     """
 
     value_type: ValueType
-    keys: KeyArray
+    distinct_keys: KeyArray
     codes: Codes
     numbers: RowNumbers
 
     @property
     def nbytes(self) -> int:
         """The approximate memory in bytes."""
-        return int(self.keys.nbytes) + self.codes.nbytes + self.numbers.nbytes
+        return int(self.distinct_keys.nbytes) + self.codes.nbytes + self.numbers.nbytes
 
     def keys_of(self, rows: BitMap | None) -> Column:
         """Return the keys of some rows."""
-        return column_of_codes(self.value_type, self.keys, self._codes_of(rows))
+        return column_of_codes(self.value_type, self.distinct_keys, self._codes_of(rows))
 
     def counts_of(self, rows: BitMap) -> KeyCounts:
         """Return the distinct keys of some rows, counted without sorting rows."""
         counts = np.bincount(self._codes_of(rows), minlength=1).astype(np.int64, copy=False)
         places = np.flatnonzero(counts[1:])
-        return KeyCounts(self.value_type, chosen_keys(self.keys, places), counts[1:][places], int(counts[0]))
+        return KeyCounts(self.value_type, chosen_keys(self.distinct_keys, places), counts[1:][places], int(counts[0]))
 
     def _codes_of(self, rows: BitMap | None) -> Codes:
         numbers = self.numbers
@@ -160,14 +160,9 @@ class RowsWithin(KeysWithin):
 
     blob: Blob
     read: Callable[[], Sequence[KeyRows]]
-    read_bytes: int
+    cost_bytes: int
     numbers: RowNumbers
     value_type: ValueType
-
-    @property
-    def cost_bytes(self) -> int:
-        """The number of bytes that are read for the keys."""
-        return self.read_bytes
 
     def keys_of(self, rows: BitMap | None) -> Column:
         """Return the keys of some rows.
