@@ -107,15 +107,27 @@ class BloomBits:
 
 
 class BloomIndex(RowGroupIndex):
-    """Answers set tests from a filter: exactly if no key can be in the row group, else with an upper bound."""
+    """Answers set tests from a filter: exactly if no key can be in the row group, else with an upper bound.
 
-    def __init__(self, blob: Blob, form: int, bit_count: int, k: int, pages: Sequence[Part], row_count: int) -> None:
+    Raises UnsupportedError for another version or type, CorruptFileError if the layout contradicts the blob.
+    """
+
+    def __init__(self, payload: StoredPayload) -> None:
+        blob, value_type = payload.blob, payload.value_type
+        self._row_count = payload.row_count
+        bit_bytes = blob.length - BITS_OFFSET
+        if not 0 < bit_bytes <= MAXIMUM_BITS // 8:
+            raise corrupt(blob, f"a bloom filter of {blob.length} bytes")
+        _, form, k, page_bytes, *packed = check_layout(blob, payload.layout, _LAYOUT_NUMBERS)
+        if not is_form_of(form, value_type):
+            raise UnsupportedError(f"{blob.location}: form {form} is not one of a {value_type.name} column")
+        if not 0 < k <= MAXIMUM_BITS_A_KEY or page_bytes < 1:
+            raise corrupt(blob, f"a bloom filter of {k} bits a key, {page_bytes} bytes a page")
         self._blob = blob
         self.form = form
-        self._bit_count = bit_count
+        self._bit_count = 8 * bit_bytes
         self._k = k
-        self._pages = pages
-        self._row_count = row_count
+        self._pages = _pages(blob, bit_bytes, page_bytes, _unpack_pairs(packed))
         self._read: dict[int, Bytes] = {}
 
     def evaluate(self, test: LeafTest, candidates: BitMap | None = None) -> RowSet:
@@ -177,24 +189,6 @@ def build_filter(column: SortedColumn, items: int | None, fpp: float, room: floa
     checksums = [checksum32(bits[start : start + page_bytes].data) for start in range(0, len(bits), page_bytes)]
     layout = [LAYOUT_VERSION, form, k, page_bytes, *_pack_pairs(checksums)]
     return Payload(PAIMON_BLOOM, data, np.array(layout, np.int64))
-
-
-def open_filter(payload: StoredPayload) -> BloomIndex:
-    """Open the filter of a row group.
-
-    Raises UnsupportedError for another version or type, CorruptFileError if the layout contradicts the blob.
-    """
-    blob, layout, value_type, row_count = payload.blob, payload.layout, payload.value_type, payload.row_count
-    bit_bytes = blob.length - BITS_OFFSET
-    if not 0 < bit_bytes <= MAXIMUM_BITS // 8:
-        raise corrupt(blob, f"a bloom filter of {blob.length} bytes")
-    _, form, k, page_bytes, *packed = check_layout(blob, layout, _LAYOUT_NUMBERS)
-    if not is_form_of(form, value_type):
-        raise UnsupportedError(f"{blob.location}: form {form} is not one of a {value_type.name} column")
-    if not 0 < k <= MAXIMUM_BITS_A_KEY or page_bytes < 1:
-        raise corrupt(blob, f"a bloom filter of {k} bits a key, {page_bytes} bytes a page")
-    pages = _pages(blob, bit_bytes, page_bytes, _unpack_pairs(packed))
-    return BloomIndex(blob, form, 8 * bit_bytes, k, pages, row_count)
 
 
 def _set_bits(bits: Bytes, keys: KeyArray, form: int, k: int) -> None:

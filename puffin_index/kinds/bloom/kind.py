@@ -26,7 +26,7 @@ from puffin_index.kinds.base import (
     count_kept,
     runs_of,
 )
-from puffin_index.kinds.bloom.filter import PAIMON_BLOOM, BloomBits, BloomIndex, build_filter, key_hashes, open_filter
+from puffin_index.kinds.bloom.filter import PAIMON_BLOOM, BloomBits, BloomIndex, build_filter, key_hashes
 from puffin_index.kinds.bloom.matrix import BLOOM_MATRIX, BloomMatrix, build_bloom_matrix
 from puffin_index.kinds.kind import Answer, IndexKind, Options, Proof
 from puffin_index.storage.arrays import Ints
@@ -81,7 +81,7 @@ class BloomKind(IndexKind):
             return BloomMatrix(payload)
         if payload.blob_type != PAIMON_BLOOM:
             raise UnsupportedError(f"{payload.blob.location}: kind bloom reads no blob {payload.blob_type}")
-        return open_filter(payload)
+        return BloomIndex(payload)
 
     def answers(self, test: LeafTest) -> Answer:
         """Answer only tests for keys, with an upper bound."""
