@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from pyroaring import BitMap
 
@@ -21,57 +19,129 @@ from puffin_index.roaring.union import StoredSets
 from puffin_index.storage.arrays import Ints, records_at
 from puffin_index.storage.hashing import xxh64_many
 from puffin_index.storage.parts import CHECKSUM_BYTES, Part, check_layout, corrupt
-from puffin_index.storage.ranged import Blob, near_groups
+from puffin_index.storage.ranged import near_groups
 
 
-@dataclass(frozen=True, slots=True)
-class BitmapBody:
-    """The row sets of a blob: the start of its body, and that of NULLs (or -1 - row).
+class BitmapIndex(HoldsKeys):
+    """Answers any test from the entries of the tested values, and their row sets.
 
-    The NULLs' length is 0 where the offset is a row, `NO_NULLS` without NULLs. All methods raise CorruptFileError if a
-    row set leaves the body, breaks its seal, or is damaged.
+    Opening reads nothing, and raises UnsupportedError for a form of another type. All methods raise CorruptFileError if
+    a row set leaves the body, breaks its seal, or is damaged.
     """
 
-    blob: Blob
-    start: int
-    row_count: int
-    null_offset: int
-    null_length: int
+    def __init__(self, payload: StoredPayload) -> None:
+        blob = payload.blob
+        numbers = check_layout(blob, payload.layout, LAYOUT_NUMBERS)[1:LAYOUT_NUMBERS]
+        form, version, header_end, checksum, body_start, null_offset, null_length = numbers
+        if not is_form_of(form, payload.value_type):
+            raise UnsupportedError(f"{blob.location}: form {form} is not one of a {payload.value_type.name} column")
+        if version != VERSION or not 0 < header_end <= body_start <= blob.length or null_length < NO_NULLS:
+            raise corrupt(blob, "a layout that does not describe a bitmap blob")
+        self._blob = blob
+        self._value_type = payload.value_type
+        self._row_count = payload.row_count
+        self.entries = Entries(blob, Part(0, header_end, checksum), payload.row_count, form)
+        self.body_start = body_start
+        # For a single NULL row the offset is -1 - row, and the length 0.
+        self._nulls_at = null_offset, null_length
 
     @property
     def nulls(self) -> RowSetPlaces:
         """The place of the NULL rows, if there are any."""
-        if self.null_length == NO_NULLS:
-            return RowSetPlaces.joined(())
-        return RowSetPlaces(np.array([self.null_offset]), np.array([self.null_length]))
+        offset, length = self._nulls_at
+        return RowSetPlaces.joined(()) if length == NO_NULLS else RowSetPlaces(np.array([offset]), np.array([length]))
 
-    def null_rows(self) -> BitMap:
+    def evaluate(self, test: LeafTest, candidates: BitMap | None = None) -> RowSet:
+        """Return the rows that satisfy `test`, among the candidates."""
+        if candidates is not None and not candidates:
+            return RowSet(BitMap(), True)
+        if isinstance(test, NullTest):
+            rows = self._null_rows() if test.is_null else self._valid_rows()
+        else:
+            rows = self._set_rows(test) if isinstance(test, SetTest) else self._range_rows(test)
+        return RowSet(rows if candidates is None else rows & candidates, True)
+
+    def keys(self, most: int) -> KeyArray | None:
+        """Return the keys of the entries; None if there are more than `most`."""
+        keys = self.entries.every().keys
+        return None if len(keys) > most else keys.array()
+
+    def keys_of(self, rows: BitMap | None) -> Column:
+        """Return the keys of some rows, decoded from the row sets of all values."""
+        table = self.entries.every()
+        found, entries = self._rows_by_entry(table.places)
+        codes = no_codes(self._row_count, len(table.places))
+        codes[found] = entries + 1
+        is_null = codes == 0
+        nulls = self._null_rows()
+        is_whole = len(found) + len(nulls) == self._row_count and np.count_nonzero(is_null) == len(nulls)
+        if not is_whole or not is_null[np.frombuffer(nulls.to_array(), np.uint32)].all():
+            raise corrupt(self._blob, "rows of two values, or of none")
+        own = codes if rows is None else codes[np.frombuffer(rows.to_array(), np.uint32)]
+        return column_of_codes(self._value_type, table.keys.array(), own)
+
+    def sets_of(self) -> KeySets | None:
+        """Return the row set of each value; None if there are many values."""
+        table = self.entries.every()
+        if not are_few_keys(len(table.places), self._row_count):
+            return None
+        rows, nulls = self._set_of_each(table.places), self._null_rows()
+        counts = [len(own) for own in (*rows, nulls)]
+        # The sets add up to all rows only if they are disjoint and leave no row out.
+        if sum(counts) != self._row_count or len(BitMap.union(nulls, *rows)) != self._row_count or 0 in counts[:-1]:
+            raise corrupt(self._blob, "rows of two values, or of none")
+        return KeySets(self._value_type, table.keys.array(), rows, nulls)
+
+    def distinct_of(self, rows: BitMap) -> DistinctKeys:
+        """Return the distinct keys of some rows; of all rows without reading a row set of a key."""
+        if len(rows) < self._row_count:
+            return super().distinct_of(rows)
+        keys = self.entries.every().keys
+        return DistinctKeys(keys.array(), self._row_count - len(self._null_rows()))
+
+    def _valid_rows(self) -> BitMap:
+        return BitMap(range(self._row_count)) - self._null_rows()
+
+    def _set_rows(self, test: SetTest) -> BitMap:
+        found = self._rows_of(self.entries.with_keys(test.keys))
+        return self._valid_rows() - found if test.negated else found
+
+    def _range_rows(self, test: RangeTest) -> BitMap:
+        low = None if test.low is None else (test.low, not test.low_inclusive)
+        high = None if test.high is None else (test.high, test.high_inclusive)
+        inside, outside = self.entries.between(low, high)
+        # The cheaper entries are read: those inside the range, or those outside, whose rows are then subtracted.
+        is_inside = self.entries.cost(inside) <= self.entries.cost(outside)
+        found = self._rows_of(self.entries.places(inside if is_inside else outside))
+        return self._valid_rows() - found if is_inside == test.negated else found
+
+    def _null_rows(self) -> BitMap:
         """Return the NULL rows."""
-        return self.rows_of(self.nulls)
+        return self._rows_of(self.nulls)
 
-    def rows_of(self, places: RowSetPlaces) -> BitMap:
+    def _rows_of(self, places: RowSetPlaces) -> BitMap:
         """Return the rows of some entries."""
-        singles = row_set_of(self._single_rows(places), self.row_count)
-        return singles | self.sets(places).union(self.row_count)
+        singles = row_set_of(self._single_rows(places), self._row_count)
+        return singles | self.sets(places).union(self._row_count)
 
-    def rows_by_entry(self, places: RowSetPlaces) -> tuple[Ints, Ints]:
+    def _rows_by_entry(self, places: RowSetPlaces) -> tuple[Ints, Ints]:
         """Return the rows of all entries, in any order, and the entry of each row."""
         is_row = places.offsets < 0
-        found, sets = self.sets(places).rows(self.row_count)
+        found, sets = self.sets(places).rows(self._row_count)
         rows = np.concatenate((self._single_rows(places), found))
         return rows, np.concatenate((np.flatnonzero(is_row), np.flatnonzero(~is_row)[sets]))
 
-    def set_of_each(self, places: RowSetPlaces) -> list[BitMap]:
+    def _set_of_each(self, places: RowSetPlaces) -> list[BitMap]:
         """Return the row set of each entry."""
         singles = iter(self._single_rows(places).tolist())
-        others = iter(self.sets(places).each(self.row_count))
+        others = iter(self.sets(places).each(self._row_count))
         return [BitMap([next(singles)]) if offset < 0 else next(others) for offset in places.offsets.tolist()]
 
     def _single_rows(self, places: RowSetPlaces) -> Ints:
         """Return the rows of entries of one row, or raise CorruptFileError if a row lies beyond the row group."""
         rows: Ints = -1 - places.offsets[places.offsets < 0]
-        if len(rows) and int(rows.max()) >= self.row_count:
-            raise corrupt(self.blob, f"row {rows.max()} in a row group of {self.row_count} rows")
+        if len(rows) and int(rows.max()) >= self._row_count:
+            raise corrupt(self._blob, f"row {rows.max()} in a row group of {self._row_count} rows")
         return rows
 
     def sets(self, places: RowSetPlaces) -> StoredSets:
@@ -81,111 +151,25 @@ class BitmapBody:
         if not len(starts):
             return StoredSets.of([])
         ends = starts + lengths + CHECKSUM_BYTES
-        body_bytes = self.blob.length - self.start
+        body_bytes = self._blob.length - self.body_start
         if int(lengths.min()) < 1 or int(ends.max()) > body_bytes:
-            raise corrupt(self.blob, f"a row set leaves a body of {body_bytes} bytes", self.start)
+            raise corrupt(self._blob, f"a row set leaves a body of {body_bytes} bytes", self.body_start)
         order = np.argsort(starts, kind="stable")
         firsts, request_ends = near_groups(starts[order], ends[order])
         begins = starts[order][firsts]
         sizes = request_ends - begins
         requests = zip(begins.tolist(), sizes.tolist(), strict=True)
-        read = [self.blob.read(self.start + begin, size) for begin, size in requests]
+        read = [self._blob.read(self.body_start + begin, size) for begin, size in requests]
         data = read[0] if len(read) == 1 else memoryview(b"".join(read))
         # The bytes of each request follow those of the request before.
         moves = np.cumsum(sizes) - sizes - begins
         starts = starts + moves[np.searchsorted(begins, starts, "right") - 1]
         self._check_seals(data, starts, lengths)
-        return StoredSets(data, starts, lengths, self.blob.location, self.blob.offset + self.start)
+        return StoredSets(data, starts, lengths, self._blob.location, self._blob.offset + self.body_start)
 
     def _check_seals(self, data: memoryview, starts: Ints, lengths: Ints) -> None:
         """Check the seals behind row sets, at starts and lengths in the data."""
         raw = np.frombuffer(data, np.uint8)
         seals = records_at(raw, starts + lengths, np.dtype(">u4"))
         if bool(((xxh64_many(raw, starts, lengths) & np.uint64(0xFFFF_FFFF)) != seals).any()):
-            raise corrupt(self.blob, "the bytes do not have their checksum", self.start)
-
-
-def open_entries(payload: StoredPayload) -> tuple[Entries, BitmapBody]:
-    """Open a bitmap blob by its layout, without reading it."""
-    blob, row_count = payload.blob, payload.row_count
-    numbers = check_layout(blob, payload.layout, LAYOUT_NUMBERS)[1:LAYOUT_NUMBERS]
-    form, version, header_end, checksum, body_start, null_offset, null_length = numbers
-    if not is_form_of(form, payload.value_type):
-        raise UnsupportedError(f"{blob.location}: form {form} is not one of a {payload.value_type.name} column")
-    if version != VERSION or not 0 < header_end <= body_start <= blob.length or null_length < NO_NULLS:
-        raise corrupt(blob, "a layout that does not describe a bitmap blob")
-    body = BitmapBody(blob, body_start, row_count, null_offset, null_length)
-    return Entries(blob, Part(0, header_end, checksum), row_count, form), body
-
-
-class BitmapIndex(HoldsKeys):
-    """Answers any test from the entries of the tested values."""
-
-    def __init__(self, payload: StoredPayload) -> None:
-        self._value_type = payload.value_type
-        self._row_count = payload.row_count
-        self._entries, self._body = open_entries(payload)
-
-    def evaluate(self, test: LeafTest, candidates: BitMap | None = None) -> RowSet:
-        """Return the rows that satisfy `test`, among the candidates."""
-        if candidates is not None and not candidates:
-            return RowSet(BitMap(), True)
-        if isinstance(test, NullTest):
-            rows = self._body.null_rows() if test.is_null else self._valid_rows()
-        else:
-            rows = self._set_rows(test) if isinstance(test, SetTest) else self._range_rows(test)
-        return RowSet(rows if candidates is None else rows & candidates, True)
-
-    def keys(self, most: int) -> KeyArray | None:
-        """Return the keys of the entries; None if there are more than `most`."""
-        keys = self._entries.every().keys
-        return None if len(keys) > most else keys.array()
-
-    def keys_of(self, rows: BitMap | None) -> Column:
-        """Return the keys of some rows, decoded from the row sets of all values."""
-        table = self._entries.every()
-        found, entries = self._body.rows_by_entry(table.places)
-        codes = no_codes(self._row_count, len(table.places))
-        codes[found] = entries + 1
-        is_null = codes == 0
-        nulls = self._body.null_rows()
-        is_whole = len(found) + len(nulls) == self._row_count and np.count_nonzero(is_null) == len(nulls)
-        if not is_whole or not is_null[np.frombuffer(nulls.to_array(), np.uint32)].all():
-            raise corrupt(self._body.blob, "rows of two values, or of none")
-        own = codes if rows is None else codes[np.frombuffer(rows.to_array(), np.uint32)]
-        return column_of_codes(self._value_type, table.keys.array(), own)
-
-    def sets_of(self) -> KeySets | None:
-        """Return the row set of each value; None if there are many values."""
-        table = self._entries.every()
-        if not are_few_keys(len(table.places), self._row_count):
-            return None
-        rows, nulls = self._body.set_of_each(table.places), self._body.null_rows()
-        counts = [len(own) for own in (*rows, nulls)]
-        # The sets add up to all rows only if they are disjoint and leave no row out.
-        if sum(counts) != self._row_count or len(BitMap.union(nulls, *rows)) != self._row_count or 0 in counts[:-1]:
-            raise corrupt(self._body.blob, "rows of two values, or of none")
-        return KeySets(self._value_type, table.keys.array(), rows, nulls)
-
-    def distinct_of(self, rows: BitMap) -> DistinctKeys:
-        """Return the distinct keys of some rows; of all rows without reading a row set of a key."""
-        if len(rows) < self._row_count:
-            return super().distinct_of(rows)
-        keys = self._entries.every().keys
-        return DistinctKeys(keys.array(), self._row_count - len(self._body.null_rows()))
-
-    def _valid_rows(self) -> BitMap:
-        return BitMap(range(self._row_count)) - self._body.null_rows()
-
-    def _set_rows(self, test: SetTest) -> BitMap:
-        found = self._body.rows_of(self._entries.with_keys(test.keys))
-        return self._valid_rows() - found if test.negated else found
-
-    def _range_rows(self, test: RangeTest) -> BitMap:
-        low = None if test.low is None else (test.low, not test.low_inclusive)
-        high = None if test.high is None else (test.high, test.high_inclusive)
-        inside, outside = self._entries.between(low, high)
-        # The cheaper entries are read: those inside the range, or those outside, whose rows are then subtracted.
-        is_inside = self._entries.cost(inside) <= self._entries.cost(outside)
-        found = self._body.rows_of(self._entries.places(inside if is_inside else outside))
-        return self._valid_rows() - found if is_inside == test.negated else found
+            raise corrupt(self._blob, "the bytes do not have their checksum", self.body_start)

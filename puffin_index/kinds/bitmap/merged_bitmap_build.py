@@ -20,7 +20,7 @@ from puffin_index.kinds.base import (
     new_blocks,
 )
 from puffin_index.kinds.bitmap.entries import RowSetPlaces
-from puffin_index.kinds.bitmap.lookup import BitmapBody, open_entries
+from puffin_index.kinds.bitmap.lookup import BitmapIndex
 from puffin_index.kinds.bitmap.merged_bitmap import LAYOUT_FORMS, MERGED_BITMAP, MergedBitmap
 from puffin_index.kinds.postings.build import DEFAULT_SIZES, finish_postings
 from puffin_index.kinds.postings.merge import merge_postings
@@ -56,23 +56,23 @@ def bitmap_containers(payload: StoredPayload, new_base: int) -> KeyedContainers:
     """Take the bitmaps of one row group apart, for its new base. The payload is read whole."""
     row_count = payload.row_count
     blob = in_memory(payload.blob)
-    entries, body = open_entries(replace(payload, blob=blob))
-    table = entries.every()
+    index = BitmapIndex(replace(payload, blob=blob))
+    table = index.entries.every()
     # NULL rows are the set behind the last entry.
-    places = RowSetPlaces.joined((table.places, body.nulls))
-    containers = _containers_of_places(places, body)
+    places = RowSetPlaces.joined((table.places, index.nulls))
+    containers = _containers_of_places(places, index)
     if len(containers.blocks) and int(containers.blocks.max()) >= block_count(row_count):
-        raise corrupt(blob, f"a row set leaves a row group of {row_count} rows", body.start)
+        raise corrupt(blob, f"a row set leaves a row group of {row_count} rows", index.body_start)
     blocks = containers.blocks + new_base // BLOCK_ROWS
     return KeyedContainers(table.keys.array(), containers.moved(containers.sets, blocks))
 
 
-def _containers_of_places(places: RowSetPlaces, body: BitmapBody) -> LooseContainers:
+def _containers_of_places(places: RowSetPlaces, index: BitmapIndex) -> LooseContainers:
     """Return the containers of the row sets at some places, which are numbered in their order."""
     sets = np.arange(len(places.offsets))
     is_row = places.offsets < 0
     rows = containers_of_rows(sets[is_row], -1 - places.offsets[is_row])
-    found = body.sets(places).containers()
+    found = index.sets(places).containers()
     return joined((rows, found.moved(sets[~is_row][found.sets], found.blocks)))
 
 
