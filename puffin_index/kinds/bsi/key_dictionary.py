@@ -104,8 +104,8 @@ def _separators(data: Bytes, offsets: Ints, starts: Sequence[int]) -> bytes:
 @dataclass(frozen=True, slots=True)
 class _Directory:
     key_count: int
-    form: int
     codes: Ints
+    key_counts: Ints
     parts: tuple[Part, ...]
     content_lengths: Ints
     separators: SortedKeys
@@ -159,11 +159,20 @@ class DictionaryReader:
 
     def _read_blocks(self, missing: Sequence[int]) -> None:
         directory = self._opened()
-        stored = read_parts(self._blob, [directory.parts[block] for block in missing])
-        for block, data in zip(missing, stored, strict=True):
-            count = int(np.append(directory.codes, directory.key_count)[block + 1] - directory.codes[block])
-            content = _content(self._blob, directory, block, data)
-            self._blocks[block] = _parse_block(self._blob, directory, block, content, count)
+        parts = [directory.parts[block] for block in missing]
+        for block, part, stored in zip(missing, parts, read_parts(self._blob, parts), strict=True):
+            length, content = int(directory.content_lengths[block]), stored
+            if len(stored) != length:
+                content = content_of_frame(self._blob, stored, part.offset, length, length)
+            self._blocks[block] = self._parse_block(content, part.offset, int(directory.key_counts[block]))
+
+    def _parse_block(self, content: memoryview, offset: int, count: int) -> SortedKeys:
+        if self._form == BYTES_KEYS:
+            return parse_block_of_bytes(self._blob, content, offset, count, ">")
+        if len(content) != 8 * count:
+            raise corrupt(self._blob, f"{count} keys in {len(content)} bytes", offset)
+        planes = np.frombuffer(content, np.uint8).reshape(8, count)
+        return IntKeys(np.ascontiguousarray(planes.T).view(">i8").reshape(-1).astype(np.int64))
 
 
 def _parse_directory(blob: Blob, data: memoryview, asked_form: int) -> _Directory:
@@ -195,24 +204,7 @@ def _parse_directory(blob: Blob, data: memoryview, asked_form: int) -> _Director
         Part(base + start, end - start, checksum)
         for start, end, checksum in zip(starts.tolist(), ends.tolist(), checksums.tolist(), strict=True)
     )
-    return _Directory(key_count, form, codes, parts, lengths, separators)
-
-
-def _content(blob: Blob, directory: _Directory, block: int, stored: memoryview) -> memoryview:
-    length = int(directory.content_lengths[block])
-    if len(stored) == length:
-        return stored
-    return content_of_frame(blob, stored, directory.parts[block].offset, length, length)
-
-
-def _parse_block(blob: Blob, directory: _Directory, block: int, content: memoryview, count: int) -> SortedKeys:
-    offset = directory.parts[block].offset
-    if directory.form == INT_KEYS:
-        if len(content) != 8 * count:
-            raise corrupt(blob, f"{count} keys in {len(content)} bytes", offset)
-        planes = np.frombuffer(content, np.uint8).reshape(8, count)
-        return IntKeys(np.ascontiguousarray(planes.T).view(">i8").reshape(-1).astype(np.int64))
-    return parse_block_of_bytes(blob, content, offset, count, ">")
+    return _Directory(key_count, codes, counts, parts, lengths, separators)
 
 
 class DictionaryCodedIndex(HoldsKeys):
