@@ -306,17 +306,7 @@ def _sources(opened: OpenDataFile, columns: Sequence[ResolvedColumn]) -> dict[in
 
 
 def _write_column(segment: SegmentWriter, column: ResolvedColumn, files: Sequence[OpenDataFile]) -> None:
-    statistics, payloads = _build_column(column, files)
-    key = column.field_id, column.stored_kind(STATISTICS)
-    segment.add_statistics(key, serialize_statistics(statistics, column.value_type))
-    for kind, of_kind in payloads.items():
-        segment.add_index((column.field_id, column.stored_kind(kind)), column.value_type, of_kind)
-
-
-def _build_column(
-    column: ResolvedColumn, files: Sequence[OpenDataFile]
-) -> tuple[list[ColumnStatistics], dict[str, list[MergedPayload]]]:
-    """Build all payloads of one column; memory holds the keys of one row group and those that a builder gathers."""
+    """Build the indexes of one column; memory holds the keys of one row group and those that a builder gathers."""
     statistics: list[ColumnStatistics] = []
     builders = builders_of(column.kinds)
     payloads: dict[str, list[MergedPayload]] = {kind: [] for kind in column.kinds}
@@ -329,9 +319,11 @@ def _build_column(
         base += align(values.row_count)
         # Keys and their sorted forms are freed before the next row group is read.
         del values, ordered
-    for kind, builder in builders.items():
-        payloads[kind] += builder.finish()
-    return statistics, payloads
+    key = column.field_id, column.stored_kind(STATISTICS)
+    segment.add_statistics(key, serialize_statistics(statistics, column.value_type))
+    for kind in column.kinds:
+        payloads[kind] += builders[kind].finish()
+        segment.add_index((column.field_id, column.stored_kind(kind)), column.value_type, payloads[kind])
 
 
 def _read_row_groups(column: ResolvedColumn, files: Sequence[OpenDataFile]) -> Iterator[Column]:
