@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from cachetools import LRUCache
+from cachetools import LRUCache, cached
 from pyiceberg.io import FileIO
 from pyroaring import BitMap
 
@@ -84,25 +84,18 @@ def deleted_positions(io: FileIO, data_file: str, delete_files: Iterable[DeleteF
     return rows
 
 
+@cached(_read, key=lambda _, delete_file: delete_file.path, lock=_read_lock)
 def _positions(io: FileIO, delete_file: DeleteFile) -> Positions:
-    with _read_lock:
-        positions = _read.get(delete_file.path)
-    if positions is not None:
-        return positions
     match delete_file.format:
         case "PARQUET" | "ORC":
-            positions = read_positional_deletes(io, delete_file.path, delete_file.format)
+            return read_positional_deletes(io, delete_file.path, delete_file.format)
         case "PUFFIN":
             with FileReader(io, delete_file.path, delete_file.file_size) as reader:
-                positions = read_deletion_vectors(reader)
+                return read_deletion_vectors(reader)
         case _:
             raise UnsupportedError(
                 f"delete file {delete_file.path} is {delete_file.format}; known: Parquet, ORC, Puffin"
             )
-    with _read_lock:
-        if _read.getsizeof(positions) <= _CACHE_BYTES:
-            _read[delete_file.path] = positions
-    return positions
 
 
 def read_positional_deletes(io: FileIO, location: str, file_format: str = "PARQUET") -> Positions:
