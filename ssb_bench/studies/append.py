@@ -32,8 +32,7 @@ from ssb_bench.data.dataset import FEWEST_FILES, require_dataset
 from ssb_bench.data.layout import NAMESPACE, BenchError, Layout
 from ssb_bench.data.workload import FittedQuery, count_predicates
 from ssb_bench.results.studies import Appended, AppendRun, Execution
-from ssb_bench.spark_runs.indexing import DEFINITION
-from ssb_bench.spark_runs.load import DEFAULT_ROW_GROUP_ROWS, row_group_properties, write_table
+from ssb_bench.spark_runs.load import DEFAULT_ROW_GROUP_ROWS, DEFINITION, row_group_properties, write_table
 from ssb_bench.spark_runs.run import hooked, with_report
 from ssb_bench.spark_runs.session import CATALOG, describe_machine, open_catalog
 

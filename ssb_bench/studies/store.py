@@ -30,8 +30,7 @@ from puffin_index.storage.caches import clear_caches
 from ssb_bench.data.layout import NAMESPACE, Layout
 from ssb_bench.data.workload import FittedQuery, count_predicates
 from ssb_bench.results.studies import Side, StoreRun, StoreStep
-from ssb_bench.spark_runs.indexing import DEFINITION
-from ssb_bench.spark_runs.load import DEFAULT_ROW_GROUP_ROWS
+from ssb_bench.spark_runs.load import DEFAULT_ROW_GROUP_ROWS, DEFINITION
 from ssb_bench.spark_runs.run import hooked
 from ssb_bench.spark_runs.session import describe_host
 from ssb_bench.stores.server import BUCKET, KEY, REGION, SECRET, Distance, StoreServer, run_store

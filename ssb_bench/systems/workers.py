@@ -105,7 +105,7 @@ class _ArrowWorker(Worker):
 
     def __init__(self, config: Json) -> None:
         from puffin_index import TableIndex
-        from ssb_bench.spark_runs.indexing import TABLE
+        from ssb_bench.spark_runs.load import TABLE
         from ssb_bench.spark_runs.session import open_catalog
 
         self.facts = {"version": "puffin-index, Arrow scan"}
