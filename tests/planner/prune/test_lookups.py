@@ -11,7 +11,7 @@ from planner.prune.pruning import Pruning
 from planner.view.directories import KindDirectory
 from planner.view.index_view import IndexView
 from puffin_index import IndexDefinition
-from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
+from puffin_index.keys.leaf import LeafTest, RangeTest, SetTest
 from tests.planner.ten_rows import EVERY, POSTINGS, k, pruning_of, view_of_ten_rows
 
 
@@ -30,37 +30,6 @@ def opened(view: IndexView, test: LeafTest, limits: Limits) -> tuple[Pruning, Ki
 def asked(look_up: LookUp) -> tuple[FoundRows, list[int]]:
     *_, (found, counts) = look_up.find(EVERY)
     return found, counts.tolist()
-
-
-@pytest.mark.parametrize(
-    ("test", "counts"),
-    [
-        (SetTest((9,)), [1, 0, 0, 0, 0]),
-        (SetTest((2, 5)), [0, 1, 0, 2, 0]),
-        (RangeTest(5, 8), [0, 1, 1, 2, 0]),
-        (RangeTest(5, 8, negated=True), [2, 1, 1, 0, 0]),
-        (NullTest(is_null=True), [0, 0, 0, 0, 2]),
-        (SetTest((4,)), [0, 0, 0, 0, 0]),
-    ],
-)
-def test_one_search_counts_the_matches_of_every_row_group(view: IndexView, test: LeafTest, counts: list[int]) -> None:
-    pruning, directory = opened(view, test, Limits(rows_wanted=True))
-
-    found, told = asked(LookUp(pruning, pruning.leaves[0], directory))
-
-    assert told == counts
-    assert [len(found.of(row_group) or ()) for row_group in range(5)] == counts
-
-
-def test_rows_are_those_of_the_segment_until_a_row_group_asks(view: IndexView) -> None:
-    pruning, directory = opened(view, RangeTest(5, 8), Limits(rows_wanted=True))
-
-    found, _ = asked(LookUp(pruning, pruning.leaves[0], directory))
-
-    # Row group i has the rows from 65,536 i on in the segment's row space.
-    assert directory.base.tolist() == [0, 65_536, 131_072, 196_608, 262_144]
-    assert [list(rows) for rows in found.rows.values()] == [[65_537, 131_073, 196_608, 196_609]]
-    assert [list(found.of(row_group) or ()) for row_group in range(5)] == [[], [1], [1], [0, 1], []]
 
 
 def test_a_wide_leaf_is_left_for_later(view: IndexView) -> None:
