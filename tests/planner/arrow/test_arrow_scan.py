@@ -21,7 +21,6 @@ from puffin_index.errors import NotFoundError, UnsupportedError
 from tests.conftest import create_table
 from tests.deletes_sample import commit_deletion_vectors, commit_equality_delete, commit_positional_deletes
 from tests.planner.laws.imported_files import StoredField, commit_file, write_parquet
-from tests.planner.ten_rows import build_index
 
 
 def items(count: int = 2_000) -> pa.Table:
@@ -224,23 +223,6 @@ def test_a_count_reads_only_what_no_index_answers(index: TableIndex) -> None:
     assert len(planner.plan(late, refresh=False).data_files) == 3
     assert planner.count(late).rows == 4507
     assert planner.count(index).row_groups_read == 0
-
-
-def test_a_key_of_a_map_that_has_no_index_is_read(local_catalog: SqlCatalog) -> None:
-    maps = pa.array(
-        [[("color", f"c{row % 9}")] if row % 2 else None for row in range(40)], pa.map_(pa.string(), pa.string())
-    )
-    index = build_index(
-        local_catalog,
-        pa.table({"id": pa.array(range(40), pa.int64()), "m": maps}),
-        10,
-        IndexDefinition.of(bsi=["id"]),
-        "m",
-    )
-
-    expected = [row for row in range(1, 40, 2) if row % 9 == 5]
-    assert sorted(row["id"] for row in read(index, "m['color'] = 'c5'", ["id"])) == expected
-    assert planner.count(index, "m['color'] = 'c5' OR id < 0").rows == len(expected)
 
 
 def test_a_partition_constant_that_is_null_wins_over_a_default(local_catalog: SqlCatalog) -> None:
