@@ -1,11 +1,10 @@
 """The row level on ten rows (`tests.planner.ten_rows`): row sets of leaves, intersected and united."""
 
 import numpy as np
-import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from planner.clock import Clock
-from planner.condition.tree.nodes import Conjunction, Disjunction, Predicate
+from planner.condition.tree.nodes import Conjunction
 from planner.prune.evaluate import RowEvaluator, exact_directories, has_exact_index, index_cost_bytes
 from planner.prune.zone_map import Verdicts
 from planner.view.directories import IndexReads
@@ -13,32 +12,8 @@ from puffin_index.keys.leaf import RangeTest, SetTest
 from tests.planner.ten_rows import EVERY, POSTINGS, c, k, pruning_of, view_of_ten_rows
 
 SMALL = k(RangeTest(None, 3))  # row 0 of row groups 0, 1 and 2
-LARGE = k(RangeTest(7, None))  # row 1 of row groups 0, 1 and 2
 IS_9 = k(SetTest((9,)))  # row 1 of row group 0
 UNINDEXED = c(SetTest((1,)))
-
-
-@pytest.mark.parametrize(
-    ("predicate", "rows", "exact"),
-    [
-        (SMALL, [[0], [0], [0], [], []], True),
-        (Disjunction((SMALL, LARGE)), [[0, 1], [0, 1], [0, 1], [], []], True),
-        (Conjunction((SMALL, LARGE)), [[], [], [], [], []], True),
-        (Disjunction((Conjunction((SMALL, LARGE)), IS_9)), [[1], [], [], [], []], True),
-        # No index says which rows have c = 1: all rows that may are an upper bound.
-        (UNINDEXED, [[0, 1]] * 5, False),
-        (Disjunction((SMALL, UNINDEXED)), [[0, 1]] * 5, False),
-    ],
-)
-def test_row_sets_of_leaves_are_joined(
-    local_catalog: SqlCatalog, predicate: Predicate, rows: list[list[int]], exact: bool
-) -> None:
-    evaluator = RowEvaluator(pruning_of(view_of_ten_rows(local_catalog), predicate))
-
-    found = [evaluator.evaluate(position) for position in range(5)]
-
-    assert [list(one.rows) for one in found] == rows
-    assert {one.exact for one in found} == {exact}
 
 
 def test_an_upper_bound_that_is_empty_is_exact(local_catalog: SqlCatalog) -> None:
