@@ -247,7 +247,6 @@ def _store_row(step: StoreStep) -> list[Cell]:
 _SECONDS = {
     "write_seconds": "written in",
     "build_seconds": "index built in",
-    "write_and_build_seconds": "written with its index in",
 }
 _BYTES = {"data_bytes": "data", "index_bytes": "index"}
 
