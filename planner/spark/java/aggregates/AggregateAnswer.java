@@ -20,13 +20,20 @@ public class AggregateAnswer {
   /** The number of groups. */
   public final int size;
 
-  private final Values[] keys;
-  private final long[] rows;
-  private final long[][] values;
-  private final ColumnValues[] sums;
-  private final long[] magnitudes;
-  private final Values[] least;
-  private final Values[] greatest;
+  /** The values of each column to group by. */
+  public final Values[] keys;
+  /** The rows of each group. */
+  public final long[] rows;
+  /** By column, the rows of each group that are not NULL. */
+  public final long[][] values;
+  /** By column, the sum of each group's values; null where no sum is wanted. */
+  public final ColumnValues[] sums;
+  /** By column, the sum of all magnitudes; as great as a long can be for all that is greater. */
+  public final long[] magnitudes;
+  /** By column, the least value of each group; null where it is not wanted. */
+  public final Values[] least;
+  /** By column, the greatest value of each group; null where it is not wanted. */
+  public final Values[] greatest;
 
   /**
    * @param asked the row groups that the planner was asked for
@@ -73,42 +80,8 @@ public class AggregateAnswer {
     }
   }
 
-  /** The value of a column to group by, or null. */
-  public Object key(int column, int group, DataType type) {
-    return keys[column].get(group, type);
-  }
-
-  public long rows(int group) {
-    return rows[group];
-  }
-
-  /** The rows that are not NULL. */
-  public long values(int column, int group) {
-    return values[column][group];
-  }
-
-  /** The sum of a column's values as rows of Spark's have it. */
-  public Object sum(int column, int group, DataType type) {
-    return sums[column].value(group, type);
-  }
-
-  /** The sum of all magnitudes; as great as a long can be for all that is greater. */
-  public long magnitude(int column) {
-    return magnitudes[column];
-  }
-
-  /** The least value, or null. */
-  public Object least(int column, int group, DataType type) {
-    return least[column].get(group, type);
-  }
-
-  /** The greatest value, or null. */
-  public Object greatest(int column, int group, DataType type) {
-    return greatest[column].get(group, type);
-  }
-
   /** Values, some of which may be NULL. */
-  private static class Values {
+  public static class Values {
     private final byte[] valid;
     private final ColumnValues list;
 
@@ -118,7 +91,8 @@ public class AggregateAnswer {
       list = ColumnValues.readList("", in);
     }
 
-    Object get(int place, DataType type) {
+    /** A value as rows of Spark's have it, or null. */
+    public Object get(int place, DataType type) {
       return valid[place] == 0 ? null : list.value(place, type);
     }
   }

@@ -370,7 +370,7 @@ public class AggregateQuestion {
       }
       if (buffer.column >= 0 && buffer.type instanceof DoubleType && buffer.types.size() > 1) {
         Map<String, Object> node = (Map) ((Map) columns.get(buffer.column)).get("column");
-        double most = (double) answer.magnitude(buffer.column) + magnitude(node, unread);
+        double most = (double) answer.magnitudes[buffer.column] + magnitude(node, unread);
         if (most > EXACT_DOUBLES) {
           return false;
         }
@@ -457,7 +457,7 @@ public class AggregateQuestion {
     GenericInternalRow values = new GenericInternalRow(groups.size());
     for (int group = 0; group < answer.size; group++) {
       for (int i = 0; i < groups.size(); i++) {
-        values.update(i, answer.key(i, group, (DataType) groupTypes.get(i)));
+        values.update(i, answer.keys[i].get(group, (DataType) groupTypes.get(i)));
       }
       if (evaluation != null) {
         evaluation.begin(values);
@@ -490,7 +490,7 @@ public class AggregateQuestion {
         if (buffer.computed == null) {
           buffer.add(answer, counts ? group : -1, row);
         } else {
-          buffer.computed.add(counts ? answer.rows(group) : 0, projection, values, row);
+          buffer.computed.add(counts ? answer.rows[group] : 0, projection, values, row);
         }
       }
       rows.add(row);
@@ -542,7 +542,7 @@ public class AggregateQuestion {
 
     /** Add the values of a group to a row; -1 stands for no rows at all. */
     void add(AggregateAnswer answer, int group, List row) {
-      long count = group < 0 ? 0 : column < 0 ? answer.rows(group) : answer.values(column, group);
+      long count = group < 0 ? 0 : column < 0 ? answer.rows[group] : answer.values[column][group];
       if (what.equals("count")) {
         row.add(Long.valueOf(count));
       } else if (what.equals("sum")) {
@@ -550,14 +550,14 @@ public class AggregateQuestion {
       } else if (count == 0) {
         row.add(null);
       } else {
-        boolean isLeast = what.equals("least");
-        row.add(isLeast ? answer.least(column, group, type) : answer.greatest(column, group, type));
+        AggregateAnswer.Values[] ends = what.equals("least") ? answer.least : answer.greatest;
+        row.add(ends[column].get(group, type));
       }
     }
 
     private Object sum(AggregateAnswer answer, int group) {
       boolean isDouble = type instanceof DoubleType;
-      Object sum = answer.sum(column, group, isDouble ? DataTypes.LongType : type);
+      Object sum = answer.sums[column].value(group, isDouble ? DataTypes.LongType : type);
       return isDouble ? (Object) Double.valueOf(((Long) sum).doubleValue()) : sum;
     }
   }

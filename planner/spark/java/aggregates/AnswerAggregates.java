@@ -108,8 +108,8 @@ public class AnswerAggregates extends SparkStrategy implements Predicate {
       return null;
     }
     long count = 0;
-    for (int i = 0; i < answered.answer.size; i++) {
-      count += answered.answer.rows(i);
+    for (long rows : answered.answer.rows) {
+      count += rows;
     }
     rule.note(answered.answer.note);
     return named(local(Lists.from(existing.project.output()), existing.rows(count)), answered.name());
