@@ -39,6 +39,9 @@ public class View {
           BaseFileScanTask.class, "newSplitTask", FileScanTask.class, long.class, long.class);
 
   static {
+    if (NEW_SPLIT == null) {
+      throw new IllegalStateException("no method newSplitTask in BaseFileScanTask: unknown Iceberg version");
+    }
     NEW_SPLIT.setAccessible(true);
   }
 
