@@ -158,7 +158,7 @@ def _first_of(counting: Counting, predicate: Predicate, plain: Pruned, wanted: i
     )
     search = _Search(counting, predicate, plain, wanted, order, guess)
     search.run()
-    return search.result()
+    return search.enough
 
 
 def _any_rows(counting: Counting, predicate: Predicate, plain: Pruned, wanted: int) -> Enough:
@@ -185,7 +185,11 @@ def _any_rows(counting: Counting, predicate: Predicate, plain: Pruned, wanted: i
 
 
 class _Search:
-    """Looks for a key that at least the wanted rows reach, and not many more. Keys are numbers as in `Guess`."""
+    """Looks for a key that at least the wanted rows reach, and not many more. Keys are numbers as in `Guess`.
+
+    Attributes:
+        enough: The row groups that have the rows found; those of the predicate until enough rows are found.
+    """
 
     def __init__(
         self, counting: Counting, predicate: Predicate, plain: Pruned, wanted: int, order: Order, guess: Guess
@@ -196,15 +200,13 @@ class _Search:
         self._wanted = wanted
         self._order = order
         self._guess = guess
-        self._reasons, self._matches, self._stages = plain.reasons.copy(), plain.matches.copy(), plain.stages
-        self._used = plain.used
+        self.enough = Enough(plain)
         # At least the wanted rows reach `sure`, fewer reach `beyond`. The row groups of the former are at `_left`.
         self._own = _tests_of(predicate, order)
         self._reach = 0
         self._sure: int | None = None
         self._beyond = guess.first_key + (1 if order.descending else -1)
-        self._found, self._fewer, self._implied = 0, 0, ""
-        self._threshold: Predicate | None = None
+        self._found, self._fewer = 0, 0
         self._is_even = True
         self._left = np.flatnonzero(plain.kept)
 
@@ -212,7 +214,7 @@ class _Search:
         """Count until the key is good enough, or time or hope are over."""
         if self._order.nulls_first:
             self._count(self._order.nulls())
-            if self._implied:
+            if self.enough.implied:
                 return
         rows_a_match = self._rows_a_match() if self._guess.has_keys else None
         if rows_a_match is None:
@@ -274,7 +276,8 @@ class _Search:
         else:
             self._sure = key
             value = value_of(own, value_type_named(self._order.value_type))
-            self._implied = f"{found} rows are {'>=' if self._order.descending else '<='} {value}"
+            implied = f"{found} rows are {'>=' if self._order.descending else '<='} {value}"
+            self.enough = replace(self.enough, implied=implied)
         self._is_even = before is None or self._sure is None or 2 * abs(self._beyond - self._sure) <= before
         return is_of_use
 
@@ -285,23 +288,16 @@ class _Search:
         found, pruned, self._reach = counted.total, counted.pruned, counted.reach
         if found < self._wanted:
             return found, found > 0 or not (pruned.kept & (pruned.matches < 0)).any()
-        self._found, self._implied, self._threshold = found, f"{found} rows are NULL", first
-        self._reasons[self._left], self._matches[self._left] = pruned.reasons, pruned.matches
+        before, self._found = self.enough.pruned, found
+        reasons, matches = before.reasons.copy(), before.matches.copy()
+        reasons[self._left], matches[self._left] = pruned.reasons, pruned.matches
+        stages, used = (*self._plain.stages, *pruned.stages), before.used | pruned.used
+        verdicts = replace(self._plain, reasons=reasons, matches=matches, stages=stages, used=used)
+        self.enough = Enough(verdicts, f"{found} rows are NULL", first)
         self._left = self._left[pruned.kept]
         if not isinstance(self._predicate, Everything):
             self._counting.narrow(counted)
-        self._stages = (*self._plain.stages, *pruned.stages)
-        self._used |= pruned.used
         return found, True
-
-    def result(self) -> Enough:
-        """The row groups that have the rows found; those of the predicate if too few rows were found."""
-        if not self._implied:
-            return Enough(self._plain)
-        pruned = replace(
-            self._plain, reasons=self._reasons, matches=self._matches, stages=self._stages, used=self._used
-        )
-        return Enough(pruned, self._implied, self._threshold)
 
 
 def _tests_of(predicate: Predicate, order: Order) -> Predicate:
