@@ -85,11 +85,14 @@ class Described:
     """An object that is shown by its description.
 
     Attributes:
-        JSON: What JSON has of the object: names of attributes, dotted or as `key=name`; none for all fields.
+        JSON: What JSON has of the object: names of attributes, dotted or as `key=name`; `*` for all fields.
     """
 
     __slots__ = ()
-    JSON: ClassVar[tuple[str, ...]] = ()
+    JSON: ClassVar[tuple[str, ...]] = ("*",)
+
+    def __repr__(self) -> str:
+        return self.describe().as_text()
 
     def describe(self) -> Report:
         """Describe the object."""
@@ -112,7 +115,9 @@ def as_json(value: Any) -> Any:
         case str() | bytes() | int() | float() | None:
             return value
         case _ if is_dataclass(value):
-            names = getattr(value, "JSON", ()) or [own.name for own in fields(value) if not own.name.startswith("_")]
+            own = [field.name for field in fields(value) if not field.name.startswith("_")]
+            listed = getattr(value, "JSON", ("*",))
+            names = (name for one in listed for name in (own if one == "*" else [one]))
             return dict(_member(value, *name.partition("=")) for name in names)
         case Iterable():
             return [as_json(one) for one in value]

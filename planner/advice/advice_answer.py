@@ -75,11 +75,7 @@ class Advice(Described):
     row_groups: int
     created: bool = False
     warnings: tuple[str, ...] = ()
-    JSON = (
-        *("table", "snapshot_id", "scans", "queries", "bytes_read", "bytes_saved", "data_bytes", "budget_bytes"),
-        *("index_bytes", "indexes", "sampled", "row_groups", "created", "warnings"),
-        *("share_saved", "source", "statements"),
-    )
+    JSON = ("*", "share_saved", "source", "statements")
 
     @property
     def proposals(self) -> tuple[AdvisedIndex, ...]:
@@ -140,11 +136,6 @@ class Advice(Described):
         )
         grid = Grid(("", "index", "saves", "size", "to build", "queries or reason"), rows)
         return Report(f"{self.table}, snapshot {self.snapshot_id}", facts, (grid,), sentences)
-
-    def __str__(self) -> str:
-        return self.describe().as_text()
-
-    __repr__ = __str__
 
     def _summary(self) -> str:
         budget = f"{format_bytes(self.budget_bytes)} ({self._share(self.budget_bytes)} of the data)"

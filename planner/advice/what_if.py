@@ -81,11 +81,7 @@ class WhatIf(Described):
     verdict: Verdict
     bytes_per_second: float = DEFAULT_BYTES_PER_SECOND
     warnings: tuple[str, ...] = ()
-    JSON = (
-        *("table", "snapshot_id", "where", "added", "left_out", "row_groups", "without_index", "today", "what_if"),
-        *("sampled", "index_bytes", "data_bytes", "build_seconds", "verdict", "bytes_per_second", "warnings"),
-        *("source", "assumption", "bytes_saved", "seconds_saved", "index_share"),
-    )
+    JSON = ("*", "source", "assumption", "bytes_saved", "seconds_saved", "index_share")
 
     @property
     def source(self) -> str:
@@ -156,11 +152,6 @@ class WhatIf(Described):
         title = f"what if {' '.join(changes)}: {self.verdict.text}, because {self.verdict.reason}"
         read = Grid(("", "row groups read", "bytes", "time"), rows)
         return Report(title, facts, (read,), [f"note: {warning}" for warning in self.warnings])
-
-    def __str__(self) -> str:
-        return self.describe().as_text()
-
-    __repr__ = __str__
 
 
 def what_if(
