@@ -93,7 +93,7 @@ class Observers:
         """Log a scan, and audit it later if it is one of the share that is audited."""
         self._log(query)
         share = query.settings.audit
-        if share and random.random() < share and (~query.plan.kept_mask).any():
+        if share and random.random() < share and (~query.answer.plan.kept_mask).any():
             # The thread of the query has its session.
             self._queue.put((query, _active_session(self._context)))
 
@@ -138,13 +138,13 @@ def _audited(query: PlannedQuery, context: SparkContext, session: JavaObject) ->
                     check(scans)
                 except troubles as error:
                     audit.unchecked += 1
-                    _log.info("a part of a scan of %s is not audited: %s", query.plan.table, error)
+                    _log.info("a part of a scan of %s is not audited: %s", query.answer.plan.table, error)
     except troubles as error:
         audit.unchecked += 1
-        _log.info("a scan of %s is not audited: %s", query.plan.table, error)
+        _log.info("a scan of %s is not audited: %s", query.answer.plan.table, error)
     return AuditRecord(
         time=datetime.now(UTC),
-        table=query.plan.table,
+        table=query.answer.plan.table,
         row_groups=audit.checked,
         unchecked=audit.unchecked,
         misses=tuple(audit.misses),
@@ -164,7 +164,7 @@ def _sampled_scans(context: SparkContext, session: JavaObject, query: PlannedQue
     rule = make(copied, compile_hook(copied), RULE, uuid4().hex, query.request.session, scans, True)
     replace_ours(copied, [rule])
     group = f"puffin-index-audit-{uuid4().hex}"
-    context.setJobGroup(group, f"audit of the index of {query.plan.table}", interruptOnCancel=True)
+    context.setJobGroup(group, f"audit of the index of {query.answer.plan.table}", interruptOnCancel=True)
     timer = threading.Timer(_SECONDS, context.cancelJobGroup, [group])
     timer.daemon = True
     timer.start()
@@ -183,7 +183,7 @@ class _SampledScans(JavaFunction):
         self._sample = BitMap()
         self._snapshots: set[int | None] = set()
         name = TableName.parse(query.table.name)
-        self._table = name_text([query.plan.table.partition(".")[0], *name.identifier])
+        self._table = name_text([query.answer.plan.table.partition(".")[0], *name.identifier])
         table = open_table(query.table.catalog, name.identifier)
         current = table.current_snapshot()
         wanted = query.request.snapshot
@@ -207,7 +207,7 @@ class _SampledScans(JavaFunction):
 
     def apply(self, request_text: str, _: bytes) -> bytearray:
         """Answer a request."""
-        request, view = Request.model_validate_json(request_text), self._query.view
+        request, view = Request.model_validate_json(request_text), self._query.answer.scan.view
         if request.uuid != self._query.table.uuid or request.aggregates is not None:
             return bytearray(KEEP_ALL)
         if request.version != view.version:
@@ -228,11 +228,11 @@ class _Audit:
 
     def check_dropped(self, scans: _SampledScans) -> None:
         """Look for matching rows where the index said that there are none."""
-        query, reasons = self.query, self.query.plan.reasons
+        query, reasons = self.query, self.query.answer.plan.reasons
         sample = self._sample(np.flatnonzero(~kept_mask(reasons) & ~np.isin(reasons, _NOT_EMPTY)))
         if not len(sample):
             return
-        for path, count, first in self._matching(scans, query.numbers[sample]):
+        for path, count, first in self._matching(scans, query.answer.scan.numbers[sample]):
             self._miss_rows(path, count, first)
         self.checked += len(sample)
 
@@ -261,11 +261,11 @@ class _Audit:
         query, first = self.query, self.query.answer.request.first_rows
         if first is None or not query.dropped_for_first_rows.any():
             return
-        kept = np.flatnonzero(query.plan.kept_mask)
-        if len(self._sample(kept)) < len(kept) or not is_exact(query.predicate) or query.request.snapshot is None:
+        predicate, kept = query.answer.request.predicate, np.flatnonzero(query.answer.plan.kept_mask)
+        if len(self._sample(kept)) < len(kept) or not is_exact(predicate) or query.request.snapshot is None:
             self.unchecked += 1
             return
-        numbers = query.numbers[kept]
+        numbers = query.answer.scan.numbers[kept]
         count = scans.select(DataFrame.count, "1", self._claimed, numbers)
         self.checked += len(kept)
         if count < first.count:
@@ -277,7 +277,7 @@ class _Audit:
         from pyspark.sql import DataFrame
 
         query, answered = self.query, self.query.answer.aggregates
-        request, positions = query.answer.request, np.flatnonzero(self.query.plan.reasons == Reason.ANSWERED)
+        request, positions = query.answer.request, np.flatnonzero(query.answer.plan.reasons == Reason.ANSWERED)
         question = request.question
         if question is None or answered is None or not len(positions):
             return
@@ -286,9 +286,9 @@ class _Audit:
             self.unchecked += len(positions)
             return
         sample = np.sort(self._sample(positions))
-        numbers = query.numbers[sample]
+        numbers = request.scan.numbers[sample]
         if len(sample) < len(positions):
-            scan = Scan.of_view(query.view, numbers, request.scan.files, io=query.view.io)
+            scan = Scan.of_view(request.scan.view, numbers, request.scan.files, io=request.scan.view.io)
             answered = answer_query(replace(request, scan=scan, executors=None)).aggregates
             if answered is None:
                 self.unchecked += len(sample)
@@ -312,7 +312,8 @@ class _Audit:
     @property
     def _claimed(self) -> str:
         """What the planner has read of the query and found out about it; what it does not know holds for all rows."""
-        return as_sql(_known(conjunction([self.query.predicate, self._threshold])), self.query.reading.schema)
+        predicate = conjunction([self.query.answer.request.predicate, self._threshold])
+        return as_sql(_known(predicate), self.query.reading.schema)
 
     @property
     def _own_filter(self) -> str:
@@ -332,20 +333,20 @@ class _Audit:
         return EVERY_ROW if threshold is None else threshold
 
     def _sample(self, positions: Ints) -> Ints:
-        settings, query = self.query.settings, self.query
+        settings, scan = self.query.settings, self.query.answer.scan
         count = min(len(positions), settings.audit_row_groups)
         chosen = self.random.choice(positions, count, replace=False) if count else positions
-        sizes = np.cumsum(query.view.row_group_bytes[query.numbers[chosen]])
+        sizes = np.cumsum(scan.view.row_group_bytes[scan.numbers[chosen]])
         return chosen[: max(int(np.searchsorted(sizes, settings.audit_bytes, "right")), 1)]
 
     def _miss_rows(self, path: str, count: int, first: int) -> None:
         """Report rows of the data file at a location that match."""
-        query, view = self.query, self.query.view
-        files = view.file_of[query.numbers]
+        query, view, numbers = self.query, self.query.answer.scan.view, self.query.answer.scan.numbers
+        files = view.file_of[numbers]
         at = np.flatnonzero([view.paths[number] == path for number in files.tolist()])
-        number = int(query.numbers[at][np.searchsorted(view.first_rows[query.numbers[at]], first, "right") - 1])
-        place = int(at[query.numbers[at] == number][0])
-        used, reason = deciding(query), Reason(int(query.plan.reasons[place]))
+        number = int(numbers[at][np.searchsorted(view.first_rows[numbers[at]], first, "right") - 1])
+        place = int(at[numbers[at] == number][0])
+        used, reason = deciding(query), Reason(int(query.answer.plan.reasons[place]))
         of_stage = {one for one in used if (one[1] == ZONE_MAPS) == (reason is Reason.ZONE_MAP)} or used
         miss = self._miss(f"no row matches ({reason.code})", f"{count} rows do", of_stage, np.array([number]))
         where = {
@@ -356,7 +357,7 @@ class _Audit:
         self.misses.append(miss.model_copy(update=where))
 
     def _miss(self, claim: str, found: str, used: frozenset[Used] | set[Used], numbers: Ints) -> AuditMiss:
-        query, view = self.query, self.query.view
+        query, view = self.query, self.query.answer.scan.view
         segments: set[str] = set()
         for column, kind in used:
             placement = view.placements.get((column, STATISTICS if kind == ZONE_MAPS else kind))
@@ -366,7 +367,7 @@ class _Audit:
         return AuditMiss(
             claim=claim,
             found=found,
-            table=query.plan.table,
+            table=query.answer.plan.table,
             snapshot=query.request.snapshot,
             data_file="",
             row_group=-1,

@@ -22,20 +22,19 @@ from planner.prune.verdicts import Reason, Used
 from planner.prune.zone_map import JoinedVerdicts, judge_by_zone_map
 from planner.query import QueryAnswer
 from planner.query_log.records import AUDITS_FOLDER, SUFFIX, AuditRecord, QueryRecord
-from planner.report.scan_plan import ScanPlan
+from planner.snapshot.scan import Scan
 from planner.spark.background import BackgroundQueue
 from planner.spark.known_index_tables import DataTable
 from planner.spark.requests.hook_filters import bind_filters, where_of
 from planner.spark.requests.wire import Request
 from planner.spark.settings import Settings
 from planner.view.directories import IndexReads
-from planner.view.index_view import IndexView
 from puffin_index.data.column_source import Reading
 from puffin_index.jobs.log_lines import is_news
 from puffin_index.keys.map_key import SEPARATOR, ColumnId, column_and_key
 from puffin_index.kinds.kind import Answer
 from puffin_index.kinds.registry import kinds_answering, kinds_holding_keys
-from puffin_index.storage.arrays import Flags, Ints
+from puffin_index.storage.arrays import Flags
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,36 +49,16 @@ class PlannedQuery:
     time: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     @property
-    def plan(self) -> ScanPlan:
-        """What was planned for the row groups, in the order of `numbers`."""
-        return self.answer.plan
-
-    @property
-    def predicate(self) -> Predicate:
-        """What rows satisfy."""
-        return self.answer.request.predicate
-
-    @property
-    def view(self) -> IndexView:
-        """The index."""
-        return self.answer.scan.view
-
-    @property
-    def numbers(self) -> Ints:
-        """The row groups of the view that the scan has."""
-        return self.answer.scan.numbers
-
-    @property
     def dropped_for_first_rows(self) -> Flags:
         """Which row groups were dropped because others have all the rows that the query wants."""
         dropped = self.answer.enough.dropped
-        return np.zeros(len(self.numbers), np.bool_) if dropped is None else dropped
+        return np.zeros(len(self.answer.scan.numbers), np.bool_) if dropped is None else dropped
 
 
 def record_of(query: PlannedQuery) -> QueryRecord:
     """Return the record of a scan."""
-    plan, request, schema = query.plan, query.request, query.reading.schema
-    sizes = query.view.row_group_bytes[query.numbers]
+    plan, request, schema = query.answer.plan, query.request, query.reading.schema
+    sizes = query.answer.scan.view.row_group_bytes[query.answer.scan.numbers]
     without_index, kept = _kept_by_statistics(query), plan.kept_mask
     is_not_trusted = bool((plan.reasons == Reason.NOT_TRUSTED).any())
     if is_not_trusted:
@@ -115,34 +94,35 @@ def column_text(column: ColumnId, schema: Schema) -> str:
 
 def deciding(query: PlannedQuery) -> frozenset[Used]:
     """The columns and kinds that decided something. Those that may have counted or answered are among them."""
-    enough, question = query.answer.enough, query.answer.request.question
+    enough, request = query.answer.enough, query.answer.request
+    scan, question = request.scan, request.question
     used = set(enough.pruned.used)
     if query.dropped_for_first_rows.any():
-        used |= _exact(query.view, query.predicate, query.numbers)
-        used |= _exact(query.view, enough.threshold or UNKNOWN, query.numbers)
+        used |= _exact(scan, request.predicate) | _exact(scan, enough.threshold or UNKNOWN)
     if query.answer.aggregates is not None and question is not None:
-        used |= _exact(query.view, query.predicate, query.numbers)
+        used |= _exact(scan, request.predicate)
         for asked in question.every_column:
             used |= {
                 (asked.column, kind.name)
                 for kind in kinds_holding_keys()
-                if query.view.has(asked.column, kind.name, query.numbers).any()
+                if scan.view.has(asked.column, kind.name, scan.numbers).any()
             }
     return frozenset(used)
 
 
-def _exact(view: IndexView, predicate: Predicate, numbers: Ints) -> set[Used]:
+def _exact(scan: Scan, predicate: Predicate) -> set[Used]:
     """The indexes that answer leaves exactly."""
     return {
         (leaf.field_id, kind.name)
         for leaf in leaves(predicate)
         for kind in kinds_answering(leaf.test, Answer.EXACT)
-        if view.has(leaf.field_id, kind.name, numbers).any()
+        if scan.view.has(leaf.field_id, kind.name, scan.numbers).any()
     }
 
 
 def _sources(query: PlannedQuery, answered: int) -> tuple[str, ...]:
-    request, dropped = query.request, ~query.plan.kept_mask
+    request, plan = query.request, query.answer.plan
+    dropped = ~plan.kept_mask
     sources: list[str] = []
     first = query.dropped_for_first_rows
     if (dropped & first).any():
@@ -150,7 +130,7 @@ def _sources(query: PlannedQuery, answered: int) -> tuple[str, ...]:
     dropped = dropped & ~first
     if answered:
         sources.append("aggregates")
-        dropped = dropped & (query.plan.reasons != Reason.ANSWERED)
+        dropped = dropped & (plan.reasons != Reason.ANSWERED)
     if not dropped.any():
         return tuple(sources)
     if request.runtime_keys:
@@ -164,12 +144,13 @@ def _kept_by_statistics(query: PlannedQuery) -> Flags:
     """Which row groups statistics leave of the scan, by the filters that Iceberg is given."""
     filters = query.request.model_copy(update={"conditions": (), "runtime_keys": ()})
     tree = PredicateTree(bind_filters(filters))
-    verdicts = JoinedVerdicts(tree, len(query.numbers))
+    scan = query.answer.scan
+    verdicts = JoinedVerdicts(tree, len(scan.numbers))
     reads = IndexReads()
     for number, leaf in enumerate(tree.leaves):
-        statistics = query.view.statistics(leaf, reads)
+        statistics = scan.view.statistics(leaf, reads)
         if statistics is not None:
-            verdicts.put(number, judge_by_zone_map(leaf.test, statistics, query.numbers))
+            verdicts.put(number, judge_by_zone_map(leaf.test, statistics, scan.numbers))
     return verdicts.root.possible
 
 
