@@ -28,6 +28,9 @@ from puffin_index.jobs.log_lines import is_news
 
 _log = logging.getLogger(__name__)
 
+_KEPT = 1_000
+_LONGEST_WITHOUT_WAITING_SECONDS = 60.0
+"""How long after its look-up a query may use a version without asking the catalog first."""
 _SEARCH_EVERY_SECONDS = 600.0
 """The least time between two searches of a namespace, because a search loads each index table."""
 
@@ -41,66 +44,6 @@ class DataTable:
     uuid: str
 
 
-class LeftBehind:
-    """The places of index tables by the UUIDs of their data tables, to find an index table after a renaming."""
-
-    def __init__(self) -> None:
-        self._searches: BackgroundQueue[tuple[Catalog, tuple[str, ...]]] = BackgroundQueue(
-            self._search, "searching for index tables", _KEPT, is_finished_at_exit=False
-        )
-        self._lock = threading.Lock()
-        self._seen: LRUCache[tuple[Catalog, str], TableName] = LRUCache(_KEPT)
-        self._searched: LRUCache[tuple[Catalog, tuple[str, ...]], float] = LRUCache(_KEPT)
-
-    def note(self, catalog: Catalog, index_table: Table) -> None:
-        """Remember where an index table is."""
-        uuid = index_table.properties.get(PROPERTY_DATA_TABLE_UUID, "")
-        with self._lock:
-            self._seen[catalog, uuid] = TableName.of(index_table)
-
-    def find(self, table: DataTable) -> Table | None:
-        """Return the index table that a data table has left behind; None if none is known (yet)."""
-        with self._lock:
-            index_name = self._seen.get((table.catalog, table.uuid))
-        index_table = load_left_behind(table.catalog, index_name, table.uuid) if index_name is not None else None
-        if index_table is None:
-            self._search_later(table)
-            return None
-        hint = following_hint(table.catalog, TableName.parse(table.name), TableName.of(index_table))
-        if is_news(f"{table.uuid}: {hint}"):
-            _log.warning("%s", hint)
-        return index_table
-
-    def _search_later(self, table: DataTable) -> None:
-        place = (table.catalog, TableName.parse(table.name).namespace)
-        with self._lock:
-            is_due = self._is_due(place)
-        if is_due:
-            self._searches.put(place)
-
-    def _is_due(self, place: tuple[Catalog, tuple[str, ...]]) -> bool:
-        searched = self._searched.get(place)
-        return searched is None or time.monotonic() - searched >= _SEARCH_EVERY_SECONDS
-
-    def _search(self, places: list[tuple[Catalog, tuple[str, ...]]]) -> None:
-        for place in places:
-            with self._lock:
-                # Many queries may have asked for the same search.
-                if not self._is_due(place):
-                    continue
-                # A failed search loses the places behind it, so a place counts as searched only now.
-                self._searched[place] = time.monotonic()
-            catalog, namespace = place
-            found = list_index_tables(catalog, namespace, only_left_behind=True)
-            with self._lock:
-                self._seen.update({(catalog, uuid): name for uuid, name in found.items()})
-
-
-_KEPT = 1_000
-_LONGEST_WITHOUT_WAITING_SECONDS = 60.0
-"""How long after its look-up a query may use a version without asking the catalog first."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Known:
     """An index table as the catalog last had it, when it was asked, and the commits of this process by then."""
@@ -111,14 +54,18 @@ class _Known:
 
 
 class KnownIndexTables:
-    """The index tables of data tables."""
+    """The index tables of data tables, and the places of index tables by the UUIDs of their data tables."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._known: LRUCache[DataTable, _Known] = LRUCache(_KEPT)
-        self._left_behind = LeftBehind()
+        self._places: LRUCache[tuple[Catalog, str], TableName] = LRUCache(_KEPT)
+        self._searched: LRUCache[tuple[Catalog, tuple[str, ...]], float] = LRUCache(_KEPT)
         self._old: BackgroundQueue[tuple[DataTable, float]] = BackgroundQueue(
             self._renew_old, "looking up index tables anew", _KEPT, is_finished_at_exit=False
+        )
+        self._searches: BackgroundQueue[tuple[Catalog, tuple[str, ...]]] = BackgroundQueue(
+            self._search, "searching for index tables", _KEPT, is_finished_at_exit=False
         )
 
     def find(self, table: DataTable, refresh_seconds: float) -> Table | None:
@@ -162,7 +109,43 @@ class KnownIndexTables:
         try:
             index_table = load_index_table(table.catalog, index_table_name(TableName.parse(table.name)))
         except NotFoundError:
-            return self._left_behind.find(table)
+            return self._left_behind(table)
         # Two tables may have swapped their names. Queries of the other table then find its index table here.
-        self._left_behind.note(table.catalog, index_table)
-        return index_table if is_bound_to(index_table, table.uuid) else self._left_behind.find(table)
+        uuid = index_table.properties.get(PROPERTY_DATA_TABLE_UUID, "")
+        with self._lock:
+            self._places[table.catalog, uuid] = TableName.of(index_table)
+        return index_table if is_bound_to(index_table, table.uuid) else self._left_behind(table)
+
+    def _left_behind(self, table: DataTable) -> Table | None:
+        """Return the index table that a renamed data table has left behind; None if none is known (yet)."""
+        with self._lock:
+            index_name = self._places.get((table.catalog, table.uuid))
+        index_table = load_left_behind(table.catalog, index_name, table.uuid) if index_name is not None else None
+        if index_table is None:
+            place = (table.catalog, TableName.parse(table.name).namespace)
+            with self._lock:
+                is_due = self._is_due(place)
+            if is_due:
+                self._searches.put(place)
+            return None
+        hint = following_hint(table.catalog, TableName.parse(table.name), TableName.of(index_table))
+        if is_news(f"{table.uuid}: {hint}"):
+            _log.warning("%s", hint)
+        return index_table
+
+    def _is_due(self, place: tuple[Catalog, tuple[str, ...]]) -> bool:
+        searched = self._searched.get(place)
+        return searched is None or time.monotonic() - searched >= _SEARCH_EVERY_SECONDS
+
+    def _search(self, places: list[tuple[Catalog, tuple[str, ...]]]) -> None:
+        for place in places:
+            with self._lock:
+                # Many queries may have asked for the same search.
+                if not self._is_due(place):
+                    continue
+                # A failed search loses the places behind it, so a place counts as searched only now.
+                self._searched[place] = time.monotonic()
+            catalog, namespace = place
+            found = list_index_tables(catalog, namespace, only_left_behind=True)
+            with self._lock:
+                self._places.update({(catalog, uuid): name for uuid, name in found.items()})
