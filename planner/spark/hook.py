@@ -25,7 +25,7 @@ from planner.spark.rules import (
     session_conf,
 )
 from planner.spark.settings import read_settings
-from planner.spark.statements.install import put_procedures, remove_procedures
+from planner.spark.statements.callback import put_procedures, remove_procedures
 from planner.spark.statements.procedures import Value, procedure_named
 from puffin_index.errors import MissingExtraError, PuffinIndexError
 from puffin_index.jobs.engine import context_of
