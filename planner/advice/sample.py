@@ -45,6 +45,7 @@ class IndexSample:
     seconds: float
     skipped: tuple[SkippedFile, ...]
     _parts: tuple[DataFile, ...]
+    # The number of each row group's file among the parts; -1 where it was not indexed.
     _part_of: Ints
     _place_in_part: Ints
     _is_whole_file: Flags
@@ -71,7 +72,7 @@ class IndexSample:
         # A file that counts as one row group is read if any of its row groups is.
         kept = np.append(np.flatnonzero(plan.kept_mask), len(plan.reasons))
         first_kept = kept[np.searchsorted(kept, at)]
-        return np.where(self._is_known, plan.reasons[np.where(first_kept < end, first_kept, at)], unknown)
+        return np.where(self._part_of >= 0, plan.reasons[np.where(first_kept < end, first_kept, at)], unknown)
 
     def shares_left(self, condition: Predicate, row_group_rows: int) -> Floats:
         """Bound the share of each sampled row group that would be read if row groups had this many rows.
@@ -85,12 +86,7 @@ class IndexSample:
         rows = plan.row_counts[at]
         found = np.where(plan.matches[at] < 0, rows, plan.matches[at])
         shares = np.minimum(1, found * row_group_rows / np.maximum(rows, 1))
-        return np.where(self._is_known & ~self._is_whole_file, shares, 1.0)
-
-    @property
-    def _is_known(self) -> Flags:
-        """Which of the row groups were indexed."""
-        return self._part_of >= 0
+        return np.where((self._part_of >= 0) & ~self._is_whole_file, shares, 1.0)
 
     def _places(self, plan: ScanPlan) -> tuple[Ints, Ints]:
         """Where a plan of the parts has each of the row groups, from the first place to the one behind the last."""
@@ -124,7 +120,8 @@ def built_sample(
         # Statistics of an index belong to the files that are covered, not to the whole files.
         parts = tuple(replace(covered.file, split_offsets=()) for segment in segments for covered in segment.covered)
         number_of = {(part.path, part.constants_text): number for number, part in enumerate(parts)}
-        own = [scanned.files[number].file for number in scanned.file_of[positions].tolist()]
+        file_of = scanned.file_of[positions]
+        own = [scanned.files[number].file for number in file_of.tolist()]
         part_of = np.array([number_of.get((file.path, file.constants_text), -1) for file in own], np.int64)
         view = IndexView("sample", entries_of(segments), io)
         yield IndexSample(
@@ -137,7 +134,8 @@ def built_sample(
             skipped=tuple(skipped),
             _parts=parts,
             _part_of=part_of,
-            _place_in_part=_places(scanned.file_of[positions]),
+            # Row groups of a file stand side by side, and the files in their order.
+            _place_in_part=np.arange(len(file_of)) - np.searchsorted(file_of, file_of),
             _is_whole_file=np.array([file.identity in whole for file in own], np.bool_),
         )
 
@@ -157,12 +155,6 @@ def _chosen_row_groups(
             ordinals = scanned.ordinals[positions[scanned.file_of[positions] == number]]
             chosen[file.identity] = tuple(ordinals.tolist())
     return chosen, whole
-
-
-def _places(file_of: Ints) -> Ints:
-    """Return the place of each row group among those of its file; row groups of a file stand side by side."""
-    _, first, counts = np.unique(file_of, return_index=True, return_counts=True)
-    return np.asarray(np.arange(len(file_of)) - np.repeat(first, counts), np.int64)
 
 
 def _write(
