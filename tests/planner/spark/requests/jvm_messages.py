@@ -17,25 +17,18 @@ _EPOCH = datetime(1970, 1, 1)
 _UNKNOWN = {"node": "unknown", "name": "Anything"}
 
 _MAP = {"type": "map", "key-id": 7, "key": "string", "value-id": 8, "value": "double", "value-required": False}
-SCHEMA = json.dumps(
-    {
-        "type": "struct",
-        "schema-id": 0,
-        "fields": [
-            {"id": field_id, "name": name, "required": False, "type": field_type, "initial-default": None}
-            for field_id, name, field_type in (
-                (1, "i", "int"),
-                (2, "s.t", "string"),
-                (3, "v", "variant"),
-                (4, "m", _MAP),
-                (5, "key", "uuid"),
-                (6, "place", "geometry(srid:3857)"),
-            )
-        ],
-    }
-)
 
-REQUEST = {
+
+def columns_of(*fields: tuple[int, str, Any]) -> str:
+    """The schema of columns: the field id, the name and the type of each."""
+    said = [
+        {"id": field_id, "name": name, "required": False, "type": field_type, "initial-default": None}
+        for field_id, name, field_type in fields
+    ]
+    return json.dumps({"type": "struct", "schema-id": 0, "fields": said})
+
+
+REQUEST: dict[str, object] = {
     "table": "lake.ns.t",
     "uuid": "u",
     "snapshot": None,
@@ -46,7 +39,14 @@ REQUEST = {
     "wanted": None,
     "aggregates": None,
     "sql": None,
-    "columns": SCHEMA,
+    "columns": columns_of(
+        (1, "i", "int"),
+        (2, "s.t", "string"),
+        (3, "v", "variant"),
+        (4, "m", _MAP),
+        (5, "key", "uuid"),
+        (6, "place", "geometry(srid:3857)"),
+    ),
     "name_mapping": None,
     "catalog": {},
     "settings": {},
@@ -70,8 +70,12 @@ def literal(content: Any, type_name: str = "int") -> dict[str, Any]:
     return {"node": "literal", "type": type_name, "content": content}
 
 
+def encoded(content: bytes) -> str:
+    return b64encode(content).decode()
+
+
 def text(content: bytes) -> dict[str, Any]:
-    return literal(b64encode(content).decode(), "string")
+    return literal(encoded(content), "string")
 
 
 def comparison(left: dict[str, Any], operator: str, right: dict[str, Any]) -> dict[str, Any]:

@@ -1,68 +1,47 @@
 """What Spark finds while a query runs, as a predicate: the keys of every type, and what is refused."""
 
 import json
-from base64 import b64encode
 
 import numpy as np
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    NestedField,
-    StringType,
-    TimestampType,
-    TimestamptzType,
-    UUIDType,
-)
+from pyiceberg.types import LongType, NestedField
 
 from planner.condition.tree.nodes import UNKNOWN, Everything, Leaf, Nothing, Predicate
 from planner.condition.tree.simplify import MOST_KEYS
-from planner.spark.requests.hook_filters import bind_runtime_keys, wanted_runtime_fields
+from planner.spark.requests.hook_filters import bind_runtime_keys, schema_of, wanted_runtime_fields
 from planner.spark.requests.wire import RuntimeKeys
 from puffin_index import IndexDefinition
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import ValueType
 from puffin_index.keys.values import key_of
+from tests.planner.spark.requests.jvm_messages import columns_of, encoded
 from tests.planner.ten_rows import k, view_of_ten_rows
 
-TYPES = {
-    "boolean": BooleanType(),
-    "int": IntegerType(),
-    "long": LongType(),
-    "float": FloatType(),
-    "double": DoubleType(),
-    "date": DateType(),
-    "timestamp": TimestampType(),
-    "timestamptz": TimestamptzType(),
-    "string": StringType(),
-    "binary": BinaryType(),
-    "decimal(9,2)": DecimalType(9, 2),
-    "decimal(38,10)": DecimalType(38, 10),
-}
-SCHEMA = Schema(
-    *(NestedField(number, name, kind, required=False) for number, (name, kind) in enumerate(TYPES.items(), 1)),
-    NestedField(99, "u", UUIDType(), required=False),
-)
+TYPES = [
+    "boolean",
+    "int",
+    "long",
+    "float",
+    "double",
+    "date",
+    "timestamp",
+    "timestamptz",
+    "string",
+    "binary",
+    "decimal(9,2)",
+    "decimal(38,10)",
+]
+SCHEMA = schema_of(columns_of(*((number, name, name) for number, name in enumerate(TYPES, 1)), (99, "u", "uuid")))
 
 
 def bits(value: float) -> int:
     return int(np.float64(value).view(np.int64))
 
 
-def text(value: bytes) -> str:
-    return b64encode(value).decode()
-
-
 def bound(name: str, keys: list[object], operator: str = "=", field: int | None = None) -> Predicate:
-    number = list(TYPES).index(name) + 1 if field is None else field
+    number = TYPES.index(name) + 1 if field is None else field
     message = {"field": number, "name": "c", "type": name, "operator": operator, "keys": keys, "source": "join"}
     return bind_runtime_keys(RuntimeKeys.model_validate_json(json.dumps(message)), SCHEMA)
 
@@ -81,8 +60,8 @@ def leaf_test(predicate: Predicate) -> LeafTest:
         ("date", [-719162, 18262], (-719162, 18262)),
         ("timestamp", [-1, 10**15], (-1, 10**15)),
         ("timestamptz", [0], (0,)),
-        ("string", [text("é".encode()), text(b"a"), text(b"\xff")], (b"a", "é".encode(), b"\xff")),
-        ("binary", [text(b""), text(b"\0")], (b"", b"\0")),
+        ("string", [encoded("é".encode()), encoded(b"a"), encoded(b"\xff")], (b"a", "é".encode(), b"\xff")),
+        ("binary", [encoded(b""), encoded(b"\0")], (b"", b"\0")),
         ("decimal(9,2)", ["12.04", "-0.50"], (-50, 1204)),
     ],
 )
@@ -132,7 +111,7 @@ def test_no_key_matches_no_row_and_very_many_are_a_range() -> None:
         ("int", [2**31], "=", None),
         ("int", [1, 2], "<", None),
         ("long", [1], "=", 2),
-        ("string", [text(b"x")], "=", 99),
+        ("string", [encoded(b"x")], "=", 99),
         ("decimal(9,2)", ["not a number"], "=", None),
         ("int", [1], "=", 77),
     ],

@@ -16,7 +16,14 @@ from planner.condition.tree.nodes import Leaf
 from planner.condition.tree.simplify import simplified
 from planner.spark.requests.hook_filters import schema_of, where_of
 from tests.planner.laws.random_tables import RandomTable, random_predicate
-from tests.planner.spark.requests.jvm_messages import column, comparison, condition_node, literal, request_of
+from tests.planner.spark.requests.jvm_messages import (
+    column,
+    columns_of,
+    comparison,
+    condition_node,
+    literal,
+    request_of,
+)
 
 _FILTERS = {
     '{"type": "eq", "term": "i", "value": 5}': ("i = 5", "i = ?"),
@@ -29,12 +36,6 @@ _FILTERS = {
 
 def _where(*, literals: bool, **parts: Any) -> str:
     return where_of(request_of(**parts), literals=literals)
-
-
-def _columns(type_name: str) -> str:
-    """The schema of a column `c`."""
-    field = {"id": 1, "name": "c", "required": False, "type": type_name, "initial-default": None}
-    return json.dumps({"type": "struct", "schema-id": 0, "fields": [field]})
 
 
 @pytest.mark.parametrize("text", _FILTERS)
@@ -63,7 +64,7 @@ def test_filters_are_sql(text: str) -> None:
     ],
 )
 def test_literals_of_filters_are_those_of_the_columns_type(type_name: str, value: object, sql: str) -> None:
-    columns = _columns(type_name)
+    columns = columns_of((1, "c", type_name))
     said = _where(literals=True, filters=(json.dumps({"type": "eq", "term": "c", "value": value}),), columns=columns)
 
     assert said == sql
@@ -161,4 +162,4 @@ def test_conditions_read_back_and_hide_what_they_compare_with(local_catalog: Sql
 
 def test_decimals_keep_their_digits() -> None:
     node = comparison(column(1, "decimal(30,4)"), "<", literal("1.5000", "decimal(30,4)"))
-    assert _where(literals=True, conditions=(node,), columns=_columns("decimal(30, 4)")) == "c < 1.5000"
+    assert _where(literals=True, conditions=(node,), columns=columns_of((1, "c", "decimal(30, 4)"))) == "c < 1.5000"
