@@ -27,8 +27,7 @@ from planner.prune.found_rows import RowSets
 from planner.prune.gate import DEFAULT_LIMITS, Limits
 from planner.prune.verdicts import Pruned, Reason, kept_mask
 from planner.report.scan_plan import ScanPlan
-from planner.snapshot.scan import Scan
-from planner.snapshot.snapshot_files import FileWithDeletes, keep_whole_files
+from planner.snapshot.scan import FileWithDeletes, Scan, keep_whole_files
 from planner.snapshot.subtract_deletes import subtract_deletes
 from planner.view.cache import sharing_payloads
 from planner.view.index_view import IndexView

@@ -23,7 +23,7 @@ from planner.arrow.file_columns import FileColumns, constants_of
 from planner.condition.rows import Residual, values_of
 from planner.prune.verdicts import Reason
 from planner.query import QueryAnswer
-from planner.snapshot.snapshot_files import ScanFile
+from planner.snapshot.scan import ScanFile
 from puffin_index.data.column_source import reading_of
 from puffin_index.data.deletes import deleted_positions
 from puffin_index.data.file_fields import FileField

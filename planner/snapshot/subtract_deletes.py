@@ -16,8 +16,7 @@ from planner.clock import Clock
 from planner.condition.tree.nodes import EVERY_ROW, Predicate
 from planner.prune.gate import Limits
 from planner.prune.verdicts import Pruned, Reason, Stage
-from planner.snapshot.scan import Scan
-from planner.snapshot.snapshot_files import FileWithDeletes
+from planner.snapshot.scan import FileWithDeletes, Scan
 from puffin_index.data.deletes import deleted_positions, is_kept
 from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError
 from puffin_index.storage.arrays import Bytes, Ints

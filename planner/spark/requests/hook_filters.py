@@ -25,8 +25,7 @@ from planner.condition.tree.nodes import UNKNOWN, ByValue, Everything, Leaf, Pre
 from planner.condition.tree.simplify import among, compared, conjunction, simplified
 from planner.first_rows.search import FirstRows, Order
 from planner.prune.estimate import key_presence, most_distinct
-from planner.snapshot.scan import Scan
-from planner.snapshot.snapshot_files import FileWithDeletes
+from planner.snapshot.scan import FileWithDeletes, Scan
 from planner.spark.requests.wire import FileDeletes, Request, RuntimeKeys, Wanted
 from planner.spark.settings import Settings
 from planner.view.directories import FieldStatistics, IndexReads

@@ -75,7 +75,7 @@ from planner.condition.sql.parser import read_where
 from planner.condition.tree.nodes import Leaf, Predicate, leaves
 from planner.condition.tree.simplify import simplified
 from planner.snapshot.file_bounds import may_match
-from planner.snapshot.snapshot_files import list_scan_files
+from planner.snapshot.scan import list_scan_files
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import value_type_of

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.prune.verdicts import Reason, kept_mask
-from planner.snapshot.snapshot_files import keep_whole_files
+from planner.snapshot.scan import keep_whole_files
 
 FILES = 5
 
