@@ -78,10 +78,8 @@ def keys_of_rows(
         if directory is None or not directory.known[row_groups].all():
             continue
         payloads = [places for _, places in positions_by_number(directory.blob[row_groups])]
-        if sum(int(directory.length[row_groups[places[0]]]) for places in payloads) > byte_budget:
-            continue
-
-        break
+        if sum(int(directory.length[row_groups[places[0]]]) for places in payloads) <= byte_budget:
+            break
     else:
         return None
     segments = directory.segment[row_groups]
