@@ -143,7 +143,7 @@ def _judge(request: QueryRequest) -> Enough:
 def _answer_of(request: QueryRequest, enough: Enough, aggregates: Answer | None = None) -> QueryAnswer:
     """Put the answer together, once everything is known."""
     scan, pruned = request.scan, enough.pruned
-    of_index = tuple(f"{trouble.segment}: {trouble.reason}" for trouble in pruned.troubles)
+    of_index = tuple(map(str, pruned.troubles))
     reasons, troubles, reads, bytes_read, answered = pruned.reasons, pruned.warnings, 0, 0, ""
     if aggregates is not None:
         troubles = (*troubles, *aggregates.warnings)

@@ -114,6 +114,10 @@ class BuildError(PuffinIndexError):
     """Say that an index build could not finish."""
 
 
+READ_ERRORS = (CorruptFileError, UnsupportedError, NotFoundError, OSError)
+"""What a reader raises if it cannot use a part of an index, or a delete file."""
+
+
 def reason_at(location: str, error: BaseException) -> str:
     """Return what an error says about a file, without the file's location, which the caller names."""
     if isinstance(error, CorruptFileError) and error.location == location:

@@ -98,7 +98,7 @@ def answer(rows: KnownRows, question: Question, data_costs: Floats, limits: Limi
         found = _answer(rows, question, data_costs, limits, reads)
     finally:
         READ_COUNT.reset(token)
-    warnings = tuple(f"{trouble.segment}: {trouble.reason}" for trouble in reads.troubles)
+    warnings = tuple(map(str, reads.troubles))
     return replace(found, index_reads=reads.count.requests, index_bytes_read=reads.count.bytes, warnings=warnings)
 
 

@@ -11,7 +11,7 @@ from planner.condition.tree.nodes import Predicate, necessary_leaves
 from planner.view.directories import FieldStatistics, IndexReads, KindDirectory, positions_by_number
 from planner.view.index_view import IndexView
 from planner.view.keys_of_rows import add_cost, are_in_memory, may_be_kept
-from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError
+from puffin_index.errors import READ_ERRORS
 from puffin_index.keys.asked import AskedTest
 from puffin_index.kinds.held_keys import HoldsKeys, KeysWithin, most_key_sets
 from puffin_index.kinds.registry import kinds_holding_keys
@@ -186,7 +186,7 @@ def _within(view: IndexView, whole: _OfKind, row_groups: Ints, matches: Ints, te
         try:
             opened: object = view.open_index(directory, row_group)
             keys = opened.within(test) if isinstance(opened, HoldsKeys) else None
-        except (CorruptFileError, UnsupportedError, NotFoundError, OSError):
+        except READ_ERRORS:
             # If the payload is asked for all of its keys, the trouble is told then.
             continue
         if keys is not None:

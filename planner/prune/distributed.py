@@ -125,7 +125,7 @@ def join_pruned(parts: Sequence[tuple[Ints, Pruned]], row_groups: int, limits: L
         reasons[place], matches[place] = result.reasons, result.matches
     troubles = tuple(trouble for _, result in parts for trouble in result.troubles)
     if limits.strict and troubles:
-        raise PuffinIndexError(f"{troubles[0].segment}: {troubles[0].reason}")
+        raise PuffinIndexError(str(troubles[0]))
     used = frozenset(one for _, result in parts for one in result.used)
     warnings = tuple(dict.fromkeys(text for _, result in parts for text in result.warnings))
     stages = _stages([result.stages for _, result in parts])

@@ -11,7 +11,7 @@ from planner.prune.pruning import LeafState, Pruning
 from planner.prune.verdicts import Used
 from planner.view.directories import IndexReads, IndexTrouble, KindDirectory
 from planner.view.index_view import IndexView
-from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError
+from puffin_index.errors import READ_ERRORS
 from puffin_index.keys.leaf import LeafTest
 from puffin_index.kinds.base import RowSet
 from puffin_index.kinds.kind import Answer
@@ -112,7 +112,7 @@ class RowEvaluator:
                 break
             try:
                 rows = view.open_alone(directory, row_group).evaluate(leaf.test, candidates)
-            except (CorruptFileError, UnsupportedError, NotFoundError, OSError) as error:
+            except READ_ERRORS as error:
                 location = view.segments[int(directory.segment[row_group])][0]
                 self.troubled.setdefault(position, []).append(IndexTrouble.of(location, error))
             else:

@@ -184,10 +184,5 @@ class Pruning:
         )
         for trouble in self.reads.troubles[troubles:]:
             if self.limits.strict:
-                raise PuffinIndexError(f"{trouble.segment}: {trouble.reason}")
-            _log.log(
-                level_of_trouble(trouble.segment),
-                "index not used, its row groups are kept: %s: %s",
-                trouble.segment,
-                trouble.reason,
-            )
+                raise PuffinIndexError(str(trouble))
+            _log.log(level_of_trouble(trouble.segment), "index not used, its row groups are kept: %s", trouble)

@@ -18,7 +18,7 @@ from planner.prune.gate import Limits
 from planner.prune.verdicts import Pruned, Reason, Stage
 from planner.snapshot.scan import FileWithDeletes, Scan
 from puffin_index.data.deletes import deleted_positions, is_kept
-from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError
+from puffin_index.errors import READ_ERRORS
 from puffin_index.storage.arrays import Bytes, Ints
 
 _log = logging.getLogger(__name__)
@@ -131,7 +131,7 @@ class _DeletesStage:
         self.bytes_read += sum(unread)
         try:
             return deleted_positions(self.scan.io, file.file.path, file.deletes)
-        except (CorruptFileError, UnsupportedError, NotFoundError, OSError) as error:
+        except READ_ERRORS as error:
             if self.limits.strict:
                 raise
             if str(error) not in self.troubles:

@@ -43,6 +43,9 @@ class IndexTrouble:
         """What an error says about a segment."""
         return cls(segment, reason_at(segment, error))
 
+    def __str__(self) -> str:
+        return f"{self.segment}: {self.reason}"
+
 
 @dataclass(slots=True)
 class IndexReads:

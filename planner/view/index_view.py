@@ -36,7 +36,7 @@ from planner.view.directories import (
 )
 from planner.view.segment_files import SegmentFiles, SegmentReader
 from puffin_index.data.column_source import FieldSource
-from puffin_index.errors import CorruptFileError, NotFoundError, PuffinIndexError, UnsupportedError
+from puffin_index.errors import READ_ERRORS, CorruptFileError, PuffinIndexError, UnsupportedError
 from puffin_index.index_table.entries import field_kinds, with_kinds, without_sources
 from puffin_index.keys.columns import KeyArray
 from puffin_index.keys.leaf import LeafTest
@@ -168,7 +168,7 @@ class IndexView(CoveredRowGroups):
                 return None
             try:
                 return read(item)
-            except (CorruptFileError, UnsupportedError, NotFoundError, OSError) as error:
+            except READ_ERRORS as error:
                 return IndexTrouble.of(self.segments[segment_of(item)][0], error)
 
         results = (self.each_ahead if ahead else self.each)(attempt, items)
