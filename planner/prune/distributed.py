@@ -27,7 +27,6 @@ from puffin_index.data.column_source import FieldSource
 from puffin_index.errors import PuffinIndexError
 from puffin_index.index_table.entries import without_sources
 from puffin_index.index_table.table import read_entries
-from puffin_index.jobs.engine import use_python_of_driver
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.caches import cleared_by
 
@@ -105,6 +104,9 @@ def run_on_executors(
     Tasks share the byte budget evenly; the tasks of a core share the time. Yields the places of each task's row groups
     and what the task has found; the verdict `INDEX_UNREADABLE` where a task cannot read the index table.
     """
+    # Executors import this module, too, and have no use for the engine.
+    from puffin_index.jobs.engine import use_python_of_driver
+
     context = executors.context
     use_python_of_driver(context)
     count = context.defaultParallelism * _TASKS_A_CORE
