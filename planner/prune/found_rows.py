@@ -11,7 +11,7 @@ import numpy as np
 from pyroaring import BitMap
 
 from planner.condition.tree.nodes import Conjunction, Disjunction, Leaf, Predicate, leaves
-from planner.view.directories import Groups, KindDirectory, positions_by_number
+from planner.view.directories import Groups, KindDirectory, positions_by_number, segment_of
 from puffin_index.kinds.base import RowSet
 from puffin_index.roaring.write import BLOCK_BYTES, BLOCK_ROWS
 from puffin_index.storage.arrays import Ints, Rows
@@ -46,13 +46,13 @@ class FoundRows:
 
     def of_segment(self, segment: int) -> BitMap:
         """The matching rows in one segment's row space, of the payloads that were asked."""
-        own = [rows for blob, rows in self.rows.items() if blob >> 32 == segment]
+        own = [rows for blob, rows in self.rows.items() if segment_of(blob) == segment]
         return own[0] if len(own) == 1 else BitMap.union(BitMap(), *own)
 
     def are_known(self, row_groups: Ints, segment: int) -> bool:
         """Whether all of some row groups lie in this segment, and in payloads that were asked."""
         blobs = self.directory.blob[row_groups]
-        return bool((blobs >> 32 == segment).all() and np.isin(blobs, list(self.rows)).all())
+        return bool((segment_of(blobs) == segment).all() and np.isin(blobs, list(self.rows)).all())
 
     def counts(self, row_groups: Ints, groups: Groups | None = None) -> Ints:
         """How many rows match in each row group, -1 where nobody asked its payload; known places save a search."""

@@ -15,7 +15,7 @@ from planner.prune.evaluate import exact_directories
 from planner.prune.found_rows import FoundRows
 from planner.prune.pruning import LeafState, Pruning
 from planner.prune.verdicts import Reason
-from planner.view.directories import IndexReads, KindDirectory, positions_by_number
+from planner.view.directories import IndexReads, KindDirectory, positions_by_number, segment_of
 from puffin_index.errors import CorruptFileError, PuffinIndexError
 from puffin_index.keys.asked import AskedTest
 from puffin_index.kinds.base import MergedIndex, PreparedLookUp, ReadBlocks
@@ -80,7 +80,12 @@ def read_directories(look_ups: Sequence[tuple[LookUp, Ints]]) -> None:
         works += [(look_up, work) for work in look_up._works(blobs, undecided) if not look_up._is_known(work)]
     pruning = look_ups[0][0].pruning
     pruning.view.try_each(
-        lambda one: one[0]._open(one[1]), works, lambda one: one[1][0] >> 32, IndexReads(), pruning.clock, ahead=True
+        lambda one: one[0]._open(one[1]),
+        works,
+        lambda one: segment_of(one[1][0]),
+        IndexReads(),
+        pruning.clock,
+        ahead=True,
     )
 
 
@@ -106,7 +111,9 @@ class LookUp:
         pruning, view = self.pruning, self.pruning.view
         row_groups = pruning.row_groups[undecided]
         blobs = positions_by_number(self.directory.blob[row_groups])
-        results = pruning.try_each(self._open, self._works(blobs, undecided), lambda work: work[0] >> 32, ahead=True)
+        results = pruning.try_each(
+            self._open, self._works(blobs, undecided), lambda work: segment_of(work[0]), ahead=True
+        )
         every = [result for result in results if result is not None]
         opened = self._worth_asking(every)
         found, left = FoundRows(self.directory, view.row_counts), set(range(len(opened)))
@@ -157,7 +164,9 @@ class LookUp:
                     continue  # one of them is damaged; asked one by one, that one says so
                 found |= dict(zip([blob for blob, _ in little], rows, strict=True))
         others = [one for one in asked if one.blob not in found]
-        read_alone = zip(others, self.pruning.try_each(self._rows, others, lambda one: one.blob >> 32), strict=True)
+        read_alone = zip(
+            others, self.pruning.try_each(self._rows, others, lambda one: segment_of(one.blob)), strict=True
+        )
         return found | {one.blob: own for one, own in read_alone if own is not None}
 
     def _read_together(self, asked: list[_Opened]) -> Iterator[list[_Opened]]:
@@ -184,7 +193,7 @@ class LookUp:
 
     def _candidates(self, one: _Opened) -> BitMap:
         """The rows that may match in the asked row groups, in the row space of their segment."""
-        row_groups, segment = self.pruning.row_groups[one.positions], one.blob >> 32
+        row_groups, segment = self.pruning.row_groups[one.positions], segment_of(one.blob)
         bases = self.directory.base[row_groups]
         rows = BitMap()
         ends = bases + self.pruning.view.row_counts[row_groups]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ from puffin_index.storage.arrays import Flags, Ints, Selection
 from puffin_index.storage.files import ReadCount
 
 Groups: TypeAlias = list[tuple[int, Ints]]
+Number = TypeVar("Number", int, Ints)
 
 STATISTICS_COLUMNS = ("row_count", "null_count", "distinct_count", "minimum", "maximum", "quantiles")
 LAST_STEP = 65_535
@@ -184,6 +185,11 @@ def positions_by_number(numbers: Ints) -> Groups:
 def taken(keys: KeyArray, at: Ints) -> KeyArray:
     """The keys at some places."""
     return keys[at] if isinstance(keys, np.ndarray) else keys.take(pa.array(at))
+
+
+def segment_of(blob: Number) -> Number:
+    """The segment of a payload, by the payload's number; see `KindDirectory.blob`."""
+    return blob >> 32
 
 
 def selection_of(row_groups: Ints) -> Selection:
