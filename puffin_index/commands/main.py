@@ -21,23 +21,22 @@ from puffin_index.errors import CatalogError, MissingExtraError, PuffinIndexErro
 class LazyGroup(click.Group):
     """A group of commands that imports a command when it is called."""
 
-    _modules: Mapping[str, str] = MappingProxyType({})
-    _summaries: Mapping[str, str] = MappingProxyType({})
+    _lazy: Mapping[str, tuple[str, str]] = MappingProxyType({})
 
     def add_lazy(self, module: str, summaries: Mapping[str, str]) -> None:
         """Add commands of a module by name, with the first sentence of their help: `what-if` is `what_if_command`."""
-        self._modules = {**self._modules, **dict.fromkeys(summaries, module)}
-        self._summaries = {**self._summaries, **summaries}
+        self._lazy = {**self._lazy, **{name: (module, summary) for name, summary in summaries.items()}}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands."""
-        return sorted({*super().list_commands(ctx), *self._modules})
+        return sorted({*super().list_commands(ctx), *self._lazy})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a command, imported if need be."""
-        if cmd_name not in self._modules:
+        if cmd_name not in self._lazy:
             return super().get_command(ctx, cmd_name)
-        command = getattr(import_module(self._modules[cmd_name]), f"{cmd_name.replace('-', '_')}_command")
+        module, _ = self._lazy[cmd_name]
+        command = getattr(import_module(module), f"{cmd_name.replace('-', '_')}_command")
         assert isinstance(command, click.Command)
         return command
 
@@ -56,8 +55,8 @@ class LazyGroup(click.Group):
         """Write the commands of the help."""
         rows: list[tuple[str, str]] = []
         for name in self.list_commands(ctx):
-            if name in self._summaries:
-                rows.append((name, self._summaries[name]))
+            if name in self._lazy:
+                rows.append((name, self._lazy[name][1]))
             elif (command := self.get_command(ctx, name)) is not None and not command.hidden:
                 rows.append((name, command.get_short_help_str(limit=200)))
         with formatter.section("Commands"):
