@@ -1,6 +1,6 @@
 """The commands `advise`, `benefits` and `what-if`: which indexes are, were, or would be worth it."""
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -11,19 +11,31 @@ from planner.advice.sample import DEFAULT_SAMPLE
 from planner.advice.what_if import what_if
 from planner.query_log.benefits import DEFAULT_BYTES_PER_SECOND, benefits
 from puffin_index.commands.define import definition_options, split_names
-from puffin_index.commands.main import console, open_catalog_of, open_index, show, table_command
+from puffin_index.commands.main import NamedTable, console, table_command
 from puffin_index.data.data_table import open_table
 from puffin_index.definition.index_definition import IndexDefinition
 from puffin_index.errors import PuffinIndexError
 from puffin_index.index_table.table import TableName
 
-_MEBIBYTE = 1024 * 1024
 
-
-def open_data_table(table: str, properties: Iterable[str]) -> Table:
-    """Open a table named on the command line, whether it has an index or not."""
-    catalog, name = open_catalog_of(table, properties)
+def _open_data_table(table: NamedTable) -> Table:
+    """Open the table of a command, whether it has an index or not."""
+    catalog, name = table.open_catalog()
     return open_table(catalog, TableName.parse(name).identifier)
+
+
+_speed_option = click.option(
+    "--bytes-per-second",
+    type=click.IntRange(min=1),
+    default=DEFAULT_BYTES_PER_SECOND,
+    show_default=True,
+    help="How fast row groups are read.",
+)
+
+
+def _sample_option(default: int) -> Callable[[Callable[..., object]], Callable[..., object]]:
+    help_text = "Measure at most this many row groups; 0 for all."
+    return click.option("--sample", type=click.IntRange(min=0), default=default, show_default=True, help=help_text)
 
 
 @click.command("what-if")
@@ -31,43 +43,29 @@ def open_data_table(table: str, properties: Iterable[str]) -> Table:
 @click.argument("where")
 @definition_options()
 @click.option("--without", multiple=True, metavar="COL.KIND", help="Leave out this existing index.")
-@click.option(
-    "--sample",
-    type=click.IntRange(min=0),
-    default=DEFAULT_SAMPLE,
-    show_default=True,
-    help="Measure at most this many row groups; 0 for all.",
-)
+@_sample_option(DEFAULT_SAMPLE)
 @click.option("--snapshot-id", type=int, help="Ask about this snapshot.")
-@click.option(
-    "--mib-per-second",
-    type=click.FloatRange(min=0, min_open=True),
-    default=DEFAULT_BYTES_PER_SECOND / _MEBIBYTE,
-    show_default=True,
-    help="How fast one core reads data.",
-)
+@_speed_option
 def what_if_command(
-    table: str,
-    properties: tuple[str, ...],
-    as_json: bool,
+    table: NamedTable,
     where: str,
     definition: IndexDefinition,
     without: tuple[str, ...],
     sample: int,
     snapshot_id: int | None,
-    mib_per_second: float,
+    bytes_per_second: int,
 ) -> None:
     """Measure what a query with this WHERE text would read of TABLE if it had other indexes. Nothing is changed."""
     answer = what_if(
-        open_data_table(table, properties),
+        _open_data_table(table),
         where,
         definition if definition.columns else None,
         without=split_names(without),
         sample=sample or None,
         snapshot_id=snapshot_id,
-        bytes_per_second=mib_per_second * _MEBIBYTE,
+        bytes_per_second=bytes_per_second,
     )
-    show(answer, as_json=as_json)
+    table.show(answer)
 
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -97,38 +95,25 @@ def _share(_: click.Context, __: click.Parameter, value: str) -> float:
     metavar="SHARE",
     help="The most bytes of all indexes, as a share of the data.",
 )
-@click.option(
-    "--sample",
-    type=click.IntRange(min=0),
-    default=DEFAULT_ADVICE_SAMPLE,
-    show_default=True,
-    help="Measure at most this many row groups; 0 for all.",
-)
+@_sample_option(DEFAULT_ADVICE_SAMPLE)
 @click.option("--create", is_flag=True, help="Add the proposals to the definition of the index; build it afterwards.")
 def advise_command(
-    table: str,
-    properties: tuple[str, ...],
-    as_json: bool,
-    queries: Path | None,
-    query_log: str | None,
-    max_share: float,
-    sample: int,
-    create: bool,
+    table: NamedTable, queries: Path | None, query_log: str | None, max_share: float, sample: int, create: bool
 ) -> None:
     """Propose indexes of TABLE for the queries that were asked, and name the ones that nobody needs."""
     if (queries is None) == (query_log is None):
         raise click.UsageError("give one of --queries and --query-log")
     advice = advise(
-        open_data_table(table, properties),
+        _open_data_table(table),
         _read(queries) if queries is not None else None,
         query_log=query_log,
         max_share=max_share,
         sample=sample or None,
         create=create,
     )
-    show(advice, as_json=as_json)
-    if advice.created and not as_json:
-        console.print(f"build it with: puffin-index build {table}", highlight=False, soft_wrap=True)
+    table.show(advice)
+    if advice.created and not table.as_json:
+        console.print(f"build it with: puffin-index build {table.name}", highlight=False, soft_wrap=True)
 
 
 def _read(file: Path) -> str:
@@ -141,16 +126,8 @@ def _read(file: Path) -> str:
 @click.command("benefits")
 @table_command
 @click.option("--query-log", required=True, metavar="FOLDER", help="The folder of the query log.")
-@click.option(
-    "--bytes-per-second",
-    type=click.IntRange(min=1),
-    default=DEFAULT_BYTES_PER_SECOND,
-    show_default=True,
-    help="How fast a query reads row groups.",
-)
-def benefits_command(
-    table: str, properties: tuple[str, ...], as_json: bool, query_log: str, bytes_per_second: int
-) -> None:
+@_speed_option
+def benefits_command(table: NamedTable, query_log: str, bytes_per_second: int) -> None:
     """Show what the indexes of TABLE have saved its queries in Spark, and which ones no query used."""
-    found = benefits(open_index(table, properties), query_log, bytes_per_second=bytes_per_second)
-    show(found, as_json=as_json)
+    found = benefits(table.open_index(), query_log, bytes_per_second=bytes_per_second)
+    table.show(found)

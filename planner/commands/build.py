@@ -17,14 +17,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, SpinnerColumn, Te
 from planner.condition.iceberg_filters import file_filter
 from planner.condition.sql.parser import read_where
 from puffin_index.commands.logs import log_as_a_service
-from puffin_index.commands.main import (
-    console,
-    error_console,
-    escape,
-    open_catalog_of,
-    spark_session,
-    table_command,
-)
+from puffin_index.commands.main import NamedTable, console, error_console, escape, spark_session, table_command
 from puffin_index.display import format_bytes
 from puffin_index.index_table.commit import LOCK_SECONDS, while_locked
 from puffin_index.index_table.status import BuildScope
@@ -58,9 +51,7 @@ from puffin_index.watch import Watch
     help="Seconds to wait for a catalog that others have locked.",
 )
 def build_command(
-    table: str,
-    properties: tuple[str, ...],
-    as_json: bool,
+    table: NamedTable,
     engine: Literal["spark", "local"],
     workers: int | None,
     watch: bool,
@@ -78,14 +69,14 @@ def build_command(
     """
     if snapshot_id is not None and (ref is not None or watch):
         raise click.UsageError("--snapshot-id goes with neither --ref nor --watch")
-    catalog, name = while_locked(lambda: open_catalog_of(table, properties), commit_timeout)
+    catalog, name = while_locked(table.open_catalog, commit_timeout)
     index = while_locked(lambda: TableIndex.open_or_define(catalog, name), commit_timeout)
     scope = BuildScope(snapshot_id, ref, _row_filter(where, index), max_files)
     spark = spark_session("build") if engine == "spark" else None
     if not watch:
-        with _progress_bar(as_json) as listen:
+        with _progress_bar(table.as_json) as listen:
             report = index.build(spark, listen, workers=workers, scope=scope, commit_timeout_seconds=commit_timeout)
-        _print_report(report, as_json)
+        _print_report(report, table.as_json)
         return
     follower = Watch(
         lambda: TableIndex.open_or_define(catalog, name),
@@ -94,7 +85,7 @@ def build_command(
         ),
         interval,
         scope=scope,
-        on_report=lambda report: _print_report(report, as_json),
+        on_report=lambda report: _print_report(report, table.as_json),
         upkeep=upkeep,
     )
     _follow(follower)

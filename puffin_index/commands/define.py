@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 import click
 
-from puffin_index.commands.main import console, open_catalog_of, open_index, parse_properties, table_command
+from puffin_index.commands.main import NamedTable, console, parse_properties, table_command
 from puffin_index.definition.index_definition import IndexDefinition
 from puffin_index.errors import DefinitionError
 from puffin_index.table_index import TableIndex
@@ -52,60 +52,44 @@ def definition_options(*, with_options: bool = True) -> Callable[[Callable[..., 
 @table_command
 @definition_options()
 @click.option("--replace", is_flag=True, help="Let the new definition take away what the present one has.")
-def create_command(
-    table: str,
-    properties: tuple[str, ...],
-    as_json: bool,
-    definition: IndexDefinition,
-    replace: bool,
-) -> None:
+def create_command(table: NamedTable, definition: IndexDefinition, replace: bool) -> None:
     """Define the index of TABLE. Nothing is built yet."""
-    catalog, name = open_catalog_of(table, properties)
+    catalog, name = table.open_catalog()
     try:
         index = TableIndex.create(catalog, name, definition, replace=replace)
     except DefinitionError as error:
         if "would take away" not in str(error):
             raise
         raise DefinitionError(f"{error}. --replace does it, and `puffin-index add` keeps the rest") from error
-    _print(table, index, as_json)
+    _print(table, index)
 
 
 @click.command("add")
 @table_command
 @definition_options()
-def add_command(
-    table: str,
-    properties: tuple[str, ...],
-    as_json: bool,
-    definition: IndexDefinition,
-) -> None:
+def add_command(table: NamedTable, definition: IndexDefinition) -> None:
     """Add kinds to the index definition of TABLE, and keep the rest. Nothing is built yet."""
-    index = open_index(table, properties)
+    index = table.open_index()
     index.add_kinds(definition)
-    _print(table, index, as_json)
+    _print(table, index)
 
 
 @click.command("remove")
 @table_command
 @definition_options(with_options=False)
-def remove_command(
-    table: str,
-    properties: tuple[str, ...],
-    as_json: bool,
-    definition: IndexDefinition,
-) -> None:
+def remove_command(table: NamedTable, definition: IndexDefinition) -> None:
     """Take kinds out of the index definition of TABLE, and keep the rest. `expire` deletes their bytes."""
-    index = open_index(table, properties)
+    index = table.open_index()
     index.remove_kinds(definition)
-    _print(table, index, as_json)
+    _print(table, index)
 
 
-def _print(table: str, index: TableIndex, as_json: bool) -> None:
+def _print(table: NamedTable, index: TableIndex) -> None:
     columns = [{"name": c.name, "field_id": c.field_id, "kinds": sorted(c.kinds)} for c in index.columns]
     index_table = ".".join(index.index_table.name())
-    if as_json:
+    if table.as_json:
         click.echo(json.dumps({"table": index.name, "index_table": index_table, "columns": columns}))
         return
     described = "; ".join(f"{c.name}: {', '.join(sorted(c.kinds))}" for c in index.columns)
     console.print(f"{index_table}: {described}", highlight=False)
-    console.print(f"build it with: puffin-index build {table}", highlight=False)
+    console.print(f"build it with: puffin-index build {table.name}", highlight=False)

@@ -2,7 +2,7 @@
 
 import click
 
-from puffin_index.commands.main import open_file, open_index, show, table_command, warn
+from puffin_index.commands.main import NamedTable, open_file, show, table_command, warn
 from puffin_index.errors import PuffinIndexError
 from puffin_index.formats.paimon_container import read_container
 from puffin_index.formats.puffin import read_footer
@@ -11,11 +11,11 @@ from puffin_index.segments.inspection import ContainerContent, PuffinContent, is
 
 @click.command("status")
 @table_command
-def status_command(table: str, properties: tuple[str, ...], as_json: bool) -> None:
+def status_command(table: NamedTable) -> None:
     """Say how much of TABLE is indexed."""
-    index = open_index(table, properties)
-    show(index.status(), as_json=as_json)
-    if not as_json:
+    index = table.open_index()
+    table.show(index.status())
+    if not table.as_json:
         for warning in index.warnings:
             warn(warning)
 

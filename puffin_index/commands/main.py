@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 from rich.console import Console
@@ -75,8 +77,6 @@ if TYPE_CHECKING:
 console = Console(width=None if sys.stdout.isatty() else 200)
 error_console = Console(stderr=True)
 
-_Command = TypeVar("_Command", bound=Callable[..., object])
-
 
 class _Group(LazyGroup):
     """Prints errors of this project as one sentence and exits with 1."""
@@ -133,15 +133,6 @@ def main(verbose: bool, log_format: LogFormat) -> None:
     configure_logs(log_format, verbose=verbose)
 
 
-def table_command(command: _Command) -> _Command:
-    """Add the parameters of all commands on a table: TABLE, `--catalog-property` and `--json`."""
-    command = click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
-    command = click.option(
-        "--catalog-property", "properties", multiple=True, metavar="K=V", help="Override a catalog property."
-    )(command)
-    return click.argument("table")(command)
-
-
 def parse_properties(properties: Iterable[str]) -> dict[str, str]:
     """Read `key=value` options."""
     pairs: dict[str, str] = {}
@@ -171,19 +162,44 @@ def warn(warning: str) -> None:
     error_console.print(f"warning: {warning}", highlight=False, soft_wrap=True, markup=False)
 
 
-def open_catalog_of(table: str, properties: Iterable[str]) -> tuple[Catalog, str]:
-    """Open the catalog of a table named on the command line; return it with the table's name there."""
-    from puffin_index.index_table.open_catalog import open_catalog, split_catalog
+@dataclass(frozen=True, slots=True)
+class NamedTable:
+    """The table that a command is about, TABLE, and whether the command prints JSON."""
 
-    catalog, name = split_catalog(table)
-    return open_catalog(catalog, parse_properties(properties)), name
+    name: str
+    properties: dict[str, str]
+    as_json: bool
+
+    def open_catalog(self) -> tuple[Catalog, str]:
+        """Open the table's catalog; return it with the table's name there."""
+        from puffin_index.index_table.open_catalog import open_catalog, split_catalog
+
+        catalog, name = split_catalog(self.name)
+        return open_catalog(catalog, self.properties), name
+
+    def open_index(self) -> TableIndex:
+        """Open the index of the table."""
+        from puffin_index.table_index import TableIndex
+
+        return TableIndex.open(*self.open_catalog())
+
+    def show(self, found: Described) -> None:
+        """Print an object."""
+        show(found, as_json=self.as_json)
 
 
-def open_index(table: str, properties: Iterable[str]) -> TableIndex:
-    """Open the index of a table named on the command line."""
-    from puffin_index.table_index import TableIndex
+def table_command(command: Callable[..., object]) -> Callable[..., object]:
+    """Add the parameters of all commands on a table, TABLE, `--catalog-property` and `--json`; gives a `table`."""
 
-    return TableIndex.open(*open_catalog_of(table, properties))
+    @functools.wraps(command)
+    def run(*, table: str, properties: tuple[str, ...], as_json: bool, **others: object) -> object:
+        return command(table=NamedTable(table, parse_properties(properties), as_json), **others)
+
+    own = click.option("--json", "as_json", is_flag=True, help="Print JSON.")(run)
+    own = click.option(
+        "--catalog-property", "properties", multiple=True, metavar="K=V", help="Override a catalog property."
+    )(own)
+    return click.argument("table")(own)
 
 
 def spark_session(name: str) -> SparkSession:

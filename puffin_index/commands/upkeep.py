@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from puffin_index.commands.logs import show_progress
-from puffin_index.commands.main import console, open_catalog_of, open_index, show, table_command
+from puffin_index.commands.main import NamedTable, console, table_command
 from puffin_index.errors import PuffinIndexError, UnsupportedError
 from puffin_index.jobs.drop import drop_index
 from puffin_index.jobs.verify import DEFAULT_SAMPLE
@@ -38,16 +38,14 @@ def _size(text: str) -> int:
 )
 @click.option("--all", "everything", is_flag=True, help="Recompute all row groups.")
 @click.option("--repair", is_flag=True, help="Drop what is bad and index it anew.")
-def verify_command(
-    table: str, properties: tuple[str, ...], as_json: bool, sample: int, everything: bool, repair: bool
-) -> None:
+def verify_command(table: NamedTable, sample: int, everything: bool, repair: bool) -> None:
     """Check the index of TABLE: checksums, directories, and a sample against the data.
 
     Exits with 1 if something is wrong and was not repaired.
     """
     show_progress()
-    report = open_index(table, properties).verify(None if everything else sample, repair=repair)
-    show(report, as_json=as_json)
+    report = table.open_index().verify(None if everything else sample, repair=repair)
+    table.show(report)
     if report.findings and not repair:
         sys.exit(1)
 
@@ -55,10 +53,10 @@ def verify_command(
 @click.command("compact")
 @table_command
 @click.option("--target-size", type=_size, default="256MiB", show_default=True, help="About how large segments become.")
-def compact_command(table: str, properties: tuple[str, ...], as_json: bool, target_size: int) -> None:
+def compact_command(table: NamedTable, target_size: int) -> None:
     """Merge the small segments of TABLE's index into large ones, so that queries read it with few requests."""
     show_progress()
-    show(open_index(table, properties).compact(target_size), as_json=as_json)
+    table.show(table.open_index().compact(target_size))
 
 
 @click.command("expire")
@@ -72,27 +70,25 @@ def compact_command(table: str, properties: tuple[str, ...], as_json: bool, targ
     help="Files of no commit may belong to a running build for so long.",
 )
 @click.option("--dry-run", is_flag=True, help="List what would be deleted, change nothing.")
-def expire_command(
-    table: str, properties: tuple[str, ...], as_json: bool, older_than: timedelta, dry_run: bool
-) -> None:
+def expire_command(table: NamedTable, older_than: timedelta, dry_run: bool) -> None:
     """Drop what no snapshot of TABLE needs: entries, segments, leftovers of dead builds."""
-    show(open_index(table, properties).expire(older_than, dry_run=dry_run), as_json=as_json)
+    table.show(table.open_index().expire(older_than, dry_run=dry_run))
 
 
 @click.command("drop")
 @table_command
-def drop_command(table: str, properties: tuple[str, ...], as_json: bool) -> None:
+def drop_command(table: NamedTable) -> None:
     """Drop the index of TABLE, and nothing else. TABLE may be the index table itself, if the data table is gone."""
-    show(drop_index(*open_catalog_of(table, properties)), as_json=as_json)
+    table.show(drop_index(*table.open_catalog()))
 
 
 @click.command("follow")
 @table_command
-def follow_command(table: str, properties: tuple[str, ...], as_json: bool) -> None:
+def follow_command(table: NamedTable) -> None:
     """Rename the index table that TABLE left behind when it was renamed in its namespace."""
-    index = TableIndex.follow(*open_catalog_of(table, properties))
+    index = TableIndex.follow(*table.open_catalog())
     index_table = ".".join(index.index_table.name())
-    if as_json:
+    if table.as_json:
         click.echo(json.dumps({"table": index.name, "index_table": index_table}))
         return
     console.print(f"the index of {index.name} is {index_table}", highlight=False, soft_wrap=True)
@@ -103,14 +99,12 @@ def follow_command(table: str, properties: tuple[str, ...], as_json: bool) -> No
 @click.option("--data-file", required=True, metavar="F", help="The data file: its location, or the last parts of it.")
 @click.option("--row-group", type=click.IntRange(min=0), help="The row group of F, from 0.  [default: the only one]")
 @click.option("--output", required=True, type=click.Path(path_type=Path), help="The new container, such as F.index.")
-def export_command(
-    table: str, properties: tuple[str, ...], as_json: bool, data_file: str, row_group: int | None, output: Path
-) -> None:
+def export_command(table: NamedTable, data_file: str, row_group: int | None, output: Path) -> None:
     """Write the indexes that TABLE has of a data file as a container that Paimon reads."""
-    exported = open_index(table, properties).export_indexes(data_file, row_group)
+    exported = table.open_index().export_indexes(data_file, row_group)
     try:
         with output.open("xb") as stream:
             stream.write(exported.data)
     except FileExistsError as error:
         raise PuffinIndexError(f"{output} exists already") from error
-    show(replace(exported, output=str(output)), as_json=as_json)
+    table.show(replace(exported, output=str(output)))
