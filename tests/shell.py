@@ -1,10 +1,11 @@
 """`puffin-index` on the catalog of a folder: in the test's own process, or what a process of its own is told."""
 
+import json
 import pty
 import subprocess
 import sys
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from click.testing import CliRunner, Result
 
@@ -28,6 +29,13 @@ class Shell:
 
     def __call__(self, command: str, *arguments: str) -> Result:
         return CliRunner().invoke(main, [command, self._table, *self._options, *arguments])
+
+    def json(self, command: str, *arguments: str) -> dict[str, Any]:
+        """Give the document that a command prints, which succeeds."""
+        result = self(command, *arguments, "--json")
+        assert result.exit_code == 0, result.output
+        document: dict[str, Any] = json.loads(result.stdout)
+        return document
 
     def on_a_terminal(self, command: str) -> str:
         """Give what a process whose standard error is a terminal writes there."""

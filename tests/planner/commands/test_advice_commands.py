@@ -5,27 +5,28 @@ from pathlib import Path
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from tests.planner.commands.test_main import Runner, run, table
+from tests.planner.commands.test_main import shell
 from tests.planner.query_log_sample import logged_scan
+from tests.shell import Shell
 
-__all__ = ["run", "table"]
+__all__ = ["shell"]
 
 
-def test_what_if(run: Runner, table: str) -> None:
-    document = run.json("what-if", table, "k = 5", "--bitmap", "k,name", "--bloom", "k", "--sample", "0")
+def test_what_if(shell: Shell) -> None:
+    document = shell.json("what-if", "k = 5", "--bitmap", "k,name", "--bloom", "k", "--sample", "0")
     assert document["added"] == ["k.bitmap", "k.bloom", "name.bitmap"]
     assert document["verdict"] == {
         "text": "build",
         "reason": "it would save 6 of 8 row groups; the WHERE does not test name",
     }
-    shown = run("what-if", table, "k = 5", "--bsi", "k", "--sample", "4")
+    shown = shell("what-if", "k = 5", "--bsi", "k", "--sample", "4")
     assert shown.exit_code == 0
     assert "what if +k.bsi: build, because" in shown.output
     assert "measured on 4 of 8 row groups" in shown.output
 
-    run.json("create", table, "--bitmap", "k")
-    run.json("build", table, "--engine", "local", "--workers", "1")
-    hidden = run.json("what-if", table, "k = 5", "--without", "k.bitmap")
+    shell.json("create", "--bitmap", "k")
+    shell.json("build", "--engine", "local", "--workers", "1")
+    hidden = shell.json("what-if", "k = 5", "--without", "k.bitmap")
     assert hidden["left_out"] == ["k.bitmap"]
     assert hidden["verdict"] == {
         "text": "keep",
@@ -45,17 +46,17 @@ def test_what_if(run: Runner, table: str) -> None:
         (["k =", "--bitmap", "k"], "expected"),
     ],
 )
-def test_what_if_says_what_is_wrong(run: Runner, table: str, arguments: list[str], message: str) -> None:
-    result = run("what-if", table, *arguments)
+def test_what_if_says_what_is_wrong(shell: Shell, arguments: list[str], message: str) -> None:
+    result = shell("what-if", *arguments)
     assert result.exit_code == 1
     assert message in result.output.replace("\n", " ")
 
 
-def test_advise(run: Runner, table: str, tmp_path: Path, local_catalog: SqlCatalog) -> None:
+def test_advise(shell: Shell, tmp_path: Path, local_catalog: SqlCatalog) -> None:
     queries = tmp_path / "queries.sql"
     queries.write_text("SELECT * FROM ns.t WHERE k = 5;\nSELECT id FROM ns.t WHERE k = 77;\n")
-    document = run.json("advise", table, "--queries", str(queries), "--max-share", "300%")
-    (proposal,) = [own for own in document["indexes"] if own["action"] == "create"]  # type: ignore[attr-defined]
+    document = shell.json("advise", "--queries", str(queries), "--max-share", "300%")
+    (proposal,) = [own for own in document["indexes"] if own["action"] == "create"]
     assert (proposal["column"], proposal["action"]) == ("k", "create")
     assert document["statements"] == [f"CREATE INDEX k_{proposal['kind']} ON local.ns.t USING {proposal['kind']} (k)"]
     assert local_catalog.list_tables("ns") == [("ns", "t")]
@@ -63,13 +64,13 @@ def test_advise(run: Runner, table: str, tmp_path: Path, local_catalog: SqlCatal
     log = tmp_path / "log"
     log.mkdir()
     (log / "2026-01-01-x.jsonl").write_text(logged_scan("local.ns.t", "k = 5", 1000))
-    shown = run("advise", table, "--query-log", log.as_uri(), "--max-share", "3", "--create")
+    shown = shell("advise", "--query-log", log.as_uri(), "--max-share", "3", "--create")
     assert shown.exit_code == 0, shown.output
     assert "build it with: puffin-index build local.ns.t" in shown.output
     assert ("ns", "t__puffin_index") in local_catalog.list_tables("ns")
 
 
-def test_advise_says_what_is_wrong(run: Runner, table: str, tmp_path: Path) -> None:
+def test_advise_says_what_is_wrong(shell: Shell, tmp_path: Path) -> None:
     empty, binary = tmp_path / "empty.sql", tmp_path / "binary"
     empty.touch()
     binary.write_bytes(b"\xff\xfe\x00")
@@ -82,13 +83,13 @@ def test_advise_says_what_is_wrong(run: Runner, table: str, tmp_path: Path) -> N
         (["--queries", str(binary)], "no text in UTF-8", 1),
         (["--query-log", (tmp_path / "nowhere").as_uri()], "has no query log", 1),
     ):
-        result = run("advise", table, *arguments)
+        result = shell("advise", *arguments)
         assert (result.exit_code, message in " ".join(result.output.split())) == (code, True), result.output
 
 
-def test_benefits_need_queries_of_the_table(run: Runner, table: str, tmp_path: Path) -> None:
-    run.json("create", table, "--bitmap", "k")
+def test_benefits_need_queries_of_the_table(shell: Shell, tmp_path: Path) -> None:
+    shell.json("create", "--bitmap", "k")
     (tmp_path / "2026-01-01-x.jsonl").write_text(logged_scan("local.ns.other", "k = 5", 1000))
     for folder in (tmp_path, tmp_path / "nowhere"):
-        result = run("benefits", table, "--query-log", folder.as_uri())
+        result = shell("benefits", "--query-log", folder.as_uri())
         assert (result.exit_code, "has no query of ns.t: name the folder" in result.output) == (1, True), result.output

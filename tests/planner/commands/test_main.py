@@ -1,11 +1,9 @@
 """The command line as a user runs it, on a real SQLite catalog, with the local engine."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import cast
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -17,14 +15,14 @@ from puffin_index import IndexDefinition
 from puffin_index.errors import DefinitionError
 from puffin_index.storage.caches import clear_caches
 from tests.conftest import create_table
-from tests.shell import catalog_options
+from tests.shell import Shell, catalog_options
 
 ROWS = 4_000
 
 
 @pytest.fixture
-def table(local_catalog: SqlCatalog) -> str:
-    """`local.ns.t`: 8 row groups in 2 files."""
+def shell(local_catalog: SqlCatalog, tmp_path: Path) -> Shell:
+    """Runs commands on `ns.t`, which has 8 row groups in 2 files."""
     data = pa.table(
         {
             "id": pa.array(range(ROWS // 2), pa.int64()),
@@ -33,45 +31,22 @@ def table(local_catalog: SqlCatalog) -> str:
             "tags": pa.array([[i] for i in range(ROWS // 2)], pa.list_(pa.int64())),
         }
     )
-    created = create_table(local_catalog, "t", data, 500)
-    created.append(data)
-    return "local.ns.t"
+    create_table(local_catalog, "t", data, 500).append(data)
+    return Shell(tmp_path)
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Runner:
-    return Runner(tmp_path)
-
-
-class Runner:
-    """Runs `puffin-index` with the test's catalog."""
-
-    def __init__(self, folder: Path) -> None:
-        self._options = catalog_options(folder)
-
-    def __call__(self, command: str, *arguments: str) -> Result:
-        return CliRunner().invoke(main, [command, *arguments, *self._options])
-
-    def json(self, command: str, *arguments: str) -> dict[str, object]:
-        result = self(command, *arguments, "--json")
-        assert result.exit_code == 0, result.output
-        document = json.loads(result.stdout)
-        assert isinstance(document, dict)
-        return document
-
-
-def test_create_build_status_explain_inspect(run: Runner, table: str, tmp_path: Path) -> None:
+def test_create_build_status_explain_inspect(shell: Shell, tmp_path: Path) -> None:
     options = "--bsi k --bitmap name --bloom name --option name.fpp=0.02 --option name.layout=bitmaps"
-    created = run.json("create", table, *options.split())
+    created = shell.json("create", *options.split())
     assert created["index_table"] == "ns.t__puffin_index"
 
-    before = run.json("status", table)
+    before = shell.json("status")
     assert (before["row_groups"], before["indexed_row_groups"], before["segments"]) == (8, 0, 0)
 
-    built = run.json("build", table, "--engine", "local", "--workers", "1")
+    built = shell.json("build", "--engine", "local", "--workers", "1")
     assert (built["files"], built["row_groups"], built["rows"]) == (2, 8, ROWS)
 
-    status = run.json("status", table)
+    status = shell.json("status")
     assert set(status) == {
         "table",
         "snapshot_id",
@@ -95,35 +70,30 @@ def test_create_build_status_explain_inspect(run: Runner, table: str, tmp_path: 
     assert (status["snapshots_behind"], status["unindexed_bytes"]) == (0, 0)
     assert (status["indexed_data_files"], status["indexed_row_groups"]) == (2, 8)
     columns = status["columns"]
-    assert isinstance(columns, list)
     assert [(c["name"], sorted(c["kind_bytes"])) for c in columns] == [("k", ["bsi"]), ("name", ["bitmap", "bloom"])]
     assert all(column["index_bytes"] == sum(column["kind_bytes"].values()) > 0 for column in columns)
     assert all(column["data_bytes"] > 0 for column in columns)
 
-    explained = run.json("explain", table, "k = 3919 AND name = 'name-1'")
+    explained = shell.json("explain", "k = 3919 AND name = 'name-1'")
     assert (explained["row_groups"], explained["kept"], explained["dropped"]) == (8, 2, 6)
-    splits = explained["splits"]
-    assert isinstance(splits, list)
-    assert [split["rows"] for split in splits if split["verdict"] == "kept"] == [1, 1]
+    assert [split["rows"] for split in explained["splits"] if split["verdict"] == "kept"] == [1, 1]
 
     segment = next(tmp_path.rglob("_segments/*.puffin"))
     inspected = CliRunner().invoke(main, ["inspect", str(segment), "--json"])
     blobs = json.loads(inspected.stdout)["blobs"]
     assert {"puffin-index-bsi-v1", "paimon-bitmap-v2", "paimon-bloom-v1"} <= {blob["type"] for blob in blobs}
 
-    for command in (("status", table), ("explain", table, "k = 3919"), ("build", table, "--engine", "local")):
-        assert run(*command).exit_code == 0
+    for command in (("status",), ("explain", "k = 3919"), ("build", "--engine", "local")):
+        assert shell(*command).exit_code == 0
     assert CliRunner().invoke(main, ["inspect", str(segment)]).exit_code == 0
 
 
 _NO_INDEX = "there is no index table ns.t__puffin_index: run `puffin-index create` first"
 
 
-@pytest.mark.parametrize("command", ["build local.ns.t", "status local.ns.t", "explain local.ns.t k=1"])
-def test_a_table_without_an_index_is_one_clear_sentence(run: Runner, table: str, command: str) -> None:
-    assert table == "local.ns.t"
-
-    _assert_refused(run(*command.split()), 1, _NO_INDEX)
+@pytest.mark.parametrize("command", ["build", "status", "explain k=1"])
+def test_a_table_without_an_index_is_one_clear_sentence(shell: Shell, command: str) -> None:
+    _assert_refused(shell(*command.split()), 1, _NO_INDEX)
 
 
 @pytest.mark.parametrize(
@@ -174,10 +144,12 @@ def test_a_table_without_an_index_is_one_clear_sentence(run: Runner, table: str,
         ("build local.ns.t --engine local --watch --interval 0", 2, "--interval"),
     ],
 )
-def test_bad_input_is_one_clear_sentence(run: Runner, table: str, command: str, code: int, sentence: str) -> None:
-    run("create", table, "--bsi", "k")
+def test_bad_input_is_one_clear_sentence(shell: Shell, tmp_path: Path, command: str, code: int, sentence: str) -> None:
+    shell("create", "--bsi", "k")
 
-    _assert_refused(run(*command.split()), code, sentence)
+    result = CliRunner().invoke(main, [*command.split(), *catalog_options(tmp_path)])
+
+    _assert_refused(result, code, sentence)
 
 
 def test_a_file_that_cannot_be_inspected_is_named(tmp_path: Path) -> None:
@@ -193,31 +165,30 @@ def _assert_refused(result: Result, code: int, sentence: str) -> None:
     assert "Traceback" not in result.output
 
 
-def test_repeated_options_unite_and_nothing_is_lost_silently(run: Runner, table: str) -> None:
-    run.json("create", table, "--bitmap", "name", "--bitmap", "k,name", "--bloom", "name", "--option", "name.fpp=0.02")
+def test_repeated_options_unite_and_nothing_is_lost_silently(shell: Shell) -> None:
+    shell.json("create", "--bitmap", "name", "--bitmap", "k,name", "--bloom", "name", "--option", "name.fpp=0.02")
 
-    again = run("create", table, "--bitmap", "name", "--bloom", "name")
+    again = shell("create", "--bitmap", "name", "--bloom", "name")
     assert again.exit_code == 1
     said = again.stderr.replace("\n", " ")
     assert (
         "would take away: bitmap of k; the options of bloom of name (fpp=0.02; now no options). --replace does it"
         in said
     )
-    assert _kinds(run.json("add", table, "--bsi", "k")) == {"k": ["bitmap", "bsi"], "name": ["bitmap", "bloom"]}
-    assert _kinds(run.json("remove", table, "--bitmap", "k,name")) == {"k": ["bsi"], "name": ["bloom"]}
+    assert _kinds(shell.json("add", "--bsi", "k")) == {"k": ["bitmap", "bsi"], "name": ["bitmap", "bloom"]}
+    assert _kinds(shell.json("remove", "--bitmap", "k,name")) == {"k": ["bsi"], "name": ["bloom"]}
 
-    missing = run("remove", table, "--bitmap", "k")
+    missing = shell("remove", "--bitmap", "k")
     assert "column 'k' has no bitmap to remove; the definition has k: bsi; name: bloom" in missing.stderr
-    everything = run("remove", table, "--bsi", "k", "--bloom", "name")
+    everything = shell("remove", "--bsi", "k", "--bloom", "name")
     assert "nothing of the definition would be left: `puffin-index drop`" in everything.stderr
 
-    assert _kinds(run.json("create", table, "--bsi", "k", "--replace")) == {"k": ["bsi"]}
-    assert run("create", table, "--bsi", "k", "--bloom", "k").exit_code == 0
+    assert _kinds(shell.json("create", "--bsi", "k", "--replace")) == {"k": ["bsi"]}
+    assert shell("create", "--bsi", "k", "--bloom", "k").exit_code == 0
 
 
-def _kinds(document: dict[str, object]) -> dict[str, list[str]]:
-    columns = cast(list[dict[str, object]], document["columns"])
-    return {str(column["name"]): cast(list[str], column["kinds"]) for column in columns}
+def _kinds(document: dict[str, Any]) -> dict[str, list[str]]:
+    return {column["name"]: column["kinds"] for column in document["columns"]}
 
 
 def test_one_text_is_no_list_of_columns() -> None:
@@ -225,10 +196,10 @@ def test_one_text_is_no_list_of_columns() -> None:
         IndexDefinition.of(bitmap="name")
 
 
-def test_a_where_that_does_not_parse_shows_a_caret(run: Runner, table: str) -> None:
-    run("create", table, "--bsi", "k")
+def test_a_where_that_does_not_parse_shows_a_caret(shell: Shell) -> None:
+    shell("create", "--bsi", "k")
 
-    result = run("explain", table, "k = 1 AND name BETWEEN 'a' 'b'")
+    result = shell("explain", "k = 1 AND name BETWEEN 'a' 'b'")
 
     assert result.exit_code == 1
     lines = result.stderr.splitlines()
@@ -236,18 +207,17 @@ def test_a_where_that_does_not_parse_shows_a_caret(run: Runner, table: str) -> N
     assert lines[2].strip() == "^"
 
 
-def test_what_a_function_says_of_a_column_is_shown(run: Runner, table: str) -> None:
-    run("create", table, "--bsi", "k")
-    run("build", table)
+def test_what_a_function_says_of_a_column_is_shown(shell: Shell) -> None:
+    shell("create", "--bsi", "k")
+    shell("build")
 
-    result = run("explain", table, "trim(name) = 'name-1' AND length(name) < 9")
+    result = shell("explain", "trim(name) = 'name-1' AND length(name) < 9")
 
     assert result.exit_code == 0, result.output
     assert "implied by function: trim(name) = 'name-1': not used, the column has no index" in result.stdout
     assert "implied by function: length(name) < 9: not used, the column has no index" in result.stdout
 
-    explained = run.json("explain", table, "trim(name) = 'name-1'")
-    (implied,) = cast(list[dict[str, object]], explained["implied"])
+    (implied,) = shell.json("explain", "trim(name) = 'name-1'")["implied"]
     assert (implied["source"], implied["dropped"], implied["bytes_read"]) == ("function", None, 0)
 
 
@@ -267,22 +237,20 @@ def test_what_a_function_says_of_a_column_is_shown(run: Runner, table: str) -> N
         ("\"name\" = 'name-1'", '"name"', "double quotes make a text, as in Spark; the column is name or `name`"),
     ],
 )
-def test_what_cannot_be_used_is_named_with_the_reason(
-    run: Runner, table: str, where: str, text: str, reason: str
-) -> None:
-    run("create", table, "--bsi", "k")
+def test_what_cannot_be_used_is_named_with_the_reason(shell: Shell, where: str, text: str, reason: str) -> None:
+    shell("create", "--bsi", "k")
 
-    assert run.json("explain", table, where)["unused"] == [{"text": text, "reason": reason}]
-    assert f"not used: {text}: {reason}" in run("explain", table, where).stdout
+    assert shell.json("explain", where)["unused"] == [{"text": text, "reason": reason}]
+    assert f"not used: {text}: {reason}" in shell("explain", where).stdout
 
 
-def test_what_is_used_is_not_named(run: Runner, table: str) -> None:
-    run("create", table, "--bsi", "k", "--bitmap", "name")
-    run("build", table, "--engine", "local", "--workers", "1")
+def test_what_is_used_is_not_named(shell: Shell) -> None:
+    shell("create", "--bsi", "k", "--bitmap", "name")
+    shell("build", "--engine", "local", "--workers", "1")
 
     for where in ("k = 3 AND name LIKE '%1'", "k BETWEEN 1 AND 5 OR name IS NULL", "upper(name) = 'A'", 'name = "x"'):
-        assert run.json("explain", table, where)["unused"] == [], where
-        assert run.json("count", table, where)["unused"] == []
+        assert shell.json("explain", where)["unused"] == [], where
+        assert shell.json("count", where)["unused"] == []
 
 
 def test_an_unknown_kind_asks_for_the_nearest() -> None:
@@ -310,52 +278,50 @@ def test_a_catalog_that_is_not_configured_says_how(monkeypatch: pytest.MonkeyPat
     assert "catalog 'unheard' is not configured" in result.stderr
 
 
-def test_a_build_of_a_part_says_what_is_left(run: Runner, table: str) -> None:
-    run("create", table, "--bsi", "k")
+def test_a_build_of_a_part_says_what_is_left(shell: Shell) -> None:
+    shell("create", "--bsi", "k")
 
-    part = run.json("build", table, "--engine", "local", "--max-files", "1")
-    none = run.json("build", table, "--engine", "local", "--where", "id > 100000 AND name = 'x'")
-    rest = run("build", table, "--engine", "local", "--where", "id < 10 OR id IN (1999)", "--workers", "1")
+    part = shell.json("build", "--engine", "local", "--max-files", "1")
+    none = shell.json("build", "--engine", "local", "--where", "id > 100000 AND name = 'x'")
+    rest = shell("build", "--engine", "local", "--where", "id < 10 OR id IN (1999)", "--workers", "1")
 
     assert (part["files"], part["files_left"]) == (1, 1)
     assert none["files"] == 0
     assert "indexed 1 data files" in rest.stdout
 
 
-def test_status_says_how_far_behind_and_what_properties_it_cannot_use(
-    run: Runner, table: str, local_catalog: SqlCatalog
-) -> None:
-    run("create", table, "--bsi", "k")
+def test_status_says_how_far_behind_and_what_properties_it_cannot_use(shell: Shell, local_catalog: SqlCatalog) -> None:
+    shell("create", "--bsi", "k")
     with local_catalog.load_table("ns.t").transaction() as transaction:
         transaction.set_properties({"file-index.bitmap.columns": "gone"})
 
-    result = run("status", table)
+    result = shell("status")
 
     assert "2 snapshots" in result.stdout
     assert "warning: table property file-index.bitmap.columns: there is no column 'gone'" in result.stderr
 
 
-def test_count_says_how_many_rows_match_and_what_was_read(run: Runner, table: str) -> None:
-    run.json("create", table, "--bsi", "k")
-    run.json("build", table, "--engine", "local")
+def test_count_says_how_many_rows_match_and_what_was_read(shell: Shell) -> None:
+    shell.json("create", "--bsi", "k")
+    shell.json("build", "--engine", "local")
 
-    indexed = run.json("count", table, "k < 20")
-    read = run.json("count", table, "name = 'name-7'")
+    indexed = shell.json("count", "k < 20")
+    read = shell.json("count", "name = 'name-7'")
 
     assert (indexed["rows"], indexed["row_groups"], indexed["row_groups_read"]) == (20, 8, 0)
     assert (read["rows"], read["row_groups_read"]) == (40, 8)
-    assert run.json("count", table)["rows"] == ROWS
-    counted = run("count", table, "k < 20").output
+    assert shell.json("count")["rows"] == ROWS
+    counted = shell("count", "k < 20").output
     assert counted.startswith("20 rows\n")
     assert "row groups read: 0 of 8" in counted
 
 
-def test_aggregate_prints_a_table_and_says_what_was_read(run: Runner, table: str) -> None:
-    run.json("create", table, "--bsi", "k", "--bitmap", "name")
-    run.json("build", table, "--engine", "local")
+def test_aggregate_prints_a_table_and_says_what_was_read(shell: Shell) -> None:
+    shell.json("create", "--bsi", "k", "--bitmap", "name")
+    shell.json("build", "--engine", "local")
 
-    found = run.json("aggregate", table, "count(*), sum(k) AS total", "--where", "k < 20", "--group-by", "name")
-    shown = run("aggregate", table, "min(name), max(k)", "--where", "k < 3")
+    found = shell.json("aggregate", "count(*), sum(k) AS total", "--where", "k < 20", "--group-by", "name")
+    shown = shell("aggregate", "min(name), max(k)", "--where", "k < 3")
 
     assert found["columns"] == ["name", "count(*)", "total"]
     ids = [i for i in range(ROWS // 2) if (i * 7919) % ROWS < 20]
@@ -386,16 +352,16 @@ def _replace_by_a_folder(segment: Path) -> None:
     ids=["zeros", "cut", "gone", "folder"],
 )
 def test_a_damaged_segment_is_one_line_that_names_it_once(
-    run: Runner, table: str, tmp_path: Path, damage: Callable[[Path], object]
+    shell: Shell, tmp_path: Path, damage: Callable[[Path], object]
 ) -> None:
-    run("create", table, "--bsi", "k,id", "--bitmap", "k,name", "--bloom", "name,id")
-    run("build", table, "--engine", "local", "--workers", "1")
+    shell("create", "--bsi", "k,id", "--bitmap", "k,name", "--bloom", "name,id")
+    shell("build", "--engine", "local", "--workers", "1")
     (segment,) = tmp_path.rglob("_segments/*.puffin")
     damage(segment)
     clear_caches()
 
-    explained = run("explain", table, "k = 3 AND name = 'name-1' AND id < 5")
-    verified = run("verify", table)
+    explained = shell("explain", "k = 3 AND name = 'name-1' AND id < 5")
+    verified = shell("verify")
 
     assert (explained.exit_code, verified.exit_code) == (0, 1)
     for said in (explained.stderr, verified.stderr):
@@ -406,12 +372,12 @@ def test_a_damaged_segment_is_one_line_that_names_it_once(
         assert "::" not in said
 
 
-def test_explain_counts_the_reasons_and_lists_row_groups_if_asked(run: Runner, table: str) -> None:
-    run("create", table, "--bsi", "k,id")
-    run("build", table, "--engine", "local", "--workers", "1")
+def test_explain_counts_the_reasons_and_lists_row_groups_if_asked(shell: Shell) -> None:
+    shell("create", "--bsi", "k,id")
+    shell("build", "--engine", "local", "--workers", "1")
 
-    lines = run("explain", table, "id >= 0 AND k >= 5").stdout.splitlines()
-    listed = run("explain", table, "id >= 0 AND k >= 5", "--all").stdout.splitlines()
+    lines = shell("explain", "id >= 0 AND k >= 5").stdout.splitlines()
+    listed = shell("explain", "id >= 0 AND k >= 5", "--all").stdout.splitlines()
 
     assert "kept" in " ".join(lines[2:5]), lines
     assert not [line for line in lines if line.startswith("kept ")]

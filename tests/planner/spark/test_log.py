@@ -92,7 +92,7 @@ def test_the_command_prints_what_the_log_has(local_catalog: SqlCatalog, tmp_path
     Hook(local_catalog, str(folder)).ask()
     arguments = ("benefits", "--catalog-property=type=sql", "--query-log", str(folder))
 
-    printed, told = shell(*arguments), json.loads(shell(*arguments, "--json").stdout)
+    printed, told = shell(*arguments), shell.json(*arguments)
 
     assert "no query used: v.bsi" in printed.output
     assert told["total"]["dropped_by_index"] == 8

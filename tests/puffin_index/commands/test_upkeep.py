@@ -17,15 +17,13 @@ def index(local_catalog: SqlCatalog) -> TableIndex:
 
 
 def test_the_life_of_an_index_in_json(index: TableIndex, shell: Shell) -> None:
-    verified = shell("verify", "--all", "--json")
-    assert verified.exit_code == 0
-    assert json.loads(verified.stdout)["findings"] == []
-    compacted = json.loads(shell("compact", "--json", "--target-size", "64MiB").stdout)
+    assert shell.json("verify", "--all")["findings"] == []
+    compacted = shell.json("compact", "--target-size", "64MiB")
     assert (compacted["segments_before"], compacted["segments_after"]) == (2, 1)
-    dry = json.loads(shell("expire", "--dry-run", "--json").stdout)
+    dry = shell.json("expire", "--dry-run")
     assert (dry["segments"], dry["dry_run"]) == (2, True)
-    assert json.loads(shell("expire", "--older-than", "12h", "--json").stdout)["segments"] == 2
-    assert json.loads(shell("drop", "--json").stdout)["segments"] == 1
+    assert shell.json("expire", "--older-than", "12h")["segments"] == 2
+    assert shell.json("drop")["segments"] == 1
     assert not index.catalog.table_exists("ns.t__puffin_index")
 
 

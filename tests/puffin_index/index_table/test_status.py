@@ -1,7 +1,5 @@
 """`status` tells what the current snapshot has of the index from what all of it takes."""
 
-import json
-
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
@@ -56,7 +54,7 @@ def test_text_and_json_say_both(local_catalog: SqlCatalog, shell: Shell) -> None
     index.data_table.overwrite(rows(9))
     index.build(workers=1)
 
-    fields = json.loads(shell("status", "--json").stdout)
+    fields = shell.json("status")
 
     status = index.status()
     assert fields["live_index_bytes"] == status.live_index_bytes

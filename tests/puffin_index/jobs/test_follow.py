@@ -1,6 +1,5 @@
 """A renamed table keeps its index: found by UUID whatever it is called, renamed by `follow` and `create`."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -62,13 +61,12 @@ def test_follow_renames_the_index_table(
     assert "ns.t__puffin_index" in shell("status").stdout
     assert COMMAND in caplog.text
     caplog.clear()
-    followed = json.loads(shell("follow", "--json").stdout)
+    followed = shell.json("follow")
 
     assert followed == {"table": "ns.h", "index_table": "ns.h__puffin_index"}
     assert names(local_catalog) == {"h", "h__puffin_index"}
-    status = shell("status", "--json")
+    assert shell.json("status")["indexed_data_files"] == 2
     assert caplog.text == ""
-    assert json.loads(status.stdout)["indexed_data_files"] == 2
     index = TableIndex.open(local_catalog, "ns.h")
     assert index.index_table.properties[PROPERTY_DATA_TABLE] == "ns.h"
     check_queries(index)
