@@ -10,6 +10,7 @@ import signal
 import uuid
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
@@ -18,6 +19,7 @@ from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 
 from puffin_index import TableIndex
 from puffin_index.jobs.drop import drop_index
+from tests.conftest import catalog_in
 from tests.puffin_index.indexed_table import DEFINITION, rows
 
 _P = ParamSpec("_P")
@@ -37,15 +39,7 @@ class Child:
         most_bytes: The size beyond which no file of it can grow, as on a disk that is full; -1 sets no limit.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        action: str,
-        kill_at: int = 0,
-        *,
-        repeat: int = 1,
-        most_bytes: int = -1,
-    ) -> None:
+    def __init__(self, folder: Path, action: str, kill_at: int = 0, *, repeat: int = 1, most_bytes: int = -1) -> None:
         # A pipe, as `most_bytes` would cut a file.
         pipe = folder / f"{uuid.uuid4().hex}.stderr"
         os.mkfifo(pipe)
@@ -65,11 +59,6 @@ class Child:
             said = pipe.read()
         assert code is not None, said
         return code, said
-
-
-def open_catalog(folder: Path) -> SqlCatalog:
-    """The catalog that the fixture `local_catalog` makes in a folder."""
-    return SqlCatalog("local", uri=f"sqlite:///{folder / 'catalog.db'}", warehouse=folder.as_uri())
 
 
 def _counted(function: Callable[_P, _R], event: Callable[[], None]) -> Callable[_P, _R]:
@@ -97,6 +86,11 @@ def _kill_at(number: int) -> None:
         setattr(owner, name, _counted(getattr(owner, name), event))
 
 
+def append_and_build(index: TableIndex) -> None:
+    index.data_table.append(rows(uuid.uuid4().int % 2**32))
+    index.build(workers=1)
+
+
 _ON_THE_CATALOG: dict[str, Callable[[SqlCatalog], object]] = {
     "create": lambda catalog: TableIndex.create(catalog, "ns.t", DEFINITION),
     "drop": lambda catalog: drop_index(catalog, "ns.t"),
@@ -104,6 +98,13 @@ _ON_THE_CATALOG: dict[str, Callable[[SqlCatalog], object]] = {
     "adopt": lambda catalog: TableIndex.create(catalog, "ns.h", DEFINITION),
 }
 """What is done where the index may not be there."""
+_ON_THE_INDEX: dict[str, Callable[[TableIndex], object]] = {
+    "append-and-build": append_and_build,
+    "build": lambda index: index.build(workers=1),
+    "compact": lambda index: index.compact(),
+    "expire": lambda index: index.expire(),
+    "expire-now": lambda index: index.expire(timedelta(0)),
+}
 
 
 def main(stderr: Path, folder: Path, action: str, kill_at: int, repeat: int, most_bytes: int) -> None:
@@ -111,28 +112,12 @@ def main(stderr: Path, folder: Path, action: str, kill_at: int, repeat: int, mos
         os.dup2(pipe.fileno(), 2)
     if most_bytes >= 0:
         resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))
-    catalog = open_catalog(folder)
+    catalog = catalog_in(folder)
     if action in _ON_THE_CATALOG:
-        if kill_at:
-            _kill_at(kill_at)
-        for _ in range(repeat):
-            _ON_THE_CATALOG[action](catalog)
-        return
-    index = TableIndex.open(catalog, "ns.t")
+        run = partial(_ON_THE_CATALOG[action], catalog)
+    else:
+        run = partial(_ON_THE_INDEX[action], TableIndex.open(catalog, "ns.t"))
     if kill_at:
         _kill_at(kill_at)
     for _ in range(repeat):
-        match action:
-            case "append-and-build":
-                index.data_table.append(rows(uuid.uuid4().int % 2**32))
-                index.build(workers=1)
-            case "build":
-                index.build(workers=1)
-            case "compact":
-                index.compact()
-            case "expire":
-                index.expire()
-            case "expire-now":
-                index.expire(timedelta(0))
-            case _:
-                raise ValueError(action)
+        run()
