@@ -1,12 +1,10 @@
 """1,000 row groups in 50 segments: what an equality reads once they are compacted, and that answers stay the same."""
 
 from collections.abc import Callable
-from functools import cache
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyiceberg.catalog.sql import SqlCatalog
 
 from planner.arrow.plan import plan_files
@@ -29,7 +27,7 @@ from puffin_index.segments.inspection import read_payload_places
 from puffin_index.segments.segment import SegmentTask, write_segment
 from puffin_index.storage.files import FileReader
 from tests.conftest import amount
-from tests.puffin_index.indexed_table import named_segments
+from tests.puffin_index.indexed_table import check_splits, named_segments
 
 FILES, GROUPS_A_FILE, GROUP_ROWS = amount(20, 50), 20, 40
 FILE_ROWS = GROUPS_A_FILE * GROUP_ROWS
@@ -105,43 +103,24 @@ def cold_plan(index: TableIndex, where: str, limits: Limits = WIDE) -> ScanPlan:
     )
 
 
-@cache
-def data_of(path: str) -> pa.Table:
-    return pq.read_table(path.removeprefix("file://"))
-
-
-def found_rows(path: str, matches: Callable[[pa.Table], pa.ChunkedArray]) -> list[int]:
-    """The matching rows of each row group of a file, by a plain scan."""
-    found = pc.fill_null(matches(data_of(path)), False).to_numpy()
-    return np.add.reduceat(found.astype(np.int64), np.arange(0, len(found), GROUP_ROWS)).tolist()
-
-
 def check_predicates(index: TableIndex) -> int:
     """No matching row lies in a dropped row group and known counts are right; return how many are dropped."""
     dropped = 0
     for where, matches in PREDICATES.items():
-        splits = list(cold_plan(index, where).splits)
-        found = {path: found_rows(path, matches) for path in {split.data_file for split in splits}}
-        for split in splits:
-            matching = found[split.data_file][split.row_group]
-            assert split.verdict == "kept" or matching == 0, (where, split, matching)
-            assert split.rows is None or split.rows == matching, (where, split, matching)
-            dropped += split.verdict == "dropped"
+        plan = cold_plan(index, where)
+        check_splits(where, plan, matches)
+        dropped += plan.dropped
     return dropped
 
 
-def blob_types(index: TableIndex) -> dict[str, list[tuple[str, int]]]:
-    """Of each kind the blob types of the payloads, and how many row groups each covers."""
-    found: dict[str, list[tuple[str, int]]] = {}
+def merged_shares(index: TableIndex) -> set[tuple[str, int]]:
+    """The blob types of the payloads that are no bit slices, and how many row groups each covers."""
+    found: set[tuple[str, int]] = set()
     for segment in named_segments(index):
         with FileReader(index.index_table.io, segment) as reader:
-            for place in read_payload_places(reader, read_footer(reader)):
-                found.setdefault(f"{place.field_id} {place.kind}", []).append((place.blob_type, place.row_groups))
+            places = read_payload_places(reader, read_footer(reader))
+            found |= {(place.blob_type, place.row_groups) for place in places if place.kind != "bsi"}
     return found
-
-
-def merged_shares(index: TableIndex) -> set[tuple[str, int]]:
-    return {one for kind, places in blob_types(index).items() if not kind.endswith("bsi") for one in places}
 
 
 def test_equality_over_many_row_groups_takes_at_most_20_requests(local_catalog: SqlCatalog) -> None:
