@@ -88,12 +88,13 @@ def test_create_build_status_explain_inspect(shell: Shell, tmp_path: Path) -> No
     assert CliRunner().invoke(main, ["inspect", str(segment)]).exit_code == 0
 
 
-_NO_INDEX = "there is no index table ns.t__puffin_index: run `puffin-index create` first"
-
-
-@pytest.mark.parametrize("command", ["build", "status", "explain k=1"])
+@pytest.mark.parametrize(
+    "command", ["build", "status", "explain k=1", "count k=1", "verify", "compact", "expire", "follow", "drop"]
+)
 def test_a_table_without_an_index_is_one_clear_sentence(shell: Shell, command: str) -> None:
-    _assert_refused(shell(*command.split()), 1, _NO_INDEX)
+    advice = "nothing to drop" if command == "drop" else "run `puffin-index create` first"
+
+    _assert_refused(shell(*command.split()), 1, f"there is no index table ns.t__puffin_index: {advice}")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from puffin_index import TableIndex
-from tests.puffin_index.indexed_table import indexed, make_table, named_segments
+from tests.puffin_index.indexed_table import indexed, named_segments
 from tests.shell import Shell
 
 
@@ -77,12 +77,3 @@ def test_bad_options_are_named(shell: Shell, command: str, arguments: list[str],
 
     assert result.exit_code == 2
     assert said in result.stderr
-
-
-@pytest.mark.parametrize("command", ["verify", "compact", "expire", "drop"])
-def test_a_table_without_index_is_an_error(local_catalog: SqlCatalog, shell: Shell, command: str) -> None:
-    make_table(local_catalog)
-    result = shell(command)
-
-    assert result.exit_code == 1
-    assert "there is no index table ns.t__puffin_index" in result.stderr.replace("\n", " ")
