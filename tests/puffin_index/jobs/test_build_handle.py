@@ -69,7 +69,8 @@ def test_a_failure_is_told_with_its_cause(index: TableIndex) -> None:
     assert index.status().indexed_data_files == 0
 
 
-def test_low_priority_changes_neither_the_segment_nor_the_process(index: TableIndex) -> None:
+def test_a_task_that_is_run_again_writes_a_segment_of_its_own_also_at_low_priority(index: TableIndex) -> None:
+    """Spark does so when an executor is lost, whose half-written file stays, and with a slow task while it runs."""
     before = os.getpriority(os.PRIO_PROCESS, 0)
     missing = find_missing(list_data_files(index.data_table), index.columns, read_entries(index.index_table), 1)
     batch = missing.batches[0]
@@ -78,28 +79,15 @@ def test_low_priority_changes_neither_the_segment_nor_the_process(index: TableIn
         batch.files, batch.columns, index.data_table.io, index.index_table.io, folder, reading_of(index.data_table)
     )
 
-    segment = write_in_background(task)
+    first, second = write_segment(task), write_in_background(task)
 
     assert os.getpriority(os.PRIO_PROCESS, 0) == before
-    assert [covered.file for covered in segment.covered] == list(batch.files)
-    assert Path(segment.location.removeprefix("file://")).stat().st_size == segment.size
-
-
-def test_a_task_that_is_run_again_writes_a_segment_of_its_own(index: TableIndex) -> None:
-    """Spark does so when an executor is lost, whose half-written file stays, and with a slow task while it runs."""
-    missing = find_missing(list_data_files(index.data_table), index.columns, read_entries(index.index_table), 1)
-    batch = missing.batches[0]
-    folder = segments_folder(index.index_table)
-    task = SegmentTask(
-        batch.files, batch.columns, index.data_table.io, index.index_table.io, folder, reading_of(index.data_table)
-    )
-
-    first, second = write_segment(task), write_segment(task)
-
     assert first.location != second.location
     contents = [Path(one.location.removeprefix("file://")).read_bytes() for one in (first, second)]
     assert contents[0] == contents[1]
-    assert len(contents[0]) == first.size
+    for one in (first, second):
+        assert [covered.file for covered in one.covered] == list(batch.files)
+        assert len(contents[0]) == one.size
 
 
 def test_a_build_that_stays_in_the_background_finishes(index: TableIndex) -> None:
