@@ -20,34 +20,23 @@ vendor_id\t: AuthenticAMD
 NAMED = np.lib.NumpyVersion(np.__version__) >= "2.4.0"
 
 
-def told(tmp_path: Path, text: str) -> Path:
-    file = tmp_path / "cpuinfo"
-    file.write_text(text, encoding="ascii")
-    return file
-
-
-@pytest.mark.skipif(not NAMED, reason="this numpy has another name for it")
-def test_workers_on_zen_4_do_without_avx_512(tmp_path: Path) -> None:
-    assert environment_of_workers({}, told(tmp_path, ZEN_4)) == {"NPY_DISABLE_CPU_FEATURES": "X86_V4"}
-
-
-def test_what_somebody_has_set_stays(tmp_path: Path) -> None:
-    assert environment_of_workers({"NPY_DISABLE_CPU_FEATURES": ""}, told(tmp_path, ZEN_4)) == {}
-
-
 @pytest.mark.parametrize(
-    "text",
+    ("text", "set_before", "expected"),
     [
-        pytest.param(ZEN_4.replace("25", "26"), id="Zen 5"),
-        pytest.param(ZEN_4.replace(" avx512f", ""), id="Zen 3"),
-        pytest.param(ZEN_4.replace("AuthenticAMD", "GenuineIntel"), id="Intel"),
-        pytest.param("Processor : ARMv8\nFeatures : fp asimd\n", id="ARM"),
-        pytest.param("", id="nothing"),
+        pytest.param(ZEN_4, {}, {"NPY_DISABLE_CPU_FEATURES": "X86_V4"} if NAMED else {}, id="Zen 4"),
+        pytest.param(ZEN_4, {"NPY_DISABLE_CPU_FEATURES": ""}, {}, id="Zen 4, but somebody has set it"),
+        pytest.param(ZEN_4.replace("25", "26"), {}, {}, id="Zen 5"),
+        pytest.param(ZEN_4.replace(" avx512f", ""), {}, {}, id="Zen 3"),
+        pytest.param(ZEN_4.replace("AuthenticAMD", "GenuineIntel"), {}, {}, id="Intel"),
+        pytest.param("Processor : ARMv8\nFeatures : fp asimd\n", {}, {}, id="ARM"),
+        pytest.param("", {}, {}, id="nothing"),
+        pytest.param(None, {}, {}, id="no such file"),
     ],
 )
-def test_other_processors_keep_what_they_have(tmp_path: Path, text: str) -> None:
-    assert environment_of_workers({}, told(tmp_path, text)) == {}
-
-
-def test_a_system_that_tells_nothing_is_left_alone(tmp_path: Path) -> None:
-    assert environment_of_workers({}, tmp_path / "missing") == {}
+def test_workers_on_zen_4_alone_do_without_avx_512(
+    tmp_path: Path, text: str | None, set_before: dict[str, str], expected: dict[str, str]
+) -> None:
+    file = tmp_path / "cpuinfo"
+    if text is not None:
+        file.write_text(text, encoding="ascii")
+    assert environment_of_workers(set_before, file) == expected
