@@ -1,6 +1,7 @@
 """Random Parquet files with page indexes: types, NULLs, encodings, codecs and lengths of pages."""
 
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -67,7 +68,7 @@ class FileCase:
         return pa.table(arrays, names=list(self.columns))
 
     def _column(self, arrow_type: pa.DataType, random: Random) -> pa.Array:
-        pool = [_value(arrow_type, random) for _ in range(self.distinct)]
+        pool = [random_value(arrow_type, random) for _ in range(self.distinct)]
         # NULLs alone and in runs, so that some pages have nothing else.
         nulls = [random.random() < self.null_share for _ in range(self.row_count)]
         begin = random.randrange(self.row_count)
@@ -81,16 +82,17 @@ class FileCase:
         return table
 
 
-def _value(arrow_type: pa.DataType, random: Random) -> Any:  # noqa: C901 - a case a type
+def random_value(arrow_type: pa.DataType, random: Random) -> Any:  # noqa: C901 - a case a type
+    """A value of a type, of few enough that some come twice."""
     if pa.types.is_dictionary(arrow_type):
-        return _value(arrow_type.value_type, random)
+        return random_value(arrow_type.value_type, random)
     if pa.types.is_struct(arrow_type):
         return {field.name: _some(field.type, random) for field in arrow_type}
     if pa.types.is_map(arrow_type):
-        keys = {_value(arrow_type.key_type, random) for _ in range(random.randrange(4))}
+        keys = {random_value(arrow_type.key_type, random) for _ in range(random.randrange(4))}
         return [(key, _some(arrow_type.item_type, random)) for key in keys]
     if pa.types.is_fixed_size_list(arrow_type):
-        return [_value(arrow_type.value_type, random) for _ in range(arrow_type.list_size)]
+        return [random_value(arrow_type.value_type, random) for _ in range(arrow_type.list_size)]
     if pa.types.is_list(arrow_type) or pa.types.is_large_list(arrow_type):
         return [_some(arrow_type.value_type, random) for _ in range(random.randrange(4))]
     if pa.types.is_boolean(arrow_type):
@@ -98,22 +100,21 @@ def _value(arrow_type: pa.DataType, random: Random) -> Any:  # noqa: C901 - a ca
     if pa.types.is_floating(arrow_type):
         return float(np.float32(random.uniform(-9, 9)))
     if pa.types.is_decimal(arrow_type):
-        return random.randrange(-(10**4), 10**4)
+        return Decimal(random.randrange(-(10**6), 10**6)).scaleb(-arrow_type.scale)
     if pa.types.is_fixed_size_binary(arrow_type):
-        return random.randbytes(5)
+        return random.randbytes(arrow_type.byte_width)
     if pa.types.is_binary(arrow_type):
         return random.randbytes(random.randrange(9))
     if pa.types.is_string(arrow_type) or pa.types.is_large_string(arrow_type):
         return "".join(random.choices("abcé", k=random.randrange(7)))
     if pa.types.is_temporal(arrow_type):
-        return pa.scalar(random.randrange(10_000), pa.int32() if arrow_type.bit_width == 32 else pa.int64()).cast(
-            arrow_type
-        )
+        number = random.randrange(0 if pa.types.is_time(arrow_type) else -10_000, 10_000)
+        return pa.scalar(number, pa.int32() if arrow_type.bit_width == 32 else pa.int64()).cast(arrow_type)
     return random.randrange(-99, 9_999)
 
 
 def _some(arrow_type: pa.DataType, random: Random) -> Any:
-    return None if random.random() < 0.2 else _value(arrow_type, random)
+    return None if random.random() < 0.2 else random_value(arrow_type, random)
 
 
 @st.composite

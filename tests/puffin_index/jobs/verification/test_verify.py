@@ -22,8 +22,9 @@ from puffin_index.keys.value_types import value_type_named
 from puffin_index.kinds.base import Payload
 from puffin_index.kinds.registry import KINDS
 from puffin_index.storage.parts import checksum32
+from tests.puffin_index.data.pages.random_files import random_value
 from tests.puffin_index.indexed_table import check_entries, check_queries, indexed, named_segments, rows
-from tests.puffin_index.kinds.columns import ARROW_TYPES, arrow_of, decimal_of
+from tests.puffin_index.kinds.columns import ARROW_TYPES
 from tests.puffin_index.kinds.counting import open_payload
 
 
@@ -82,28 +83,10 @@ def test_indexes_of_every_type_have_no_findings_before_and_after_they_are_merged
 
 
 def _some_values(type_name: str, seed: int) -> pa.Array:
-    """100 values of a type, each of some twice on average, and NULLs."""
-    known = [values for values in (_drawn(type_name, seed * 100 + number) for number in range(50)) for _ in range(2)]
-    return arrow_of([None if number % 9 == seed else value for number, value in enumerate(known)], type_name)
-
-
-def _drawn(type_name: str, seed: int) -> object:
-    chooser = random.Random(seed)
-    match type_name:
-        case "boolean":
-            return chooser.random() < 0.5
-        case "float" | "double":
-            return float(np.float32(chooser.uniform(-5, 5)))
-        case "string":
-            return f"value {chooser.randrange(1000)}"
-        case "uuid" | "fixed[5]" | "binary":
-            return chooser.randbytes({"uuid": 16, "fixed[5]": 5}.get(type_name, seed % 9))
-        case _ if type_name.startswith("decimal"):
-            return decimal_of(chooser.randrange(-(10**8), 10**8), ARROW_TYPES[type_name].scale)
-        case "time":
-            return chooser.randrange(86_400_000_000)
-        case _:
-            return chooser.randrange(-(2**19), 2**19)
+    """100 values of a type, each of them twice at least, and NULLs."""
+    chooser, arrow_type = random.Random(seed), ARROW_TYPES[type_name]
+    known = [value for _ in range(50) for value in [random_value(arrow_type, chooser)] * 2]
+    return pa.array([None if number % 9 == seed else value for number, value in enumerate(known)], arrow_type)
 
 
 def test_a_flipped_bit_is_found_wherever_it_is(local_catalog: SqlCatalog) -> None:
