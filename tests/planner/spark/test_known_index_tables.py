@@ -70,7 +70,7 @@ def find_in_the_end(known: KnownIndexTables, table: DataTable) -> Table:
     return found
 
 
-def test_a_session_goes_on_with_the_index_of_a_renamed_table(
+def test_a_session_goes_on_with_the_index_of_a_renamed_table_also_after_follow(
     local_catalog: SqlCatalog, known: KnownIndexTables, counted: Counted, caplog: pytest.LogCaptureFixture
 ) -> None:
     uuid = make(local_catalog, "t")
@@ -84,6 +84,10 @@ def test_a_session_goes_on_with_the_index_of_a_renamed_table(
 
     assert counted.lists == 0
     assert caplog.text.count("puffin-index follow local.ns.h") == 1
+    TableIndex.follow(local_catalog, "ns.h")
+    found = known.find(DataTable(counted, "ns.h", uuid), 0)
+    assert found is not None
+    assert found.name() == ("ns", "h__puffin_index")
 
 
 def test_a_new_session_finds_it_where_no_query_waits(
@@ -140,21 +144,6 @@ def test_a_new_table_of_the_old_name_never_gets_the_index(
     found = known.find(DataTable(counted, "ns.h", uuid), 0)
     assert found is not None, "the other table's query has seen it"
     assert found.properties["puffin-index.data-table-uuid"] == uuid
-
-
-def test_after_follow_the_new_name_is_used(
-    local_catalog: SqlCatalog, known: KnownIndexTables, counted: Counted
-) -> None:
-    uuid = make(local_catalog, "t")
-    assert known.find(DataTable(counted, "ns.t", uuid), 0) is not None
-    local_catalog.rename_table("ns.t", "ns.h")
-    assert known.find(DataTable(counted, "ns.h", uuid), 0) is not None
-    TableIndex.follow(local_catalog, "ns.h")
-
-    found = known.find(DataTable(counted, "ns.h", uuid), 0)
-
-    assert found is not None
-    assert found.name() == ("ns", "h__puffin_index")
 
 
 def test_an_index_that_is_dropped_is_gone(local_catalog: SqlCatalog, known: KnownIndexTables, counted: Counted) -> None:
