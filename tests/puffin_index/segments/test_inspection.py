@@ -80,13 +80,19 @@ def test_inspect_lists_the_indexes_of_a_paimon_container() -> None:
     assert "bloom-filter" in printed
 
 
-@pytest.mark.parametrize("data", [b"", b"PFA", b"neither of both, but long enough", b"\0\5\x4e\x4e\xd0\x1a\x35\xae"])
-def test_inspect_of_anything_else_is_one_sentence(tmp_path: Path, data: bytes) -> None:
+@pytest.mark.parametrize(
+    "data", [None, b"", b"PFA", b"neither of both, but long enough", b"\0\5\x4e\x4e\xd0\x1a\x35\xae"]
+)
+def test_inspect_of_anything_else_is_one_sentence_that_names_the_file(tmp_path: Path, data: bytes | None) -> None:
     path = tmp_path / "file"
-    path.write_bytes(data)
+    if data is not None:
+        path.write_bytes(data)
     result = CliRunner().invoke(main, ["inspect", str(path)])
     assert result.exit_code == 1
     assert result.stderr.startswith("error: ")
+    assert str(path) in result.stderr.replace("\n", "")
+    assert ("file not found" in result.stderr) == (data is None)
+    assert "Traceback" not in result.output
 
 
 def test_a_flipped_byte_in_a_directory_is_refused(sample: SegmentSample) -> None:
