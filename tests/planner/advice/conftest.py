@@ -7,6 +7,7 @@ from pyiceberg.table import Table
 
 from ssb_bench.data.dataset import generate, open_duckdb
 from ssb_bench.data.layout import Layout
+from tests.conftest import create_table
 
 FILES = 4
 ROW_GROUP_ROWS = 5_000
@@ -24,10 +25,8 @@ def lineorder_rows(tmp_path_factory: pytest.TempPathFactory) -> pa.Table:
 @pytest.fixture
 def lineorder(local_catalog: SqlCatalog, lineorder_rows: pa.Table) -> Table:
     """`ns.lineorder`: some 60 row groups in 4 files."""
-    table = local_catalog.create_table(
-        "ns.lineorder", lineorder_rows.schema, properties={"write.parquet.row-group-limit": str(ROW_GROUP_ROWS)}
-    )
     rows = -(-lineorder_rows.num_rows // FILES)
-    for number in range(FILES):
+    table = create_table(local_catalog, "lineorder", lineorder_rows.slice(0, rows), ROW_GROUP_ROWS)
+    for number in range(1, FILES):
         table.append(lineorder_rows.slice(number * rows, rows))
     return table

@@ -99,10 +99,9 @@ def colors(count: int) -> pa.Table:
 
 
 def test_keys_of_one_map_have_indexes_of_their_own(local_catalog: SqlCatalog) -> None:
-    create_table(local_catalog, "t", colors(900), 10)
     definition = IndexDefinition.of(bitmap=["m#k#color", "m#k#size"], bloom=["m#k#color"])
-    index = TableIndex.create(local_catalog, "ns.t", definition)
-    assert index.build(workers=1).row_groups == 90
+    index = build_index(local_catalog, colors(900), 10, definition)
+    assert index.status().indexed_row_groups == 90
 
     by_color, by_size = plan(index, "m['color'] = 'c17'", strict=True), plan(index, "m['size'] = 's1'", strict=True)
     other, swapped = plan(index, "m['colour'] = 'c17'", strict=True), plan(index, "m['size'] = 'c17'", strict=True)
@@ -114,8 +113,7 @@ def test_keys_of_one_map_have_indexes_of_their_own(local_catalog: SqlCatalog) ->
 
 
 def test_a_key_added_to_the_definition_is_built_and_the_others_are_kept(local_catalog: SqlCatalog) -> None:
-    create_table(local_catalog, "t", colors(90), 10)
-    TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bitmap=["m#k#color"])).build(workers=1)
+    build_index(local_catalog, colors(90), 10, IndexDefinition.of(bitmap=["m#k#color"]))
     index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bitmap=["m#k#color", "m#k#size"]))
 
     assert index.status().indexed_data_files == 0
@@ -152,14 +150,9 @@ def test_files_from_before_the_map_was_added_hold_no_key(local_catalog: SqlCatal
 
 
 def test_keys_of_a_map_live_through_compaction_and_scans(local_catalog: SqlCatalog) -> None:
-    index = build_index(
-        local_catalog,
-        colors(90),
-        10,
-        IndexDefinition.of(bitmap=["m#k#color", "m#k#size"], bloom=["m#k#color"], bsi=["m#k#size"]),
-    )
-    table = index.data_table
-    table.append(colors(90))
+    definition = IndexDefinition.of(bitmap=["m#k#color", "m#k#size"], bloom=["m#k#color"], bsi=["m#k#size"])
+    index = build_index(local_catalog, colors(90), 10, definition)
+    index.data_table.append(colors(90))
     index.build(workers=1)
     before = index.status()
     assert index.verify().findings == ()

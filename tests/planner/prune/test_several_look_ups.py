@@ -17,7 +17,8 @@ import planner
 from planner.prune.found_rows import FoundRows
 from planner.prune.lookups import LookUp
 from puffin_index import IndexDefinition, TableIndex
-from tests.conftest import amount, create_table, temporary_catalog
+from tests.conftest import amount, temporary_catalog
+from tests.planner.ten_rows import build_index
 
 APPENDS, APPEND_ROWS, ROW_GROUP_ROWS, KEYS = 3, 3000, 500, 1000
 """`a` and `b` are in no order, `up` ascends over all appends with nine rows a key; a tenth of `b` is NULL."""
@@ -172,11 +173,10 @@ def test_candidates_lie_in_payloads_that_cover_a_part_of_a_segment(
 ) -> None:
     """Merged bitmaps may be several of a segment: the rows that are left in one are none of the others."""
     few = rows.append_column("few", pc.bit_wise_and(rows["a"], 7))
-    table = create_table(local_catalog, "merged", few.slice(0, 4500), ROW_GROUP_ROWS)
     layouts = {"a.layout": "postings", "few.layout": "bitmaps"}
-    index = TableIndex.create(local_catalog, "ns.merged", IndexDefinition.of(bitmap=["a", "few"], options=layouts))
-    index.build(workers=1)
-    table.append(few.slice(4500))
+    definition = IndexDefinition.of(bitmap=["a", "few"], options=layouts)
+    index = build_index(local_catalog, few.slice(0, 4500), ROW_GROUP_ROWS, definition)
+    index.data_table.append(few.slice(4500))
     index.build(workers=1)
     monkeypatch.setattr("puffin_index.kinds.bitmap.kind.MERGED_BYTES", 8_000)
     assert index.compact().segments == 1

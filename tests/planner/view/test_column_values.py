@@ -18,7 +18,7 @@ from puffin_index.index_table.table import read_entries
 from puffin_index.keys.leaf import NullTest
 from puffin_index.keys.value_types import value_type_named, value_type_of
 from puffin_index.keys.values import key_of
-from tests.conftest import amount, create_table
+from tests.conftest import amount
 from tests.planner.ten_rows import build_index, k, view_of_index, view_of_ten_rows
 
 LEAF = k(NullTest(is_null=False))
@@ -39,14 +39,18 @@ def values_of(
     return column_values(view, leaf, np.arange(view.row_group_count), most, most_bytes, IndexReads())
 
 
-def indexed(catalog: SqlCatalog, definition: IndexDefinition) -> tuple[IndexView, dict[str, Leaf]]:
-    """A table of ten rows in row groups of three, with an index; and a leaf of each column."""
-    index = build_index(catalog, pa.table(COLUMNS), 3, definition)
-    leaves = {
+def leaves_of(index: TableIndex) -> dict[str, Leaf]:
+    """A leaf of each column."""
+    return {
         field.name: Leaf(field.field_id, NullTest(is_null=False), value_type_of(field.field_type).name)
         for field in index.data_table.schema().fields
     }
-    return view_of_index(index), leaves
+
+
+def indexed(catalog: SqlCatalog, definition: IndexDefinition) -> tuple[IndexView, dict[str, Leaf]]:
+    """A table of ten rows in row groups of three, with an index; and a leaf of each column."""
+    index = build_index(catalog, pa.table(COLUMNS), 3, definition)
+    return view_of_index(index), leaves_of(index)
 
 
 def test_integers_of_a_small_range_are_all_integers_between_the_least_and_the_greatest(
@@ -118,13 +122,11 @@ def test_too_many_keys_or_bytes_are_not_listed(
 
 
 def test_a_column_that_has_an_index_in_some_row_groups_only_has_no_list(local_catalog: SqlCatalog) -> None:
-    table = create_table(local_catalog, "t", pa.table(COLUMNS), row_group_rows=3)
-    TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bitmap=["word"])).build(workers=1)
+    _, leaves = indexed(local_catalog, IndexDefinition.of(bitmap=["word"]))
     index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bitmap=["far"]))
-    table.append(pa.table(COLUMNS))
+    index.data_table.append(pa.table(COLUMNS))
     index.build(workers=1)
-    view = view_of_index(index)
-    leaf = Leaf(table.schema().find_field("word").field_id, NullTest(is_null=False), "string")
+    view, leaf = view_of_index(index), leaves["word"]
     covered = np.flatnonzero(view.has(leaf.field_id, "bitmap", np.arange(view.row_group_count)))
     assert 0 < len(covered) < view.row_group_count
 
@@ -154,13 +156,8 @@ def test_whatever_byte_is_damaged_a_list_has_every_key(local_catalog: SqlCatalog
     index = build_index(local_catalog, pa.table(COLUMNS), 3, definition)
     segment = next(Path(index.index_table.location().removeprefix("file://")).glob("_segments/*.puffin"))
     original = segment.read_bytes()
-    names = [name for name in COLUMNS if f"'{name}'" in str(definition) or f'"{name}"' in str(definition)]
-    assert len(names) == 2
-    fields = {name: index.data_table.schema().find_field(name) for name in names}
-    leaves = {
-        name: Leaf(field.field_id, NullTest(is_null=False), value_type_of(field.field_type).name)
-        for name, field in fields.items()
-    }
+    leaves = {name: leaf for name, leaf in leaves_of(index).items() if name in {one.name for one in definition.columns}}
+    assert len(leaves) == 2
     entries = read_entries(index.index_table)
 
     def lists() -> dict[str, ColumnValues | KeyRange | str]:

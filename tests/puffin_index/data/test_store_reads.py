@@ -19,6 +19,8 @@ from puffin_index.storage.caches import clear_caches
 from puffin_index.storage.object_stream import ObjectStream
 from ssb_bench.stores.server import StoreServer
 from ssb_bench.stores.traffic import Request
+from tests.conftest import create_table
+from tests.planner.ten_rows import build_index
 from tests.stores import store_catalog
 
 ROW_GROUPS, ROW_GROUP_ROWS, FILES = 3, 10_000, 2
@@ -28,10 +30,8 @@ TAIL_BYTES = 64 * 1024
 @pytest.fixture(scope="module")
 def catalog(server: StoreServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqlCatalog]:
     with store_catalog(server, tmp_path_factory.mktemp("reads")) as made:
-        table = made.create_table(
-            "ns.t", rows(0).schema, properties={"write.parquet.row-group-limit": str(ROW_GROUP_ROWS)}
-        )
-        for seed in range(FILES):
+        table = create_table(made, "t", rows(0), ROW_GROUP_ROWS)
+        for seed in range(1, FILES):
             table.append(rows(seed))
         yield made
 
@@ -121,8 +121,7 @@ def test_neighbouring_chunks_share_a_request(server: StoreServer, catalog: SqlCa
 
 def test_a_file_that_is_gone_is_named(server: StoreServer, tmp_path: Path) -> None:
     with store_catalog(server, tmp_path) as other:
-        table = other.create_table("ns.t", rows(0).schema)
-        table.append(rows(0))
+        table = create_table(other, "t", rows(0), ROW_GROUP_ROWS)
         index = TableIndex.create(other, "ns.t", IndexDefinition.of(bitmap=["k"]))
         (file,) = (task.file.file_path for task in table.scan().plan_files())
         table.io.delete(file)
@@ -134,10 +133,8 @@ def test_a_file_that_is_gone_is_named(server: StoreServer, tmp_path: Path) -> No
 
 def test_scans_that_fail_leave_nothing_in_memory(server: StoreServer, tmp_path: Path) -> None:
     with store_catalog(server, tmp_path) as other:
-        table = other.create_table("ns.t", rows(0).schema)
-        table.append(rows(0))
-        index = TableIndex.create(other, "ns.t", IndexDefinition.of(bitmap=["k"]))
-        index.build(workers=1)
+        index = build_index(other, rows(0), ROW_GROUP_ROWS, IndexDefinition.of(bitmap=["k"]))
+        table = index.data_table
         scan(index, "z < 0.1", ["a", "k"]).read_all()
         (file,) = (task.file.file_path for task in table.scan().plan_files())
         table.io.delete(file)

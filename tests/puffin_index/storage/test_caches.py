@@ -14,10 +14,10 @@ from pyiceberg.catalog.sql import SqlCatalog
 import planner
 import puffin_index
 from planner.view.cache import BoundedCache
-from puffin_index import IndexDefinition, TableIndex
+from puffin_index import IndexDefinition
 from puffin_index.storage import caches
 from puffin_index.storage.caches import clear_caches, cleared_by
-from tests.conftest import create_table
+from tests.planner.ten_rows import build_index
 
 LEFT_ALONE = {
     "planner.condition.sql.parser._grammar",
@@ -88,9 +88,8 @@ def test_each_cache_with_data_of_a_table_is_registered() -> None:
 
 
 def test_no_cache_holds_anything_after_it(local_catalog: SqlCatalog) -> None:
-    create_table(local_catalog, "t", pa.table({"k": pa.array(range(1_000), pa.int64())}), 100)
-    index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bitmap=["k"]))
-    index.build(workers=1)
+    data = pa.table({"k": pa.array(range(1_000), pa.int64())})
+    index = build_index(local_catalog, data, 100, IndexDefinition.of(bitmap=["k"]))
 
     def directory_reads() -> int:
         return planner.plan(index, "k = 77").funnel[0].reads
