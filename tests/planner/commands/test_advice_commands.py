@@ -37,11 +37,8 @@ def test_what_if(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nope = 5", "--bitmap", "k"], "there is no column 'nope'"),
-        (["k = 5", "--bitmap", "nope"], "there is no column 'nope'"),
         (["k = 5", "--bitmap", "tags"], "only leaves can be indexed"),
         (["k = 5", "--bsi", "k", "--option", "k.fpp=1"], "knows 'fpp'"),
-        (["k = 5", "--without", "k.bitmap"], "is no index of the table"),
         (["k = 5"], "name the indexes to add"),
         (["k =", "--bitmap", "k"], "expected"),
     ],

@@ -30,7 +30,7 @@ from planner.condition.rows import Residual, leaf_mask
 from planner.condition.sql.parser import read_where
 from planner.condition.tree.nodes import ByValue, Leaf, ValueTest
 from planner.condition.value_tests import like_regex, rlike_regex, split_like, verdicts
-from puffin_index.errors import NotFoundError, UnsupportedError
+from puffin_index.errors import UnsupportedError
 from puffin_index.keys.arrow_keys import column_of
 from puffin_index.keys.columns import Column
 from puffin_index.keys.map_key import MapKey
@@ -193,11 +193,6 @@ def test_the_column_has_a_type_that_spark_does_not_convert(where: str, column: i
     read = read_where(where, SCHEMA)
     assert isinstance(read, Leaf | ByValue) is (column is not None)
     assert not isinstance(read, Leaf | ByValue) or read.field_id == column
-
-
-def test_unknown_columns_are_named() -> None:
-    with pytest.raises(NotFoundError, match="nope"):
-        read_where("upper(nope) = 'X'", SCHEMA)
 
 
 FUNCTIONS: dict[str, Callable[[str], Any]] = {
