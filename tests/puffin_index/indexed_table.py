@@ -121,6 +121,12 @@ def check_entries(index: TableIndex, *, complete: bool = True) -> None:
     assert not complete or report.indexed_data_files == report.data_files
 
 
+def check_index(index: TableIndex) -> None:
+    """Queries are right, and so are the entries, which are complete."""
+    check_queries(index)
+    check_entries(index)
+
+
 def check_recovery(index: TableIndex) -> None:
     """Right at once, complete after the next build, and without a stray file after the next expiration."""
     index.refresh()

@@ -26,7 +26,7 @@ from puffin_index.jobs.drop import drop_index
 from tests.puffin_index.indexed_table import (
     DEFINITION,
     check_entries,
-    check_queries,
+    check_index,
     forget_history,
     indexed,
     make_table,
@@ -105,8 +105,7 @@ def test_a_location_is_never_another_tables(local_catalog: SqlCatalog) -> None:
     assert first.index_table.properties[PROPERTY_LOCATION] == first.index_table.location()
     second.expire(NOW)
     drop_index(local_catalog, "ns.t")
-    check_entries(first)
-    check_queries(first)
+    check_index(first)
 
 
 @pytest.mark.parametrize("action", ["drop", "expire"])
@@ -127,12 +126,10 @@ def test_upkeep_of_a_shared_location_leaves_the_others_files_alone(local_catalog
         forget_history(second)
         assert second.expire(NOW).segments == 1
         assert not own & segment_files(first)
-        check_entries(second)
-        check_queries(second)
+        check_index(second)
 
     assert leftover.exists()
-    check_entries(first)
-    check_queries(first)
+    check_index(first)
 
 
 def test_an_index_of_an_earlier_release_is_cleaned_up_as_before(local_catalog: SqlCatalog) -> None:

@@ -13,6 +13,7 @@ from tests.puffin_index import faulty_io
 from tests.puffin_index.indexed_table import (
     DEFINITION,
     check_entries,
+    check_index,
     check_queries,
     forget_history,
     indexed,
@@ -45,8 +46,7 @@ def test_segments_are_cut_at_the_target_size(local_catalog: SqlCatalog) -> None:
 
     assert 2 <= len(named_segments(index)) <= 5
     assert index.compact(target).segments == 0
-    check_queries(index)
-    check_entries(index)
+    check_index(index)
 
 
 PLAIN = IndexDefinition.of(bsi=["k", "s"], options={"k.compression": "none", "s.compression": "none"})
@@ -102,8 +102,7 @@ def test_row_groups_that_are_gone_leave_merged_bit_slices(local_catalog: SqlCata
 
     assert index.compact().segments == 1
 
-    check_queries(index)
-    check_entries(index)
+    check_index(index)
 
 
 def test_kinds_that_were_built_later_join_the_others(local_catalog: SqlCatalog) -> None:
@@ -120,8 +119,7 @@ def test_kinds_that_were_built_later_join_the_others(local_catalog: SqlCatalog) 
     index.refresh()
     assert len(read_entries(index.index_table)) == 3
     assert len(named_segments(index)) == 1
-    check_queries(index)
-    check_entries(index)
+    check_index(index)
 
 
 def test_columns_of_both_layouts_stay_apart(local_catalog: SqlCatalog) -> None:
@@ -135,8 +133,7 @@ def test_columns_of_both_layouts_stay_apart(local_catalog: SqlCatalog) -> None:
     index.compact()
 
     assert len(named_segments(index)) == 2
-    check_queries(index)
-    check_entries(index)
+    check_index(index)
 
 
 def test_a_damaged_segment_is_left_out_and_named(local_catalog: SqlCatalog) -> None:

@@ -18,7 +18,7 @@ from puffin_index.errors import NotFoundError
 from puffin_index.index_table.entries import field_kinds
 from puffin_index.index_table.table import read_entries
 from tests.puffin_index.indexed_table import (
-    check_entries,
+    check_index,
     check_queries,
     forget_history,
     indexed,
@@ -78,8 +78,7 @@ def test_entries_and_segments_of_files_that_no_snapshot_holds_go(local_catalog: 
     assert (report.entries, report.segments, report.leftovers) == (3, 3, 0)
     assert segment_files(index) == named_segments(index)
     assert len(segment_files(index)) == 1
-    check_queries(index)
-    check_entries(index)
+    check_index(index)
 
 
 def test_a_dry_run_lists_the_same_and_changes_nothing(local_catalog: SqlCatalog) -> None:
@@ -109,8 +108,7 @@ def test_kinds_that_the_definition_lost_are_dropped_and_their_bytes_with_them(lo
     # Little of the segments was live, so they were rewritten.
     assert sum(set(entries["segment_size_in_bytes"].to_pylist())) < size / 2
     assert segment_files(index) == named_segments(index)
-    check_queries(index)
-    check_entries(index)
+    check_index(index)
 
 
 def test_leftovers_go_after_the_grace_period_and_not_before(local_catalog: SqlCatalog) -> None:
@@ -143,8 +141,7 @@ def test_the_index_table_does_not_grow_for_ever(local_catalog: SqlCatalog, monke
     assert report.snapshots == 7
     assert len(index.index_table.snapshots()) == 1
     assert len(list(location.rglob("*"))) < before - 12
-    check_queries(index)
-    check_entries(index)
+    check_index(index)
 
 
 def test_a_planner_with_an_older_view_keeps_row_groups_when_segments_are_gone(local_catalog: SqlCatalog) -> None:

@@ -20,7 +20,7 @@ from tests.conftest import amount, catalog_in
 from tests.puffin_index import faulty_io
 from tests.puffin_index.indexed_table import (
     check_a_build_waits,
-    check_entries,
+    check_index,
     check_queries,
     check_recovery,
     forget_history,
@@ -175,8 +175,7 @@ def impatient_index(local_catalog: SqlCatalog, tmp_path: Path) -> Iterator[Table
 def test_a_build_waits_for_a_locked_catalog(impatient_index: TableIndex, tmp_path: Path) -> None:
     with ExitStack() as lock:
         check_a_build_waits(impatient_index, lambda: lock.enter_context(locked(tmp_path, "EXCLUSIVE")), lock.close)
-    check_entries(impatient_index)
-    check_queries(impatient_index)
+    check_index(impatient_index)
 
 
 def test_a_catalog_that_stays_locked_is_named_after_a_while(impatient_index: TableIndex, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import NotFoundError
 from puffin_index.index_table.table import PROPERTY_DATA_TABLE
 from puffin_index.jobs.drop import drop_index
-from tests.puffin_index.indexed_table import DEFINITION, check_entries, check_queries, indexed, make_table, rows
+from tests.puffin_index.indexed_table import DEFINITION, check_index, indexed, make_table, rows
 from tests.shell import Shell
 
 COMMAND = "puffin-index follow local.ns.h"
@@ -48,8 +48,7 @@ def test_the_index_is_used_under_its_old_name_and_says_what_mends_that(
     assert index.status().index_table == "ns.t__puffin_index"
     index.data_table.append(rows(7))
     assert index.build(workers=1).files == 1
-    check_entries(index)
-    check_queries(index)
+    check_index(index)
 
 
 def test_follow_renames_the_index_table(
@@ -69,7 +68,7 @@ def test_follow_renames_the_index_table(
     assert caplog.text == ""
     index = TableIndex.open(local_catalog, "ns.h")
     assert index.index_table.properties[PROPERTY_DATA_TABLE] == "ns.h"
-    check_queries(index)
+    check_index(index)
     assert shell("follow").exit_code == 0, "once more changes nothing"
     assert shell("drop").exit_code == 0
     assert names(local_catalog) == {"h"}
@@ -82,7 +81,7 @@ def test_create_adopts_what_was_left_behind(local_catalog: SqlCatalog) -> None:
 
     assert names(local_catalog) == {"h", "h__puffin_index"}
     assert index.build(workers=1).files == 0
-    check_entries(index)
+    check_index(index)
 
 
 def test_a_new_table_of_the_old_name_takes_nothing_from_the_renamed_one(local_catalog: SqlCatalog) -> None:
@@ -96,8 +95,7 @@ def test_a_new_table_of_the_old_name_takes_nothing_from_the_renamed_one(local_ca
 
     assert names(local_catalog) == {"h", "h__puffin_index", "t", "t__puffin_index"}
     for index in (TableIndex.open(local_catalog, "ns.h"), TableIndex.open(local_catalog, "ns.t")):
-        check_entries(index)
-        check_queries(index)
+        check_index(index)
     assert TableIndex.open(local_catalog, "ns.h").build(workers=1).files == 0
 
 
@@ -115,7 +113,7 @@ def test_tables_that_change_names_keep_their_indexes(local_catalog: SqlCatalog) 
     assert (
         first.data_table.metadata.table_uuid == TableIndex.open(local_catalog, "ns.old").data_table.metadata.table_uuid
     )
-    check_entries(TableIndex.open(local_catalog, "ns.old"))
+    check_index(TableIndex.open(local_catalog, "ns.old"))
 
 
 def test_a_table_that_was_dropped_and_made_anew_leaves_no_file_of_its_index(local_catalog: SqlCatalog) -> None:

@@ -13,6 +13,7 @@ from tests.conftest import amount
 from tests.puffin_index.indexed_table import (
     DEFINITION,
     check_entries,
+    check_index,
     check_queries,
     check_recovery,
     forget_history,
@@ -84,8 +85,7 @@ def test_a_create_that_was_killed_can_be_run_again(local_catalog: SqlCatalog, tm
 
     index = TableIndex.create(local_catalog, "ns.t", DEFINITION)
     assert index.build(workers=1).files == 1
-    check_entries(index)
-    check_queries(index)
+    check_index(index)
 
 
 @pytest.mark.one_of(3)
@@ -142,8 +142,7 @@ def test_two_at_once_leave_an_index_or_none(
     assert all(code == 0 or "puffin_index.errors." in error for code, error in ends), ends
     index = TableIndex.create(local_catalog, name, DEFINITION)
     index.build(workers=1)
-    check_entries(index)
-    check_queries(index)
+    check_index(index)
     assert len(segments_below(tmp_path)) == 1 or "drop" in actions
 
 
@@ -160,5 +159,4 @@ def test_a_builder_and_another(local_catalog: SqlCatalog, tmp_path: Path, other:
     check_queries(index)
     # A builder that was late for the last append of the other one leaves it to the next build.
     index.build(workers=1)
-    check_entries(index)
-    check_queries(index)
+    check_index(index)

@@ -23,7 +23,7 @@ from puffin_index.kinds.base import Payload
 from puffin_index.kinds.registry import KINDS
 from puffin_index.storage.parts import checksum32
 from tests.puffin_index.data.pages.random_files import random_value
-from tests.puffin_index.indexed_table import check_entries, check_queries, indexed, named_segments, rows
+from tests.puffin_index.indexed_table import check_index, indexed, named_segments, rows
 from tests.puffin_index.kinds.columns import ARROW_TYPES
 from tests.puffin_index.kinds.counting import open_payload
 
@@ -118,8 +118,7 @@ def test_a_missing_and_a_cut_segment_are_found_and_repaired(local_catalog: SqlCa
     assert {finding.file for finding in report.findings} == {missing, cut}
     assert report.repaired_data_files == 2
     assert not {missing, cut} & named_segments(index)
-    check_queries(index)
-    check_entries(index)
+    check_index(index)
 
 
 def test_trouble_with_a_data_file_is_found_once_however_many_segments_index_it(local_catalog: SqlCatalog) -> None:
@@ -155,8 +154,7 @@ def test_an_entry_that_does_not_fit_is_found_and_repaired(
     report = index.verify(None, repair=True)
 
     assert any(said in finding.what for finding in report.findings)
-    check_queries(index)
-    check_entries(index)
+    check_index(index)
 
 
 def test_an_entry_that_is_there_twice_is_found(local_catalog: SqlCatalog) -> None:
