@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
-from pyiceberg.types import DoubleType, LongType, NestedField, StringType
+from pyiceberg.types import NestedField
 
 from planner.aggregates.partial import NEGATIVE_ZERO_KEY, SUM, Partial, table_of
 from planner.aggregates.question import ask
@@ -16,9 +16,9 @@ from puffin_index.keys.value_types import value_type_named
 from puffin_index.kinds.held_keys import Totals
 
 SCHEMA = Schema(
-    NestedField(1, "k", LongType(), required=False),
-    NestedField(2, "g", StringType(), required=False),
-    NestedField(3, "x", DoubleType(), required=False),
+    NestedField(1, "k", "long", required=False),
+    NestedField(2, "g", "string", required=False),
+    NestedField(3, "x", "double", required=False),
 )
 QUESTION = ask("count(*), sum(k), min(k), max(k), count(DISTINCT k)", "g", SCHEMA)
 

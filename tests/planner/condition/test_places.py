@@ -20,20 +20,7 @@ from pyiceberg.expressions import (
 )
 from pyiceberg.expressions.literals import StringLiteral
 from pyiceberg.schema import Schema
-from pyiceberg.types import (
-    BinaryType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    NestedField,
-    StringType,
-    StructType,
-    TimestampType,
-    UUIDType,
-)
+from pyiceberg.types import NestedField, StructType
 
 from planner.condition.iceberg_filters import file_filter
 from planner.condition.sql.parser import read_where
@@ -46,17 +33,17 @@ from puffin_index.keys.values import key_of
 from tests.planner.condition.iceberg_json import read_expression
 
 SCHEMA = Schema(
-    NestedField(1, "i", IntegerType()),
-    NestedField(2, "l", LongType()),
-    NestedField(3, "s", StringType()),
-    NestedField(4, "f", FloatType()),
-    NestedField(5, "d", DoubleType()),
-    NestedField(6, "m", DecimalType(10, 2)),
-    NestedField(7, "big", DecimalType(38, 2)),
-    NestedField(8, "day", DateType()),
-    NestedField(9, "at", TimestampType()),
-    NestedField(10, "st", StructType(NestedField(11, "leaf", IntegerType()))),
-    NestedField(12, "u", UUIDType()),
+    NestedField(1, "i", "int"),
+    NestedField(2, "l", "long"),
+    NestedField(3, "s", "string"),
+    NestedField(4, "f", "float"),
+    NestedField(5, "d", "double"),
+    NestedField(6, "m", "decimal(10,2)"),
+    NestedField(7, "big", "decimal(38,2)"),
+    NestedField(8, "day", "date"),
+    NestedField(9, "at", "timestamp"),
+    NestedField(10, "st", StructType(NestedField(11, "leaf", "int"))),
+    NestedField(12, "u", "uuid"),
 )
 DOUBLE = value_type_named("double")
 
@@ -180,7 +167,7 @@ def test_an_unknown_column_is_named_with_those_that_are_there() -> None:
 
 
 def test_only_icebergs_json_says_bytes_in_hexadecimal() -> None:
-    schema = Schema(NestedField(1, "raw", BinaryType()))
+    schema = Schema(NestedField(1, "raw", "binary"))
     assert read_expression(EqualTo("raw", "00fF"), schema) == Leaf(1, SetTest((b"\x00\xff",)), "binary")
     assert read_expression(EqualTo("raw", "0g"), schema) == read_where("raw = '00fF'", schema) == UNKNOWN
 

@@ -40,10 +40,10 @@ from tests.planner.laws.table_history import TableHistory, history_settings
 from tests.questions import batches
 
 SCHEMA = Schema(
-    NestedField(1, "n", LongType()),
-    NestedField(2, "k", IntegerType()),
-    NestedField(3, "s", StringType()),
-    NestedField(4, "u", StructType(NestedField(5, "v", IntegerType()))),
+    NestedField(1, "n", "long"),
+    NestedField(2, "k", "int"),
+    NestedField(3, "s", "string"),
+    NestedField(4, "u", StructType(NestedField(5, "v", "int"))),
 )
 SPARE_NAMES = ("k2", "s2", "x")
 OUTDATED = "other column mappings"

@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.schema import Schema
-from pyiceberg.types import IntegerType, LongType, MapType, NestedField, StringType, StructType
+from pyiceberg.types import MapType, NestedField, StructType
 
 from puffin_index.data.column_source import ColumnSource, Reading, parse_name_mapping
 from puffin_index.data.file_fields import Rule
 from puffin_index.errors import UnsupportedError
 
 SCHEMA = Schema(
-    NestedField(1, "id", LongType()),
-    NestedField(2, "s", StructType(NestedField(3, "a", IntegerType()))),
-    NestedField(4, "m", MapType(5, StringType(), 6, LongType())),
+    NestedField(1, "id", "long"),
+    NestedField(2, "s", StructType(NestedField(3, "a", "int"))),
+    NestedField(4, "m", MapType(5, "string", 6, "long")),
 )
 NAMES = """[{"field-id": 1, "names": ["id", "key"]}, {"field-id": 2, "names": ["s"], "fields": [{"field-id": 3,
  "names": ["a"]}]}, {"field-id": 4, "names": ["m"], "fields": [{"field-id": 5, "names": ["key"]},
@@ -80,7 +80,7 @@ def test_why_a_scan_would_not_read_a_source(
 
 
 def test_an_absent_column_with_a_default_is_not_null() -> None:
-    schema = Schema(NestedField(1, "id", LongType(), initial_default=7))
+    schema = Schema(NestedField(1, "id", "long", initial_default=7))
     absent = ColumnSource(Rule.FIELD_IDS, (1,), is_absent=True)
     assert reading(schema=schema).objection(1, absent.to_text()) == "it had no default value"
     assert reading(schema=schema).objection(1, ColumnSource(Rule.FIELD_IDS, (1,)).to_text()) is None

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
-from pyiceberg.types import IcebergType, IntegerType, LongType, MapType, NestedField, StringType, StructType
+from pyiceberg.types import IcebergType, MapType, NestedField, StringType, StructType
 
 from planner.arrow.plan import plan
 from puffin_index.definition.index_definition import (
@@ -39,17 +39,17 @@ def test_a_dropped_column_keeps_its_index_for_the_snapshots_that_have_it(local_c
 @pytest.mark.parametrize(
     ("column", "of_type", "reason"),
     [
-        ("k", StructType(NestedField(5, "x", IntegerType())), "only leaves can be indexed"),
-        ("k", MapType(5, StringType(), 6, LongType()), "name one of its keys"),
+        ("k", StructType(NestedField(5, "x", "int")), "only leaves can be indexed"),
+        ("k", MapType(5, "string", 6, "long"), "name one of its keys"),
         ("m#k#1", StringType(), "names a key of a map"),
     ],
 )
 def test_a_column_that_can_no_longer_be_indexed_is_told_of_and_the_others_go_on(
     column: str, of_type: IcebergType, reason: str
 ) -> None:
-    map_type = MapType(3, IntegerType(), 4, LongType())
-    other = NestedField(9, "other", LongType())
-    first = Schema(NestedField(1, "k", LongType()), NestedField(2, "m", map_type), other)
+    map_type = MapType(3, "int", 4, "long")
+    other = NestedField(9, "other", "long")
+    first = Schema(NestedField(1, "k", "long"), NestedField(2, "m", map_type), other)
     text = to_json(resolve(IndexDefinition.of(bsi=[column, "other"]), first))
     assert from_json(text, first).warnings == ()
 

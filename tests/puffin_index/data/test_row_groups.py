@@ -10,16 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.schema import Schema
-from pyiceberg.types import (
-    IntegerType,
-    ListType,
-    LongType,
-    MapType,
-    NestedField,
-    StringType,
-    StructType,
-    TimeType,
-)
+from pyiceberg.types import ListType, MapType, NestedField, StructType
 
 from puffin_index.data.column_source import Reading
 from puffin_index.data.data_table import DataFile
@@ -51,13 +42,13 @@ SCHEMA = pa.schema(
 
 READING = Reading(
     Schema(
-        NestedField(1, "id", LongType()),
-        NestedField(2, "name", StringType()),
-        NestedField(3, "inner", StructType(NestedField(4, "a", IntegerType()), NestedField(5, "b.c", IntegerType()))),
-        NestedField(6, "clock", TimeType()),
-        NestedField(7, "tags", ListType(8, LongType())),
-        NestedField(9, "notes", MapType(10, StringType(), 11, LongType())),
-        NestedField(99, "new", LongType()),
+        NestedField(1, "id", "long"),
+        NestedField(2, "name", "string"),
+        NestedField(3, "inner", StructType(NestedField(4, "a", "int"), NestedField(5, "b.c", "int"))),
+        NestedField(6, "clock", "time"),
+        NestedField(7, "tags", ListType(8, "long")),
+        NestedField(9, "notes", MapType(10, "string", 11, "long")),
+        NestedField(99, "new", "long"),
     )
 )
 

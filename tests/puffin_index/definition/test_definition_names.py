@@ -4,38 +4,28 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
-from pyiceberg.types import (
-    DateType,
-    DoubleType,
-    IntegerType,
-    ListType,
-    LongType,
-    MapType,
-    NestedField,
-    StringType,
-    StructType,
-)
+from pyiceberg.types import ListType, MapType, NestedField, StructType
 
 from puffin_index.definition.index_definition import IndexDefinition, from_json, resolve, to_json
 from puffin_index.errors import DefinitionError
 from tests.shell import Shell
 
 SCHEMA = Schema(
-    NestedField(1, "id", LongType()),
-    NestedField(2, "m", MapType(3, StringType(), 4, StringType())),
-    NestedField(5, "n", MapType(6, IntegerType(), 7, DoubleType())),
-    NestedField(8, "days", MapType(9, DateType(), 10, LongType())),
-    NestedField(11, "s", StructType(NestedField(12, "m", MapType(13, LongType(), 14, IntegerType())))),
-    NestedField(15, "reals", MapType(16, DoubleType(), 17, LongType())),
-    NestedField(18, "nested", MapType(19, StringType(), 20, StructType(NestedField(21, "leaf", LongType())))),
-    NestedField(22, "odd#k#name", LongType()),
-    NestedField(23, "l", ListType(24, MapType(25, StringType(), 26, LongType()))),
-    NestedField(101, "a.b", LongType()),
-    NestedField(102, "x", StructType(NestedField(121, "c.d", LongType()), NestedField(122, "e", LongType()))),
-    NestedField(103, "..", StringType()),
-    NestedField(104, "list.d", ListType(131, LongType())),
-    NestedField(105, "map.d", MapType(141, StringType(), 142, LongType())),
-    NestedField(106, "list", ListType(132, StructType(NestedField(133, "p.q", LongType())))),
+    NestedField(1, "id", "long"),
+    NestedField(2, "m", MapType(3, "string", 4, "string")),
+    NestedField(5, "n", MapType(6, "int", 7, "double")),
+    NestedField(8, "days", MapType(9, "date", 10, "long")),
+    NestedField(11, "s", StructType(NestedField(12, "m", MapType(13, "long", 14, "int")))),
+    NestedField(15, "reals", MapType(16, "double", 17, "long")),
+    NestedField(18, "nested", MapType(19, "string", 20, StructType(NestedField(21, "leaf", "long")))),
+    NestedField(22, "odd#k#name", "long"),
+    NestedField(23, "l", ListType(24, MapType(25, "string", 26, "long"))),
+    NestedField(101, "a.b", "long"),
+    NestedField(102, "x", StructType(NestedField(121, "c.d", "long"), NestedField(122, "e", "long"))),
+    NestedField(103, "..", "string"),
+    NestedField(104, "list.d", ListType(131, "long")),
+    NestedField(105, "map.d", MapType(141, "string", 142, "long")),
+    NestedField(106, "list", ListType(132, StructType(NestedField(133, "p.q", "long")))),
 )
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
-from pyiceberg.types import LongType, MapType, NestedField, StringType
+from pyiceberg.types import MapType, NestedField
 
 import planner
 from puffin_index import TableIndex
@@ -30,9 +30,9 @@ from puffin_index.segments.directory import FieldKind
 from tests.puffin_index.indexed_table import check_queries, indexed, make_table, rows
 
 SCHEMA = Schema(
-    NestedField(1, "a", LongType()),
-    NestedField(2, "b c", StringType()),
-    NestedField(3, "m", MapType(4, StringType(), 5, LongType())),
+    NestedField(1, "a", "long"),
+    NestedField(2, "b c", "string"),
+    NestedField(3, "m", MapType(4, "string", 5, "long")),
 )
 COLUMNS = ("a", "b c", "m#k#x", "m#k#y")
 KINDS = ("bitmap", "bsi", "bloom")
@@ -121,7 +121,7 @@ def test_derived_names_need_no_quotes(column: str, name: str) -> None:
 
 
 def test_derived_names_that_meet_are_numbered() -> None:
-    schema = Schema(NestedField(1, "a b", LongType()), NestedField(2, "a_b", LongType()))
+    schema = Schema(NestedField(1, "a b", "long"), NestedField(2, "a_b", "long"))
     stored = StoredDefinition("[]", None, resolve(IndexDefinition.of(bsi=["a b", "a_b"]), schema))
     assert [one.name for one in stored.all_names] == ["a_b_bsi", "a_b_bsi_2"]
 
@@ -133,7 +133,7 @@ def test_an_index_keeps_its_options() -> None:
     with pytest.raises(DefinitionError, match=r"fpp=0\.05 already \(i\)"):
         stored.with_index("j", columns_of(["a"], "bloom", fpp="0.01"))
     renamed = resolve(
-        IndexDefinition.of(bloom=["now"], options={"now.fpp": "0.01"}), Schema(NestedField(1, "now", LongType()))
+        IndexDefinition.of(bloom=["now"], options={"now.fpp": "0.01"}), Schema(NestedField(1, "now", "long"))
     )
     with pytest.raises(DefinitionError, match=r"column 'now' has a bloom index with fpp=0\.05 already \(i\)"):
         stored.with_index("j", renamed)

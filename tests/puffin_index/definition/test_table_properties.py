@@ -5,7 +5,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType
+from pyiceberg.types import ListType, MapType, NestedField
 
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.definition.index_definition import read_properties, unite
@@ -13,11 +13,11 @@ from puffin_index.errors import NotFoundError
 from tests.conftest import create_table
 
 SCHEMA = Schema(
-    NestedField(1, "id", LongType()),
-    NestedField(2, "name", StringType()),
-    NestedField(3, "name.first", StringType()),
-    NestedField(4, "tags", ListType(5, LongType())),
-    NestedField(6, "notes", MapType(7, StringType(), 8, StringType())),
+    NestedField(1, "id", "long"),
+    NestedField(2, "name", "string"),
+    NestedField(3, "name.first", "string"),
+    NestedField(4, "tags", ListType(5, "long")),
+    NestedField(6, "notes", MapType(7, "string", 8, "string")),
 )
 
 

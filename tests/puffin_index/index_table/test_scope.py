@@ -12,7 +12,7 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import IntegerType, LongType, NestedField
+from pyiceberg.types import NestedField
 
 from puffin_index import BuildScope, IndexDefinition, TableIndex
 from puffin_index.data.data_table import list_data_files
@@ -31,7 +31,7 @@ def rows_of(day: int) -> pa.Table:
 @pytest.fixture
 def table(local_catalog: SqlCatalog) -> Table:
     """Three partitions of one file each, each from a snapshot of its own."""
-    schema = Schema(NestedField(1, "day", IntegerType()), NestedField(2, "k", LongType()))
+    schema = Schema(NestedField(1, "day", "int"), NestedField(2, "k", "long"))
     spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "day"))
     table = local_catalog.create_table("ns.t", schema, partition_spec=spec)
     for day in range(DAYS):

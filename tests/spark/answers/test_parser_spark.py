@@ -12,21 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyiceberg.schema import Schema
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    LongType,
-    NestedField,
-    StringType,
-    TimestampType,
-    TimestamptzType,
-)
+from pyiceberg.types import NestedField
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -46,30 +32,30 @@ ZONE = "Europe/Berlin"
 MOMENT = datetime(2024, 1, 1)
 MICROSECOND = timedelta(microseconds=1)
 # The SQL type of each column, Iceberg's, and values that it takes.
-TABLE: dict[str, tuple[str, IcebergType, list[Any]]] = {
-    "i": ("bigint", LongType(), [None, -3, -1, 0, 1, 2, 3, 2**31, 2**63 - 1, -(2**63)]),
+TABLE: dict[str, tuple[str, str, list[Any]]] = {
+    "i": ("bigint", "long", [None, -3, -1, 0, 1, 2, 3, 2**31, 2**63 - 1, -(2**63)]),
     "d": (
         "decimal(10,2)",
-        DecimalType(10, 2),
+        "decimal(10,2)",
         [None, *map(Decimal, ("-2.00", "-0.01", "0.00", "0.10", "1.50", "2.00", "99999999.99"))],
     ),
-    "f": ("double", DoubleType(), [None, math.nan, math.inf, -math.inf, -0.0, 0.0, 0.1, 1.0, -1.5, 5e-324, 3.0]),
-    "g": ("float", FloatType(), [None, math.nan, 0.0, 0.10000000149011612, 1.5, 16777216.0]),
+    "f": ("double", "double", [None, math.nan, math.inf, -math.inf, -0.0, 0.0, 0.1, 1.0, -1.5, 5e-324, 3.0]),
+    "g": ("float", "float", [None, math.nan, 0.0, 0.10000000149011612, 1.5, 16777216.0]),
     "s": (
         "string",
-        StringType(),
+        "string",
         [None, "", "a", "ab", "abc", "a%", "%", "_", "it's", '"', "\\", "\\%", "a\nb", "ÄÖ", "😀", "a😀b", "--", "/*"],
     ),
-    "b": ("boolean", BooleanType(), [None, True, False]),
-    "dt": ("date", DateType(), [None, date(1, 1, 1), date(2023, 12, 31), date(2024, 1, 1), date(9999, 12, 31)]),
+    "b": ("boolean", "boolean", [None, True, False]),
+    "dt": ("date", "date", [None, date(1, 1, 1), date(2023, 12, 31), date(2024, 1, 1), date(9999, 12, 31)]),
     "nt": (
         "timestamp_ntz",
-        TimestampType(),
+        "timestamp",
         [None, datetime(1, 1, 2), MOMENT, MOMENT - MICROSECOND, datetime(9999, 12, 30)],
     ),
     "ts": (
         "timestamp",
-        TimestamptzType(),
+        "timestamptz",
         [
             None,
             *(MOMENT.replace(tzinfo=UTC) + timedelta(hours=hours) for hours in (-1, 0, 1)),
@@ -78,8 +64,8 @@ TABLE: dict[str, tuple[str, IcebergType, list[Any]]] = {
             datetime(2024, 10, 27, 1, 30, tzinfo=UTC),
         ],
     ),
-    "x": ("binary", BinaryType(), [None, b"", b"\x1f", b"\x01\x23", b"a"]),
-    "odd `name`": ("int", IntegerType(), [None, 1, 2]),
+    "x": ("binary", "binary", [None, b"", b"\x1f", b"\x01\x23", b"a"]),
+    "odd `name`": ("int", "int", [None, 1, 2]),
 }
 SCHEMA = Schema(*(NestedField(at, name, kind) for at, (name, (_, kind, _)) in enumerate(TABLE.items(), start=1)))
 _CHOICES = random.Random(1)

@@ -7,7 +7,7 @@ from itertools import product
 import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
-from pyiceberg.types import DateType, NestedField, TimestampType, TimestamptzType
+from pyiceberg.types import NestedField
 from pyspark.sql import SparkSession
 
 from planner.condition.rows import Residual
@@ -18,9 +18,7 @@ from tests.spark.agreement import selected_rows, settings
 
 pytestmark = pytest.mark.spark
 
-SCHEMA = Schema(
-    NestedField(1, "dt", DateType()), NestedField(2, "nt", TimestampType()), NestedField(3, "ts", TimestamptzType())
-)
+SCHEMA = Schema(NestedField(1, "dt", "date"), NestedField(2, "nt", "timestamp"), NestedField(3, "ts", "timestamptz"))
 ZONES = ("UTC", "+05:30", "Europe/Berlin", "America/New_York")
 _ANCHORS = (datetime(2020, 1, 1), datetime(2024, 3, 31, 1), datetime(2024, 3, 31, 2, 30), datetime(2024, 10, 27, 0, 30))
 WALLS = sorted(

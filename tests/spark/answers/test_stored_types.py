@@ -19,26 +19,7 @@ import pytest
 from py4j.java_gateway import JavaObject
 from pyiceberg.io.pyarrow import PyArrowFileIO, schema_to_pyarrow
 from pyiceberg.schema import Schema
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FixedType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    LongType,
-    NestedField,
-    StringType,
-    TimestampNanoType,
-    TimestampType,
-    TimestamptzNanoType,
-    TimestamptzType,
-    TimeType,
-    UUIDType,
-)
+from pyiceberg.types import IcebergType, NestedField
 from pyspark.sql import SparkSession
 
 from planner.arrow.file_columns import FileColumns
@@ -59,12 +40,13 @@ pytestmark = [
 ]
 
 IO = PyArrowFileIO()
-TYPES: list[IcebergType] = [
-    *(BooleanType(), IntegerType(), LongType(), FloatType(), DoubleType(), DateType(), TimeType()),
-    *(TimestampType(), TimestamptzType(), TimestampNanoType(), TimestamptzNanoType()),
-    *(StringType(), BinaryType(), UUIDType(), FixedType(16), FixedType(4), FixedType(12)),
-    *(DecimalType(9, 2), DecimalType(18, 2), DecimalType(38, 2), DecimalType(9, 0), DecimalType(5, 2)),
-]
+_NAMES = (
+    *("boolean", "int", "long", "float", "double", "date", "time"),
+    *("timestamp", "timestamptz", "timestamp_ns", "timestamptz_ns"),
+    *("string", "binary", "uuid", "fixed[16]", "fixed[4]", "fixed[12]"),
+    *("decimal(9,2)", "decimal(18,2)", "decimal(38,2)", "decimal(9,0)", "decimal(5,2)"),
+)
+TYPES = [IcebergType.model_validate(name) for name in _NAMES]
 
 Edit = dict[int, tuple[int, Any]]
 """Fields of the SchemaElement of parquet.thrift (`tests.parquet_footer_edit`)."""
@@ -204,7 +186,7 @@ def ask(readers: JavaObject, path: Path, file_format: str, stored: str, field_id
     pairs: list[Pair] = []
     size = path.stat().st_size
     rows = orc.ORCFile(path).nrows if file_format == "ORC" else pq.read_metadata(path).num_rows
-    some = Reading(Schema(NestedField(field_id, "c", LongType())))
+    some = Reading(Schema(NestedField(field_id, "c", "long")))
     with open_data_file(IO, DataFile(str(path), size, rows, (), file_format), some) as opened:
         assert isinstance(opened, OpenParquetFile | OpenOrcFile)
         stored_values = pa.concat_arrays(list(opened.read_column(0, field_id)))

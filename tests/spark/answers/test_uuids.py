@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
-from pyiceberg.types import LongType, NestedField, UUIDType
+from pyiceberg.types import NestedField
 from pyspark.sql import SparkSession
 
 import planner
@@ -23,7 +23,7 @@ ASKED = [str(IDS[row]) for row in (3, 250, 251, 799)]
 
 @pytest.fixture(scope="module")
 def index(catalog: SqlCatalog) -> TableIndex:
-    schema = Schema(NestedField(1, "n", LongType()), NestedField(2, "id", UUIDType()))
+    schema = Schema(NestedField(1, "n", "long"), NestedField(2, "id", "uuid"))
     table = catalog.create_table("ns.uuids", schema, properties={"write.parquet.row-group-limit": str(ROW_GROUP_ROWS)})
     ids = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([one.bytes for one in IDS], pa.binary(16)))
     table.append(pa.table([pa.array(range(ROWS)), ids], schema=table.schema().as_arrow()))

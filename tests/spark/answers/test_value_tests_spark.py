@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
-from pyiceberg.types import DateType, NestedField, StringType, TimestampType
+from pyiceberg.types import NestedField
 from pyspark.sql import SparkSession
 
 from planner.condition.rows import Residual
@@ -23,9 +23,7 @@ from tests.spark.agreement import selected_rows
 pytestmark = pytest.mark.spark
 
 CONDITIONS = amount(20, 1_000) * 5
-SCHEMA = Schema(
-    NestedField(1, "s", StringType()), NestedField(2, "dt", DateType()), NestedField(3, "nt", TimestampType())
-)
+SCHEMA = Schema(NestedField(1, "s", "string"), NestedField(2, "dt", "date"), NestedField(3, "nt", "timestamp"))
 TYPES = {"s": pa.string(), "dt": pa.date32(), "nt": pa.timestamp("us")}
 _LETTERS = "abAZ _%\\.-1\n\r\t\u0085\u2028äßİ\u212a😀"
 _WEIGHTS = [9, 9, 9, 5, 9, 3, 3, 2, 2, 2, 5, 1, 1, 1, 1, 1, 2, 1, 1, 1, 2]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
-from pyiceberg.types import LongType, NestedField
+from pyiceberg.types import NestedField
 
 from planner.condition.tree.nodes import UNKNOWN, Everything, Leaf, Nothing, Predicate
 from planner.condition.tree.simplify import MOST_KEYS
@@ -144,5 +144,5 @@ def test_only_columns_whose_keys_may_drop_row_groups_are_waited_for(
     local_catalog: SqlCatalog, fields: dict[int, int | None], predicate: Predicate, wanted: list[int]
 ) -> None:
     view = view_of_ten_rows(local_catalog, IndexDefinition.of(bitmap=["k", "c"]))
-    schema = Schema(NestedField(1, "k", LongType(), required=False), NestedField(2, "c", LongType(), required=False))
+    schema = Schema(NestedField(1, "k", "long", required=False), NestedField(2, "c", "long", required=False))
     assert wanted_runtime_fields(fields, predicate, schema, view) == wanted
