@@ -1,7 +1,8 @@
-"""Functions and patterns of one column: what the planner decides for certain is what Spark decides."""
+"""Functions, patterns, and dates beside texts: what the planner decides for certain is what Spark decides."""
 
 from collections.abc import Callable
-from datetime import date, datetime
+from datetime import UTC, date, datetime, timedelta
+from itertools import product
 from random import Random
 from typing import Any
 
@@ -9,22 +10,28 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
-from pyiceberg.types import NestedField
+from pyiceberg.types import DateType, NestedField, StringType, TimestampType, TimestamptzType
 from pyspark.sql import SparkSession
 
 from planner.condition.rows import Residual
+from planner.condition.session_time import zone_named
 from planner.condition.sql.parser import read_where
 from planner.condition.value_tests import rlike_regex
 from puffin_index.errors import UnsupportedError
 from puffin_index.storage.arrays import Flags
 from tests.conftest import amount
-from tests.spark.agreement import selected_rows
+from tests.spark.agreement import selected_rows, settings
 
 pytestmark = pytest.mark.spark
 
 CONDITIONS = amount(20, 1_000) * 5
-SCHEMA = Schema(NestedField(1, "s", "string"), NestedField(2, "dt", "date"), NestedField(3, "nt", "timestamp"))
-TYPES = {"s": pa.string(), "dt": pa.date32(), "nt": pa.timestamp("us")}
+SCHEMA = Schema(
+    NestedField(1, "s", StringType()),
+    NestedField(2, "dt", DateType()),
+    NestedField(3, "nt", TimestampType()),
+    NestedField(4, "ts", TimestamptzType()),
+)
+TYPES = {"s": pa.string(), "dt": pa.date32(), "nt": pa.timestamp("us"), "ts": pa.timestamp("us", "UTC")}
 _LETTERS = "abAZ _%\\.-1\n\r\t\u0085\u2028äßİ\u212a😀"
 _WEIGHTS = [9, 9, 9, 5, 9, 3, 3, 2, 2, 2, 5, 1, 1, 1, 1, 1, 2, 1, 1, 1, 2]
 
@@ -128,7 +135,9 @@ def decided(where: str, table: dict[str, list[Any]]) -> tuple[Flags, Flags] | No
         residual = Residual.certain(read_where(where, SCHEMA))
     except UnsupportedError:
         return None
-    columns = {field.field_id: pa.array(table[field.name], TYPES[field.name]) for field in SCHEMA.fields}
+    columns = {
+        field.field_id: pa.array(table[field.name], TYPES[field.name]) for field in SCHEMA.fields if field.name in table
+    }
     count = len(table["s"])
     try:
         return residual.matching(columns.__getitem__, count), np.ones(count, np.bool_)
@@ -191,3 +200,70 @@ def test_random_expressions_find_what_java_finds(spark: SparkSession) -> None:
         residual = Residual.certain(read_where(f"s RLIKE {quoted(pattern)}", SCHEMA))
         ours = set(among[residual.matching(lambda _: values, len(among))].tolist())
         assert ours == matching.get(number, set()) - breaks, pattern
+
+
+ZONES = ("UTC", "+05:30", "Europe/Berlin", "America/New_York")
+_ANCHORS = (datetime(2020, 1, 1), datetime(2024, 3, 31, 1), datetime(2024, 3, 31, 2, 30), datetime(2024, 10, 27, 0, 30))
+WALLS = sorted(
+    {
+        anchor + timedelta(hours=hours, microseconds=micros)
+        for anchor, hours, micros in product(_ANCHORS, (-6, -5, -2, -1, 0, 1, 2, 5, 24), (-1, 0))
+    }
+)
+LITERALS = (
+    "TIMESTAMP '2020-01-01 01:00:00'",
+    "TIMESTAMP '2020-01-01'",
+    "TIMESTAMP '2024-03-31 02:30:00'",
+    "TIMESTAMP '2024-10-27 02:30:00'",
+    "TIMESTAMP '2020-01-01 00:00:00+02:00'",
+    "TIMESTAMP_NTZ '2020-01-01 00:00:00'",
+    "TIMESTAMP_NTZ '2024-03-31 02:30:00'",
+    "DATE '2020-01-01'",
+    "DATE '2024-03-31'",
+    "'2020-01-01'",
+    "'2020-1-1 1:00'",
+    "' 2020-01-01T00:00:00 '",
+    "'2020-01-01 00:00:00Z'",
+    "'2024-03-31 02:30:00.0000009'",
+)
+TIME_TEXTS = [
+    *(
+        f"{column} {test} {literal}"
+        for column in ("dt", "nt", "ts")
+        for test in ("<", ">=", "=")
+        for literal in LITERALS
+    ),
+    *(f"NOT {column} = {literal}" for column in ("dt", "nt", "ts") for literal in LITERALS),
+    *(f"{column} IN ('2020-01-01', '2024-03-31')" for column in ("dt", "nt", "ts")),
+    *(f"{column} NOT IN (TIMESTAMP '2020-01-01 00:00:00', TIMESTAMP '2024-03-31')" for column in ("nt", "ts")),
+    *(f"{column} BETWEEN '2020-01-01' AND '2024-03-31 01:00:00'" for column in ("nt", "ts")),
+]
+
+
+@pytest.mark.parametrize("zone", ZONES)
+def test_times_beside_texts_select_the_rows_that_spark_selects(spark: SparkSession, zone: str) -> None:
+    rows = [(number, wall.date(), wall, wall.replace(tzinfo=UTC)) for number, wall in enumerate(WALLS)]
+    rows.append((len(WALLS), None, None, None))
+    schema = "id int, dt date, nt timestamp_ntz, ts timestamp"
+    with settings(spark, {"spark.sql.session.timeZone": "UTC"}):
+        spark.createDataFrame(rows, schema).createOrReplaceTempView("session_times")
+    with settings(spark, {"spark.sql.session.timeZone": zone}):
+        found = selected_rows(spark, "session_times", TIME_TEXTS)
+    columns = {
+        2: pa.array([*(wall.date() for wall in WALLS), None], pa.date32()),
+        3: pa.array([*WALLS, None], TYPES["nt"]),
+        4: pa.array([*WALLS, None], TYPES["ts"]),
+    }
+    undecided: list[str] = []
+    for text, theirs in zip(TIME_TEXTS, found, strict=True):
+        try:
+            residual = Residual.certain(read_where(text, SCHEMA, zone_named(zone)))
+            ours = residual.matching(columns.__getitem__, len(theirs)).tolist()
+        except UnsupportedError:
+            undecided.append(text)
+            continue
+        assert ours == theirs, (zone, text)
+    # Spark converts dates beside timestamps, and in zones that change their clocks timestamps without a zone.
+    assert all(text.removeprefix("NOT ").startswith(("dt", "nt")) for text in undecided), undecided
+    if zone in ("UTC", "+05:30"):
+        assert [text for text in undecided if "nt " in text and "Z'" not in text] == []
