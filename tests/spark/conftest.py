@@ -22,8 +22,7 @@ S3_SUPPORT = "org.apache.iceberg:iceberg-aws-bundle:1.12.0"
 POSTGRES_DRIVER = "org.postgresql:postgresql:42.7.8"
 
 NAMESPACES = (
-    *("answered", "calls", corpus_tables.NAMESPACE, "ddl", "empty", "found", "imports", "lives", "ns", "pages", "shop"),
-    "stress",
+    *("answered", "calls", corpus_tables.NAMESPACE, "ddl", "empty", "found", "lives", "ns", "pages", "shop", "stress"),
 )
 
 _CONF = {

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
+from urllib.parse import urlparse
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,7 +25,7 @@ from pyiceberg.manifest import DataFile, DataFileContent
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import IcebergType, IntegerType, LongType, NestedField, StringType, StructType
+from pyiceberg.types import IcebergType, IntegerType, LongType, NestedField, StringType, StructType, TimestamptzType
 
 from tests.oracle import Row
 
@@ -33,6 +34,7 @@ _STORED: dict[type[IcebergType], tuple[pa.DataType, ...]] = {
     IntegerType: (pa.int32(), pa.int16()),
     LongType: (pa.int32(), pa.int64(), pa.int16()),
     StringType: (pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())),
+    TimestamptzType: (pa.timestamp("us", "UTC"),),
 }
 
 
@@ -125,7 +127,7 @@ class LiveFile:
 
 @cache
 def _read(path: str) -> tuple[pa.Table, list[range]]:
-    with pq.ParquetFile(path.removeprefix("file://")) as file:
+    with pq.ParquetFile(urlparse(path).path) as file:
         groups, start = [], 0
         for number in range(file.num_row_groups):
             stop = start + file.metadata.row_group(number).num_rows
@@ -211,7 +213,7 @@ def live_files(table: Table, snapshot_id: int | None) -> list[LiveFile]:
             if file.content == DataFileContent.DATA:
                 data.append((number, file))
             else:
-                found = pq.read_table(file.file_path.removeprefix("file://")).to_pylist()
+                found = pq.read_table(urlparse(file.file_path).path).to_pylist()
                 deletes += [(number, row["file_path"], row["pos"]) for row in found]
     live: list[LiveFile] = []
     for number, file in data:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlparse
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -52,7 +53,7 @@ def write_parquet(path: Path, fields: Sequence[StoredField], row_group_rows: int
 
 def commit_file(table: Table, path: str, partition: Record, spec_id: int, *, with_offsets: bool) -> None:
     """Put a file into a table, whatever it holds; the manifest has no bounds, as they are found by field ids."""
-    with pq.ParquetFile(path.removeprefix("file://")) as file:
+    with pq.ParquetFile(urlparse(path).path) as file:
         groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
         rows = file.metadata.num_rows
     offsets = [group.column(0).dictionary_page_offset or group.column(0).data_page_offset for group in groups]

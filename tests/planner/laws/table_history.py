@@ -7,6 +7,7 @@ from tempfile import TemporaryDirectory
 
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, rule
+from pyiceberg.catalog import Catalog
 
 from puffin_index import TableIndex
 from tests.conftest import amount, open_catalog
@@ -35,11 +36,11 @@ class IndexHistory(RuleBasedStateMachine):
 class TableHistory(IndexHistory):
     """One table, `ns.t`, its index, and what may happen to them."""
 
-    def __init__(self) -> None:
+    def __init__(self, catalog: Catalog | None = None) -> None:
         super().__init__()
         self.opened = ExitStack()
         self.folder = Path(self.opened.enter_context(TemporaryDirectory()))
-        self.catalog = self.opened.enter_context(open_catalog(self.folder))
+        self.catalog = catalog or self.opened.enter_context(open_catalog(self.folder))
 
     def teardown(self) -> None:
         self.opened.close()

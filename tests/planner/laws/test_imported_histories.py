@@ -6,7 +6,6 @@ rows Iceberg reads says `tests.planner.laws.iceberg_reading`.
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from random import Random
 from typing import Any
@@ -16,12 +15,13 @@ import pyarrow as pa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
+from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
-from pyiceberg.types import IcebergType, IntegerType, LongType, NestedField, StringType, StructType
+from pyiceberg.types import IcebergType, IntegerType, LongType, NestedField, StringType, StructType, TimestamptzType
 
 from planner.arrow.aggregate import count
 from planner.arrow.arrow_scan import scan
@@ -29,7 +29,7 @@ from planner.arrow.plan import plan
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import PuffinIndexError
 from puffin_index.storage.arrays import Rows
-from tests.column_questions import Question, asked_columns, numbers, questions, texts
+from tests.column_questions import Question, asked_columns, moment_of, numbers, places, questions, texts
 from tests.conftest import amount
 from tests.deletes_sample import commit_positional_deletes
 from tests.oracle import evaluate
@@ -40,10 +40,11 @@ from tests.planner.laws.table_history import TableHistory, history_settings
 from tests.questions import batches
 
 SCHEMA = Schema(
-    NestedField(1, "n", "long"),
-    NestedField(2, "k", "int"),
-    NestedField(3, "s", "string"),
-    NestedField(4, "u", StructType(NestedField(5, "v", "int"))),
+    NestedField(1, "n", LongType()),
+    NestedField(2, "k", IntegerType()),
+    NestedField(3, "s", StringType()),
+    NestedField(4, "u", StructType(NestedField(6, "v", IntegerType()))),
+    NestedField(5, "t", TimestamptzType()),
 )
 SPARE_NAMES = ("k2", "s2", "x")
 OUTDATED = "other column mappings"
@@ -53,17 +54,18 @@ STORED: dict[type[IcebergType], tuple[pa.DataType, ...]] = {
     IntegerType: (pa.int16(), pa.decimal128(9, 0), pa.date32()),
     LongType: (pa.int32(), pa.timestamp("ms"), pa.decimal128(9, 0)),
     StringType: (pa.dictionary(pa.int32(), pa.string()), pa.binary()),
+    TimestamptzType: (pa.timestamp("us", "UTC"), pa.timestamp("ms", "UTC"), pa.timestamp("ns"), pa.timestamp("us")),
 }
 """Other types that files store columns as: the first is read as it should be, the others are not to be read."""
-
-places = st.integers(0, 2**16)
 
 
 class ImportedHistory(TableHistory):
     """One table, its index, and what may happen to how its columns are found in its files."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    has_defaults = True
+
+    def __init__(self, catalog: Catalog | None = None) -> None:
+        super().__init__(catalog)
         self.rows = 0
         self.imported: list[str] = []
         self.past: list[str] = []
@@ -73,14 +75,19 @@ class ImportedHistory(TableHistory):
         asked=st.lists(questions, min_size=8, max_size=8),
         is_mapped=st.booleans(),
         numbered=st.sampled_from(["all", "none", "none"]),
+        partition=st.none() | places,
     )
-    def begin(self, rows: Rows, asked: list[Question], is_mapped: bool, numbered: str) -> None:
+    def begin(
+        self, rows: Rows, asked: list[Question], is_mapped: bool, numbered: str, partition: int | None = None
+    ) -> None:
         """A table with an imported file and its index: one more step can change what is read of it."""
         self.asked = asked
         table = self.catalog.create_table("ns.t", SCHEMA, properties={"write.parquet.row-group-limit": "3"})
         if is_mapped:
             with table.transaction() as transaction:
                 transaction.set_properties({NAME_MAPPING: table.schema().name_mapping.model_dump_json()})
+        if partition is not None:
+            self.partition(partition)
         self.define(["k", "s", "u.v"], "postings")
         self.import_fields(self.stored_fields(rows, numbered, 0, set()), 2, (True, True), (1, "a"))
         self.build_and_append(rows)
@@ -121,38 +128,40 @@ class ImportedHistory(TableHistory):
                 return [text for _, text in turned]
             case StructType(fields=(inner,)):
                 return [None if text is None else {inner.name: number} for number, text in turned]
+            case TimestamptzType():
+                return [None if number is None else moment_of(number) for number, _ in turned]
             case _:
                 return [number for number, _ in turned]
 
     @rule(
         rows=batches,
-        order=st.permutations(range(8)),
-        numbered=st.sampled_from(["all", "all", "some", "none", "none"]),
+        data=st.data(),
         shift=st.sampled_from([0, 0, 0, 1]),
-        left_out=st.sets(st.integers(0, 7), max_size=3),
-        in_order=st.booleans(),
         row_group_rows=st.integers(1, 4),
         flags=st.tuples(st.booleans(), st.booleans()),
         partition=st.tuples(numbers, texts),
-        stored_as=st.sampled_from([None, None, 0, 1, 2]),
     )
     def import_file(
         self,
         rows: Rows,
-        order: list[int],
-        numbered: str,
+        data: st.DataObject,
         shift: int,
-        left_out: set[int],
-        in_order: bool,
         row_group_rows: int,
         flags: tuple[bool, bool],
         partition: tuple[int, str],
-        stored_as: int | None,
     ) -> None:
-        fields = self.stored_fields(rows, numbered, shift, left_out, stored_as)
-        if not in_order:
-            fields = [fields[place] for place in order if place < len(fields)]
-        self.import_fields(fields, row_group_rows, flags, partition)
+        self.import_fields(self.drawn_fields(rows, data, shift), row_group_rows, flags, partition)
+
+    def drawn_fields(self, rows: Rows, data: st.DataObject, shift: int = 0) -> list[StoredField]:
+        """The fields of a file of any writer, in any order."""
+        fields = self.stored_fields(
+            rows,
+            data.draw(st.sampled_from(["all", "all", "some", "none", "none"])),
+            shift,
+            data.draw(st.sets(st.integers(0, 8), max_size=3)),
+            data.draw(st.sampled_from([None, None, 0, 1, 2, 3])),
+        )
+        return data.draw(st.just(fields) | st.permutations(fields))
 
     def import_fields(
         self, fields: list[StoredField], row_group_rows: int, flags: tuple[bool, bool], partition: tuple[int, str]
@@ -237,11 +246,14 @@ class ImportedHistory(TableHistory):
         field = self.field_of(place, top=False)
         if field is None:
             return
-        with self.table.update_schema() as update:
-            update.rename_column(field.name, self.fresh())
+        self.rename_column(field.name)
         if is_replaced and field.field_type.is_primitive:
             with self.table.update_schema() as update:
                 update.add_column(field.name, field.field_type)
+
+    def rename_column(self, name: str) -> None:
+        with self.table.update_schema() as update:
+            update.rename_column(name, self.fresh())
 
     @rule(is_text=st.booleans(), spare=st.sampled_from([None, *SPARE_NAMES]), default=st.none() | numbers)
     def add_column(self, is_text: bool, spare: str | None, default: int | None) -> None:
@@ -249,7 +261,7 @@ class ImportedHistory(TableHistory):
         is_free = spare is not None and all(field.name != spare for field in table.schema().fields)
         name = spare if spare is not None and is_free else self.fresh()
         is_text = name[0] == "s" if is_free else is_text
-        value = None if default is None else "a" if is_text else default
+        value = None if default is None or not self.has_defaults else "a" if is_text else default
         with table.update_schema() as update:
             update.add_column(name, StringType() if is_text else IntegerType(), default_value=value)
 
@@ -277,7 +289,11 @@ class ImportedHistory(TableHistory):
         if table.spec().fields:
             with table.update_spec() as update:
                 update.remove_field(table.spec().fields[0].name)
-        elif field and field.field_id not in self.partition_sources(table):
+        elif (
+            field
+            and field.field_id not in self.partition_sources(table)
+            and not isinstance(field.field_type, TimestamptzType)
+        ):
             with table.update_spec() as update:
                 update.add_field(field.name, IdentityTransform(), self.fresh())
 
@@ -285,13 +301,9 @@ class ImportedHistory(TableHistory):
     def map_names(self, places: list[int]) -> None:
         """Another mapping: columns have their own name, one of a column of their type, or none."""
         table = self.table
+        every = table.schema().fields
         taken: set[str] = set()
-        mapping = list(self.mapped(table.schema().fields, places, taken))
-        with table.transaction() as transaction:
-            transaction.set_properties({NAME_MAPPING: json.dumps(mapping)})
-
-    def mapped(self, fields: Iterable[NestedField], places: list[int], taken: set[str]) -> Iterator[dict[str, Any]]:
-        every = tuple(fields)
+        mapping: list[dict[str, Any]] = []
         for field, place in zip(every, places, strict=False):
             alike = [one.name for one in every if type(one.field_type) is type(field.field_type)]
             names = [field.name, field.name, *alike, *SPARE_NAMES[:1]]
@@ -301,7 +313,9 @@ class ImportedHistory(TableHistory):
             if isinstance(field.field_type, StructType):
                 inner = field.field_type.fields[0]
                 entry["fields"] = [{"field-id": inner.field_id, "names": [inner.name]}]
-            yield entry
+            mapping.append(entry)
+        with table.transaction() as transaction:
+            transaction.set_properties({NAME_MAPPING: json.dumps(mapping)})
 
     @rule()
     def unmap_names(self) -> None:
@@ -386,7 +400,8 @@ class ImportedHistory(TableHistory):
         if references:
             self.compare(table, self.asked[self.step % len(self.asked)], references[self.step % len(references)])
 
-    def compare(self, table: Table, question: Question, snapshot_id: int | None) -> None:
+    def compare(self, table: Table, question: Question, snapshot_id: int | None) -> tuple[str, list[str]]:
+        """Ask a question of a snapshot; return it as text, and the columns to read."""
         columns = list(leaf_columns(schema_at(table, snapshot_id).fields))
         predicate = question(columns)
         where = Writer(Random(self.step).choice).predicate(predicate)
@@ -413,13 +428,14 @@ class ImportedHistory(TableHistory):
                     scan(self.index, where, names, snapshot_id).read_all()
                 with suppress(PuffinIndexError):
                     count(self.index, where, snapshot_id)
-                return
+                return where, names
             read = scan(self.index, where, names, snapshot_id).read_all().to_pylist()
             assert Counter(tuple(leaf_value(row, name) for name in names) for row in read) == found, (
                 where,
                 snapshot_id,
             )
             assert count(self.index, where, snapshot_id).rows == found.total(), (where, snapshot_id)
+        return where, names
 
     def compare_plan(self, where: str, snapshot_id: int | None, matches: dict[str, list[Any]]) -> None:
         found = plan(self.index, where, snapshot_id, strict=True)
