@@ -40,11 +40,11 @@ from tests.planner.laws.table_history import TableHistory, history_settings
 from tests.questions import batches
 
 SCHEMA = Schema(
-    NestedField(1, "n", LongType()),
-    NestedField(2, "k", IntegerType()),
-    NestedField(3, "s", StringType()),
-    NestedField(4, "u", StructType(NestedField(6, "v", IntegerType()))),
-    NestedField(5, "t", TimestamptzType()),
+    NestedField(1, "n", "long"),
+    NestedField(2, "k", "int"),
+    NestedField(3, "s", "string"),
+    NestedField(4, "u", StructType(NestedField(6, "v", "int"))),
+    NestedField(5, "t", "timestamptz"),
 )
 SPARE_NAMES = ("k2", "s2", "x")
 OUTDATED = "other column mappings"

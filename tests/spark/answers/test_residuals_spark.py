@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
-from pyiceberg.types import DateType, NestedField, StringType, TimestampType, TimestamptzType
+from pyiceberg.types import NestedField
 from pyspark.sql import SparkSession
 
 from planner.condition.rows import Residual
@@ -26,10 +26,10 @@ pytestmark = pytest.mark.spark
 
 CONDITIONS = amount(20, 1_000) * 5
 SCHEMA = Schema(
-    NestedField(1, "s", StringType()),
-    NestedField(2, "dt", DateType()),
-    NestedField(3, "nt", TimestampType()),
-    NestedField(4, "ts", TimestamptzType()),
+    NestedField(1, "s", "string"),
+    NestedField(2, "dt", "date"),
+    NestedField(3, "nt", "timestamp"),
+    NestedField(4, "ts", "timestamptz"),
 )
 TYPES = {"s": pa.string(), "dt": pa.date32(), "nt": pa.timestamp("us"), "ts": pa.timestamp("us", "UTC")}
 _LETTERS = "abAZ _%\\.-1\n\r\t\u0085\u2028äßİ\u212a😀"
