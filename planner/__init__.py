@@ -6,38 +6,22 @@ from typing import TYPE_CHECKING, Final
 from puffin_index.errors import MissingExtraError
 
 if TYPE_CHECKING:
-    from planner.advice.advice_answer import Advice
-    from planner.advice.advise import advise
-    from planner.advice.what_if import WhatIf, what_if
-    from planner.arrow.aggregate import RowCount, aggregate, count
-    from planner.arrow.arrow_scan import scan
-    from planner.arrow.plan import plan
-    from planner.query_log.benefits import Benefits, benefits
-    from planner.report.scan_plan import ScanPlan, Split
-    from planner.spark.hook import call, disable, enable, explain, reports
-    from planner.spark.source import PuffinIndexSource
-
-__all__ = [
-    "Advice",
-    "Benefits",
-    "PuffinIndexSource",
-    "RowCount",
-    "ScanPlan",
-    "Split",
-    "WhatIf",
-    "advise",
-    "aggregate",
-    "benefits",
-    "call",
-    "count",
-    "disable",
-    "enable",
-    "explain",
-    "plan",
-    "reports",
-    "scan",
-    "what_if",
-]
+    from planner.advice.advice_answer import Advice as Advice
+    from planner.advice.advise import advise as advise
+    from planner.advice.what_if import WhatIf as WhatIf, what_if as what_if
+    from planner.arrow.aggregate import RowCount as RowCount, aggregate as aggregate, count as count
+    from planner.arrow.arrow_scan import scan as scan
+    from planner.arrow.plan import plan as plan
+    from planner.query_log.benefits import Benefits as Benefits, benefits as benefits
+    from planner.report.scan_plan import ScanPlan as ScanPlan, Split as Split
+    from planner.spark.hook import (
+        call as call,
+        disable as disable,
+        enable as enable,
+        explain as explain,
+        reports as reports,
+    )
+    from planner.spark.source import PuffinIndexSource as PuffinIndexSource
 
 _HOMES: Final = {
     "Advice": "advice.advice_answer",
@@ -62,6 +46,8 @@ _HOMES: Final = {
     "what_if": "advice.what_if",
 }
 """The module of each name, imported when somebody asks: PyIceberg takes half a second, and `--help` needs none."""
+
+__all__ = list(_HOMES)
 
 
 def __dir__() -> list[str]:

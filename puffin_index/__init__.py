@@ -4,27 +4,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from puffin_index.definition.index_definition import IndexDefinition, IndexedColumn
-    from puffin_index.errors import PuffinIndexError
-    from puffin_index.index_table.status import BuildScope
-    from puffin_index.jobs.build_handle import BuildHandle
-    from puffin_index.jobs.build_job import BuildProgress, BuildReport
-    from puffin_index.table_index import IndexStatus, TableIndex
+    from puffin_index.definition.index_definition import (
+        IndexDefinition as IndexDefinition,
+        IndexedColumn as IndexedColumn,
+    )
+    from puffin_index.errors import PuffinIndexError as PuffinIndexError
+    from puffin_index.index_table.status import BuildScope as BuildScope
+    from puffin_index.jobs.build_handle import BuildHandle as BuildHandle
+    from puffin_index.jobs.build_job import BuildProgress as BuildProgress, BuildReport as BuildReport
+    from puffin_index.table_index import IndexStatus as IndexStatus, TableIndex as TableIndex
 
     __version__: str
-
-__all__ = [
-    "BuildHandle",
-    "BuildProgress",
-    "BuildReport",
-    "BuildScope",
-    "IndexDefinition",
-    "IndexStatus",
-    "IndexedColumn",
-    "PuffinIndexError",
-    "TableIndex",
-    "__version__",
-]
 
 _HOMES: Final = {
     "BuildHandle": "jobs.build_handle",
@@ -38,6 +28,8 @@ _HOMES: Final = {
     "TableIndex": "table_index",
 }
 """The module of each name, imported when somebody asks: PyIceberg takes half a second, and `--help` needs none."""
+
+__all__ = list(_HOMES)
 
 
 def __dir__() -> list[str]:

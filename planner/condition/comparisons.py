@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
 from decimal import Decimal
-from typing import Any, Final, TypeAlias, assert_never, get_args
-from typing import Literal as TypingLiteral
+from typing import Any, Final, Literal as TypingLiteral, TypeAlias, assert_never, get_args
 
 from pyiceberg.expressions.literals import BooleanLiteral, DecimalLiteral, Literal, LongLiteral, StringLiteral
 from pyiceberg.typedef import LiteralValue

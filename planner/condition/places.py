@@ -10,8 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
 from decimal import Decimal, InvalidOperation
-from typing import Any, TypeAlias
-from typing import Literal as TypingLiteral
+from typing import Any, Literal as TypingLiteral, TypeAlias
 from uuid import UUID
 
 import numpy as np

@@ -10,8 +10,7 @@ from itertools import chain, compress
 import numpy as np
 from cachetools import LRUCache
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import INITIAL_SEQUENCE_NUMBER, DataFileContent, ManifestEntry
-from pyiceberg.manifest import DataFile as IcebergDataFile
+from pyiceberg.manifest import INITIAL_SEQUENCE_NUMBER, DataFile as IcebergDataFile, DataFileContent, ManifestEntry
 from pyiceberg.schema import Schema
 from pyiceberg.table import ManifestGroupPlanner, Table
 from pyiceberg.table.delete_file_index import DeleteFileIndex

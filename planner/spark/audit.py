@@ -35,8 +35,7 @@ from planner.query import answer_query
 from planner.query_log.records import AuditMiss, AuditRecord
 from planner.snapshot.scan import Scan
 from planner.spark.background import BackgroundQueue
-from planner.spark.observed_query import LogWriter, PlannedQuery, deciding
-from planner.spark.observed_query import column_text as name_of
+from planner.spark.observed_query import LogWriter, PlannedQuery, column_text as name_of, deciding
 from planner.spark.requests.hook_filters import bind_runtime_keys, read_conditions, where_of
 from planner.spark.requests.wire import KEEP_ALL, Request, serialize_only, serialize_view
 from planner.spark.rules import RULE, JavaFunction, compile_hook, make, replace_ours

@@ -48,8 +48,7 @@ from puffin_index.segments.segment import align
 from puffin_index.storage.arrays import Flags, Floats, Ints
 from puffin_index.storage.files import is_local
 from puffin_index.storage.parallel import in_parallel, requests_at_once
-from puffin_index.storage.parts import Part as Range
-from puffin_index.storage.parts import read_parts
+from puffin_index.storage.parts import Part as Range, read_parts
 from puffin_index.storage.ranged import Blob, BytesReader, RangedReader
 
 Part = TypeVar("Part")

@@ -16,8 +16,7 @@ from rich.console import Console
 from puffin_index.commands.logs import configure_logs
 from puffin_index.errors import PuffinIndexError
 from ssb_bench.commands.demo import publish, show
-from ssb_bench.data.dataset import generate as make_dataset
-from ssb_bench.data.dataset import require_dataset
+from ssb_bench.data.dataset import generate as make_dataset, require_dataset
 from ssb_bench.data.layout import Layout, read_if_there, read_record, write_record
 from ssb_bench.data.workload import ALL_QUERIES, QUERIES_OF, ROWS_QUERIES, VOLCANO_QUERIES, Workload
 from ssb_bench.report import reports

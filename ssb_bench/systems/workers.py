@@ -228,8 +228,7 @@ class _SparkWorker(Worker):
 
     def rows(self, query: Json) -> tuple[int, int]:
         # Spark makes whole rows and throws them away, and counts on the way.
-        from pyspark.sql import Observation
-        from pyspark.sql import functions as f
+        from pyspark.sql import Observation, functions as f
 
         seen, revenue = Observation(), f.sum(f.col("lo_revenue").cast("bigint"))
         watched = self._select("*", query).observe(seen, f.count(f.lit(1)).alias("rows"), revenue.alias("revenue"))

@@ -5,8 +5,7 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from puffin_index.display import Bar, Cell, Grid, Report, as_json, format_bytes, share_of, show_live
 

@@ -24,8 +24,6 @@ from pyparsing import (
     ParseFatalException,
     ParserElement,
     Regex,
-)
-from pyparsing import (
     Token as Terminal,
 )
 

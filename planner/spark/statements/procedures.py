@@ -8,15 +8,13 @@ from typing import Literal, TypeAlias, get_args, get_type_hints
 
 from pyiceberg.catalog import Catalog
 
-from planner.advice.advise import DEFAULT_ADVICE_SAMPLE, DEFAULT_MAX_SHARE
-from planner.advice.advise import advise as advise_indexes
+from planner.advice.advise import DEFAULT_ADVICE_SAMPLE, DEFAULT_MAX_SHARE, advise as advise_indexes
 from planner.advice.sample import DEFAULT_SAMPLE as DEFAULT_WHAT_IF_SAMPLE
 from planner.advice.what_if import what_if as measure_what_if
 from planner.arrow.plan import plan
 from planner.condition.iceberg_filters import file_filter
 from planner.condition.sql.parser import read_where
-from planner.query_log.benefits import DEFAULT_BYTES_PER_SECOND
-from planner.query_log.benefits import benefits as sum_benefits
+from planner.query_log.benefits import DEFAULT_BYTES_PER_SECOND, benefits as sum_benefits
 from planner.spark.statements.session import StatementSession
 from puffin_index.data.data_table import find_snapshot, open_table
 from puffin_index.errors import DefinitionError, NotFoundError, UnsupportedError

@@ -13,8 +13,7 @@ from uuid import UUID, uuid4
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, note, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, note, settings, strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.expressions import (
     And,

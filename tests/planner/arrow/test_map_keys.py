@@ -3,8 +3,7 @@
 from typing import Any
 
 import pyarrow as pa
-from hypothesis import HealthCheck, given, note, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, note, settings, strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
 
 from planner.arrow.aggregate import count

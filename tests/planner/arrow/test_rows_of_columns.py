@@ -7,8 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from planner.arrow.row_group_reader import DataRead, RowGroupColumns

@@ -1,8 +1,7 @@
 """Of a data file that is read whole or not at all, all row groups are kept or none, and nothing else changes."""
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from planner.prune.verdicts import Reason, kept_mask
 from planner.snapshot.scan import keep_whole_files

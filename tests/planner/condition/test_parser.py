@@ -4,8 +4,7 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from pyiceberg.schema import Schema
 from pyiceberg.types import MapType, NestedField, StructType
 from pyparsing import ParserElement

@@ -4,8 +4,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from planner.condition.tree.nodes import UNKNOWN, Conjunction, Disjunction, Everything, Leaf, Nothing, Predicate
 from planner.condition.tree.tree import PredicateTree

@@ -9,8 +9,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
-from hypothesis import HealthCheck, given, note, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, note, settings, strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
 
 from planner.aggregates.partial import AggregateOverflowError

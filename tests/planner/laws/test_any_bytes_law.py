@@ -8,8 +8,7 @@ from random import Random
 from typing import Any
 
 import pyarrow as pa
-from hypothesis import HealthCheck, given, note, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, note, settings, strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.expressions import (
     BooleanExpression,

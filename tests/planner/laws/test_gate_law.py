@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import duckdb
 import numpy as np
 import pyarrow as pa
-from hypothesis import HealthCheck, given, note, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, note, settings, strategies as st
 
 from planner.arrow.plan import plan_scan
 from planner.prune.gate import Limits

@@ -12,8 +12,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile

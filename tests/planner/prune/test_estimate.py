@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from planner.prune.estimate import Estimate, estimate_leaf
 from planner.view.directories import LAST_STEP, FieldStatistics, steps_of

@@ -6,8 +6,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from pyroaring import BitMap
 
 from planner.condition.tree.nodes import UNKNOWN, Conjunction, Disjunction, Leaf, Nothing, Predicate

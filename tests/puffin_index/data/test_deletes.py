@@ -9,8 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from pyarrow import orc
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyroaring import BitMap

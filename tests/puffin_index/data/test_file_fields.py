@@ -3,8 +3,7 @@
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from pyiceberg.table.name_mapping import NameMapping, parse_mapping_from_json
 
 from puffin_index.data.file_fields import FileFields, Rule, identify_fields

@@ -2,8 +2,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from puffin_index.errors import CorruptFileError, UnsupportedError
 from puffin_index.formats.paimon_container import (

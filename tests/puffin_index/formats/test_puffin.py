@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 import zstandard
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from puffin_index.errors import CorruptFileError, UnsupportedError
 from puffin_index.formats.puffin import (

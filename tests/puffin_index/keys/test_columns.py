@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from puffin_index.keys.arrow_keys import column_of
 from puffin_index.keys.columns import Column, SortedColumn

@@ -4,8 +4,7 @@ from datetime import date
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.map_key import MapKey, split_kind, stored_kind, values_of_key

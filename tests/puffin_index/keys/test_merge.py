@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from puffin_index.errors import BuildError, UnsupportedError
 from puffin_index.keys import arrow_keys

@@ -6,8 +6,7 @@ from dataclasses import replace
 from unittest.mock import patch
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from pyroaring import BitMap
 
 from puffin_index.errors import CorruptFileError, UnsupportedError

@@ -1,6 +1,5 @@
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from puffin_index.errors import CorruptFileError
 from puffin_index.storage import binary

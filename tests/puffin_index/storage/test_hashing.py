@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 import xxhash
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from puffin_index.keys.value_types import FLOAT32
 from puffin_index.kinds.bloom.filter import hashes_of_keys

@@ -9,8 +9,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField
 from pyspark.errors import PySparkException

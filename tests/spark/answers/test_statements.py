@@ -4,8 +4,7 @@ import re
 from dataclasses import dataclass
 
 import pytest
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as f
+from pyspark.sql import SparkSession, functions as f
 
 import planner
 from ssb_bench.spark_runs.measure import Answer, answer_of

@@ -7,8 +7,7 @@ import pytest
 from py4j.protocol import Py4JError
 from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
+from pyspark.sql import DataFrame, SparkSession, functions as f
 
 import planner
 from puffin_index import IndexDefinition, TableIndex

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 import duckdb
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from ssb_bench.data.layout import BenchError, Layout
 from ssb_bench.data.workload import (

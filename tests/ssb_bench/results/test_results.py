@@ -8,8 +8,7 @@ from pathlib import Path
 
 import matplotlib.image
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from rich.console import Console
 
 from ssb_bench.data.layout import BenchError, read_record, write_record

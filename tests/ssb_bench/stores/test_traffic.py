@@ -1,7 +1,6 @@
 """Rounds are the longest chain of requests, whatever else is under way meanwhile."""
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from ssb_bench.stores.traffic import Request, Span, Traffic, most_at_once, rounds_of
 

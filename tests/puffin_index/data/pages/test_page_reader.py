@@ -9,8 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from puffin_index.data.file_fields import identify_fields
@@ -22,9 +21,14 @@ from puffin_index.storage.arrays import Ints
 from puffin_index.storage.ranged import GAP_BYTES, BytesReader
 from tests.conftest import amount
 from tests.counting_reader import CountingReader
-from tests.parquet_footer_edit import Struct, edit_footer, metadata, struct_bytes
-from tests.parquet_footer_edit import columns as chunks_of
-from tests.parquet_footer_edit import row_groups as row_groups_of
+from tests.parquet_footer_edit import (
+    Struct,
+    columns as chunks_of,
+    edit_footer,
+    metadata,
+    row_groups as row_groups_of,
+    struct_bytes,
+)
 from tests.puffin_index.data.pages.random_files import TYPES, FileCase, file_cases
 
 ROWS = 1_000

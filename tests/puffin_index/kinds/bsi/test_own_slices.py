@@ -7,8 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import zstandard
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from pyroaring import BitMap
 
 from puffin_index.errors import CorruptFileError, UnsupportedError

@@ -8,8 +8,7 @@ from threading import Event, Thread
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from pyroaring import BitMap
 
 from puffin_index.errors import BuildError, CorruptFileError, UnsupportedError
