@@ -196,7 +196,7 @@ def test_a_where_that_does_not_parse_shows_a_caret(shell: Shell) -> None:
 
 def test_what_a_function_says_of_a_column_is_shown(shell: Shell) -> None:
     shell("create", "--bsi", "k")
-    shell("build")
+    shell("build", "--engine", "local", "--workers", "1")
 
     result = shell("explain", "trim(name) = 'name-1' AND length(name) < 9")
 

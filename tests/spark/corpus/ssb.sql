@@ -128,7 +128,6 @@ SELECT a.n, b.n FROM (SELECT COUNT(*) n FROM {t} WHERE orderkey = 3001) a, (SELE
 SELECT a.orderkey FROM (SELECT * FROM {t} WHERE orderkey < 3) a LEFT SEMI JOIN (SELECT * FROM {t} WHERE orderkey IN (1, 9)) b USING (orderkey);
 -- shrinks
 SELECT * FROM (SELECT * FROM {t} WHERE orderkey < 3) a LEFT ANTI JOIN (SELECT * FROM {t} WHERE orderkey IN (1, 9)) b USING (orderkey);
--- shrinks
 SELECT * FROM (SELECT * FROM {t} WHERE orderkey < 3) a FULL JOIN (SELECT orderkey FROM {t} WHERE orderkey < 2) b USING (orderkey);
 -- shrinks
 SELECT a.*, b.price FROM (SELECT * FROM {t} WHERE orderkey = 3) a CROSS JOIN (SELECT * FROM {t} WHERE orderkey = 5) b;

@@ -49,8 +49,8 @@ PREDICATES = (
     "inner.leaf = 13",
     "tags['color'] = 'c5'",
     "k = -1",
-    "upper(inner.deep.word) = 'DEEP-31'",
-    "inner.deep.word ILIKE '%P-31_' AND NOT inner.deep.word RLIKE '[0-3]{3}$'",
+    "upper(inner.deep.word) = 'DEEP-32'",
+    "inner.deep.word ILIKE '%P-32_' AND NOT inner.deep.word RLIKE '[0-3]{3}$'",
     "length(inner.deep.word) < 7 AND k < 900",
     "year(day) = 1971 AND month(day) = 2 AND day(local) = 2",
     "true",
@@ -244,7 +244,7 @@ def test_chosen_columns_are_read_alone(views: ConnectSession, options: dict[str,
     assert frame.columns == ["word", "k"]
     assert frame.collect() == views.sql("SELECT word, k FROM plain WHERE k = 77").collect()
     # The option may ask for rows by columns that are not chosen.
-    where = "upper(inner.deep.word) = 'DEEP-31'"
+    where = "upper(inner.deep.word) = 'DEEP-32'"
     found = reader.options(columns="k", where=where).load("lake.ns.items").collect()
     assert sorted(found) == sorted(views.sql(f"SELECT k FROM plain WHERE {where}").collect()) != []
 
