@@ -1,6 +1,5 @@
 """Wanted rows of a row group are those of a whole read, however few they are and however strings are stored."""
 
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,7 @@ from puffin_index.data.file_fields import identify_fields
 from puffin_index.data.parquet import coded_by_dictionary, open_parquet_file
 from tests.conftest import amount
 from tests.puffin_index.data.pages.random_files import FileCase, file_cases
-from tests.puffin_index.data.pages.test_page_reader import is_readable
+from tests.puffin_index.data.pages.test_page_reader import row_groups_in_file, whole
 
 TEXTS = pa.schema([("t", pa.string()), ("u", pa.large_string()), ("a.b", pa.string()), ("n", pa.int64())])
 
@@ -32,22 +31,13 @@ def read(path: Path, row_group: int, rows: list[int]) -> pa.Table:
 @settings(max_examples=amount(20, 500))
 @given(case=file_cases(), data=st.data())
 def test_some_rows_are_those_of_a_whole_read(case: FileCase, data: st.DataObject) -> None:
-    with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory) / "f.parquet"
-        case.write(path)
-        footer = pq.read_metadata(path)
-        for row_group in range(footer.num_row_groups):
-            row_count = footer.row_group(row_group).num_rows
-            if not is_readable(path, row_group, row_count):
-                continue
-            rows = sorted(
-                data.draw(st.sets(st.integers(0, row_count - 1), min_size=1, max_size=max(1, row_count // 8)))
-            )
-            expected = pq.ParquetFile(path).read_row_group(row_group).take(pa.array(rows))
-            found = read(path, row_group, rows)
-            found.validate(full=True)
-            assert found.schema.equals(expected.schema)
-            assert found.equals(expected) or found.to_pylist() == expected.to_pylist()
+    for path, row_group, row_count in row_groups_in_file(case):
+        rows = sorted(data.draw(st.sets(st.integers(0, row_count - 1), min_size=1, max_size=max(1, row_count // 8))))
+        expected = whole(path, row_group, np.array(rows, np.int64))
+        found = read(path, row_group, rows)
+        found.validate(full=True)
+        assert found.schema.equals(expected.schema)
+        assert found.equals(expected) or found.to_pylist() == expected.to_pylist()
 
 
 @pytest.mark.parametrize("has_dictionary", [True, False])

@@ -1,4 +1,4 @@
-"""An index table has a location of its own; one of an earlier release that shares its own keeps the other's files."""
+"""An index table has a location of its own; one that shares the place of its catalog keeps the other's files."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -59,8 +59,8 @@ def folder_of(index: TableIndex) -> Path:
     return Path(index.index_table.location().removeprefix("file://"))
 
 
-def as_before(catalog: SqlCatalog) -> TableIndex:
-    """An index of `ns.t` as earlier releases made it: where the catalog places it."""
+def placed_anywhere(catalog: SqlCatalog) -> TableIndex:
+    """An index of `ns.t` where the catalog places it, whatever lies there."""
     table = catalog.load_table("ns.t")
     properties = {
         "puffin-index.version": FORMAT_VERSION,
@@ -77,15 +77,15 @@ def as_before(catalog: SqlCatalog) -> TableIndex:
 
 
 def sharing(catalog: SqlCatalog) -> tuple[TableIndex, TableIndex]:
-    """Indexes of `ns.h` and of a new `ns.t`, which an earlier release put in one location."""
+    """Indexes of `ns.h` and of a new `ns.t` in one location."""
     make_table(catalog).append(rows(2))
-    as_before(catalog)
+    placed_anywhere(catalog)
     catalog.rename_table("ns.t", "ns.h")
     catalog.rename_table("ns.t__puffin_index", "ns.h__puffin_index")
     # The name is free again; its files would lie where those of `h` do.
     table = catalog.create_table("ns.t", rows(0).schema, location=catalog.load_table("ns.h").location() + "-new")
     table.append(rows(3))
-    second = as_before(catalog)
+    second = placed_anywhere(catalog)
     first = TableIndex.open(catalog, "ns.h")
     assert folder_of(first) == folder_of(second)
     return first, second
@@ -132,27 +132,17 @@ def test_upkeep_of_a_shared_location_leaves_the_others_files_alone(local_catalog
     check_index(first)
 
 
-def test_an_index_of_an_earlier_release_is_cleaned_up_as_before(local_catalog: SqlCatalog) -> None:
-    make_table(local_catalog).append(rows(1))
-    index = as_before(local_catalog)
-    assert PROPERTY_LOCATION not in index.index_table.properties
-    leftover = folder_of(index) / "_segments" / f"{'0' * 32}.puffin"
-    leftover.write_bytes(b"PFA1")
-
-    assert index.expire(NOW).leftovers == 1
-    check_entries(index)
-    location = folder_of(index)
-    assert index.drop().kept == ()
-    assert not location.exists()
-
-
 def test_a_catalog_that_places_tables_itself_is_followed(placing_catalog: SqlCatalog) -> None:
     placing_catalog.create_namespace("ns")
     index = indexed(placing_catalog, 1)
 
     assert PROPERTY_LOCATION not in index.index_table.properties
+    location = folder_of(index)
+    (location / "_segments" / f"{'0' * 32}.puffin").write_bytes(b"PFA1")
+    assert index.expire(NOW).leftovers == 1
     check_entries(index)
-    assert index.drop().segments == 1
+    report = index.drop()
+    assert (report.segments, report.kept, location.exists()) == (1, (), False)
 
 
 def test_a_place_where_anothers_files_lie_is_refused(placing_catalog: SqlCatalog) -> None:

@@ -5,6 +5,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -96,45 +97,40 @@ def test_so_many_requests_are_under_way_as_a_property_says() -> None:
             requests_at_once(PyArrowFileIO({PROPERTY_AT_ONCE: wrong}), "s3://house/a")
 
 
+@dataclass
+class Workers:
+    """Counts how many work at one time."""
+
+    seconds: float
+    now: int = 0
+    most: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def work(self, _: int) -> None:
+        with self.lock:
+            self.now += 1
+            self.most = max(self.most, self.now)
+        time.sleep(self.seconds)
+        with self.lock:
+            self.now -= 1
+
+
 def test_no_more_items_are_worked_on_than_asked_for() -> None:
-    lock, now, most = threading.Lock(), 0, 0
-
-    def work(_: int) -> None:
-        nonlocal now, most
-        with lock:
-            now += 1
-            most = max(most, now)
-        time.sleep(0.01)
-        with lock:
-            now -= 1
-
-    in_parallel(work, range(30), 3)
-    assert most <= 3
-    in_parallel(work, range(4), 1)
-    assert most <= 3
+    workers = Workers(0.01)
+    in_parallel(workers.work, range(30), 3)
+    in_parallel(workers.work, range(4), 1)
+    assert workers.most <= 3
 
 
 def test_callers_share_threads_and_each_gets_some(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parallel, "_threads", parallel._Threads(40))
-    lock, now, most = threading.Lock(), 0, 0
-
-    def work(_: int) -> None:
-        nonlocal now, most
-        with lock:
-            now += 1
-            most = max(most, now)
-        time.sleep(0.02)
-        with lock:
-            now -= 1
-
+    together, alone = Workers(0.02), Workers(0.02)
     with ThreadPoolExecutor(3) as callers:
-        for _ in callers.map(lambda _: in_parallel(work, range(200)), range(3)):
+        for _ in callers.map(lambda _: in_parallel(together.work, range(200)), range(3)):
             pass
-    assert 40 <= most <= 40 + 2 * 16
-    most = 0
-    in_parallel(work, range(200))
-    assert most <= 40, "what was taken has been given back"
-    assert most > 16
+    assert 40 <= together.most <= 40 + 2 * 16
+    in_parallel(alone.work, range(200))
+    assert 16 < alone.most <= 40, "what was taken has been given back"
 
 
 def test_a_system_without_more_threads_is_made_do_with(monkeypatch: pytest.MonkeyPatch) -> None:
