@@ -1,5 +1,7 @@
-"""Processes of the system, as Linux tells of them."""
+"""Python programs in processes of their own, and processes of the system as Linux tells of them."""
 
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +19,15 @@ class Process:
     pid: int
     started: int
     command: str
+
+
+def run_python(program: str, *arguments: str | Path, seconds: float = 300) -> subprocess.CompletedProcess[str]:
+    """Run a program, which must end well, and return what it printed."""
+    command = [sys.executable, "-c", program, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=seconds)
+    said = "\n".join(line for line in done.stderr.splitlines() if not line.startswith("\tat "))
+    assert done.returncode == 0, said
+    return done
 
 
 def descendants(pid: int) -> list[Process]:

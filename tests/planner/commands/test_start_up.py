@@ -2,7 +2,6 @@
 
 import importlib
 import json
-import subprocess
 import sys
 from rlcompleter import Completer
 
@@ -10,6 +9,7 @@ import click
 import pytest
 
 from planner.commands.main import main
+from tests.processes import run_python
 
 HELP_MAY_IMPORT = {"click", "rich", "puffin_index", "planner"}
 """The packages that `--help` may import, besides Python's own and what these import themselves."""
@@ -31,9 +31,7 @@ def _imported_by(code: str) -> set[str]:
     program = (
         f"import sys, json; before = set(sys.modules)\n{code}\nprint(json.dumps(sorted(set(sys.modules) - before)))"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    names: list[str] = json.loads(done.stdout.splitlines()[-1])
-    return set(names)
+    return set(json.loads(run_python(program).stdout.splitlines()[-1]))
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], []])

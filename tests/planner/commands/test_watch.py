@@ -3,7 +3,6 @@
 import json
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -19,6 +18,7 @@ from puffin_index.errors import NotFoundError
 from puffin_index.index_table.table import read_entries, segments_folder
 from puffin_index.jobs.compact import FEWEST_SMALL
 from tests.conftest import create_table
+from tests.processes import run_python
 from tests.shell import PROGRAM, catalog_options
 
 DEADLINE_SECONDS = 60.0
@@ -231,11 +231,4 @@ _follow(Interrupted(None, None, 1.0))
 
 def test_a_signal_that_comes_while_the_service_begins_to_rest_ends_it() -> None:
     """The handler runs in the thread that waits: it must not wait for a lock which that thread holds."""
-    done = subprocess.run(
-        [sys.executable, "-c", _SIGNAL_WHILE_LOCKED],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=DEADLINE_SECONDS,
-    )
-    assert done.stdout == "stopped True\n"
+    assert run_python(_SIGNAL_WHILE_LOCKED, seconds=DEADLINE_SECONDS).stdout == "stopped True\n"

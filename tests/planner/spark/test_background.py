@@ -1,14 +1,13 @@
 """Queues of work that nobody waits for: in order, bounded, and quiet about trouble that comes again."""
 
 import logging
-import subprocess
-import sys
 import threading
 
 import pytest
 from sqlalchemy.exc import OperationalError
 
 from planner.spark.background import BackgroundQueue
+from tests.processes import run_python
 
 
 def test_items_are_handled_in_their_order() -> None:
@@ -55,19 +54,13 @@ def test_trouble_is_told_once_and_in_a_line_where_it_passes(
     assert (warned[0].exc_info is not None) == is_traced
 
 
-def output_of(program: str) -> str:
-    return subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True
-    ).stdout
-
-
 @pytest.mark.parametrize(("handle", "expected"), [("print('done')", "done"), ("time.sleep(60)", "")])
 def test_the_end_of_the_process_waits_a_little(handle: str, expected: str) -> None:
     program = (
         "import time\nfrom planner.spark.background import BackgroundQueue\n"
         f"queue = BackgroundQueue(lambda items: {handle}, 'x', 10, delay_seconds=30)\nqueue.put(1)\n"
     )
-    assert expected in output_of(program)
+    assert expected in run_python(program, seconds=30).stdout
 
 
 def test_the_end_of_the_process_waits_for_audits() -> None:
@@ -76,7 +69,7 @@ def test_the_end_of_the_process_waits_for_audits() -> None:
         "class Audits(Observers):\n    def _audit(self, _): time.sleep(0.5) or print('done')\n"
         "audits = Audits(None)\naudits._queue.put(1)\n"
     )
-    assert output_of(program) == "done\n"
+    assert run_python(program, seconds=30).stdout == "done\n"
 
 
 def test_work_that_takes_long_does_not_keep_other_work_from_being_finished() -> None:
@@ -86,4 +79,4 @@ def test_work_that_takes_long_does_not_keep_other_work_from_being_finished() -> 
         "queues = [BackgroundQueue(work, 'x', 10, delay_seconds=30) for work in works]\n"
         "for queue in queues: queue.put(1)\n"
     )
-    assert output_of(program) == "done\n"
+    assert run_python(program, seconds=30).stdout == "done\n"

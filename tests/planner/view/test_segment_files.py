@@ -1,7 +1,5 @@
 """Files of segments: however many an index has, few are open at a time, and what was opened before still answers."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,6 +13,7 @@ from puffin_index.storage.parts import Part, read_parts
 from puffin_index.storage.ranged import Blob
 from ssb_bench.stores.server import BUCKET, run_store
 from ssb_bench.studies.scale import simulate
+from tests.processes import run_python
 
 pytest.importorskip("resource")
 
@@ -46,11 +45,9 @@ def test_an_index_of_many_segments_leaves_files_to_its_process(tmp_path: Path) -
     entries = tmp_path / "entries.arrow"
     with pa.OSFile(str(entries), "wb") as sink, pa.ipc.new_file(sink, simulated.entries.schema) as writer:
         writer.write_table(simulated.entries)
-    command = [sys.executable, "-c", _PLAN_EVERYTHING, str(entries)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
 
-    assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
+    lines = run_python(_PLAN_EVERYTHING, entries, seconds=120).stdout.splitlines()
+
     assert len(lines) == 8
     assert all(line.startswith("80 ") and line.endswith(" True") for line in lines)
 

@@ -1,10 +1,10 @@
 """Log lines of the command line: JSON objects and times where a service or a collector reads them."""
 
 import json
-import subprocess
-import sys
 
 import pytest
+
+from tests.processes import run_python
 
 _PROGRAM = """
 import logging
@@ -22,7 +22,7 @@ logging.getLogger("planner.prune.pruning").warning("index not used")
 
 def _lines(log_format: str, *, verbose: bool = False, service: bool = False) -> list[str]:
     program = _PROGRAM.format(format=log_format, verbose=verbose, service=service)
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = run_python(program)
     assert done.stdout == ""
     return done.stderr.splitlines()
 
@@ -68,7 +68,7 @@ for name in ("pyiceberg.table", "planner.spark.callback"):
 @pytest.mark.parametrize("verbose", [False, True])
 def test_errors_that_others_log_are_a_line_and_ours_have_a_traceback(*, verbose: bool) -> None:
     program = _FAILURE.format(verbose=verbose)
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = run_python(program)
     theirs, ours, *traceback = done.stderr.splitlines()
     assert theirs.endswith("WARNING pyiceberg.table: not deleted: x: the catalog is locked")
     assert ours.endswith("WARNING planner.spark.callback: not deleted: x")

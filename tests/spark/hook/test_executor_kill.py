@@ -1,6 +1,5 @@
 """An executor is killed while it writes: Spark runs its tasks again elsewhere, and nothing is lost, doubled or left."""
 
-import subprocess
 import sys
 from datetime import timedelta
 from pathlib import Path
@@ -9,6 +8,7 @@ import pytest
 
 from puffin_index import TableIndex
 from ssb_bench.spark_runs.session import open_catalog
+from tests.processes import run_python
 from tests.puffin_index.indexed_table import named_segments, segment_files
 
 pytestmark = pytest.mark.spark
@@ -89,14 +89,7 @@ spark.stop()
 @pytest.mark.nightly
 @pytest.mark.skipif(sys.platform != "linux", reason="finds the executors' processes in /proc")
 def test_a_build_outlives_one_of_its_executors(tmp_path: Path) -> None:
-    program = tmp_path / "build.py"
-    program.write_text(_PROGRAM, encoding="utf-8")
-    result = subprocess.run(
-        [sys.executable, program, tmp_path / "warehouse"], capture_output=True, text=True, check=False, timeout=300
-    )
-    said = [line for line in result.stderr.splitlines() if not line.startswith("\tat ")]
-    assert result.returncode == 0, "\n".join(said)
-    word, files, rows, failed = result.stdout.split()
+    word, files, rows, failed = run_python(_PROGRAM, tmp_path / "warehouse").stdout.split()
     assert (word, int(files), int(rows)) == ("built", FILES, ROWS)
     assert int(failed) > 0
 

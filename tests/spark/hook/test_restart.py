@@ -1,10 +1,10 @@
 """A session that is stopped and started again in the same Python process, in a process of its own."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.processes import run_python
 
 pytestmark = pytest.mark.spark
 
@@ -50,9 +50,4 @@ print("restarted")
 
 @pytest.mark.nightly
 def test_a_session_can_be_stopped_and_another_one_enabled(tmp_path: Path) -> None:
-    program = tmp_path / "restart.py"
-    program.write_text(_PROGRAM, encoding="utf-8")
-    result = subprocess.run(
-        [sys.executable, program, tmp_path / "warehouse"], capture_output=True, text=True, check=False, timeout=300
-    )
-    assert result.stdout.splitlines()[-1:] == ["restarted"], result.stderr[-2000:]
+    assert run_python(_PROGRAM, tmp_path / "warehouse").stdout.splitlines()[-1:] == ["restarted"]
