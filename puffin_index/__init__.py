@@ -29,7 +29,8 @@ _HOMES: Final = {
 }
 """The module of each name, imported when somebody asks: PyIceberg takes half a second, and `--help` needs none."""
 
-__all__ = list(_HOMES)
+__all__ = ["__version__"]
+__all__ += list(_HOMES)
 
 
 def __dir__() -> list[str]:

@@ -24,13 +24,9 @@ def _open_data_table(table: NamedTable) -> Table:
     return open_table(catalog, TableName.parse(name).identifier)
 
 
-_speed_option = click.option(
-    "--bytes-per-second",
-    type=click.IntRange(min=1),
-    default=DEFAULT_BYTES_PER_SECOND,
-    show_default=True,
-    help="How fast row groups are read.",
-)
+def _speed_option(help_text: str) -> Callable[[Callable[..., object]], Callable[..., object]]:
+    least, default = click.IntRange(min=1), DEFAULT_BYTES_PER_SECOND
+    return click.option("--bytes-per-second", type=least, default=default, show_default=True, help=help_text)
 
 
 def _sample_option(default: int) -> Callable[[Callable[..., object]], Callable[..., object]]:
@@ -45,7 +41,7 @@ def _sample_option(default: int) -> Callable[[Callable[..., object]], Callable[.
 @click.option("--without", multiple=True, metavar="COL.KIND", help="Leave out this existing index.")
 @_sample_option(DEFAULT_SAMPLE)
 @click.option("--snapshot-id", type=int, help="Ask about this snapshot.")
-@_speed_option
+@_speed_option("How fast one core reads data.")
 def what_if_command(
     table: NamedTable,
     where: str,
@@ -126,7 +122,7 @@ def _read(file: Path) -> str:
 @click.command("benefits")
 @table_command
 @click.option("--query-log", required=True, metavar="FOLDER", help="The folder of the query log.")
-@_speed_option
+@_speed_option("How fast a query reads row groups.")
 def benefits_command(table: NamedTable, query_log: str, bytes_per_second: int) -> None:
     """Show what the indexes of TABLE have saved its queries in Spark, and which ones no query used."""
     found = benefits(table.open_index(), query_log, bytes_per_second=bytes_per_second)

@@ -14,7 +14,7 @@ from puffin_index.table_index import TableIndex
 
 
 def _query_command(command: Callable[..., object]) -> Callable[..., object]:
-    """Add the parameters of all queries of a table; gives its `index`, and `snapshot_id` for `--ref`, too."""
+    """Add what all queries take: table, snapshot or ref, time zone. The command gets `index` and `snapshot_id`."""
 
     @table_command
     @click.option("--snapshot-id", type=int, help="Ask this snapshot.")

@@ -189,7 +189,7 @@ class NamedTable:
 
 
 def table_command(command: Callable[..., object]) -> Callable[..., object]:
-    """Add the parameters of all commands on a table, TABLE, `--catalog-property` and `--json`; gives a `table`."""
+    """Add what all commands on a table take: TABLE, `--catalog-property`, `--json`. The command gets a `NamedTable`."""
 
     @functools.wraps(command)
     def run(*, table: str, properties: tuple[str, ...], as_json: bool, **others: object) -> object:

@@ -90,6 +90,10 @@ def test_a_table_without_an_index_is_one_clear_sentence(shell: Shell, command: s
     _assert_refused(shell(*command.split()), 1, f"there is no index table ns.t__puffin_index: {advice}")
 
 
+_ALONE = "--snapshot-id goes with neither --ref nor --watch"
+_NO_FILES = "Iceberg cannot choose data files by this predicate"
+
+
 @pytest.mark.parametrize(
     ("command", "code", "sentence"),
     [
@@ -117,12 +121,12 @@ def test_a_table_without_an_index_is_one_clear_sentence(shell: Shell, command: s
         ("aggregate local.ns.t median(k)", 1, "there is no aggregate 'median' here"),
         ("aggregate local.ns.t count(*) --where k<3 --session-zone Europe/Nowhere", 1, "Europe/Nowhere"),
         ("build local.ns.t --engine local --where nope=1", 1, "there is no column 'nope'"),
-        ("build local.ns.t --engine local --where upper(name)='A'", 1, "Iceberg cannot choose data files by this"),
+        ("build local.ns.t --engine local --where upper(name)='A'", 1, _NO_FILES),
         ("build local.ns.t --engine local --where k=)", 1, "expected"),
         ("build local.ns.t --engine local --ref nowhere", 1, "table ns.t has no branch or tag 'nowhere'"),
         ("build local.ns.t --engine local --snapshot-id 17", 1, "table ns.t has no snapshot 17"),
-        ("build local.ns.t --engine local --snapshot-id 17 --ref main", 2, "goes with neither --ref nor --watch"),
-        ("build local.ns.t --engine local --snapshot-id 17 --watch", 2, "goes with neither --ref nor --watch"),
+        ("build local.ns.t --engine local --snapshot-id 17 --ref main", 2, _ALONE),
+        ("build local.ns.t --engine local --snapshot-id 17 --watch", 2, _ALONE),
         ("build local.ns.t --engine local --watch --interval 0", 2, "--interval"),
     ],
 )

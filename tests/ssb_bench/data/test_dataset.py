@@ -26,11 +26,6 @@ def column(connection: duckdb.DuckDBPyConnection, sql: str) -> list[object]:
     return [row[0] for row in connection.execute(sql).fetchall()]
 
 
-def texts(*parts: str) -> list[str]:
-    """Every text that has one of the letters of each part, in order."""
-    return ["".join(letters) for letters in itertools.product(*parts)]
-
-
 @pytest.mark.parametrize(
     ("sql", "expected"),
     [
@@ -50,10 +45,10 @@ def texts(*parts: str) -> list[str]:
         # Cities are nine characters of the nation and a digit.
         (r"SELECT count(*) FROM customer WHERE c_city NOT SIMILAR TO rpad(c_nation[:9], 9, ' ') || '\d'", 0),
         (r"SELECT count(*) FROM supplier WHERE s_city NOT SIMILAR TO rpad(s_nation[:9], 9, ' ') || '\d'", 0),
-        ("SELECT list(DISTINCT p_mfgr ORDER BY p_mfgr) FROM part", texts("M", "F", "G", "R", "#", "12345")),
+        ("SELECT list(DISTINCT p_mfgr ORDER BY p_mfgr) FROM part", [f"MFGR#{m}" for m in range(1, 6)]),
         (
             "SELECT list(DISTINCT p_category ORDER BY p_category) FROM part",
-            texts("M", "F", "G", "R", "#", "12345", "12345"),
+            [f"MFGR#{m}{c}" for m in range(1, 6) for c in range(1, 6)],
         ),
         (r"SELECT count(*) FROM part WHERE p_brand1 NOT SIMILAR TO p_category || '(0[1-9]|[1-3]\d|40)'", 0),
         ("SELECT count(*) FROM part WHERE NOT starts_with(p_category, p_mfgr)", 0),
