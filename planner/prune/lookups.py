@@ -262,7 +262,9 @@ class LookUp:
         pruning, leaf = self.pruning, self.state.leaf
         cost = sum(one.cost for one in opened)
         is_found_by_key = kind_named(self.directory.kind).is_found_by_key
-        if not is_found_by_key or not pruning.limits.rows_wanted or cost < _CHEAP_BYTES:
+        # Once a leaf has rows of one kind, no other kind is asked for the rest.
+        is_open = is_found_by_key and self.state.found is None
+        if not is_open or not pruning.limits.rows_wanted or cost < _CHEAP_BYTES:
             return False
         other = exact_directories(pruning.view, leaf, pruning.reads)[0]
         row_groups = pruning.row_groups[np.concatenate([one.positions for one in opened])]

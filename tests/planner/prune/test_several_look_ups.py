@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import HealthCheck, example, given, settings, strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
 
 import planner
@@ -132,6 +132,7 @@ def sliced() -> Iterator[TableIndex]:
 
 
 @settings(max_examples=amount(20, 1_500), deadline=None, suppress_health_check=list(HealthCheck))
+@example(where="a BETWEEN 19 AND 38", weight=4)
 @given(where=PREDICATES, weight=st.sampled_from([0, 1, 2, 4, 1000]))
 def test_rows_are_the_same_whichever_kind_gives_them(
     sliced: TableIndex, rows: pa.Table, where: str, weight: int
