@@ -105,8 +105,15 @@ class AskedTest:
         self.negated = not isinstance(test, NullTest) and test.negated
         self._remembered: dict[object, object] = {}
 
-    def places(self, is_bytes: bool) -> Places:
-        """Return the places around the tested keys, in the bytes domain or the int64 domain, ignoring negation."""
+    def places(self, is_bytes: bool, *, one_by_one: bool = False) -> Places:
+        """Return the places around the tested keys, in the bytes domain or the int64 domain, ignoring negation.
+
+        With `one_by_one`, each key of a set has an interval of its own.
+        """
+        if one_by_one and isinstance(self.test, SetTest) and not is_bytes:
+            keys = np.repeat(np.array(self.test.keys, np.int64), 2)
+            right = np.tile([False, True], len(self.test.keys))
+            return Places(keys, right, np.zeros(len(keys), np.bool_), np.ones(len(keys) // 2, np.int64))
         return self._bytes_places if is_bytes else self._int_places
 
     def remember(self, key: object, work_out: Callable[[], _Result]) -> _Result:

@@ -12,9 +12,9 @@ from pyroaring import BitMap
 from puffin_index.keys.columns import Column, KeyArray, chosen_keys, join_keys
 from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.held_keys import KeyCounts, KeysInMemory, KeysWithin
-from puffin_index.kinds.postings.keys import keys_of_blocks
-from puffin_index.kinds.postings.parse import LENGTHS, ParsedBlocks
-from puffin_index.kinds.postings.rows import decode_runs
+from puffin_index.kinds.postings.keys import AskedBlocks, keys_of_blocks, runs_of
+from puffin_index.kinds.postings.parse import LENGTHS, ParsedBlocks, parse_blocks
+from puffin_index.kinds.postings.rows import decode_runs, runs_in, sections_of
 from puffin_index.kinds.postings.sort import RowNumbers
 from puffin_index.storage.arrays import Flags, Ints, ramps
 from puffin_index.storage.parts import corrupt
@@ -52,6 +52,24 @@ def key_rows(blocks: ParsedBlocks) -> KeyRows:
     later = lengths[places] - 1
     codes = np.concatenate((run_codes, np.repeat(run_codes[places], later)))
     return KeyRows(keys, codes, np.concatenate((starts, ramps(starts[places] + 1, later))))
+
+
+def rows_of_keys(asked: AskedBlocks, keys: KeyArray) -> KeyRows:
+    """Decode the rows of ascending keys, around each of which is an interval of the cuts.
+
+    Raises CorruptFileError on damage.
+    """
+    blocks = parse_blocks([asked.stored], asked.is_bytes)
+    runs = runs_of(blocks, [asked])
+    there = np.flatnonzero(runs[0::2] < runs[1::2])
+    if not len(there):
+        return KeyRows(keys[:0], there, there)
+    lows, highs = runs[0::2][there], runs[1::2][there]
+    starts, lengths, counts = runs_in(blocks, sections_of(blocks, lows, highs), lows, highs)
+    codes = np.repeat(np.arange(len(there)), counts)
+    if lengths is not None:
+        starts, codes = ramps(starts, lengths), np.repeat(codes, lengths)
+    return KeyRows(chosen_keys(keys, there), codes, starts)
 
 
 def key_counts(blocks: ParsedBlocks) -> tuple[KeyArray, Ints]:
@@ -156,7 +174,7 @@ def code_rows(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowsWithin(KeysWithin):
-    """Answers with the rows of the row space whose keys lie in some blocks, which are read for each answer."""
+    """Answers with the rows of the row space that have some keys, which are read for each answer."""
 
     blob: Blob
     read: Callable[[], Sequence[KeyRows]]
@@ -167,7 +185,7 @@ class RowsWithin(KeysWithin):
     def keys_of(self, rows: BitMap | None) -> Column:
         """Return the keys of some rows.
 
-        Raises CorruptFileError if the blob is damaged, or a row's key does not lie in the blocks.
+        Raises CorruptFileError if the blob is damaged, or a row has none of the keys.
         """
         if rows is None:
             raise corrupt(self.blob, "rows of other keys are asked for")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from puffin_index.keys.asked import MANY_KEYS, AskedTest
+from puffin_index.keys.asked import MANY_KEYS, AskedTest, Places
 from puffin_index.keys.sorted_keys import BytesKeys, IntKeys, SortedKeys
 from puffin_index.kinds.postings.pages import BLOCKS, PAGES, Page, parse_page
 from puffin_index.storage.arrays import Flags, Ints, ramps
@@ -275,7 +275,11 @@ class Cuts:
 
 def cuts_of(test: AskedTest, directory: PostingsDirectory, is_bytes: bool) -> Cuts:
     """Locate the places of a test among the blocks of some postings."""
-    places = test.places(is_bytes)
+    return cuts_at(test.places(is_bytes), directory)
+
+
+def cuts_at(places: Places, directory: PostingsDirectory) -> Cuts:
+    """Locate places among the blocks of some postings."""
     keys, right = places.keys, places.right
     if len(right) and not places.is_end.any():
         return Cuts(*directory.locate(keys, right), keys, right, places.key_limits)

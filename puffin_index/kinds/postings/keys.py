@@ -130,12 +130,12 @@ class AskedBlocks:
         Raises CorruptFileError if a block is damaged; with several blobs, the error may name another of them.
         """
         parsed = parse_blocks([one.stored for one in every], self.is_bytes)
-        runs = _runs(parsed, every)
+        runs = runs_of(parsed, every)
         owners = np.repeat(np.arange(len(every)), [len(one.cuts.blocks) // 2 for one in every])
         return rows_of_runs(parsed, runs[0::2], runs[1::2], owners, [one.numbers for one in every])
 
 
-def _runs(parsed: ParsedBlocks, asked: Sequence[AskedBlocks]) -> Ints:
+def runs_of(parsed: ParsedBlocks, asked: Sequence[AskedBlocks]) -> Ints:
     """Return the first run and the end of the runs of each interval, alternately."""
     places, is_here = _places(asked)
     runs = parsed.section_runs[parsed.block_sections[places]]

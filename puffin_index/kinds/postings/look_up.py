@@ -11,12 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 from pyroaring import BitMap
 
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.columns import Column, KeyArray, join_keys
-from puffin_index.keys.leaf import NullTest
+from puffin_index.keys.leaf import NullTest, SetTest
 from puffin_index.kinds.base import MergedIndex, StoredPayload
 from puffin_index.kinds.held_keys import DistinctKeys, HoldsKeys, KeyCounts
 from puffin_index.kinds.postings.columns import (
@@ -26,6 +27,7 @@ from puffin_index.kinds.postings.columns import (
     code_rows,
     key_counts,
     key_rows,
+    rows_of_keys,
 )
 from puffin_index.kinds.postings.directory import (
     BLOCKS_AT_ONCE,
@@ -33,6 +35,7 @@ from puffin_index.kinds.postings.directory import (
     PostingsDirectory,
     bounds_of,
     cost_of_blocks,
+    cuts_at,
     cuts_of,
 )
 from puffin_index.kinds.postings.keys import AskedBlocks, keys_of_blocks
@@ -130,9 +133,19 @@ class Postings(MergedIndex, HoldsKeys):
         """Prepare to read the blocks of the keys of a test; the directory is read for that."""
         if isinstance(test.test, NullTest) or test.negated or not self._HAS_RUNS:
             return None
-        blocks = cuts_of(test, self._directory, self._is_bytes).needed_blocks()
+        places = test.places(self._is_bytes, one_by_one=True)
+        cuts = cuts_at(places, self._directory)
+        blocks = cuts.needed_blocks()
         cost = cost_of_blocks(blocks, self._directory)[1]
-        return RowsWithin(self._blob, lambda: list(self._key_rows(blocks)), cost, self._numbers, self._value_type)
+
+        def read() -> list[KeyRows]:
+            if not isinstance(test.test, SetTest):
+                return list(self._key_rows(blocks))
+            keys = pa.array(test.test.keys, pa.large_binary()) if self._is_bytes else places.keys[0::2]
+            some = (blocks[first : first + BLOCKS_AT_ONCE] for first in range(0, len(blocks), BLOCKS_AT_ONCE))
+            return [rows_of_keys(self._read_asked(own, cuts), keys) for own in some]
+
+        return RowsWithin(self._blob, read, cost, self._numbers, self._value_type)
 
     def counts_of(self, rows: BitMap) -> KeyCounts:
         """Return the distinct keys of some rows; of all rows without decoding any."""

@@ -29,14 +29,10 @@ def rows_of_runs(
     """
     some = lows < highs
     lows, highs, owners = lows[some], highs[some], owners[some]
-    firsts = np.searchsorted(blocks.section_runs, lows, "right") - 1
-    ends = np.searchsorted(blocks.section_runs, highs, "left")
-    sections = ramps(firsts, ends - firsts)
-    if len(lows) > 1:
-        sections = np.unique(sections)
+    sections = sections_of(blocks, lows, highs)
     found = [BitMap() for _ in numbers]
     for place in range(0, len(sections), _SECTIONS_AT_ONCE):
-        starts, lengths, counts = _runs_in(blocks, sections[place : place + _SECTIONS_AT_ONCE], lows, highs)
+        starts, lengths, counts = runs_in(blocks, sections[place : place + _SECTIONS_AT_ONCE], lows, highs)
         own_counts = np.bincount(owners, counts).astype(np.int64)
         own_ends = np.cumsum(own_counts)
         for owner in np.flatnonzero(own_counts).tolist():
@@ -48,7 +44,15 @@ def rows_of_runs(
     return found
 
 
-def _runs_in(blocks: ParsedBlocks, sections: Ints, lows: Ints, highs: Ints) -> tuple[Ints, Ints | None, Ints]:
+def sections_of(blocks: ParsedBlocks, lows: Ints, highs: Ints) -> Ints:
+    """Return the sections of ascending intervals of runs, none of them empty."""
+    firsts = np.searchsorted(blocks.section_runs, lows, "right") - 1
+    ends = np.searchsorted(blocks.section_runs, highs, "left")
+    sections = ramps(firsts, ends - firsts)
+    return np.unique(sections) if len(lows) > 1 else sections
+
+
+def runs_in(blocks: ParsedBlocks, sections: Ints, lows: Ints, highs: Ints) -> tuple[Ints, Ints | None, Ints]:
     """Return the first number and length of the runs in some sections, and the number of runs of each interval."""
     starts, lengths = decode_runs(blocks, sections)
     own_lows = _own_places(blocks, sections, lows)

@@ -11,7 +11,7 @@ from pyroaring import BitMap
 from puffin_index.errors import CorruptFileError
 from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.columns import SortedColumn
-from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest
+from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.kinds.held_keys import KeyCounts
 from puffin_index.kinds.postings.blocks import Sizes
 from puffin_index.kinds.postings.build import PlacedColumn, build_postings
@@ -81,7 +81,8 @@ def test_keys_of_rows_come_back(case: tuple[list[list[Group]], list[LeafTest]], 
 
 def test_columns_of_more_blocks_than_are_read_at_once_come_back() -> None:
     sizes = Sizes(block_runs=2, root_bytes=64, page_bytes=64)
-    check([group(0, [row * 7919 % 1009 for row in range(3000)])], sizes, [RangeTest(100, 900)])
+    tests: list[LeafTest] = [RangeTest(100, 900), SetTest((*range(3, 1009, 4), 2000, 2001))]
+    check([group(0, [row * 7919 % 1009 for row in range(3000)])], sizes, tests)
 
 
 @pytest.mark.parametrize("rows", [BitMap([0]), BitMap([0, 100]), BitMap([299]), None])
