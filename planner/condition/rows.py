@@ -151,9 +151,11 @@ def leaf_mask(test: LeafTest, column: Column) -> Flags:
 
 def _int_mask(test: SetTest | RangeTest, keys: npt.NDArray[np.signedinteger]) -> Flags:
     if isinstance(test, SetTest):
-        if len(test.keys) == 1:
-            return np.asarray(keys == test.keys[0])
-        return np.isin(keys, np.array(test.keys, np.int64))
+        asked = np.array(test.keys, np.int64)
+        if len(asked) < 2:
+            return np.isin(keys, asked)
+        places = np.searchsorted(asked, keys.astype(np.int64, copy=False))
+        return np.asarray(asked[np.minimum(places, len(asked) - 1)] == keys)
     inside = np.ones(len(keys), np.bool_)
     if isinstance(test.low, int):
         inside &= keys >= test.low if test.low_inclusive else keys > test.low
