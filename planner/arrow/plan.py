@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -29,7 +30,7 @@ from planner.condition.places import set_tests
 from planner.condition.session_time import DEFAULT_ZONE, zone_named
 from planner.condition.sql.parser import read_where
 from planner.condition.tree.nodes import EVERY_ROW, NO_ROW, Predicate, joined
-from planner.condition.tree.simplify import simplified
+from planner.condition.tree.simplify import among_keys, simplified
 from planner.condition.tree.tree import PredicateTree
 from planner.first_rows.search import FirstRows, Order
 from planner.prune.distributed import Executors, PlanningMode
@@ -44,7 +45,9 @@ from puffin_index.data.data_table import DataFile
 from puffin_index.errors import NotFoundError, PuffinIndexError, UnsupportedError
 from puffin_index.index_table.table import read_entries
 from puffin_index.jobs.engine import context_of
-from puffin_index.keys.value_types import value_type_of
+from puffin_index.keys.arrow_keys import column_of
+from puffin_index.keys.columns import Column as KeyColumn
+from puffin_index.keys.value_types import ValueType, value_type_of
 from puffin_index.storage.caches import cleared_by
 from puffin_index.storage.files import READ_COUNT, ReadCount, is_local
 from puffin_index.table_index import TableIndex
@@ -269,13 +272,42 @@ def _with_keys(condition: Predicate, keys: Keys, schema: Schema) -> tuple[Predic
 
 def _one_of(found: FoundColumn, values: Any) -> Predicate:
     """The condition that a column has one of some values. NULL equals nothing, and NaN equals NaN, as in a join."""
-    array = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values)
+    array = arrow_array(values)
+    if found.value_type is not None:
+        with suppress(UnsupportedError):
+            return among_keys(found.column, keys_of_kind(array, found.value_type), len(array))
     members = array.drop_null().to_pylist()
     column = Column(found)
     numbers = [value for value in members if not (isinstance(value, float) and math.isnan(value))]
     text = f"{found.name} IN ({len(members)} keys)"
     test = column.truth(lambda scale: set_tests(map(literal, numbers), scale), text).yes if numbers else NO_ROW
     return test if len(numbers) == len(members) else joined([test, nan_test(column, text).yes], is_and=False)
+
+
+def arrow_array(values: Any) -> pa.Array | pa.ChunkedArray:
+    """Keys as Arrow has them, without dictionary coding."""
+    array = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values)
+    return array.cast(array.type.value_type) if pa.types.is_dictionary(array.type) else array
+
+
+def keys_of_kind(array: pa.Array | pa.ChunkedArray, value_type: ValueType) -> KeyColumn:
+    """The keys of values for a column of a type.
+
+    Raises UnsupportedError if the values are of another kind than the column, or one does not fit it.
+    """
+    found, name = array.type, value_type.name
+    # A data file may store text as bytes and an instant without a zone; of keys, the types say what is meant.
+    is_other = (pa.types.is_timestamp(found) and (found.tz is not None) != name.startswith("timestamptz")) or (
+        name == "string" and "binary" in str(found)
+    )
+    if is_other:
+        raise UnsupportedError(f"a {name} column cannot hold Arrow {found} values")
+    if pa.types.is_decimal(found) and value_type.is_decimal:
+        try:
+            array = array.cast(pa.decimal128(value_type.decimal_precision, value_type.decimal_scale))
+        except pa.ArrowInvalid as error:
+            raise UnsupportedError(f"a {name} column cannot hold a key: {error}") from error
+    return column_of(array, value_type)
 
 
 def _first_rows(order_by: str | None, limit: int | None, schema: Schema) -> FirstRows | None:

@@ -20,7 +20,7 @@ from planner.condition.tree.nodes import (
 )
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.arrow_keys import column_of
-from puffin_index.keys.columns import KeyArray, SortedColumn
+from puffin_index.keys.columns import Column, KeyArray, SortedColumn
 from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.map_key import ColumnId
 from puffin_index.keys.value_types import ValueType
@@ -198,10 +198,15 @@ def among(field_id: ColumnId, values: pa.Array, value_type: ValueType) -> Predic
 
     Raises UnsupportedError if the values are not of the column's type.
     """
-    keys = SortedColumn(column_of(values.drop_null(), value_type)).keys
+    return among_keys(field_id, column_of(values.drop_null(), value_type), MOST_KEYS)
+
+
+def among_keys(field_id: ColumnId, column: Column, most: int) -> Predicate:
+    """Return the predicate that a column has one of some keys, or lies in their range if there are more than `most`."""
+    keys, value_type = SortedColumn(column).keys, column.value_type
     if len(keys) == 0:
         return Nothing()
-    if len(keys) > MOST_KEYS:
+    if len(keys) > most:
         low, high = keys[:1].tolist()[0], keys[-1:].tolist()[0]
         return Leaf(field_id, RangeTest(low, high), value_type.name)
     return Leaf(field_id, SetTest(tuple(keys.tolist())), value_type.name)
