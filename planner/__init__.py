@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from planner.advice.what_if import WhatIf as WhatIf, what_if as what_if
     from planner.arrow.aggregate import RowCount as RowCount, aggregate as aggregate, count as count
     from planner.arrow.arrow_scan import scan as scan
+    from planner.arrow.locate import locate as locate
     from planner.arrow.plan import plan as plan
     from planner.query_log.benefits import Benefits as Benefits, benefits as benefits
     from planner.report.scan_plan import ScanPlan as ScanPlan, Split as Split
@@ -40,6 +41,7 @@ _HOMES: Final = {
     "disable": "spark.hook",
     "enable": "spark.hook",
     "explain": "spark.hook",
+    "locate": "arrow.locate",
     "plan": "arrow.plan",
     "reports": "spark.hook",
     "scan": "arrow.arrow_scan",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +31,8 @@ from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.held_keys import HoldsKeys, Totals, Want, join_totals, totals_of_counts, totals_of_distinct
 from puffin_index.storage.arrays import Flags, Floats, Ints
 
+T = TypeVar("T")
+
 _ROWS_AT_ONCE: Final = 1 << 20
 """The keys of about this many rows are grouped at once."""
 
@@ -48,6 +50,29 @@ def answer_units(
 
     Takes `data_costs` of each position and `limits` as `answer` does. Returns the answers, and the positions that no
     index answers.
+    """
+
+    def answer(unit: Unit) -> _Found | None:
+        found = unit.answer()
+        return None if _has_zero_end(question, found) else found
+
+    found, left = each_unit(view, question, rows, positions, reads, data_costs, limits, answer)
+    return list(_partials(question, found)), left
+
+
+def each_unit(
+    view: IndexView,
+    question: Question,
+    rows: KnownRows,
+    positions: Ints,
+    reads: IndexReads,
+    data_costs: Floats,
+    limits: Limits,
+    ask: Callable[[Unit], T | None],
+) -> tuple[list[T], Ints]:
+    """Ask the units of some positions; arguments are those of `answer_units`.
+
+    Returns what units told, and the positions of the others: their indexes cost too much, are in trouble or told None.
     """
     row_groups = rows.scan.numbers[positions]
     payloads = [
@@ -69,20 +94,19 @@ def answer_units(
     if (shared := SHARED.get()) is not None:
         shared.keep_no_more()
 
-    def answer(unit: Ints) -> _Found | None:
-        found = _Unit(view, question, rows, positions[unit], row_groups[unit], payloads, unit).answer()
-        return None if _has_zero_end(question, found) else found
+    def told(unit: Ints) -> T | None:
+        return ask(Unit(view, question, rows, positions[unit], row_groups[unit], payloads, unit))
 
     def segment_of(unit: Ints) -> int:
         return int(payloads[0].directory_of(unit[0]).segment[row_groups[unit[0]]])
 
-    found: list[_Found] = []
+    found: list[T] = []
     is_answered = np.zeros(len(positions), np.bool_)
-    for unit, result in zip(units, view.try_each(answer, units, segment_of, reads, clock), strict=True):
+    for unit, result in zip(units, view.try_each(told, units, segment_of, reads, clock), strict=True):
         if result is not None:
             found.append(result)
             is_answered[unit] = True
-    return list(_partials(question, found)), positions[~is_answered]
+    return found, positions[~is_answered]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,7 +147,7 @@ def _has_zero_end(question: Question, found: _Found) -> bool:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Unit:
+class Unit:
     """Row groups that are answered together, their places in the arrays of `payloads`, and matching rows asked for."""
 
     view: IndexView
@@ -144,8 +168,12 @@ class _Unit:
         groups = self._totals_of_groups() if self.question.has_key_groups else None
         if groups is not None:
             return _Found(sum(sum(own.row_counts) for own in groups), groups=groups)
-        keys = {own.column.column: self._keys(own) for own in self.payloads}
+        keys = self.keys()
         return _Found(next(iter(keys.values())).row_count, columns=keys)
+
+    def keys(self) -> dict[ColumnId, Column]:
+        """Return the keys of each column in the matching rows, in the order of the positions."""
+        return {own.column.column: self._keys(own) for own in self.payloads}
 
     def _opened(self, own: Payloads) -> Iterator[OpenedKeys]:
         """Yield each payload of a column."""

@@ -1,6 +1,7 @@
 """The rows of a scan that are known without reading data: exact row sets without deleted rows."""
 
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 from pyroaring import BitMap
@@ -10,7 +11,9 @@ from planner.prune.found_rows import RowSets
 from planner.prune.verdicts import Reason, kept_mask
 from planner.snapshot.scan import Scan
 from puffin_index.data.deletes import deleted_positions
-from puffin_index.storage.arrays import Bytes, Flags, Ints
+from puffin_index.storage.arrays import Bytes, Flags, Ints, Rows
+
+_EVERY_ROW: Final = tuple(map(int, (Reason.ALL_ROWS_MATCH, Reason.NO_PREDICATE)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,7 +61,7 @@ class KnownRows:
         return self._is_every_row(at) or self.row_sets.is_kept(int(self.scan.numbers[at]))
 
     def _is_every_row(self, at: int) -> bool:
-        return self.reasons[at] in (Reason.ALL_ROWS_MATCH, Reason.NO_PREDICATE)
+        return int(self.reasons[at]) in _EVERY_ROW
 
     def of(self, at: int) -> BitMap:
         """The matching rows of a row group, numbered from 0 in it.
@@ -77,3 +80,14 @@ class KnownRows:
         first = int(scan.first_rows[at])
         deleted = deleted_positions(scan.io, file.file.path, file.deletes)
         return rows - (deleted & BitMap(range(first, first + row_count))).shift(-first)
+
+    def located(self, positions: Ints) -> tuple[Ints, Ints]:
+        """The matching rows of some row groups, one after the other: their data files' numbers, their places in these.
+
+        Raises what `of` raises.
+        """
+        scan, rows = self.scan, [self.of(at) for at in positions.tolist()]
+        counts = np.array([len(own) for own in rows], np.int64)
+        numbers: list[Rows] = [np.frombuffer(own.to_array(), np.uint32) for own in (BitMap(), *rows)]
+        files, firsts = (np.repeat(own[positions], counts) for own in (scan.file_of, scan.first_rows))
+        return files, np.concatenate(numbers) + firsts

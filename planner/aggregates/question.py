@@ -118,7 +118,7 @@ def ask(aggregates: str | Sequence[str], group_by: str | Sequence[str], schema: 
     names = [
         parts[0] for text in _texts(group_by) for parts in _split(_COLUMN, text, "names of columns, between commas")
     ]
-    groups = tuple({group.column: group for group in (_find(schema, _plain(name)) for name in names)}.values())
+    groups = tuple({group.column: group for group in (find_asked(schema, _plain(name)) for name in names)}.values())
     if not found:
         raise AggregateSyntaxError(f"no aggregate is wanted: ask for {_NO_AGGREGATE}")
     outputs = [group.name for group in groups] + [one.name for one in found]
@@ -155,11 +155,11 @@ def _plain(name: str | None) -> str:
     return ".".join(part[1:-1].replace("``", "`") if part.startswith("`") else part for part in parts)
 
 
-def _find(schema: Schema, name: str) -> AskedColumn:
-    """Find a column; unknown names and columns without keys raise."""
+def find_asked(schema: Schema, name: str) -> AskedColumn:
+    """Find a column, or raise NotFoundError without one of this name, UnsupportedError if its values have no keys."""
     found = find_column(schema, name)
     if found.value_type is None:
-        raise UnsupportedError(f"column {name!r} is of a type that no aggregate takes here")
+        raise UnsupportedError(f"column {name!r} is of a type that has no keys here")
     known = schema.find_column_name(found.column) if isinstance(found.column, int) else None
     return AskedColumn(found.column, known or name, found.type, found.value_type)
 
@@ -174,7 +174,7 @@ def _bind(parts: tuple[str | None, ...], columns: dict[ColumnId, AskedColumn], s
         return Aggregate(function, None, False, _plain(name) or "count(*)")
     if distinct and function != "count":
         raise AggregateSyntaxError(f"{function}(DISTINCT ...) is not answered here; count(DISTINCT ...) is")
-    column = _find(schema, _plain(argument))
+    column = find_asked(schema, _plain(argument))
     _check_type(function, column)
     asked = columns.get(column.column, column)
     columns[column.column] = replace(

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -30,7 +30,8 @@ from puffin_index.table_index import TableIndex
 _log = logging.getLogger(__name__)
 
 _SHOWN_GROUPS: Final = 100
-_EXACT_ROWS: Final = Limits(byte_budget=ROWS_BYTE_BUDGET, rows_wanted=True)
+EXACT_ROWS: Final = Limits(byte_budget=ROWS_BYTE_BUDGET, rows_wanted=True)
+"""Row sets are worth their bytes where no row group is dropped."""
 
 _JOINED_AT: Final = 256
 """This many partial answers are joined to one, so that memory does not grow with the row groups."""
@@ -129,7 +130,7 @@ def count(
         UnsupportedError: If rows have to be read, and a part of the text, a row, a data file's format or equality
             deletes make that impossible here.
     """
-    limits = replace(_EXACT_ROWS, seconds=planning_milliseconds / 1000)
+    limits = replace(EXACT_ROWS, seconds=planning_milliseconds / 1000)
     found = aggregate_with_plan(index, where, "count(*)", (), snapshot_id, limits, refresh, keys, session_zone)
     rows = found.table.column(0)[0].as_py()
     return RowCount(rows, found.row_groups, found.row_groups_read, found.seconds, found.plan, found.data_read)
@@ -164,12 +165,17 @@ def aggregate(
         UnsupportedError: If an aggregate does not take the type of its column; if rows have to be read, and a part of
             the text, a data file's format or equality deletes make that impossible here.
     """
-    limits = replace(_EXACT_ROWS, seconds=planning_milliseconds / 1000)
+    limits = replace(EXACT_ROWS, seconds=planning_milliseconds / 1000)
     found = aggregate_with_plan(index, where, aggregates, group_by, snapshot_id, limits, refresh, keys, session_zone)
-    for warning in found.plan.warnings:
+    log_warnings(found.plan.warnings)
+    return found.table
+
+
+def log_warnings(warnings: Iterable[str]) -> None:
+    """Log what is in trouble of an index, for results that do not tell."""
+    for warning in warnings:
         # A sentence about a segment begins with its location.
         _log.log(level_of_trouble(warning.partition(": ")[0]), "%s", warning)
-    return found.table
 
 
 def aggregate_with_plan(
@@ -178,7 +184,7 @@ def aggregate_with_plan(
     aggregates: str | Sequence[str],
     group_by: str | Sequence[str] = (),
     snapshot_id: int | None = None,
-    limits: Limits = _EXACT_ROWS,
+    limits: Limits = EXACT_ROWS,
     refresh: bool = True,
     keys: Keys | None = None,
     session_zone: str = DEFAULT_ZONE,
@@ -228,7 +234,7 @@ def _read(reader: RowGroupReader, task: RowGroupTask, question: Question) -> Par
     values, row_count = reader.values(task, [asked.column for asked in question.every_column])
     columns = {asked.column: column_of(values[asked.column], asked.value_type) for asked in question.every_column}
     zeros = {
-        asked.column: _signed_zeros(values[asked.column], columns[asked.column])
+        asked.column: signed_zeros(values[asked.column], columns[asked.column])
         for asked in question.columns
         if asked.ends and asked.value_type.is_floating
     }
@@ -241,7 +247,7 @@ def _read(reader: RowGroupReader, task: RowGroupTask, question: Question) -> Par
     return Partial.of_rows(question, columns, row_count, signed_zeros=zeros)
 
 
-def _signed_zeros(values: pa.Array | pa.ChunkedArray, column: Column) -> Flags:
-    """Which values are -0.0."""
+def signed_zeros(values: pa.Array | pa.ChunkedArray, column: Column) -> Flags:
+    """Say which values are -0.0; `column` has their keys."""
     doubles = pc.fill_null(values.cast(pa.float64()), 0.0).to_numpy()
     return np.asarray(np.signbit(doubles) & (column.int_keys == 0), np.bool_)

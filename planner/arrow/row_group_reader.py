@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -54,6 +54,10 @@ _LEAST_SAVING: Final = 0.25
 
 _UNPACKED: Final = 4
 """A byte of a file takes about this many bytes of memory."""
+
+
+Values: TypeAlias = dict[ColumnId, pa.Array | pa.ChunkedArray]
+"""The values of some columns in the same rows."""
 
 
 @dataclass(slots=True)
@@ -159,21 +163,29 @@ class RowGroupReader:
         batches: list[pa.RecordBatch] = columns.project(table, projection, target).to_batches()
         return batches
 
-    def values(
-        self, task: RowGroupTask, column_ids: Sequence[ColumnId]
-    ) -> tuple[dict[ColumnId, pa.Array | pa.ChunkedArray], int]:
+    def values(self, task: RowGroupTask, column_ids: Sequence[ColumnId]) -> tuple[Values, int]:
         """Read the values that some columns have in the matching rows of a row group, as the data file has them.
 
         Returns the values of each column (one for all rows where the file lacks the column), and the number of rows.
         """
         with self._opened(task) as (columns, group):
-            rows, tested = self._matching_rows(group, columns, task)
-            fields = columns.fields_of(column_and_key(column)[0] for column in column_ids)
-            table = _with_columns(tested, group, fields, rows)
-            values = {
-                column: values_of(column, lambda field_id: columns.values(table, field_id)) for column in column_ids
-            }
-        return values, table.num_rows
+            _, values, row_count = self._values(columns, group, task, column_ids)
+        return values, row_count
+
+    def located(self, task: RowGroupTask, column_ids: Sequence[ColumnId]) -> tuple[Values, Ints]:
+        """Read values as `values` does. Returns them, and the position in the data file of each matching row."""
+        with self._opened(task) as (columns, group):
+            rows, values, row_count = self._values(columns, group, task, column_ids)
+            return values, group.first_row + (np.arange(row_count) if rows is None else rows)
+
+    def _values(
+        self, columns: FileColumns, group: RowGroupColumns, task: RowGroupTask, column_ids: Sequence[ColumnId]
+    ) -> tuple[Ints | None, Values, int]:
+        rows, tested = self._matching_rows(group, columns, task)
+        fields = columns.fields_of(column_and_key(column)[0] for column in column_ids)
+        table = _with_columns(tested, group, fields, rows)
+        values = {column: values_of(column, lambda field_id: columns.values(table, field_id)) for column in column_ids}
+        return rows, values, table.num_rows
 
     @contextmanager
     def _opened(self, task: RowGroupTask) -> Iterator[tuple[FileColumns, RowGroupColumns]]:

@@ -127,7 +127,7 @@ def _edges(column: str) -> list[Any]:
             return _EDGES.get(column, _EDGES["s"])
 
 
-def _sayable(column: str, random: Random) -> Any:
+def sayable(column: str, random: Random) -> Any:
     """A value that a literal can say."""
     edges = _edges(column)
     return random.choice(edges) if edges and random.random() < 0.2 else _plain(column, random)
@@ -151,7 +151,7 @@ class Values:
 
 
 def _values(column: str, count: int, random: Random) -> Values:
-    distinct = [_sayable(column, random) for _ in range(random.choice([1, 2, 4, 8, 30]))]
+    distinct = [sayable(column, random) for _ in range(random.choice([1, 2, 4, 8, 30]))]
     if column in "fg" and random.random() < 0.5:
         distinct += random.sample(_UNSAYABLE, 2)
     if random.random() < 0.6:
@@ -333,4 +333,4 @@ def _literal(random: Random, table: RandomTable, column: str) -> Any:
         return Decimal(random.randrange(-45, 45)) / 2
     if kind < 0.7 and column in ("d", "w", "f", "g"):
         return random.randrange(-5, 6)
-    return _sayable(column, random)
+    return sayable(column, random)
