@@ -8,7 +8,9 @@ from typing import Literal, TypeAlias
 
 from puffin_index.storage.files import READ_COUNT, ReadCount
 
-Source: TypeAlias = Literal["function", "join", "subquery", "join or subquery", "keys", "top-k", "limit"]
+Source: TypeAlias = Literal[
+    "function", "join", "subquery", "join or subquery", "merge", "update", "delete", "keys", "top-k", "limit"
+]
 """What of a query says something. `keys` are those that a caller without Spark hands over."""
 
 

@@ -102,6 +102,7 @@ _SOURCES = (
     "ScanQuestion.java",
     "IndexPlanner.java",
     "joins/RuntimeScan.java",
+    "joins/SmallSide.java",
     "joins/AwaitedColumn.java",
     "joins/JoinKey.java",
     "joins/ScalarComparison.java",

@@ -64,6 +64,8 @@ class Settings(PlanningBounds):
     strict: Flag = False
     job_description: Flag = True
     join_pruning: Flag = True
+    merge_pruning: Flag = True
+    side_milliseconds: int = Field(default=500, ge=0)
     top_k: Flag = True
     limit: Flag = True
     functions: Flag = True

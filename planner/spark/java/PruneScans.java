@@ -6,6 +6,7 @@ import java.util.HashMap;
 import java.util.IdentityHashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.atomic.AtomicBoolean;
@@ -15,7 +16,9 @@ import org.apache.iceberg.FileScanTask;
 import org.apache.iceberg.Schema;
 import org.apache.iceberg.types.Types;
 import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.ListQuery;
 import org.apache.spark.sql.catalyst.expressions.ScalarSubquery;
+import org.apache.spark.sql.catalyst.expressions.SubqueryExpression;
 import org.apache.spark.sql.catalyst.optimizer.PropagateEmptyRelation;
 import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
@@ -23,6 +26,7 @@ import org.apache.spark.sql.catalyst.plans.logical.LocalRelation$;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.RowLevelWrite;
 import org.apache.spark.sql.catalyst.plans.logical.Subquery;
+import org.apache.spark.sql.catalyst.plans.logical.WriteDelta;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.connector.read.Scan;
@@ -42,6 +46,7 @@ import org.slf4j.LoggerFactory;
  */
 public class PruneScans extends Rule implements Cloneable {
   private static final Logger LOG = LoggerFactory.getLogger("puffin-index");
+  private static final boolean SPARK_3 = org.apache.spark.package$.MODULE$.SPARK_VERSION().startsWith("3.");
 
   private final String hook;
   private String home;
@@ -122,7 +127,7 @@ public class PruneScans extends Rule implements Cloneable {
    */
   private LogicalPlan changed(LogicalPlan plan, Pass pass, boolean takesFilters) {
     LogicalPlan changed = plan;
-    if (!pass.subqueries.whole.isEmpty()) {
+    if (!pass.subqueries.whole.isEmpty() || !pass.subqueries.files.isEmpty()) {
       changed = (LogicalPlan) changed.transformAllExpressions(new Change(new ChangeSubqueries(pass)));
     }
     if (pass.replacements.isEmpty()) {
@@ -133,7 +138,7 @@ public class PruneScans extends Rule implements Cloneable {
       int empty = Collections.frequency(pass.replacements.values(), null);
       boolean mayWait = takesFilters && empty < pass.replacements.size();
       if (mayWait && SQLConf.get().dynamicPartitionPruningEnabled()) {
-        replaced = RuntimeFilters.apply(replaced);
+        replaced = RuntimeFilters.apply(replaced, plan != pass.query);
       }
       // What has no rows without an empty scan goes as well.
       return empty > 0 ? PropagateEmptyRelation.apply(replaced) : replaced;
@@ -175,7 +180,7 @@ public class PruneScans extends Rule implements Cloneable {
     return ScanQuestion.isStrict(ScanQuestion.settings(), strict);
   }
 
-  /** Changes the plans of the subqueries that run by themselves. */
+  /** Changes the plans of the subqueries that run by themselves. Only those of files take runtime filters. */
   private class ChangeSubqueries implements Change.OfNode {
     private final Pass pass;
 
@@ -184,12 +189,16 @@ public class PruneScans extends Rule implements Cloneable {
     }
 
     public Object changed(Object node) {
-      if (!(node instanceof ScalarSubquery) || !pass.subqueries.isWhole(((ScalarSubquery) node).plan())) {
+      if (!(node instanceof SubqueryExpression)) {
         return null;
       }
-      ScalarSubquery subquery = (ScalarSubquery) node;
-      LogicalPlan changed = PruneScans.this.changed(subquery.plan(), pass, false);
-      return changed == subquery.plan() ? null : subquery.withNewPlan(changed);
+      LogicalPlan plan = (LogicalPlan) ((SubqueryExpression) node).plan();
+      boolean isOfFiles = node instanceof ListQuery && pass.subqueries.files.contains(plan);
+      if (!isOfFiles && !(node instanceof ScalarSubquery && pass.subqueries.isWhole(plan))) {
+        return null;
+      }
+      LogicalPlan changed = PruneScans.this.changed(plan, pass, isOfFiles);
+      return changed == plan ? null : ((SubqueryExpression) node).withNewPlan(changed);
     }
   }
 
@@ -206,6 +215,8 @@ public class PruneScans extends Rule implements Cloneable {
     private final Set scans = Collections.newSetFromMap(new IdentityHashMap());
     /** The scans that stand at several places of the plan. */
     private final Set sharedScans = Collections.newSetFromMap(new IdentityHashMap());
+    /** Whether scans of a statement that writes rows by their keys may wait for the keys. */
+    private final boolean prunesWrites = !ScanQuestion.says(ScanQuestion.settings(), "merge-pruning", "false");
 
     Pass(LogicalPlan query) {
       this.query = query;
@@ -222,12 +233,21 @@ public class PruneScans extends Rule implements Cloneable {
         }
         // A scan of a subquery that waits for one more subquery may wait for ever: Spark 3.5 describes the plans of all
         // subqueries whenever one of them goes on, and takes locks of nodes that wait.
-        lookAtKeys();
+        lookAtKeys(query);
+        for (LogicalPlan plan : subqueries.files) {
+          lookAtScans(plan);
+          if (prunesWrites && !SPARK_3) {
+            lookAtKeys(plan);
+          }
+        }
       } catch (Throwable e) {
         tell("index not used for joins and limits", e);
       }
       for (LogicalPlan plan : plans) {
-        visit(plan, null, true);
+        visit(plan, null, true, true);
+      }
+      for (LogicalPlan plan : subqueries.files) {
+        visit(plan, null, false, true);
       }
       for (LogicalPlan plan : subqueries.others) {
         for (DataSourceV2ScanRelation relation : Lists.nodes(plan, DataSourceV2ScanRelation.class)) {
@@ -237,8 +257,12 @@ public class PruneScans extends Rule implements Cloneable {
     }
 
     /** Find the columns whose values a join or a scalar subquery tells once the query runs. */
-    private void lookAtKeys() {
-      for (AwaitedColumn column : RuntimeFilters.awaited(query)) {
+    private void lookAtKeys(LogicalPlan plan) {
+      List<RowLevelWrite> writes = Lists.nodes(query, RowLevelWrite.class);
+      for (AwaitedColumn column : RuntimeFilters.awaited(plan)) {
+        for (RowLevelWrite write : writes) {
+          column.source = write.operation().command().toString().toLowerCase(Locale.ROOT);
+        }
         Map filters = (Map) runtimeFilters.get(column.scan);
         if (filters == null) {
           filters = new LinkedHashMap();
@@ -273,12 +297,13 @@ public class PruneScans extends Rule implements Cloneable {
      * Ask about the scans of a plan.
      *
      * @param above the condition of the filter right above the plan, or null
-     * @param isRead whether the plan is only read
+     * @param mayGo whether scans without a task may leave the plan
+     * @param mayWait whether scans may wait for keys
      */
-    private void visit(LogicalPlan plan, Expression above, boolean isRead) {
+    private void visit(LogicalPlan plan, Expression above, boolean mayGo, boolean mayWait) {
       if (plan instanceof DataSourceV2ScanRelation) {
         boolean isShared = sharedScans.contains(((DataSourceV2ScanRelation) plan).scan());
-        visitScan((DataSourceV2ScanRelation) plan, isShared ? null : above, isRead, isRead && !isShared);
+        visitScan((DataSourceV2ScanRelation) plan, isShared ? null : above, mayGo, mayWait && !isShared);
         return;
       }
       if (plan instanceof Aggregate && answering != null && answering.test(plan)) {
@@ -286,16 +311,18 @@ public class PruneScans extends Rule implements Cloneable {
       }
       Expression condition = plan instanceof Filter ? ((Filter) plan).condition() : null;
       for (LogicalPlan child : Lists.from(plan.children())) {
-        // MERGE, UPDATE and DELETE keep their scan: Iceberg validates their writes by what the scan has read.
-        visit(child, condition, isRead && !(plan instanceof RowLevelWrite));
+        // MERGE, UPDATE and DELETE keep their scan: Iceberg validates their writes by what the scan has read. A scan that
+        // rewrites whole data files must read them whole.
+        boolean isWrite = plan instanceof RowLevelWrite;
+        visit(child, condition, mayGo && !isWrite, mayWait && (!isWrite || (plan instanceof WriteDelta && prunesWrites)));
       }
     }
 
-    private void visitScan(DataSourceV2ScanRelation relation, Expression above, boolean mayGo, boolean mayBeReplaced) {
+    private void visitScan(DataSourceV2ScanRelation relation, Expression above, boolean mayGo, boolean mayWait) {
       Scan scan = relation.scan();
       if (ScanTasks.isBatchScan(scan)) {
         try {
-          if (prune(scan, above, relation.output(), mayBeReplaced) && mayGo) {
+          if (prune(scan, above, relation.output(), mayGo, mayWait) && mayGo) {
             replacements.put(scan, null);
           }
         } catch (Throwable e) {
@@ -305,10 +332,11 @@ public class PruneScans extends Rule implements Cloneable {
     }
 
     /** Take row groups out of a scan; say whether the scan has no task left. */
-    private boolean prune(Scan scan, Expression above, scala.collection.Iterable output, boolean mayBeReplaced)
+    private boolean prune(
+        Scan scan, Expression above, scala.collection.Iterable output, boolean mayGo, boolean mayWait)
         throws Exception {
-      Map filters = mayBeReplaced ? (Map) runtimeFilters.get(scan) : null;
-      WantedRows wanted = mayBeReplaced ? (WantedRows) wantedRows.get(scan) : null;
+      Map filters = mayWait ? (Map) runtimeFilters.get(scan) : null;
+      WantedRows wanted = mayGo && mayWait ? (WantedRows) wantedRows.get(scan) : null;
       boolean nothingAsked =
           ScanQuestion.filters(scan).isEmpty() && above == null && filters == null && wanted == null;
       if (nothingAsked

@@ -128,9 +128,10 @@ public class ScanQuestion implements Cloneable {
   }
 
   /**
-   * Whether a setting has a value. The planner reads all settings and refuses wrong values. This side looks at three
+   * Whether a setting has a value. The planner reads all settings and refuses wrong values. This side looks at some
    * settings itself: `enabled`, because it must switch off a planner that does not answer, `strict`, because trouble on
-   * this side must fail the query as well, and `aggregates`, which saves a question.
+   * this side must fail the query as well, `merge-pruning`, `side-milliseconds`, and `aggregates`, which saves a
+   * question.
    */
   public static boolean says(Map settings, String name, String value) {
     String text = (String) settings.get(SETTINGS + name);

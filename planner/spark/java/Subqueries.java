@@ -6,7 +6,9 @@ import java.util.HashSet;
 import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Set;
+import org.apache.spark.sql.catalyst.expressions.DynamicPruningExpression;
 import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.ListQuery;
 import org.apache.spark.sql.catalyst.expressions.ScalarSubquery;
 import org.apache.spark.sql.catalyst.expressions.SubqueryExpression;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -25,6 +27,9 @@ public class Subqueries {
   public final List whole = new ArrayList();
   /** The plans of all other subqueries. What stands above their scans may change: only the scans' own filters count. */
   public final List others = new ArrayList();
+
+  /** The plans that find the data files which a copy-on-write statement rewrites. Each runs by itself. */
+  public final List files = new ArrayList();
 
   /** The scans of whole subqueries that stand in others as well, where other rows may be wanted. */
   public final Set shared = identitySet();
@@ -50,7 +55,9 @@ public class Subqueries {
       for (SubqueryExpression subquery : Lists.nodes(root, SubqueryExpression.class)) {
         LogicalPlan own = (LogicalPlan) subquery.plan();
         boolean isWhole = isRead && isScalar(subquery) && add(own);
-        if (!isWhole) {
+        if (isOfFiles(root, subquery)) {
+          files.add(own);
+        } else if (!isWhole) {
           others.add(own);
         }
         collect(own, isWhole);
@@ -59,6 +66,15 @@ public class Subqueries {
     for (LogicalPlan child : Lists.from(plan.children())) {
       collect(child, isRead);
     }
+  }
+
+  private static boolean isOfFiles(Expression root, SubqueryExpression subquery) {
+    for (DynamicPruningExpression pruning : Lists.nodes(root, DynamicPruningExpression.class)) {
+      if (subquery instanceof ListQuery && Lists.nodes(pruning, ListQuery.class).contains(subquery)) {
+        return true;
+      }
+    }
+    return false;
   }
 
   private static boolean isScalar(Expression expression) {

@@ -63,7 +63,7 @@ class RuntimeKeys(Message):
     type: str
     operator: Literal["=", "<", "<=", ">", ">="]
     keys: tuple[bool | int | str, ...]
-    source: Literal["join", "subquery", "join or subquery"]
+    source: Literal["join", "subquery", "join or subquery", "merge", "update", "delete"]
 
     def __str__(self) -> str:
         if self.operator == "=" and len(self.keys) != 1:

@@ -7,11 +7,13 @@ import java.util.List;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.DynamicPruningSubquery;
 import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression$;
 import org.apache.spark.sql.catalyst.expressions.SubqueryExpression;
 import org.apache.spark.sql.catalyst.optimizer.PushDownPredicates;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.trees.TreePattern;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
@@ -45,12 +47,18 @@ public abstract class AwaitedColumn {
   public Long rows;
   /** What tells the values. */
   public String source;
+  /** The plan that has the values. */
+  public final LogicalPlan values;
+  /** Whether another run of that plan gives the same rows: the values may come from a run of their own. */
+  public final boolean isRepeatable;
 
   private final Attribute attribute;
 
   /** @param attribute what a plan compares with the values, or null */
-  protected AwaitedColumn(Attribute attribute, LogicalPlan plan, String operator, String source) {
+  protected AwaitedColumn(
+      Attribute attribute, LogicalPlan plan, LogicalPlan values, String operator, String source) {
     this.attribute = attribute;
+    this.values = values;
     this.operator = operator;
     this.source = source;
     Option found =
@@ -59,6 +67,7 @@ public abstract class AwaitedColumn {
     boolean isColumn = pair._1() instanceof Attribute && pair._2() instanceof DataSourceV2ScanRelation;
     column = isColumn ? (Attribute) pair._1() : null;
     scan = isColumn ? ((DataSourceV2ScanRelation) pair._2()).scan() : null;
+    isRepeatable = scan != null && isRepeatable(values);
   }
 
   /** The plan with a filter that tells the values, as near to the scan as it may be. */
@@ -89,6 +98,13 @@ public abstract class AwaitedColumn {
    */
   protected LogicalPlan filtered(LogicalPlan plan, LogicalPlan query, List keys, int at, boolean onlyInBroadcast)
       throws Exception {
+    for (Project project : Lists.nodes(plan, Project.class)) {
+      if (numbersRows(project)) {
+        LogicalPlan below = filtered(project.child(), query, keys, at, onlyInBroadcast);
+        Object changed = project.withNewChildren(Lists.of(Collections.singletonList(below)));
+        return (LogicalPlan) plan.transform(new Change(new Change.Substitute(Collections.singleton(project), changed)));
+      }
+    }
     Constructor constructor = DynamicPruningSubquery.class.getConstructors()[0];
     // Spark 4 takes several indices of keys where Spark 3.5 takes one.
     boolean takesOne = constructor.getParameterTypes()[3] == int.class;
@@ -101,13 +117,22 @@ public abstract class AwaitedColumn {
     return (LogicalPlan) PushDownPredicates.apply(new Filter((Expression) filter, plan));
   }
 
+  /** Whether a projection numbers the rows of a MERGE's target: any numbers do, and so do those of fewer rows. */
+  private static boolean numbersRows(Project project) {
+    for (Expression expression : Lists.from(project.projectList())) {
+      if (!expression.deterministic() && !((NamedExpression) expression).name().equals("__row_id")) {
+        return false;
+      }
+    }
+    return !project.deterministic();
+  }
+
   /** Whether a plan has an expression that waits for another plan. */
   protected static boolean hasSubquery(LogicalPlan plan) {
     return plan.containsPattern(TreePattern.PLAN_EXPRESSION());
   }
 
-  /** Whether another run of a plan gives the same rows: the keys may come from a run of their own. */
-  protected static boolean isRepeatable(LogicalPlan plan) {
+  private static boolean isRepeatable(LogicalPlan plan) {
     for (LogicalPlan node : Lists.nodes(plan, LogicalPlan.class)) {
       if (!node.deterministic()
           || !REPEATABLE.contains(node.getClass().getSimpleName())

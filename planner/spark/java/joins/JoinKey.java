@@ -1,6 +1,5 @@
 package io.puffinindex.spark;
 
-import java.math.BigInteger;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
@@ -13,13 +12,18 @@ import org.apache.spark.sql.catalyst.expressions.EvalMode;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.IsNotNull;
 import org.apache.spark.sql.catalyst.expressions.Literal$;
+import org.apache.spark.sql.catalyst.optimizer.JoinSelectionHelper;
+import org.apache.spark.sql.catalyst.optimizer.PushDownLeftSemiAntiJoin$;
 import org.apache.spark.sql.catalyst.planning.ExtractEquiJoinKeys;
+import org.apache.spark.sql.catalyst.plans.JoinType;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.Join;
+import org.apache.spark.sql.catalyst.plans.logical.JoinHint;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
 import org.apache.spark.sql.execution.dynamicpruning.PartitionPruning;
+import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DecimalType;
 import org.apache.spark.sql.types.DoubleType;
@@ -31,25 +35,29 @@ import scala.Tuple8;
 
 /** A column that a join compares with what its other side has. */
 public class JoinKey extends AwaitedColumn {
-  /** Computing a side once more for its keys reads this share of the other side at most, as a divisor. */
-  private static final BigInteger LEAST_GAIN = BigInteger.valueOf(8);
+  /** Nodes without an exchange. Spark finds the broadcast of such a plan whenever it looks for it. */
+  private static final List NARROW =
+      Arrays.asList(
+          "Project", "Filter", "Sample", "BatchEvalPython", "ArrowEvalPython", "MapInPandas", "MapInArrow",
+          "LogicalRDD", "LogicalRelation", "DataSourceV2ScanRelation");
 
+  private static final JoinSelectionHelper BROADCASTS = PushDownLeftSemiAntiJoin$.MODULE$;
   private static final List NORMALIZATIONS = Arrays.asList("KnownFloatingPointNormalized", "NormalizeNaNAndZero");
 
   /** The side of the column. */
   public final LogicalPlan side;
+  /** Whether the join is one of a subquery, whose thread must wait for no other thread of its small pool. */
+  public boolean isInSubquery;
 
-  private final LogicalPlan other;
   /** The key of this side. */
   private final Expression key;
   private final List otherKeys;
   private final int at;
 
   private JoinKey(LogicalPlan side, Expression key, LogicalPlan other, List otherKeys, int at) {
-    super(attribute(key), side, "=", "join");
+    super(attribute(key), side, other, "=", "join");
     this.side = side;
     this.key = key;
-    this.other = other;
     this.otherKeys = otherKeys;
     this.at = at;
   }
@@ -76,7 +84,7 @@ public class JoinKey extends AwaitedColumn {
   private static void addKeys(List found, LogicalPlan side, List keys, LogicalPlan other, List otherKeys) {
     for (int i = 0; i < keys.size(); i++) {
       JoinKey key = new JoinKey(side, (Expression) keys.get(i), other, otherKeys, i);
-      if (key.scan != null && isRepeatable(other)) {
+      if (key.scan != null && (key.isRepeatable || SmallSide.isCheaper(other, side))) {
         key.rows = rowsOfTable(other);
         found.add(key);
       }
@@ -129,16 +137,22 @@ public class JoinKey extends AwaitedColumn {
     return condition instanceof IsNotNull;
   }
 
-  public static BigInteger bytes(LogicalPlan plan) {
-    return plan.stats().sizeInBytes().bigInteger();
-  }
-
-  private static BigInteger sourceBytes(LogicalPlan plan) {
-    BigInteger sum = BigInteger.ZERO;
-    for (LogicalPlan leaf : Lists.from(plan.collectLeaves())) {
-      sum = sum.add(bytes(leaf));
+  /** Whether the keys can only come from the broadcast that the join makes, and that broadcast is one for certain. */
+  public boolean isOfBroadcast(Join join) {
+    boolean isRight = side == join.left();
+    JoinHint hint = join.hint();
+    boolean isWanted = isRight ? BROADCASTS.hintToBroadcastRight(hint) : BROADCASTS.hintToBroadcastLeft(hint);
+    JoinType type = join.joinType();
+    boolean mayBe = isRight ? BROADCASTS.canBuildBroadcastRight(type) : BROADCASTS.canBuildBroadcastLeft(type);
+    if (!mayBe || (!isWanted && !BROADCASTS.canBroadcastBySize(values, SQLConf.get()))) {
+      return false;
     }
-    return sum;
+    for (LogicalPlan node : Lists.nodes(values, LogicalPlan.class)) {
+      if (!node.deterministic() || !NARROW.contains(node.getClass().getSimpleName())) {
+        return false;
+      }
+    }
+    return !(withoutNormalization(key) instanceof Cast) && !hasSubquery(values);
   }
 
   public LogicalPlan filtered(LogicalPlan plan) throws Exception {
@@ -146,13 +160,12 @@ public class JoinKey extends AwaitedColumn {
     boolean isCast = withoutNormalization(key) instanceof Cast;
     // Spark takes the keys from the broadcast that the join makes. Without one, the other side has to run once more. It
     // then runs in the pool of all subqueries, where it must wait for no subquery.
-    LogicalPlan alone = (LogicalPlan) other.transformAllExpressions(new Change(new TrueForPruning()));
-    boolean mayRunAlone =
-        sourceBytes(other).multiply(LEAST_GAIN).compareTo(bytes(plan)) <= 0 && !hasSubquery(alone);
-    if (!mayRunAlone && (isCast || !alone.equals(other))) {
+    LogicalPlan alone = (LogicalPlan) values.transformAllExpressions(new Change(new TrueForPruning()));
+    boolean mayRunAlone = !isInSubquery && isRepeatable && SmallSide.isCheaper(values, plan) && !hasSubquery(alone);
+    if (!mayRunAlone && (isCast || !alone.equals(values))) {
       return plan;
     }
-    LogicalPlan query = mayRunAlone ? alone : other;
+    LogicalPlan query = mayRunAlone ? alone : values;
     if (!isCast) {
       // With all keys of the join, in their order, Spark finds the broadcast that the join makes.
       return filtered(plan, query, otherKeys, at, !mayRunAlone);

@@ -23,52 +23,89 @@ public class RuntimeFilters {
     return found;
   }
 
-  /** The plan with runtime filters on the scans that take them. */
-  public static LogicalPlan apply(LogicalPlan plan) {
-    LogicalPlan inserted = (LogicalPlan) plan.transformUp(new Change(new InsertFilters()));
+  /**
+   * The plan with runtime filters on the scans that take them.
+   *
+   * @param isSubquery whether the plan is a subquery's
+   */
+  public static LogicalPlan apply(LogicalPlan plan, boolean isSubquery) {
+    SmallSide small = new SmallSide();
+    LogicalPlan inserted = (LogicalPlan) plan.transformUp(new Change(new InsertFilters(isSubquery, small)));
+    inserted = small.consistent(inserted);
     // A filter that does not get as far as its scan would be evaluated row by row.
     return (LogicalPlan) CleanupDynamicPruningFilters.apply(inserted);
   }
 
   /** The plan with a runtime filter for each of some columns. */
-  private static LogicalPlan filtered(LogicalPlan plan, List awaited) {
+  private static LogicalPlan filtered(LogicalPlan plan, List<AwaitedColumn> awaited) throws Exception {
     LogicalPlan filtered = plan;
     for (AwaitedColumn column : awaited) {
-      try {
-        filtered = column.isTaken() ? column.filtered(filtered) : filtered;
-      } catch (Exception e) {
-        throw new IllegalStateException("no runtime filter in " + plan.nodeName() + ": " + e.getMessage(), e);
-      }
+      filtered = column.isTaken() ? column.filtered(filtered) : filtered;
     }
     return filtered;
   }
 
   /** Puts runtime filters above filters that compare with scalar subqueries, and on one side of each join. */
   private static class InsertFilters implements Change.OfNode {
+    private final boolean isSubquery;
+    private final SmallSide small;
+
+    InsertFilters(boolean isSubquery, SmallSide small) {
+      this.isSubquery = isSubquery;
+      this.small = small;
+    }
+
     public Object changed(Object node) {
-      if (node instanceof Filter) {
-        return filtered((LogicalPlan) node, ScalarComparison.of((Filter) node));
+      try {
+        if (node instanceof Filter) {
+          return changed((Filter) node);
+        }
+        return node instanceof Join ? changed((Join) node) : null;
+      } catch (Exception e) {
+        throw new IllegalStateException("no runtime filter in " + ((LogicalPlan) node).nodeName() + ": " + e, e);
       }
-      return node instanceof Join ? changed((Join) node) : null;
+    }
+
+    private Object changed(Filter filter) throws Exception {
+      for (ScalarComparison comparison : ScalarComparison.of(filter)) {
+        if (comparison.isTaken() && !comparison.isRepeatable) {
+          LogicalPlan rows = small.rows(comparison.values, filter);
+          return rows == null ? null : changed((Filter) comparison.withRows(filter, rows));
+        }
+      }
+      return filtered(filter, ScalarComparison.of(filter));
     }
 
     /** The larger side gets the filters, if both have a scan that takes them. */
-    private static Object changed(Join join) {
+    private Object changed(Join join) throws Exception {
       List left = new ArrayList();
       List right = new ArrayList();
       for (JoinKey key : JoinKey.of(join)) {
+        key.isInSubquery = isSubquery;
         if (key.isTaken()) {
           (key.side == join.left() ? left : right).add(key);
         }
       }
       boolean prunesLeft =
           right.isEmpty()
-              || (!left.isEmpty() && JoinKey.bytes(join.left()).compareTo(JoinKey.bytes(join.right())) >= 0);
+              || (!left.isEmpty() && SmallSide.bytes(join.left()).compareTo(SmallSide.bytes(join.right())) >= 0);
+      List<JoinKey> keys = prunesLeft ? left : right;
+      for (JoinKey key : keys) {
+        if (!key.isRepeatable && !key.isOfBroadcast(join)) {
+          LogicalPlan rows = small.rows(key.values, key.side);
+          if (rows == null) {
+            return null;
+          }
+          return changed(prunesLeft ? copy(join, join.left(), rows) : copy(join, rows, join.right()));
+        }
+      }
       LogicalPlan newLeft = prunesLeft ? filtered(join.left(), left) : join.left();
       LogicalPlan newRight = prunesLeft ? join.right() : filtered(join.right(), right);
-      return newLeft == join.left() && newRight == join.right()
-          ? null
-          : join.copy(newLeft, newRight, join.joinType(), join.condition(), join.hint());
+      return copy(join, newLeft, newRight);
+    }
+
+    private static Join copy(Join join, LogicalPlan left, LogicalPlan right) {
+      return join.copy(left, right, join.joinType(), join.condition(), join.hint());
     }
   }
 }

@@ -23,6 +23,7 @@ import org.apache.spark.sql.catalyst.expressions.ScalarSubquery;
 import org.apache.spark.sql.catalyst.expressions.SubqueryExpression;
 import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
+import org.apache.spark.sql.catalyst.plans.logical.LocalRelation;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.execution.dynamicpruning.PartitionPruning$;
@@ -50,7 +51,7 @@ public class ScalarComparison extends AwaitedColumn {
 
   private ScalarComparison(
       Attribute column, LogicalPlan plan, String operator, Expression value, ScalarSubquery subquery) {
-    super(column, plan, operator, "subquery");
+    super(column, plan, subquery.plan(), operator, "subquery");
     this.value = value;
     this.subquery = subquery;
   }
@@ -72,12 +73,22 @@ public class ScalarComparison extends AwaitedColumn {
             subquery == null
                 ? null
                 : new ScalarComparison((Attribute) column, filter.child(), operator, value, subquery);
-        if (comparison != null && comparison.scan != null) {
+        if (comparison != null && comparison.scan != null && comparison.mayRun(filter)) {
           found.putIfAbsent(((Attribute) column).exprId() + operator, comparison);
         }
       }
     }
     return new ArrayList(found.values());
+  }
+
+  private boolean mayRun(Filter filter) {
+    return isRepeatable || SmallSide.isCheaper(values, filter);
+  }
+
+  /** A filter whose subquery is of rows that are known. */
+  public Object withRows(Filter filter, LogicalPlan rows) {
+    Set places = Collections.singleton(subquery);
+    return filter.transformExpressions(new Change(new Change.Substitute(places, subquery.withNewPlan(rows))));
   }
 
   /** The only subquery of a value, if its plan may run once more for the value; else null. */
@@ -88,8 +99,7 @@ public class ScalarComparison extends AwaitedColumn {
       return null;
     }
     LogicalPlan plan = ((ScalarSubquery) one).plan();
-    boolean mayRun = isRepeatable(plan) && !hasSubquery(plan);
-    return mayRun && (hasRow(plan) || isNullOfNull(value, (ScalarSubquery) one)) ? (ScalarSubquery) one : null;
+    return !hasSubquery(plan) && (hasRow(plan) || isNullOfNull(value, (ScalarSubquery) one)) ? (ScalarSubquery) one : null;
   }
 
   /** Whether a plan has a row whatever its tables have: an aggregate without groups. */
@@ -98,7 +108,9 @@ public class ScalarComparison extends AwaitedColumn {
     while (node instanceof Project) {
       node = ((Project) node).child();
     }
-    return node instanceof Aggregate && ((Aggregate) node).groupingExpressions().isEmpty();
+    return node instanceof LocalRelation
+        ? !((LocalRelation) node).data().isEmpty()
+        : node instanceof Aggregate && ((Aggregate) node).groupingExpressions().isEmpty();
   }
 
   /** Whether a value is NULL, and so compares with nothing, if its subquery has no row. */
@@ -116,11 +128,11 @@ public class ScalarComparison extends AwaitedColumn {
   }
 
   public LogicalPlan filtered(LogicalPlan plan) throws Exception {
-    Expression computed = withSubquery(value, subquery, (Attribute) subquery.plan().output().head());
+    Expression computed = withSubquery(value, subquery, (Attribute) values.output().head());
     List none = Collections.EMPTY_LIST;
     ExprId id = NamedExpression$.MODULE$.newExprId();
     Alias key = new Alias(computed, "value", id, Lists.of(none), Option.empty(), Lists.of(none));
-    LogicalPlan query = new Project(Lists.of(Collections.singletonList(key)), subquery.plan());
+    LogicalPlan query = new Project(Lists.of(Collections.singletonList(key)), values);
     return filtered(plan, query, Collections.singletonList(key.toAttribute()), 0, false);
   }
 }

@@ -1,0 +1,139 @@
+package io.puffinindex.spark;
+
+import java.math.BigInteger;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.Timer;
+import java.util.TimerTask;
+import java.util.UUID;
+import org.apache.commons.lang3.reflect.MethodUtils;
+import org.apache.spark.SparkContext;
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.ScalarSubquery;
+import org.apache.spark.sql.catalyst.plans.logical.LocalRelation;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.execution.QueryExecution;
+import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.internal.SQLConf;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * A plan with few rows whose keys restrict a scan, though Spark cannot tell its size or might get other rows next time.
+ *
+ * <p>The plan runs once, before the query does. The query and its runtime filter then take these rows.
+ */
+public class SmallSide implements Change.OfNode {
+  private static final Logger LOG = LoggerFactory.getLogger("puffin-index");
+  private static final int MOST_ROWS = 100000;
+  private static final BigInteger MOST_BYTES = BigInteger.valueOf(64 << 20);
+
+  /** Computing a side for its keys reads this share of the scan's side at most, as a divisor. */
+  private static final BigInteger LEAST_GAIN = BigInteger.valueOf(8);
+
+  /** A run that comes to nothing may take as long as reading this many bytes of the scan takes a millisecond. */
+  private static final BigInteger BYTES_A_MILLISECOND = BigInteger.valueOf(5000000);
+
+  private static final long MOST_MILLISECONDS = 10000;
+  /** Only jobs that have begun can be ended. */
+  private static final long CANCEL_AGAIN_MILLISECONDS = 20;
+
+  private static final String SETTING = "spark.puffin-index.side-milliseconds";
+  private static final String DEFAULT_MILLISECONDS = "500";
+
+  /** The rows of plans that have run, by canonical plan. Equal plans of a query have the same rows. */
+  private final Map known = new HashMap();
+
+  public static BigInteger bytes(LogicalPlan plan) {
+    return plan.stats().sizeInBytes().bigInteger();
+  }
+
+  /** Whether the tables of a plan are small beside a scan's side. Spark may not know the size of other sources. */
+  public static boolean isCheaper(LogicalPlan plan, LogicalPlan side) {
+    BigInteger unknown = BigInteger.valueOf(SQLConf.get().defaultSizeInBytes());
+    BigInteger sum = BigInteger.ZERO;
+    for (LogicalPlan leaf : Lists.from(plan.collectLeaves())) {
+      sum = bytes(leaf).equals(unknown) ? sum : sum.add(bytes(leaf));
+    }
+    return sum.multiply(LEAST_GAIN).compareTo(bytes(side)) <= 0;
+  }
+
+  /**
+   * The rows of a plan.
+   *
+   * @param side what the keys restrict
+   * @return null if there are too many rows, or they take too long
+   */
+  public LogicalPlan rows(LogicalPlan plan, LogicalPlan side) throws Exception {
+    if (!known.containsKey(plan.canonicalized())) {
+      known.put(plan.canonicalized(), run(plan, side));
+    }
+    return known(plan);
+  }
+
+  private LogicalPlan known(LogicalPlan plan) throws Exception {
+    LocalRelation rows = (LocalRelation) known.get(plan.canonicalized());
+    return rows == null ? null : relation(plan, rows.data());
+  }
+
+  private static LogicalPlan relation(LogicalPlan plan, Object rows) throws Exception {
+    return (LogicalPlan) ScanTasks.made(LocalRelation.class, plan.output(), rows, Boolean.FALSE);
+  }
+
+  /** A query whose scalar subqueries have the value that runtime filters have taken. */
+  public LogicalPlan consistent(LogicalPlan query) {
+    return known.isEmpty() ? query : (LogicalPlan) query.transformAllExpressions(new Change(this));
+  }
+
+  public Object changed(Object node) {
+    try {
+      boolean isScalar = node instanceof ScalarSubquery && !((ScalarSubquery) node).isCorrelated();
+      LogicalPlan rows = isScalar ? known(((ScalarSubquery) node).plan()) : null;
+      return rows == null ? null : ((ScalarSubquery) node).withNewPlan(rows);
+    } catch (Exception e) {
+      throw new IllegalStateException(e);
+    }
+  }
+
+  private static LogicalPlan run(LogicalPlan plan, LogicalPlan side) {
+    SparkContext context = SparkSession.active().sparkContext();
+    String tag = "puffin-index-" + UUID.randomUUID();
+    Timer timer = new Timer(tag, true);
+    context.addJobTag(tag);
+    try {
+      long bound = bytes(side).divide(BYTES_A_MILLISECOND).min(BigInteger.valueOf(MOST_MILLISECONDS)).longValue();
+      long least = Long.parseLong(SQLConf.get().getConfString(SETTING, DEFAULT_MILLISECONDS).trim());
+      timer.schedule(new Cancel(context, tag), Math.max(least, bound), CANCEL_AGAIN_MILLISECONDS);
+      Object executed =
+          MethodUtils.invokeStaticMethod(
+              QueryExecution.class, "prepareExecutedPlan", new Object[] {SparkSession.active(), plan});
+      InternalRow[] rows = ((SparkPlan) executed).executeTake(MOST_ROWS + 1);
+      LogicalPlan relation = relation(plan, Lists.of(Arrays.asList((Object[]) rows)));
+      return rows.length > MOST_ROWS || bytes(relation).compareTo(MOST_BYTES) > 0 ? null : relation;
+    } catch (Exception e) {
+      // The query runs the side itself, and tells what is wrong with it.
+      LOG.debug("keys not known before the query runs", e);
+      return null;
+    } finally {
+      timer.cancel();
+      context.removeJobTag(tag);
+    }
+  }
+
+  /** Ends jobs that take too long. */
+  private static class Cancel extends TimerTask {
+    private final SparkContext context;
+    private final String tag;
+
+    Cancel(SparkContext context, String tag) {
+      this.context = context;
+      this.tag = tag;
+    }
+
+    public void run() {
+      context.cancelJobsWithTag(tag);
+    }
+  }
+}
