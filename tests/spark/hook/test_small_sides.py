@@ -1,0 +1,120 @@
+"""Keys of sides whose size Spark cannot tell, or that may give other rows next time, such as lists made in Python."""
+
+from collections.abc import Callable, Iterator
+
+import pandas as pd
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import broadcast, col, udf
+
+import planner
+from puffin_index import TableIndex
+from tests.spark.agreement import ENABLED, plan_text, settings
+
+pytestmark = pytest.mark.spark
+
+KEYS = [3, 4, 4, 19_999, 77_777, None]
+NUMBERS = "k INT, n INT"
+EVERY = 20
+
+
+def _with_function(spark: SparkSession) -> DataFrame:
+    plus_one = udf(lambda value: value + 1, "int")
+    return spark.range(4).select(plus_one(col("id").cast("int")).alias("k"), col("id").alias("n"))
+
+
+def _listed(spark: SparkSession) -> DataFrame:
+    return spark.createDataFrame([(key, 1) for key in KEYS], NUMBERS)
+
+
+SIDES: dict[str, Callable[[SparkSession], DataFrame]] = {
+    "rows": _listed,
+    "pandas": lambda spark: spark.createDataFrame(pd.DataFrame({"k": KEYS[:4], "n": 1}), NUMBERS),
+    "rdd": lambda spark: spark.sparkContext.parallelize([(key, 1) for key in KEYS], 3).toDF(NUMBERS),
+    "function": _with_function,
+    "limit": lambda spark: spark.range(9, 900).selectExpr("CAST(id AS INT) AS k", "id AS n").limit(3),
+    "sample": lambda spark: spark.range(2000).selectExpr("CAST(id AS INT) AS k", "id AS n").sample(0.002, 7),
+    "cached": lambda spark: spark.range(9, 12).selectExpr("CAST(id AS INT) AS k", "id AS n").cache(),
+    "joined": lambda spark: _listed(spark).join(spark.range(9).withColumnRenamed("id", "n"), "n"),
+    "few of each": lambda spark: _listed(spark).groupBy("k").count(),
+    "random": lambda spark: _listed(spark).where("rand(1) < 2"),
+}
+
+
+@pytest.fixture(scope="module")
+def hook(enabled: SparkSession, items: TableIndex) -> Iterator[SparkSession]:
+    """The session with the hook; a busy machine may take its time."""
+    assert items.name == "ns.items"
+    with settings(enabled, {"spark.puffin-index.side-milliseconds": "60000"}):
+        yield enabled
+
+
+def _rows(frame: DataFrame) -> list[str]:
+    return sorted(map(str, frame.collect()))
+
+
+def _kept(spark: SparkSession, query: Callable[[], DataFrame]) -> int:
+    """How many row groups a query keeps, whose rows are those of a plain scan."""
+    before = planner.reports(spark)
+    found = _rows(query())
+    reports = [report for report in planner.reports(spark) if all(report is not one for one in before)]
+    with settings(spark, {ENABLED: "false"}):
+        assert _rows(query()) == found
+    return min((report.kept for report in reports), default=EVERY)
+
+
+@pytest.mark.parametrize("broadcasts", [True, False])
+@pytest.mark.parametrize("name", SIDES)
+def test_keys_of_any_small_side_reach_the_scan(hook: SparkSession, name: str, broadcasts: bool) -> None:
+    side = SIDES[name](hook)
+    items = hook.table("lake.ns.items").select("id", "k")
+
+    kept = _kept(hook, lambda: items.join(broadcast(side) if broadcasts else side, "k").select(items.id, "k"))
+
+    side.unpersist()
+    assert kept <= 5
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT id FROM {t} WHERE k IN (SELECT k FROM watch)",
+        "SELECT id FROM {t} i WHERE EXISTS (SELECT 1 FROM watch w WHERE w.k = i.k AND w.n = 1)",
+        "SELECT id FROM {t} WHERE k = (SELECT max(k) FROM watch WHERE k < 5)",
+        "SELECT id FROM {t} WHERE k <= (SELECT min(k) FROM watch)",
+        "SELECT id FROM {t} WHERE k = coalesce((SELECT k FROM watch WHERE n = 2), 7)",
+        "SELECT id, w.n FROM watch w LEFT JOIN {t} i ON i.k = w.k",
+        "SELECT i.id FROM {t} i JOIN watch w ON i.k = w.k JOIN watch v ON i.k = v.k + 1",
+        "SELECT i.id FROM {t} i JOIN (SELECT CAST(k AS BIGINT) AS k FROM watch) w ON i.k = w.k",
+        "SELECT i.id FROM {t} i JOIN (SELECT CAST(k AS BIGINT) AS k FROM watch) w ON CAST(i.k AS BIGINT) = w.k",
+    ],
+)
+def test_subqueries_and_outer_joins_of_a_list_made_in_python(hook: SparkSession, sql: str) -> None:
+    _listed(hook).createOrReplaceTempView("watch")
+
+    assert _kept(hook, lambda: hook.sql(sql.format(t="lake.ns.items"))) <= (EVERY if "coalesce" in sql else 5)
+
+
+@pytest.mark.parametrize("kind", ["left", "left_anti", "full"])
+def test_sides_that_keep_all_rows_of_the_table_take_none_away(hook: SparkSession, kind: str) -> None:
+    items = hook.table("lake.ns.items").select("id", "k")
+
+    assert _kept(hook, lambda: items.join(_listed(hook), "k", kind).select("id")) == EVERY
+
+
+def test_many_rows_and_slow_ones_leave_the_query_as_it_was(hook: SparkSession) -> None:
+    items = hook.table("lake.ns.items").select("id", "k")
+    many = hook.sparkContext.parallelize(range(200_000), 2).map(lambda number: (number % 7, 1)).toDF(NUMBERS)
+    with settings(hook, {"spark.puffin-index.side-milliseconds": "0"}):
+        slow = items.join(_listed(hook), "k")
+        assert "Scan ExistingRDD" in plan_text(slow)
+    assert "Scan ExistingRDD" in plan_text(items.join(many, "k"))
+    assert len(slow.collect()) == len(items.join(_listed(hook), "k").collect())
+
+
+def test_a_side_that_fails_says_what_it_says_without_the_hook(hook: SparkSession) -> None:
+    fails = hook.createDataFrame([(0, 1)], NUMBERS).selectExpr("CAST(1 / k AS INT) AS k")
+
+    with pytest.raises(Exception, match="DIVIDE_BY_ZERO"):
+        hook.table("lake.ns.items").join(fails, "k").collect()
+    assert not hook.sparkContext._jsc.sc().getJobTags().nonEmpty()
