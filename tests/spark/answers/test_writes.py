@@ -13,6 +13,7 @@ from pyspark.sql.functions import col, udf
 
 import planner
 from puffin_index import IndexDefinition, TableIndex
+from ssb_bench.spark_runs.session import SPARK_RELEASE
 from tests.conftest import is_nightly
 from tests.spark.agreement import ENABLED, row_groups_of, settings
 
@@ -153,7 +154,9 @@ def test_tables_become_the_same(writing: SparkSession, catalog: SqlCatalog, part
         if number % 8 == 7:
             writes.index.build(workers=1)
         writes.run(writes.statement())
-    assert any(report.dropped for report in planner.reports(writing) if all(report is not one for one in before))
+    found = [report for report in planner.reports(writing) if all(report is not one for one in before)]
+    # Copy-on-write waits for no keys in Spark 3.5.
+    assert SPARK_RELEASE == "3.5" or any(report.dropped for report in found)
 
 
 KEYS = "SELECT CAST(col1 AS INT) AS k, col2 AS s FROM VALUES (5, 'a'), (77, 'b'), (30000, 'c')"
@@ -207,7 +210,8 @@ def test_scans_that_look_for_rows_read_those_with_the_keys(
         writing.sql(text.format(t="lake.ns.written"))
         new = [report for report in planner.reports(writing) if all(report is not one for one in before)]
         found = [report for report in new if report.table == "lake.ns.written" and report.dropped]
-        assert [report.kept for report in found] == ([] if kept is None else [kept]), (mode, statement)
+        waits = mode == "merge-on-read" or SPARK_RELEASE != "3.5"
+        assert [report.kept for report in found] == ([kept] if kept is not None and waits else []), (mode, statement)
         verb = statement.split()[0].lower()
         assert all(f"{verb}: k" in str(report.implied[0]) for report in found)
     with settings(writing, {"spark.puffin-index.merge-pruning": "false"}):
@@ -232,7 +236,7 @@ def _interfered(spark: SparkSession, catalog: SqlCatalog, place: Path, how: str)
                 table.delete("k == 5" if how == "deletes a key" else "k == 600")
         return key
 
-    key = udf(interfere, "int")
+    key = udf(interfere, "int", useArrow=False)
     spark.createDataFrame([(5, "a")], "k INT, s STRING").select(key(col("k")).alias("k"), "s").createOrReplaceTempView(
         "source"
     )
