@@ -65,7 +65,7 @@ class Settings(PlanningBounds):
     job_description: Flag = True
     join_pruning: Flag = True
     merge_pruning: Flag = True
-    side_milliseconds: int = Field(default=500, ge=0)
+    side_milliseconds: int = Field(default=2_000, ge=0)
     top_k: Flag = True
     limit: Flag = True
     functions: Flag = True

@@ -41,7 +41,7 @@ public class SmallSide implements Change.OfNode {
   private static final long CANCEL_AGAIN_MILLISECONDS = 20;
 
   private static final String SETTING = "spark.puffin-index.side-milliseconds";
-  private static final String DEFAULT_MILLISECONDS = "500";
+  private static final String DEFAULT_MILLISECONDS = "2000";
 
   /** The rows of plans that have run, by canonical plan. Equal plans of a query have the same rows. */
   private final Map known = new HashMap();
