@@ -280,7 +280,8 @@ class _KeyGroups:
         among: dict[int, BitMap | None] = {}
         for place, base, row_count in zip(opened.places, opened.bases, row_counts, strict=True):
             own = every
-            if len(opened.places) > 1 or base:
+            # The payload may cover other row groups, which are not asked about.
+            if base or any(one and one.max() >= row_count for one in every):
                 here = BitMap(range(base, base + row_count))
                 own = [(one & here).shift(-base) for one in every]
             rows[place], among[place] = own, rows_at(place)

@@ -103,6 +103,16 @@ def test_counts_and_ends_of_whole_row_groups_come_from_statistics(ten_rows: Tabl
     assert (found.row_groups_settled, found.row_groups_indexed, found.row_groups_read) == (4, 0, 0)
 
 
+@pytest.mark.parametrize("definition", KINDS)
+def test_a_row_group_that_statistics_settle_is_not_counted_in_groups_again(
+    local_catalog: SqlCatalog, definition: IndexDefinition
+) -> None:
+    data = pa.table({"k": pa.array([1, None, 7, 2], pa.int64()), "c": pa.array([0, 1, 2, 3], pa.int64())})
+    found = aggregate_with_plan(build_index(local_catalog, data, 3, definition), None, "count(*), sum(c)", "k")
+    assert rows(found) == [(None, 1, 1), (1, 1, 0), (2, 1, 3), (7, 1, 2)]
+    assert (found.row_groups_settled, found.row_groups_indexed) == (1, 1)
+
+
 def test_a_column_without_an_index_is_read(local_catalog: SqlCatalog) -> None:
     index = build_index(local_catalog, ROWS, 2, IndexDefinition.of(bsi=["k"]))
     found = aggregate_with_plan(index, "k > 6", "sum(c), sum(k)")
