@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from planner.aggregates.indexed import answer_units
+from planner.aggregates.indexed import Unit, each_unit, partials_of
 from planner.aggregates.known_rows import KnownRows
 from planner.aggregates.partial import Partial
 from planner.aggregates.question import Question
@@ -114,7 +114,7 @@ def _answer(rows: KnownRows, question: Question, data_costs: Floats, limits: Lim
     whole = rows.positions[rows.is_whole[rows.positions]]
     settled, is_settled = settle(view, question, rows.scan.numbers[whole], reads)
     others = np.setdiff1d(rows.positions, whole[is_settled])
-    indexed, left = answer_units(view, question, rows, others, reads, data_costs[others], limits)
-    partial = Partial.merged(question, [*settled, *indexed])
+    indexed, left = each_unit(view, question, rows, others, reads, data_costs[others], limits, Unit.answer)
+    partial = Partial.merged(question, [*settled, *partials_of(question, indexed)])
     unread = np.union1d(left, np.setdiff1d(kept, rows.positions))
     return Answer(partial, unread, int(is_settled.sum()), len(others) - len(left))

@@ -37,29 +37,6 @@ _ROWS_AT_ONCE: Final = 1 << 20
 """The keys of about this many rows are grouped at once."""
 
 
-def answer_units(
-    view: IndexView,
-    question: Question,
-    rows: KnownRows,
-    positions: Ints,
-    reads: IndexReads,
-    data_costs: Floats,
-    limits: Limits,
-) -> tuple[list[Partial], Ints]:
-    """Answer some positions of the plan, whose matching rows are known, from indexes.
-
-    Takes `data_costs` of each position and `limits` as `answer` does. Returns the answers, and the positions that no
-    index answers.
-    """
-
-    def answer(unit: Unit) -> _Found | None:
-        found = unit.answer()
-        return None if _has_zero_end(question, found) else found
-
-    found, left = each_unit(view, question, rows, positions, reads, data_costs, limits, answer)
-    return list(_partials(question, found)), left
-
-
 def each_unit(
     view: IndexView,
     question: Question,
@@ -70,9 +47,10 @@ def each_unit(
     limits: Limits,
     ask: Callable[[Unit], T | None],
 ) -> tuple[list[T], Ints]:
-    """Ask the units of some positions; arguments are those of `answer_units`.
+    """Ask the units of some positions of the plan, whose matching rows are known.
 
-    Returns what units told, and the positions of the others: their indexes cost too much, are in trouble or told None.
+    Takes `data_costs` of each position and `limits` as `answer` does. Returns what units told, and the positions of the
+    others: their indexes cost too much, are in trouble or told None.
     """
     row_groups = rows.scan.numbers[positions]
     payloads = [
@@ -119,7 +97,7 @@ class _GroupTotals:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Found:
+class Found:
     """What indexes tell of the matching rows of a unit: totals of all rows or of groups, otherwise keys.
 
     A key in `columns` stands for one row or as many as `weights` says. Distinct keys come in parts, where they are
@@ -134,15 +112,15 @@ class _Found:
     weights: Ints | None = None
 
 
-def _has_zero_end(question: Question, found: _Found) -> bool:
-    """Whether a minimum or maximum is a zero, whose sign no index knows."""
+def _has_zero_end(question: Question, found: Found) -> bool:
+    """Whether a minimum or maximum is a zero."""
     names = [
         f"{end} {number}"
         for number, asked in enumerate(question.columns)
         if asked.value_type.is_floating
         for end in asked.ends
     ]
-    parts = _partials(question, [found]) if names else ()
+    parts = partials_of(question, [found]) if names else ()
     return any(pc.any(pc.equal(part.groups[name], 0), min_count=0).as_py() for part in parts for name in names)
 
 
@@ -159,17 +137,21 @@ class Unit:
     places: Ints
     row_sets: dict[int, BitMap] = field(default_factory=dict)
 
-    def answer(self) -> _Found:
-        """Return what indexes tell of the rows."""
+    def answer(self) -> Found | None:
+        """Return what indexes tell of the rows; None if an end is a zero, whose sign no index knows."""
+        found = self._answer()
+        return None if _has_zero_end(self.question, found) else found
+
+    def _answer(self) -> Found:
         if not self.question.groups:
             return self._totals()
         if len(self.payloads) == 1:
             return self._counts(self.payloads[0])
         groups = self._totals_of_groups() if self.question.has_key_groups else None
         if groups is not None:
-            return _Found(sum(sum(own.row_counts) for own in groups), groups=groups)
+            return Found(sum(sum(own.row_counts) for own in groups), groups=groups)
         keys = self.keys()
-        return _Found(next(iter(keys.values())).row_count, columns=keys)
+        return Found(next(iter(keys.values())).row_count, columns=keys)
 
     def keys(self) -> dict[ColumnId, Column]:
         """Return the keys of each column in the matching rows, in the order of the positions."""
@@ -216,14 +198,14 @@ class Unit:
             self.row_sets[at] = self.rows.of(int(self.positions[at]))
         return self.row_sets[at]
 
-    def _counts(self, own: Payloads) -> _Found:
+    def _counts(self, own: Payloads) -> Found:
         """How often each key occurs: the answer to a question about one column."""
         counts = [opened.counts_of(rows) for opened, _, rows in self._asked(own)]
         column = join_columns([_with_null(one.value_type, one.keys, one.null_count > 0) for one in counts])
         weights = [np.append(one.counts, one.null_count) if one.null_count else one.counts for one in counts]
-        return _Found(column.row_count, columns={own.column.column: column}, weights=np.concatenate(weights))
+        return Found(column.row_count, columns={own.column.column: column}, weights=np.concatenate(weights))
 
-    def _totals(self) -> _Found:
+    def _totals(self) -> Found:
         row_count = int(self.rows.matches[self.positions].sum())
         totals: dict[ColumnId, Totals] = {}
         distinct: dict[ColumnId, list[KeyArray]] = {}
@@ -238,7 +220,7 @@ class Unit:
                 keys = [opened.distinct_of(rows) for opened, _, rows in self._asked(own)]
                 found, distinct[column] = [totals_of_distinct(one) for one in keys], [one.keys for one in keys]
             totals[column] = join_totals(found)
-        return _Found(row_count, totals=totals, distinct=distinct)
+        return Found(row_count, totals=totals, distinct=distinct)
 
     def _keys(self, own: Payloads) -> Column:
         """The keys of the matching rows, row group by row group, in the order of the positions."""
@@ -339,7 +321,7 @@ def _with_null(value_type: ValueType, keys: KeyArray, has_null: bool) -> Column:
     return Column(value_type, len(valid), pa.concat_arrays([keys, pa.nulls(1, pa.large_binary())]), valid)
 
 
-def _partials(question: Question, found: Sequence[_Found]) -> Iterator[Partial]:
+def partials_of(question: Question, found: Sequence[Found]) -> Iterator[Partial]:
     """Make partial answers of many rows at once."""
     if not question.groups:
         if found:

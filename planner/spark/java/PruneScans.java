@@ -215,11 +215,18 @@ public class PruneScans extends Rule implements Cloneable {
     private final Set scans = Collections.newSetFromMap(new IdentityHashMap());
     /** The scans that stand at several places of the plan. */
     private final Set sharedScans = Collections.newSetFromMap(new IdentityHashMap());
-    /** Whether scans of a statement that writes rows by their keys may wait for the keys. */
+    /** The statement that writes rows: {@code merge}, {@code update} or {@code delete}; null for a query. */
+    private final String write;
+    /** Whether the scans of such a statement may wait for keys. */
     private final boolean prunesWrites = !ScanQuestion.says(ScanQuestion.settings(), "merge-pruning", "false");
 
     Pass(LogicalPlan query) {
       this.query = query;
+      List writes = Lists.nodes(query, RowLevelWrite.class);
+      write =
+          writes.isEmpty()
+              ? null
+              : ((RowLevelWrite) writes.get(0)).operation().command().toString().toLowerCase(Locale.ROOT);
       subqueries = new Subqueries(query);
     }
 
@@ -258,11 +265,8 @@ public class PruneScans extends Rule implements Cloneable {
 
     /** Find the columns whose values a join or a scalar subquery tells once the query runs. */
     private void lookAtKeys(LogicalPlan plan) {
-      List<RowLevelWrite> writes = Lists.nodes(query, RowLevelWrite.class);
       for (AwaitedColumn column : RuntimeFilters.awaited(plan)) {
-        for (RowLevelWrite write : writes) {
-          column.source = write.operation().command().toString().toLowerCase(Locale.ROOT);
-        }
+        column.source = write == null ? column.source : write;
         Map filters = (Map) runtimeFilters.get(column.scan);
         if (filters == null) {
           filters = new LinkedHashMap();

@@ -33,7 +33,7 @@ public class SmallSide implements Change.OfNode {
   /** Computing a side for its keys reads this share of the scan's side at most, as a divisor. */
   private static final BigInteger LEAST_GAIN = BigInteger.valueOf(8);
 
-  /** A run that comes to nothing may take as long as reading this many bytes of the scan takes a millisecond. */
+  /** A run may take a millisecond for this many bytes of the scan: 5 % of the scan's time at 250 MB a second. */
   private static final BigInteger BYTES_A_MILLISECOND = BigInteger.valueOf(5000000);
 
   private static final long MOST_MILLISECONDS = 10000;
