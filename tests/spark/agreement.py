@@ -56,6 +56,11 @@ def check_rows(spark: SparkSession, sql: str) -> list[ScanPlan]:
     """Check that a query has the same rows with the index; return the scan plans that were made."""
     expected, earlier = rows_of(spark, sql, enabled=False), planner.reports(spark)
     assert rows_of(spark, sql, enabled=True) == expected, sql
+    return reports_since(spark, earlier)
+
+
+def reports_since(spark: SparkSession, earlier: Sequence[ScanPlan]) -> list[ScanPlan]:
+    """The scan plans that a session has reported and that are not among earlier ones."""
     return [report for report in planner.reports(spark) if all(report is not one for one in earlier)]
 
 

@@ -15,7 +15,7 @@ import planner
 from puffin_index import IndexDefinition, TableIndex
 from ssb_bench.spark_runs.session import SPARK_RELEASE
 from tests.conftest import is_nightly
-from tests.spark.agreement import ENABLED, row_groups_of, settings
+from tests.spark.agreement import ENABLED, reports_since, row_groups_of, settings
 
 pytestmark = pytest.mark.spark
 
@@ -154,7 +154,7 @@ def test_tables_become_the_same(writing: SparkSession, catalog: SqlCatalog, part
         if number % 8 == 7:
             writes.index.build(workers=1)
         writes.run(writes.statement())
-    found = [report for report in planner.reports(writing) if all(report is not one for one in before)]
+    found = reports_since(writing, before)
     # Copy-on-write waits for no keys in Spark 3.5.
     assert SPARK_RELEASE == "3.5" or any(report.dropped for report in found)
 
@@ -208,7 +208,7 @@ def test_scans_that_look_for_rows_read_those_with_the_keys(
             else statement.replace("source ", "lake.ns.source ").replace("source)", "lake.ns.source)")
         )
         writing.sql(text.format(t="lake.ns.written"))
-        new = [report for report in planner.reports(writing) if all(report is not one for one in before)]
+        new = reports_since(writing, before)
         found = [report for report in new if report.table == "lake.ns.written" and report.dropped]
         waits = mode == "merge-on-read" or SPARK_RELEASE != "3.5"
         assert [report.kept for report in found] == ([kept] if kept is not None and waits else []), (mode, statement)
@@ -217,7 +217,7 @@ def test_scans_that_look_for_rows_read_those_with_the_keys(
     with settings(writing, {"spark.puffin-index.merge-pruning": "false"}):
         before = planner.reports(writing)
         writing.sql(text.format(t="lake.ns.written"))
-        assert not any(report.dropped for report in planner.reports(writing)[len(before) :])
+        assert not any(report.dropped for report in reports_since(writing, before))
 
 
 def _interfered(spark: SparkSession, catalog: SqlCatalog, place: Path, how: str) -> None:

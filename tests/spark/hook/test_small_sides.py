@@ -8,7 +8,7 @@ from pyspark.sql.functions import broadcast, col, udf
 
 import planner
 from puffin_index import TableIndex
-from tests.spark.agreement import ENABLED, plan_text, settings
+from tests.spark.agreement import ENABLED, plan_text, reports_since, settings
 
 pytestmark = pytest.mark.spark
 
@@ -61,7 +61,7 @@ def _kept(spark: SparkSession, query: Callable[[], DataFrame]) -> int:
     """How many row groups a query keeps, whose rows are those of a plain scan."""
     before = planner.reports(spark)
     found = _rows(query())
-    reports = [report for report in planner.reports(spark) if all(report is not one for one in before)]
+    reports = reports_since(spark, before)
     with settings(spark, {ENABLED: "false"}):
         assert _rows(query()) == found
     return min((report.kept for report in reports), default=EVERY)
