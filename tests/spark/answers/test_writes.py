@@ -1,6 +1,8 @@
 """MERGE, UPDATE and DELETE by keys: with the hook a table becomes what its twin becomes without, or loses alike."""
 
+import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from random import Random, SystemRandom
 
@@ -15,6 +17,7 @@ import planner
 from puffin_index import IndexDefinition, TableIndex
 from ssb_bench.spark_runs.session import SPARK_RELEASE
 from tests.conftest import is_nightly
+from tests.shell import PROGRAM
 from tests.spark.agreement import ENABLED, reports_since, row_groups_of, settings
 
 pytestmark = pytest.mark.spark
@@ -45,6 +48,19 @@ class Writes:
         self.insert(400)
         self.index = TableIndex.create(catalog, "ns.written", DEFINITION)
         self.index.build(workers=1)
+
+    @contextmanager
+    def watched(self, catalog: SqlCatalog) -> Iterator[None]:
+        """A service indexes the table meanwhile, and is killed at the end whatever it does."""
+        options = [part for own in catalog.properties.items() for part in ("--catalog-property", "=".join(own))]
+        command = [*PROGRAM, "build", "lake.ns.written", *options, "--engine", "local", "--workers", "1"]
+        output = subprocess.DEVNULL
+        with subprocess.Popen([*command, "--watch", "--interval", "0.2"], stdout=output, stderr=output) as service:
+            try:
+                yield
+                assert service.poll() is None
+            finally:
+                service.kill()
 
     def insert(self, rows: int) -> None:
         first, self.numbers, factor = self.numbers, self.numbers + rows, self.random.choice([1, 7919, 0])
@@ -148,12 +164,18 @@ def writing(enabled: SparkSession) -> Iterator[SparkSession]:
 def test_tables_become_the_same(writing: SparkSession, catalog: SqlCatalog, part: int) -> None:
     seed = SystemRandom().randrange(2**32) if is_nightly() else part
     writes, before = Writes(writing, catalog, seed), planner.reports(writing)
-    for number in range(STATEMENTS_A_TABLE):
-        if number % 4 == 3:
-            writes.insert(1 if number % 8 == 3 else 60)
-        if number % 8 == 7:
-            writes.index.build(workers=1)
-        writes.run(writes.statement())
+    is_watched, is_adaptive = part % 5 == 1, str(part % 2 == 0)
+    for first in range(0, STATEMENTS_A_TABLE, STATEMENTS_A_TABLE // 2):
+        with (
+            writes.watched(catalog) if is_watched else nullcontext(),
+            settings(writing, {"spark.sql.adaptive.enabled": is_adaptive}),
+        ):
+            for number in range(first, first + STATEMENTS_A_TABLE // 2):
+                if number % 4 == 3:
+                    writes.insert(1 if number % 8 == 3 else 60)
+                if number % 8 == 7 and not is_watched:
+                    writes.index.build(workers=1)
+                writes.run(writes.statement())
     found = reports_since(writing, before)
     # Copy-on-write waits for no keys in Spark 3.5.
     assert SPARK_RELEASE == "3.5" or any(report.dropped for report in found)
