@@ -95,6 +95,7 @@ class Writes:
             [
                 "t.k = s.k",
                 "t.k = CAST(s.k AS BIGINT)",
+                "t.k = CAST(s.k AS DECIMAL(20,2)) + IF(s.k % 2 = 0, 0, 0.5)",
                 "t.b = s.b AND t.k = s.k",
                 "t.d = s.d AND t.id < 90",
                 "t.s = s.s AND t.k > s.k",
@@ -186,6 +187,8 @@ PRUNED = {
     "MERGE INTO {t} t USING source s ON t.k = s.k WHEN MATCHED THEN UPDATE SET s = s.s WHEN NOT MATCHED THEN INSERT "
     "(id, k) VALUES (-1, s.k)": 2,
     "MERGE INTO {t} t USING source s ON t.k = s.k WHEN MATCHED THEN DELETE": 2,
+    "MERGE INTO {t} t USING source s ON t.k = CAST(s.k AS BIGINT) WHEN MATCHED THEN DELETE": 2,
+    "MERGE INTO {t} t USING source s ON t.k = CAST(s.k AS DECIMAL(20,2)) WHEN MATCHED THEN UPDATE SET s = s.s": 2,
     "MERGE INTO {t} t USING source s ON t.k = s.k WHEN NOT MATCHED BY SOURCE AND t.id = 3 THEN DELETE": None,
     "UPDATE {t} SET s = 'x' WHERE k IN (SELECT k FROM source)": 2,
     "UPDATE {t} SET s = 'x' WHERE k NOT IN (SELECT k FROM source) AND id % 900 = 1": None,
