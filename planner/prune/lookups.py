@@ -26,7 +26,7 @@ from puffin_index.storage.arrays import Ints
 WIDE_SHARE = 0.02
 """A leaf that matches a greater share of the rows is left for later: narrow leaves may leave few row groups to ask."""
 
-_SAMPLES = (32, 16, 8)
+_SAMPLES = (32, 16, 8, 4)
 """How many keys each of two samples has: the most that may be lost, and half of all keys together."""
 
 _FEW_ROWS = 65_536
