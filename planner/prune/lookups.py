@@ -15,11 +15,13 @@ from planner.prune.evaluate import exact_directories
 from planner.prune.found_rows import FoundRows
 from planner.prune.pruning import LeafState, Pruning
 from planner.prune.verdicts import Reason
+from planner.view.cache import SHARED, SharedPayloads
 from planner.view.directories import IndexReads, KindDirectory, positions_by_number, segment_of
 from puffin_index.errors import CorruptFileError, PuffinIndexError
 from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.leaf import SetTest
 from puffin_index.kinds.base import MergedIndex, PreparedLookUp, ReadBlocks
+from puffin_index.kinds.held_keys import HoldsKeys
 from puffin_index.kinds.registry import kind_named
 from puffin_index.storage.arrays import Ints
 
@@ -52,7 +54,8 @@ class _Opened:
     Attributes:
         blob: The payload's number (`KindDirectory.blob`).
         positions: The positions that are asked about.
-        test: The leaf's test of it.
+        asked: The leaf's test.
+        test: The same test of this payload.
         bounds: The least and the greatest number of rows that may match.
         reads: Requests that reading the rows takes.
         cost: Bytes that reading the rows takes.
@@ -62,6 +65,7 @@ class _Opened:
     blob: int
     positions: Ints
     payload: MergedIndex
+    asked: AskedTest
     test: PreparedLookUp
     bounds: tuple[int, int]
     reads: int
@@ -153,12 +157,12 @@ class LookUp:
         test = payload.prepare(asked)
         bounds = test.count_bounds()
         reads, cost = (0, 0) if bounds[1] == 0 else test.cost()
-        return _Opened(blob, positions, payload, test, bounds, reads, cost, nbytes)
+        return _Opened(blob, positions, payload, asked, test, bounds, reads, cost, nbytes)
 
     def _rows_of_all(self, asked: list[_Opened]) -> dict[int, BitMap]:
         """The rows by payload, where they could be read. Payloads with little to decode share array operations."""
         found: dict[int, BitMap] = {}
-        for some in self._read_together(asked if len(asked) > 1 else []):
+        for some in self._read_together(asked if len(asked) > 1 and self._sharing is None else []):
             read = zip(some, self.pruning.view.each_ahead(self._blocks, some), strict=True)
             every = [(one.blob, blocks) for one, blocks in read if blocks is not None]
             for first in range(0, len(every), _BLOBS_AT_ONCE):
@@ -189,9 +193,23 @@ class LookUp:
         except (PuffinIndexError, OSError):
             return None
 
+    @property
+    def _sharing(self) -> SharedPayloads | None:
+        """Where the keys of rows are kept, if somebody will ask for these: decoding both takes twice as long."""
+        shared, test = SHARED.get(), self.state.leaf.test
+        is_set = isinstance(test, SetTest) and not test.negated
+        return shared if shared is not None and is_set and self.directory.column in shared.columns else None
+
     def _rows(self, one: _Opened) -> BitMap:
         if one.bounds[1] == 0:
             return BitMap()
+        shared, payload = self._sharing, one.payload
+        if shared is not None and one.bounds[1] <= _FEW_ROWS and isinstance(payload, HoldsKeys):
+            within = payload.within(one.asked)
+            if within is not None:
+                rows, kept = within.read_once()
+                shared.within[self.directory.column, self.directory.kind, one.blob] = (self.state.leaf.test, kept)
+                return rows
         # Rows of a wide leaf take space, so only the candidates are asked for.
         candidates = self._candidates(one) if one.bounds[1] > _FEW_ROWS else None
         return one.test.rows(candidates)
