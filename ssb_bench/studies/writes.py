@@ -130,20 +130,25 @@ class _Study:
         self._hook(on=True)
 
     def _choose(self, keys: str) -> None:
-        """Write the source of a MERGE: rows of 1,000 keys, and a tenth of that with new ids; find where rows are."""
+        """Choose keys and find where their rows are; write their rows, and a tenth of these with new ids, for a MERGE."""
         self._hook(on=False)
-        chosen = f"SELECT * FROM (SELECT * FROM {_SPARK_TABLE} {_CHOICES[keys]}) ORDER BY xxhash64(id, 7) LIMIT 1000"
-        rows = self.spark.sql(chosen).localCheckpoint()
+        newest = f"SELECT id FROM {_SPARK_TABLE} {_CHOICES[keys]}"
+        chosen = f"SELECT id FROM ({newest}) ORDER BY xxhash64(id, 7) LIMIT {_MERGED_KEYS}"
+        self.ids[keys] = sorted(row.id for row in self.spark.sql(chosen).collect())
+        self.places[keys] = self._places(keys)
+        self._hook(on=True)
+        rows = self.spark.sql(f"SELECT * FROM {_SPARK_TABLE} WHERE id IN ({self._listed(keys)})").localCheckpoint()
         changed = rows.selectExpr("id", *(_plus_one(name) for name in rows.columns[1:]))
         new = rows.limit(_MERGED_KEYS // 10).selectExpr("id ^ 1099511627776 AS id", *rows.columns[1:])
         write_table(changed.union(new).coalesce(1), f"{_SPARK_TABLE}_{keys}", {})
-        self.ids[keys] = sorted(row.id for row in rows.select("id").collect())
-        self.places[keys] = self._places(keys)
+
+    def _listed(self, keys: str) -> str:
+        return ", ".join(map(str, self.ids[keys]))
 
     def _places(self, keys: str) -> dict[int, Place]:
         """Ask Spark where rows are."""
-        listed = ", ".join(map(str, self.ids[keys]))
-        found = self.spark.sql(f"SELECT id, _file, _pos FROM {_SPARK_TABLE} WHERE id IN ({listed})").collect()
+        sql = f"SELECT id, _file, _pos FROM {_SPARK_TABLE} WHERE id IN ({self._listed(keys)})"
+        found = self.spark.sql(sql).collect()
         return {row["id"]: (row["_file"], row["_pos"]) for row in found}
 
     def _holding(self, keys: str, count: int) -> int:
