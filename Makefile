@@ -18,12 +18,13 @@ PAIRS ?= 50000
 BENCH := $(DATA)/sf$(SF)
 OF_SF := --sf $(SF) --data $(DATA)
 SSB_BENCH = JAVA_HOME="$$(bash scripts/find-java)" $(BIN)/ssb-bench
-MEASURED := run systems append clustered scale
+MEASURED := run systems append clustered scale writes
 OPTIONS_run := --workload count --workload rows --workload aggregate --workload ssb --repeats 3 --output $(BENCH)/all/run.json
 OPTIONS_systems := --repeats 2
 OPTIONS_append := --batches 12
 OPTIONS_clustered := --rows 1000000 --trials 1
 OPTIONS_scale := --repeats 3
+OPTIONS_writes := --repeats 3
 SECONDS ?= 3600
 
 help: ## Show what there is to make

@@ -8,6 +8,7 @@ import numpy as np
 from planner.aggregates.known_rows import KnownRows
 from planner.aggregates.question import AskedColumn, Question
 from planner.condition.tree.nodes import Predicate, necessary_leaves
+from planner.view.cache import SHARED
 from planner.view.directories import FieldStatistics, IndexReads, KindDirectory, positions_by_number
 from planner.view.index_view import IndexView
 from planner.view.keys_of_rows import add_cost, are_in_memory, may_be_kept
@@ -184,8 +185,10 @@ def _within(view: IndexView, whole: _OfKind, row_groups: Ints, matches: Ints, te
         if blob < 0 or not directory.merged[row_group] or not are_few:
             continue
         try:
-            opened: object = view.open_index(directory, row_group)
-            keys = opened.within(test) if isinstance(opened, HoldsKeys) else None
+            keys = _read_before(directory, blob, test)
+            if keys is None:
+                opened: object = view.open_index(directory, row_group)
+                keys = opened.within(test) if isinstance(opened, HoldsKeys) else None
         except READ_ERRORS:
             # If the payload is asked for all of its keys, the trouble is told then.
             continue
@@ -194,6 +197,13 @@ def _within(view: IndexView, whole: _OfKind, row_groups: Ints, matches: Ints, te
             lengths[here] = keys.cost_bytes / len(here)
             costs[here] = lengths[here] * _MERGED_BY_ROW_WEIGHT
     return _OfKind(directory, costs, _INDEX_WEIGHT * lengths, none, none, found)
+
+
+def _read_before(directory: KindDirectory, blob: int, test: AskedTest) -> KeysWithin | None:
+    """The keys of the rows of a payload that satisfy a test, if the look-up of the test has kept them."""
+    shared = SHARED.get()
+    found = None if shared is None else shared.within.get((directory.column, directory.kind, blob))
+    return found[1] if found is not None and found[0] == test.test else None
 
 
 def unit_numbers(payloads: Sequence[Ints]) -> Ints:

@@ -29,6 +29,9 @@ _LEAST_DOUBT = 0.0025
 """How unsure a match is that is not proved, at least: rows may lie in bursts. So a look-up that takes a hundredth of
 the bytes at stake is made, as the gate counts an index byte a quarter."""
 
+_PRIOR_CASES = 0.5
+"""A rate that was seen in no case is taken for that of half a case."""
+
 _BURST_ROWS = 100
 """Rows of two tests meet by chance in bursts of about this many, not one by one: a key comes in bursts of its own."""
 
@@ -93,11 +96,10 @@ def estimate_leaf(test: LeafTest, statistics: FieldStatistics, row_groups: Ints,
 def estimate_by_payload(
     test: LeafTest,
     estimate: Estimate,
-    distinct: Ints,
+    statistics: FieldStatistics,
+    row_groups: Ints,
     sizes: tuple[int, int],
     bounds: tuple[int, int],
-    *,
-    are_numbers: bool,
 ) -> Floats:
     """Estimate presence better where a payload holds a match: its directory knows how many rows and keys it has.
 
@@ -107,9 +109,10 @@ def estimate_by_payload(
     rows, keys = sizes
     if isinstance(test, NullTest) or test.negated or not rows or not keys:
         return estimate.presence
+    distinct, are_numbers = statistics.distinct_count[row_groups], statistics.quantiles is not None
     share = distinct / keys
     if isinstance(test, SetTest):
-        presence = _presence_of(share, len(test.keys))
+        presence = _presence_of(share, keys_within(test, statistics, row_groups))
         presence = np.maximum(presence, estimate.presence) if are_numbers else presence
     else:
         # Where both ends lie in one block, the bounds are far apart, and few rows are as likely as many.
@@ -121,9 +124,33 @@ def estimate_by_payload(
     return np.where(is_proved, 1.0, np.minimum(presence, 1 - _LEAST_DOUBT))
 
 
-def _presence_of(share: Floats, count: float) -> Floats:
+def estimate_by_sample(first: Flags, second: Flags, count: int, left: Floats) -> Floats:
+    """Estimate presence from where two samples of the keys are, the second one of `count` keys.
+
+    Keys may lie together, however many row groups have keys of their range. `left` are the keys that each row group may
+    have besides. They come to row groups without a sampled key as often as the second sample came to row groups that
+    the first one had not met. This rate is known from few cases, so that chances are those of a gamma distribution.
+    """
+    met = first | second
+    come, others = int(np.count_nonzero(second & ~first)), int(np.count_nonzero(~met))
+    absence = (1 + left / (count * max(others, 1))) ** -(come + _PRIOR_CASES)
+    return np.where(met, 1.0, np.minimum(1 - absence, 1 - _LEAST_DOUBT))
+
+
+def keys_within(test: SetTest, statistics: FieldStatistics, chosen: Selection) -> Floats:
+    """Count the keys of a set between least and greatest key of each row group; all keys where keys are bytes."""
+    minimum, maximum = statistics.minimum, statistics.maximum
+    if not isinstance(minimum, np.ndarray) or not isinstance(maximum, np.ndarray):
+        return np.full(len(statistics.row_count[chosen]), float(len(test.keys)))
+    keys = np.array(test.keys, np.int64)
+    firsts, ends = np.searchsorted(keys, minimum[chosen], "left"), np.searchsorted(keys, maximum[chosen], "right")
+    return np.asarray(np.maximum(ends - firsts, 0), np.float64)
+
+
+def _presence_of(share: Floats, count: Floats | float) -> Floats:
     """The chance that one of some keys is there, given the chance of each key; 1 only where each key surely is."""
-    return np.where(share >= 1, 1.0, 1 - (1 - np.minimum(share, 1 - _LEAST_DOUBT)) ** count)
+    chance = 1 - (1 - np.minimum(share, 1 - _LEAST_DOUBT)) ** count
+    return np.where((share >= 1) & (np.asarray(count) > 0), 1.0, chance)
 
 
 def key_presence(statistics: FieldStatistics) -> float:
@@ -176,7 +203,7 @@ def _estimate_block(test: LeafTest, statistics: FieldStatistics, chosen: Selecti
 
 def _estimate_set(test: SetTest, statistics: FieldStatistics, chosen: Selection) -> tuple[Floats, Floats]:
     distinct = np.maximum(statistics.distinct_count[chosen], 1).astype(np.float64)
-    count = float(len(test.keys))
+    count = keys_within(test, statistics, chosen)
     if statistics.quantiles is None or not isinstance(statistics.minimum, np.ndarray):
         fill = np.full(len(distinct), _UNKNOWN_PRESENCE)
     else:

@@ -6,6 +6,7 @@ anyway. Each row group that is dropped pays for more of them. Data bytes, index 
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -138,10 +139,20 @@ class CostGate:
             count = int(np.count_nonzero(pays))
             if not count:
                 return
-            before = self._reads.count.bytes
-            yield np.sort(left[:count])
-            self._spent += self._reads.count.bytes - before
+            with self.spending():
+                yield np.sort(left[:count])
             left = left[count:]
+
+    def may_lose(self, cost: int, reads: int) -> bool:
+        """Whether look-ups may take some index bytes and requests for nothing, as it were."""
+        return cost + reads * _REQUEST_BYTES < min(self._allowance(), self._limits.byte_budget - self._spent)
+
+    @contextmanager
+    def spending(self) -> Iterator[None]:
+        """Count what is read in the body of a `with` statement as spent."""
+        before = self._reads.count.bytes
+        yield
+        self._spent += self._reads.count.bytes - before
 
     def refusals(self, costs: Ints) -> Bytes:
         """The reasons for which look-ups are not made that are worth their bytes."""

@@ -4,26 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
 from pyroaring import BitMap
 
-from planner.prune.estimate import Estimate, estimate_by_payload
+from planner.prune.estimate import Estimate, estimate_by_payload, estimate_by_sample, keys_within
 from planner.prune.evaluate import exact_directories
 from planner.prune.found_rows import FoundRows
 from planner.prune.pruning import LeafState, Pruning
 from planner.prune.verdicts import Reason
+from planner.view.cache import SHARED, SharedPayloads
 from planner.view.directories import IndexReads, KindDirectory, positions_by_number, segment_of
 from puffin_index.errors import CorruptFileError, PuffinIndexError
 from puffin_index.keys.asked import AskedTest
+from puffin_index.keys.leaf import SetTest
 from puffin_index.kinds.base import MergedIndex, PreparedLookUp, ReadBlocks
+from puffin_index.kinds.held_keys import HoldsKeys
 from puffin_index.kinds.registry import kind_named
 from puffin_index.storage.arrays import Ints
 
 WIDE_SHARE = 0.02
 """A leaf that matches a greater share of the rows is left for later: narrow leaves may leave few row groups to ask."""
+
+_SAMPLES = (32, 16, 8, 4)
+"""How many keys each of two samples has: the most that may be lost, and half of all keys together."""
 
 _FEW_ROWS = 65_536
 _LITTLE_BYTES = 256 * 1024
@@ -48,7 +54,8 @@ class _Opened:
     Attributes:
         blob: The payload's number (`KindDirectory.blob`).
         positions: The positions that are asked about.
-        test: The leaf's test of it.
+        asked: The leaf's test.
+        test: The same test of this payload.
         bounds: The least and the greatest number of rows that may match.
         reads: Requests that reading the rows takes.
         cost: Bytes that reading the rows takes.
@@ -58,6 +65,7 @@ class _Opened:
     blob: int
     positions: Ints
     payload: MergedIndex
+    asked: AskedTest
     test: PreparedLookUp
     bounds: tuple[int, int]
     reads: int
@@ -111,10 +119,7 @@ class LookUp:
         pruning, view = self.pruning, self.pruning.view
         row_groups = pruning.row_groups[undecided]
         blobs = positions_by_number(self.directory.blob[row_groups])
-        results = pruning.try_each(
-            self._open, self._works(blobs, undecided), lambda work: segment_of(work[0]), ahead=True
-        )
-        every = [result for result in results if result is not None]
+        every = self._open_all(self._works(blobs, undecided))
         opened = self._worth_asking(every)
         found, left = FoundRows(self.directory, view.row_counts), set(range(len(opened)))
         costs = np.array([one.cost for one in opened], np.int64)
@@ -141,6 +146,10 @@ class LookUp:
             return self.pruning.view.open_index(self.directory, row_group).is_directory_known
         return True
 
+    def _open_all(self, works: Sequence[_Work]) -> list[_Opened]:
+        results = self.pruning.try_each(self._open, works, lambda work: segment_of(work[0]), ahead=True)
+        return [result for result in results if result is not None]
+
     def _open(self, work: _Work) -> _Opened:
         blob, positions, asked = work
         payload = self.pruning.view.open_index(self.directory, self._row_group(positions))
@@ -148,12 +157,12 @@ class LookUp:
         test = payload.prepare(asked)
         bounds = test.count_bounds()
         reads, cost = (0, 0) if bounds[1] == 0 else test.cost()
-        return _Opened(blob, positions, payload, test, bounds, reads, cost, nbytes)
+        return _Opened(blob, positions, payload, asked, test, bounds, reads, cost, nbytes)
 
     def _rows_of_all(self, asked: list[_Opened]) -> dict[int, BitMap]:
         """The rows by payload, where they could be read. Payloads with little to decode share array operations."""
         found: dict[int, BitMap] = {}
-        for some in self._read_together(asked if len(asked) > 1 else []):
+        for some in self._read_together(asked if len(asked) > 1 and self._sharing is None else []):
             read = zip(some, self.pruning.view.each_ahead(self._blocks, some), strict=True)
             every = [(one.blob, blocks) for one, blocks in read if blocks is not None]
             for first in range(0, len(every), _BLOBS_AT_ONCE):
@@ -184,9 +193,23 @@ class LookUp:
         except (PuffinIndexError, OSError):
             return None
 
+    @property
+    def _sharing(self) -> SharedPayloads | None:
+        """Where the keys of rows are kept, if somebody will ask for these: decoding both takes twice as long."""
+        shared, test = SHARED.get(), self.state.leaf.test
+        is_set = isinstance(test, SetTest) and not test.negated
+        return shared if shared is not None and is_set and self.directory.column in shared.columns else None
+
     def _rows(self, one: _Opened) -> BitMap:
         if one.bounds[1] == 0:
             return BitMap()
+        shared, payload = self._sharing, one.payload
+        if shared is not None and one.bounds[1] <= _FEW_ROWS and isinstance(payload, HoldsKeys):
+            within = payload.within(one.asked)
+            if within is not None:
+                rows, kept = within.read_once()
+                shared.within[self.directory.column, self.directory.kind, one.blob] = (self.state.leaf.test, kept)
+                return rows
         # Rows of a wide leaf take space, so only the candidates are asked for.
         candidates = self._candidates(one) if one.bounds[1] > _FEW_ROWS else None
         return one.test.rows(candidates)
@@ -209,22 +232,83 @@ class LookUp:
 
     def _worth_asking(self, every: Sequence[_Opened]) -> list[_Opened]:
         """Ask the cost gate, with what the payloads' own directories tell. Wide tests are left for later."""
-        gate, worth, others = self.pruning.gate, list[_Opened](), list[tuple[Ints, Estimate]]()
+        worth, others = self._weighed(every)
+        if others and self._sample([one for one, estimate in others if self._is_narrow(estimate)]):
+            more, others = self._weighed([one for one, _ in others])
+            worth += more
+        if self.widest_share == 1:
+            for one, _ in others:
+                self.pruning.refuse(one.positions, Reason.NOT_WORTH_READING)
+        self._learn([(one.positions, estimate) for one, estimate in others])
+        return [] if worth and self._takes_longer_than_by_rows(worth) else worth
+
+    def _weighed(self, every: Sequence[_Opened]) -> tuple[list[_Opened], list[tuple[_Opened, Estimate]]]:
+        """The payloads that are worth their bytes, and the others with what is expected of them."""
+        gate, worth, others = self.pruning.gate, list[_Opened](), list[tuple[_Opened, Estimate]]()
         for one in every:
             estimate = self._expected(one)
             if estimate is None:
                 worth.append(one)
                 continue
-            is_narrow = estimate.selectivity[0] <= self.widest_share
-            saved = gate.saved(one.positions, (self.state.number, estimate)).sum() if is_narrow else 0.0
-            if gate.worth(saved, one.cost, one.reads):
+            saved = gate.saved(one.positions, (self.state.number, estimate)).sum()
+            if self._is_narrow(estimate) and gate.worth(saved, one.cost, one.reads):
                 worth.append(one)
+            else:
+                others.append((one, estimate))
+        return worth, others
+
+    def _is_narrow(self, estimate: Estimate) -> bool:
+        return bool(estimate.selectivity[0] <= self.widest_share)
+
+    def _sample(self, refused: Sequence[_Opened]) -> bool:
+        """Look some of many keys up, as many as may be lost, and estimate where the others are; whether that was done.
+
+        No statistics tell whether keys lie together, as the newest ones of a table do.
+        """
+        pruning, state = self.pruning, self.state
+        test, statistics = state.leaf.test, state.statistics
+        if not isinstance(test, SetTest) or test.negated or statistics is None or not refused:
+            return False
+        if state.sampled is not None or pruning.limits.rows_wanted:
+            return False
+        at = np.sort(np.concatenate([one.positions for one in refused]))
+        row_groups, nowhere = pruning.row_groups[at], np.zeros(len(at))
+        saved = pruning.gate.saved(at, (state.number, Estimate(nowhere, nowhere))).sum()
+        cost, reads = sum(one.cost for one in refused), sum(one.reads for one in refused)
+        count, halves = self._samples(refused, test) if pruning.gate.worth(saved, cost, reads) else (0, [])
+        if not halves:
+            return False
+        with pruning.gate.spending():
+            rows = [self._rows_of_all(half) for half in halves]
+        first, second = (FoundRows(self.directory, pruning.view.row_counts, own).counts(row_groups) > 0 for own in rows)
+        left = keys_within(test, statistics, row_groups) * (1 - 2 * count / len(test.keys))
+        presence = state.estimate.presence.copy()
+        presence[at] = estimate_by_sample(first, second, count, left)
+        state.estimate = Estimate(state.estimate.selectivity, presence)
+        state.sampled = np.zeros(len(presence), np.bool_)
+        state.sampled[at] = True
+        return True
+
+    def _samples(self, opened: Sequence[_Opened], test: SetTest) -> tuple[int, list[list[_Opened]]]:
+        """Payloads opened for two samples of the keys, each from all of their range, and the number of keys of each.
+
+        None are opened if no sample may be lost.
+        """
+        gate = self.pruning.gate
+        for count in _SAMPLES:
+            if 4 * count > len(test.keys):
                 continue
-            others.append((one.positions, estimate))
-            if self.widest_share == 1:
-                self.pruning.refuse(one.positions, Reason.NOT_WORTH_READING)
-        self._learn(others)
-        return [] if worth and self._takes_longer_than_by_rows(worth) else worth
+            places = np.linspace(0, len(test.keys) - 1, 2 * count).astype(np.int64).tolist()
+            halves: list[list[_Opened]] = []
+            for half in (places[0::2], places[1::2]):
+                asked = AskedTest(replace(test, keys=tuple(test.keys[at] for at in half)))
+                halves.append(self._open_all([(one.blob, one.positions, asked) for one in opened]))
+            every = [one for half in halves for one in half]
+            if len(every) < 2 * len(opened):
+                break  # in trouble, or late
+            if gate.may_lose(sum(one.cost for one in every), sum(one.reads for one in every)):
+                return count, halves
+        return 0, []
 
     def _learn(self, expected: Sequence[tuple[Ints, Estimate]]) -> None:
         """Let later stages know what the directories of payloads tell that are not asked."""
@@ -248,10 +332,9 @@ class LookUp:
         share, sizes = float((own.selectivity * row_counts).sum()) / rows, one.payload.sizes
         # The bounds are of all row groups of the payload; perhaps only some are asked about.
         share = min(max(share, least / max(rows if sizes is None else sizes[0], 1)), most / rows, 1.0)
-        presence = own.presence
-        if sizes is not None and statistics is not None:
-            distinct, are_numbers = statistics.distinct_count[row_groups], statistics.quantiles is not None
-            presence = estimate_by_payload(state.leaf.test, own, distinct, sizes, one.bounds, are_numbers=are_numbers)
+        presence, is_sampled = own.presence, state.sampled is not None and state.sampled[here].all()
+        if sizes is not None and statistics is not None and not is_sampled:
+            presence = estimate_by_payload(state.leaf.test, own, statistics, row_groups, sizes, one.bounds)
         return Estimate(np.full(len(row_groups), share), presence)
 
     def _takes_longer_than_by_rows(self, opened: list[_Opened]) -> bool:

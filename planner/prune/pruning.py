@@ -36,7 +36,7 @@ class LeafState:
     """All that is known of one leaf: its statistics, verdicts, estimate, and the rows that look-ups of a kind found.
 
     Look-ups leave out what verdicts have settled, so `answered` says for each position whether a merged payload was
-    asked.
+    asked, and `sampled` whether its estimate comes from a sample of the leaf's keys.
     """
 
     leaf: Leaf
@@ -46,6 +46,7 @@ class LeafState:
     statistics: FieldStatistics | None = None
     found: FoundRows | None = None
     answered: Flags | None = None
+    sampled: Flags | None = None
     kind: str = ""
 
     @property

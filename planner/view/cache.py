@@ -11,8 +11,10 @@ from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 from cachetools import LRUCache
 
 from planner.view.segment_files import SegmentReader
+from puffin_index.keys.leaf import LeafTest
 from puffin_index.keys.map_key import ColumnId
 from puffin_index.kinds.base import MergedFilter, MergedIndex, RowGroupIndex
+from puffin_index.kinds.held_keys import KeysWithin
 from puffin_index.storage.caches import cleared_by
 from puffin_index.storage.ranged import BytesReader
 
@@ -133,10 +135,14 @@ cleared_by(CACHE.clear)
 
 
 class SharedPayloads:
-    """Opened payloads of single row groups of some columns: an aggregate reuses what its WHERE read."""
+    """What a WHERE read of some columns, for an aggregate: opened payloads of single row groups, rows of keys.
+
+    `within` has the keys of the rows that satisfy a test, by column, kind and payload (`KindDirectory.blob`).
+    """
 
     def __init__(self, columns: Collection[ColumnId]) -> None:
         self.columns = frozenset(columns)
+        self.within: dict[tuple[ColumnId, str, int], tuple[LeafTest, KeysWithin]] = {}
         self._opened: dict[object, RowGroupIndex] = {}
         self._bytes = 0
         self._keeps = True

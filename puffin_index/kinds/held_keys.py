@@ -152,6 +152,10 @@ class KeysWithin(HoldsKeys):
     cost_bytes: int
     """The number of bytes that are read for the keys."""
 
+    @abstractmethod
+    def read_once(self) -> tuple[BitMap, KeysWithin]:
+        """Read all rows that satisfy the test, and return the same keys in memory."""
+
 
 def most_key_sets(row_counts: Ints) -> Ints:
     """Return of how many keys row sets take less time than decoding the key of each row, for numbers of rows."""

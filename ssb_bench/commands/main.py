@@ -24,7 +24,7 @@ from ssb_bench.report.document import Part, render
 from ssb_bench.report.figures import draw_run, save
 from ssb_bench.report.page import write_page
 from ssb_bench.results.run import Run, newest_run
-from ssb_bench.results.studies import AppendRun, ClusteredRun, Scale, StoreRun, SystemsRun
+from ssb_bench.results.studies import AppendRun, ClusteredRun, Scale, StoreRun, SystemsRun, WritesRun
 from ssb_bench.spark_runs.load import (
     DEFAULT_ROW_GROUP_ROWS,
     build_index,
@@ -39,6 +39,7 @@ from ssb_bench.studies.append import DEFAULT_EVERY_SECONDS, fitting_batch_rows, 
 from ssb_bench.studies.clustered import DEFAULT_GRID, DEFAULT_TRIALS, Grid, measure_clustered
 from ssb_bench.studies.scale import DEFAULT_SIZES, measure_scale
 from ssb_bench.studies.store import DEFAULT_MEGABYTES, DEFAULT_MILLISECONDS, S3_SUPPORT, measure_store
+from ssb_bench.studies.writes import measure_writes
 from ssb_bench.systems.peers import SYSTEM_NAMES, SYSTEMS
 from ssb_bench.systems.run import run_systems
 
@@ -139,6 +140,7 @@ _STUDIES: Final[dict[str, tuple[str, type, Callable[[Any], Iterable[Part]]]]] = 
     "append": ("While data arrive", AppendRun, reports.append_parts),
     "clustered": ("Keys in bursts", ClusteredRun, reports.clustered_parts),
     "scale": ("Planning at scale", Scale, reports.scale_parts),
+    "writes": ("Writes by keys", WritesRun, reports.writes_parts),
     "store": ("In an object store", StoreRun, reports.store_parts),
 }
 """By study: its heading on the page, its record, and what the page says of it."""
@@ -316,6 +318,20 @@ def scale(layout: Layout, sizes: tuple[int, ...], repeats: int) -> None:
     console = make_console()
     measured = measure_scale(layout.root / "scale", sizes or DEFAULT_SIZES, repeats=repeats)
     _finish(console, layout, "scale", measured)
+
+
+@cli.command()
+@layout_options
+@spark_options
+@row_group_option
+@repeat_option
+def writes(layout: Layout, size: SparkSize, row_group_rows: int, repeats: int) -> None:
+    """Merge, delete, join and locate rows by keys, without and with the index; exit 1 if a result differs."""
+    console = make_console()
+    require_dataset(layout)
+    with size.session(layout, console) as spark:
+        measured = measure_writes(spark, layout, repeats=repeats, row_group_rows=row_group_rows)
+    _finish(console, layout, "writes", measured)
 
 
 @cli.command()

@@ -1,4 +1,4 @@
-"""What each measurement says: runs of the queries, appends, scale, stores, systems, keys in bursts."""
+"""What each measurement says: runs of the queries, appends, scale, stores, systems, keys in bursts, writes."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -31,6 +31,8 @@ from ssb_bench.results.studies import (
     StoreStep,
     SystemResult,
     SystemsRun,
+    WritesRun,
+    WriteStep,
 )
 
 WORKLOADS: Final[dict[Workload, str]] = {
@@ -359,3 +361,37 @@ def _sums(cells: Sequence[BurstCell]) -> list[Cell]:
 def _costs(cells: Sequence[BurstCell]) -> list[Cell]:
     read, data = (sum(getattr(cell, name) for cell in cells) for name in ("index_bytes", "data_bytes"))
     return [f"{read / max(data, 1):.2%}", f"{max(cell.planning_seconds for cell in cells) * 1000:.0f}"]
+
+
+_WRITES_HEADINGS = (
+    "by keys",
+    "keys",
+    "row groups\nholding",
+    "row groups\nkept",
+    "seconds\nwithout",
+    "seconds\nwith",
+    "ratio",
+)
+
+
+def writes_parts(run: WritesRun) -> Iterator[Part]:
+    """Lay out what each statement took and read; targets that are missed stand out."""
+    yield Line(
+        f"{run.rows:,} rows in {run.data_files} data files of {run.data_bytes / 1e6:.0f} MB, {run.row_groups:,} row "
+        f"groups; index of the keys {run.index_bytes / 1e6:.0f} MB. Ids are in no order; the recent ones are of the "
+        "newest 100,000 rows. Median, least to greatest."
+    )
+    yield Table(_WRITES_HEADINGS, [_write_row(step) for step in run.steps], texts=("keys",))
+    yield from failed(run.failures)
+
+
+def _write_row(step: WriteStep) -> list[Cell]:
+    without, with_index = (
+        f"{one.median_seconds:.2f}\n{one.least_seconds:.2f} to {one.greatest_seconds:.2f}"
+        for one in (summarize(step.without), summarize(step.with_index))
+    )
+    kept = "" if step.kept is None else f"{step.kept:,}"
+    return [
+        *(step.name, step.keys, f"{step.holding:,}", marked_if(step.is_missed, kept), without, with_index),
+        marked_if(step.is_slow, f"{step.ratio:.1f}"),
+    ]

@@ -1,4 +1,4 @@
-"""What the studies measured: appends, keys in bursts, stores, planning at scale, systems side by side."""
+"""What the studies measured: appends, keys in bursts, stores, planning at scale, systems side by side, writes."""
 
 import statistics
 from dataclasses import dataclass, field
@@ -126,6 +126,60 @@ class ClusteredRun:
     machine: dict[str, str | int]
     tables: tuple[BurstTable, ...]
     cells: tuple[BurstCell, ...]
+    failures: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteStep:
+    """One statement or question about rows by keys: the seconds of its executions, without the hook and with it.
+
+    Attributes:
+        kept: Row groups that the scan of the keys reads with the hook; None of what Spark does not run.
+        holding: Row groups that hold a key.
+        least_ratio: How many times as fast the hook shall make it at least; None without such a target.
+        most_seconds: What it shall take with the hook at most; None without such a target.
+    """
+
+    name: str
+    keys: str
+    without: tuple[float, ...]
+    with_index: tuple[float, ...]
+    kept: int | None
+    holding: int
+    least_ratio: float | None = None
+    most_seconds: float | None = None
+
+    @property
+    def ratio(self) -> float:
+        """How many times as fast the hook makes it, by the medians."""
+        return statistics.median(self.without) / statistics.median(self.with_index)
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether a target of time is missed."""
+        is_below = self.least_ratio is not None and self.ratio < self.least_ratio
+        return is_below or (self.most_seconds is not None and statistics.median(self.with_index) > self.most_seconds)
+
+    @property
+    def is_missed(self) -> bool:
+        """Whether too many row groups are read."""
+        return self.kept is not None and self.kept > MOST_KEPT * self.holding
+
+
+@dataclass(frozen=True, slots=True)
+class WritesRun:
+    """What writes by keys took; each began with the same snapshot of the table, of so many rows."""
+
+    FORMAT: ClassVar = "ssb-bench/writes/1"
+
+    scale_factor: float
+    machine: dict[str, str | int]
+    rows: int
+    data_files: int
+    row_groups: int
+    data_bytes: int
+    index_bytes: int
+    steps: tuple[WriteStep, ...]
     failures: tuple[str, ...]
 
 

@@ -36,15 +36,17 @@ class Sizes:
     """The sizes of blocks and pages of a blob; readers accept any.
 
     Attributes:
-        block_runs: The most runs of a section, and of a block of several keys. 4,096 runs take about 15 KB, which a
-            look-up reads and decodes whole; smaller blocks would enlarge the directory, which every look-up reads too.
+        block_runs: The most runs of a block of several keys. A look-up reads and decodes the block whole, about 4 KB;
+            smaller blocks would enlarge the directory.
+        section_runs: The most runs of a section.
         key_content_bytes: The most bytes of keys in a block of several; not above `KEY_CONTENT_LIMIT_BYTES`.
         root_bytes: The longest root page that lists the blocks itself.
         page_bytes: The approximate length of the other pages.
         rows_at_once: The approximate number of rows per step: few enough that the working arrays stay in the caches.
     """
 
-    block_runs: int = 4096
+    block_runs: int = 1024
+    section_runs: int = 4096
     key_content_bytes: int = KEY_CONTENT_LIMIT_BYTES
     root_bytes: int = 24 * 1024
     page_bytes: int = 8 * 1024
@@ -85,7 +87,7 @@ def write_blocks(ordered: OrderedRows, sizes: Sizes) -> Iterator[WrittenBlock]:
     first = 0
     while first < len(ordered):
         end = ordered.end_of_key(min(first + sizes.rows_at_once, len(ordered)) - 1)
-        yield from _write_some(_runs(*ordered.span(first, end)), writer, sizes.block_runs)
+        yield from _write_some(_runs(*ordered.span(first, end)), writer, sizes.section_runs)
         first = end
 
 

@@ -1,7 +1,7 @@
 """Postings turned back into columns: of all rows of a blob, to be kept or merged, or of the rows with some keys."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -14,7 +14,7 @@ from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.held_keys import KeyCounts, KeysInMemory, KeysWithin
 from puffin_index.kinds.postings.keys import AskedBlocks, keys_of_blocks, runs_of
 from puffin_index.kinds.postings.parse import LENGTHS, ParsedBlocks, parse_blocks
-from puffin_index.kinds.postings.rows import decode_runs, runs_in, sections_of
+from puffin_index.kinds.postings.rows import decode_runs, row_set, runs_in, sections_of
 from puffin_index.kinds.postings.sort import RowNumbers
 from puffin_index.storage.arrays import Flags, Ints, ramps
 from puffin_index.storage.parts import corrupt
@@ -181,6 +181,15 @@ class RowsWithin(KeysWithin):
     cost_bytes: int
     numbers: RowNumbers
     value_type: ValueType
+
+    def read_once(self) -> tuple[BitMap, KeysWithin]:
+        """Read all rows of the keys, and return the same keys in memory. Raises CorruptFileError on damage."""
+        parts = self.read()
+        numbers = np.concatenate([np.empty(0, np.int64), *(part.numbers for part in parts)])
+        rows = row_set(numbers, None, self.numbers)
+        if rows is None:
+            raise corrupt(self.blob, "rows that no row group has")
+        return rows, replace(self, read=lambda: parts, cost_bytes=0)
 
     def keys_of(self, rows: BitMap | None) -> Column:
         """Return the keys of some rows.

@@ -37,7 +37,7 @@ def rows_of_runs(
         own_ends = np.cumsum(own_counts)
         for owner in np.flatnonzero(own_counts).tolist():
             own = slice(own_ends[owner] - own_counts[owner], own_ends[owner])
-            rows = _row_set(starts[own], None if lengths is None else lengths[own], numbers[owner])
+            rows = row_set(starts[own], None if lengths is None else lengths[own], numbers[owner])
             if rows is None:
                 raise corrupt(blocks.raw.blob, "rows that no row group has", int(blocks.raw.offsets[0]))
             found[owner] |= rows
@@ -109,7 +109,7 @@ def _check_row_counts(blocks: ParsedBlocks, sections: Ints, lengths: Ints) -> No
         raise corrupt(blocks.raw.blob, "a section of another number of rows", int(blocks.raw.offsets[0]))
 
 
-def _row_set(starts: Ints, lengths: Ints | None, numbers: RowNumbers) -> BitMap | None:
+def row_set(starts: Ints, lengths: Ints | None, numbers: RowNumbers) -> BitMap | None:
     """Return the rows of disjoint runs of numbers, in any order; None if a run leaves its row group."""
     if int((starts if lengths is None else starts + lengths - 1).max(initial=0)) >= numbers.limit:
         return None

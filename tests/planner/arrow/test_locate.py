@@ -23,6 +23,7 @@ from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.data_table import list_data_files
 from puffin_index.errors import NotFoundError, UnsupportedError
 from puffin_index.storage.caches import clear_caches
+from puffin_index.storage.files import READ_COUNT, ReadCount
 from tests.conftest import amount, create_table, temporary_catalog
 from tests.deletes_sample import commit_deletion_vectors, commit_equality_delete, commit_positional_deletes
 from tests.planner.laws.random_tables import COLUMNS, KEY_COLUMNS, TYPES, RandomTable, sayable
@@ -261,3 +262,20 @@ def test_equality_deletes_are_refused(index: TableIndex) -> None:
     with pytest.raises(UnsupportedError, match="equality deletes"):
         planner.locate(index, {"i": [5]})
     assert planner.locate(index, {"i": [77]}).num_rows == 0
+
+
+def test_rows_and_their_keys_are_read_once(local_catalog: SqlCatalog) -> None:
+    ids = np.random.default_rng(5).permutation(20_000)
+    rows = pa.table({"id": pa.array(ids, pa.int64())})
+    index = build_index(
+        local_catalog, rows, 1_000, IndexDefinition.of(bitmap=["id"], options={"id.layout": "postings"})
+    )
+    keys = {"id": [3, 777, 19_000]}
+    planner.locate(index, keys)  # reads directories
+    after_planning = ReadCount()
+    token = READ_COUNT.set(after_planning)
+    found = planner.locate(index, keys)
+    READ_COUNT.reset(token)
+    assert sorted(found["id"].to_pylist()) == keys["id"]
+    assert [int(ids[at]) for at in found["_pos"].to_pylist()] == found["id"].to_pylist()
+    assert after_planning.bytes == 0

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from planner.prune.estimate import Estimate, estimate_leaf
+from planner.prune.estimate import Estimate, estimate_by_sample, estimate_leaf
 from planner.view.directories import LAST_STEP, FieldStatistics, steps_of
-from puffin_index.keys.leaf import RangeTest
+from puffin_index.keys.leaf import RangeTest, SetTest
 from puffin_index.keys.value_types import value_type_named
 from puffin_index.storage.arrays import Flags, Ints
 
@@ -81,3 +81,24 @@ def test_asked_alone_a_range_is_as_likely_to_be_there(low: int | None, high: int
     statistics, row_groups = statistics_of(values), np.arange(len(values))
     alone = estimate_leaf(RangeTest(low, high), statistics, row_groups, is_alone=True)
     assert alone.presence.tolist() == estimate_leaf(RangeTest(low, high), statistics, row_groups).presence.tolist()
+
+
+def test_only_keys_within_the_bounds_of_a_row_group_count() -> None:
+    values = np.arange(50 * ROWS).reshape(50, ROWS)[:, ::2]
+    keys = tuple(range(40 * ROWS, 41 * ROWS, 7))
+    estimate = estimate_leaf(SetTest(keys), statistics_of(values), np.arange(50))
+    assert np.flatnonzero(estimate.presence).tolist() == [40]
+    # Which of the keys the row group lacks is not known.
+    assert 1 / 7 <= estimate.selectivity[40] <= 0.29
+
+
+@pytest.mark.parametrize(("holding", "most"), [(1, 30), (5, 40), (40, 200), (200, 200)])
+def test_samples_tell_in_how_many_row_groups_keys_are(holding: int, most: int) -> None:
+    chance, count, row_groups = np.random.default_rng(holding), 32, 200
+    expected, kept = [], []
+    for _ in range(50):
+        halves = [np.isin(np.arange(row_groups), chance.integers(0, holding, count)) for _ in range(2)]
+        every = halves[0] | halves[1] | np.isin(np.arange(row_groups), chance.integers(0, holding, 1_000))
+        expected.append(estimate_by_sample(*halves, count, np.full(row_groups, 1_000.0)).sum())
+        kept.append(every.sum())
+    assert 0.9 * np.mean(kept) <= np.mean(expected) <= most

@@ -105,6 +105,40 @@ def test_what_postings_answered_takes_nothing_more_of_the_budget(index: TableInd
     assert (bounded.matches == free.matches).all()
 
 
+IDS, ID_ROW_GROUP_ROWS = 400_000, 5_000
+
+
+@pytest.fixture(scope="module")
+def random_ids(tmp_path_factory: pytest.TempPathFactory) -> tuple[TableIndex, np.ndarray]:
+    """An index of ids in no order, and the ids, row by row: bounds of row groups tell nothing."""
+    ids = np.random.default_rng(3).permutation(IDS)
+    data = pa.table({"id": pa.array(ids, pa.int64()), "wide": pa.array(np.arange(IDS).astype(str))})
+    catalog = SqlCatalog("local", uri="sqlite:///:memory:", warehouse=str(tmp_path_factory.mktemp("ids")))
+    catalog.create_namespace("ns")
+    return build_index(catalog, data, ID_ROW_GROUP_ROWS, IndexDefinition.of(bitmap=["id"])), ids
+
+
+@pytest.mark.parametrize("count", [100, 1_000, 5_000])
+def test_many_keys_of_few_row_groups_are_found(random_ids: tuple[TableIndex, np.ndarray], count: int) -> None:
+    index, ids = random_ids
+    chance = np.random.default_rng(count)
+    newest = IDS - 1 - chance.choice(ID_ROW_GROUP_ROWS, count, replace=False)
+    older = 20 * ID_ROW_GROUP_ROWS + chance.choice(ID_ROW_GROUP_ROWS, count, replace=False)
+    for rows, holding in ((newest, 1), (np.concatenate([older[::2], newest[::2]]), 2)):
+        assert plan(index, keys={"id": ids[rows]}).kept == holding
+
+
+def test_keys_that_are_everywhere_cost_a_sample_at_most(random_ids: tuple[TableIndex, np.ndarray]) -> None:
+    index, ids = random_ids
+    keys = {"id": np.random.default_rng(1).choice(ids, 10_000, replace=False)}
+    plan(index, keys=keys)  # reads directories
+    found = plan(index, keys=keys)
+    assert found.reason_counts() == {"not-worth-reading": IDS // ID_ROW_GROUP_ROWS}
+    size = sum(row["file_size_in_bytes"] for row in index.data_table.inspect.files().to_pylist())
+    assert 0 < found.index_bytes_read <= 0.02 * (size / 4 + 128 * 1024 * found.row_groups)
+    assert plan(index, keys=keys, byte_budget=20_000).index_bytes_read == 0
+
+
 BURST, BURSTS, USERS = 12, 1_500, 150
 
 

@@ -16,7 +16,7 @@ from ssb_bench.commands.demo import show
 from ssb_bench.data.dataset import generate, open_duckdb
 from ssb_bench.data.layout import NAMESPACE, BenchError, Layout, read_record, write_record
 from ssb_bench.results.run import Run
-from ssb_bench.results.studies import AppendRun
+from ssb_bench.results.studies import AppendRun, WritesRun
 from ssb_bench.spark_runs.load import (
     LINEORDER,
     Load,
@@ -35,6 +35,7 @@ from ssb_bench.spark_runs.measure import answer_of, measure, rows_read
 from ssb_bench.spark_runs.run import answer_due, checking_sql, fit_queries, run_queries
 from ssb_bench.spark_runs.session import CATALOG
 from ssb_bench.studies.append import measure_appends
+from ssb_bench.studies.writes import measure_writes
 from ssb_bench.systems.peers import SYSTEMS
 from ssb_bench.systems.run import run_systems
 from tests.conftest import amount
@@ -313,3 +314,19 @@ def test_batches_are_indexed_while_queries_run_and_answer_for_what_is_there(
     assert {*run.by_query()} == {"q1", "q5"}
     assert read_record(tmp_path / "append.json", AppendRun) == run
     assert not (layout.root / "appends").exists(), "the batches are deleted again"
+
+
+@pytest.mark.nightly
+def test_writes_by_keys_give_the_same_rows_and_places(spark: SparkSession, layout: Layout, tmp_path: Path) -> None:
+    run = measure_writes(spark, layout, repeats=1, row_group_rows=ROW_GROUP_ROWS)
+    write_record(tmp_path / "writes.json", run)
+
+    assert run.failures == ()
+    assert (run.rows, run.data_files) == (ROWS, 8)
+    assert len(run.steps) == 10
+    assert all(len(step.without) == len(step.with_index) == 1 for step in run.steps)
+    deletes = [step for step in run.steps if step.name.startswith("DELETE")]
+    assert all(step.kept is not None and step.holding <= step.kept < run.row_groups for step in deletes)
+    assert read_record(tmp_path / "writes.json", WritesRun) == run
+    tables = {row.tableName for row in spark.sql("SHOW TABLES IN lake.ssb").collect()}
+    assert not {"keyed_recent", "keyed_scattered"} & tables, "the sources are dropped again"

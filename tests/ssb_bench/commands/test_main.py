@@ -19,7 +19,7 @@ def invoke(*arguments: str) -> Result:
 
 
 @pytest.mark.parametrize(
-    "command", ["generate", "load", "build", "run", "report", "demo", "systems", "append", "clustered"]
+    "command", ["generate", "load", "build", "run", "report", "demo", "systems", "append", "clustered", "writes"]
 )
 def test_each_command_has_help(command: str) -> None:
     result = invoke(command, "--help")

@@ -22,8 +22,8 @@ from tests.puffin_index.kinds.merged_sample import BLOCK_ROWS, Group, Piece
 
 LONG, STRING = value_type_named("long"), value_type_named("string")
 MINIMUM, MAXIMUM = -(2**63), 2**63 - 1
-TINY = Sizes(block_runs=3, key_content_bytes=40, root_bytes=150, page_bytes=120, rows_at_once=7)
-SMALL_SIZES = Sizes(block_runs=8, key_content_bytes=60, root_bytes=130, page_bytes=100, rows_at_once=20)
+TINY = Sizes(block_runs=3, section_runs=3, key_content_bytes=40, root_bytes=150, page_bytes=120, rows_at_once=7)
+SMALL_SIZES = Sizes(block_runs=8, section_runs=8, key_content_bytes=60, root_bytes=130, page_bytes=100, rows_at_once=20)
 DOCUMENTED = (CorruptFileError, UnsupportedError)
 
 POOLS: dict[str, st.SearchStrategy[Any]] = {

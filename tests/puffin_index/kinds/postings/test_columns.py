@@ -80,7 +80,7 @@ def test_keys_of_rows_come_back(case: tuple[list[list[Group]], list[LeafTest]], 
 
 
 def test_columns_of_more_blocks_than_are_read_at_once_come_back() -> None:
-    sizes = Sizes(block_runs=2, root_bytes=64, page_bytes=64)
+    sizes = Sizes(block_runs=2, section_runs=2, root_bytes=64, page_bytes=64)
     tests: list[LeafTest] = [RangeTest(100, 900), SetTest((*range(3, 1009, 4), 2000, 2001))]
     check([group(0, [row * 7919 % 1009 for row in range(3000)])], sizes, tests)
 
