@@ -78,6 +78,10 @@ class Settings(PlanningBounds):
     audit: float = Field(default=0.0, ge=0, le=1, allow_inf_nan=False)
     audit_row_groups: int = Field(default=8, ge=1)
     audit_bytes: int = Field(default=256 * 1024 * 1024, ge=0)
+    # The plugin reads these, in Java.
+    python: str = ""
+    start_milliseconds: int = Field(default=0, ge=0)
+    silence_milliseconds: int = Field(default=10_000, ge=1_000)
 
 
 def read_settings(conf: Mapping[str, str], *, strict: bool = False) -> Settings:
