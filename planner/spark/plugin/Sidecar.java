@@ -43,6 +43,8 @@ public class Sidecar {
   private SparkSession session;
   /** What gives a session the hook; null while no process is ready. */
   private volatile Function1<Object, Object> hook;
+  /** Whether the first process may still become ready. */
+  private volatile boolean isStarting = true;
   private volatile boolean isOver;
   private volatile String lastLine = "";
 
@@ -81,8 +83,12 @@ public class Sidecar {
 
   private Function1<Object, Object> awaitHook() {
     try {
-      if (hook == null && waitUntil - System.nanoTime() > 0) {
-        await(waitUntil, false);
+      if (isStarting && waitUntil - System.nanoTime() > 0) {
+        synchronized (this) {
+          for (long left = waitUntil - System.nanoTime(); isStarting && left > 0; left = waitUntil - System.nanoTime()) {
+            TimeUnit.NANOSECONDS.timedWait(this, left);
+          }
+        }
       }
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
@@ -101,6 +107,7 @@ public class Sidecar {
   /** Use what gives a session the hook. The process calls this once it is ready. */
   public synchronized void use(Function1<Object, Object> hook) throws Exception {
     this.hook = hook;
+    isStarting = false;
     // The call may come late.
     if (isOver || !process.isAlive()) {
       endHook();
@@ -115,6 +122,7 @@ public class Sidecar {
     Process last;
     synchronized (this) {
       isOver = true;
+      isStarting = false;
       last = process;
       notifyAll();
     }
@@ -138,9 +146,7 @@ public class Sidecar {
         }
         long pause = 1L << 2 * (restarts - 1);
         LOG.warn("queries run without the index: {} {}; it is started again in {} s", python, trouble, pause);
-        synchronized (this) {
-          await(System.nanoTime() + TimeUnit.SECONDS.toNanos(pause), true);
-        }
+        pause(pause);
       }
     } catch (HopelessException e) {
       LOG.warn(
@@ -158,44 +164,48 @@ public class Sidecar {
     // A server of its own for each process: what a process holds of this JVM goes with it.
     Py4JServer server = new Py4JServer(context.conf());
     server.start();
-    Process launched = launch();
     try {
-      synchronized (this) {
-        process = launched;
-        started = System.nanoTime();
-      }
-      OutputStream in = launched.getOutputStream();
-      String[] lines = {
-        Integer.toString(server.getListeningPort()), server.secret(), context.version(), PythonUtils.sparkPythonPath()
-      };
-      in.write((String.join("\n", lines) + "\n").getBytes(StandardCharsets.UTF_8));
-      in.flush();
-      return watch(launched);
-    } catch (IOException e) {
-      return "did not start: " + e.getMessage();
-    } finally {
-      end(launched);
-      synchronized (this) {
+      Process launched = launch();
+      Thread copying = new Thread(() -> copyLines(launched), "puffin-index sidecar's standard error");
+      copying.setDaemon(true);
+      copying.start();
+      try {
+        greet(launched.getOutputStream(), server);
+        return watch(launched, copying);
+      } finally {
+        // First: a process that hangs takes its time to end.
         endHook();
+        end(launched);
       }
+    } finally {
       server.shutdown();
     }
   }
 
-  private Process launch() throws HopelessException {
+  private synchronized Process launch() throws HopelessException {
     try {
+      started = System.nanoTime();
       // -P: a folder `planner` in the working folder of the driver is somebody else's.
-      Process launched = new ProcessBuilder(python, "-P", "-m", "planner.spark.sidecar").start();
-      Thread copying = new Thread(() -> copyLines(launched), "puffin-index sidecar's standard error");
-      copying.setDaemon(true);
-      copying.start();
-      return launched;
+      process = new ProcessBuilder(python, "-P", "-m", "planner.spark.sidecar").start();
+      return process;
     } catch (IOException e) {
       throw new HopelessException("does not start: " + e.getMessage());
     }
   }
 
-  private String watch(Process watched) throws Exception {
+  /** Tell a process how to reach this JVM. */
+  private void greet(OutputStream in, Py4JServer server) {
+    String port = Integer.toString(server.getListeningPort());
+    String greeting = String.join("\n", port, server.secret(), context.version(), PythonUtils.sparkPythonPath(), "");
+    try {
+      in.write(greeting.getBytes(StandardCharsets.UTF_8));
+      in.flush();
+    } catch (IOException e) {
+      LOG.debug("the sidecar has ended", e);
+    }
+  }
+
+  private String watch(Process watched, Thread copying) throws Exception {
     InputStream signs = watched.getInputStream();
     long last = System.nanoTime();
     boolean wasReady = false;
@@ -206,9 +216,10 @@ public class Sidecar {
         signs.skip(signs.available());
         last = System.nanoTime();
       } else if (!isAlive) {
-        String end = "ended with code " + watched.exitValue() + (lastLine.isEmpty() ? "" : " (" + lastLine + ")");
+        String end = "ended with code " + watched.exitValue();
         if (!wasReady && watched.exitValue() < SIGNALLED) {
-          throw new HopelessException(end);
+          copying.join(FAREWELL_MILLIS);
+          throw new HopelessException(end + (lastLine.isEmpty() ? "" : " (" + lastLine + ")"));
         }
         return end;
       } else if (System.nanoTime() - last > silenceNanos) {
@@ -218,8 +229,10 @@ public class Sidecar {
       synchronized (this) {
         if (session == null) {
           Option<SparkSession> found = SparkSession.getDefaultSession();
-          session = found.isDefined() ? found.get() : null;
-          notifyAll();
+          if (found.isDefined() && found.get().sparkContext() == context) {
+            session = found.get();
+            notifyAll();
+          }
         }
         wait(LOOK_MILLIS);
       }
@@ -242,17 +255,17 @@ public class Sidecar {
     }
   }
 
-  private synchronized void await(long until, boolean isPause) throws InterruptedException {
+  private synchronized void pause(long seconds) throws InterruptedException {
+    long until = System.nanoTime() + TimeUnit.SECONDS.toNanos(seconds);
     for (long left = until - System.nanoTime(); left > 0 && !isOver; left = until - System.nanoTime()) {
-      if (!isPause && hook != null) {
-        return;
-      }
       TimeUnit.NANOSECONDS.timedWait(this, left);
     }
   }
 
-  /** Take the hook away from all sessions. */
-  private void endHook() throws Exception {
+  /** Take the hook away from all sessions, and let no statement wait for one. */
+  private synchronized void endHook() throws Exception {
+    isStarting = false;
+    notifyAll();
     Function1<Object, Object> ended = hook;
     hook = null;
     if (ended != null) {

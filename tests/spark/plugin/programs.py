@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -94,7 +95,7 @@ class Program:
 
 @contextmanager
 def running(program: str, home: Path, settings: Mapping[str, str], *arguments: str) -> Iterator[Program]:
-    """Run a program of Spark's `bin` folder; it is killed in the end, and its sidecar must end with it."""
+    """Run a program of Spark's `bin` folder; it is killed in the end, and what it has started must end with it."""
     options = [text for key, value in settings.items() for text in ("--conf", f"{key}={value}")]
     folder = home / f"run-{time.monotonic_ns()}"
     folder.mkdir()
@@ -105,7 +106,7 @@ def running(program: str, home: Path, settings: Mapping[str, str], *arguments: s
             stdout=stdout,
             stderr=stderr,
             cwd=folder,
-            env={**os.environ, "SPARK_HOME": str(SPARK_HOME)},
+            env={**os.environ, "SPARK_HOME": str(SPARK_HOME), "PYSPARK_PYTHON": sys.executable},
             text=True,
         )
     children: list[Process] = []
@@ -139,7 +140,10 @@ class SqlShell:
         assert stdin is not None
         stdin.write(f"{statement};\nSELECT concat('done', ' ', {self._statements});\n")
         stdin.flush()
-        while mark not in self.program.printed()[before:].splitlines():
+        while mark not in (lines := self.program.printed()[before:].split("\n")):
             assert time.monotonic() < end, (statement, self.program.said()[-5_000:])
             time.sleep(0.02)
-        return self.program.printed()[before:].splitlines()[:-1]
+        # The shell prints what it is told as well, on lines of 80 characters.
+        printed = lines[: lines.index(mark) - 1]
+        told = next(number for number, line in enumerate(printed) if line.endswith(";"))
+        return printed[told + 1 :]

@@ -40,15 +40,15 @@ def test_statements_queries_joins_and_merge_use_the_index(shell: SqlShell) -> No
     (status,) = shell("CALL puffin.system.status('lake.ns.t')")
     assert status.split("\t")[3:7] == ["1", "1", "4", "4"]
     assert uses_index(shell)
-    assert shell("SELECT id, s FROM lake.ns.t WHERE k = 7") == ["753\tn3"]
+    assert shell("SELECT id, s FROM lake.ns.t WHERE k = 7") == ["1753\tn3"]
     shell.program.wait_until_said("lake.ns.t: 1 of 4 row groups kept")
     join = "SELECT t.id, t.s FROM lake.ns.t JOIN (SELECT 7L AS k UNION ALL SELECT -1L) keys ON t.k = keys.k"
-    assert shell(join) == ["753\tn3"]
+    assert shell(join) == ["1753\tn3"]
     merge = (
         "MERGE INTO lake.ns.t USING (SELECT 7L AS k) s ON t.k = s.k AND t.k = 7 WHEN MATCHED THEN UPDATE SET s = 'new'"
     )
     shell(merge)
-    assert shell("SELECT id, s FROM lake.ns.t WHERE k = 7") == ["753\tnew"]
+    assert shell("SELECT id, s FROM lake.ns.t WHERE k = 7") == ["1753\tnew"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.nightly)])
