@@ -10,7 +10,7 @@ from puffin_index.errors import PuffinIndexError
 
 @click.command("spark-conf")
 def spark_conf_command() -> None:
-    """Print the settings that let any Spark application use indexes: spark-sql, servers, jobs in Java or Scala.
+    """Print the settings that let any Spark application use indexes, whatever its driver is written in.
 
     They go into conf/spark-defaults.conf. Join spark.jars with your own by commas.
     """

@@ -35,10 +35,7 @@ if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
     from pyspark.sql import DataFrame, SparkSession
 
-_WITHOUT_JVM = (
-    "read the table by spark.dataSource.register(planner.PuffinIndexSource) and then "
-    "spark.read.format('puffin-index').load('catalog.namespace.table')"
-)
+_WITHOUT_JVM = "give the server the settings that `puffin-index spark-conf` prints, and all of its sessions use indexes"
 
 _hooks: WeakValueDictionary[str, PlannerCallback] = WeakValueDictionary()
 """Callbacks by name. py4j holds a callback as long as a session has a rule that calls it."""
