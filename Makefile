@@ -66,7 +66,8 @@ services: $(STAMP) ## The tests on a REST catalog (Nessie, fetched into .service
 conformance: ## The reader in Go answers the questions of the conformance kit
 	@cd conformance/reader && PATH="$$PATH:/usr/local/go/bin" go run . ..
 
-wheel: ## Build the wheel into dist/, in an environment of the build backend alone
+wheel: $(STAMP) ## Build the wheel into dist/, in an environment of the build backend alone
+	@JAVA_HOME="$$(bash scripts/find-java)" $(BIN)/python planner/spark/plugin/build_jar.py
 	@bash scripts/make-environment build/environment requirements/build.txt
 	@build/environment/bin/python -m hatchling build --target wheel
 

@@ -22,13 +22,10 @@ if TYPE_CHECKING:
         explain as explain,
         reports as reports,
     )
-    from planner.spark.source import PuffinIndexSource as PuffinIndexSource
 
 _HOMES: Final = {
     "Advice": "advice.advice_answer",
     "Benefits": "query_log.benefits",
-    # Spark is optional, and before 4.1 its Python data sources take no filters.
-    "PuffinIndexSource": "spark.source",
     "RowCount": "arrow.aggregate",
     "ScanPlan": "report.scan_plan",
     "Split": "report.scan_plan",

@@ -1,7 +1,7 @@
 """One query of one scan: which row groups it has to read, and what the index gives of its aggregates.
 
 Every door makes a `QueryRequest` of what it was asked and shows a `QueryAnswer`: `planner.plan`, `scan`, `count` and
-`aggregate`, what-if, the data source, and the hook in a Spark session.
+`aggregate`, what-if, and the hook in a Spark session.
 """
 
 import time

@@ -22,3 +22,7 @@ main.add_lazy(
         "from the index as far as it is exact.",
     },
 )
+main.add_lazy(
+    "planner.commands.spark_conf",
+    {"spark-conf": "Print the settings that let any Spark application use indexes, whatever its driver is written in."},
+)

@@ -1,1 +1,1 @@
-"""Inside a Spark session: the hook, its settings, catalogs and filters, the Python data source, explain."""
+"""Inside a Spark session: the hook, its settings, catalogs and filters, explain; the plugin for any application."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
@@ -31,12 +32,10 @@ from puffin_index.errors import MissingExtraError, PuffinIndexError
 from puffin_index.jobs.engine import context_of
 
 if TYPE_CHECKING:
+    from py4j.java_gateway import JavaObject
     from pyspark.sql import DataFrame, SparkSession
 
-_WITHOUT_JVM = (
-    "read the table by spark.dataSource.register(planner.PuffinIndexSource) and then "
-    "spark.read.format('puffin-index').load('catalog.namespace.table')"
-)
+_WITHOUT_JVM = "give the server the settings that `puffin-index spark-conf` prints, and all of its sessions use indexes"
 
 _hooks: WeakValueDictionary[str, PlannerCallback] = WeakValueDictionary()
 """Callbacks by name. py4j holds a callback as long as a session has a rule that calls it."""
@@ -66,6 +65,32 @@ def enable(
         UnsupportedError: If the session is one of Spark Connect.
         MissingExtraError: If PySpark is not installed.
     """
+    hook = _make_hook(spark, catalogs or {}, strict=strict)
+    for ours in our_rules(spark):
+        replaced = _hooks.get(call_ours(spark, ours, "hook"))
+        # A rule of all sessions that came with another session goes on in the others.
+        if replaced is not None and replaced.session == hook.callback.session:
+            call_ours(spark, ours, "end")
+    replace_ours(spark, [hook.rule], [hook.strategy, hook.statements])
+    if all_sessions:
+        spark._jsparkSession.extensions().injectOptimizerRule(hook.every_session)
+        # A session's first statement may be CALL, which Spark executes before it asks for optimizer rules.
+        spark._jsparkSession.extensions().injectResolutionRule(hook.every_session)
+    _hooks[hook.callback.name] = hook.callback
+
+
+@dataclass(frozen=True, slots=True)
+class _Hook:
+    """The planner's side of a hook, and the parts of it in the JVM."""
+
+    callback: PlannerCallback
+    rule: JavaObject
+    strategy: JavaObject
+    statements: JavaObject
+    every_session: JavaObject
+
+
+def _make_hook(spark: SparkSession, catalogs: Mapping[str, Catalog], *, strict: bool) -> _Hook:
     try:
         from py4j.protocol import Py4JError
         from pyspark.java_gateway import ensure_callback_server_started
@@ -77,7 +102,7 @@ def enable(
     gateway = context._gateway
     assert gateway is not None
     ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call] # pyspark leaves it untyped
-    callback = PlannerCallback(catalogs or {}, context, str(spark._jsparkSession.sessionUUID()), strict=strict)
+    callback = PlannerCallback(catalogs, context, str(spark._jsparkSession.sessionUUID()), strict=strict)
     try:
         loader = compile_hook(spark)
         rule = make(spark, loader, RULE, callback.name, callback.session, callback, strict)
@@ -85,22 +110,18 @@ def enable(
         java_statements = make(spark, loader, PYTHON_STATEMENTS, callback.statements)
         statements = make(spark, loader, STATEMENTS, rule, java_statements)
         procedures = put_procedures(spark, loader, rule, java_statements)
-        everywhere = (
-            make(spark, loader, EVERY_SESSION, rule, strategy, statements, procedures) if all_sessions else None
-        )
+        everywhere = make(spark, loader, EVERY_SESSION, rule, strategy, statements, procedures)
     except Py4JError as error:
         raise PuffinIndexError(f"the optimizer rule cannot be installed in this Spark session: {error}") from error
-    for ours in our_rules(spark):
-        replaced = _hooks.get(call_ours(spark, ours, "hook"))
-        # A rule of all sessions that came with another session goes on in the others.
-        if replaced is not None and replaced.session == callback.session:
-            call_ours(spark, ours, "end")
-    replace_ours(spark, [rule], [strategy, statements])
-    if everywhere is not None:
-        spark._jsparkSession.extensions().injectOptimizerRule(everywhere)
-        # A session's first statement may be CALL, which Spark executes before it asks for optimizer rules.
-        spark._jsparkSession.extensions().injectResolutionRule(everywhere)
-    _hooks[callback.name] = callback
+    return _Hook(callback, rule, strategy, statements, everywhere)
+
+
+def every_session(spark: SparkSession) -> JavaObject:
+    """Make what gives each session a hook that has none, for an application that another program drives.
+
+    It is a Java function of a session, and `close` ends the hook in all of them. Raises PuffinIndexError as `enable`.
+    """
+    return _make_hook(spark, {}, strict=False).every_session
 
 
 def disable(spark: SparkSession) -> None:

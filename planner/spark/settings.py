@@ -1,4 +1,4 @@
-"""The settings of the hook (`spark.puffin-index.*`) and what they share with the options of the data source."""
+"""The settings of the hook (`spark.puffin-index.*`)."""
 
 from collections.abc import Mapping
 from typing import Annotated
@@ -30,36 +30,14 @@ def _flag(text: object) -> bool:
 Flag = Annotated[bool, BeforeValidator(_flag)]
 
 
-class PlanningBounds(BaseModel):
-    """What planning a scan may take, in names with hyphens.
-
-    Attributes:
-        byte_budget: How many bytes of index a scan may read, directories not counted.
-        planning_milliseconds: How long planning may judge the row groups of a scan. Undecided row groups are read.
-        regret_share: Which share of the bytes that a scan reads look-ups may take that drop no row group.
-    """
+class Settings(BaseModel):
+    """What users set in the Spark configuration, read for each query; docs/operations.md (Settings) describes each."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=lambda name: name.replace("_", "-"))
 
     byte_budget: int = Field(default=DEFAULT_BYTE_BUDGET, ge=0)
     planning_milliseconds: int = Field(default=DEFAULT_MILLISECONDS, ge=0)
     regret_share: float = Field(default=DEFAULT_REGRET_SHARE, ge=0, le=1, allow_inf_nan=False)
-
-    def limits(self, *, strict: bool) -> Limits:
-        """The bounds for the planner."""
-        return Limits(
-            strict, self.byte_budget, seconds=self.planning_milliseconds / 1000, regret_share=self.regret_share
-        )
-
-    @classmethod
-    def names(cls) -> list[str]:
-        """The names that users set."""
-        return [name.replace("_", "-") for name in cls.model_fields]
-
-
-class Settings(PlanningBounds):
-    """What users set in the Spark configuration, read for each query; docs/operations.md (Settings) describes each."""
-
     enabled: Flag = True
     strict: Flag = False
     job_description: Flag = True
@@ -78,6 +56,21 @@ class Settings(PlanningBounds):
     audit: float = Field(default=0.0, ge=0, le=1, allow_inf_nan=False)
     audit_row_groups: int = Field(default=8, ge=1)
     audit_bytes: int = Field(default=256 * 1024 * 1024, ge=0)
+    # The plugin reads these, in Java.
+    python: str = ""
+    start_milliseconds: int = Field(default=0, ge=0)
+    silence_milliseconds: int = Field(default=10_000, ge=1_000)
+
+    def limits(self, *, strict: bool) -> Limits:
+        """The bounds for the planner."""
+        return Limits(
+            strict, self.byte_budget, seconds=self.planning_milliseconds / 1000, regret_share=self.regret_share
+        )
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """The names that users set."""
+        return [name.replace("_", "-") for name in cls.model_fields]
 
 
 def read_settings(conf: Mapping[str, str], *, strict: bool = False) -> Settings:

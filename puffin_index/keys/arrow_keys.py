@@ -244,13 +244,3 @@ def with_scale(unscaled: pa.Decimal128Array, decimal_type: pa.Decimal128Type) ->
     """Return unscaled numbers as decimals, or raise ArrowInvalid if a number has more digits than the type."""
     exact = unscaled.cast(pa.decimal128(decimal_type.precision, 0))
     return pa.Array.from_buffers(decimal_type, len(exact), exact.buffers(), exact.null_count, exact.offset)
-
-
-def texts_of_uuids(uuids: pa.UuidArray) -> pa.StringArray:
-    """Return UUIDs as text in lower case: `f79c3e09-677c-4bbd-a479-3f349cb785e7`."""
-    stored = uuids.storage
-    raw = np.frombuffer(stored.buffers()[1] or b"", np.uint8)[16 * stored.offset :][: 16 * len(stored)]
-    digits = np.frombuffer(b"0123456789abcdef", np.uint8)[np.stack((raw >> 4, raw & 15), axis=-1)].reshape(-1, 32)
-    texts = np.insert(digits, (8, 12, 16, 20), ord("-"), axis=1)
-    joined = pa.Array.from_buffers(pa.binary(36), len(stored), [None, pa.py_buffer(texts.tobytes())])
-    return pc.if_else(stored.is_valid(), joined.cast(pa.binary()).cast(pa.string()), pa.scalar(None, pa.string()))

@@ -22,11 +22,10 @@ from tests.planner.ten_rows import build_index
 LEFT_ALONE = {
     "planner.condition.sql.parser._grammar",
     "planner.spark.requests.hook_filters.schema_of",
-    "planner.spark.source._table",
     "puffin_index.storage.object_stream._pool",
     "puffin_index.storage.parallel._lasting_pool",
 }
-"""They hold no data of a table: schemas by text, metadata in Spark's workers, the grammar, threads."""
+"""They hold no data of a table: schemas by text, the grammar, threads."""
 
 
 def test_a_cache_is_emptied_under_its_lock() -> None:

@@ -11,7 +11,6 @@ from pyspark.sql import SparkSession
 
 import planner
 from puffin_index import TableIndex
-from ssb_bench.spark_runs.session import SPARK_RELEASE
 from tests.spark.agreement import indexed
 
 pytestmark = pytest.mark.spark
@@ -69,19 +68,3 @@ def test_ours_agrees_with_a_scan_whose_filter_is_not_pushed(
     read = planner.scan(index, pushed, ["n"]).read_all()
     assert sorted(read["n"].to_pylist()) == rows
     assert planner.count(index, pushed).rows == len(rows)
-
-
-@pytest.mark.nightly
-@pytest.mark.skipif(SPARK_RELEASE != "4.1", reason="before 4.1, data sources in Python take no filters")
-def test_the_python_data_source_gives_uuids_as_text(
-    spark: SparkSession, catalog: SqlCatalog, index: TableIndex
-) -> None:
-    assert index.name == "ns.uuids"
-    spark.dataSource.register(planner.PuffinIndexSource)
-    own = {"type": "sql", "uri": catalog.properties["uri"], "warehouse": catalog.properties["warehouse"]}
-    options = {f"catalog.{name}": value for name, value in own.items()}
-    reader = spark.read.format("puffin-index").options(**options)
-
-    frame = reader.option("where", f"id = '{ASKED[1]}' OR n < 2").load("lake.ns.uuids")
-    assert frame.schema.simpleString() == "struct<n:bigint,id:string>"
-    assert {row.n: row.id for row in frame.collect()} == {row: str(IDS[row]) for row in (0, 1, 250)}

@@ -1,0 +1,1 @@
+"""The plugin for Spark: `io.puffinindex.spark.PuffinIndexPlugin` enables all sessions of an application."""
