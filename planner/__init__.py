@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from planner.advice.what_if import WhatIf as WhatIf, what_if as what_if
     from planner.arrow.aggregate import RowCount as RowCount, aggregate as aggregate, count as count
     from planner.arrow.arrow_scan import scan as scan
+    from planner.arrow.dataset import IndexedDataset as IndexedDataset, dataset as dataset
     from planner.arrow.locate import locate as locate
     from planner.arrow.plan import plan as plan
     from planner.query_log.benefits import Benefits as Benefits, benefits as benefits
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 _HOMES: Final = {
     "Advice": "advice.advice_answer",
     "Benefits": "query_log.benefits",
+    "IndexedDataset": "arrow.dataset",
     # Spark is optional, and before 4.1 its Python data sources take no filters.
     "PuffinIndexSource": "spark.source",
     "RowCount": "arrow.aggregate",
@@ -38,6 +40,7 @@ _HOMES: Final = {
     "benefits": "query_log.benefits",
     "call": "spark.hook",
     "count": "arrow.aggregate",
+    "dataset": "arrow.dataset",
     "disable": "spark.hook",
     "enable": "spark.hook",
     "explain": "spark.hook",
