@@ -17,7 +17,7 @@ import pyarrow.dataset as ds
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 
-from planner.arrow.aggregate import EXACT_ROWS, aggregate_with_plan
+from planner.arrow.aggregate import aggregate_with_plan
 from planner.arrow.arrow_scan import any_rows, batches_of, project
 from planner.arrow.plan import plan_scan, snapshot_of
 from planner.arrow.row_group_reader import DataRead

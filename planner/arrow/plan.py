@@ -182,7 +182,9 @@ def plan_scan(
 ) -> QueryAnswer:
     """Plan a scan of a table whose rows are read, counted or aggregated; arguments and errors are those of `plan`.
 
-    `where` may also be an expression of Arrow's. With `for_spark`, the reader reads ranges of bytes, so that some data files are read whole or not at all. `question`
+    `where` may also be an expression of Arrow's.
+
+    With `for_spark`, the reader reads ranges of bytes, so that some data files are read whole or not at all. `question`
     asks for aggregates of the rows.
     """
     started = time.perf_counter()
