@@ -264,7 +264,7 @@ class IndexedScanner(ds.Scanner):  # type: ignore[misc] # pyarrow has no types
             wanted += [read_expression(one, self._schema).columns for one in every.values()]
         elif every is not None:
             wanted += [frozenset([name]) for name in every]
-        known = self.dataset_schema.names
+        known: list[str] = self.dataset_schema.names
         names = [name for some in wanted if some is not None for name in some]
         if every is None or None in wanted or not set(names) <= set(known):
             return known

@@ -184,7 +184,7 @@ def _called(call: _Call) -> Truth:
             pa.Scalar() as value,
             Column() as column,
         ]:
-            truth = _compared(column, "=", value, f"{column.found.name} = {value}")
+            truth = _compared(column, None, value, f"{column.found.name} = {value}")
             return truth if function == "equal" else ~truth
         case function, [Column() as column, pa.Scalar() as value] if function in _RANGES:
             return _compared(column, _RANGES[function][0], value, f"{column.found.name} {function} {value}")
@@ -217,8 +217,8 @@ def _is_floating(column: Column) -> bool:
     return isinstance(column.found.type, FloatType | DoubleType)
 
 
-def _compared(column: Column, operator: Operator | str, value: pa.Scalar, text: str) -> Truth:
-    """Compare a column with a value."""
+def _compared(column: Column, operator: Operator | None, value: pa.Scalar, text: str) -> Truth:
+    """Compare a column with a value; without an operator, by `=`."""
     if not value.is_valid:
         return ALWAYS_NULL
     literal = _literal(value, column.found.type)
@@ -226,24 +226,20 @@ def _compared(column: Column, operator: Operator | str, value: pa.Scalar, text: 
         return unknown(text, "Arrow converts one side first")
 
     def tests(scale: Scale) -> Pair | None:
-        if not _is_floating(column):
-            return set_tests([literal], scale) if operator == "=" else range_tests(operator, literal, scale)
-        if math.isnan(literal.value):
+        if _is_floating(column) and math.isnan(literal.value):
             return SetTest(()), SetTest((), negated=True)
-        pair = set_tests([literal], scale) if operator == "=" else range_tests(operator, literal, scale)
-        if pair is None or not isinstance(pair[0], RangeTest) or pair[0].high is not None:
-            return pair
-        return _below_nan(pair[0], scale)
+        pair = set_tests([literal], scale) if operator is None else range_tests(operator, literal, scale)
+        return _without_nan(pair, scale) if pair is not None and _is_floating(column) else pair
 
     return column.truth(tests, text)
 
 
-def _below_nan(test: RangeTest, scale: Scale) -> Pair | None:
-    """The numbers of a range without an end, and all other values: NaN is one of these."""
+def _without_nan(pair: Pair, scale: Scale) -> Pair:
+    """A test of floats of which NaN satisfies only the opposite."""
     nan = nan_tests(scale)
-    if nan is None or not isinstance(nan[0], SetTest):
-        return None
-    numbers = replace(test, high=nan[0].keys[0], high_inclusive=False)
+    if nan is None or not isinstance(nan[0], SetTest) or not isinstance(pair[0], RangeTest) or pair[0].high is not None:
+        return pair
+    numbers = replace(pair[0], high=nan[0].keys[0], high_inclusive=False)
     return numbers, replace(numbers, negated=True)
 
 
@@ -280,11 +276,11 @@ def _literal(value: pa.Scalar, column_type: IcebergType) -> LiteralValue | None:
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    return arrow_types.is_string(kind) or arrow_types.is_large_string(kind) or arrow_types.is_string_view(kind)
+    return kind in (pa.string(), pa.large_string(), pa.string_view())
 
 
 def _is_bytes(kind: pa.DataType) -> bool:
-    return arrow_types.is_binary(kind) or arrow_types.is_large_binary(kind) or arrow_types.is_fixed_size_binary(kind)
+    return kind in (pa.binary(), pa.large_binary()) or bool(arrow_types.is_fixed_size_binary(kind))
 
 
 def _is_in(column: Column, options: pa.StructScalar, text: str) -> Truth:
