@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from planner.arrow.arrow_scan import scan as scan
     from planner.arrow.dataset import IndexedDataset as IndexedDataset, dataset as dataset
     from planner.arrow.locate import locate as locate
+    from planner.arrow.look_up import PreparedGet as PreparedGet, get as get, prepare as prepare
     from planner.arrow.plan import plan as plan
     from planner.query_log.benefits import Benefits as Benefits, benefits as benefits
     from planner.report.scan_plan import ScanPlan as ScanPlan, Split as Split
@@ -29,6 +30,7 @@ _HOMES: Final = {
     "Advice": "advice.advice_answer",
     "Benefits": "query_log.benefits",
     "IndexedDataset": "arrow.dataset",
+    "PreparedGet": "arrow.look_up",
     # Spark is optional, and before 4.1 its Python data sources take no filters.
     "PuffinIndexSource": "spark.source",
     "RowCount": "arrow.aggregate",
@@ -44,8 +46,10 @@ _HOMES: Final = {
     "disable": "spark.hook",
     "enable": "spark.hook",
     "explain": "spark.hook",
+    "get": "arrow.look_up",
     "locate": "arrow.locate",
     "plan": "arrow.plan",
+    "prepare": "arrow.look_up",
     "reports": "spark.hook",
     "scan": "arrow.arrow_scan",
     "what_if": "advice.what_if",

@@ -197,7 +197,7 @@ def plan_scan(
     else:
         text = where or "true"
         written = EVERY_ROW if where is None else read_where(where, schema, zone_named(session_zone))
-    condition, implied = _with_keys(written, keys or {}, schema)
+    condition, implied = with_keys(written, keys or {}, schema)
     first = _first_rows(order_by, limit, schema)
     clock = Clock(limits.seconds)
     ahead = ReadCount()
@@ -270,7 +270,7 @@ def plan_files(
     return answer_query(QueryRequest(scan=Scan.of_files(view, files), predicate=predicate, limits=limits)).plan
 
 
-def _with_keys(condition: Predicate, keys: Keys, schema: Schema) -> tuple[Predicate, list[Implied]]:
+def with_keys(condition: Predicate, keys: Keys, schema: Schema) -> tuple[Predicate, list[Implied]]:
     """A condition that also says which keys are wanted, and what they imply."""
     tests = [_one_of(find_column(schema, name), values) for name, values in keys.items()]
     implied = [Implied("keys", f"{name} in {len(values)} keys") for name, values in keys.items()]
