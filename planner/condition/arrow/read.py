@@ -25,6 +25,7 @@ from pyiceberg.expressions.literals import (
     LongLiteral,
     TimeLiteral,
 )
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.typedef import LiteralValue
 from pyiceberg.types import (
@@ -301,27 +302,17 @@ def _keys(
     values: pa.Array, column_type: IcebergType, value_type: ValueType
 ) -> tuple[int, ...] | tuple[bytes, ...] | None:
     """The keys of a list; None where they do not say which rows have one of the values."""
-    kind = values.type
-    match column_type:
-        case IntegerType() | LongType():
-            is_same = arrow_types.is_integer(kind)
-        case FloatType() | DoubleType():
-            # Arrow tells both zeros apart here, and keys do not.
-            is_same = kind == (pa.float32() if isinstance(column_type, FloatType) else pa.float64())
-            is_same = is_same and not pc.any(pc.equal(values, 0.0), min_count=0).as_py()
-        case StringType():
-            is_same = _is_text(kind)
-        case BinaryType():
-            is_same = _is_bytes(kind)
-        case TimestampType() | TimestamptzType():
-            is_same = arrow_types.is_timestamp(kind) and kind.unit == "us"
-            is_same = is_same and (kind.tz is not None) == isinstance(column_type, TimestamptzType)
-        case DecimalType():
-            is_same = arrow_types.is_decimal128(kind) and kind.scale == column_type.scale
-        case DateType():
-            is_same = arrow_types.is_date32(kind)
-        case _:
-            is_same = False
+    kind, own = values.type, schema_to_pyarrow(column_type, include_field_ids=False)
+    is_same = (
+        kind == own
+        or (arrow_types.is_integer(kind) and arrow_types.is_integer(own))
+        or (_is_text(kind) and _is_text(own))
+        or (_is_bytes(kind) and isinstance(column_type, BinaryType))
+        or (arrow_types.is_decimal128(kind) and arrow_types.is_decimal128(own) and kind.scale == own.scale)
+    )
+    if is_same and arrow_types.is_floating(kind):
+        # Arrow tells both zeros apart here, and keys do not.
+        is_same = not pc.any(pc.equal(values, 0.0), min_count=0).as_py()
     if not is_same:
         return None
     try:
