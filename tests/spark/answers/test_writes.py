@@ -1,6 +1,8 @@
 """MERGE, UPDATE and DELETE by keys: with the hook a table becomes what its twin becomes without, or loses alike."""
 
+import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from random import Random, SystemRandom
 
@@ -15,6 +17,7 @@ import planner
 from puffin_index import IndexDefinition, TableIndex
 from ssb_bench.spark_runs.session import SPARK_RELEASE
 from tests.conftest import is_nightly
+from tests.shell import PROGRAM
 from tests.spark.agreement import ENABLED, reports_since, row_groups_of, settings
 
 pytestmark = pytest.mark.spark
@@ -45,6 +48,19 @@ class Writes:
         self.insert(400)
         self.index = TableIndex.create(catalog, "ns.written", DEFINITION)
         self.index.build(workers=1)
+
+    @contextmanager
+    def watched(self, catalog: SqlCatalog) -> Iterator[None]:
+        """A service indexes the table meanwhile, and is killed at the end whatever it does."""
+        options = [part for own in catalog.properties.items() for part in ("--catalog-property", "=".join(own))]
+        command = [*PROGRAM, "build", "lake.ns.written", *options, "--engine", "local", "--workers", "1"]
+        output = subprocess.DEVNULL
+        with subprocess.Popen([*command, "--watch", "--interval", "0.2"], stdout=output, stderr=output) as service:
+            try:
+                yield
+                assert service.poll() is None
+            finally:
+                service.kill()
 
     def insert(self, rows: int) -> None:
         first, self.numbers, factor = self.numbers, self.numbers + rows, self.random.choice([1, 7919, 0])
@@ -79,6 +95,7 @@ class Writes:
             [
                 "t.k = s.k",
                 "t.k = CAST(s.k AS BIGINT)",
+                "t.k = CAST(s.k AS DECIMAL(20,2)) + IF(s.k % 2 = 0, 0, 0.5)",
                 "t.b = s.b AND t.k = s.k",
                 "t.d = s.d AND t.id < 90",
                 "t.s = s.s AND t.k > s.k",
@@ -148,12 +165,18 @@ def writing(enabled: SparkSession) -> Iterator[SparkSession]:
 def test_tables_become_the_same(writing: SparkSession, catalog: SqlCatalog, part: int) -> None:
     seed = SystemRandom().randrange(2**32) if is_nightly() else part
     writes, before = Writes(writing, catalog, seed), planner.reports(writing)
-    for number in range(STATEMENTS_A_TABLE):
-        if number % 4 == 3:
-            writes.insert(1 if number % 8 == 3 else 60)
-        if number % 8 == 7:
-            writes.index.build(workers=1)
-        writes.run(writes.statement())
+    is_watched, is_adaptive = part % 5 == 1, str(part % 2 == 0)
+    for first in range(0, STATEMENTS_A_TABLE, STATEMENTS_A_TABLE // 2):
+        with (
+            writes.watched(catalog) if is_watched else nullcontext(),
+            settings(writing, {"spark.sql.adaptive.enabled": is_adaptive}),
+        ):
+            for number in range(first, first + STATEMENTS_A_TABLE // 2):
+                if number % 4 == 3:
+                    writes.insert(1 if number % 8 == 3 else 60)
+                if number % 8 == 7 and not is_watched:
+                    writes.index.build(workers=1)
+                writes.run(writes.statement())
     found = reports_since(writing, before)
     # Copy-on-write waits for no keys in Spark 3.5.
     assert SPARK_RELEASE == "3.5" or any(report.dropped for report in found)
@@ -164,6 +187,8 @@ PRUNED = {
     "MERGE INTO {t} t USING source s ON t.k = s.k WHEN MATCHED THEN UPDATE SET s = s.s WHEN NOT MATCHED THEN INSERT "
     "(id, k) VALUES (-1, s.k)": 2,
     "MERGE INTO {t} t USING source s ON t.k = s.k WHEN MATCHED THEN DELETE": 2,
+    "MERGE INTO {t} t USING source s ON t.k = CAST(s.k AS BIGINT) WHEN MATCHED THEN DELETE": 2,
+    "MERGE INTO {t} t USING source s ON t.k = CAST(s.k AS DECIMAL(20,2)) WHEN MATCHED THEN UPDATE SET s = s.s": 2,
     "MERGE INTO {t} t USING source s ON t.k = s.k WHEN NOT MATCHED BY SOURCE AND t.id = 3 THEN DELETE": None,
     "UPDATE {t} SET s = 'x' WHERE k IN (SELECT k FROM source)": 2,
     "UPDATE {t} SET s = 'x' WHERE k NOT IN (SELECT k FROM source) AND id % 900 = 1": None,
@@ -268,3 +293,61 @@ def test_writers_lose_to_others_as_without_the_hook(
         outcomes.append((is_lost, rows))
 
     assert outcomes[0] == outcomes[1]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_branches_and_evolved_schemas_are_written_as_without_the_hook(
+    writing: SparkSession, catalog: SqlCatalog, mode: str
+) -> None:
+    states = []
+    for enabled in ("true", "false"):
+        _create(writing, catalog, "written", mode)
+        writing.sql("ALTER TABLE lake.ns.written CREATE BRANCH side")
+        for change in ("ALTER COLUMN k TYPE BIGINT", "RENAME COLUMN s TO text", "ADD COLUMN n INT"):
+            writing.sql(f"ALTER TABLE lake.ns.written {change}")
+        writing.createDataFrame([(5, "a", 1), (77, "b", 2)], "k BIGINT, text STRING, n INT").createOrReplaceTempView(
+            "source"
+        )
+        before = planner.reports(writing)
+        with settings(writing, {ENABLED: enabled}):
+            for table in ("lake.ns.written.branch_side", "lake.ns.written"):
+                writing.sql(
+                    f"MERGE INTO {table} t USING source s ON t.k = s.k "
+                    "WHEN MATCHED THEN UPDATE SET t.text = s.text, t.n = s.n "
+                    "WHEN NOT MATCHED THEN INSERT (id, k, text, n) VALUES (-1, s.k, s.text, s.n)"
+                )
+            writing.sql("DELETE FROM lake.ns.written.branch_side WHERE k IN (SELECT k + 1 FROM source)")
+            found = reports_since(writing, before)
+        if enabled == "true" and (mode == "merge-on-read" or SPARK_RELEASE != "3.5"):
+            kept = [report.kept for report in found if report.dropped]
+            # What the MERGE wrote to the branch has no index.
+            assert kept[:2] == [2, 2]
+            assert kept[2] < 20
+        with settings(writing, {ENABLED: "false"}):
+            states.append(
+                [sorted(map(str, writing.table(f"lake.ns.written{ref}").collect())) for ref in ("", ".branch_side")]
+            )
+    assert states[0] == states[1]
+    assert states[0][0] != states[0][1]
+
+
+@pytest.mark.skipif(SPARK_RELEASE in ("3.5", "4.0"), reason="Spark 4.1 brings MERGE WITH SCHEMA EVOLUTION")
+@pytest.mark.parametrize("mode", MODES)
+def test_merges_that_add_columns_are_as_without_the_hook(writing: SparkSession, catalog: SqlCatalog, mode: str) -> None:
+    rows = [(-1, 5, "a", 1), (-2, 9999, "b", 2)]
+    writing.createDataFrame(rows, "id BIGINT, k INT, s STRING, n INT").createOrReplaceTempView("source")
+    states = []
+    for enabled in ("true", "false"):
+        _create(writing, catalog, "written", mode)
+        before = planner.reports(writing)
+        with settings(writing, {ENABLED: enabled}):
+            writing.sql(
+                "MERGE WITH SCHEMA EVOLUTION INTO lake.ns.written t USING source s ON t.k = s.k "
+                "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+            )
+        kept = [report.kept for report in reports_since(writing, before) if report.dropped]
+        assert kept == ([1] if enabled == "true" else [])
+        with settings(writing, {ENABLED: "false"}):
+            states.append(sorted(map(str, writing.table("lake.ns.written").collect())))
+    assert states[0] == states[1]
+    assert "Row(id=-1, k=5, s='a', n=1)" in states[0]

@@ -108,11 +108,21 @@ def test_sides_that_keep_all_rows_of_the_table_take_none_away(hook: SparkSession
 
 def test_many_rows_and_slow_ones_leave_the_query_as_it_was(hook: SparkSession) -> None:
     items = hook.table("lake.ns.items").select("id", "k")
-    many = hook.sparkContext.parallelize(range(200_000), 2).map(lambda number: (number % 7, 1)).toDF(NUMBERS)
+    made = hook.sparkContext.accumulator(0)
+
+    def row(number: int) -> tuple[int, int]:
+        made.add(1)
+        return number % 7, 1
+
+    many = hook.sparkContext.parallelize(range(200_000), 2).map(row).toDF(NUMBERS)
     with settings(hook, {"spark.puffin-index.side-milliseconds": "0"}):
         slow = items.join(_listed(hook), "k")
         assert "Scan ExistingRDD" in plan_text(slow)
     assert "Scan ExistingRDD" in plan_text(items.join(many, "k"))
+    tried = made.value
+    assert tried > 100_000
+    assert "Scan ExistingRDD" in plan_text(items.join(many, "k"))
+    assert made.value == tried, "a side that was given up ran again for its keys"
     assert len(slow.collect()) == len(items.join(_listed(hook), "k").collect())
 
 

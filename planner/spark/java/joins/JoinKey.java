@@ -8,6 +8,7 @@ import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.Cast;
 import org.apache.spark.sql.catalyst.expressions.DynamicPruning;
+import org.apache.spark.sql.catalyst.expressions.EqualTo;
 import org.apache.spark.sql.catalyst.expressions.EvalMode;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.IsNotNull;
@@ -152,27 +153,38 @@ public class JoinKey extends AwaitedColumn {
         return false;
       }
     }
-    return !(withoutNormalization(key) instanceof Cast) && !hasSubquery(values);
+    return !isCast() && !hasSubquery(values);
+  }
+
+  /** Whether the key is a cast of the column, which no broadcast of the join has as it is. */
+  public boolean isCast() {
+    return withoutNormalization(key) instanceof Cast;
+  }
+
+  /** What a cast key implies: the column is equal to the other key, cast back. */
+  public Expression uncast() {
+    return new EqualTo(attribute(key), otherKeyCastBack());
+  }
+
+  /** A key that the column's type does not have becomes NULL, and NULL is equal to nothing. */
+  private Expression otherKeyCastBack() {
+    return new Cast((Expression) otherKeys.get(at), attribute(key).dataType(), Option.empty(), EvalMode.TRY());
   }
 
   public LogicalPlan filtered(LogicalPlan plan) throws Exception {
-    Expression otherKey = (Expression) otherKeys.get(at);
-    boolean isCast = withoutNormalization(key) instanceof Cast;
     // Spark takes the keys from the broadcast that the join makes. Without one, the other side has to run once more. It
     // then runs in the pool of all subqueries, where it must wait for no subquery.
     LogicalPlan alone = (LogicalPlan) values.transformAllExpressions(new Change(new TrueForPruning()));
     boolean mayRunAlone = !isInSubquery && isRepeatable && SmallSide.isCheaper(values, plan) && !hasSubquery(alone);
-    if (!mayRunAlone && (isCast || !alone.equals(values))) {
+    if (!mayRunAlone && (isCast() || !alone.equals(values))) {
       return plan;
     }
     LogicalPlan query = mayRunAlone ? alone : values;
-    if (!isCast) {
+    if (!isCast()) {
       // With all keys of the join, in their order, Spark finds the broadcast that the join makes.
       return filtered(plan, query, otherKeys, at, !mayRunAlone);
     }
-    // A key that the column's type does not have becomes NULL, and NULL is equal to nothing.
-    Expression cast = new Cast(otherKey, attribute(key).dataType(), Option.empty(), EvalMode.TRY());
-    return filtered(plan, query, Collections.singletonList(cast), 0, false);
+    return filtered(plan, query, Collections.singletonList(otherKeyCastBack()), 0, false);
   }
 
   /** Puts true in the place of runtime filters, which leave out only rows that a join leaves out as well. */

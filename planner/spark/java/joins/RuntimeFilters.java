@@ -2,10 +2,13 @@ package io.puffinindex.spark;
 
 import java.util.ArrayList;
 import java.util.List;
+import org.apache.spark.sql.catalyst.expressions.And;
+import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.Join;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.execution.dynamicpruning.CleanupDynamicPruningFilters;
+import scala.Option;
 
 /** Spark's own dynamic pruning for indexed columns: scans wait for keys of joins and values of scalar subqueries. */
 public class RuntimeFilters {
@@ -77,12 +80,13 @@ public class RuntimeFilters {
     }
 
     /** The larger side gets the filters, if both have a scan that takes them. */
-    private Object changed(Join join) throws Exception {
+    private Object changed(Join node) throws Exception {
+      Join join = isSubquery ? withoutCasts(node) : node;
       List left = new ArrayList();
       List right = new ArrayList();
       for (JoinKey key : JoinKey.of(join)) {
         key.isInSubquery = isSubquery;
-        if (key.isTaken()) {
+        if (key.isTaken() && !(isSubquery && key.isCast())) {
           (key.side == join.left() ? left : right).add(key);
         }
       }
@@ -102,6 +106,17 @@ public class RuntimeFilters {
       LogicalPlan newLeft = prunesLeft ? filtered(join.left(), left) : join.left();
       LogicalPlan newRight = prunesLeft ? join.right() : filtered(join.right(), right);
       return copy(join, newLeft, newRight);
+    }
+
+    /** A join that also compares columns that it compares casts of: only broadcasts of the join tell their keys. */
+    private static Join withoutCasts(Join join) {
+      Option condition = join.condition();
+      for (JoinKey key : JoinKey.of(join)) {
+        if (key.isCast() && key.isTaken()) {
+          condition = Option.apply(new And((Expression) condition.get(), key.uncast()));
+        }
+      }
+      return join.copy(join.left(), join.right(), join.joinType(), condition, join.hint());
     }
 
     private static Join copy(Join join, LogicalPlan left, LogicalPlan right) {

@@ -2,6 +2,7 @@ package io.puffinindex.spark;
 
 import java.math.BigInteger;
 import java.util.Arrays;
+import java.util.Collections;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Timer;
@@ -42,6 +43,12 @@ public class SmallSide implements Change.OfNode {
 
   private static final String SETTING = "spark.puffin-index.side-milliseconds";
   private static final String DEFAULT_MILLISECONDS = "2000";
+
+  /** When plans were given up, by their hash and the setting. For a while they are not run for their keys again. */
+  private static final Map GIVEN_UP = Collections.synchronizedMap(new HashMap());
+
+  private static final int MOST_GIVEN_UP = 10000;
+  private static final long GIVEN_UP_NANOSECONDS = 600L * 1000000000L;
 
   /** The rows of plans that have run, by canonical plan. Equal plans of a query have the same rows. */
   private final Map known = new HashMap();
@@ -98,28 +105,50 @@ public class SmallSide implements Change.OfNode {
   }
 
   private static LogicalPlan run(LogicalPlan plan, LogicalPlan side) {
+    Long givenUp = (Long) GIVEN_UP.get(name(plan));
+    if (givenUp != null && System.nanoTime() - givenUp.longValue() < GIVEN_UP_NANOSECONDS) {
+      return null;
+    }
     SparkContext context = SparkSession.active().sparkContext();
     String tag = "puffin-index-" + UUID.randomUUID();
     Timer timer = new Timer(tag, true);
     context.addJobTag(tag);
     try {
       long bound = bytes(side).divide(BYTES_A_MILLISECOND).min(BigInteger.valueOf(MOST_MILLISECONDS)).longValue();
-      long least = Long.parseLong(SQLConf.get().getConfString(SETTING, DEFAULT_MILLISECONDS).trim());
+      long least = Long.parseLong(setting());
       timer.schedule(new Cancel(context, tag), Math.max(least, bound), CANCEL_AGAIN_MILLISECONDS);
       Object executed =
           MethodUtils.invokeStaticMethod(
               QueryExecution.class, "prepareExecutedPlan", new Object[] {SparkSession.active(), plan});
       InternalRow[] rows = ((SparkPlan) executed).executeTake(MOST_ROWS + 1);
       LogicalPlan relation = relation(plan, Lists.of(Arrays.asList((Object[]) rows)));
-      return rows.length > MOST_ROWS || bytes(relation).compareTo(MOST_BYTES) > 0 ? null : relation;
+      boolean isSmall = rows.length <= MOST_ROWS && bytes(relation).compareTo(MOST_BYTES) <= 0;
+      return isSmall ? relation : givenUp(plan, "it has more than " + MOST_ROWS + " rows or 64 MB", null);
     } catch (Exception e) {
       // The query runs the side itself, and tells what is wrong with it.
-      LOG.debug("keys not known before the query runs", e);
-      return null;
+      return givenUp(plan, "it failed, or took longer than " + SETTING + " allows", e);
     } finally {
       timer.cancel();
       context.removeJobTag(tag);
     }
+  }
+
+  private static String setting() {
+    return SQLConf.get().getConfString(SETTING, DEFAULT_MILLISECONDS).trim();
+  }
+
+  private static String name(LogicalPlan plan) {
+    return plan.semanticHash() + " " + setting();
+  }
+
+  private static LogicalPlan givenUp(LogicalPlan plan, String reason, Exception e) {
+    if (GIVEN_UP.size() >= MOST_GIVEN_UP) {
+      GIVEN_UP.clear();
+    }
+    GIVEN_UP.put(name(plan), Long.valueOf(System.nanoTime()));
+    LOG.info("a side gives no keys to the scan that it is joined with: {}: {}", reason, plan.simpleString(100));
+    LOG.debug("a side gives no keys", e);
+    return null;
   }
 
   /** Ends jobs that take too long. */
