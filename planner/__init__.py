@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from planner.advice.what_if import WhatIf as WhatIf, what_if as what_if
     from planner.arrow.aggregate import RowCount as RowCount, aggregate as aggregate, count as count
     from planner.arrow.arrow_scan import scan as scan
+    from planner.arrow.dataset import IndexedDataset as IndexedDataset, dataset as dataset
     from planner.arrow.locate import locate as locate
+    from planner.arrow.look_up import PreparedGet as PreparedGet, get as get, prepare as prepare
     from planner.arrow.plan import plan as plan
     from planner.query_log.benefits import Benefits as Benefits, benefits as benefits
     from planner.report.scan_plan import ScanPlan as ScanPlan, Split as Split
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 _HOMES: Final = {
     "Advice": "advice.advice_answer",
     "Benefits": "query_log.benefits",
+    "IndexedDataset": "arrow.dataset",
+    "PreparedGet": "arrow.look_up",
     "RowCount": "arrow.aggregate",
     "ScanPlan": "report.scan_plan",
     "Split": "report.scan_plan",
@@ -35,11 +39,14 @@ _HOMES: Final = {
     "benefits": "query_log.benefits",
     "call": "spark.hook",
     "count": "arrow.aggregate",
+    "dataset": "arrow.dataset",
     "disable": "spark.hook",
     "enable": "spark.hook",
     "explain": "spark.hook",
+    "get": "arrow.look_up",
     "locate": "arrow.locate",
     "plan": "arrow.plan",
+    "prepare": "arrow.look_up",
     "reports": "spark.hook",
     "scan": "arrow.arrow_scan",
     "what_if": "advice.what_if",

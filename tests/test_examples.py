@@ -51,3 +51,13 @@ def test_the_first_steps_show_what_they_say(capfd: pytest.CaptureFixture[str]) -
     ):
         assert text in shown, text
     assert capfd.readouterr() == ("", "")
+
+
+def test_other_engines_get_the_same_rows(capfd: pytest.CaptureFixture[str]) -> None:
+    shown = _run(EXAMPLES / "other-engines.ipynb")
+    text = "\n".join(shown)
+    (of_duckdb,) = (ast.literal_eval(one)[0][0] for one in shown if one.startswith("[("))
+    assert str(of_duckdb) in shown
+    assert of_duckdb > 0
+    assert "|row groups kept|" in text
+    assert capfd.readouterr() == ("", "")

@@ -16,6 +16,7 @@ from planner.arrow.arrow_scan import in_order, residual_of
 from planner.arrow.plan import Keys, plan_scan, snapshot_of
 from planner.arrow.row_group_reader import DataRead, RowGroupReader, RowGroupTask, tasks_of
 from planner.clock import DEFAULT_MILLISECONDS
+from planner.condition.arrow.read import ReadExpression
 from planner.condition.session_time import DEFAULT_ZONE
 from planner.prune.gate import ROWS_BYTE_BUDGET, Limits
 from planner.report.scan_plan import ScanPlan
@@ -180,7 +181,7 @@ def log_warnings(warnings: Iterable[str]) -> None:
 
 def aggregate_with_plan(
     index: TableIndex,
-    where: str | None,
+    where: str | ReadExpression | None,
     aggregates: str | Sequence[str],
     group_by: str | Sequence[str] = (),
     snapshot_id: int | None = None,

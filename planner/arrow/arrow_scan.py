@@ -88,10 +88,10 @@ def scan(
     projection = project(planned.request.schema, columns)
     first, counted = planned.request.first_rows, data_read or DataRead()
     if first is None or first.order is None:
-        batches = _batches(index, planned, projection, counted)
-        return _reader(projection, batches if first is None else _any(batches, first.count))
+        batches = batches_of(index, planned, projection, counted, residual_of(planned))
+        return _reader(projection, batches if first is None else any_rows(batches, first.count))
     with_order = _with_field(projection, planned.request.schema, first.order.field_id)
-    rows = _reader(with_order, _batches(index, planned, with_order, counted)).read_all()
+    rows = _reader(with_order, batches_of(index, planned, with_order, counted, residual_of(planned))).read_all()
     ordered = _first_of(rows, first.order, planned.request.schema, first.count).select(
         [field.name for field in projection.fields]
     )
@@ -113,7 +113,7 @@ def _reader(projection: Schema, batches: Iterable[pa.RecordBatch]) -> pa.RecordB
     return pa.RecordBatchReader.from_batches(schema_to_pyarrow(projection, include_field_ids=False), batches)
 
 
-def _any(batches: Iterable[pa.RecordBatch], count: int) -> Iterator[pa.RecordBatch]:
+def any_rows(batches: Iterable[pa.RecordBatch], count: int) -> Iterator[pa.RecordBatch]:
     """The first batches that have `count` rows."""
     for batch in batches:
         if count <= 0:
@@ -128,13 +128,12 @@ def _with_field(projection: Schema, schema: Schema, field_id: ColumnId) -> Schem
     return Schema(*others, *(field for field in schema.fields if field.field_id == field_id))
 
 
-def _batches(
-    index: TableIndex, planned: QueryAnswer, projection: Schema, data_read: DataRead
+def batches_of(
+    index: TableIndex, planned: QueryAnswer, projection: Schema, data_read: DataRead, residual: Residual | None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of the row groups that a plan keeps."""
+    """The rows of the row groups that a plan keeps, as far as they satisfy a residual."""
     table = index.data_table
     kept = np.flatnonzero(planned.plan.kept_mask)
-    residual = residual_of(planned)
     reader = RowGroupReader(
         table, planned.request.schema, residual, side_by_side=len(kept) < _THREADS, data_read=data_read
     )

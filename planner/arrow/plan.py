@@ -23,6 +23,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from planner.aggregates.question import Question
 from planner.clock import DEFAULT_MILLISECONDS, Clock
+from planner.condition.arrow.read import ReadExpression
 from planner.condition.columns import FoundColumn, find_column, quoted_names, unused_parts
 from planner.condition.comparisons import Column, nan_test
 from planner.condition.implied import Implied
@@ -165,7 +166,7 @@ def snapshot_of(table: Table, snapshot_id: int | None) -> tuple[Snapshot | None,
 
 def plan_scan(
     index: TableIndex,
-    where: str | None = None,
+    where: str | ReadExpression | None = None,
     snapshot_id: int | None = None,
     limits: Limits = DEFAULT_LIMITS,
     *,
@@ -181,6 +182,8 @@ def plan_scan(
 ) -> QueryAnswer:
     """Plan a scan of a table whose rows are read, counted or aggregated; arguments and errors are those of `plan`.
 
+    `where` may also be an expression of Arrow's.
+
     With `for_spark`, the reader reads ranges of bytes, so that some data files are read whole or not at all. `question`
     asks for aggregates of the rows.
     """
@@ -189,8 +192,12 @@ def plan_scan(
         index.refresh()
     table = index.data_table
     snapshot, schema = snapshot_of(table, snapshot_id)
-    written = EVERY_ROW if where is None else read_where(where, schema, zone_named(session_zone))
-    condition, implied = _with_keys(written, keys or {}, schema)
+    if isinstance(where, ReadExpression):
+        written, text = where.predicate, where.text
+    else:
+        text = where or "true"
+        written = EVERY_ROW if where is None else read_where(where, schema, zone_named(session_zone))
+    condition, implied = with_keys(written, keys or {}, schema)
     first = _first_rows(order_by, limit, schema)
     clock = Clock(limits.seconds)
     ahead = ReadCount()
@@ -206,9 +213,9 @@ def plan_scan(
     request = QueryRequest(
         scan=scan,
         predicate=predicate,
-        where=where or "true",
+        where=text,
         implied=(*implied, *tried.implied),
-        unused=(*unused_parts(condition), *quoted_names(where or "", schema)),
+        unused=(*unused_parts(condition), *(quoted_names(where, schema) if isinstance(where, str) else ())),
         first_rows=first,
         question=question,
         for_spark=for_spark,
@@ -263,7 +270,7 @@ def plan_files(
     return answer_query(QueryRequest(scan=Scan.of_files(view, files), predicate=predicate, limits=limits)).plan
 
 
-def _with_keys(condition: Predicate, keys: Keys, schema: Schema) -> tuple[Predicate, list[Implied]]:
+def with_keys(condition: Predicate, keys: Keys, schema: Schema) -> tuple[Predicate, list[Implied]]:
     """A condition that also says which keys are wanted, and what they imply."""
     tests = [_one_of(find_column(schema, name), values) for name, values in keys.items()]
     implied = [Implied("keys", f"{name} in {len(values)} keys") for name, values in keys.items()]

@@ -31,6 +31,7 @@ SYSTEMS: Final = (
     System("iceberg-bloom", "Spark, Iceberg with Parquet bloom filters", "spark"),
     System("index", "Spark, Iceberg with this index", "spark"),
     System("arrow", "this index without a JVM (Arrow scan)", "arrow"),
+    System("duckdb-index", "DuckDB on the dataset of this index", "duckdb-index"),
     System("duckdb", "DuckDB on the same Parquet files", "duckdb"),
     System("datafusion", "DataFusion on the same Parquet files", "datafusion", ("datafusion==54.*", "pyarrow")),
     System("lance", "Lance, its own format, BTREE indexes", "lance", ("pylance==14.0.2", "pyarrow")),

@@ -132,6 +132,9 @@ class _DuckdbWorker(Worker):
         self.facts = {"version": f"DuckDB {duckdb.__version__}"}
         self._connection = duckdb.connect()
         self._connection.execute("SET threads = 2; SET memory_limit = '4GB'; SET enable_progress_bar = false")
+        self._open_lineorder(config)
+
+    def _open_lineorder(self, config: Json) -> None:
         self._connection.execute(f"CREATE VIEW lineorder AS FROM read_parquet('{config['files']}/*.parquet')")
 
     def count(self, query: Json) -> int:
@@ -141,6 +144,19 @@ class _DuckdbWorker(Worker):
     def rows(self, query: Json) -> tuple[int, int]:
         result = self._connection.sql(f"SELECT * FROM lineorder WHERE {query['where']}")
         return sum_batches(result.to_arrow_reader(100_000))
+
+
+class _DuckdbIndexWorker(_DuckdbWorker):
+    """DuckDB on the table as a dataset, of which it gets the rows that the index finds."""
+
+    def _open_lineorder(self, config: Json) -> None:
+        import planner
+        from puffin_index import TableIndex
+        from ssb_bench.spark_runs.load import TABLE
+        from ssb_bench.spark_runs.session import open_catalog
+
+        index = TableIndex.open(open_catalog(Path(config["warehouse"])), TABLE)
+        self._connection.register("lineorder", planner.dataset(index))
 
 
 class _DatafusionWorker(Worker):
@@ -244,6 +260,7 @@ _WORKERS: Final[dict[str, type[Worker]]] = {
     "spark": _SparkWorker,
     "arrow": _ArrowWorker,
     "duckdb": _DuckdbWorker,
+    "duckdb-index": _DuckdbIndexWorker,
     "datafusion": _DatafusionWorker,
     "lance": _LanceWorker,
 }

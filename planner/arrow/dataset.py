@@ -1,0 +1,275 @@
+"""A table as a dataset of Arrow's: DuckDB, Polars, DataFusion and pandas read it, and the planner drops row groups.
+
+Engines ask for columns and a filter. The filter becomes a condition of the planner; where the condition says less than
+the filter, Arrow's own filter tests the rows that are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
+from functools import cached_property
+from typing import Any, Final, NoReturn, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.schema import Schema
+
+from planner.arrow.aggregate import aggregate_with_plan
+from planner.arrow.arrow_scan import any_rows, batches_of, project
+from planner.arrow.plan import plan_scan, snapshot_of
+from planner.arrow.row_group_reader import DataRead
+from planner.condition.arrow.read import ReadExpression, read_expression
+from planner.condition.rows import Residual
+from planner.condition.tree.nodes import EVERY_ROW
+from planner.condition.tree.simplify import simplified
+from planner.prune.gate import DEFAULT_LIMITS
+from planner.query import QueryAnswer
+from planner.report.scan_plan import ScanPlan
+from puffin_index.errors import UnsupportedError
+from puffin_index.table_index import TableIndex
+
+_BATCH_ROWS: Final = 131_072
+"""Arrow's own default."""
+
+_NO_FILTER: Final = ReadExpression(EVERY_ROW, "true", frozenset())
+
+Columns: TypeAlias = Sequence[str] | Mapping[str, pc.Expression] | None
+"""Names of columns, or expressions by the names of their results; None for all columns."""
+
+
+def dataset(index: TableIndex, snapshot_id: int | None = None, *, refresh: bool = True) -> IndexedDataset:
+    """Give a table to engines that read Arrow's datasets.
+
+    The dataset is one snapshot of the table, with the schema that it has now. It sees newer indexes of this snapshot
+    once somebody refreshes `index`; for newer rows, make another dataset, which takes no time.
+
+    Args:
+        snapshot_id: The snapshot, None for the current one.
+        refresh: Ask the catalog for the newest versions of table and index first.
+
+    Raises:
+        NotFoundError: If there is no such snapshot.
+    """
+    if refresh:
+        index.refresh()
+    # Refreshing an index changes its data table in place; a dataset keeps its schema and its rows.
+    pinned = TableIndex(index.catalog, copy(index.data_table), index.index_table)
+    return IndexedDataset(pinned, snapshot_id)
+
+
+class IndexedDataset(ds.Dataset):  # type: ignore[misc] # pyarrow has no types
+    """One snapshot of a table. `planner.dataset` makes it.
+
+    A scan reads the row groups that the planner keeps, and gives the rows for which the filter is true, by data file
+    and row group. Arguments that tune Arrow's own readers, such as `batch_readahead`, change nothing.
+    """
+
+    def __init__(self, index: TableIndex, snapshot_id: int | None, condition: pc.Expression | None = None) -> None:
+        # Arrow's own constructor refuses; whatever would need the object that it makes is overridden.
+        self._index = index
+        self._snapshot_id = snapshot_id
+        self._condition = condition
+        self._schema = snapshot_of(index.data_table, snapshot_id)[1]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The table's Arrow schema."""
+        return _arrow_schema(self._schema)
+
+    @property
+    def partition_expression(self) -> pc.Expression:
+        """What holds for all rows: nothing is known."""
+        return pc.scalar(True)
+
+    def scanner(
+        self,
+        columns: Columns = None,
+        filter: pc.Expression | None = None,  # noqa: A002 # Arrow's name
+        batch_size: int = _BATCH_ROWS,
+        **_: object,
+    ) -> IndexedScanner:
+        """Make a scan, which is planned when somebody first asks it for rows.
+
+        Args:
+            columns: Names of columns, or expressions by name; None for all columns.
+            filter: What has to be true for a row.
+            batch_size: The most rows of a record batch.
+
+        Raises pa.ArrowException if columns or filter do not fit the schema.
+        """
+        both = [one for one in (self._condition, filter) if one is not None]
+        condition = None if not both else both[0] if len(both) == 1 else both[0] & both[1]
+        return IndexedScanner(self._index, self._snapshot_id, self._schema, columns, condition, batch_size)
+
+    def to_batches(self, *args: Any, **options: Any) -> Iterator[pa.RecordBatch]:
+        """Read record batches; arguments are those of `scanner`."""
+        return self.scanner(*args, **options).to_batches()
+
+    def to_table(self, *args: Any, **options: Any) -> pa.Table:
+        """Read a table; arguments are those of `scanner`."""
+        return self.scanner(*args, **options).to_table()
+
+    def head(self, num_rows: int, *args: Any, **options: Any) -> pa.Table:
+        """Read the first rows; the other arguments are those of `scanner`."""
+        return self.scanner(*args, **options).head(num_rows)
+
+    def count_rows(self, filter: pc.Expression | None = None, **options: Any) -> int:  # noqa: A002 # Arrow's name
+        """Count rows, by indexes where they know how many match."""
+        return self.scanner(columns=[], filter=filter, **options).count_rows()
+
+    def filter(self, expression: pc.Expression) -> IndexedDataset:
+        """Make a dataset of the rows for which an expression is true."""
+        both = expression if self._condition is None else self._condition & expression
+        return IndexedDataset(self._index, self._snapshot_id, both)
+
+    def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[IndexedFragment]:  # noqa: A002, ARG002
+        """Give the whole dataset as one fragment, whose scans are planned and read in parallel."""
+        yield IndexedFragment(self)
+
+    _get_fragments = get_fragments
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise UnsupportedError("a dataset with an index does not do this: read `to_table()`, or ask an engine")
+
+    take = join = join_asof = sort_by = replace_schema = _scanner_options = _scan_options = _refuse
+
+
+class IndexedFragment:
+    """A dataset as its only fragment, for engines that scan datasets by fragments."""
+
+    def __init__(self, whole: IndexedDataset) -> None:
+        self._whole = whole
+
+    def scanner(self, schema: pa.Schema | None = None, **options: Any) -> IndexedScanner:  # noqa: ARG002
+        """Make a scan; the schema is that of the dataset, and other arguments are those of its `scanner`."""
+        return self._whole.scanner(**options)
+
+
+class IndexedScanner(ds.Scanner):  # type: ignore[misc] # pyarrow has no types
+    """A scan of a dataset, which may be read more than once.
+
+    Attributes:
+        data_read: Pages, column chunks and bytes that were read so far.
+    """
+
+    def __init__(
+        self,
+        index: TableIndex,
+        snapshot_id: int | None,
+        schema: Schema,
+        columns: Columns,
+        condition: pc.Expression | None,
+        batch_size: int,
+    ) -> None:
+        self._index = index
+        self._snapshot_id = snapshot_id
+        self._schema = schema
+        self._columns = columns
+        self._condition = condition
+        self._batch_size = batch_size
+        self._read = _NO_FILTER if condition is None else read_expression(condition, schema)
+        # Arrow checks names and types, and says of which types the results are.
+        self._like = self._by_arrow(self.dataset_schema.empty_table(), condition)
+        self.data_read = DataRead()
+
+    @property
+    def dataset_schema(self) -> pa.Schema:
+        """The schema of the dataset."""
+        return _arrow_schema(self._schema)
+
+    @property
+    def projected_schema(self) -> pa.Schema:
+        """The schema of the batches."""
+        return self._like.projected_schema
+
+    @property
+    def plan(self) -> ScanPlan:
+        """What the scan has to read."""
+        return self._planned.plan
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """Read record batches one after the other; some row groups are read ahead."""
+        return pa.RecordBatchReader.from_batches(self.projected_schema, self.to_batches())
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """Read record batches, of at most `batch_size` rows."""
+        return self._batches()
+
+    def scan_batches(self) -> Iterator[ds.TaggedRecordBatch]:
+        """Refuse: batches come without the fragments from which they are."""
+        raise UnsupportedError("a scan by an index gives batches without fragments: use to_batches")
+
+    def to_table(self) -> pa.Table:
+        """Read all rows."""
+        return self.to_reader().read_all()
+
+    def head(self, num_rows: int) -> pa.Table:
+        """Read the first rows; row groups behind them are not read."""
+        batches = any_rows(self._batches(max(0, num_rows)), num_rows)
+        return pa.Table.from_batches(batches, self.projected_schema)
+
+    def take(self, indices: Any) -> pa.Table:
+        """Read all rows, and choose some by position."""
+        return self.to_table().take(indices)
+
+    def count_rows(self) -> int:
+        """Count rows, by indexes where they know how many match."""
+        if not self._read.exact:
+            return sum(batch.num_rows for batch in self.to_batches())
+        counted = aggregate_with_plan(self._index, self._read, "count(*)", (), self._snapshot_id, refresh=False)
+        return int(counted.table.column(0)[0].as_py())
+
+    @cached_property
+    def _planned(self) -> QueryAnswer:
+        return self._plan(None)
+
+    def _plan(self, limit: int | None) -> QueryAnswer:
+        return plan_scan(self._index, self._read, self._snapshot_id, DEFAULT_LIMITS, refresh=False, limit=limit)
+
+    def _batches(self, limit: int | None = None) -> Iterator[pa.RecordBatch]:
+        names = self._names()
+        if not names:
+            yield from self._without_columns()
+            return
+        # The planner counts what its condition finds, and the filter may leave fewer rows.
+        planned = self._planned if limit is None or not self._read.exact else self._plan(limit)
+        projection = project(self._schema, names)
+        residual = None if self._read.predicate == EVERY_ROW else Residual(simplified(self._read.predicate))
+        condition = None if self._read.exact else self._condition
+        is_done = condition is None and self.projected_schema.equals(_arrow_schema(projection))
+        for batch in batches_of(self._index, planned, projection, self.data_read, residual):
+            parts = [batch] if is_done else self._by_arrow(pa.Table.from_batches([batch]), condition).to_batches()
+            for part in parts:
+                for first in range(0, part.num_rows, self._batch_size):
+                    yield part.slice(first, self._batch_size)
+
+    def _without_columns(self) -> Iterator[pa.RecordBatch]:
+        """As many rows as there are, of constants or of nothing."""
+        left = self.count_rows()
+        while left > 0:
+            rows = pa.table({"": pa.nulls(min(left, self._batch_size))}).select([])
+            yield from self._by_arrow(rows, None).to_batches()
+            left -= rows.num_rows
+
+    def _by_arrow(self, rows: pa.Table, condition: pc.Expression | None) -> ds.Scanner:
+        return ds.InMemoryDataset(rows).scanner(columns=self._columns, filter=condition, use_threads=False)
+
+    def _names(self) -> list[str]:
+        """The columns that are read: those of the results, and of a filter that Arrow has to test."""
+        every, wanted = self._columns, [frozenset[str]() if self._read.exact else self._read.columns]
+        if isinstance(every, Mapping):
+            wanted += [read_expression(one, self._schema).columns for one in every.values()]
+        elif every is not None:
+            wanted += [frozenset([name]) for name in every]
+        known: list[str] = self.dataset_schema.names
+        names = [name for some in wanted if some is not None for name in some]
+        if every is None or None in wanted or not set(names) <= set(known):
+            return known
+        return sorted(set(names), key=known.index)
+
+
+def _arrow_schema(schema: Schema) -> pa.Schema:
+    return schema_to_pyarrow(schema, include_field_ids=False)

@@ -1,0 +1,258 @@
+"""Looking rows up by key: the rows of a table that have some keys, in the order of the keys.
+
+What does not depend on the keys (schema, data files, view, columns of data files) is prepared once.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.schema import Schema
+
+from planner.aggregates.partial import key_array
+from planner.aggregates.question import AskedColumn, find_asked
+from planner.arrow.aggregate import EXACT_ROWS, log_warnings
+from planner.arrow.arrow_scan import in_order, project
+from planner.arrow.locate import KeysError
+from planner.arrow.plan import Keys, arrow_array, keys_of_kind, snapshot_of, view_of, with_keys
+from planner.arrow.row_group_reader import DataRead, RowGroupReader, RowGroupTask, tasks_of
+from planner.clock import Clock
+from planner.condition.rows import Residual
+from planner.condition.tree.nodes import EVERY_ROW
+from planner.condition.tree.simplify import simplified
+from planner.query import QueryRequest, answer_query
+from planner.snapshot.scan import Scan, list_scan_files
+from puffin_index.data.column_source import reading_of
+from puffin_index.errors import UnsupportedError
+from puffin_index.keys.arrow_keys import column_of
+from puffin_index.storage.arrays import Ints
+from puffin_index.table_index import TableIndex
+
+_PLACE: Final = "_key"
+
+
+def get(
+    index: TableIndex,
+    keys: Keys,
+    columns: Sequence[str] | None = None,
+    snapshot_id: int | None = None,
+    *,
+    refresh: bool = True,
+) -> pa.Table:
+    """Read the rows of a table that have some keys, in the order of the keys.
+
+    Keys are equal as in a join: NULL equals nothing, NaN equals NaN, -0.0 equals 0.0. For many look-ups, `prepare` does
+    once what does not depend on the keys.
+
+    Args:
+        keys: Values by column name, of the column's kind: Arrow arrays, numpy arrays or lists. Several columns have
+            values of equal lengths, of which each row is one key.
+        columns: Names of columns, nested ones dotted; None for all.
+        snapshot_id: The snapshot, None for the current one.
+        refresh: Ask the catalog for the newest versions of table and index first.
+
+    Returns:
+        One row for each pair of a key and a live row that has it: `_key` (int64, the place of the key among `keys`) and
+        the columns, ordered by `_key`, then by data file and position. So a key that no row has is missing, one that
+        several rows have comes several times, and one that is given twice gets its rows twice.
+
+    Raises:
+        KeysError: If no column is named, or the columns have different numbers of keys.
+        NotFoundError: If there is no such column or snapshot.
+        UnsupportedError: If keys are not of the type of their column, or a data file cannot be read here.
+    """
+    return prepare(index, [*keys], columns, snapshot_id, refresh=refresh).get(keys)
+
+
+def prepare(
+    index: TableIndex,
+    key_columns: Sequence[str],
+    columns: Sequence[str] | None = None,
+    snapshot_id: int | None = None,
+    *,
+    refresh_seconds: float | None = None,
+    refresh: bool = True,
+) -> PreparedGet:
+    """Prepare looking up rows by the values of some columns; arguments and errors are otherwise those of `get`.
+
+    `refresh_seconds` is the age from which a look-up asks the catalog for the newest versions of table and index first;
+    None looks at the versions of now for ever.
+    """
+    if not key_columns:
+        raise KeysError("keys are values of one or more columns, and none is named")
+    if refresh:
+        index.refresh()
+    return PreparedGet(index, tuple(key_columns), columns, snapshot_id, refresh_seconds)
+
+
+class PreparedGet:
+    """Looks rows up by key. `prepare` makes it; several threads may share it.
+
+    Attributes:
+        data_read: Pages, column chunks and bytes that all look-ups read so far.
+    """
+
+    def __init__(
+        self,
+        index: TableIndex,
+        key_columns: tuple[str, ...],
+        columns: Sequence[str] | None,
+        snapshot_id: int | None,
+        refresh_seconds: float | None,
+    ) -> None:
+        self._index = index
+        self._key_columns = key_columns
+        self._columns = columns
+        self._snapshot_id = snapshot_id
+        self._refresh_seconds = refresh_seconds
+        self._lock = threading.Lock()
+        self.data_read = DataRead()
+        self._prepare()
+
+    def get(self, keys: Keys) -> pa.Table:
+        """Read the rows that have some keys, as `get` does; `keys` has the columns for which this was prepared."""
+        if set(keys) != set(self._key_columns):
+            raise KeysError(f"keys are values of {', '.join(self._key_columns)}, and not of {', '.join(keys)}")
+        prepared = self._newest()
+        values = {name: arrow_array(keys[name]) for name in self._key_columns}
+        if len({len(array) for array in values.values()}) != 1:
+            lengths = ", ".join(f"{name} has {len(array)}" for name, array in values.items())
+            raise KeysError(f"each column has equally many keys: {lengths}")
+        asked = {name: prepared.asked_keys(name, array) for name, array in values.items()}
+        rows = prepared.read(values)
+        found = {name: prepared.found_keys(name, rows) for name in values}
+        places, matches = _joined(list(asked.values()), list(found.values()))
+        return rows.take(pa.array(matches)).select(prepared.names).add_column(0, _PLACE, pa.array(places, pa.int64()))
+
+    def _newest(self) -> _Prepared:
+        """What look-ups need, of versions that are not too old. One thread prepares, the others go on with the old."""
+        old, seconds = self._prepared, self._refresh_seconds
+        is_old = seconds is not None and time.monotonic() - old.made >= seconds
+        if is_old and self._lock.acquire(blocking=False):
+            try:
+                self._index.refresh()
+                self._prepare()
+            finally:
+                self._lock.release()
+        return self._prepared
+
+    def _prepare(self) -> None:
+        self._prepared = _Prepared.of(self._index, self._key_columns, self._columns, self._snapshot_id, self.data_read)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Prepared:
+    """What look-ups in one version of table and index need.
+
+    Attributes:
+        projection: The columns of the results, and those that the keys are in.
+        names: The columns of the results.
+        made: When, by `time.monotonic`.
+    """
+
+    scan: Scan
+    schema: Schema
+    keys: Mapping[str, AskedColumn]
+    projection: Schema
+    target: pa.Schema
+    names: tuple[str, ...]
+    reader: RowGroupReader
+    made: float = field(default_factory=time.monotonic)
+
+    @classmethod
+    def of(
+        cls,
+        index: TableIndex,
+        key_columns: Sequence[str],
+        columns: Sequence[str] | None,
+        snapshot_id: int | None,
+        data_read: DataRead,
+    ) -> _Prepared:
+        # Somebody else may refresh the table meanwhile, in place.
+        table = copy(index.data_table)
+        snapshot, schema = snapshot_of(table, snapshot_id)
+        asked = {name: find_asked(schema, name) for name in key_columns}
+        whole = {field.field_id: field for field in schema.fields}
+        for name, one in asked.items():
+            if one.column not in whole:
+                raise UnsupportedError(f"rows are looked up by whole columns, and {name} is a part of one")
+        files = () if snapshot is None else list_scan_files(table, snapshot, schema, EVERY_ROW, Clock(np.inf))
+        view = view_of(index.index_table, reading_of(table, schema))
+        number = snapshot.snapshot_id if snapshot else None
+        wanted = project(schema, columns)
+        ids = {one.column for one in asked.values()} - {field.field_id for field in wanted.fields}
+        projection = Schema(*wanted.fields, *(whole[one] for one in whole if one in ids))
+        return cls(
+            Scan.of_files(view, [file.file for file in files], files, table.io, index.name, number),
+            schema,
+            asked,
+            projection,
+            schema_to_pyarrow(projection, include_field_ids=False),
+            tuple(field.name for field in wanted.fields),
+            RowGroupReader(table, schema, None, data_read=data_read),
+        )
+
+    def asked_keys(self, name: str, values: pa.Array) -> pa.Array:
+        """Values that are looked for, as keys."""
+        try:
+            return key_array(keys_of_kind(values, self.keys[name].value_type))
+        except UnsupportedError as error:
+            raise UnsupportedError(f"keys of {name}: {error}") from error
+
+    def found_keys(self, name: str, rows: pa.Table) -> pa.Array:
+        """The keys of rows that were read."""
+        asked = self.keys[name]
+        return key_array(column_of(rows.column(asked.name), asked.value_type))
+
+    def read(self, values: Mapping[str, pa.Array]) -> pa.Table:
+        """Read the rows that have one of the values in each column; several columns may give rows of no key."""
+        condition, _ = with_keys(EVERY_ROW, values, self.schema)
+        predicate = simplified(condition)
+        request = QueryRequest(
+            scan=self.scan, predicate=predicate, limits=EXACT_ROWS, schema=self.schema, condition=condition
+        )
+        planned = answer_query(request)
+        log_warnings(planned.plan.warnings)
+        reader = replace(self.reader, residual=Residual(predicate))
+        tasks = [*tasks_of(planned, reader.table, np.flatnonzero(planned.plan.kept_mask))]
+
+        def read(task: RowGroupTask) -> list[pa.RecordBatch]:
+            return reader.read(task, self.projection, self.target)
+
+        # A pool takes longer to start than one row group to read.
+        parts = map(read, tasks) if len(tasks) == 1 else in_order(read, tasks)
+        return pa.Table.from_batches(chain.from_iterable(parts), self.target)
+
+
+def _joined(asked: Sequence[pa.Array], found: Sequence[pa.Array]) -> tuple[Ints, Ints]:
+    """The pairs of a key and a row that has it, as places of keys, ascending, and places of rows; NULL has no row."""
+    of_asked, of_found = np.zeros(len(asked[0]), np.int64), np.zeros(len(found[0]), np.int64)
+    for keys, values in zip(asked, found, strict=True):
+        distinct = keys.drop_null().unique()
+        for codes, own in ((of_asked, keys), (of_found, values)):
+            own_codes = pc.fill_null(pc.index_in(own, distinct), -1).to_numpy().astype(np.int64)
+            np.copyto(codes, np.where((codes < 0) | (own_codes < 0), -1, codes * len(distinct) + own_codes))
+        # Codes of several columns stay small: they are numbered anew, by the keys.
+        numbers, of_asked = np.unique(of_asked, return_inverse=True)
+        places = np.minimum(np.searchsorted(numbers, of_found), max(0, len(numbers) - 1))
+        is_asked = (
+            (of_found >= 0) & (numbers[places] == of_found) if len(numbers) else np.zeros(len(of_found), np.bool_)
+        )
+        of_asked = np.where(numbers[of_asked] < 0, -1, of_asked)
+        of_found = np.where(is_asked, places, -1)
+    rows = np.argsort(of_found, kind="stable")
+    first, end = (np.searchsorted(of_found[rows], of_asked, side) for side in ("left", "right"))
+    counts = np.where(of_asked < 0, 0, end - first)
+    places = np.repeat(np.arange(len(of_asked)), counts)
+    within = np.arange(len(places)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return places, rows[np.repeat(first, counts) + within]

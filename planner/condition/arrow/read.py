@@ -1,0 +1,321 @@
+"""Arrow's expressions, read as conditions with Arrow's meaning.
+
+Arrow compares floats as IEEE 754 does: NaN equals nothing and is neither less nor greater than a number. In the order
+of keys NaN is the greatest, so a test of numbers above a bound ends before NaN. Where Arrow would convert a column, or
+round the literal, the part is unknown, and Arrow's own filter has to follow.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as arrow_types
+from pyiceberg.expressions.literals import (
+    BinaryLiteral,
+    BooleanLiteral,
+    DateLiteral,
+    DecimalLiteral,
+    DoubleLiteral,
+    LongLiteral,
+    TimeLiteral,
+)
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.schema import Schema
+from pyiceberg.typedef import LiteralValue
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+    TimeType,
+)
+
+from planner.condition.arrow.serialized import serialized
+from planner.condition.columns import column_of_field
+from planner.condition.comparisons import Column, as_condition, nan_test, null_test, prefix_test
+from planner.condition.literals import InstantLiteral, LocalTimestampLiteral, Utf8Literal
+from planner.condition.places import Operator, Pair, Scale, nan_tests, range_tests, set_tests
+from planner.condition.tree.nodes import NO_ROW, UNKNOWN, Predicate, flattened, is_exact, joined
+from planner.condition.truth import ALWAYS_FALSE, ALWAYS_NULL, ALWAYS_TRUE, Truth, join, unknown
+from puffin_index.errors import UnsupportedError
+from puffin_index.keys.arrow_keys import column_of
+from puffin_index.keys.columns import SortedColumn
+from puffin_index.keys.leaf import RangeTest, SetTest
+from puffin_index.keys.value_types import ValueType
+
+_log = logging.getLogger(__name__)
+
+_RANGES: Final[dict[str, tuple[Operator, Operator]]] = {
+    "less": ("<", ">"),
+    "less_equal": ("<=", ">="),
+    "greater": (">", "<"),
+    "greater_equal": (">=", "<="),
+}
+"""Comparisons, and what they become when their sides are exchanged."""
+
+_NANOSECONDS: Final = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+_NULL_MATCHES, _NULL_IS_SKIPPED = 0, 1
+"""How `is_in` takes NULL: as a value like others, or as one that is in no list. It is then never NULL itself."""
+
+_Operand: TypeAlias = Column | Truth | pa.Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class ReadExpression:
+    """An expression as a condition.
+
+    Attributes:
+        predicate: What is true for at least all rows for which the expression is.
+        text: The expression as Arrow writes it.
+        columns: The names of the top-level columns that the expression takes; None if they are not known.
+    """
+
+    predicate: Predicate
+    text: str
+    columns: frozenset[str] | None
+
+    @property
+    def exact(self) -> bool:
+        """Whether the condition is true for exactly the rows for which the expression is."""
+        return is_exact(self.predicate)
+
+
+@dataclass(slots=True)
+class _Call:
+    function: str
+    operands: list[_Operand] = field(default_factory=list)
+    options: pa.StructScalar | None = None
+
+
+def read_expression(expression: pc.Expression, schema: Schema) -> ReadExpression:
+    """Read an expression of Arrow's on rows of a schema. What is not understood is unknown."""
+    text, names = str(expression), set[str]()
+    try:
+        instructions, values = serialized(expression)
+        value = _evaluated(iter(instructions), values, schema, names)
+    except (pa.ArrowException, ValueError, LookupError, StopIteration) as error:
+        _log.debug("expression not understood, all its rows are kept: %s (%s)", text, error)
+        return ReadExpression(unknown(text).yes, text, None)
+    return ReadExpression(flattened(_truth(value, text).yes), text, frozenset(names))
+
+
+def _evaluated(
+    instructions: Iterator[tuple[str, str]], values: pa.RecordBatch, schema: Schema, names: set[str]
+) -> _Operand:
+    """What the instructions give, without recursion: engines write a list of values as OR within OR within OR."""
+    calls = [_Call("")]
+    for kind, content in instructions:
+        operand: _Operand
+        match kind:
+            case "call":
+                calls.append(_Call(content))
+                continue
+            case "options":
+                calls[-1].options = values.column(int(content))[0]
+                continue
+            case "literal":
+                operand = values.column(int(content))[0]
+            case "field_ref":
+                operand = _column([content], schema, names)
+            case "nested_field_ref":
+                operand = _column([next(instructions)[1] for _ in range(int(content))], schema, names)
+            case "end":
+                operand = _called(calls.pop())
+            case _:
+                raise ValueError(f"an instruction {kind!r}")
+        calls[-1].operands.append(operand)
+    ((value,),) = [call.operands for call in calls]
+    return value
+
+
+def _column(path: Sequence[str], schema: Schema, names: set[str]) -> Column | Truth:
+    names.add(path[0])
+    kind: IcebergType = schema.as_struct()
+    found: NestedField | None = None
+    for name in path:
+        fields = kind.fields if isinstance(kind, StructType) else ()
+        found = next((one for one in fields if one.name == name), None)
+        if found is None:
+            return unknown(".".join(path))
+        kind = found.field_type
+    return unknown("") if found is None else Column(column_of_field(found, ".".join(path)))
+
+
+def _called(call: _Call) -> Truth:
+    """What a function says of its operands."""
+    text = f"{call.function}(...)"
+    match call.function, call.operands:
+        case "and_kleene" | "or_kleene", [_, *_] as parts:
+            return join([_truth(part, text) for part in parts], conjunctive=call.function == "and_kleene")
+        case "invert", [part]:
+            return ~_truth(part, text)
+        case "if_else", [test, then, otherwise]:
+            return _chosen(*(_truth(part, text) for part in (test, then, otherwise)))
+        case "is_valid", [Column() as column]:
+            return ~null_test(column, text)
+        case "is_null", [Column() as column]:
+            is_null = null_test(column, text)
+            is_nan = call.options is not None and call.options["nan_is_null"].as_py() and _is_floating(column)
+            return join([is_null, nan_test(column, text)], conjunctive=False) if is_nan else is_null
+        case "is_nan", [Column() as column] if _is_floating(column):
+            return column.truth(nan_tests, text)
+        case "is_in", [Column() as column] if call.options is not None:
+            return _is_in(column, call.options, text)
+        case "starts_with", [Column() as column] if call.options is not None:
+            pattern = Utf8Literal(call.options["pattern"].as_py().encode())
+            return unknown(text) if call.options["ignore_case"].as_py() else prefix_test(column, pattern, text)
+        case ("equal" | "not_equal") as function, [Column() as column, pa.Scalar() as value] | [
+            pa.Scalar() as value,
+            Column() as column,
+        ]:
+            truth = _compared(column, None, value, f"{column.found.name} = {value}")
+            return truth if function == "equal" else ~truth
+        case function, [Column() as column, pa.Scalar() as value] if function in _RANGES:
+            return _compared(column, _RANGES[function][0], value, f"{column.found.name} {function} {value}")
+        case function, [pa.Scalar() as value, Column() as column] if function in _RANGES:
+            return _compared(column, _RANGES[function][1], value, f"{value} {function} {column.found.name}")
+        case _:
+            return unknown(text)
+
+
+def _truth(value: _Operand, text: str) -> Truth:
+    """An operand of a function of conditions."""
+    if not isinstance(value, pa.Scalar):
+        return as_condition(value, text) or unknown(text)
+    content = value.as_py()
+    if content is None:
+        return ALWAYS_NULL
+    return unknown(text) if not isinstance(content, bool) else ALWAYS_TRUE if content else ALWAYS_FALSE
+
+
+def _chosen(test: Truth, then: Truth, otherwise: Truth) -> Truth:
+    """Make `if_else`, which is NULL where the test is."""
+
+    def either(one: Predicate, other: Predicate) -> Predicate:
+        return joined([joined([test.yes, one], is_and=True), joined([test.no, other], is_and=True)], is_and=False)
+
+    return Truth(either(then.yes, otherwise.yes), either(then.no, otherwise.no), UNKNOWN)
+
+
+def _is_floating(column: Column) -> bool:
+    return isinstance(column.found.type, FloatType | DoubleType)
+
+
+def _compared(column: Column, operator: Operator | None, value: pa.Scalar, text: str) -> Truth:
+    """Compare a column with a value; without an operator, by `=`."""
+    if not value.is_valid:
+        return ALWAYS_NULL
+    literal = _literal(value, column.found.type)
+    if literal is None:
+        return unknown(text, "Arrow converts one side first")
+
+    def tests(scale: Scale) -> Pair | None:
+        if _is_floating(column) and math.isnan(literal.value):
+            return SetTest(()), SetTest((), negated=True)
+        pair = set_tests([literal], scale) if operator is None else range_tests(operator, literal, scale)
+        return _without_nan(pair, scale) if pair is not None and _is_floating(column) else pair
+
+    return column.truth(tests, text)
+
+
+def _without_nan(pair: Pair, scale: Scale) -> Pair:
+    """A test of floats of which NaN satisfies only the opposite."""
+    nan = nan_tests(scale)
+    if nan is None or not isinstance(nan[0], SetTest) or not isinstance(pair[0], RangeTest) or pair[0].high is not None:
+        return pair
+    numbers = replace(pair[0], high=nan[0].keys[0], high_inclusive=False)
+    return numbers, replace(numbers, negated=True)
+
+
+def _literal(value: pa.Scalar, column_type: IcebergType) -> LiteralValue | None:
+    """A literal that compares with a column as Arrow compares the value; None if Arrow would convert or round first."""
+    kind, content = value.type, value.as_py
+    match column_type:
+        case IntegerType() | LongType() | DecimalType() if arrow_types.is_integer(kind):
+            return LongLiteral(content())
+        case IntegerType() | LongType() | DecimalType() if arrow_types.is_decimal(kind):
+            return DecimalLiteral(content())
+        case FloatType() | DoubleType() if arrow_types.is_floating(kind):
+            return DoubleLiteral(content())
+        case FloatType() | DoubleType() if arrow_types.is_integer(kind):
+            most = 2**24 if isinstance(column_type, FloatType) else 2**53
+            return DoubleLiteral(float(content())) if abs(content()) <= most else None
+        case StringType() if _is_text(kind):
+            return Utf8Literal(value.as_buffer().to_pybytes())
+        case BinaryType() | FixedType() if _is_bytes(kind):
+            return BinaryLiteral(value.as_buffer().to_pybytes())
+        case BooleanType() if arrow_types.is_boolean(kind):
+            return BooleanLiteral(content())
+        case DateType() if arrow_types.is_date32(kind):
+            return DateLiteral(value.value)
+        case TimeType() if kind == pa.time64("us"):
+            return TimeLiteral(value.value)
+        case TimestampType() | TimestamptzType() if arrow_types.is_timestamp(kind):
+            has_zone = isinstance(column_type, TimestamptzType)
+            micros, rest = divmod(value.value * _NANOSECONDS[kind.unit], _NANOSECONDS["us"])
+            literal = InstantLiteral if has_zone else LocalTimestampLiteral
+            return literal(micros) if not rest and has_zone == (kind.tz is not None) else None
+        case _:
+            return None
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return kind in (pa.string(), pa.large_string(), pa.string_view())
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return kind in (pa.binary(), pa.large_binary()) or bool(arrow_types.is_fixed_size_binary(kind))
+
+
+def _is_in(column: Column, options: pa.StructScalar, text: str) -> Truth:
+    """Make `is_in`."""
+    values, value_type = options["value_set"].values, column.found.value_type
+    if options["null_matching_behavior"].as_py() not in (_NULL_MATCHES, _NULL_IS_SKIPPED) or value_type is None:
+        return unknown(text)
+    keys = _keys(values.drop_null(), column.found.type, value_type)
+    if keys is None:
+        return unknown(text, "Arrow converts the list first")
+    inside, outside, is_null = column.leaf(SetTest(keys)), column.leaf(SetTest(keys, negated=True)), column.is_null
+    takes_null = values.null_count and options["null_matching_behavior"].as_py() == _NULL_MATCHES
+    yes, no = ([inside, is_null], [outside]) if takes_null else ([inside], [outside, is_null])
+    return Truth(joined(yes, is_and=False), joined(no, is_and=False), NO_ROW)
+
+
+def _keys(
+    values: pa.Array, column_type: IcebergType, value_type: ValueType
+) -> tuple[int, ...] | tuple[bytes, ...] | None:
+    """The keys of a list; None where they do not say which rows have one of the values."""
+    kind, own = values.type, schema_to_pyarrow(column_type, include_field_ids=False)
+    is_same = (
+        kind == own
+        or (arrow_types.is_integer(kind) and arrow_types.is_integer(own))
+        or (_is_text(kind) and _is_text(own))
+        or (_is_bytes(kind) and isinstance(column_type, BinaryType))
+        or (arrow_types.is_decimal128(kind) and arrow_types.is_decimal128(own) and kind.scale == own.scale)
+    )
+    if is_same and arrow_types.is_floating(kind):
+        # Arrow tells both zeros apart here, and keys do not.
+        is_same = not pc.any(pc.equal(values, 0.0), min_count=0).as_py()
+    if not is_same:
+        return None
+    try:
+        return tuple(SortedColumn(column_of(values, value_type)).keys.tolist())
+    except UnsupportedError:
+        return None
