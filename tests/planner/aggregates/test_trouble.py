@@ -16,7 +16,7 @@ from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import NotFoundError, UnsupportedError
 from puffin_index.storage.caches import clear_caches
 from tests.conftest import amount, create_table
-from tests.deletes_sample import commit_equality_delete
+from tests.deletes_sample import commit_equality_deletes
 from tests.planner.ten_rows import build_index
 from tests.puffin_index.indexed_table import segment_files
 
@@ -110,7 +110,7 @@ def test_a_missing_segment_is_read_around(local_catalog: SqlCatalog, caplog: pyt
 def test_equality_deletes_are_refused_as_when_counting(local_catalog: SqlCatalog) -> None:
     index = build_index(local_catalog, data(), ROW_GROUP_ROWS, IndexDefinition.of(bsi=["k"]))
     table = index.data_table
-    commit_equality_delete(table)
+    commit_equality_deletes(table, pa.table({"k": [5]}))
     with pytest.raises(UnsupportedError, match="equality deletes"):
         aggregate_with_plan(index, None, "sum(k)")
     # What no row of the file can match needs no data.

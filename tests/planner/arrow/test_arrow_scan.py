@@ -19,7 +19,7 @@ from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.data_table import list_data_files
 from puffin_index.errors import NotFoundError, UnsupportedError
 from tests.conftest import create_table
-from tests.deletes_sample import commit_deletion_vectors, commit_equality_delete, commit_positional_deletes
+from tests.deletes_sample import commit_deletion_vectors, commit_equality_deletes, commit_positional_deletes
 from tests.planner.laws.imported_files import StoredField, commit_file, write_parquet
 
 
@@ -170,7 +170,7 @@ def test_a_row_group_whose_matches_are_all_deleted_is_dropped(index: TableIndex,
 
 
 def test_equality_deletes_leave_counts_unknown_and_are_refused_where_rows_are_read(index: TableIndex) -> None:
-    commit_equality_delete(index.data_table)
+    commit_equality_deletes(index.data_table, pa.table({"id": pa.array([5], pa.int32())}))
 
     plan = planner.plan(index, "k = 11", strict=True)
 

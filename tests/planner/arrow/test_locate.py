@@ -24,7 +24,7 @@ from puffin_index.data.data_table import list_data_files
 from puffin_index.errors import NotFoundError, UnsupportedError
 from puffin_index.storage.caches import clear_caches
 from tests.conftest import amount, create_table, temporary_catalog
-from tests.deletes_sample import commit_deletion_vectors, commit_equality_delete, commit_positional_deletes
+from tests.deletes_sample import commit_deletion_vectors, commit_equality_deletes, commit_positional_deletes
 from tests.planner.laws.random_tables import COLUMNS, KEY_COLUMNS, TYPES, RandomTable, sayable
 from tests.planner.ten_rows import build_index
 from tests.puffin_index.indexed_table import segment_files
@@ -256,7 +256,7 @@ def test_keys_that_do_not_fit_their_column_are_refused(local_catalog: SqlCatalog
 
 
 def test_equality_deletes_are_refused(index: TableIndex) -> None:
-    commit_equality_delete(index.data_table)
+    commit_equality_deletes(index.data_table, pa.table({"i": [5]}))
 
     with pytest.raises(UnsupportedError, match="equality deletes"):
         planner.locate(index, {"i": [5]})
