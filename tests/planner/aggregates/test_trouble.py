@@ -107,14 +107,17 @@ def test_a_missing_segment_is_read_around(local_catalog: SqlCatalog, caplog: pyt
     assert str(segment) in caplog.text
 
 
-def test_equality_deletes_are_refused_as_when_counting(local_catalog: SqlCatalog) -> None:
+def test_equality_deletes_are_subtracted_by_the_index(local_catalog: SqlCatalog) -> None:
     index = build_index(local_catalog, data(), ROW_GROUP_ROWS, IndexDefinition.of(bsi=["k"]))
     table = index.data_table
-    commit_equality_deletes(table, pa.table({"k": [5]}))
-    with pytest.raises(UnsupportedError, match="equality deletes"):
-        aggregate_with_plan(index, None, "sum(k)")
-    # What no row of the file can match needs no data.
-    assert aggregate_with_plan(index, "k > 5000", "sum(k)").table.to_pylist() == [{"sum(k)": None}]
+    deleted = data()["k"].drop_null()[:3].to_pylist()
+    commit_equality_deletes(table, pa.table({"k": [*deleted, None]}))
+
+    found = aggregate_with_plan(index, None, "sum(k), count(*)")
+
+    left = [k for k in data()["k"].to_pylist() if k is not None and k not in deleted]
+    assert found.table.to_pylist() == [{"sum(k)": sum(left), "count(*)": len(left)}]
+    assert found.row_groups_read == 0
 
 
 def test_a_sum_that_does_not_fit_is_an_error(local_catalog: SqlCatalog) -> None:
