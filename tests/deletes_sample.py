@@ -76,9 +76,21 @@ def commit_deletion_vectors(table: Table, positions: Mapping[str, Iterable[int]]
     return location
 
 
-def commit_equality_delete(table: Table) -> None:
-    """Commit an equality delete file that nobody can read here."""
-    _commit(table, _new_location(table, "parquet"), FileFormat.PARQUET, DataFileContent.EQUALITY_DELETES, 1)
+def commit_equality_deletes(table: Table, keys: pa.Table, beside: DataFile | None = None) -> str:
+    """Delete the rows that have the values of one of some rows, by the columns of these; return the file's location."""
+    fields = [table.schema().find_field(name) for name in keys.column_names]
+    schema = pa.schema(
+        [
+            column.with_metadata({"PARQUET:field_id": str(field.field_id)})
+            for column, field in zip(keys.schema, fields, strict=True)
+        ]
+    )
+    location = _new_location(table, "parquet")
+    with table.io.new_output(location).create() as stream:
+        pq.write_table(keys.cast(schema), stream)
+    ids = [field.field_id for field in fields]
+    _commit(table, location, FileFormat.PARQUET, DataFileContent.EQUALITY_DELETES, len(keys), beside, ids)
+    return location
 
 
 def deletion_vector(positions: Iterable[int]) -> bytes:
@@ -98,16 +110,16 @@ def _commit(
     content: DataFileContent,
     count: int,
     beside: DataFile | None = None,
+    equality_ids: list[int] | None = None,
 ) -> None:
-    exists = table.io.new_input(location).exists()
     file = DataFile.from_args(
         content=content,
         file_path=location,
         file_format=file_format,
         partition=beside.partition if beside else Record(),
         record_count=count,
-        file_size_in_bytes=len(table.io.new_input(location)) if exists else 1,
-        equality_ids=[1] if content == DataFileContent.EQUALITY_DELETES else None,
+        file_size_in_bytes=len(table.io.new_input(location)),
+        equality_ids=equality_ids,
     )
     file.spec_id = beside.spec_id if beside else 0
     with table.transaction() as transaction:

@@ -22,7 +22,7 @@ class KnownRows:
 
     For each row group: its `Reason`, its matching rows less deleted ones (-1: not known), and whether all match and
     none is deleted. `positions` are kept row groups whose matching rows are known; deleted rows are still in
-    `row_sets`.
+    `row_sets.of`.
     """
 
     scan: Scan
@@ -74,8 +74,9 @@ class KnownRows:
             return BitMap(range(row_count))
         found = None if self._is_every_row(at) else self.row_sets.of(int(scan.numbers[at]))
         rows = BitMap(range(row_count)) if found is None else found.rows
+        rows = rows - self.row_sets.deleted.get(int(scan.numbers[at]), BitMap())
         file = scan.deletes_of(at)
-        if file is None:
+        if file is None or not file.deletes:
             return rows
         first = int(scan.first_rows[at])
         deleted = deleted_positions(scan.io, file.file.path, file.deletes)

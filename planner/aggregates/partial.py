@@ -19,8 +19,8 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 
 from planner.aggregates.question import Aggregate, AskedColumn, Question
 from puffin_index.errors import PuffinIndexError
-from puffin_index.keys.arrow_keys import arrow_of_keys, with_scale
-from puffin_index.keys.columns import Column, KeyArray, plain_keys
+from puffin_index.keys.arrow_keys import NEGATIVE_ZERO_KEY, arrow_of_keys, key_array, with_scale
+from puffin_index.keys.columns import Column, KeyArray
 from puffin_index.keys.map_key import ColumnId
 from puffin_index.keys.value_types import MAXIMUM_DECIMAL_PRECISION, ValueType, decimals_of_wide_keys, floats_of_keys
 from puffin_index.kinds.held_keys import Totals
@@ -28,9 +28,6 @@ from puffin_index.storage.arrays import Flags, Ints
 
 SUM: Final = pa.decimal256(75, 0)
 """The type of exact sums: it holds 38 digits for each of more rows than there can be."""
-
-NEGATIVE_ZERO_KEY: Final = -1
-"""The mapped bits of -0.0, which no other double has."""
 
 _INT64 = pa.decimal256(19, 0)
 
@@ -179,14 +176,6 @@ def _function(name: str) -> str:
 def key_type(value_type: ValueType) -> pa.DataType:
     """The Arrow type of a column's keys."""
     return pa.int64() if value_type.domain == "int64" else pa.large_binary()
-
-
-def key_array(column: Column) -> pa.Array:
-    """The keys of a column as Arrow has them, NULL where the row is NULL."""
-    if not isinstance(column.keys, np.ndarray):
-        return plain_keys(column)
-    nulls = None if column.valid is None else ~column.valid
-    return pa.array(column.keys.astype(np.int64, copy=False), mask=nulls)
 
 
 def sum_columns(number: int, column: Column, weights: Ints | None) -> dict[str, pa.Array]:

@@ -13,13 +13,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from planner.aggregates.partial import Partial, group_name, key_array, sum_columns
+from planner.aggregates.partial import Partial, group_name, sum_columns
 from planner.aggregates.question import MOST_GROUPS, AskedColumn, Question
 from planner.condition.tree.nodes import Predicate, is_exact
 from planner.prune.estimate import most_distinct
 from planner.prune.stages import expected_matches
 from planner.view.directories import FieldStatistics, IndexReads, taken
 from planner.view.index_view import IndexView
+from puffin_index.keys.arrow_keys import key_array
 from puffin_index.keys.columns import Column, KeyArray
 from puffin_index.keys.map_key import ColumnId
 from puffin_index.keys.value_types import floats_of_keys

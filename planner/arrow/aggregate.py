@@ -8,7 +8,6 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from planner.aggregates.partial import Partial, table_of
 from planner.aggregates.question import Question, ask
@@ -23,9 +22,7 @@ from planner.report.scan_plan import ScanPlan
 from planner.view.cache import sharing_payloads
 from puffin_index.display import Cell, Described, Grid, Report, share_of
 from puffin_index.jobs.log_lines import level_of_trouble
-from puffin_index.keys.arrow_keys import column_of
-from puffin_index.keys.columns import Column
-from puffin_index.storage.arrays import Flags
+from puffin_index.keys.arrow_keys import column_of, signed_zeros
 from puffin_index.table_index import TableIndex
 
 _log = logging.getLogger(__name__)
@@ -246,9 +243,3 @@ def _read(reader: RowGroupReader, task: RowGroupTask, question: Question) -> Par
             columns[column] = own.take(every)
             zeros |= {column: zeros[column][every]} if column in zeros else {}
     return Partial.of_rows(question, columns, row_count, signed_zeros=zeros)
-
-
-def signed_zeros(values: pa.Array | pa.ChunkedArray, column: Column) -> Flags:
-    """Say which values are -0.0; `column` has their keys."""
-    doubles = pc.fill_null(values.cast(pa.float64()), 0.0).to_numpy()
-    return np.asarray(np.signbit(doubles) & (column.int_keys == 0), np.bool_)

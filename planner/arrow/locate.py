@@ -21,9 +21,9 @@ from pyiceberg.schema import Schema
 from planner.aggregates.answer import UNBOUNDED, costs_of_data
 from planner.aggregates.indexed import Unit, each_unit
 from planner.aggregates.known_rows import KnownRows
-from planner.aggregates.partial import NEGATIVE_ZERO_KEY, key_array, key_type
+from planner.aggregates.partial import key_type
 from planner.aggregates.question import AskedColumn, Question, find_asked
-from planner.arrow.aggregate import EXACT_ROWS, log_warnings, signed_zeros
+from planner.arrow.aggregate import EXACT_ROWS, log_warnings
 from planner.arrow.arrow_scan import in_order, residual_of
 from planner.arrow.plan import Keys, arrow_array, keys_of_kind, plan_scan, snapshot_of
 from planner.arrow.row_group_reader import DataRead, RowGroupReader, RowGroupTask, tasks_of
@@ -32,7 +32,7 @@ from planner.query import QueryAnswer
 from planner.view.cache import sharing_payloads
 from planner.view.directories import IndexReads
 from puffin_index.errors import PuffinIndexError, UnsupportedError
-from puffin_index.keys.arrow_keys import arrow_of_keys, column_of
+from puffin_index.keys.arrow_keys import NEGATIVE_ZERO_KEY, arrow_of_keys, key_array, signed_keys
 from puffin_index.keys.map_key import ColumnId
 from puffin_index.storage.arrays import Ints
 from puffin_index.table_index import TableIndex
@@ -75,7 +75,7 @@ def locate(
         KeysError: If no column is named, or the columns have different numbers of keys.
         NotFoundError: If there is no such column or snapshot.
         UnsupportedError: If keys are not of the type of their column; if rows have to be read, and a data file's format
-            or equality deletes make that impossible here.
+            makes that impossible here.
     """
     if refresh:
         index.refresh()
@@ -229,8 +229,5 @@ def _of_data(
 
 def _keys_of(values: pa.Array | pa.ChunkedArray, asked: AskedColumn, count: int) -> pa.Array:
     """The keys of some rows with the sign of zeros. One value stands for all rows where the file lacks the column."""
-    column = column_of(values, asked.value_type)
-    keys = key_array(column)
-    if asked.value_type.is_floating:
-        keys = pc.if_else(pa.array(signed_zeros(values, column)), NEGATIVE_ZERO_KEY, keys)
+    keys = signed_keys(values, asked.value_type)
     return keys if len(keys) == count else pa.repeat(keys[0], count)

@@ -19,7 +19,6 @@ import pyarrow.compute as pc
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 
-from planner.aggregates.partial import key_array
 from planner.aggregates.question import AskedColumn, find_asked
 from planner.arrow.aggregate import EXACT_ROWS, log_warnings
 from planner.arrow.arrow_scan import in_order, project
@@ -34,7 +33,7 @@ from planner.query import QueryRequest, answer_query
 from planner.snapshot.scan import Scan, list_scan_files
 from puffin_index.data.column_source import reading_of
 from puffin_index.errors import UnsupportedError
-from puffin_index.keys.arrow_keys import column_of
+from puffin_index.keys.arrow_keys import column_of, key_array
 from puffin_index.storage.arrays import Ints
 from puffin_index.table_index import TableIndex
 

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -23,6 +24,7 @@ from planner.arrow.file_columns import FileColumns, constants_of
 from planner.condition.rows import Residual, values_of
 from planner.prune.verdicts import Reason
 from planner.query import QueryAnswer
+from planner.snapshot.equality_deletes import deleted_rows, with_dropped_columns
 from planner.snapshot.scan import ScanFile
 from puffin_index.data.column_source import reading_of
 from puffin_index.data.deletes import deleted_positions
@@ -98,7 +100,7 @@ class RowGroupTask:
 def tasks_of(planned: QueryAnswer, table: Table, positions: Ints) -> Iterator[RowGroupTask]:
     """Give the row groups at ascending positions of a plan to read. The footer of a file without an index is read.
 
-    Raises UnsupportedError if a data file is not Parquet, or equality deletes apply to a data file.
+    Raises UnsupportedError if a data file is not Parquet.
     """
     plan, seen = planned.plan, -1
     for at in positions.tolist():
@@ -119,11 +121,6 @@ def tasks_of(planned: QueryAnswer, table: Table, positions: Ints) -> Iterator[Ro
 def _check_readable(file: ScanFile) -> None:
     if file.file.format != "PARQUET":
         raise UnsupportedError(f"data file {file.file.path} is {file.file.format}; only Parquet can be read here")
-    if file.has_equality_deletes:
-        raise UnsupportedError(
-            f"equality deletes apply to data file {file.file.path}, and only Spark and other JVM engines read those: "
-            "compact the table (rewrite_data_files) or query it there"
-        )
 
 
 def _task(file: ScanFile, ordinal: int, row_count: int, rows: RowSet | None) -> RowGroupTask:
@@ -200,7 +197,8 @@ class RowGroupReader:
         columns = self._columns_of.get(location)
         if columns is None:
             constants = constants_of(entry.partition, self.table.specs()[entry.spec_id])
-            reading = reading_of(self.table, self.schema)
+            schema = with_dropped_columns(self.table, self.schema, task.file.equality_deletes)
+            reading = reading_of(self.table, schema)
             columns = FileColumns.of(reading, opened.parquet, constants, location)
             # Where two threads make the columns of one file, either result may stay.
             self._columns_of[location] = columns
@@ -210,6 +208,21 @@ class RowGroupReader:
         self, group: RowGroupColumns, columns: FileColumns, task: RowGroupTask
     ) -> tuple[Ints | None, pa.Table]:
         """The rows that match and are not deleted (None for all), and the columns that were tested, in these rows."""
+        rows, tested = self._satisfying(group, columns, task)
+        deletes = task.file.equality_deletes
+        if not deletes or not tested.num_rows:
+            return rows, tested
+        fields = columns.fields_of({column.field_id for delete in deletes for column in delete.columns})
+        missing = [one for one in fields if one.field.name not in tested.column_names]
+        if missing:
+            tested = joined(group.read(missing, rows), tested)
+        deleted = deleted_rows(self.table.io, deletes, partial(columns.values, tested), tested.num_rows)
+        return _chosen(rows, tested, ~deleted)
+
+    def _satisfying(
+        self, group: RowGroupColumns, columns: FileColumns, task: RowGroupTask
+    ) -> tuple[Ints | None, pa.Table]:
+        """The rows that match, without those deleted by position, and the columns that were tested."""
         rows = self._candidates(group, task)
         row_count = group.row_count if rows is None else len(rows)
         # A table without columns has no length; a column of NULLs gives one.
@@ -221,11 +234,7 @@ class RowGroupReader:
             tested = group.read(fields, rows)
         matching = self.residual.matching(lambda field_id: columns.values(tested, field_id), row_count)
         # One value stands for all rows where the file has none of the columns.
-        matching = np.broadcast_to(matching, row_count)
-        if matching.all():
-            return rows, tested
-        rows = np.flatnonzero(matching) if rows is None else rows[matching]
-        return rows, tested.filter(pa.array(matching))
+        return _chosen(rows, tested, np.broadcast_to(matching, row_count))
 
     def _candidates(self, group: RowGroupColumns, task: RowGroupTask) -> Ints | None:
         """The rows of a row group that can match and are not deleted, ascending; None for all.
@@ -256,6 +265,12 @@ class RowGroupReader:
         flags = np.zeros(row_count, np.bool_)
         flags[np.frombuffer(here.to_array(), np.uint32) - np.uint32(first)] = True
         return flags
+
+
+def _chosen(rows: Ints | None, tested: pa.Table, wanted: Flags) -> tuple[Ints | None, pa.Table]:
+    if wanted.all():
+        return rows, tested
+    return np.flatnonzero(wanted) if rows is None else rows[wanted], tested.filter(pa.array(wanted))
 
 
 def _with_columns(tested: pa.Table, group: RowGroupColumns, fields: Sequence[FileField], rows: Ints | None) -> pa.Table:

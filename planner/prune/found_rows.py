@@ -71,11 +71,13 @@ class FoundRows:
 class RowSets:
     """The rows behind the verdicts of one plan: to read rows, count them, or subtract deleted ones.
 
-    The row level numbers rows in each row group; look-ups count if they answered every leaf.
+    The row level numbers rows in each row group; look-ups count if they answered every leaf. `deleted` has the rows of
+    row groups that equality deletes delete, where the index said.
     """
 
     evaluated: dict[int, RowSet] = field(default_factory=dict)
     found: FoundRows | None = None
+    deleted: dict[int, BitMap] = field(default_factory=dict)
     _bytes: int = 0
 
     def of(self, row_group: int) -> RowSet | None:

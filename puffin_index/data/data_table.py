@@ -9,7 +9,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, RESTError
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.manifest import DataFile as IcebergDataFile, ManifestContent, ManifestEntryStatus, ManifestFile
-from pyiceberg.table import FileScanTask, Table
+from pyiceberg.table import ManifestGroupPlanner, Table
 from pyiceberg.table.snapshots import Snapshot, ancestors_of
 
 from puffin_index.data.constants import constants_text, parse_constants
@@ -29,7 +29,7 @@ class DataFile:
     """One data file of the table; an index entry is used only if path, size, rows and partition constants agree.
 
     `split_offsets` are the starts of row groups, ascending, if the manifest has them; the format is `PARQUET`, `ORC` or
-    `AVRO`; `has_deletes` is known if a snapshot was listed.
+    `AVRO`; `has_deletes` is known of the files of a scan.
     """
 
     path: str
@@ -112,17 +112,16 @@ def list_data_files(
 
     Raises NotFoundError if the table has no such snapshot.
     """
-    tasks = _plan_files(table, snapshot_id, row_filter)
-    return tuple(data_file_of(table, task.file, has_deletes=bool(task.delete_files)) for task in tasks)
+    return tuple(data_file_of(table, file) for file in _listed(table, snapshot_id, row_filter))
 
 
 def measure_data_files(table: Table, field_ids: Collection[int]) -> tuple[list[DataFile], dict[int, int]]:
     """List the data files of the current snapshot, and sum the bytes of some columns, where manifests state them."""
     files: list[DataFile] = []
     sizes: dict[int, int] = {}
-    for task in _plan_files(table, None, None):
-        files.append(data_file_of(table, task.file, has_deletes=bool(task.delete_files)))
-        own = task.file.column_sizes or {}
+    for file in _listed(table, None, None):
+        files.append(data_file_of(table, file))
+        own = file.column_sizes or {}
         for field_id in own.keys() & set(field_ids):
             sizes[field_id] = sizes.get(field_id, 0) + own[field_id]
     return files, sizes
@@ -158,11 +157,15 @@ def _added_by(snapshot: Snapshot, table: Table) -> set[str]:
     }
 
 
-def _plan_files(table: Table, snapshot_id: int | None, row_filter: BooleanExpression | None) -> Iterator[FileScanTask]:
-    if find_snapshot(table, snapshot_id) is None:
+def _listed(table: Table, snapshot_id: int | None, row_filter: BooleanExpression | None) -> Iterator[IcebergDataFile]:
+    snapshot = find_snapshot(table, snapshot_id)
+    if snapshot is None:
         return
-    scan = table.scan(row_filter=row_filter or AlwaysTrue(), case_sensitive=False, snapshot_id=snapshot_id)
-    yield from scan.plan_files()
+    planner = ManifestGroupPlanner(table.metadata, table.io, row_filter or AlwaysTrue(), case_sensitive=False)
+    # Without manifests of delete files: PyIceberg does not plan scans of tables with equality deletes.
+    manifests = [one for one in snapshot.manifests(table.io) if one.content == ManifestContent.DATA]
+    for entries in planner.plan_manifest_entries(manifests):
+        yield from (entry.data_file for entry in entries)
 
 
 def retained_files(table: Table) -> dict[FileIdentity, DataFile]:
@@ -178,7 +181,7 @@ def retained_files(table: Table) -> dict[FileIdentity, DataFile]:
         with held_in_memory(table.io, [manifest.manifest_path for manifest in some]):
             for manifest in some:
                 entries = manifest.fetch_manifest_entry(table.io, discard_deleted=True)
-                own = [data_file_of(table, entry.data_file, has_deletes=False) for entry in entries]
+                own = [data_file_of(table, entry.data_file) for entry in entries]
                 files.update((file.identity, file) for file in own)
     return files
 
@@ -188,7 +191,7 @@ def _some_at_once(items: Sequence[T]) -> Iterator[Sequence[T]]:
     return (items[first : first + _HELD_FILES] for first in range(0, len(items), _HELD_FILES))
 
 
-def data_file_of(table: Table, file: IcebergDataFile, *, has_deletes: bool) -> DataFile:
+def data_file_of(table: Table, file: IcebergDataFile, *, has_deletes: bool = False) -> DataFile:
     """Return a data file as a manifest of the table describes the file."""
     spec = table.specs()[file.spec_id]
     return DataFile(

@@ -111,14 +111,15 @@ def check_stored(
         # Nobody reads the field, or its values have no keys.
         return
     own = stored(field.leaves[0])
-    if not _reads_alike(own, value_type):
+    if not reads_alike(own, value_type):
         raise UnsupportedError(
             f"data file {location}: column {schema.find_column_name(field.field_id)!r} is stored as {own}, of which "
             f"Iceberg's readers make other {value_type.name} values than Arrow, or none"
         )
 
 
-def _reads_alike(stored: str, value_type: ValueType) -> bool:
+def reads_alike(stored: str, value_type: ValueType) -> bool:
+    """Whether Iceberg's readers give the values of a column from a stored type as Arrow does."""
     decimal, fixed = _DECIMAL.fullmatch(stored), _FIXED.fullmatch(stored)
     if decimal is not None:
         precision, scale = map(int, decimal.groups())

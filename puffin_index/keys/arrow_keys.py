@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from puffin_index.errors import BuildError, UnsupportedError
-from puffin_index.keys.columns import Column, SortedColumn
+from puffin_index.keys.columns import Column, SortedColumn, plain_keys
 from puffin_index.keys.merge import SPILL_BYTES, merge_keys, spill
 from puffin_index.keys.value_types import (
     IntColumnKeys,
@@ -208,6 +208,36 @@ def _bytes_values(array: pa.Array, value_type: ValueType) -> pa.Array:
     if not (fits or (is_text and value_type.name == "string")):
         raise _mismatch(found, value_type)
     return array
+
+
+NEGATIVE_ZERO_KEY: Final = -1
+"""The mapped bits of -0.0, which no other double has."""
+
+
+def key_array(column: Column) -> pa.Array:
+    """Return the keys of a column as Arrow has them, NULL where the row is NULL."""
+    if not isinstance(column.keys, np.ndarray):
+        return plain_keys(column)
+    nulls = None if column.valid is None else ~column.valid
+    return pa.array(column.keys.astype(np.int64, copy=False), mask=nulls)
+
+
+def signed_keys(values: pa.Array | pa.ChunkedArray, value_type: ValueType) -> pa.Array:
+    """Return the keys of Arrow values, as `key_array` has them; that of -0.0 is `NEGATIVE_ZERO_KEY`.
+
+    Raises UnsupportedError as `column_of` does.
+    """
+    column = column_of(values, value_type)
+    keys = key_array(column)
+    return (
+        pc.if_else(pa.array(signed_zeros(values, column)), NEGATIVE_ZERO_KEY, keys) if value_type.is_floating else keys
+    )
+
+
+def signed_zeros(values: pa.Array | pa.ChunkedArray, column: Column) -> Flags:
+    """Say which values are -0.0; `column` has their keys."""
+    doubles = pc.fill_null(values.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False)
+    return np.asarray(np.signbit(doubles) & (column.int_keys == 0), np.bool_)
 
 
 def arrow_of_keys(keys: pa.Array, value_type: ValueType, arrow_type: pa.DataType) -> pa.Array:

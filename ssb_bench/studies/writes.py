@@ -130,7 +130,7 @@ class _Study:
         self._hook(on=True)
 
     def _choose(self, keys: str) -> None:
-        """Choose keys and find where their rows are; write their rows, and a tenth of these with new ids, for a MERGE."""
+        """Choose keys, find their rows, and write these, and a tenth of them with new ids, for a MERGE."""
         self._hook(on=False)
         newest = f"SELECT id FROM {_SPARK_TABLE} {_CHOICES[keys]}"
         chosen = f"SELECT id FROM ({newest}) ORDER BY xxhash64(id, 7) LIMIT {_MERGED_KEYS}"

@@ -94,7 +94,7 @@ public class IndexPlanner {
         request.put("wanted", wanted);
       }
       if (question.aggregates != null) {
-        request.put("aggregates", question.aggregates.node(view.deletes(tasks)));
+        request.put("aggregates", question.aggregates.node(view.deletes(tasks, table.schema())));
       }
       byte[] answer = (byte[]) planner.apply(json.writeValueAsString(request), candidates.serialized);
       if (answer == null || answer.length == 0) {

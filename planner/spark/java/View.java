@@ -12,6 +12,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.TreeSet;
 import java.util.zip.InflaterInputStream;
 import org.apache.commons.lang3.reflect.MethodUtils;
 import org.apache.iceberg.BaseFileScanTask;
@@ -19,6 +20,8 @@ import org.apache.iceberg.DataFile;
 import org.apache.iceberg.DeleteFile;
 import org.apache.iceberg.FileContent;
 import org.apache.iceberg.FileScanTask;
+import org.apache.iceberg.Schema;
+import org.apache.iceberg.types.Types;
 import org.roaringbitmap.PeekableIntIterator;
 import org.roaringbitmap.RoaringBitmap;
 
@@ -125,25 +128,45 @@ public class View {
     return serialized(deleted);
   }
 
-  /** The delete files of tasks, by data file, for Jackson. */
-  public List deletes(List tasks) throws Exception {
+  /** The delete files of tasks, by data file, and equality delete files once, for Jackson. */
+  public Map deletes(List tasks, Schema schema) throws Exception {
     FileEntry[] entries = entries(tasks);
     List deletes = new ArrayList();
+    Map numbers = new HashMap();
+    List equalityDeletes = new ArrayList();
     for (int i = 0; i < entries.length; i++) {
       List own = ((FileScanTask) tasks.get(i)).deletes();
       if (entries[i] == null || entries[i].count == 0 || own.isEmpty()) {
         continue;
       }
       List files = new ArrayList();
+      List equality = new ArrayList();
       for (DeleteFile file : own) {
+        List described =
+            Arrays.asList(file.location(), file.fileSizeInBytes(), file.recordCount(), file.format().name());
         if (file.content() == FileContent.POSITION_DELETES) {
-          files.add(
-              Arrays.asList(file.location(), file.fileSizeInBytes(), file.recordCount(), file.format().name()));
+          files.add(described);
+          continue;
         }
+        if (!numbers.containsKey(file.location())) {
+          numbers.put(file.location(), Integer.valueOf(numbers.size()));
+          equalityDeletes.add(Lists.map("file", described, "columns", columns(file, schema)));
+        }
+        equality.add(numbers.get(file.location()));
       }
-      deletes.add(Lists.map("first", entries[i].first, "files", files, "others", files.size() < own.size()));
+      deletes.add(Lists.map("first", entries[i].first, "files", files, "equality", equality));
     }
-    return deletes;
+    return Lists.map("deletes", deletes, "equality_deletes", equalityDeletes);
+  }
+
+  /** The columns of an equality delete file in the order of their IDs, with their types; null for a type not found. */
+  private static List columns(DeleteFile file, Schema schema) {
+    List columns = new ArrayList();
+    for (Object id : new TreeSet(file.equalityFieldIds())) {
+      Types.NestedField field = schema.asStruct().field(((Integer) id).intValue());
+      columns.add(Arrays.asList(id, field == null ? null : field.type().toString()));
+    }
+    return columns;
   }
 
   private static byte[] serialized(RoaringBitmap rowGroups) throws Exception {

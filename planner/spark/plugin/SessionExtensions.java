@@ -3,6 +3,7 @@ package io.puffinindex.spark;
 import org.apache.spark.sql.SparkSessionExtensions;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.rules.Rule;
+import scala.Function1;
 import scala.runtime.AbstractFunction1;
 import scala.runtime.BoxedUnit;
 
@@ -11,14 +12,20 @@ public class SessionExtensions extends AbstractFunction1<SparkSessionExtensions,
   @Override
   @SuppressWarnings({"unchecked", "rawtypes"}) // the class of a session is another one in Spark 3.5 than in Spark 4
   public BoxedUnit apply(SparkSessionExtensions extensions) {
-    // These rules run first, before a procedure is looked for in the catalogs of the session.
-    extensions.injectHintResolutionRule(
+    Function1 rules =
         new AbstractFunction1() {
           @Override
           public Object apply(Object session) {
             return new HookBeforeStatement(session);
           }
-        });
+        };
+    try {
+      // These rules run first, before a procedure is looked for in the catalogs of the session.
+      extensions.injectHintResolutionRule(rules);
+    } catch (NoSuchMethodError e) {
+      // Spark 3.5 has no procedures.
+      extensions.injectResolutionRule(rules);
+    }
     return BoxedUnit.UNIT;
   }
 

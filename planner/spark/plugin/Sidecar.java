@@ -152,7 +152,7 @@ public class Sidecar {
       LOG.warn(
           "no index is used: {} {}; install puffin-index there or set {}python to a Python that has it",
           python, e.getMessage(), SETTINGS);
-    } catch (Exception e) {
+    } catch (Exception | LinkageError e) {
       LOG.warn("no index is used", e);
     } finally {
       close();

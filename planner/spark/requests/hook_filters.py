@@ -26,12 +26,13 @@ from planner.condition.tree.simplify import among, compared, conjunction, simpli
 from planner.first_rows.search import FirstRows, Order
 from planner.prune.estimate import key_presence, most_distinct
 from planner.snapshot.scan import FileWithDeletes, Scan
-from planner.spark.requests.wire import FileDeletes, Request, RuntimeKeys, Wanted
+from planner.spark.requests.wire import Request, RuntimeKeys, Wanted, WantedAggregates
 from planner.spark.settings import Settings
 from planner.view.directories import FieldStatistics, IndexReads
 from planner.view.index_view import IndexView
 from puffin_index.data.data_table import DataFile
 from puffin_index.data.deletes import DeleteFile
+from puffin_index.data.equality_deletes import DeleteColumn, EqualityDelete
 from puffin_index.errors import NotFoundError, UnsupportedError
 from puffin_index.keys.leaf import NullTest
 from puffin_index.keys.value_types import value_type_named, value_type_of
@@ -131,7 +132,7 @@ def scan_of(request: Request, view: IndexView, numbers: Ints) -> Scan:
     # Spark's tasks hold the delete files: where the request does not speak of them, any row may be deleted.
     has_deletes: Flags | None = np.ones(len(numbers), np.bool_)
     if request.aggregates is not None:
-        files, has_deletes = dict(_with_deletes(view, own) for own in request.aggregates.deletes), None
+        files, has_deletes = _files_with_deletes(view, request.aggregates), None
     elif request.wanted is not None:
         deleted = BitMap.deserialize(request.wanted.deleted)
         has_deletes = np.isin(numbers, np.frombuffer(deleted.to_array(), np.uint32).astype(np.int64))
@@ -145,10 +146,20 @@ def scan_of(request: Request, view: IndexView, numbers: Ints) -> Scan:
     )
 
 
-def _with_deletes(view: IndexView, deletes: FileDeletes) -> tuple[int, FileWithDeletes]:
-    number = int(view.file_of[deletes.first])
-    file = DataFile(view.paths[number], int(view.file_sizes[number]), int(view.record_counts[number]), ())
-    return number, FileWithDeletes(file, tuple(DeleteFile(*one) for one in deletes.files), deletes.others)
+def _files_with_deletes(view: IndexView, wanted: WantedAggregates) -> dict[int, FileWithDeletes]:
+    by_equality = [
+        EqualityDelete(
+            *own.file, tuple(DeleteColumn(number, name or "", name is not None) for number, name in own.columns)
+        )
+        for own in wanted.equality_deletes
+    ]
+    files: dict[int, FileWithDeletes] = {}
+    for own in wanted.deletes:
+        number = int(view.file_of[own.first])
+        file = DataFile(view.paths[number], int(view.file_sizes[number]), int(view.record_counts[number]), ())
+        by_position = tuple(DeleteFile(*one) for one in own.files)
+        files[number] = FileWithDeletes(file, by_position, tuple(by_equality[place] for place in own.equality))
+    return files
 
 
 def where_of(request: Request, *, literals: bool, for_people: bool = False) -> str:

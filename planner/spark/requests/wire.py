@@ -117,14 +117,21 @@ class AggregatedColumn(Message):
 
 
 class FileDeletes(Message):
-    """Positional delete files and deletion vectors of one data file, and whether others, by equality, apply.
+    """Positional delete files and deletion vectors of one data file, and numbers of equality delete files.
 
     Each has location, size in bytes, listed rows and format.
     """
 
     first: int
     files: tuple[tuple[str, int, int, str], ...]
-    others: bool
+    equality: tuple[int, ...]
+
+
+class EqualityFile(Message):
+    """An equality delete file, and its columns by field id and Iceberg type, None if the table has lost the column."""
+
+    file: tuple[str, int, int, str]
+    columns: tuple[tuple[int, str | None], ...]
 
 
 class WantedAggregates(Message):
@@ -137,6 +144,7 @@ class WantedAggregates(Message):
     groups: tuple[Column, ...]
     added_doubles: tuple[int, ...]
     deletes: tuple[FileDeletes, ...]
+    equality_deletes: tuple[EqualityFile, ...]
     text: str
     declined: bool
 

@@ -8,9 +8,9 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField
 
-from planner.aggregates.partial import NEGATIVE_ZERO_KEY, SUM, Partial, table_of
+from planner.aggregates.partial import SUM, Partial, table_of
 from planner.aggregates.question import ask
-from puffin_index.keys.arrow_keys import column_of
+from puffin_index.keys.arrow_keys import NEGATIVE_ZERO_KEY, column_of
 from puffin_index.keys.columns import Column
 from puffin_index.keys.value_types import value_type_named
 from puffin_index.kinds.held_keys import Totals

@@ -16,7 +16,7 @@ from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import NotFoundError, UnsupportedError
 from puffin_index.storage.caches import clear_caches
 from tests.conftest import amount, create_table
-from tests.deletes_sample import commit_equality_delete
+from tests.deletes_sample import commit_equality_deletes
 from tests.planner.ten_rows import build_index
 from tests.puffin_index.indexed_table import segment_files
 
@@ -107,14 +107,17 @@ def test_a_missing_segment_is_read_around(local_catalog: SqlCatalog, caplog: pyt
     assert str(segment) in caplog.text
 
 
-def test_equality_deletes_are_refused_as_when_counting(local_catalog: SqlCatalog) -> None:
+def test_equality_deletes_are_subtracted_by_the_index(local_catalog: SqlCatalog) -> None:
     index = build_index(local_catalog, data(), ROW_GROUP_ROWS, IndexDefinition.of(bsi=["k"]))
     table = index.data_table
-    commit_equality_delete(table)
-    with pytest.raises(UnsupportedError, match="equality deletes"):
-        aggregate_with_plan(index, None, "sum(k)")
-    # What no row of the file can match needs no data.
-    assert aggregate_with_plan(index, "k > 5000", "sum(k)").table.to_pylist() == [{"sum(k)": None}]
+    deleted = data()["k"].drop_null()[:3].to_pylist()
+    commit_equality_deletes(table, pa.table({"k": [*deleted, None]}))
+
+    found = aggregate_with_plan(index, None, "sum(k), count(*)")
+
+    left = [k for k in data()["k"].to_pylist() if k is not None and k not in deleted]
+    assert found.table.to_pylist() == [{"sum(k)": sum(left), "count(*)": len(left)}]
+    assert found.row_groups_read == 0
 
 
 def test_a_sum_that_does_not_fit_is_an_error(local_catalog: SqlCatalog) -> None:

@@ -19,7 +19,7 @@ from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.data_table import list_data_files
 from puffin_index.errors import NotFoundError, UnsupportedError
 from tests.conftest import create_table
-from tests.deletes_sample import commit_deletion_vectors, commit_equality_delete, commit_positional_deletes
+from tests.deletes_sample import commit_deletion_vectors, commit_equality_deletes, commit_positional_deletes
 from tests.planner.laws.imported_files import StoredField, commit_file, write_parquet
 
 
@@ -169,17 +169,28 @@ def test_a_row_group_whose_matches_are_all_deleted_is_dropped(index: TableIndex,
     assert planner.count(index, where).row_groups_read == 0
 
 
-def test_equality_deletes_leave_counts_unknown_and_are_refused_where_rows_are_read(index: TableIndex) -> None:
-    commit_equality_delete(index.data_table)
+def test_a_row_group_whose_matches_are_all_deleted_by_equality_is_dropped(index: TableIndex) -> None:
+    commit_equality_deletes(index.data_table, pa.table({"k": pa.array([11, 12], pa.int32())}))
+    index.data_table.append(items())
 
-    plan = planner.plan(index, "k = 11", strict=True)
+    plan = planner.plan(index, "k IN (11, 13)", strict=True)
+    kept = [split.reason for split in plan.splits if split.verdict == "kept"]
+    assert sorted(kept) == ["rows-match"] * 2 + ["unindexed"] * 4
+    assert planner.plan(index, "k = 11", strict=True).funnel[-1].dropped == 2
+    assert sorted(row["k"] for row in read(index, "k IN (11, 13)")) == [11, 13, 13, 13]
+    index.build(workers=1)
+    counted = planner.count(index, "k IN (11, 13)")
+    assert (counted.rows, counted.row_groups_read) == (4, 0)
 
-    assert plan.kept == 2
+
+def test_equality_deletes_of_columns_without_an_index_are_read_with_the_rows(index: TableIndex) -> None:
+    commit_equality_deletes(index.data_table, pa.table({"id": pa.array([5, 7], pa.int32())}))
+
+    plan = planner.plan(index, "k < 50", strict=True)
+
     assert {split.rows for split in plan.splits if split.verdict == "kept"} == {None}
-    with pytest.raises(UnsupportedError, match="equality deletes"):
-        planner.scan(index, "k = 11").read_all()
-    with pytest.raises(UnsupportedError, match="equality deletes"):
-        planner.count(index, "k = 11")
+    assert planner.count(index, "k < 50").rows == len(read(index, "k < 50")) == 100
+    assert planner.count(index, f"k = {5 * 7919 % 2000}").rows == 0
 
 
 def test_a_delete_file_that_cannot_be_read_keeps_its_row_groups_but_fails_a_scan(index: TableIndex) -> None:

@@ -25,7 +25,7 @@ from puffin_index.errors import NotFoundError, UnsupportedError
 from puffin_index.storage.caches import clear_caches
 from puffin_index.storage.files import READ_COUNT, ReadCount
 from tests.conftest import amount, create_table, temporary_catalog
-from tests.deletes_sample import commit_deletion_vectors, commit_equality_delete, commit_positional_deletes
+from tests.deletes_sample import commit_deletion_vectors, commit_equality_deletes, commit_positional_deletes
 from tests.planner.laws.random_tables import COLUMNS, KEY_COLUMNS, TYPES, RandomTable, sayable
 from tests.planner.ten_rows import build_index
 from tests.puffin_index.indexed_table import segment_files
@@ -256,12 +256,15 @@ def test_keys_that_do_not_fit_their_column_are_refused(local_catalog: SqlCatalog
             planner.locate(index, {name: values})
 
 
-def test_equality_deletes_are_refused(index: TableIndex) -> None:
-    commit_equality_delete(index.data_table)
+@pytest.mark.parametrize("column", ["i", "f"])
+def test_rows_that_are_deleted_by_equality_are_not_found(index: TableIndex, column: str) -> None:
+    before = planner.locate(index, {"i": [5, 7]})["_pos"].to_pylist()
+    commit_equality_deletes(index.data_table, pa.table({column: ROWS[column][:1]}))
 
-    with pytest.raises(UnsupportedError, match="equality deletes"):
-        planner.locate(index, {"i": [5]})
-    assert planner.locate(index, {"i": [77]}).num_rows == 0
+    rows = [(ROWS["i"][at].as_py(), ROWS["f"][at].as_py()) for at in before]
+    left = [at for at, (i, f) in zip(before, rows, strict=True) if (i != 5 if column == "i" else f == f)]
+    assert planner.locate(index, {"i": [5, 7]})["_pos"].to_pylist() == left
+    assert len(left) < len(before)
 
 
 def test_rows_and_their_keys_are_read_once(local_catalog: SqlCatalog) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import time
 import traceback
+from collections import Counter
 from dataclasses import dataclass, field
 from random import Random, SystemRandom
 from unittest.mock import patch
@@ -19,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
 
-from planner.arrow.aggregate import count
+from planner.arrow.aggregate import aggregate, count
 from planner.arrow.arrow_scan import scan
 from planner.arrow.plan import plan_files, view_of
 from planner.condition.sql.parser import read_where
@@ -86,6 +87,8 @@ class Trial:
                 self.check_count(where, sum(int(rows.sum()) for rows in live.values()))
                 if random.random() < 0.2:
                     self.check_scan(where, live)
+                elif random.random() < 0.3:
+                    self.check_groups(where, live)
 
     def check_plan(self, where: str, limits: Limits, matching: dict[str, np.ndarray]) -> None:
         schema = self.table.index.data_table.schema()
@@ -109,6 +112,16 @@ class Trial:
             self.refused += 1
             return
         assert found == expected, f"{found} rows counted, not {expected}"
+
+    def check_groups(self, where: str, live: dict[str, np.ndarray]) -> None:
+        rows = {path: append.columns["j"].rows for path, append in self.table.appends.items()}
+        expected = Counter(rows[path][at] for path, flags in live.items() for at in np.flatnonzero(flags))
+        try:
+            found = aggregate(self.table.index, where, "count(*)", group_by="j", refresh=False)
+        except UnsupportedError:
+            return
+        counted = dict(zip(found["j"].to_pylist(), found["count(*)"].to_pylist(), strict=True))
+        assert counted == expected, f"groups {counted}, not {expected}"
 
     def check_scan(self, where: str, live: dict[str, np.ndarray]) -> None:
         appends = self.table.appends

@@ -17,12 +17,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
 
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.data_table import list_data_files
 from puffin_index.storage.arrays import Flags, Ints
 from tests import oracle
-from tests.deletes_sample import commit_deletion_vectors, commit_positional_deletes
+from tests.deletes_sample import commit_deletion_vectors, commit_equality_deletes, commit_positional_deletes
 from tests.oracle import Among, And, Between, Compare, IsNan, IsNull, Like, Not, Operator, Or, Predicate
 
 T = TypeVar("T")
@@ -255,6 +256,10 @@ class RandomTable:
             properties["write.metadata.metrics.default"] = "none"
         table = catalog.create_table("ns.t", SCHEMA, properties=properties)
         appends: dict[str, Append] = {}
+        # Drawn apart, so that a seed has the rows and indexes that it had before there were equality deletes.
+        apart = Random(-1 - seed)
+        by_equality = apart.random() < 0.3
+        deleted: dict[str, Flags] = {}
         files = random.randrange(1, 4)
         built = random.randrange(files)
         for number in range(files):
@@ -262,21 +267,52 @@ class RandomTable:
             table.append(append.to_arrow(random))
             (path,) = {file.path for file in list_data_files(table)} - appends.keys()
             appends[path] = append
+            deleted[path] = np.zeros(append.count, np.bool_)
+            if by_equality and apart.random() < 0.7:
+                _delete_by_equality(apart, table, appends, deleted)
             if number == built or random.random() < 0.5:
                 index = TableIndex.create(catalog, "ns.t", _definition(random))
                 index.build(workers=1)
         if random.random() < 0.3:
             index.compact()
-        deleted = {path: np.zeros(append.count, np.bool_) for path, append in appends.items()}
         if random.random() < 0.3:
-            for flags in deleted.values():
-                flags[:] = [random.random() < 0.2 for _ in flags]
-            positions = {path: np.flatnonzero(flags).tolist() for path, flags in deleted.items() if flags.any()}
+            chosen = {path: np.array([random.random() < 0.2 for _ in flags]) for path, flags in deleted.items()}
+            for path, flags in chosen.items():
+                deleted[path] |= flags
+            positions = {path: np.flatnonzero(flags).tolist() for path, flags in chosen.items() if flags.any()}
             commit = random.choice([commit_positional_deletes, commit_deletion_vectors])
             if positions:
                 commit(table, positions)
         index.refresh()
         return cls(index, row_group_rows, appends, deleted)
+
+
+def _delete_by_equality(random: Random, table: Table, appends: dict[str, Append], deleted: dict[str, Flags]) -> None:
+    """Commit an equality delete file; say which rows of each data file it deletes, row by row."""
+    columns = random.sample([*TYPES], random.choice([1, 1, 1, 2, 3]))
+    keys = []
+    for _ in range(random.choice([1, 2, 5, 100])):
+        append = random.choice([*appends.values()])
+        at = random.randrange(append.count)
+        row = [append.columns[column].rows[at] for column in columns]
+        keys.append(
+            [
+                sayable(column, random) if random.random() < 0.2 else own
+                for column, own in zip(columns, row, strict=True)
+            ]
+        )
+    arrays = {column: pa.array([key[at] for key in keys], TYPES[column]) for at, column in enumerate(columns)}
+    commit_equality_deletes(table, pa.table(arrays))
+    for path, append in appends.items():
+        rows = zip(*(append.columns[column].rows for column in columns), strict=True)
+        deleted[path] |= [any(all(map(_are_same, row, key)) for key in keys) for row in rows]
+
+
+def _are_same(value: Any, key: Any) -> bool:
+    """Whether two values are equal as Iceberg's equality deletes compare: NULL and NaN equal themselves."""
+    if isinstance(value, float) and isinstance(key, float):
+        return str(value) == str(key)
+    return bool(value == key)
 
 
 def random_predicate(random: Random, table: RandomTable) -> Predicate:

@@ -20,6 +20,7 @@ from puffin_index.errors import BuildError, DefinitionError, NotFoundError
 from puffin_index.index_table.table import read_entries
 from puffin_index.jobs.build_job import build
 from puffin_index.segments.segment import Segment, SegmentTask, write_segment
+from tests.deletes_sample import commit_equality_deletes
 
 DAYS = 3
 
@@ -55,6 +56,21 @@ def test_a_predicate_on_the_partition_indexes_its_files_alone(index: TableIndex)
 
     assert (report.files, report.files_left) == (1, 0)
     assert all("day=1" in path for path in indexed_paths(index))
+
+
+def test_a_table_with_equality_deletes_is_indexed(index: TableIndex, table: Table) -> None:
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    data_files = [
+        entry.data_file for one in snapshot.manifests(table.io) for entry in one.fetch_manifest_entry(table.io)
+    ]
+    commit_equality_deletes(table, pa.table({"k": pa.array([5], pa.int64())}), data_files[0])
+
+    assert index.build(scope=BuildScope(row_filter=EqualTo("day", 1))).files == 1
+    assert index.build().files == DAYS - 1
+    status = index.status()
+    assert (status.data_files, status.indexed_data_files, status.snapshots_behind) == (DAYS, DAYS, 0)
+    assert indexed_paths(index) == {file.file_path for file in data_files}
 
 
 def test_a_predicate_that_iceberg_cannot_compare_is_refused(index: TableIndex) -> None:

@@ -13,9 +13,8 @@ from hypothesis import given, settings, strategies as st
 from pyiceberg.expressions.literals import literal
 from pyiceberg.types import DecimalType, IcebergType, ListType, StructType, UnknownType
 
-from planner.aggregates.partial import key_array
 from puffin_index.errors import UnsupportedError
-from puffin_index.keys.arrow_keys import arrow_of_keys, column_of, with_scale
+from puffin_index.keys.arrow_keys import arrow_of_keys, column_of, key_array, with_scale
 from puffin_index.keys.columns import SortedColumn, tuple_of_keys
 from puffin_index.keys.leaf import Key
 from puffin_index.keys.value_types import value_type_named, value_type_of

