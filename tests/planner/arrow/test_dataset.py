@@ -1,6 +1,5 @@
 """DuckDB, Polars, DataFusion and pandas read datasets: right answers, and filters that reach the planner."""
 
-import sys
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -259,7 +258,8 @@ def test_whatever_arrow_would_do_with_an_object_of_its_own_is_refused(index: Tab
 
 def test_a_chain_of_thousands_of_values_is_read_without_recursion(index: TableIndex) -> None:
     condition = pc.field("k") == 0
-    for key in range(sys.getrecursionlimit() * 2):
+    # Arrow itself recurses, and crashes on much longer chains.
+    for key in range(2_000):
         condition |= pc.field("k") == key * 1000
 
     scan = planner.dataset(index).scanner(columns=["id"], filter=condition)
