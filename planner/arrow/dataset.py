@@ -100,8 +100,7 @@ class IndexedDataset(ds.Dataset):  # type: ignore[misc] # pyarrow has no types
 
         Raises pa.ArrowException if columns or filter do not fit the schema.
         """
-        both = [one for one in (self._condition, filter) if one is not None]
-        condition = None if not both else both[0] if len(both) == 1 else both[0] & both[1]
+        condition = self._condition if filter is None else self._and(filter)
         return IndexedScanner(self._index, self._snapshot_id, self._schema, columns, condition, batch_size)
 
     def to_batches(self, *args: Any, **options: Any) -> Iterator[pa.RecordBatch]:
@@ -122,14 +121,16 @@ class IndexedDataset(ds.Dataset):  # type: ignore[misc] # pyarrow has no types
 
     def filter(self, expression: pc.Expression) -> IndexedDataset:
         """Make a dataset of the rows for which an expression is true."""
-        both = expression if self._condition is None else self._condition & expression
-        return IndexedDataset(self._index, self._snapshot_id, both)
+        return IndexedDataset(self._index, self._snapshot_id, self._and(expression))
 
-    def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[IndexedFragment]:  # noqa: A002, ARG002
+    def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[IndexedFragment]:  # noqa: A002, ARG002 # Arrow's name; no fragment is left out
         """Give the whole dataset as one fragment, whose scans are planned and read in parallel."""
         yield IndexedFragment(self)
 
     _get_fragments = get_fragments
+
+    def _and(self, expression: pc.Expression) -> pc.Expression:
+        return expression if self._condition is None else self._condition & expression
 
     def _refuse(self, *_: object, **__: object) -> NoReturn:
         raise UnsupportedError("a dataset with an index does not do this: read `to_table()`, or ask an engine")
@@ -143,7 +144,7 @@ class IndexedFragment:
     def __init__(self, whole: IndexedDataset) -> None:
         self._whole = whole
 
-    def scanner(self, schema: pa.Schema | None = None, **options: Any) -> IndexedScanner:  # noqa: ARG002
+    def scanner(self, schema: pa.Schema | None = None, **options: Any) -> IndexedScanner:  # noqa: ARG002 # Arrow's signature
         """Make a scan; the schema is that of the dataset, and other arguments are those of its `scanner`."""
         return self._whole.scanner(**options)
 

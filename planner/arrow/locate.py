@@ -34,6 +34,7 @@ from planner.view.directories import IndexReads
 from puffin_index.errors import PuffinIndexError, UnsupportedError
 from puffin_index.keys.arrow_keys import NEGATIVE_ZERO_KEY, arrow_of_keys, key_array, signed_keys
 from puffin_index.keys.map_key import ColumnId
+from puffin_index.keys.value_types import ValueType
 from puffin_index.storage.arrays import Ints
 from puffin_index.table_index import TableIndex
 
@@ -43,6 +44,23 @@ _ROWS_AT_ONCE: Final = 1 << 20
 
 class KeysError(PuffinIndexError, ValueError):
     """Say that keys are of no column, or that the columns have different numbers of keys."""
+
+
+def arrays_of(keys: Keys) -> dict[str, pa.Array]:
+    """Return the values of keys as Arrow arrays; raise KeysError if there is no column, or columns differ in length."""
+    arrays = {name: arrow_array(values) for name, values in keys.items()}
+    if len({len(array) for array in arrays.values()}) != 1:
+        lengths = ", ".join(f"{name} has {len(array)}" for name, array in arrays.items())
+        raise KeysError(f"keys are values of one or more columns, equally many of each: {lengths or 'no column'}")
+    return arrays
+
+
+def asked_keys(name: str, values: pa.Array, value_type: ValueType) -> pa.Array:
+    """Return values that are looked for in a column as keys; raise UnsupportedError if they are of another kind."""
+    try:
+        return key_array(keys_of_kind(values, value_type))
+    except UnsupportedError as error:
+        raise UnsupportedError(f"keys of {name}: {error}") from error
 
 
 def locate(
@@ -103,16 +121,8 @@ class _AskedKeys:
     @classmethod
     def of(cls, keys: Keys, schema: Schema) -> _AskedKeys:
         columns = {name: find_asked(schema, name) for name in keys}
-        arrays = {name: arrow_array(values) for name, values in keys.items()}
-        if len({len(array) for array in arrays.values()}) != 1:
-            lengths = ", ".join(f"{name} has {len(array)}" for name, array in arrays.items())
-            raise KeysError(f"keys are values of one or more columns, equally many of each: {lengths or 'no column'}")
-        every = {}
-        for name, array in arrays.items():
-            try:
-                every[name] = key_array(keys_of_kind(array, columns[name].value_type))
-            except UnsupportedError as error:
-                raise UnsupportedError(f"keys of {name}: {error}") from error
+        arrays = arrays_of(keys)
+        every = {name: asked_keys(name, array, columns[name].value_type) for name, array in arrays.items()}
         is_known = np.logical_and.reduce([own.is_valid().to_numpy(zero_copy_only=False) for own in every.values()])
         rows = pa.array(np.flatnonzero(is_known))
         distinct = pa.table(every).take(rows).group_by(list(every)).aggregate([])

@@ -15,15 +15,14 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 
 from planner.aggregates.question import AskedColumn, find_asked
 from planner.arrow.aggregate import EXACT_ROWS, log_warnings
 from planner.arrow.arrow_scan import in_order, project
-from planner.arrow.locate import KeysError
-from planner.arrow.plan import Keys, arrow_array, keys_of_kind, snapshot_of, view_of, with_keys
+from planner.arrow.locate import KeysError, arrays_of, asked_keys
+from planner.arrow.plan import Keys, snapshot_of, view_of, with_keys
 from planner.arrow.row_group_reader import DataRead, RowGroupReader, RowGroupTask, tasks_of
 from planner.clock import Clock
 from planner.condition.rows import Residual
@@ -123,11 +122,8 @@ class PreparedGet:
         if set(keys) != set(self._key_columns):
             raise KeysError(f"keys are values of {', '.join(self._key_columns)}, and not of {', '.join(keys)}")
         prepared = self._newest()
-        values = {name: arrow_array(keys[name]) for name in self._key_columns}
-        if len({len(array) for array in values.values()}) != 1:
-            lengths = ", ".join(f"{name} has {len(array)}" for name, array in values.items())
-            raise KeysError(f"each column has equally many keys: {lengths}")
-        asked = {name: prepared.asked_keys(name, array) for name, array in values.items()}
+        values = arrays_of(keys)
+        asked = {name: asked_keys(name, array, prepared.keys[name].value_type) for name, array in values.items()}
         rows = prepared.read(values)
         found = {name: prepared.found_keys(name, rows) for name in values}
         places, matches = _joined(list(asked.values()), list(found.values()))
@@ -201,13 +197,6 @@ class _Prepared:
             RowGroupReader(table, schema, None, data_read=data_read),
         )
 
-    def asked_keys(self, name: str, values: pa.Array) -> pa.Array:
-        """Values that are looked for, as keys."""
-        try:
-            return key_array(keys_of_kind(values, self.keys[name].value_type))
-        except UnsupportedError as error:
-            raise UnsupportedError(f"keys of {name}: {error}") from error
-
     def found_keys(self, name: str, rows: pa.Table) -> pa.Array:
         """The keys of rows that were read."""
         asked = self.keys[name]
@@ -235,23 +224,8 @@ class _Prepared:
 
 def _joined(asked: Sequence[pa.Array], found: Sequence[pa.Array]) -> tuple[Ints, Ints]:
     """The pairs of a key and a row that has it, as places of keys, ascending, and places of rows; NULL has no row."""
-    of_asked, of_found = np.zeros(len(asked[0]), np.int64), np.zeros(len(found[0]), np.int64)
-    for keys, values in zip(asked, found, strict=True):
-        distinct = keys.drop_null().unique()
-        for codes, own in ((of_asked, keys), (of_found, values)):
-            own_codes = pc.fill_null(pc.index_in(own, distinct), -1).to_numpy().astype(np.int64)
-            np.copyto(codes, np.where((codes < 0) | (own_codes < 0), -1, codes * len(distinct) + own_codes))
-        # Codes of several columns stay small: they are numbered anew, by the keys.
-        numbers, of_asked = np.unique(of_asked, return_inverse=True)
-        places = np.minimum(np.searchsorted(numbers, of_found), max(0, len(numbers) - 1))
-        is_asked = (
-            (of_found >= 0) & (numbers[places] == of_found) if len(numbers) else np.zeros(len(of_found), np.bool_)
-        )
-        of_asked = np.where(numbers[of_asked] < 0, -1, of_asked)
-        of_found = np.where(is_asked, places, -1)
-    rows = np.argsort(of_found, kind="stable")
-    first, end = (np.searchsorted(of_found[rows], of_asked, side) for side in ("left", "right"))
-    counts = np.where(of_asked < 0, 0, end - first)
-    places = np.repeat(np.arange(len(of_asked)), counts)
-    within = np.arange(len(places)) - np.repeat(np.cumsum(counts) - counts, counts)
-    return places, rows[np.repeat(first, counts) + within]
+    columns = [str(number) for number in range(len(asked))]
+    keys = pa.table([*asked, np.arange(len(asked[0]))], [*columns, "key"])
+    rows = pa.table([*found, np.arange(len(found[0]))], [*columns, "row"])
+    pairs = keys.join(rows, columns, join_type="inner").sort_by([("key", "ascending"), ("row", "ascending")])
+    return pairs["key"].to_numpy(), pairs["row"].to_numpy()
