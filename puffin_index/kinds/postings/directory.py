@@ -229,7 +229,7 @@ def _equal(separators: SortedKeys, places: Ints, keys: Ints | Sequence[bytes]) -
     return np.array([separators.key(place) == key for place, key in pairs], np.bool_)
 
 
-BLOCKS_AT_ONCE = 256
+BLOCKS_AT_ONCE = 1024
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -32,7 +32,7 @@ from puffin_index.storage.parts import corrupt
 
 ROWS_AT_ONCE = 4 * 1024 * 1024
 """The approximate number of rows in memory at a time; a single key with more rows exceeds the number."""
-_BLOCKS_AT_ONCE = 256
+_BLOCKS_AT_ONCE = 1024
 
 
 @dataclass(frozen=True, slots=True, eq=False)
