@@ -13,6 +13,8 @@ from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, BinaryIO
 
+from puffin_index.errors import PuffinIndexError
+
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
 
@@ -84,7 +86,11 @@ def _serve(port: str, secret: str) -> None:
     if python_of_executors:
         os.environ["PYSPARK_PYTHON"] = python_of_executors
     spark: SparkSession = SparkSession(SparkContext(gateway=gateway, jsc=java_context, conf=conf), session)
-    sidecar.use(every_session(spark))
+    try:
+        sidecar.use(every_session(spark))
+    except PuffinIndexError as error:
+        # Java's own stack follows.
+        sys.exit(" ".join(str(error).splitlines()[:2]))
 
 
 if __name__ == "__main__":

@@ -134,9 +134,9 @@ public class Sidecar {
   private void keepRunning() {
     try {
       int restarts = 0;
-      while (!isOver) {
+      while (!isOver()) {
         String trouble = run();
-        if (isOver) {
+        if (isOver()) {
           return;
         }
         restarts = System.nanoTime() - started > STEADY_NANOS ? 1 : restarts + 1;
@@ -149,14 +149,21 @@ public class Sidecar {
         pause(pause);
       }
     } catch (HopelessException e) {
-      LOG.warn(
-          "no index is used: {} {}; install puffin-index there or set {}python to a Python that has it",
-          python, e.getMessage(), SETTINGS);
+      if (!isOver()) {
+        LOG.warn(
+            "no index is used: {} {}; if puffin-index is not there, set {}python to a Python that has it",
+            python, e.getMessage(), SETTINGS);
+      }
     } catch (Exception | LinkageError e) {
       LOG.warn("no index is used", e);
     } finally {
       close();
     }
+  }
+
+  /** Whether the application ends, which may stop its sessions before it tells the plugin. */
+  private boolean isOver() {
+    return isOver || context.isStopped();
   }
 
   /** Run a process to its end, and say what ended it. */
@@ -209,7 +216,7 @@ public class Sidecar {
     InputStream signs = watched.getInputStream();
     long last = System.nanoTime();
     boolean wasReady = false;
-    while (!isOver) {
+    while (!isOver()) {
       wasReady |= hook != null;
       boolean isAlive = watched.isAlive();
       if (signs.available() > 0) {
@@ -243,10 +250,10 @@ public class Sidecar {
   private void copyLines(Process process) {
     try (BufferedReader lines = process.errorReader()) {
       for (String line = lines.readLine(); line != null; line = lines.readLine()) {
-        lastLine = line;
+        lastLine = line.isBlank() ? lastLine : line;
         if (line.startsWith("INFO ")) {
           LOG.info(line);
-        } else {
+        } else if (!isOver()) {
           LOG.warn(line);
         }
       }

@@ -106,6 +106,8 @@ def running(program: str, home: Path, settings: Mapping[str, str], *arguments: s
             stdout=stdout,
             stderr=stderr,
             cwd=folder,
+            # A shell in the background of a terminal would be stopped when it looks at it.
+            start_new_session=True,
             env={**os.environ, "SPARK_HOME": str(SPARK_HOME), "PYSPARK_PYTHON": sys.executable},
             text=True,
         )
