@@ -15,6 +15,7 @@ import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.ScalarSubquery;
 import org.apache.spark.sql.catalyst.plans.logical.LocalRelation;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.execution.LocalLimitExec;
 import org.apache.spark.sql.execution.QueryExecution;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.internal.SQLConf;
@@ -120,7 +121,7 @@ public class SmallSide implements Change.OfNode {
       Object executed =
           MethodUtils.invokeStaticMethod(
               QueryExecution.class, "prepareExecutedPlan", new Object[] {SparkSession.active(), plan});
-      InternalRow[] rows = ((SparkPlan) executed).executeTake(MOST_ROWS + 1);
+      InternalRow[] rows = take((SparkPlan) executed, context.defaultParallelism());
       LogicalPlan relation = relation(plan, Lists.of(Arrays.asList((Object[]) rows)));
       boolean isSmall = rows.length <= MOST_ROWS && bytes(relation).compareTo(MOST_BYTES) <= 0;
       return isSmall ? relation : givenUp(plan, "it has more than " + MOST_ROWS + " rows or 64 MB", null);
@@ -131,6 +132,14 @@ public class SmallSide implements Change.OfNode {
       timer.cancel();
       context.removeJobTag(tag);
     }
+  }
+
+  /** At most one row more than there may be. Spark's own take begins with one partition, and a job takes its time. */
+  private static InternalRow[] take(SparkPlan plan, int most) {
+    int partitions = plan.execute().getNumPartitions();
+    return partitions > 1 && partitions <= most
+        ? new LocalLimitExec(MOST_ROWS + 1, plan).executeCollect()
+        : plan.executeTake(MOST_ROWS + 1);
   }
 
   private static String setting() {
