@@ -76,7 +76,7 @@ def _proxy(port: int, stack: ExitStack) -> FaultyProxy:
 @click.option("--seed", type=int, help="What happens when; by default, the number of the part.")
 @click.option("--disk/--no-disk", "with_disk", default=True, show_default=True, help="A table on the disk.")
 @click.option("--store/--no-store", "with_store", default=True, show_default=True, help="A table in an S3 store.")
-@click.option("--spark/--no-spark", "with_spark", help="A Spark application as well, on the table on the disk.")
+@click.option("--spark/--no-spark", "with_spark", help="Two Spark applications as well, on the table on the disk.")
 @click.option("--postgres/--no-postgres", "with_postgres", help="A catalog in PostgreSQL for the table in the store.")
 @click.option("--fresh", is_flag=True, help="Forget the earlier parts.")
 def main(

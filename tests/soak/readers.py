@@ -1,10 +1,12 @@
-"""A long-lived process that asks: python -m tests.soak.readers plain|spark WORLD.json SEED.
+"""A long-lived process that asks: python -m tests.soak.readers plain|spark|server WORLD.json SEED.
 
 Without Spark, each answer with the index is compared with DuckDB's over PyIceberg's own scan of the same snapshot; with
-Spark, with the answer of the same query, of the same snapshot, without the hook. Spark deletes and updates as well.
+Spark, with the answer of the same query, of the same snapshot, without the hook. Spark deletes and updates as well. A
+server is an application with the plugin, which gets a new session for each few questions.
 """
 
 import logging
+import os
 import sys
 import time
 from pathlib import Path
@@ -12,13 +14,18 @@ from random import Random
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from click.testing import CliRunner
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 import planner
+from planner.commands.main import main as command
 from puffin_index import TableIndex
 from puffin_index.commands.logs import configure_logs
 from ssb_bench.spark_runs.session import create_session
+from tests.processes import descendants
+from tests.soak.started import resident_bytes
 from tests.soak.world import (
     COLUMNS,
     EMPTY_CACHES_SECONDS,
@@ -35,6 +42,7 @@ from tests.soak.world import (
 
 _REST_SECONDS = 0.5
 _QUESTIONS_A_SNAPSHOT = 8
+_MOST_THREADS = 60
 _TABLE = f"lake.{TABLE}"
 _SHAPES = (
     "SELECT id FROM {t} WHERE {where} ORDER BY id",
@@ -97,11 +105,15 @@ class SparkReader:
     trouble: tuple[type[Exception], ...] = (PySparkException, Py4JError)
 
     def __init__(self, world: World, random: Random) -> None:
-        self._spark = create_session(world.database.parent, memory="1g", name="soak")
+        self._spark = self._application(world)
         self._random = random
         modes = ", ".join(f"'write.{what}.mode'='merge-on-read'" for what in ("delete", "update", "merge"))
         self._spark.sql(f"ALTER TABLE {_TABLE} SET TBLPROPERTIES ({modes})")
-        planner.enable(self._spark)
+
+    def _application(self, world: World) -> SparkSession:
+        spark = create_session(world.database.parent, memory="1g", name="soak")
+        planner.enable(spark)
+        return spark
 
     def ask(self) -> None:
         """Ask some questions about one snapshot.
@@ -138,6 +150,32 @@ class SparkReader:
         tell("spark delete" if what.startswith("DELETE") else "spark update")
 
 
+class ServerReader(SparkReader):
+    """Asks in ever new sessions of an application with the plugin, and looks after the sidecar."""
+
+    def _application(self, world: World) -> SparkSession:
+        printed = CliRunner().invoke(command, ["spark-conf"], catch_exceptions=False).stdout
+        settings = dict(line.split(" ", 1) for line in printed.splitlines())
+        return create_session(world.database.parent, memory="1g", name="soak server", conf=settings)
+
+    def ask(self) -> None:
+        """Ask some questions in a new session.
+
+        Raises:
+            AssertionError: If an answer is wrong, or threads of the sidecar add up.
+        """
+        self._spark = self._spark.newSession()
+        super().ask()
+        sidecars = [one.pid for one in descendants(os.getpid()) if "planner.spark.sidecar" in one.command]
+        assert len(sidecars) == 1, f"{len(sidecars)} sidecars"
+        tell("memory", resident_bytes=resident_bytes(sidecars[0]))
+        threads = len(os.listdir(f"/proc/{sidecars[0]}/task"))
+        assert threads <= _MOST_THREADS, f"the sidecar has {threads} threads"
+
+
+_READERS: dict[str, type[Reader | SparkReader]] = {"plain": Reader, "spark": SparkReader, "server": ServerReader}
+
+
 def main() -> None:
     """Ask until the process is ended: tell of wrong answers and of trouble, and empty the caches now and then."""
     configure_logs("text", verbose=False)
@@ -145,11 +183,11 @@ def main() -> None:
     logging.getLogger("pyspark").setLevel(logging.CRITICAL)
     kind, path, seed = sys.argv[1:]
     world, random = World.read(path), Random(int(seed))
-    made = SparkReader if kind == "spark" else Reader
+    made = _READERS[kind]
     reader: Reader | SparkReader | None = None
     emptied = time.monotonic()
     while True:
-        if time.monotonic() - emptied >= EMPTY_CACHES_SECONDS:
+        if kind != "server" and time.monotonic() - emptied >= EMPTY_CACHES_SECONDS:
             empty_caches()
             emptied = time.monotonic()
         try:

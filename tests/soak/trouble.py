@@ -69,7 +69,7 @@ class Trouble:
         self._file = Path(self.world.folder) / f"{self.world.name}.json"
         self.world.write(self._file)
         self._stop = threading.Event()
-        self._steady = ("steady watch", "reader", *(("spark reader",) if with_spark else ()))
+        self._steady = ("steady watch", "reader", *(("spark reader", "server reader") if with_spark else ()))
         self._is_damaged = False
         self._began = time.monotonic()
         self.samples: dict[str, list[tuple[float, int]]] = {name: [] for name in self._steady}
@@ -105,6 +105,7 @@ class Trouble:
             "writer": ["-m", "tests.soak.writer", str(self._file), seed],
             "reader": ["-m", "tests.soak.readers", "plain", str(self._file), seed],
             "spark reader": ["-m", "tests.soak.readers", "spark", str(self._file), seed],
+            "server reader": ["-m", "tests.soak.readers", "server", str(self._file), seed],
         }.get(name)
         watch = ("build", "--engine", "local", "--workers", "1", "--watch", "--interval", "1", "--json")
         return Started(arguments or self._command(*watch, *self._timeout), log, partial(self._note, name))
