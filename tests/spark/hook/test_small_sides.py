@@ -1,6 +1,7 @@
 """Keys of sides whose size Spark cannot tell, or that may give other rows next time, such as lists made in Python."""
 
 from collections.abc import Callable, Iterator
+from random import randrange
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -86,6 +87,7 @@ def test_keys_of_any_small_side_reach_the_scan(hook: SparkSession, name: str, br
         "SELECT id FROM {t} i WHERE EXISTS (SELECT 1 FROM watch w WHERE w.k = i.k AND w.n = 1)",
         "SELECT id FROM {t} WHERE k = (SELECT max(k) FROM watch WHERE k < 5)",
         "SELECT id FROM {t} WHERE k <= (SELECT min(k) FROM watch)",
+        "SELECT id FROM {t} WHERE k BETWEEN (SELECT min(k) FROM watch) AND (SELECT min(k) + 1 FROM watch)",
         "SELECT id FROM {t} WHERE k = coalesce((SELECT k FROM watch WHERE n = 2), 7)",
         "SELECT id, w.n FROM watch w LEFT JOIN {t} i ON i.k = w.k",
         "SELECT i.id FROM {t} i JOIN watch w ON i.k = w.k JOIN watch v ON i.k = v.k + 1",
@@ -97,6 +99,20 @@ def test_subqueries_and_outer_joins_of_a_list_made_in_python(hook: SparkSession,
     _listed(hook).createOrReplaceTempView("watch")
 
     assert _kept(hook, lambda: hook.sql(sql.format(t="lake.ns.items"))) <= (EVERY if "coalesce" in sql else 5)
+
+
+def test_merged_subqueries_of_rows_that_change_see_the_same_rows(hook: SparkSession) -> None:
+    changing = hook.sparkContext.parallelize(range(2), 2).map(lambda _: (randrange(20_000), 1)).toDF(NUMBERS)
+    changing.createOrReplaceTempView("changing")
+    ends = [f"(SELECT {end}(k) FROM changing)" for end in ("min", "max")]
+    sql = f"SELECT k, {ends[0]} AS low, {ends[1]} AS high FROM lake.ns.items WHERE k BETWEEN {ends[0]} AND {ends[1]}"
+    before = planner.reports(hook)
+
+    rows = [row for _ in range(3) for row in hook.sql(sql).collect()]
+
+    assert rows
+    assert all(row.low <= row.k <= row.high for row in rows)
+    assert any(one.text.startswith("k >= ") for report in reports_since(hook, before) for one in report.implied)
 
 
 @pytest.mark.parametrize("kind", ["left", "left_anti", "full"])

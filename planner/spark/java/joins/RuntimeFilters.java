@@ -1,12 +1,18 @@
 package io.puffinindex.spark;
 
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.ScalarSubquery;
+import org.apache.spark.sql.catalyst.plans.logical.CTERelationDef;
+import org.apache.spark.sql.catalyst.plans.logical.CTERelationRef;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.Join;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.WithCTE;
 import org.apache.spark.sql.execution.dynamicpruning.CleanupDynamicPruningFilters;
 import scala.Option;
 
@@ -33,10 +39,41 @@ public class RuntimeFilters {
    */
   public static LogicalPlan apply(LogicalPlan plan, boolean isSubquery) {
     SmallSide small = new SmallSide();
-    LogicalPlan inserted = (LogicalPlan) plan.transformUp(new Change(new InsertFilters(isSubquery, small)));
+    LogicalPlan whole = withMerged(plan);
+    LogicalPlan inserted = (LogicalPlan) whole.transformUp(new Change(new InsertFilters(isSubquery, small)));
     inserted = small.consistent(inserted);
     // A filter that does not get as far as its scan would be evaluated row by row.
     return (LogicalPlan) CleanupDynamicPruningFilters.apply(inserted);
+  }
+
+  /** The plan with scalar subqueries that Spark has merged in the place of references to them, as Spark does later. */
+  private static LogicalPlan withMerged(LogicalPlan plan) {
+    Map merged = new HashMap();
+    for (WithCTE with : Lists.nodes(plan, WithCTE.class)) {
+      for (CTERelationDef relation : Lists.from(with.cteDefs())) {
+        if (relation.underSubquery()) {
+          merged.put(Long.valueOf(relation.id()), relation.child());
+        }
+      }
+    }
+    return merged.isEmpty()
+        ? plan
+        : (LogicalPlan) plan.transformAllExpressions(new Change(new InsertMerged(merged)));
+  }
+
+  /** Puts plans in the place of references. */
+  private static class InsertMerged implements Change.OfNode {
+    private final Map merged;
+
+    InsertMerged(Map merged) {
+      this.merged = merged;
+    }
+
+    public Object changed(Object node) {
+      Object plan = node instanceof ScalarSubquery ? ((ScalarSubquery) node).plan() : null;
+      Object own = plan instanceof CTERelationRef ? merged.get(Long.valueOf(((CTERelationRef) plan).cteId())) : null;
+      return own == null ? null : ((ScalarSubquery) node).withNewPlan((LogicalPlan) own);
+    }
   }
 
   /** The plan with a runtime filter for each of some columns. */
