@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
+import planner
 from planner.arrow.plan import plan, plan_files
 from planner.condition.sql.parser import read_where
 from planner.condition.tree.simplify import simplified
@@ -63,6 +64,21 @@ def test_the_first_plan_of_a_process_takes_few_rounds_and_asks_for_no_size(
     # directories of keys; keys of each column.
     assert traffic.rounds <= rounds
     assert traffic.by_kind.keys() == {"GET", "RANGE"}
+
+
+def test_a_prepared_look_up_takes_two_rounds(server: StoreServer, catalog: SqlCatalog) -> None:
+    clear_caches()
+    prepared = planner.prepare(TableIndex.open(catalog, "ns.t"), ["k"])
+    rounds = []
+    for key in (77, 78, 1990, 5):
+        found: list[Traffic] = []
+        with far_away(server, found):
+            assert len(prepared.get({"k": [key]})) > 0
+        rounds.append(found[0].rounds)
+
+    # Blocks of the index, and pages of the data; before the first pages, a file's footer and its offset indexes.
+    assert rounds[0] <= 4
+    assert min(rounds[1:]) == 2
 
 
 def test_catalogs_of_ours_get_the_metadata_of_a_table_by_one_request(server: StoreServer, catalog: SqlCatalog) -> None:
