@@ -27,7 +27,8 @@ from planner.prune.found_rows import RowSets
 from planner.prune.gate import DEFAULT_LIMITS, Limits
 from planner.prune.verdicts import Pruned, Reason, kept_mask
 from planner.report.scan_plan import ScanPlan
-from planner.snapshot.scan import FileWithDeletes, Scan, keep_whole_files
+from planner.snapshot.files import FileWithDeletes
+from planner.snapshot.scan import Scan, keep_whole_files
 from planner.snapshot.subtract_deletes import subtract_deletes
 from planner.view.cache import sharing_payloads
 from planner.view.index_view import IndexView

@@ -19,7 +19,8 @@ from planner.condition.tree.nodes import EVERY_ROW, Predicate
 from planner.condition.tree.simplify import simplified
 from planner.prune.gate import Limits
 from planner.report.scan_plan import ScanPlan
-from planner.snapshot.scan import Scan, ScanFile, list_scan_files
+from planner.snapshot.files import ScanFile, list_scan_files
+from planner.snapshot.scan import Scan
 from planner.view.column_values import TriedValues
 from planner.view.index_view import IndexView
 from puffin_index.data.column_source import reading_of

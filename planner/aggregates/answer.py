@@ -16,7 +16,7 @@ from planner.aggregates.question import Question
 from planner.aggregates.statistics import settle
 from planner.prune.gate import Limits
 from planner.prune.verdicts import kept_mask
-from planner.snapshot.scan import ScanFile
+from planner.snapshot.files import ScanFile
 from planner.view.directories import IndexReads
 from puffin_index.keys.map_key import column_and_key
 from puffin_index.storage.arrays import Floats, Ints

@@ -29,7 +29,8 @@ from planner.condition.rows import Residual
 from planner.condition.tree.nodes import EVERY_ROW
 from planner.condition.tree.simplify import simplified
 from planner.query import QueryRequest, answer_query
-from planner.snapshot.scan import Scan, list_scan_files
+from planner.snapshot.files import list_scan_files
+from planner.snapshot.scan import Scan
 from puffin_index.data.column_source import reading_of
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.arrow_keys import column_of, key_array

@@ -38,7 +38,8 @@ from planner.prune.distributed import Executors, PlanningMode
 from planner.prune.gate import DEFAULT_BYTE_BUDGET, DEFAULT_LIMITS, Limits
 from planner.query import QueryAnswer, QueryRequest, answer_query
 from planner.report.scan_plan import ScanPlan
-from planner.snapshot.scan import Scan, ScanFile, list_scan_files
+from planner.snapshot.files import ScanFile, list_scan_files
+from planner.snapshot.scan import Scan
 from planner.view.column_values import TriedValues
 from planner.view.index_view import IndexView
 from puffin_index.data.column_source import Reading, reading_of

@@ -25,7 +25,7 @@ from planner.condition.rows import Residual, values_of
 from planner.prune.verdicts import Reason
 from planner.query import QueryAnswer
 from planner.snapshot.equality_deletes import deleted_rows, with_dropped_columns
-from planner.snapshot.scan import ScanFile
+from planner.snapshot.files import ScanFile
 from puffin_index.data.column_source import reading_of
 from puffin_index.data.deletes import deleted_positions
 from puffin_index.data.file_fields import FileField

@@ -22,7 +22,8 @@ from planner.prune.distributed import prune_row_groups
 from planner.prune.gate import Limits
 from planner.prune.verdicts import Pruned, Reason, Stage
 from planner.snapshot.equality_deletes import deleting
-from planner.snapshot.scan import FileWithDeletes, Scan
+from planner.snapshot.files import FileWithDeletes
+from planner.snapshot.scan import Scan
 from planner.view.directories import IndexTrouble
 from puffin_index.data import equality_deletes
 from puffin_index.data.deletes import DeleteFile, deleted_positions, is_kept

@@ -25,7 +25,8 @@ from planner.condition.tree.nodes import UNKNOWN, ByValue, Everything, Leaf, Pre
 from planner.condition.tree.simplify import among, compared, conjunction, simplified
 from planner.first_rows.search import FirstRows, Order
 from planner.prune.estimate import key_presence, most_distinct
-from planner.snapshot.scan import FileWithDeletes, Scan
+from planner.snapshot.files import FileWithDeletes
+from planner.snapshot.scan import Scan
 from planner.spark.requests.wire import Request, RuntimeKeys, Wanted, WantedAggregates
 from planner.spark.settings import Settings
 from planner.view.directories import FieldStatistics, IndexReads

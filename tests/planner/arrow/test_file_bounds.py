@@ -59,7 +59,7 @@ from planner.condition.sql.parser import read_where
 from planner.condition.tree.nodes import Leaf, Predicate, leaves
 from planner.condition.tree.simplify import simplified
 from planner.snapshot.file_bounds import may_match
-from planner.snapshot.scan import list_scan_files
+from planner.snapshot.files import list_scan_files
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from tests import oracle

@@ -1,0 +1,142 @@
+"""The data files of a snapshot, each with its delete files; kept, as a snapshot never changes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import chain, compress
+
+from cachetools import LRUCache
+from pyiceberg.manifest import INITIAL_SEQUENCE_NUMBER, DataFile as IcebergDataFile, DataFileContent, ManifestEntry
+from pyiceberg.schema import Schema
+from pyiceberg.table import ManifestGroupPlanner, Table
+from pyiceberg.table.delete_file_index import DeleteFileIndex
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.transforms import VoidTransform
+
+from planner.clock import Clock
+from planner.condition.tree.nodes import Everything, Predicate
+from planner.snapshot.equality_deletes import delete_columns
+from planner.snapshot.file_bounds import may_match
+from puffin_index.data.data_table import DataFile, data_file_of
+from puffin_index.data.deletes import DeleteFile
+from puffin_index.data.equality_deletes import EqualityDelete
+from puffin_index.storage.caches import cleared_by
+from puffin_index.storage.whole_files import held_in_memory
+
+_KEPT_FILES = 50_000
+"""Data files of all kept snapshots together: about 4 KiB of memory each."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileWithDeletes:
+    """A data file, delete files that may have positions of it, and equality delete files that apply to it."""
+
+    file: DataFile
+    deletes: tuple[DeleteFile, ...]
+    equality_deletes: tuple[EqualityDelete, ...]
+
+    @property
+    def has_deletes(self) -> bool:
+        """Whether some of its rows may be deleted."""
+        return bool(self.deletes or self.equality_deletes)
+
+
+@dataclass(frozen=True, slots=True)
+class ScanFile(FileWithDeletes):
+    """A data file of a scan, with the manifest's entry: partition values and column bounds."""
+
+    entry: IcebergDataFile
+
+
+_snapshots: LRUCache[tuple[str, int, int], tuple[ScanFile, ...]] = LRUCache(
+    maxsize=_KEPT_FILES, getsizeof=lambda f: 1 + len(f)
+)
+_snapshots_lock = threading.Lock()
+cleared_by(_snapshots.clear, _snapshots_lock)
+
+
+def list_scan_files(
+    table: Table, snapshot: Snapshot, schema: Schema, predicate: Predicate, clock: Clock
+) -> tuple[ScanFile, ...]:
+    """List the data files of a snapshot that manifests leave by partitions and bounds, as far as the time allows."""
+    key = (str(table.metadata.table_uuid), snapshot.snapshot_id, schema.schema_id)
+    with _snapshots_lock:
+        files = _snapshots.get(key)
+    if files is None:
+        files = _read_snapshot(table, snapshot, schema)
+        with _snapshots_lock:
+            if len(files) < _KEPT_FILES:
+                _snapshots[key] = files
+    if isinstance(predicate, Everything):
+        return files
+    return tuple(compress(files, may_match(table, schema, [file.entry for file in files], predicate, clock)))
+
+
+def _read_snapshot(table: Table, snapshot: Snapshot, schema: Schema) -> tuple[ScanFile, ...]:
+    planner = ManifestGroupPlanner(table.metadata, table.io)
+    manifests = snapshot.manifests(table.io)
+    with held_in_memory(table.io, [manifest.manifest_path for manifest in manifests]):
+        entries = list(chain.from_iterable(planner.plan_manifest_entries(manifests)))
+    deletes, equality_deletes = DeleteFileIndex(), _EqualityDeletes(table, schema)
+    for entry in entries:
+        match entry.data_file.content:
+            case DataFileContent.POSITION_DELETES:
+                deletes.add_delete_file(entry, partition_key=entry.data_file.partition)
+            case DataFileContent.EQUALITY_DELETES:
+                equality_deletes.add(entry)
+    data = (entry for entry in entries if entry.data_file.content == DataFileContent.DATA)
+    return tuple(_scan_file(table, entry, deletes, equality_deletes) for entry in data)
+
+
+def _sequence_number(entry: ManifestEntry) -> int:
+    return entry.sequence_number or INITIAL_SEQUENCE_NUMBER
+
+
+@dataclass(slots=True)
+class _EqualityDeletes:
+    """The equality delete files of a snapshot, with their sequence numbers, by partition spec and partition.
+
+    Without a partition they apply to all data files.
+    """
+
+    table: Table
+    schema: Schema
+    _files: dict[tuple[object, ...], list[tuple[int, EqualityDelete]]] = field(default_factory=dict)
+
+    def add(self, entry: ManifestEntry) -> None:
+        file, spec = entry.data_file, self.table.specs()[entry.data_file.spec_id]
+        is_global = all(isinstance(one.transform, VoidTransform) for one in spec.fields)
+        columns = delete_columns(self.table, self.schema, file.equality_ids or ())
+        delete = EqualityDelete(*_described(file), columns)
+        key = () if is_global else _partition_key(file)
+        self._files.setdefault(key, []).append((_sequence_number(entry), delete))
+
+    def of(self, entry: ManifestEntry) -> tuple[EqualityDelete, ...]:
+        every = chain(self._files.get((), ()), self._files.get(_partition_key(entry.data_file), ()))
+        applying = (delete for number, delete in every if _sequence_number(entry) < number)
+        return tuple(sorted(applying, key=lambda delete: delete.path))
+
+
+def _partition_key(file: IcebergDataFile) -> tuple[object, ...]:
+    # As text NaN equals itself, and the two zeros differ.
+    return file.spec_id, *(repr(file.partition[place]) for place in range(len(file.partition)))
+
+
+def _scan_file(
+    table: Table, entry: ManifestEntry, deletes: DeleteFileIndex, equality_deletes: _EqualityDeletes
+) -> ScanFile:
+    file = entry.data_file
+    applying = _delete_files(deletes.for_data_file(_sequence_number(entry), file, partition_key=file.partition))
+    by_equality = equality_deletes.of(entry)
+    has_deletes = bool(applying or by_equality)
+    return ScanFile(data_file_of(table, file, has_deletes=has_deletes), applying, by_equality, file)
+
+
+def _delete_files(files: Iterable[IcebergDataFile]) -> tuple[DeleteFile, ...]:
+    return tuple(sorted((DeleteFile(*_described(file)) for file in files), key=lambda file: file.path))
+
+
+def _described(file: IcebergDataFile) -> tuple[str, int, int, str]:
+    return file.file_path, file.file_size_in_bytes, file.record_count, file.file_format.value
