@@ -12,7 +12,8 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 
 from planner.arrow.plan import Keys, plan_scan
-from planner.arrow.row_group_reader import DataRead, RowGroupReader, RowGroupTask, tasks_of
+from planner.arrow.row_group_columns import DataRead
+from planner.arrow.row_group_reader import RowGroupReader, RowGroupTask, tasks_of
 from planner.clock import DEFAULT_MILLISECONDS
 from planner.condition.columns import find_in
 from planner.condition.rows import Residual

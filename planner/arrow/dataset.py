@@ -20,7 +20,7 @@ from pyiceberg.schema import Schema
 from planner.arrow.aggregate import aggregate_with_plan
 from planner.arrow.arrow_scan import any_rows, batches_of, project
 from planner.arrow.plan import plan_scan, snapshot_of
-from planner.arrow.row_group_reader import DataRead
+from planner.arrow.row_group_columns import DataRead
 from planner.condition.arrow.read import ReadExpression, read_expression
 from planner.condition.rows import Residual
 from planner.condition.tree.nodes import EVERY_ROW

@@ -23,7 +23,8 @@ from planner.arrow.aggregate import EXACT_ROWS, log_warnings
 from planner.arrow.arrow_scan import in_order, project
 from planner.arrow.locate import KeysError, arrays_of, asked_keys
 from planner.arrow.plan import Keys, snapshot_of, view_of, with_keys
-from planner.arrow.row_group_reader import DataRead, RowGroupReader, RowGroupTask, tasks_of
+from planner.arrow.row_group_columns import DataRead
+from planner.arrow.row_group_reader import RowGroupReader, RowGroupTask, tasks_of
 from planner.clock import Clock
 from planner.condition.rows import Residual
 from planner.condition.tree.nodes import EVERY_ROW

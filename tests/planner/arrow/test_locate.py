@@ -18,7 +18,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 import planner
 from planner.arrow.locate import KeysError
-from planner.arrow.row_group_reader import DataRead
+from planner.arrow.row_group_columns import DataRead
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.data_table import list_data_files
 from puffin_index.errors import NotFoundError, UnsupportedError

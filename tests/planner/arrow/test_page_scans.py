@@ -15,7 +15,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.types import LongType
 
 import planner
-from planner.arrow.row_group_reader import DataRead
+from planner.arrow.row_group_columns import DataRead
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.data_table import list_data_files
 from tests.conftest import amount

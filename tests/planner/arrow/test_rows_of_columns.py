@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from planner.arrow.row_group_reader import DataRead, RowGroupColumns
+from planner.arrow.row_group_columns import DataRead, RowGroupColumns
 from puffin_index.data.file_fields import identify_fields
 from puffin_index.data.parquet import coded_by_dictionary, open_parquet_file
 from tests.conftest import amount

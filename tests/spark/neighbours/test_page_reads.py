@@ -5,7 +5,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
 import planner
-from planner.arrow.row_group_reader import DataRead
+from planner.arrow.row_group_columns import DataRead
 from tests.spark.agreement import indexed
 
 pytestmark = pytest.mark.spark
