@@ -46,7 +46,9 @@ import org.slf4j.LoggerFactory;
  */
 public class PruneScans extends Rule implements Cloneable {
   private static final Logger LOG = LoggerFactory.getLogger("puffin-index");
-  private static final boolean SPARK_3 = org.apache.spark.package$.MODULE$.SPARK_VERSION().startsWith("3.");
+  private static final String RELEASE = org.apache.spark.package$.MODULE$.SPARK_VERSION();
+  private static final boolean SPARK_3 = RELEASE.startsWith("3.");
+  private static final boolean SPARK_4_0 = RELEASE.startsWith("4.0.");
 
   private final String hook;
   private String home;
@@ -238,13 +240,13 @@ public class PruneScans extends Rule implements Cloneable {
         for (LogicalPlan plan : plans) {
           lookAtScans(plan);
         }
-        // A scan of a subquery that waits for one more subquery may wait for ever: Spark 3.5 describes the plans of all
-        // subqueries whenever one of them goes on, and takes locks of nodes that wait.
-        lookAtKeys(query);
+        lookAtKeys(query, true);
         for (LogicalPlan plan : subqueries.files) {
           lookAtScans(plan);
+          // A scan of a subquery that waits for one more subquery may wait for ever: Spark describes the plans of all
+          // subqueries when one of them goes on, and before Spark 4.1 takes locks of nodes that wait.
           if (prunesWrites && !SPARK_3) {
-            lookAtKeys(plan);
+            lookAtKeys(plan, !SPARK_4_0);
           }
         }
       } catch (Throwable e) {
@@ -263,9 +265,9 @@ public class PruneScans extends Rule implements Cloneable {
       }
     }
 
-    /** Find the columns whose values a join or a scalar subquery tells once the query runs. */
-    private void lookAtKeys(LogicalPlan plan) {
-      for (AwaitedColumn column : RuntimeFilters.awaited(plan)) {
+    /** Find the columns whose values a join, or a scalar subquery if wanted, tells once the query runs. */
+    private void lookAtKeys(LogicalPlan plan, boolean ofSubqueries) {
+      for (AwaitedColumn column : RuntimeFilters.awaited(plan, ofSubqueries)) {
         column.source = write == null ? column.source : write;
         Map filters = (Map) runtimeFilters.get(column.scan);
         if (filters == null) {

@@ -237,7 +237,8 @@ def test_scans_that_look_for_rows_read_those_with_the_keys(
         writing.sql(text.format(t="lake.ns.written"))
         new = reports_since(writing, before)
         found = [report for report in new if report.table == "lake.ns.written" and report.dropped]
-        waits = mode == "merge-on-read" or SPARK_RELEASE != "3.5"
+        cannot = {"3.5": True, "4.0": "k = (SELECT" in statement}.get(SPARK_RELEASE, False)
+        waits = mode == "merge-on-read" or not cannot
         assert [report.kept for report in found] == ([kept] if kept is not None and waits else []), (mode, statement)
         verb = statement.split()[0].lower()
         assert all(f"{verb}: k" in str(report.implied[0]) for report in found)

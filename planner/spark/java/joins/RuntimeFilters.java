@@ -1,6 +1,7 @@
 package io.puffinindex.spark;
 
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -20,13 +21,17 @@ import scala.Option;
 public class RuntimeFilters {
   private RuntimeFilters() {}
 
-  /** The columns of scans that joins and scalar subqueries can restrict once the query runs. */
-  public static List awaited(LogicalPlan plan) {
+  /**
+   * The columns of scans that joins can restrict once the query runs.
+   *
+   * @param ofSubqueries whether to add those that scalar subqueries can restrict
+   */
+  public static List awaited(LogicalPlan plan, boolean ofSubqueries) {
     List found = new ArrayList();
     for (Join join : Lists.nodes(plan, Join.class)) {
       found.addAll(JoinKey.of(join));
     }
-    for (Filter filter : Lists.nodes(plan, Filter.class)) {
+    for (Filter filter : ofSubqueries ? Lists.nodes(plan, Filter.class) : Collections.EMPTY_LIST) {
       found.addAll(ScalarComparison.of(filter));
     }
     return found;
