@@ -27,7 +27,7 @@ from ssb_bench.results.studies import DoorsRun, DoorStep
 from ssb_bench.spark_runs.load import require_load
 from ssb_bench.spark_runs.measure import in_turns
 from ssb_bench.spark_runs.run import fit_queries, hooked
-from ssb_bench.spark_runs.session import CATALOG, describe_machine
+from ssb_bench.spark_runs.session import CATALOG, LOG_OPTION, describe_machine
 from ssb_bench.stores.server import free_port, wait_for
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def measure_doors(
         machine=describe_machine(spark),
         rows=loaded.rows,
         row_groups=loaded.row_groups,
-        steps=(*steps, *_measure_starts(home, settings, with_plugin, starts), *look_ups[0]),
+        steps=(*steps, *_measure_starts(home, {False: settings, True: with_plugin}, starts), *look_ups[0]),
         failures=tuple(failures),
     )
 
@@ -210,18 +210,15 @@ def _measure(
     return times, [*failures, *wrong]
 
 
-def _measure_starts(
-    home: Path, settings: Mapping[str, str], with_plugin: Mapping[str, str], starts: int
-) -> Iterator[DoorStep]:
+def _measure_starts(home: Path, settings: Mapping[bool, Mapping[str, str]], starts: int) -> Iterator[DoorStep]:
     """Start `spark-sql` without the plugin and with it, in turns, with a log that says when the plugin is ready."""
     times: dict[tuple[bool, re.Pattern[str]], list[float]] = {(False, _ONE): [], (True, _ONE): [], (True, _READY): []}
     for plugin in in_turns((False, True), starts):
         _log.info("starting spark-sql %s the plugin", "with" if plugin else "without")
         sought = {_ONE, _READY} if plugin else {_ONE}
         started = time.perf_counter()
-        with _running(
-            "spark-sql", home, {**(with_plugin if plugin else settings), "spark.log.level": "INFO"}
-        ) as program:
+        own = {**settings[plugin], "spark.driver.extraJavaOptions": LOG_OPTION}
+        with _running("spark-sql", home, own) as program:
             for line in _lines(program, "SELECT 1"):
                 for seen in [pattern for pattern in sought if pattern.search(line)]:
                     times[plugin, seen].append(time.perf_counter() - started)

@@ -19,7 +19,8 @@ def invoke(*arguments: str) -> Result:
 
 
 @pytest.mark.parametrize(
-    "command", ["generate", "load", "build", "run", "report", "demo", "systems", "append", "clustered", "writes", "doors"]
+    "command",
+    ["generate", "load", "build", "run", "report", "demo", "systems", "append", "clustered", "writes", "doors"],
 )
 def test_each_command_has_help(command: str) -> None:
     result = invoke(command, "--help")
