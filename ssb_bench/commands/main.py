@@ -24,7 +24,7 @@ from ssb_bench.report.document import Part, render
 from ssb_bench.report.figures import draw_run, save
 from ssb_bench.report.page import write_page
 from ssb_bench.results.run import Run, newest_run
-from ssb_bench.results.studies import AppendRun, ClusteredRun, Scale, StoreRun, SystemsRun, WritesRun
+from ssb_bench.results.studies import AppendRun, ClusteredRun, DoorsRun, Scale, StoreRun, SystemsRun, WritesRun
 from ssb_bench.spark_runs.load import (
     DEFAULT_ROW_GROUP_ROWS,
     build_index,
@@ -37,9 +37,11 @@ from ssb_bench.spark_runs.run import fit_queries, run_queries, stamped_path
 from ssb_bench.spark_runs.session import create_session, require_java, stderr_to
 from ssb_bench.studies.append import DEFAULT_EVERY_SECONDS, fitting_batch_rows, measure_appends
 from ssb_bench.studies.clustered import DEFAULT_GRID, DEFAULT_TRIALS, Grid, measure_clustered
+from ssb_bench.studies.doors import measure_doors
 from ssb_bench.studies.scale import DEFAULT_SIZES, measure_scale
 from ssb_bench.studies.store import DEFAULT_MEGABYTES, DEFAULT_MILLISECONDS, S3_SUPPORT, measure_store
 from ssb_bench.studies.writes import measure_writes
+from ssb_bench.systems.look_ups import measure_look_ups
 from ssb_bench.systems.peers import SYSTEM_NAMES, SYSTEMS
 from ssb_bench.systems.run import run_systems
 
@@ -141,6 +143,7 @@ _STUDIES: Final[dict[str, tuple[str, type, Callable[[Any], Iterable[Part]]]]] = 
     "clustered": ("Keys in bursts", ClusteredRun, reports.clustered_parts),
     "scale": ("Planning at scale", Scale, reports.scale_parts),
     "writes": ("Writes by keys", WritesRun, reports.writes_parts),
+    "doors": ("Doors of Spark, and look-ups", DoorsRun, reports.doors_parts),
     "store": ("In an object store", StoreRun, reports.store_parts),
 }
 """By study: its heading on the page, its record, and what the page says of it."""
@@ -332,6 +335,20 @@ def writes(layout: Layout, size: SparkSize, row_group_rows: int, repeats: int) -
     with size.session(layout, console) as spark:
         measured = measure_writes(spark, layout, repeats=repeats, row_group_rows=row_group_rows)
     _finish(console, layout, "writes", measured)
+
+
+@cli.command()
+@layout_options
+@spark_options
+@setting("--repeats", 20, "Measured executions of each query through each door, after many that warm up.")
+@setting("--starts", 5, "Starts of `spark-sql` without the plugin, and with it.")
+def doors(layout: Layout, size: SparkSize, repeats: int, starts: int) -> None:
+    """Query through each door of Spark, start the plugin, look rows up by key; exit 1 if an answer is wrong."""
+    console = make_console()
+    look_ups = measure_look_ups(layout)
+    with size.session(layout, console) as spark:
+        measured = measure_doors(spark, layout, look_ups, repeats=repeats, starts=starts)
+    _finish(console, layout, "doors", measured)
 
 
 @cli.command()

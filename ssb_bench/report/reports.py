@@ -1,6 +1,8 @@
-"""What each measurement says: runs of the queries, appends, scale, stores, systems, keys in bursts, writes."""
+"""What each measurement says: runs of the queries, appends, scale, stores, systems, keys in bursts, writes, doors."""
 
+import statistics
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import astuple
 from functools import partial
 from typing import Final
 
@@ -25,6 +27,8 @@ from ssb_bench.results.studies import (
     AppendRun,
     BurstCell,
     ClusteredRun,
+    DoorsRun,
+    DoorStep,
     Scale,
     ScalePoint,
     StoreRun,
@@ -386,12 +390,32 @@ def writes_parts(run: WritesRun) -> Iterator[Part]:
 
 
 def _write_row(step: WriteStep) -> list[Cell]:
-    without, with_index = (
-        f"{one.median_seconds:.2f}\n{one.least_seconds:.2f} to {one.greatest_seconds:.2f}"
-        for one in (summarize(step.without), summarize(step.with_index))
-    )
+    without, with_index = (_spread(seconds, 2) for seconds in (step.without, step.with_index))
     kept = "" if step.kept is None else f"{step.kept:,}"
     return [
         *(step.name, step.keys, f"{step.holding:,}", marked_if(step.is_missed, kept), without, with_index),
         marked_if(step.is_slow, f"{step.ratio:.1f}"),
     ]
+
+
+def doors_parts(run: DoorsRun) -> Iterator[Part]:
+    """Lay out what each thing took beside what it is held against; targets that are missed stand out."""
+    yield Line(
+        f"{run.rows:,} rows in {run.row_groups:,} row groups. Median, least to greatest. A look-up is of one key, all "
+        "columns: the median and the 99th of 100 of a round, and what it takes where two threads look keys up."
+    )
+    headings = ("what", "held against", "its seconds", "seconds", "at most", "ratio")
+    yield Table(headings, [_door_row(step) for step in run.steps], texts=("held against",))
+    yield from failed(run.failures)
+
+
+def _door_row(step: DoorStep) -> list[Cell]:
+    others, seconds = (_spread(one, 4) if one else "" for one in (step.others, step.seconds))
+    most = "" if step.most_seconds is None else f"{step.most_seconds:.4f}"
+    ratio = f"{statistics.median(step.seconds) / statistics.median(step.others):.2f}" if step.others else ""
+    return [step.name, step.against, others, marked_if(step.is_slow, seconds), most, ratio]
+
+
+def _spread(seconds: Sequence[float], digits: int) -> str:
+    median, least, most = astuple(summarize(seconds))
+    return f"{median:.{digits}f}\n{least:.{digits}f} to {most:.{digits}f}"

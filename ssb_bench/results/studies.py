@@ -1,4 +1,4 @@
-"""What the studies measured: appends, keys in bursts, stores, planning at scale, systems side by side, writes."""
+"""What the studies measured: appends, keys in bursts, stores, planning at scale, systems, writes, doors."""
 
 import statistics
 from dataclasses import dataclass, field
@@ -180,6 +180,36 @@ class WritesRun:
     data_bytes: int
     index_bytes: int
     steps: tuple[WriteStep, ...]
+    failures: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DoorStep:
+    """The seconds of something, and of what it is held against, in turns; none of what is not there."""
+
+    name: str
+    against: str
+    others: tuple[float, ...]
+    seconds: tuple[float, ...]
+    most_seconds: float | None = None
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether its target is missed."""
+        return self.most_seconds is not None and statistics.median(self.seconds) > self.most_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class DoorsRun:
+    """Queries through Spark's doors, starts of the plugin, and look-ups by key."""
+
+    FORMAT: ClassVar = "ssb-bench/doors/1"
+
+    scale_factor: float
+    machine: dict[str, str | int]
+    rows: int
+    row_groups: int
+    steps: tuple[DoorStep, ...]
     failures: tuple[str, ...]
 
 

@@ -32,6 +32,8 @@ ICEBERG_RUNTIME = _ICEBERG_RUNTIMES[SPARK_RELEASE]
 """The newest one for the Spark that is installed."""
 
 SQLITE_DRIVER = "org.xerial:sqlite-jdbc:3.51.0.0"
+LOG_OPTION = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}"
+"""Lets a Java program say on its standard error what the plugin does."""
 
 
 def create_session(

@@ -95,7 +95,7 @@ def run_systems(
     try:
         for system, result in zip(systems, results, strict=True):
             _log.info("opening %s", system.title)
-            running += _open(layout, system, result, config, processes)
+            running += open_system(layout, system, result, config, processes)
         for query in asked:
             _log.info("%s, cold", query.name)
             for one in running:
@@ -138,7 +138,7 @@ def _add_facts(layout: Layout, loaded: Load, bloom: BloomTable | None, results: 
             result.facts["index_bytes"] = bloom.data_bytes - loaded.data_bytes
 
 
-def _open(
+def open_system(
     layout: Layout,
     system: System,
     result: SystemResult,

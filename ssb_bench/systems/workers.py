@@ -6,11 +6,13 @@ A worker and the benchmark say to each other one JSON object a line, over the wo
 | --- | --- |
 | `{"open": {...}}` | `{"facts": {...}}`: version, build seconds, bytes |
 | `{"query": {"kind": "count" or "rows", "where", "system"}}` | `{"seconds", "answer"}` |
+| `{"query": {"kind": "get", "column", "keys"}}` | `{"seconds", "answer"}` |
 | any of them, in trouble | `{"error": sentence}` |
 
 The answer to `count` is a number. The answer to `rows` (all columns of the matching rows, in batches that are thrown
-away) is the number of rows and the sum of lo_revenue. Each worker imports its own library alone, because an environment
-has one of them; nothing else than the standard library is imported by all.
+away) is the number of rows and the sum of lo_revenue; that to `get` has these of each key, as two threads look them up.
+Each worker imports its own library alone, because an environment has one of them; nothing else than the standard
+library is imported by all.
 """
 
 import json
@@ -20,6 +22,8 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -48,6 +52,10 @@ class Worker(ABC):
     def rows(self, query: Json) -> tuple[int, int]:
         """Read the matching rows; give how many there are and the sum of their lo_revenue."""
 
+    def look_up(self, column: str, key: int) -> tuple[int, int]:
+        """Read the rows of a key, in any thread; give what `rows` gives."""
+        return self.rows({"where": f"{column} = {key}"})
+
 
 def serve(system: type[Worker]) -> None:
     """Answer requests to a system until stdin ends."""
@@ -74,8 +82,22 @@ def serve(system: type[Worker]) -> None:
 
 def _answer(worker: Worker, query: Json) -> dict[str, object]:
     started = time.perf_counter()
-    answer: object = worker.count(query) if query["kind"] == "count" else worker.rows(query)
+    answers: dict[str, Callable[[Json], object]] = {
+        "count": worker.count,
+        "rows": worker.rows,
+        "get": partial(_get, worker),
+    }
+    answer = answers[query["kind"]](query)
     return {"seconds": time.perf_counter() - started, "answer": answer}
+
+
+def _get(worker: Worker, query: Json) -> list[tuple[int, int]]:
+    look_up, keys = partial(worker.look_up, query["column"]), query["keys"]
+    # A pool takes a while to start.
+    if len(keys) == 1:
+        return [look_up(keys[0])]
+    with ThreadPoolExecutor(2) as pool:
+        return [*pool.map(look_up, keys)]
 
 
 def make_once(folder: Path, make: Callable[[], Mapping[str, float]]) -> Mapping[str, float]:
@@ -120,6 +142,15 @@ class _ArrowWorker(Worker):
         import planner
 
         return sum_batches(planner.scan(self._index, query["where"], refresh=False))
+
+    def look_up(self, column: str, key: int) -> tuple[int, int]:
+        return sum_batches(self._prepared(column).get({column: [key]}).to_batches())
+
+    @cache  # noqa: B019 # a process has one worker
+    def _prepared(self, column: str) -> Any:
+        import planner
+
+        return planner.prepare(self._index, [column], refresh=False)
 
 
 class _DuckdbWorker(Worker):

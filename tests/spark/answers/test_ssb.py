@@ -16,7 +16,7 @@ from ssb_bench.commands.demo import show
 from ssb_bench.data.dataset import generate, open_duckdb
 from ssb_bench.data.layout import NAMESPACE, BenchError, Layout, read_record, write_record
 from ssb_bench.results.run import Run
-from ssb_bench.results.studies import AppendRun, WritesRun
+from ssb_bench.results.studies import AppendRun, DoorsRun, WritesRun
 from ssb_bench.spark_runs.load import (
     LINEORDER,
     Load,
@@ -35,7 +35,9 @@ from ssb_bench.spark_runs.measure import answer_of, measure, rows_read
 from ssb_bench.spark_runs.run import answer_due, checking_sql, fit_queries, run_queries
 from ssb_bench.spark_runs.session import CATALOG
 from ssb_bench.studies.append import measure_appends
+from ssb_bench.studies.doors import measure_doors
 from ssb_bench.studies.writes import measure_writes
+from ssb_bench.systems.look_ups import measure_look_ups
 from ssb_bench.systems.peers import SYSTEMS
 from ssb_bench.systems.run import run_systems
 from tests.conftest import amount
@@ -330,3 +332,26 @@ def test_writes_by_keys_give_the_same_rows_and_places(spark: SparkSession, layou
     assert read_record(tmp_path / "writes.json", WritesRun) == run
     tables = {row.tableName for row in spark.sql("SHOW TABLES IN lake.ssb").collect()}
     assert not {"keyed_recent", "keyed_scattered"} & tables, "the sources are dropped again"
+
+
+@pytest.mark.nightly
+def test_doors_give_the_answers_of_pyspark(
+    spark: SparkSession, layout: Layout, indexed: BuildReport, tmp_path: Path
+) -> None:
+    """Real programs and servers with the plugin, and look-ups by workers."""
+    assert indexed
+    steps, wrong = measure_look_ups(layout, rounds=2)
+    run = measure_doors(spark, layout, (steps, wrong), repeats=2, starts=1, warm_ups=1)
+    write_record(tmp_path / "doors.json", run)
+
+    assert run.failures == ()
+    assert (run.rows, run.row_groups) == (ROWS, indexed.row_groups)
+    doors, (answer, ready), look_ups = run.steps[:15], run.steps[15:17], run.steps[17:]
+    assert {step.name for step in doors} == {
+        f"{query}, {door}" for query in ("q1", "q2", "q3", "q4", "q6") for door in ("spark-sql", "beeline", "Connect")
+    }
+    assert all(len(step.others) == len(step.seconds) == 2 for step in doors)
+    assert len(answer.others) == len(answer.seconds) == len(ready.seconds) == 1
+    assert look_ups == tuple(steps)
+    assert all(len(step.seconds) == 2 for step in look_ups)
+    assert read_record(tmp_path / "doors.json", DoorsRun) == run

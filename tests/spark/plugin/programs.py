@@ -15,14 +15,13 @@ import pyspark
 from click.testing import CliRunner
 
 from planner.commands.main import main
-from ssb_bench.spark_runs.session import ICEBERG_RUNTIME, SQLITE_DRIVER
+from ssb_bench.spark_runs.session import ICEBERG_RUNTIME, LOG_OPTION, SQLITE_DRIVER
 from tests.processes import Process, descendants, is_alive
 from tests.spark.agreement import row_groups_of
 
 SPARK_HOME = Path(pyspark.__file__).parent
 READY = "ready .* ms after its start"
 NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
-_LOGS = Path(__file__).with_name("log4j2.properties")
 _PATIENCE_SECONDS = 120.0
 
 SETUP = (
@@ -41,7 +40,7 @@ def spark_settings(home: Path, others: Mapping[str, str] = NO_SETTINGS) -> dict[
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGS}",
+        "spark.driver.extraJavaOptions": LOG_OPTION,
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "1",
         "spark.sql.warehouse.dir": str(home / "hive"),

@@ -19,7 +19,8 @@ def invoke(*arguments: str) -> Result:
 
 
 @pytest.mark.parametrize(
-    "command", ["generate", "load", "build", "run", "report", "demo", "systems", "append", "clustered", "writes"]
+    "command",
+    ["generate", "load", "build", "run", "report", "demo", "systems", "append", "clustered", "writes", "doors"],
 )
 def test_each_command_has_help(command: str) -> None:
     result = invoke(command, "--help")
@@ -56,6 +57,7 @@ def test_report_prints_a_run_and_draws_it(tmp_path: Path) -> None:
         (["load"], "run `ssb-bench generate --sf 1"),
         (["build"], "run `ssb-bench load --sf 1"),
         (["run"], "run `ssb-bench load --sf 1"),
+        (["doors"], "run `ssb-bench load --sf 1"),
         (["report"], "run `ssb-bench run` first"),
     ],
 )
