@@ -17,7 +17,8 @@ from ssb_bench.report.document import Line, Part, Table, render
 from ssb_bench.report.figures import draw_run, save
 from ssb_bench.report.reports import literal_parts, run_parts
 from ssb_bench.results.run import Run
-from ssb_bench.spark_runs.load import define_index, load, record_build
+from ssb_bench.spark_runs.index import define_index, record_build
+from ssb_bench.spark_runs.load import load
 from ssb_bench.spark_runs.measure import measure
 from ssb_bench.spark_runs.run import fit_queries, hooked, run_queries, stamped_path, with_report
 from ssb_bench.spark_runs.session import CATALOG

@@ -25,14 +25,8 @@ from ssb_bench.report.figures import draw_run, save
 from ssb_bench.report.page import write_page
 from ssb_bench.results.run import Run, newest_run
 from ssb_bench.results.studies import AppendRun, ClusteredRun, DoorsRun, Scale, StoreRun, SystemsRun, WritesRun
-from ssb_bench.spark_runs.load import (
-    DEFAULT_ROW_GROUP_ROWS,
-    build_index,
-    define_index,
-    load,
-    make_bloom_table,
-    require_load,
-)
+from ssb_bench.spark_runs.index import build_index, define_index
+from ssb_bench.spark_runs.load import DEFAULT_ROW_GROUP_ROWS, load, make_bloom_table, require_load
 from ssb_bench.spark_runs.run import fit_queries, run_queries, stamped_path
 from ssb_bench.spark_runs.session import create_session, require_java, stderr_to
 from ssb_bench.studies.append import DEFAULT_EVERY_SECONDS, fitting_batch_rows, measure_appends

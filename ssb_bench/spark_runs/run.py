@@ -32,7 +32,8 @@ from ssb_bench.data.dataset import open_duckdb, require_dataset
 from ssb_bench.data.layout import NAMESPACE, BenchError, Layout
 from ssb_bench.data.workload import VOLCANO_QUERIES, FittedQuery, Values, fit, load_query
 from ssb_bench.results.run import Plan, QueryResult, Run, Side, TableFacts
-from ssb_bench.spark_runs.load import describe_index, open_index, require_load
+from ssb_bench.spark_runs.index import describe_index, open_index
+from ssb_bench.spark_runs.load import require_load
 from ssb_bench.spark_runs.measure import Answer, Measurement, answer_of, in_turns, measure, rows_text
 from ssb_bench.spark_runs.session import CATALOG, describe_machine
 

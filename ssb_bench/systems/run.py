@@ -19,7 +19,8 @@ from ssb_bench.data.dataset import open_duckdb
 from ssb_bench.data.layout import BenchError, Layout, local_path
 from ssb_bench.data.workload import FittedQuery
 from ssb_bench.results.studies import SystemResult, SystemsRun
-from ssb_bench.spark_runs.load import RANGED_COLUMNS, BloomTable, Load, describe_index, open_index, require_load
+from ssb_bench.spark_runs.index import describe_index, open_index
+from ssb_bench.spark_runs.load import RANGED_COLUMNS, BloomTable, Load, require_load
 from ssb_bench.spark_runs.session import describe_host
 from ssb_bench.systems.peers import PeerError, System, WorkerProcess
 

@@ -17,15 +17,12 @@ from ssb_bench.data.dataset import generate, open_duckdb
 from ssb_bench.data.layout import NAMESPACE, BenchError, Layout, read_record, write_record
 from ssb_bench.results.run import Run
 from ssb_bench.results.studies import AppendRun, DoorsRun, WritesRun
+from ssb_bench.spark_runs.index import build_index, define_index, describe_index, open_index
 from ssb_bench.spark_runs.load import (
     LINEORDER,
     Load,
-    build_index,
-    define_index,
-    describe_index,
     load,
     make_bloom_table,
-    open_index,
     prove_arrival,
     row_group_properties,
     table_rows,
