@@ -36,9 +36,11 @@ from puffin_index.data.column_source import reading_of
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.arrow_keys import column_of, key_array
 from puffin_index.storage.arrays import Ints
+from puffin_index.storage.files import is_local
 from puffin_index.table_index import TableIndex
 
 _PLACE: Final = "_key"
+_FEW_ROW_GROUPS: Final = 4
 
 
 def get(
@@ -127,9 +129,13 @@ class PreparedGet:
         values = arrays_of(keys)
         asked = {name: asked_keys(name, array, prepared.keys[name].value_type) for name, array in values.items()}
         rows = prepared.read(values)
-        found = {name: prepared.found_keys(name, rows) for name in values}
-        places, matches = _joined(list(asked.values()), list(found.values()))
-        return rows.take(pa.array(matches)).select(prepared.names).add_column(0, _PLACE, pa.array(places, pa.int64()))
+        if len(next(iter(asked.values()))) == 1:
+            places = np.zeros(len(rows), np.int64)
+        else:
+            found = [prepared.found_keys(name, rows) for name in values]
+            places, matches = _joined(list(asked.values()), found)
+            rows = rows.take(pa.array(matches))
+        return rows.select(prepared.names).add_column(0, _PLACE, pa.array(places, pa.int64()))
 
     def _newest(self) -> _Prepared:
         """What look-ups need, of versions that are not too old. One thread prepares, the others go on with the old."""
@@ -219,8 +225,9 @@ class _Prepared:
         def read(task: RowGroupTask) -> list[pa.RecordBatch]:
             return reader.read(task, self.projection, self.target)
 
-        # A pool takes longer to start than one row group to read.
-        parts = map(read, tasks) if len(tasks) == 1 else in_order(read, tasks)
+        # A pool takes longer to start than few row groups to read, if a store does not let wait for each of them.
+        are_few = len(tasks) <= (_FEW_ROW_GROUPS if all(is_local(task.file.file.path) for task in tasks) else 1)
+        parts = map(read, tasks) if are_few else in_order(read, tasks)
         return pa.Table.from_batches(chain.from_iterable(parts), self.target)
 
 
