@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, Any, Final
 
 import pyspark
 from pyspark.errors import PySparkException
@@ -30,20 +30,10 @@ from ssb_bench.spark_runs.run import fit_queries, hooked
 from ssb_bench.spark_runs.session import CATALOG, LOG_OPTION, describe_machine
 from ssb_bench.stores.server import free_port, wait_for
 
-if TYPE_CHECKING:
-    from pyspark.sql.connect.session import SparkSession as ConnectSession
-
 _QUERIES: Final = ("q1", "q2", "q3", "q4", "q6")
-_SERVERS: Final = {
-    "beeline": (
-        "hive.thriftserver.HiveThriftServer2",
-        "hadoop.hive.server2.thrift.bind.host",
-        "hadoop.hive.server2.thrift.port",
-    ),
-    "Connect": ("connect.service.SparkConnectServer", "connect.grpc.binding.address", "connect.grpc.binding.port"),
-}
-"""By door: the class of its server, the settings of host and port."""
-
+_SERVERS: Final = {"beeline": "hive.thriftserver.HiveThriftServer2", "Connect": "connect.service.SparkConnectServer"}
+_HOSTS: Final = ("spark.hadoop.hive.server2.thrift.bind.host", "spark.connect.grpc.binding.address")
+_PORTS: Final = ("spark.hadoop.hive.server2.thrift.port", "spark.connect.grpc.binding.port")
 _SHARED: Final = re.compile(
     r"spark\.(sql|scheduler|executorEnv|jars\.packages|master|ui|driver\.(memory|host|bindAddress))"
 )
@@ -62,7 +52,7 @@ def measure_doors(
     *,
     repeats: int,
     starts: int,
-    warm_ups: int = 40,
+    warm_ups: int = 100,
 ) -> DoorsRun:
     """Measure doors and starts beside a session in which nothing else may run; `look_ups` and their failures are added.
 
@@ -82,7 +72,7 @@ def measure_doors(
                 with _open(door, home, with_plugin) as ask:
                     asks = {"PySpark": _of_session(spark), door: ask}
                     times, wrong = _measure(asks, queries, warm_ups + repeats)
-            except (BenchError, PySparkException) as error:
+            except (BenchError, OSError, PySparkException) as error:
                 failures.append(f"{door}: {error}")
                 continue
             failures += wrong
@@ -111,10 +101,9 @@ def _open(door: str, home: Path, settings: Mapping[str, str]) -> Iterator[Ask]:
     settings, port = {**settings, "spark.puffin-index.start-milliseconds": "60000"}, free_port()
     with ExitStack() as stack:
         if door in _SERVERS:
-            server, host_setting, port_setting = _SERVERS[door]
-            settings |= {f"spark.{host_setting}": "127.0.0.1", f"spark.{port_setting}": str(port)}
+            settings |= dict.fromkeys(_HOSTS, "127.0.0.1") | dict.fromkeys(_PORTS, str(port))
             log = stack.enter_context((home / f"{door}.log").open("w"))
-            main = ("--class", f"org.apache.spark.sql.{server}", "spark-internal")
+            main = ("--class", f"org.apache.spark.sql.{_SERVERS[door]}", "spark-internal")
             stack.enter_context(_running("spark-submit", home, settings, *main, output=log))
             wait_for(port)
         if door == "Connect":
@@ -154,7 +143,8 @@ def _running(
             process.kill()
 
 
-def _of_session(session: "SparkSession | ConnectSession") -> Ask:
+# Any: sessions of PySpark and of Connect have no class in common.
+def _of_session(session: Any) -> Ask:
     def ask(sql: str) -> tuple[list[str], float]:
         started = time.perf_counter()
         rows = session.sql(sql).collect()

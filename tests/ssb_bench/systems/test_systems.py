@@ -29,9 +29,8 @@ def test_a_worker_counts_and_reads_rows(duck: WorkerProcess) -> None:
     assert count["seconds"] > 0
     assert 0 < rows["answer"][0] < count["answer"]
     assert rows["answer"][1] > rows["answer"][0]
-    for keys in ([7], [7, 51]):
-        looked_up = duck.ask({"query": {"kind": "get", "column": "lo_quantity", "keys": keys}})
-        assert looked_up["answer"] == [rows["answer"], [0, 0]][: len(keys)]
+    looked_up = duck.ask({"query": {"kind": "get", "column": "lo_quantity", "keys": [7]}})
+    assert looked_up["answer"] == [rows["answer"]]
 
 
 def test_a_query_that_fails_is_an_error_with_its_reason_and_the_worker_lives_on(duck: WorkerProcess) -> None:
