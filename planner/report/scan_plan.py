@@ -12,6 +12,7 @@ from puffin_index.display import Cell, Described, Grid, Report, format_bytes, sh
 from puffin_index.storage.arrays import Bytes, Flags, Ints
 
 _LONGEST_TEXT = 200
+_PLAN_BYTES = 2_048
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,13 @@ class ScanPlan(Described):
 
     def __repr__(self) -> str:
         return f"ScanPlan({self.table} where {_shortened(self.where)}: {self.summary})"
+
+    @property
+    def nbytes(self) -> int:
+        """The approximate memory in bytes; locations of data files are not counted, as many plans share them."""
+        arrays = (self.file_of, self.ordinals, self.row_counts, self.reasons, self.matches)
+        texts = (self.where, self.answered, *(one.text for one in self.implied))
+        return _PLAN_BYTES + sum(array.nbytes for array in arrays) + sum(map(len, texts))
 
     @property
     def summary(self) -> str:

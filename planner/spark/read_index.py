@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from cachetools import LRUCache
 from pyiceberg.table import Table
 
 from planner.arrow.plan import view_of
@@ -74,7 +73,8 @@ class ReadIndexes:
 _log = logging.getLogger(__name__)
 
 _KEPT_REPORTS = 100
-_KEPT_SESSIONS = 1_000
+_KEPT_BYTES = 64 << 20
+"""Of the plans of all sessions together: a server has many sessions, and a plan of 10^6 row groups takes 33 MB."""
 
 
 class Reports:
@@ -82,7 +82,8 @@ class Reports:
 
     def __init__(self) -> None:
         self._recordings: dict[int, list[ScanPlan]] = {}
-        self._reports: LRUCache[str, deque[ScanPlan]] = LRUCache(_KEPT_SESSIONS)
+        self._reports: deque[tuple[str, ScanPlan]] = deque()
+        self._kept_bytes = 0
         self._lock = threading.Lock()
 
     @contextmanager
@@ -101,12 +102,15 @@ class Reports:
     def of(self, session: str) -> list[ScanPlan]:
         """The latest scan plans of a session, by its UUID, and of copies that Spark made of it, oldest first."""
         with self._lock:
-            return list(self._reports.get(session, ()))
+            return [plan for own, plan in self._reports if own == session][-_KEPT_REPORTS:]
 
     def add(self, plan: ScanPlan, request: Request) -> None:
         """Report a scan plan."""
         with self._lock:
-            self._reports.setdefault(request.session, deque(maxlen=_KEPT_REPORTS)).append(plan)
+            self._reports.append((request.session, plan))
+            self._kept_bytes += plan.nbytes
+            while self._kept_bytes > _KEPT_BYTES and len(self._reports) > 1:
+                self._kept_bytes -= self._reports.popleft()[1].nbytes
         if request.thread in self._recordings:
             self._recordings[request.thread].append(plan)
         _log.info(
@@ -123,9 +127,19 @@ class Reports:
 
     def withdraw(self, answered: str, request: Request) -> None:
         """Take back the latest report of an answer."""
+
+        def is_answer(plan: ScanPlan) -> bool:
+            return plan.table == request.table and plan.answered.startswith(f"{answered}: ")
+
         with self._lock:
-            for plans in (self._reports.get(request.session, deque()), self._recordings.get(request.thread, [])):
-                for place in reversed(range(len(plans))):
-                    if plans[place].table == request.table and plans[place].answered.startswith(f"{answered}: "):
-                        del plans[place]
-                        break
+            for place in reversed(range(len(self._reports))):
+                session, plan = self._reports[place]
+                if session == request.session and is_answer(plan):
+                    del self._reports[place]
+                    self._kept_bytes -= plan.nbytes
+                    break
+            recorded = self._recordings.get(request.thread, [])
+            for place in reversed(range(len(recorded))):
+                if is_answer(recorded[place]):
+                    del recorded[place]
+                    break

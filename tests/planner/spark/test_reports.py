@@ -1,0 +1,50 @@
+"""The scan plans that a hook keeps for its sessions: the latest ones, within a bound of memory."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from planner.report.scan_plan import ScanPlan
+from planner.spark.read_index import Reports
+from tests.planner.spark.requests.jvm_messages import request_of
+
+ROW_GROUPS = 100_000
+
+
+def _plan(where: str, row_groups: int = 1) -> ScanPlan:
+    numbers = np.zeros(row_groups, np.int64)
+    reasons = np.zeros(row_groups, np.uint8)
+    return ScanPlan("lake.ns.t", 1, where, ("a",), numbers, numbers, numbers, reasons, numbers, (), 0, 0, 0.0)
+
+
+def test_each_session_has_its_latest_plans() -> None:
+    reports, requests = Reports(), [request_of(session=name) for name in ("one", "other")]
+    for number in range(300):
+        reports.add(_plan(str(number)), requests[number % 2])
+
+    assert [plan.where for plan in reports.of("one")] == [str(number) for number in range(100, 300, 2)]
+    assert len(reports.of("other")) == 100
+
+
+def test_plans_of_very_many_row_groups_and_sessions_stay_within_their_memory() -> None:
+    reports = Reports()
+    for number in range(100):
+        reports.add(_plan(str(number), ROW_GROUPS), request_of(session=str(number)))
+
+    kept = [plan for number in range(100) for plan in reports.of(str(number))]
+    assert [plan.where for plan in kept] == [str(number) for number in range(100 - len(kept), 100)]
+    assert 32 << 20 < sum(plan.nbytes for plan in kept) <= 64 << 20
+
+    reports.add(_plan("huge", 30 * ROW_GROUPS), request_of(session="last"))
+    assert len(reports.of("last")) == 1
+    assert not reports.of("99")
+
+
+def test_an_answer_that_is_taken_back_leaves_the_others() -> None:
+    reports, request = Reports(), request_of(session="one", table="lake.ns.t")
+    for text in ("count(*): 1 row group", "max(k): 1 row group", "count(*): 2 row groups"):
+        reports.add(replace(_plan("true"), answered=text), request)
+
+    reports.withdraw("count(*)", request)
+
+    assert [plan.answered for plan in reports.of("one")] == ["count(*): 1 row group", "max(k): 1 row group"]
