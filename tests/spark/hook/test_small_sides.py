@@ -102,8 +102,9 @@ def test_subqueries_and_outer_joins_of_a_list_made_in_python(hook: SparkSession,
 
 
 def test_merged_subqueries_of_rows_that_change_see_the_same_rows(hook: SparkSession) -> None:
-    changing = hook.sparkContext.parallelize(range(2), 2).map(lambda _: (randrange(20_000), 1)).toDF(NUMBERS)
-    changing.createOrReplaceTempView("changing")
+    changing = hook.sparkContext.parallelize(range(2), 2).map(lambda _: (randrange(20_000), 1))
+    # The `toDF` of an RDD makes a DataFrame of the first session of the process.
+    hook.createDataFrame(changing, NUMBERS).createOrReplaceTempView("changing")
     ends = [f"(SELECT {end}(k) FROM changing)" for end in ("min", "max")]
     sql = f"SELECT k, {ends[0]} AS low, {ends[1]} AS high FROM lake.ns.items WHERE k BETWEEN {ends[0]} AND {ends[1]}"
     before = planner.reports(hook)
