@@ -165,8 +165,8 @@ def writing(enabled: SparkSession) -> Iterator[SparkSession]:
 def test_tables_become_the_same(writing: SparkSession, catalog: SqlCatalog, part: int) -> None:
     seed = SystemRandom().randrange(2**32) if is_nightly() else part
     writes, before = Writes(writing, catalog, seed), planner.reports(writing)
-    # Spark 4.1 writes rows twice now and then if a copy-on-write UPDATE has NOT EXISTS or NOT IN, with the hook switched
-    # off as well: without adaptive execution, and in some tables with it.
+    # Spark 4.1 writes rows twice now and then if a copy-on-write UPDATE has NOT EXISTS or NOT IN, with the hook off as
+    # well: without adaptive execution, and in some tables with it.
     is_watched, is_adaptive = part % 5 == 1, str(part % 2 == 0 or writes.mode == "copy-on-write")
     for first in range(0, STATEMENTS_A_TABLE, STATEMENTS_A_TABLE // 2):
         with (
