@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -74,7 +74,8 @@ _log = logging.getLogger(__name__)
 
 _KEPT_REPORTS = 100
 _KEPT_BYTES = 64 << 20
-"""Of the plans of all sessions together: a server has many sessions, and a plan of 10^6 row groups takes 33 MB."""
+"""Of all sessions: a server has many of them, and a plan of 10^6 row groups takes 33 MB. The session that planned last
+keeps its plans longest."""
 
 
 class Reports:
@@ -82,7 +83,7 @@ class Reports:
 
     def __init__(self) -> None:
         self._recordings: dict[int, list[ScanPlan]] = {}
-        self._reports: deque[tuple[str, ScanPlan]] = deque()
+        self._reports: OrderedDict[str, deque[ScanPlan]] = OrderedDict()
         self._kept_bytes = 0
         self._lock = threading.Lock()
 
@@ -102,15 +103,22 @@ class Reports:
     def of(self, session: str) -> list[ScanPlan]:
         """The latest scan plans of a session, by its UUID, and of copies that Spark made of it, oldest first."""
         with self._lock:
-            return [plan for own, plan in self._reports if own == session][-_KEPT_REPORTS:]
+            return list(self._reports.get(session, ()))
 
     def add(self, plan: ScanPlan, request: Request) -> None:
         """Report a scan plan."""
         with self._lock:
-            self._reports.append((request.session, plan))
+            own = self._reports.setdefault(request.session, deque())
+            self._reports.move_to_end(request.session)
+            own.append(plan)
             self._kept_bytes += plan.nbytes
-            while self._kept_bytes > _KEPT_BYTES and len(self._reports) > 1:
-                self._kept_bytes -= self._reports.popleft()[1].nbytes
+            if len(own) > _KEPT_REPORTS:
+                self._kept_bytes -= own.popleft().nbytes
+            while self._kept_bytes > _KEPT_BYTES and (len(self._reports) > 1 or len(own) > 1):
+                session, oldest = next(iter(self._reports.items()))
+                self._kept_bytes -= oldest.popleft().nbytes
+                if not oldest:
+                    del self._reports[session]
         if request.thread in self._recordings:
             self._recordings[request.thread].append(plan)
         _log.info(
@@ -127,19 +135,14 @@ class Reports:
 
     def withdraw(self, answered: str, request: Request) -> None:
         """Take back the latest report of an answer."""
-
-        def is_answer(plan: ScanPlan) -> bool:
-            return plan.table == request.table and plan.answered.startswith(f"{answered}: ")
-
         with self._lock:
-            for place in reversed(range(len(self._reports))):
-                session, plan = self._reports[place]
-                if session == request.session and is_answer(plan):
-                    del self._reports[place]
-                    self._kept_bytes -= plan.nbytes
-                    break
-            recorded = self._recordings.get(request.thread, [])
-            for place in reversed(range(len(recorded))):
-                if is_answer(recorded[place]):
-                    del recorded[place]
-                    break
+            own = self._reports.get(request.session, deque())
+            for plans in (own, self._recordings.get(request.thread, [])):
+                for place in reversed(range(len(plans))):
+                    plan = plans[place]
+                    if plan.table == request.table and plan.answered.startswith(f"{answered}: "):
+                        self._kept_bytes -= plan.nbytes if plans is own else 0
+                        del plans[place]
+                        break
+            if not own:
+                self._reports.pop(request.session, None)

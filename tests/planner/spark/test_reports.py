@@ -48,3 +48,9 @@ def test_an_answer_that_is_taken_back_leaves_the_others() -> None:
     reports.withdraw("count(*)", request)
 
     assert [plan.answered for plan in reports.of("one")] == ["count(*): 1 row group", "max(k): 1 row group"]
+    for text in ("count(*)", "max(k)", "max(k)"):
+        reports.withdraw(text, request)
+    assert not reports.of("one")
+    for number in range(100):
+        reports.add(_plan(str(number), ROW_GROUPS), request_of(session="other"))
+    assert reports.of("other")[-1].where == "99"
