@@ -225,9 +225,9 @@ class _Prepared:
         def read(task: RowGroupTask) -> list[pa.RecordBatch]:
             return reader.read(task, self.projection, self.target)
 
-        # A pool takes longer to start than few row groups to read, if a store does not let wait for each of them.
-        are_few = len(tasks) <= (_FEW_ROW_GROUPS if all(is_local(task.file.file.path) for task in tasks) else 1)
-        parts = map(read, tasks) if are_few else in_order(read, tasks)
+        # On a local disk, threads take longer to start than a few row groups to read. A store is asked side by side.
+        most = _FEW_ROW_GROUPS if is_local(reader.table.location()) else 1
+        parts = map(read, tasks) if len(tasks) <= most else in_order(read, tasks)
         return pa.Table.from_batches(chain.from_iterable(parts), self.target)
 
 
