@@ -14,13 +14,11 @@ from random import Random
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from click.testing import CliRunner
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import planner
-from planner.commands.main import main as command
 from puffin_index import TableIndex
 from puffin_index.commands.logs import configure_logs
 from ssb_bench.spark_runs.session import create_session
@@ -39,6 +37,7 @@ from tests.soak.world import (
     read_plainly,
     tell,
 )
+from tests.spark.plugin.programs import printed_settings
 
 _REST_SECONDS = 0.5
 _QUESTIONS_A_SNAPSHOT = 8
@@ -154,9 +153,7 @@ class ServerReader(SparkReader):
     """Asks in ever new sessions of an application with the plugin, and looks after the sidecar."""
 
     def _application(self, world: World) -> SparkSession:
-        printed = CliRunner().invoke(command, ["spark-conf"], catch_exceptions=False).stdout
-        settings = dict(line.split(" ", 1) for line in printed.splitlines())
-        return create_session(world.database.parent, memory="1g", name="soak server", conf=settings)
+        return create_session(world.database.parent, memory="1g", name="soak server", conf=printed_settings())
 
     def ask(self) -> None:
         """Ask some questions in a new session.

@@ -33,9 +33,14 @@ SETUP = (
 """A table of 4 row groups, each of which has keys from the whole range."""
 
 
+def printed_settings() -> dict[str, str]:
+    """The settings that `spark-conf` prints."""
+    printed = CliRunner().invoke(main, ["spark-conf"], catch_exceptions=False).stdout
+    return dict(line.split(" ", 1) for line in printed.splitlines())
+
+
 def spark_settings(home: Path, others: Mapping[str, str] = NO_SETTINGS) -> dict[str, str]:
     """The settings of an application whose catalog `lake` is in a folder, with those that `spark-conf` prints."""
-    printed = CliRunner().invoke(main, ["spark-conf"], catch_exceptions=False).stdout
     return {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
@@ -53,7 +58,7 @@ def spark_settings(home: Path, others: Mapping[str, str] = NO_SETTINGS) -> dict[
         "spark.sql.catalog.lake.jdbc.schema-version": "V1",
         "spark.sql.catalog.lake.warehouse": home.as_uri(),
         "spark.puffin-index.refresh-seconds": "0",
-        **dict(line.split(" ", 1) for line in printed.splitlines()),
+        **printed_settings(),
         **others,
     }
 
