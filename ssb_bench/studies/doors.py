@@ -174,8 +174,7 @@ def _lines(program: subprocess.Popen[str], statement: str) -> Iterator[str]:
     assert program.stdout is not None
     program.stdin.write(f"{statement};\n")
     program.stdin.flush()
-    # Not `yield from`, which closes the stream with the generator.
-    for line in program.stdout:  # noqa: UP028
+    for line in program.stdout:  # noqa: UP028 # `yield from` would close the stream with the generator
         yield line
     raise BenchError(f"ended at {statement}")
 
