@@ -26,6 +26,7 @@ STATEMENTS = 2000 if is_nightly() else 100
 STATEMENTS_A_TABLE = 20
 DEFINITION = IndexDefinition.of(bitmap=["k", "s"], bsi=["k", "b"], bloom=["d"])
 COLUMNS = "id BIGINT, k INT, b BIGINT, d DECIMAL(30,2), s STRING, day DATE"
+GROUP_FILTER = "spark.sql.optimizer.runtime.rowLevelOperationGroupFilter.enabled"
 MODES = ("merge-on-read", "copy-on-write")
 
 
@@ -140,8 +141,12 @@ class Writes:
 
     def run(self, sql: str) -> None:
         outcomes = []
+        # Both scans of a copy-on-write UPDATE with a subquery filter their files at once, which Iceberg 1.12 does not
+        # guard: now and then it writes rows twice, with and without the hook (apache/iceberg#18004).
+        is_racing = self.mode == "copy-on-write" and sql.startswith("UPDATE")
+        others = {GROUP_FILTER: str(not is_racing)}
         for table, enabled in zip(self.tables, ("true", "false"), strict=True):
-            with settings(self.spark, {ENABLED: enabled}):
+            with settings(self.spark, {ENABLED: enabled, **others}):
                 try:
                     self.spark.sql(sql.format(t=table))
                     outcomes.append("done")
@@ -165,9 +170,7 @@ def writing(enabled: SparkSession) -> Iterator[SparkSession]:
 def test_tables_become_the_same(writing: SparkSession, catalog: SqlCatalog, part: int) -> None:
     seed = SystemRandom().randrange(2**32) if is_nightly() else part
     writes, before = Writes(writing, catalog, seed), planner.reports(writing)
-    # Spark 4.1 writes rows twice now and then if a copy-on-write UPDATE has NOT EXISTS or NOT IN, with the hook off as
-    # well: without adaptive execution, and in some tables with it.
-    is_watched, is_adaptive = part % 5 == 1, str(part % 2 == 0 or writes.mode == "copy-on-write")
+    is_watched, is_adaptive = part % 5 == 1, str(part % 2 == 0)
     for first in range(0, STATEMENTS_A_TABLE, STATEMENTS_A_TABLE // 2):
         with (
             writes.watched(catalog) if is_watched else nullcontext(),
