@@ -149,10 +149,10 @@ class RowGroupColumns:
         saved = sum(own.chunk.size - own.byte_count for own in chosen.values())
         if not chosen or saved < _LEAST_SAVING * column_bytes:
             return None
-        table = reader.read([field for field in fields if field.leaves[0] in chosen], chosen, rows)
+        table = reader.read([field for field in fields if field.leaves[0] in chosen], chosen)
         for leaf in chosen.values():
             self.data_read.add(
-                leaf.byte_count, leaf.chunk.size, pages_read=len(leaf.pages), pages=leaf.index.page_count
+                leaf.byte_count, leaf.chunk.size, pages_read=len(leaf.held.pages), pages=leaf.index.page_count
             )
         return table
 
@@ -174,8 +174,7 @@ def _may_gain(field: FileField, chunks: Mapping[int, ColumnChunk], rows: Ints, r
 
 def _needed(rows: Ints, row_count: int, pages: int) -> int:
     """How many pages of equal length hold some ascending rows."""
-    bounds = np.arange(pages + 1) * row_count // pages
-    return int(np.count_nonzero(np.diff(np.searchsorted(rows, bounds))))
+    return 1 + int(np.count_nonzero(np.diff(rows * pages // row_count)))
 
 
 def _chosen_pages(
@@ -183,11 +182,12 @@ def _chosen_pages(
 ) -> dict[int, LeafPages]:
     """Choose the pages of each leaf of the fields that are to be read by pages; reads their offset indexes."""
     indexes = reader.offset_indexes({leaf: chunks[leaf] for field in fields for leaf in field.leaves})
+    pages = reader.pages(chunks, indexes, rows)
     chosen: dict[int, LeafPages] = {}
     for one in fields:
-        if indexes.keys() >= set(one.leaves):
-            leaves = {leaf: reader.pages(leaf, chunks[leaf], indexes[leaf], rows) for leaf in one.leaves}
-            own = leaves.values()
-            if sum(leaf.byte_count for leaf in own) <= _LARGEST_SHARE * sum(leaf.chunk.size for leaf in own):
-                chosen |= leaves
+        if all(leaf in pages for leaf in one.leaves):
+            own = {leaf: pages[leaf] for leaf in one.leaves}
+            most_bytes = _LARGEST_SHARE * sum(leaf.chunk.size for leaf in own.values())
+            if sum(leaf.byte_count for leaf in own.values()) <= most_bytes:
+                chosen |= own
     return chosen

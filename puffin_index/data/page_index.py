@@ -4,6 +4,8 @@ PyArrow shows no offset indexes, and writes no such footer. So the footer is cut
 few are read.
 """
 
+from __future__ import annotations
+
 import io
 import threading
 from collections.abc import Collection, Mapping
@@ -219,19 +221,39 @@ class OffsetIndex:
         """The memory of the offset index, in bytes."""
         return 256 + int(self.offsets.nbytes + self.sizes.nbytes + self.first_rows.nbytes)
 
-    def pages_of(self, rows: Ints, *, is_repeated: bool = False) -> Ints:
-        """Return the pages that hold some ascending rows, ascending.
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HeldRows:
+    """Which pages of a column chunk hold some rows.
+
+    Attributes:
+        pages: The pages, ascending.
+        row_counts: The rows of each.
+        positions: The place of each row among the rows of these pages.
+    """
+
+    pages: Ints
+    row_counts: Ints
+    positions: Ints
+
+    @classmethod
+    def of(cls, first_rows: Ints, rows: Ints, *, is_repeated: bool = False) -> HeldRows:
+        """Find ascending rows, given `OffsetIndex.first_rows`.
 
         A row can have several values if `is_repeated`. Some writers of old let such a row go on in the next page, so
         the next page is read, too, after the last row of a page. (`PageReader` refuses a page that begins within a
         row.)
         """
-        ends = np.searchsorted(rows, self.first_rows)
-        wanted = np.diff(ends) > 0
+        ends = np.searchsorted(rows, first_rows)
+        counts = np.diff(ends)
+        wanted = counts > 0
         if is_repeated:
-            has_last_row = wanted & (rows[ends[1:] - 1] == self.first_rows[1:] - 1)
+            has_last_row = wanted & (rows[ends[1:] - 1] == first_rows[1:] - 1)
             wanted[1:] |= has_last_row[:-1]
-        return np.flatnonzero(wanted)
+        pages = np.flatnonzero(wanted)
+        row_counts = np.diff(first_rows)[pages]
+        moved = np.cumsum(row_counts) - row_counts - first_rows[pages]
+        return cls(pages, row_counts, rows + np.repeat(moved, counts[pages]))
 
 
 def most_pages(chunk: ColumnChunk) -> int:

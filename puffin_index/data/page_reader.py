@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, chain
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from cachetools import LRUCache
 
 from puffin_index.data.file_fields import FileField, children_of, leaf_count
-from puffin_index.data.page_index import ColumnChunk, FooterLayout, OffsetIndex, layout_of, parse_offset_index
+from puffin_index.data.page_index import ColumnChunk, FooterLayout, HeldRows, OffsetIndex, layout_of, parse_offset_index
 from puffin_index.data.parquet import coded_by_dictionary, decoded
 from puffin_index.data.thrift_compact import CompactReader, broken_means_corrupt
 from puffin_index.errors import CorruptFileError
@@ -145,36 +145,24 @@ cleared_by(_chunks.clear, _cache_lock)
 
 @dataclass(frozen=True, slots=True)
 class LeafPages:
-    """All pages of a leaf's column chunk, and those to read, ascending; at least one."""
+    """All pages of a leaf's column chunk, and those to read, which are one at least.
+
+    Attributes:
+        held: The pages to read. Leaves whose pages begin at the same rows share it.
+        byte_count: The bytes of the pages to read and of the dictionary.
+    """
 
     chunk: ColumnChunk
     index: OffsetIndex
-    pages: Ints
+    held: HeldRows
+    byte_count: int
 
     @property
-    def bounds(self) -> Ints:
-        """The first row of each page to read, and the row after its last row: shape (pages, 2)."""
-        return np.stack((self.index.first_rows[self.pages], self.index.first_rows[self.pages + 1]), axis=1)
-
-    @property
-    def row_counts(self) -> Ints:
-        """The rows of each page to read."""
-        first_rows = self.index.first_rows
-        counts: Ints = first_rows[self.pages + 1] - first_rows[self.pages]
-        return counts
-
-    @property
-    def byte_count(self) -> int:
-        """The bytes of the pages to read and of the dictionary."""
-        return self.index.dictionary[1] + int(self.index.sizes[self.pages].sum())
-
-    def positions(self, rows: Ints) -> Ints:
-        """Return where rows of the row group are among the rows of these pages."""
-        before = np.cumsum(self.row_counts) - self.row_counts
-        page = np.searchsorted(self.index.first_rows, rows, side="right") - 1
-        at = np.searchsorted(self.pages, page)
-        positions: Ints = before[at] + rows - self.index.first_rows[page]
-        return positions
+    def ranges(self) -> list[tuple[int, int]]:
+        """Offset and bytes of the dictionary, and of each page to read."""
+        pages = self.held.pages
+        own = zip(self.index.offsets[pages].tolist(), self.index.sizes[pages].tolist(), strict=True)
+        return [self.index.dictionary, *own]
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,12 +221,23 @@ class PageReader:
                     _indexes[location, size, self.ordinal, leaf] = index
         return {leaf: index for leaf, index in known.items() if index is not None}
 
-    def pages(self, leaf: int, chunk: ColumnChunk, index: OffsetIndex, rows: Ints) -> LeafPages:
-        """Return the pages of a leaf that hold rows of the row group, which ascend."""
-        return LeafPages(chunk, index, index.pages_of(rows, is_repeated=self._is_repeated(leaf)))
+    def pages(
+        self, chunks: Mapping[int, ColumnChunk], indexes: Mapping[int, OffsetIndex], rows: Ints
+    ) -> dict[int, LeafPages]:
+        """Return the pages of each leaf with an offset index that hold rows of the row group, which ascend."""
+        known: dict[tuple[bytes, bool], HeldRows] = {}
+        pages: dict[int, LeafPages] = {}
+        for leaf, index in indexes.items():
+            key = index.first_rows.tobytes(), self._is_repeated(leaf)
+            held = known.get(key)
+            if held is None:
+                held = known[key] = HeldRows.of(index.first_rows, rows, is_repeated=key[1])
+            byte_count = index.dictionary[1] + int(index.sizes[held.pages].sum())
+            pages[leaf] = LeafPages(chunks[leaf], index, held, byte_count)
+        return pages
 
-    def read(self, fields: Sequence[FileField], leaves: Mapping[int, LeafPages], rows: Ints) -> pa.Table:
-        """Read ascending rows of some top-level fields, for which `can_assemble` holds, in one round of requests.
+    def read(self, fields: Sequence[FileField], leaves: Mapping[int, LeafPages]) -> pa.Table:
+        """Read rows of some top-level fields, for which `can_assemble` holds, in one round of requests.
 
         `leaves` has the pages of each leaf that hold the rows. Raises CorruptFileError if they are not what the offset
         index says.
@@ -249,7 +248,7 @@ class PageReader:
         def decode(some: Sequence[FileField]) -> pa.Table:
             # A reader of Arrow is not made for several threads.
             parquet = pq.ParquetFile(pa.BufferReader(part), coerce_int96_timestamp_unit="us", read_dictionary=coded)
-            taken = _taken(parquet, some, leaves, rows)
+            taken = _taken(parquet, some, leaves)
             columns = [_column(field, [taken[leaf] for leaf in field.leaves]) for field in some]
             return pa.table(columns, schema=pa.schema([field.field for field in some]))
 
@@ -265,22 +264,21 @@ class PageReader:
 
     def _part_file(self, leaves: Mapping[int, LeafPages]) -> bytes:
         """A Parquet file of one row group with these pages. The rows of its columns differ."""
-        offsets = [np.append(leaf.index.dictionary[0], leaf.index.offsets[leaf.pages]) for leaf in leaves.values()]
-        sizes = [np.append(leaf.index.dictionary[1], leaf.index.sizes[leaf.pages]) for leaf in leaves.values()]
-        found = iter(read_ranges(self.file, np.concatenate(offsets), np.concatenate(sizes), self.requests_at_once))
+        ranges = {number: leaf.ranges for number, leaf in leaves.items()}
+        offsets, sizes = np.array(list(chain.from_iterable(ranges.values())), np.int64).T
+        found = iter(read_ranges(self.file, offsets, sizes, self.requests_at_once))
         parts: list[bytes | memoryview] = [_MAGIC]
         at = len(_MAGIC)
         chunks: dict[int, bytes] = {}
         for number, leaf in leaves.items():
             dictionary = next(found)
-            pages = [next(found) for _ in leaf.pages]
+            pages = [next(found) for _ in ranges[number][1:]]
             values = self._check_pages(number, leaf, dictionary, pages)
-            size = len(dictionary) + sum(map(len, pages))
-            chunks[number] = leaf.chunk.part(at if dictionary else None, at + len(dictionary), size, values)
+            chunks[number] = leaf.chunk.part(at if dictionary else None, at + len(dictionary), leaf.byte_count, values)
             parts += [dictionary, *pages]
-            at += size
+            at += leaf.byte_count
         # One row more than there are: Arrow reads what there is, so that a page with too many rows is seen.
-        most_rows = 1 + max(int(leaf.row_counts.sum()) for leaf in leaves.values())
+        most_rows = 1 + max(int(leaf.held.row_counts.sum()) for leaf in leaves.values())
         footer = self.layout.footer(most_rows, len(self.parquet.schema), chunks)
         return b"".join((*parts, footer, write_uint32_le(len(footer)), _MAGIC))
 
@@ -296,7 +294,8 @@ class PageReader:
                 raise CorruptFileError("no dictionary page", location=location, offset=leaf.index.dictionary[0])
         is_repeated = self._is_repeated(number)
         values = 0
-        places = zip(pages, leaf.index.offsets[leaf.pages].tolist(), leaf.row_counts.tolist(), strict=True)
+        held = leaf.held
+        places = zip(pages, leaf.index.offsets[held.pages].tolist(), held.row_counts.tolist(), strict=True)
         for page, offset, row_count in places:
             header = parse_page_header(page, location, offset)
             rows = header.rows if header.rows is not None or is_repeated else header.values
@@ -309,22 +308,21 @@ class PageReader:
 
 
 def _taken(
-    parquet: pq.ParquetFile, fields: Sequence[FileField], leaves: Mapping[int, LeafPages], rows: Ints
+    parquet: pq.ParquetFile, fields: Sequence[FileField], leaves: Mapping[int, LeafPages]
 ) -> dict[int, pa.ChunkedArray]:
-    """Read the leaves of fields from a file of pages, and take the values in some rows."""
-    alike: dict[object, list[int]] = {}
+    """Read the leaves of fields from a file of pages, and take the values in the wanted rows."""
+    alike: dict[HeldRows | int, list[int]] = {}
     for field in fields:
         for leaf in field.leaves:
             # Columns whose pages have the same rows are read together; several leaves of one column would be joined.
-            key = leaves[leaf].bounds.tobytes() if len(field.leaves) == 1 else leaf
-            alike.setdefault(key, []).append(leaf)
+            alike.setdefault(leaves[leaf].held if len(field.leaves) == 1 else leaf, []).append(leaf)
     taken: dict[int, pa.ChunkedArray] = {}
     for some in map(sorted, alike.values()):
-        read = parquet.reader.read_row_group(0, column_indices=some, use_threads=False)
-        expected = int(leaves[some[0]].row_counts.sum())
+        read, held = parquet.reader.read_row_group(0, column_indices=some, use_threads=False), leaves[some[0]].held
+        expected = int(held.row_counts.sum())
         if any(len(values) != expected for values in read.columns):
             raise ValueError(f"pages of {expected} rows have {[len(values) for values in read.columns]}")
-        chosen = read.take(pa.array(leaves[some[0]].positions(rows)))
+        chosen = read.take(pa.array(held.positions))
         taken |= zip(some, chosen.columns, strict=True)
     return taken
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings, strategies as st
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from puffin_index.data.file_fields import identify_fields
-from puffin_index.data.page_index import OffsetIndex
+from puffin_index.data.page_index import HeldRows
 from puffin_index.data.page_reader import PageReader, can_assemble, read_ranges
 from puffin_index.data.parquet import open_parquet_file
 from puffin_index.errors import CorruptFileError
@@ -44,10 +44,10 @@ def read_by_pages(path: Path, row_group: int, rows: Ints) -> tuple[pa.Table, int
         reader = PageReader.of(opened.parquet, opened.file, row_group)
         chunks = reader.chunks(range(len(opened.parquet.schema)))
         indexes = reader.offset_indexes(chunks)
-        leaves = {leaf: reader.pages(leaf, chunks[leaf], index, rows) for leaf, index in indexes.items()}
+        leaves = reader.pages(chunks, indexes, rows)
         usable = [field for field in fields.fields if leaves.keys() >= set(field.leaves)]
-        table = reader.read(usable, leaves, rows) if usable else pa.table({"": pa.nulls(len(rows))}).select([])
-        return table, sum(len(own.pages) for own in leaves.values()), sum(i.page_count for i in indexes.values())
+        table = reader.read(usable, leaves) if usable else pa.table({"": pa.nulls(len(rows))}).select([])
+        return table, sum(len(own.held.pages) for own in leaves.values()), sum(i.page_count for i in indexes.values())
 
 
 def whole(path: Path, row_group: int, rows: Ints) -> pa.Table:
@@ -269,10 +269,13 @@ def test_encrypted_columns_and_columns_of_other_files_are_left_out(tmp_path: Pat
 def test_the_pages_of_rows(firsts: set[int], rows: set[int], is_repeated: bool) -> None:
     bounds = [0, *sorted(firsts), 100]
     places = np.arange(len(bounds) - 1)
-    index = OffsetIndex(places, places, np.array(bounds), (0, 0))
     wanted = rows | {min(row + 1, 99) for row in rows} if is_repeated else rows
     expected = [page for page in places.tolist() if any(bounds[page] <= row < bounds[page + 1] for row in wanted)]
-    assert index.pages_of(np.array(sorted(rows)), is_repeated=is_repeated).tolist() == expected
+    held = HeldRows.of(np.array(bounds), np.array(sorted(rows)), is_repeated=is_repeated)
+    assert held.pages.tolist() == expected
+    read = [row for page in expected for row in range(bounds[page], bounds[page + 1])]
+    assert [read[position] for position in held.positions.tolist()] == sorted(rows)
+    assert held.row_counts.tolist() == [bounds[page + 1] - bounds[page] for page in expected]
 
 
 FILE_BYTES = 20 * GAP_BYTES
