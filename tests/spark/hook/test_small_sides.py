@@ -1,6 +1,8 @@
 """Keys of sides whose size Spark cannot tell, or that may give other rows next time, such as lists made in Python."""
 
+import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from random import randrange
 
 import pytest
@@ -141,6 +143,27 @@ def test_many_rows_and_slow_ones_leave_the_query_as_it_was(hook: SparkSession) -
     assert "Scan ExistingRDD" in plan_text(items.join(many, "k"))
     assert made.value == tried, "a side that was given up ran again for its keys"
     assert len(slow.collect()) == len(items.join(_listed(hook), "k").collect())
+
+
+@pytest.mark.nightly
+def test_a_side_whose_first_run_was_slow_gives_its_keys_later(hook: SparkSession, tmp_path: Path) -> None:
+    place = tmp_path / "has-run"
+
+    def key(value: int | None) -> int | None:
+        if not place.exists():
+            place.touch()
+            time.sleep(4)
+        return value
+
+    listed = _listed(hook).select(udf(key, "int", useArrow=False)("k").alias("k"))
+
+    def kept() -> int:
+        return _kept(hook, lambda: hook.table("lake.ns.items").select("id", "k").join(listed, "k"))
+
+    with settings(hook, {"spark.puffin-index.side-milliseconds": "1500"}):
+        assert [kept(), kept()] == [EVERY, EVERY]
+        time.sleep(10)
+        assert kept() < EVERY
 
 
 def test_a_side_that_fails_says_what_it_says_without_the_hook(hook: SparkSession) -> None:

@@ -45,11 +45,16 @@ public class SmallSide implements Change.OfNode {
   private static final String SETTING = "spark.puffin-index.side-milliseconds";
   private static final String DEFAULT_MILLISECONDS = "2000";
 
-  /** When plans were given up, by their hash and the setting. For a while they are not run for their keys again. */
+  /** Until when plans are not run again, and for how long that was, by their hash and the setting: nanoseconds. */
   private static final Map GIVEN_UP = Collections.synchronizedMap(new HashMap());
 
   private static final int MOST_GIVEN_UP = 10000;
-  private static final long GIVEN_UP_NANOSECONDS = 600L * 1000000000L;
+
+  /** The next run may be fast: the first one starts Python, and waits for what the driver compiles. */
+  private static final long FIRST_PAUSE_NANOSECONDS = 10L * 1000000000L;
+
+  private static final long PAUSE_GROWS = 8;
+  private static final long LONGEST_PAUSE_NANOSECONDS = 600L * 1000000000L;
 
   /** The rows of plans that have run, by canonical plan. Equal plans of a query have the same rows. */
   private final Map known = new HashMap();
@@ -106,8 +111,8 @@ public class SmallSide implements Change.OfNode {
   }
 
   private static LogicalPlan run(LogicalPlan plan, LogicalPlan side) {
-    Long givenUp = (Long) GIVEN_UP.get(name(plan));
-    if (givenUp != null && System.nanoTime() - givenUp.longValue() < GIVEN_UP_NANOSECONDS) {
+    long[] givenUp = (long[]) GIVEN_UP.get(name(plan));
+    if (givenUp != null && System.nanoTime() - givenUp[0] < 0) {
       return null;
     }
     SparkContext context = SparkSession.active().sparkContext();
@@ -154,7 +159,10 @@ public class SmallSide implements Change.OfNode {
     if (GIVEN_UP.size() >= MOST_GIVEN_UP) {
       GIVEN_UP.clear();
     }
-    GIVEN_UP.put(name(plan), Long.valueOf(System.nanoTime()));
+    long[] before = (long[]) GIVEN_UP.get(name(plan));
+    long pause = before == null ? FIRST_PAUSE_NANOSECONDS : Math.min(before[1] * PAUSE_GROWS, LONGEST_PAUSE_NANOSECONDS);
+    pause = e == null ? LONGEST_PAUSE_NANOSECONDS : pause;
+    GIVEN_UP.put(name(plan), new long[] {System.nanoTime() + pause, pause});
     LOG.info("a side gives no keys to the scan that it is joined with: {}: {}", reason, plan.simpleString(100));
     LOG.debug("a side gives no keys", e);
     return null;
