@@ -185,12 +185,12 @@ def _called(call: _Call) -> Truth:
             pa.Scalar() as value,
             Column() as column,
         ]:
-            truth = _compared(column, None, value, f"{column.found.name} = {value}")
+            truth = _compared(column, None, value, f"{column.found.name} = {pc.scalar(value)}")
             return truth if function == "equal" else ~truth
         case function, [Column() as column, pa.Scalar() as value] if function in _RANGES:
-            return _compared(column, _RANGES[function][0], value, f"{column.found.name} {function} {value}")
+            return _compared(column, _RANGES[function][0], value, f"{column.found.name} {function} {pc.scalar(value)}")
         case function, [pa.Scalar() as value, Column() as column] if function in _RANGES:
-            return _compared(column, _RANGES[function][1], value, f"{value} {function} {column.found.name}")
+            return _compared(column, _RANGES[function][1], value, f"{pc.scalar(value)} {function} {column.found.name}")
         case _:
             return unknown(text)
 

@@ -29,6 +29,8 @@ FOREIGN = (
     *(7, 2**40, 2.5, math.nan, math.inf, -0.0, "a", b"a", True, Decimal("0.25"), date(2024, 1, 2)),
     *(datetime(2024, 1, 1), datetime(2024, 1, 1, tzinfo=UTC)),
     *(pa.scalar(1, pa.int8()), pa.scalar(0.25, pa.float32()), pa.scalar(1, pa.timestamp("ns"))),
+    # Python has no such day and no such time.
+    *(pa.scalar(2**24, pa.int32()).cast(pa.date32()), pa.scalar(2**40, pa.timestamp("s"))),
 )
 
 
@@ -62,8 +64,9 @@ def leaf(random: Random) -> pc.Expression:
             return pc.starts_with(pc.field("s"), sayable("s", random), ignore_case=random.random() < 0.2)
         case 5 | 6:
             some = [literal(random, column) for _ in range(random.choice([0, 1, 3, 20]))]
-            kind = pa.int64() if column == "j" else field_type(column)
-            members = pa.array([one.as_py() for one in some if one.type == field_type(column)], kind)
+            kind = field_type(column)
+            members = pa.array([one for one in some if one.type == kind], kind)
+            members = members.cast(pa.int64()) if column == "j" else members
             found = pc.is_in(field, value_set=members, skip_nulls=random.random() < 0.3)
             return pc.if_else(field.is_valid(), found, pa.scalar(None, pa.bool_())) if random.random() < 0.4 else found
         case 7:
