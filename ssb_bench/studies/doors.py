@@ -31,6 +31,8 @@ from ssb_bench.spark_runs.session import CATALOG, LOG_OPTION, describe_machine
 from ssb_bench.stores.server import free_port, wait_for
 
 _QUERIES: Final = ("q1", "q2", "q3", "q4", "q6")
+_NO_TABLE: Final = {"no table": "SELECT count(*) FROM RANGE(0, 1000, 1, 2) WHERE id % 7 = 3"}
+"""What a door costs that has nothing to do with indexes."""
 _SERVERS: Final = {"beeline": "hive.thriftserver.HiveThriftServer2", "Connect": "connect.service.SparkConnectServer"}
 _HOSTS: Final = ("spark.hadoop.hive.server2.thrift.bind.host", "spark.connect.grpc.binding.address")
 _PORTS: Final = ("spark.hadoop.hive.server2.thrift.port", "spark.connect.grpc.binding.port")
@@ -65,20 +67,27 @@ def measure_doors(
     settings["spark.sql.catalogImplementation"] = "in-memory"
     with_plugin = settings | _plugin_settings()
     queries = {query.query.name: " ".join(query.sql.split()) for query in fit_queries(layout, _QUERIES)}
+
+    def measured(door: str, own: Mapping[str, str], asked: Mapping[str, str]) -> dict[tuple[str, str], list[float]]:
+        with _open(door, home, own) as ask:
+            times, wrong = _measure({"PySpark": _of_session(spark), door: ask}, asked, warm_ups + repeats)
+        failures.extend(wrong)
+        return {key: seconds[warm_ups:] for key, seconds in times.items()}
+
     with hooked(spark):
         for door in ("spark-sql", *_SERVERS):
             _log.info("measuring %s", door)
             try:
-                with _open(door, home, with_plugin) as ask:
-                    asks = {"PySpark": _of_session(spark), door: ask}
-                    times, wrong = _measure(asks, queries, warm_ups + repeats)
+                without = measured(door, settings, _NO_TABLE)
+                times = measured(door, with_plugin, _NO_TABLE | queries)
             except (BenchError, OSError, PySparkException) as error:
                 failures.append(f"{door}: {error}")
                 continue
-            failures += wrong
-            for name in queries:
-                others, own = (tuple(times[arm, name][warm_ups:]) for arm in asks)
-                steps.append(DoorStep(f"{name}, {door}", "PySpark", others, own, 1.1 * statistics.median(others)))
+            pairs = [(name, "PySpark", times["PySpark", name]) for name in (*queries, *_NO_TABLE)]
+            pairs += [(name, f"{door} without plugin", without[door, name]) for name in _NO_TABLE]
+            for name, against, others in pairs:
+                own, most = times[door, name], 1.1 * statistics.median(others)
+                steps.append(DoorStep(f"{name}, {door}", against, tuple(others), tuple(own), most))
     return DoorsRun(
         scale_factor=layout.scale_factor,
         machine=describe_machine(spark),
@@ -189,7 +198,11 @@ def _measure(
     for arm, ask in asks.items():
         ask(f"USE {CATALOG}.{NAMESPACE}")
         plans = {name: str(ask(f"EXPLAIN {sql}")) for name, sql in queries.items()}
-        failures += [f"{arm}, {name}: the index is not used" for name in queries if "PuffinIndex" not in plans[name]]
+        failures += [
+            f"{arm}, {name}: the index is not used"
+            for name in queries.keys() - _NO_TABLE.keys()
+            if "PuffinIndex" not in plans[name]
+        ]
     for arm in in_turns([*asks], rounds):
         for name, sql in queries.items():
             lines, seconds = asks[arm](sql)
