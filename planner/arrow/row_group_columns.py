@@ -173,7 +173,7 @@ def _may_gain(field: FileField, chunks: Mapping[int, ColumnChunk], rows: Ints, r
 
 
 def _needed(rows: Ints, row_count: int, pages: int) -> int:
-    """How many pages of equal length hold some ascending rows."""
+    """How many pages of equal length hold some ascending rows; at least one row."""
     return 1 + int(np.count_nonzero(np.diff(rows * pages // row_count)))
 
 

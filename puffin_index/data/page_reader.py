@@ -145,7 +145,7 @@ cleared_by(_chunks.clear, _cache_lock)
 
 @dataclass(frozen=True, slots=True)
 class LeafPages:
-    """All pages of a leaf's column chunk, and those to read, which are one at least.
+    """All pages of a leaf's column chunk, and those to read: at least one.
 
     Attributes:
         held: The pages to read. Leaves whose pages begin at the same rows share it.
@@ -237,10 +237,10 @@ class PageReader:
         return pages
 
     def read(self, fields: Sequence[FileField], leaves: Mapping[int, LeafPages]) -> pa.Table:
-        """Read rows of some top-level fields, for which `can_assemble` holds, in one round of requests.
+        """Read the rows that `pages` was asked for, of some top-level fields, in one round of requests.
 
-        `leaves` has the pages of each leaf that hold the rows. Raises CorruptFileError if they are not what the offset
-        index says.
+        `leaves` has the pages of each leaf of the fields, and `can_assemble` holds for these. Raises CorruptFileError
+        if pages are not what the offset index says.
         """
         part = pa.py_buffer(self._part_file(leaves))
         coded = coded_by_dictionary(self.parquet.metadata.row_group(self.ordinal), fields)
@@ -273,7 +273,7 @@ class PageReader:
         for number, leaf in leaves.items():
             dictionary = next(found)
             pages = [next(found) for _ in ranges[number][1:]]
-            values = self._check_pages(number, leaf, dictionary, pages)
+            values = self._check_pages(number, leaf, ranges[number], dictionary, pages)
             chunks[number] = leaf.chunk.part(at if dictionary else None, at + len(dictionary), leaf.byte_count, values)
             parts += [dictionary, *pages]
             at += leaf.byte_count
@@ -282,8 +282,17 @@ class PageReader:
         footer = self.layout.footer(most_rows, len(self.parquet.schema), chunks)
         return b"".join((*parts, footer, write_uint32_le(len(footer)), _MAGIC))
 
-    def _check_pages(self, number: int, leaf: LeafPages, dictionary: memoryview, pages: Sequence[memoryview]) -> int:
+    def _check_pages(
+        self,
+        number: int,
+        leaf: LeafPages,
+        ranges: Sequence[tuple[int, int]],
+        dictionary: memoryview,
+        pages: Sequence[memoryview],
+    ) -> int:
         """Check page headers against the offset index; return the number of values in the pages.
+
+        `ranges` are those of the leaf.
 
         Raises CorruptFileError if a page is no such page, or has other lengths or rows than the offset index says.
         """
@@ -294,9 +303,8 @@ class PageReader:
                 raise CorruptFileError("no dictionary page", location=location, offset=leaf.index.dictionary[0])
         is_repeated = self._is_repeated(number)
         values = 0
-        held = leaf.held
-        places = zip(pages, leaf.index.offsets[held.pages].tolist(), held.row_counts.tolist(), strict=True)
-        for page, offset, row_count in places:
+        places = zip(pages, ranges[1:], leaf.held.row_counts.tolist(), strict=True)
+        for page, (offset, _), row_count in places:
             header = parse_page_header(page, location, offset)
             rows = header.rows if header.rows is not None or is_repeated else header.values
             if not header.is_data or header.size != len(page) or header.values < row_count:

@@ -32,7 +32,7 @@ from ssb_bench.stores.server import free_port, wait_for
 
 _QUERIES: Final = ("q1", "q2", "q3", "q4", "q6")
 _NO_TABLE: Final = {"no table": "SELECT count(*) FROM RANGE(0, 1000, 1, 2) WHERE id % 7 = 3"}
-"""What a door costs that has nothing to do with indexes."""
+"""A statement that takes what a door costs without any index."""
 _SERVERS: Final = {"beeline": "hive.thriftserver.HiveThriftServer2", "Connect": "connect.service.SparkConnectServer"}
 _HOSTS: Final = ("spark.hadoop.hive.server2.thrift.bind.host", "spark.connect.grpc.binding.address")
 _PORTS: Final = ("spark.hadoop.hive.server2.thrift.port", "spark.connect.grpc.binding.port")
@@ -68,28 +68,26 @@ def measure_doors(
     with_plugin = settings | _plugin_settings()
     queries = {query.query.name: " ".join(query.sql.split()) for query in fit_queries(layout, _QUERIES)}
 
-    def measured(door: str, own: Mapping[str, str], asked: Mapping[str, str]) -> dict[tuple[str, str], list[float]]:
+    def measured(door: str, what: str, own: Mapping[str, str], asked: Mapping[str, str]) -> list[DoorStep]:
         # A JVM has run as many statements before it is measured, however few different ones.
         rounds = warm_ups * (len(queries) + len(_NO_TABLE)) // len(asked) + repeats
         with _open(door, home, own) as ask:
             times, wrong = _measure({"PySpark": _of_session(spark), door: ask}, asked, rounds)
         failures.extend(wrong)
-        return {key: seconds[-repeats:] for key, seconds in times.items()}
+        last = {key: tuple(seconds[-repeats:]) for key, seconds in times.items()}
+        pairs = [(name, last["PySpark", name], last[door, name]) for name in asked]
+        return [
+            DoorStep(f"{name}, {what}", "PySpark", one, two, 1.1 * statistics.median(one)) for name, one, two in pairs
+        ]
 
     with hooked(spark):
         for door in ("spark-sql", *_SERVERS):
             _log.info("measuring %s", door)
             try:
-                without = measured(door, settings, _NO_TABLE)
-                times = measured(door, with_plugin, _NO_TABLE | queries)
+                steps += measured(door, f"{door} without plugin", settings, _NO_TABLE)
+                steps += measured(door, door, with_plugin, queries | _NO_TABLE)
             except (BenchError, OSError, PySparkException) as error:
                 failures.append(f"{door}: {error}")
-                continue
-            pairs = [(name, "PySpark", times["PySpark", name]) for name in (*queries, *_NO_TABLE)]
-            pairs += [(name, f"{door} without plugin", without[door, name]) for name in _NO_TABLE]
-            for name, against, others in pairs:
-                own, most = times[door, name], 1.1 * statistics.median(others)
-                steps.append(DoorStep(f"{name}, {door}", against, tuple(others), tuple(own), most))
     return DoorsRun(
         scale_factor=layout.scale_factor,
         machine=describe_machine(spark),
@@ -202,8 +200,8 @@ def _measure(
         plans = {name: str(ask(f"EXPLAIN {sql}")) for name, sql in queries.items()}
         failures += [
             f"{arm}, {name}: the index is not used"
-            for name in queries.keys() - _NO_TABLE.keys()
-            if "PuffinIndex" not in plans[name]
+            for name in queries
+            if name not in _NO_TABLE and "PuffinIndex" not in plans[name]
         ]
     for arm in in_turns([*asks], rounds):
         for name, sql in queries.items():

@@ -161,6 +161,7 @@ def _column(path: Sequence[str], schema: Schema, names: set[str]) -> Column | Tr
 def _called(call: _Call) -> Truth:
     """What a function says of its operands."""
     text = f"{call.function}(...)"
+    # `pc.scalar` writes a value as Arrow does: Python has no day after the year 9999, and no text for such a scalar.
     match call.function, call.operands:
         case "and_kleene" | "or_kleene", [_, *_] as parts:
             return join([_truth(part, text) for part in parts], conjunctive=call.function == "and_kleene")

@@ -45,7 +45,7 @@ public class SmallSide implements Change.OfNode {
   private static final String SETTING = "spark.puffin-index.side-milliseconds";
   private static final String DEFAULT_MILLISECONDS = "2000";
 
-  /** Until when plans are not run again, and for how long that was, by their hash and the setting: nanoseconds. */
+  /** By hash of a plan and setting: the time from which the plan is run again, and the pause before that, in ns. */
   private static final Map GIVEN_UP = Collections.synchronizedMap(new HashMap());
 
   private static final int MOST_GIVEN_UP = 10000;
@@ -160,8 +160,9 @@ public class SmallSide implements Change.OfNode {
       GIVEN_UP.clear();
     }
     long[] before = (long[]) GIVEN_UP.get(name(plan));
-    long pause = before == null ? FIRST_PAUSE_NANOSECONDS : Math.min(before[1] * PAUSE_GROWS, LONGEST_PAUSE_NANOSECONDS);
-    pause = e == null ? LONGEST_PAUSE_NANOSECONDS : pause;
+    long slower = before == null ? FIRST_PAUSE_NANOSECONDS : before[1] * PAUSE_GROWS;
+    // A side that has too many rows has them the next time, too.
+    long pause = e == null ? LONGEST_PAUSE_NANOSECONDS : Math.min(slower, LONGEST_PAUSE_NANOSECONDS);
     GIVEN_UP.put(name(plan), new long[] {System.nanoTime() + pause, pause});
     LOG.info("a side gives no keys to the scan that it is joined with: {}: {}", reason, plan.simpleString(100));
     LOG.debug("a side gives no keys", e);
