@@ -45,6 +45,16 @@ public class SmallSide implements Change.OfNode {
   private static final String SETTING = "spark.puffin-index.side-milliseconds";
   private static final String DEFAULT_MILLISECONDS = "2000";
 
+  /**
+   * Python workers with another memory bound are other workers, and Spark takes none at zero.
+   *
+   * <p>A task that outlives its job loses all its Python workers, also those that it has given back (SPARK-54217). The
+   * query must not have them by then. Where Spark's configuration has a bound, this one has no effect.
+   */
+  private static final String WORKER_MEMORY = "resource.pyspark.memory";
+
+  private static final String NO_BOUND = "0";
+
   /** By hash of a plan and setting: the time from which the plan is run again, and the pause before that, in ns. */
   private static final Map GIVEN_UP = Collections.synchronizedMap(new HashMap());
 
@@ -119,6 +129,8 @@ public class SmallSide implements Change.OfNode {
     String tag = "puffin-index-" + UUID.randomUUID();
     Timer timer = new Timer(tag, true);
     context.addJobTag(tag);
+    String memory = context.getLocalProperty(WORKER_MEMORY);
+    context.setLocalProperty(WORKER_MEMORY, NO_BOUND);
     try {
       long bound = bytes(side).divide(BYTES_A_MILLISECOND).min(BigInteger.valueOf(MOST_MILLISECONDS)).longValue();
       long least = Long.parseLong(setting());
@@ -135,6 +147,7 @@ public class SmallSide implements Change.OfNode {
       return givenUp(plan, "it failed, or took longer than " + SETTING + " allows", e);
     } finally {
       timer.cancel();
+      context.setLocalProperty(WORKER_MEMORY, memory);
       context.removeJobTag(tag);
     }
   }
