@@ -12,7 +12,6 @@ import time
 from pathlib import Path
 from random import Random
 
-import pyarrow as pa
 import pyarrow.compute as pc
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -23,6 +22,7 @@ from puffin_index import TableIndex
 from puffin_index.commands.logs import configure_logs
 from ssb_bench.spark_runs.session import create_session
 from tests.processes import descendants
+from tests.soak.checker import Checker, CheckError, Question
 from tests.soak.started import resident_bytes
 from tests.soak.world import (
     COLUMNS,
@@ -32,15 +32,11 @@ from tests.soak.world import (
     World,
     ask,
     empty_caches,
-    matching,
-    names_now,
-    read_plainly,
     tell,
 )
 from tests.spark.plugin.programs import printed_settings
 
 _REST_SECONDS = 0.5
-_QUESTIONS_A_SNAPSHOT = 8
 _MOST_THREADS = 60
 _TABLE = f"lake.{TABLE}"
 _SHAPES = (
@@ -55,12 +51,13 @@ _SHAPES = (
 class Reader:
     """Asks about pinned snapshots."""
 
-    trouble: tuple[type[Exception], ...] = TROUBLE
+    trouble: tuple[type[Exception], ...] = (*TROUBLE, CheckError)
     """What may be raised while a store or catalog is in trouble."""
 
     def __init__(self, world: World, random: Random) -> None:
         self._random = random
         self._index = TableIndex.open(world.open(), TABLE)
+        self._checker = Checker(world.properties)
 
     def ask(self) -> None:
         """Choose a snapshot and ask some questions about it.
@@ -71,14 +68,12 @@ class Reader:
         self._index.refresh()
         table = self._index.data_table
         snapshot = self._random.choice(table.snapshots()[-8:])
-        schema = table.schemas()[snapshot.schema_id] if snapshot.schema_id is not None else table.schema()
-        data, names = read_plainly(table, snapshot.snapshot_id), names_now(schema)
-        for _ in range(_QUESTIONS_A_SNAPSHOT):
-            where = ask(self._random, names, pc.max(data[names["id"]]).as_py() or 0)
-            self._compare(where, data, snapshot.snapshot_id, names["id"], names["k"])
+        seed = self._random.randrange(2**32)
+        for question in self._checker.questions(table.metadata_location, snapshot.snapshot_id, seed):
+            self._compare(question, snapshot.snapshot_id)
 
-    def _compare(self, where: str, data: pa.Table, snapshot_id: int, key: str, k: str) -> None:
-        wanted = matching(where, data)
+    def _compare(self, question: Question, snapshot_id: int) -> None:
+        where, wanted, key, k = question.where, question.rows, question.key, question.k
         asked = f"{where!r} of snapshot {snapshot_id}"
         match self._random.choice(("count", "count", "scan", "aggregate")):
             case "count":

@@ -1,0 +1,82 @@
+"""Questions and their answers without an index: found in a process of its own, whose memory is not the reader's."""
+
+import ctypes
+import logging
+import signal
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from random import Random
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.table import StaticTable
+
+from tests.soak.world import TROUBLE, ask, matching, names_now, read_plainly
+
+_QUESTIONS_A_SNAPSHOT = 8
+_END_WITH_PARENT = 1
+"""PR_SET_PDEATHSIG of `prctl`."""
+
+
+class CheckError(Exception):
+    """A snapshot cannot be read without an index, as the store is in trouble."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A condition on a snapshot, the rows that satisfy it, and what its columns `id` and `k` are called there."""
+
+    where: str
+    rows: pa.Table
+    key: str
+    k: str
+
+
+class Checker:
+    """A process that reads snapshots by PyIceberg's own scan and asks DuckDB. It ends with the one that made it."""
+
+    def __init__(self, store: Mapping[str, str]) -> None:
+        context = get_context("spawn")
+        self._connection, other = context.Pipe()
+        context.Process(target=_serve, args=(other, dict(store)), daemon=True).start()
+        other.close()
+
+    def questions(self, metadata: str, snapshot_id: int, seed: int) -> list[Question]:
+        """Make questions about a snapshot, given the location of the table's metadata.
+
+        Raises CheckError if the snapshot cannot be read now.
+        """
+        self._connection.send((metadata, snapshot_id, seed))
+        found = self._connection.recv()
+        if isinstance(found, str):
+            raise CheckError(found)
+        return list(found)
+
+
+def _serve(connection: Connection, store: dict[str, str]) -> None:
+    ctypes.CDLL(None).prctl(_END_WITH_PARENT, signal.SIGKILL)
+    logging.getLogger("pyiceberg").setLevel(logging.ERROR)
+    # The pipe may be closed before the signal comes.
+    with suppress(EOFError, BrokenPipeError, ConnectionResetError):
+        while True:
+            metadata, snapshot_id, seed = connection.recv()
+            try:
+                found: list[Question] | str = _questions(
+                    StaticTable.from_metadata(metadata, store), snapshot_id, Random(seed)
+                )
+            except TROUBLE as error:
+                found = f"{type(error).__name__}: {str(error).splitlines()[0][:200]}"
+            connection.send(found)
+
+
+def _questions(table: StaticTable, snapshot_id: int, random: Random) -> list[Question]:
+    snapshot = table.snapshot_by_id(snapshot_id)
+    assert snapshot is not None
+    schema = table.schemas()[snapshot.schema_id] if snapshot.schema_id is not None else table.schema()
+    data, names = read_plainly(table, snapshot_id), names_now(schema)
+    key, k = names["id"], names["k"]
+    wheres = [ask(random, names, pc.max(data[key]).as_py() or 0) for _ in range(_QUESTIONS_A_SNAPSHOT)]
+    return [Question(where, matching(where, data).select([key, k]), key, k) for where in wheres]
