@@ -85,6 +85,8 @@ public class EqualityDeletes {
         return Boolean.valueOf(text);
       case STRING:
         return text;
+      case UUID:
+        return java.util.UUID.fromString(text);
       case DECIMAL:
         return new java.math.BigDecimal(text);
       case DATE:
