@@ -148,6 +148,7 @@ class ServerReader(SparkReader):
     """Asks in ever new sessions of an application with the plugin, and looks after the sidecar."""
 
     def _application(self, world: World) -> SparkSession:
+        os.environ["PYTHONPATH"] += f"{os.pathsep}{Path(__file__).with_name('sidecar')}"
         return create_session(world.database.parent, memory="1g", name="soak server", conf=printed_settings())
 
     def ask(self) -> None:

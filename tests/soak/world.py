@@ -162,13 +162,18 @@ def read_plainly(table: Table, snapshot_id: int | None) -> pa.Table:
 
 def empty_caches() -> None:
     """Empty all caches, which have bounds of their own, and tell how much memory the process has beyond them."""
+    trim_memory()
+    tell("memory", resident_bytes=resident_bytes(os.getpid()))
+
+
+def trim_memory() -> None:
+    """Empty all caches, give what they had back to the system, and say so in the log."""
     clear_caches()
-    # The log may speak of each damaged segment again.
-    print(EMPTIED, file=sys.stderr, flush=True)  # noqa: T201
     gc.collect()
     pa.default_memory_pool().release_unused()
     ctypes.CDLL(None).malloc_trim(0)
-    tell("memory", resident_bytes=resident_bytes(os.getpid()))
+    # The log may speak of each damaged segment again.
+    print(EMPTIED, file=sys.stderr, flush=True)  # noqa: T201
 
 
 def tell(event: str, **fields: object) -> None:
