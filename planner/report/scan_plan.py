@@ -1,5 +1,6 @@
 """The scan plan: whether each row group of a scan is kept, and why; the funnel of stages, and what planning cost."""
 
+import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
@@ -86,10 +87,15 @@ class ScanPlan(Described):
 
     @property
     def nbytes(self) -> int:
-        """The approximate memory in bytes; locations of data files are not counted, as many plans share them."""
+        """The approximate memory in bytes, without the locations of data files, which many plans share."""
         arrays = (self.file_of, self.ordinals, self.row_counts, self.reasons, self.matches)
         texts = (self.where, self.answered, *(one.text for one in self.implied))
         return _PLAN_BYTES + sum(array.nbytes for array in arrays) + sum(map(len, texts))
+
+    @property
+    def location_bytes(self) -> int:
+        """The memory of the locations of data files, in bytes."""
+        return sys.getsizeof(self.data_files) + sum(map(sys.getsizeof, self.data_files))
 
     @property
     def summary(self) -> str:

@@ -41,7 +41,9 @@ _log = logging.getLogger(__name__)
 class PlannerCallback(JavaFunction):
     """The planner's side of a hook: the rule calls `apply` over py4j, once a scan."""
 
-    def __init__(self, catalogs: Mapping[str, Catalog], context: SparkContext, session: str, *, strict: bool) -> None:
+    def __init__(
+        self, catalogs: Mapping[str, Catalog], context: SparkContext, session: str, reports: Reports, *, strict: bool
+    ) -> None:
         self.name = uuid4().hex
         self.session = session
         self._context = context
@@ -50,7 +52,7 @@ class PlannerCallback(JavaFunction):
         self._indexes = ReadIndexes(own_catalogs)
         self._strict = strict
         self.observers = Observers(context)
-        self.reports = Reports()
+        self.reports = reports
 
     def apply(self, request_text: str, candidates: bytes) -> bytearray:
         """Answer a request (see `planner.spark.requests.wire`); after any failure the scan stays as it is.

@@ -11,6 +11,7 @@ from pyiceberg.catalog import Catalog
 
 from planner.report.scan_plan import ScanPlans
 from planner.spark.callback import PlannerCallback
+from planner.spark.read_index import Reports
 from planner.spark.rules import (
     EVERY_SESSION,
     PYTHON_STATEMENTS,
@@ -65,7 +66,7 @@ def enable(
         UnsupportedError: If the session is one of Spark Connect.
         MissingExtraError: If PySpark is not installed.
     """
-    hook = _make_hook(spark, catalogs or {}, strict=strict)
+    hook = _make_hook(spark, catalogs or {}, Reports(), strict=strict)
     for ours in our_rules(spark):
         replaced = _hooks.get(call_ours(spark, ours, "hook"))
         # A rule of all sessions that came with another session goes on in the others.
@@ -90,7 +91,7 @@ class _Hook:
     every_session: JavaObject
 
 
-def _make_hook(spark: SparkSession, catalogs: Mapping[str, Catalog], *, strict: bool) -> _Hook:
+def _make_hook(spark: SparkSession, catalogs: Mapping[str, Catalog], reports: Reports, *, strict: bool) -> _Hook:
     try:
         from py4j.protocol import Py4JError
         from pyspark.java_gateway import ensure_callback_server_started
@@ -102,7 +103,7 @@ def _make_hook(spark: SparkSession, catalogs: Mapping[str, Catalog], *, strict: 
     gateway = context._gateway
     assert gateway is not None
     ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call] # pyspark leaves it untyped
-    callback = PlannerCallback(catalogs, context, str(spark._jsparkSession.sessionUUID()), strict=strict)
+    callback = PlannerCallback(catalogs, context, str(spark._jsparkSession.sessionUUID()), reports, strict=strict)
     try:
         loader = compile_hook(spark)
         rule = make(spark, loader, RULE, callback.name, callback.session, callback, strict)
@@ -121,7 +122,8 @@ def every_session(spark: SparkSession) -> JavaObject:
 
     It is a Java function of a session, and `close` ends the hook in all of them. Raises PuffinIndexError as `enable`.
     """
-    return _make_hook(spark, {}, strict=False).every_session
+    # Nobody can ask this process for the reports of sessions.
+    return _make_hook(spark, {}, Reports(most_bytes=0), strict=False).every_session
 
 
 def disable(spark: SparkSession) -> None:

@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -79,12 +79,15 @@ keeps its plans longest."""
 
 
 class Reports:
-    """The latest scan plans of each session."""
+    """The latest scan plans of each session, within some bytes; at least the very latest."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_bytes: int = _KEPT_BYTES) -> None:
+        self._most_bytes = most_bytes
         self._recordings: dict[int, list[ScanPlan]] = {}
         self._reports: OrderedDict[str, deque[ScanPlan]] = OrderedDict()
         self._kept_bytes = 0
+        # How many kept plans share a tuple of locations, by its identity.
+        self._sharing: Counter[int] = Counter()
         self._lock = threading.Lock()
 
     @contextmanager
@@ -111,12 +114,12 @@ class Reports:
             own = self._reports.setdefault(request.session, deque())
             self._reports.move_to_end(request.session)
             own.append(plan)
-            self._kept_bytes += plan.nbytes
+            self._count(plan, 1)
             if len(own) > _KEPT_REPORTS:
-                self._kept_bytes -= own.popleft().nbytes
-            while self._kept_bytes > _KEPT_BYTES and (len(self._reports) > 1 or len(own) > 1):
+                self._count(own.popleft(), -1)
+            while self._kept_bytes > self._most_bytes and (len(self._reports) > 1 or len(own) > 1):
                 session, oldest = next(iter(self._reports.items()))
-                self._kept_bytes -= oldest.popleft().nbytes
+                self._count(oldest.popleft(), -1)
                 if not oldest:
                     del self._reports[session]
         if request.thread in self._recordings:
@@ -133,6 +136,16 @@ class Reports:
         if plan.staleness and is_news(f"{request.uuid} {request.version} {is_useless}"):
             _log.log(logging.WARNING if is_useless else logging.INFO, "%s: %s", plan.table, plan.staleness)
 
+    def _count(self, plan: ScanPlan, sign: int) -> None:
+        """Add a plan to the kept bytes, or take it away; plans of one version of an index share their locations."""
+        key = id(plan.data_files)
+        self._sharing[key] += sign
+        shared = self._sharing[key]
+        if not shared:
+            del self._sharing[key]
+        is_alone = shared == (1 if sign > 0 else 0)
+        self._kept_bytes += sign * (plan.nbytes + (plan.location_bytes if is_alone else 0))
+
     def withdraw(self, answered: str, request: Request) -> None:
         """Take back the latest report of an answer."""
         with self._lock:
@@ -141,7 +154,8 @@ class Reports:
                 for place in reversed(range(len(plans))):
                     plan = plans[place]
                     if plan.table == request.table and plan.answered.startswith(f"{answered}: "):
-                        self._kept_bytes -= plan.nbytes if plans is own else 0
+                        if plans is own:
+                            self._count(plan, -1)
                         del plans[place]
                         break
             if not own:

@@ -15,6 +15,7 @@ from pyroaring import BitMap
 from planner.query_log.benefits import sum_up
 from planner.query_log.records import QueryLog, QueryRecord, read_log
 from planner.spark.callback import PlannerCallback
+from planner.spark.read_index import Reports
 from puffin_index import IndexDefinition
 from tests.planner.query_log_sample import RECORD
 from tests.planner.spark.requests.jvm_messages import REQUEST
@@ -63,7 +64,7 @@ class Hook:
         self._index = build_index(catalog, data, 50, IndexDefinition.of(bitmap=["k"], bsi=["v"]))
         self._log = log
         # Only planning on executors would need a Spark context.
-        self._callback = PlannerCallback({"lake": catalog}, cast(Any, None), "session", strict=True)
+        self._callback = PlannerCallback({"lake": catalog}, cast(Any, None), "session", Reports(), strict=True)
 
     def ask(self, *more: str) -> bytes:
         """Ask for rows that there are not, by more filters if there are, and wait until the log is written."""
