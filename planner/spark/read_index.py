@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections import Counter, OrderedDict, deque
+from collections import OrderedDict, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -87,7 +87,7 @@ class Reports:
         self._reports: OrderedDict[str, deque[ScanPlan]] = OrderedDict()
         self._kept_bytes = 0
         # How many kept plans share a tuple of locations, by its identity.
-        self._sharing: Counter[int] = Counter()
+        self._sharing: dict[int, int] = {}
         self._lock = threading.Lock()
 
     @contextmanager
@@ -137,14 +137,12 @@ class Reports:
             _log.log(logging.WARNING if is_useless else logging.INFO, "%s: %s", plan.table, plan.staleness)
 
     def _count(self, plan: ScanPlan, sign: int) -> None:
-        """Add a plan to the kept bytes, or take it away; plans of one version of an index share their locations."""
-        key = id(plan.data_files)
-        self._sharing[key] += sign
-        shared = self._sharing[key]
-        if not shared:
-            del self._sharing[key]
-        is_alone = shared == (1 if sign > 0 else 0)
-        self._kept_bytes += sign * (plan.nbytes + (plan.location_bytes if is_alone else 0))
+        """Add a plan to the kept bytes (1), or take it away (-1); plans of one version of an index share locations."""
+        before = self._sharing.pop(id(plan.data_files), 0)
+        after = before + sign
+        if after:
+            self._sharing[id(plan.data_files)] = after
+        self._kept_bytes += sign * plan.nbytes + (bool(after) - bool(before)) * plan.location_bytes
 
     def withdraw(self, answered: str, request: Request) -> None:
         """Take back the latest report of an answer."""

@@ -1,8 +1,11 @@
 """The scan plans that a hook keeps for its sessions: the latest ones, within a bound of memory."""
 
+from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
+from hypothesis import given, strategies as st
 
 from planner.report.scan_plan import ScanPlan
 from planner.spark.read_index import Reports
@@ -53,6 +56,42 @@ def test_locations_of_data_files_count_once_for_all_plans_that_share_them() -> N
         reports.add(replace(_plan(str(number)), data_files=own), request_of(session="versions"))
     assert not reports.of("shared")
     assert [plan.where for plan in reports.of("versions")] == [str(number) for number in range(15, 20)]
+
+
+VERSIONS = [tuple(f"version-{version}/{number}" for number in range(10 ** (version % 4))) for version in range(8)]
+
+
+@given(
+    most_bytes=st.sampled_from([0, 6_000, 40_000, 400_000]),
+    steps=st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 7), st.booleans()), max_size=60),
+)
+def test_reports_keep_what_fits_whatever_comes_and_is_taken_back(
+    most_bytes: int, steps: list[tuple[str, int, bool]]
+) -> None:
+    reports, kept = Reports(most_bytes), OrderedDict[str, list[ScanPlan]]()
+    for number, (session, version, is_taken_back) in enumerate(steps):
+        if is_taken_back:
+            reports.withdraw("count(*)", request_of(session=session, table="lake.ns.t"))
+            if kept.get(session):
+                kept[session].pop()
+        else:
+            plan = replace(_plan(str(number)), data_files=VERSIONS[version], answered="count(*): 1 row group")
+            reports.add(plan, request_of(session=session, table="lake.ns.t"))
+            kept.setdefault(session, []).append(plan)
+            kept.move_to_end(session)
+            while _bytes_of(kept) > most_bytes and sum(map(len, kept.values())) > 1:
+                next(iter(kept.values())).pop(0)
+                kept = OrderedDict((name, own) for name, own in kept.items() if own)
+        kept = OrderedDict((name, own) for name, own in kept.items() if own)
+
+        assert {name: reports.of(name) for name in "abc"} == {name: kept.get(name, []) for name in "abc"}
+
+
+def _bytes_of(kept: Mapping[str, list[ScanPlan]]) -> int:
+    """The memory of plans, counted anew."""
+    plans = [plan for own in kept.values() for plan in own]
+    locations = {id(plan.data_files): plan.location_bytes for plan in plans}
+    return sum(plan.nbytes for plan in plans) + sum(locations.values())
 
 
 def test_a_process_that_nobody_asks_keeps_the_latest_plan_alone() -> None:

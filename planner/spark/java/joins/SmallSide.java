@@ -46,10 +46,11 @@ public class SmallSide implements Change.OfNode {
   private static final String DEFAULT_MILLISECONDS = "2000";
 
   /**
-   * Python workers with another memory bound are other workers, and Spark takes none at zero.
+   * The memory bound of a job's Python workers; zero is none. A job never gets workers that have another bound.
    *
-   * <p>A task that outlives its job loses all its Python workers, also those that it has given back (SPARK-54217). The
-   * query must not have them by then. Where Spark's configuration has a bound, this one has no effect.
+   * <p>So a side shares no worker with the query. Spark ends all Python workers of a task that outlives its job, also
+   * those that the task has given back and the query has by then (SPARK-54217). A bound in Spark's configuration
+   * overrides this one, and the workers are shared.
    */
   private static final String WORKER_MEMORY = "resource.pyspark.memory";
 
