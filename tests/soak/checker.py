@@ -56,20 +56,21 @@ class Checker:
         return list(found)
 
 
-def _serve(connection: Connection, store: dict[str, str]) -> None:
+def _serve(connection: Connection, store: Mapping[str, str]) -> None:
     ctypes.CDLL(None).prctl(_END_WITH_PARENT, signal.SIGKILL)
     logging.getLogger("pyiceberg").setLevel(logging.ERROR)
     # The pipe may be closed before the signal comes.
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
         while True:
-            metadata, snapshot_id, seed = connection.recv()
-            try:
-                found: list[Question] | str = _questions(
-                    StaticTable.from_metadata(metadata, store), snapshot_id, Random(seed)
-                )
-            except TROUBLE as error:
-                found = f"{type(error).__name__}: {str(error).splitlines()[0][:200]}"
-            connection.send(found)
+            connection.send(_answer(store, *connection.recv()))
+
+
+def _answer(store: Mapping[str, str], metadata: str, snapshot_id: int, seed: int) -> list[Question] | str:
+    """The questions about a snapshot, or why it cannot be read."""
+    try:
+        return _questions(StaticTable.from_metadata(metadata, dict(store)), snapshot_id, Random(seed))
+    except TROUBLE as error:
+        return f"{type(error).__name__}: {error}"
 
 
 def _questions(table: StaticTable, snapshot_id: int, random: Random) -> list[Question]:

@@ -33,6 +33,7 @@ from tests.soak.world import (
     ask,
     empty_caches,
     tell,
+    tell_trouble,
 )
 from tests.spark.plugin.programs import printed_settings
 
@@ -191,7 +192,7 @@ def main() -> None:
             with (Path(world.folder) / "wrong.txt").open("a", encoding="utf-8") as file:
                 file.write(f"{error}\n")
         except made.trouble as error:
-            tell(f"{kind} reader-trouble", error=type(error).__name__, said=str(error).splitlines()[0][:200])
+            tell_trouble(f"{kind} reader-trouble", error)
             time.sleep(_REST_SECONDS)
         time.sleep(random.expovariate(4.0))
 

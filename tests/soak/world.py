@@ -176,6 +176,12 @@ def trim_memory() -> None:
     print(EMPTIED, file=sys.stderr, flush=True)  # noqa: T201
 
 
+def tell_trouble(event: str, error: Exception) -> None:
+    """Tell the program of an error that a store, a catalog or another writer may cause."""
+    said = next(iter(str(error).splitlines()), "")
+    tell(event, error=type(error).__name__, said=said[:200])
+
+
 def tell(event: str, **fields: object) -> None:
     """Tell the program what has happened: a JSON object a line."""
     print(json.dumps({"event": event, **fields}), flush=True)  # noqa: T201

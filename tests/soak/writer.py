@@ -11,7 +11,7 @@ from pyiceberg.expressions import EqualTo, LessThan
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, StringType
 
-from tests.soak.world import TABLE, TROUBLE, World, names_now, rows, tell
+from tests.soak.world import TABLE, TROUBLE, World, names_now, rows, tell, tell_trouble
 
 _MOST_FILES = 50
 _KEPT_ROWS = 15_000
@@ -44,7 +44,7 @@ class Writer:
                 actions[name][1]()
                 tell(name)
             except TROUBLE as error:
-                tell("writer-trouble", error=type(error).__name__, said=str(error).splitlines()[0][:200])
+                tell_trouble("writer-trouble", error)
             time.sleep(self._random.expovariate(2.0))
 
     def _fitting(self, data: pa.Table) -> pa.Table:
@@ -113,7 +113,7 @@ def main() -> None:
             table = world.open().load_table(TABLE)
             break
         except TROUBLE as error:
-            tell("writer-trouble", error=type(error).__name__, said=str(error).splitlines()[0][:200])
+            tell_trouble("writer-trouble", error)
             time.sleep(1)
     Writer(table, random).run()
 
