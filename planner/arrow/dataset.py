@@ -6,6 +6,7 @@ the filter, Arrow's own filter tests the rows that are read.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from functools import cached_property
@@ -34,6 +35,8 @@ from puffin_index.table_index import TableIndex
 _BATCH_ROWS: Final = 131_072
 """Arrow's own default."""
 
+_OTHERWISE: Final = "a dataset with an index does not do this: read `to_table()`, or ask an engine"
+
 _NO_FILTER: Final = ReadExpression(EVERY_ROW, "true", frozenset())
 
 Columns: TypeAlias = Sequence[str] | Mapping[str, pc.Expression] | None
@@ -60,7 +63,20 @@ def dataset(index: TableIndex, snapshot_id: int | None = None, *, refresh: bool 
     return IndexedDataset(pinned, snapshot_id)
 
 
-class IndexedDataset(ds.Dataset):  # type: ignore[misc] # pyarrow has no types
+class _Unreadable(io.RawIOBase):
+    """A data file that raises UnsupportedError when it is read."""
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = 0) -> int:  # noqa: ARG002 # Python's signature
+        raise UnsupportedError(_OTHERWISE)
+
+
+class IndexedDataset(ds.UnionDataset):  # type: ignore[misc] # pyarrow has no types
     """One snapshot of a table. `planner.dataset` makes it.
 
     A scan reads the row groups that the planner keeps, and gives the rows for which the filter is true, by data file
@@ -68,11 +84,13 @@ class IndexedDataset(ds.Dataset):  # type: ignore[misc] # pyarrow has no types
     """
 
     def __init__(self, index: TableIndex, snapshot_id: int | None, condition: pc.Expression | None = None) -> None:
-        # Arrow's own constructor refuses; whatever would need the object that it makes is overridden.
         self._index = index
         self._snapshot_id = snapshot_id
         self._condition = condition
         self._schema = snapshot_of(index.data_table, snapshot_id)[1]
+        # Arrow's own functions do not ask the methods of this class. They find one file, which cannot be read.
+        parquet, schema = ds.ParquetFileFormat(), self.schema
+        super().__init__(schema, [ds.FileSystemDataset([parquet.make_fragment(_Unreadable())], schema, parquet)])
 
     @property
     def schema(self) -> pa.Schema:
@@ -132,10 +150,14 @@ class IndexedDataset(ds.Dataset):  # type: ignore[misc] # pyarrow has no types
     def _and(self, expression: pc.Expression) -> pc.Expression:
         return expression if self._condition is None else self._condition & expression
 
-    def _refuse(self, *_: object, **__: object) -> NoReturn:
-        raise UnsupportedError("a dataset with an index does not do this: read `to_table()`, or ask an engine")
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Give all rows as a stream of Arrow's C interface."""
+        return self.scanner().__arrow_c_stream__(requested_schema)
 
-    take = join = join_asof = sort_by = replace_schema = _scanner_options = _scan_options = _refuse
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise UnsupportedError(_OTHERWISE)
+
+    take = join = join_asof = sort_by = replace_schema = _scanner_options = _scan_options = __reduce__ = _refuse
 
 
 class IndexedFragment:
@@ -149,8 +171,8 @@ class IndexedFragment:
         return self._whole.scanner(**options)
 
 
-class IndexedScanner(ds.Scanner):  # type: ignore[misc] # pyarrow has no types
-    """A scan of a dataset, which may be read more than once.
+class IndexedScanner:
+    """A scan of a dataset, which may be read more than once. It has the methods of Arrow's scanners.
 
     Attributes:
         data_read: Pages, column chunks and bytes that were read so far.
@@ -199,9 +221,9 @@ class IndexedScanner(ds.Scanner):  # type: ignore[misc] # pyarrow has no types
         """Read record batches, of at most `batch_size` rows."""
         return self._batches()
 
-    def scan_batches(self) -> Iterator[ds.TaggedRecordBatch]:
-        """Refuse: batches come without the fragments from which they are."""
-        raise UnsupportedError("a scan by an index gives batches without fragments: use to_batches")
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Give the rows as a stream of Arrow's C interface."""
+        return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def to_table(self) -> pa.Table:
         """Read all rows."""

@@ -1,16 +1,19 @@
 """DuckDB, Polars, DataFusion and pandas read datasets: right answers, and filters that reach the planner."""
 
+import pickle
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import datafusion
 import duckdb
 import polars as pl
 import pyarrow as pa
+import pyarrow.acero as acero
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pytest
@@ -252,10 +255,34 @@ def test_whatever_arrow_would_do_with_an_object_of_its_own_is_refused(index: Tab
     source = planner.dataset(index)
     for own, of_arrow in ((planner.IndexedDataset, ds.Dataset), (type(source.scanner()), ds.Scanner)):
         names = {name for name in dir(of_arrow) if not name.startswith("__") and not name.startswith("from_")}
-        assert names <= set(vars(own)), names - set(vars(own))
+        assert names - {"scan_batches"} <= set(vars(own)), names - set(vars(own))
     for name in ("join", "sort_by", "replace_schema", "take"):
         with pytest.raises(UnsupportedError, match="to_table"):
             getattr(source, name)("id")
+    rows = pa.table({"id": [1]})
+    for read in (
+        lambda: pickle.dumps(source),
+        lambda: ds.Scanner.from_dataset(source).to_table(),
+        lambda: ds.UnionDataset(source.schema, [source]).count_rows(),
+        lambda: acero.Declaration("scan", acero.ScanNodeOptions(source)).to_table(),
+        lambda: rows.join(source, "id"),
+    ):
+        with pytest.raises(UnsupportedError, match="ask an engine"):
+            read()
+
+
+def test_arrow_writes_a_dataset_and_the_rows_of_a_scan(index: TableIndex, tmp_path: Path) -> None:
+    source = planner.dataset(index)
+    few = source.scanner(columns=["id"], filter=pc.field("k") == 2)
+
+    ds.write_dataset(source, tmp_path / "every", format="parquet")
+    ds.write_dataset(few, tmp_path / "few", format="parquet")
+
+    every = ds.dataset(tmp_path / "every").to_table()
+    assert repr(every.sort_by("id").to_pylist()) == repr(source.to_table().sort_by("id").to_pylist())
+    assert sorted(ds.dataset(tmp_path / "few").to_table()["id"].to_pylist()) == sorted(few.to_table()["id"].to_pylist())
+    assert pl.DataFrame(few).height == pa.table(few).num_rows == 36
+    assert duckdb.sql("SELECT count(*) FROM few").fetchall() == [(36,)]
 
 
 def test_a_chain_of_thousands_of_values_is_read_without_recursion(index: TableIndex) -> None:
