@@ -20,6 +20,7 @@ from puffin_index.data.data_table import open_table
 from puffin_index.errors import NotFoundError
 from puffin_index.storage.arrays import Rows
 from tests.oracle import evaluate
+from tests.planner.laws.doors import check_every_door
 from tests.planner.laws.iceberg_reading import schema_at
 from tests.planner.laws.table_history import TableHistory, history_settings
 from tests.puffin_index.indexed_table import named_segments, segment_files
@@ -187,6 +188,11 @@ class History(TableHistory):
         references = sorted(reference.snapshot_id for reference in self.table.refs().values())
         self.compare(ask, None)
         self.compare(ask, references[self.step % len(references)])
+
+    @invariant()
+    def find_rows_by_key(self) -> None:
+        references = [None, *sorted(reference.snapshot_id for reference in self.table.refs().values())]
+        check_every_door(self.index, self.table, references[self.step % len(references)], self.step)
 
     # Wide tests are looked up among the rows of others, as where their rows are many.
     @patch("planner.prune.lookups._FEW_ROWS", 0)

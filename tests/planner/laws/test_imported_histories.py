@@ -33,6 +33,7 @@ from tests.conftest import amount
 from tests.deletes_sample import commit_positional_deletes
 from tests.oracle import evaluate
 from tests.planner.condition.where_text import Writer
+from tests.planner.laws.doors import check_every_door
 from tests.planner.laws.iceberg_reading import NAME_MAPPING, OddFileError, leaf_columns, live_files, schema_at
 from tests.planner.laws.imported_files import StoredField, commit_file, remove_file, write_parquet
 from tests.planner.laws.table_history import TableHistory, history_settings
@@ -398,6 +399,10 @@ class ImportedHistory(TableHistory):
             self.compare(table, self.asked[(self.step + turn) % len(self.asked)], None)
         if references:
             self.compare(table, self.asked[self.step % len(self.asked)], references[self.step % len(references)])
+
+    @invariant()
+    def find_rows_by_key(self) -> None:
+        check_every_door(self.index, self.table, None, self.step)
 
     def compare(self, table: Table, question: Question, snapshot_id: int | None) -> tuple[str, list[str]]:
         """Ask a question of a snapshot; return it as text, and the columns to read."""
