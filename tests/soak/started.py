@@ -37,6 +37,8 @@ class Started:
             "PYTHONPATH": str(ROOT),
             "PYTHONWARNINGS": "ignore",
             "PYTHONFAULTHANDLER": "1",
+            # Arrow's own allocator keeps what its threads once needed, so that a leak cannot be told from it.
+            "ARROW_DEFAULT_MEMORY_POOL": "system",
         }
         with log.open("ab") as stderr:
             self.process = subprocess.Popen(
