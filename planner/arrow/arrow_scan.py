@@ -152,10 +152,12 @@ def residual_of(planned: QueryAnswer) -> Residual | None:
 def project(schema: Schema, columns: Sequence[str] | None) -> Schema:
     """Choose columns of a schema, in the order in which they are named.
 
-    Raises NotFoundError if the schema lacks a column, UnsupportedError if no column is named.
+    Raises NotFoundError if the schema lacks a column, UnsupportedError if no list of names is given.
     """
     if columns is None:
         return schema
+    if isinstance(columns, str):
+        raise UnsupportedError(f"columns are a list of names, as [{columns!r}], and not a name")
     if not columns:
         raise UnsupportedError("a scan without columns: name one or more, or use planner.count")
     for name in columns:

@@ -25,14 +25,14 @@ from planner.aggregates.partial import key_type
 from planner.aggregates.question import AskedColumn, Question, find_asked
 from planner.arrow.aggregate import EXACT_ROWS, log_warnings
 from planner.arrow.arrow_scan import in_order, residual_of
-from planner.arrow.plan import Keys, arrow_array, keys_of_kind, plan_scan, snapshot_of
+from planner.arrow.plan import Keys, KeysError, arrow_array, keys_of_kind, plan_scan, snapshot_of
 from planner.arrow.row_group_columns import DataRead
 from planner.arrow.row_group_reader import RowGroupReader, RowGroupTask, tasks_of
 from planner.clock import DEFAULT_MILLISECONDS
 from planner.query import QueryAnswer
 from planner.view.cache import sharing_payloads
 from planner.view.directories import IndexReads
-from puffin_index.errors import PuffinIndexError, UnsupportedError
+from puffin_index.errors import UnsupportedError
 from puffin_index.keys.arrow_keys import NEGATIVE_ZERO_KEY, arrow_of_keys, key_array, signed_keys
 from puffin_index.keys.map_key import ColumnId
 from puffin_index.keys.value_types import ValueType
@@ -43,13 +43,9 @@ _ROWS_AT_ONCE: Final = 1 << 20
 """About this many rows are joined with the keys at once, and get their paths at once."""
 
 
-class KeysError(PuffinIndexError, ValueError):
-    """Say that keys are of no column, or that the columns have different numbers of keys."""
-
-
 def arrays_of(keys: Keys) -> dict[str, pa.Array]:
-    """Return the values of keys as Arrow arrays; raise KeysError if there is no column, or columns differ in length."""
-    arrays = {name: arrow_array(values) for name, values in keys.items()}
+    """Return the values of keys as Arrow arrays of one length, of one or more columns; raise KeysError otherwise."""
+    arrays = {name: arrow_array(name, values) for name, values in keys.items()}
     if len({len(array) for array in arrays.values()}) != 1:
         lengths = ", ".join(f"{name} has {len(array)}" for name, array in arrays.items())
         raise KeysError(f"keys are values of one or more columns, equally many of each: {lengths or 'no column'}")
@@ -91,7 +87,7 @@ def locate(
         the table's Arrow types and the values of the row.
 
     Raises:
-        KeysError: If no column is named, or the columns have different numbers of keys.
+        KeysError: If no column is named, keys are no list, or the columns have different numbers of keys.
         NotFoundError: If there is no such column or snapshot.
         UnsupportedError: If keys are not of the type of their column; if rows have to be read, and a data file's format
             makes that impossible here.

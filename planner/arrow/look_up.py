@@ -21,8 +21,8 @@ from pyiceberg.schema import Schema
 from planner.aggregates.question import AskedColumn, find_asked
 from planner.arrow.aggregate import EXACT_ROWS, log_warnings
 from planner.arrow.arrow_scan import in_order, project
-from planner.arrow.locate import KeysError, arrays_of, asked_keys
-from planner.arrow.plan import Keys, snapshot_of, view_of, with_keys
+from planner.arrow.locate import arrays_of, asked_keys
+from planner.arrow.plan import Keys, KeysError, snapshot_of, view_of, with_keys
 from planner.arrow.row_group_columns import DataRead
 from planner.arrow.row_group_reader import RowGroupReader, RowGroupTask, tasks_of
 from planner.clock import Clock
@@ -69,7 +69,7 @@ def get(
         several rows have comes several times, and one that is given twice gets its rows twice.
 
     Raises:
-        KeysError: If no column is named, or the columns have different numbers of keys.
+        KeysError: If no column is named, keys are no list, or the columns have different numbers of keys.
         NotFoundError: If there is no such column or snapshot.
         UnsupportedError: If keys are not of the type of their column, or a data file cannot be read here.
     """
@@ -90,6 +90,8 @@ def prepare(
     `refresh_seconds` is the age from which a look-up asks the catalog for the newest versions of table and index first;
     None looks at the versions of now for ever.
     """
+    if isinstance(key_columns, str):
+        raise KeysError(f"key columns are a list of names, as [{key_columns!r}], and not a name")
     if not key_columns:
         raise KeysError("keys are values of one or more columns, and none is named")
     if refresh:

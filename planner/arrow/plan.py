@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pyarrow as pa
 import xxhash
@@ -59,6 +59,9 @@ if TYPE_CHECKING:
 
 Keys: TypeAlias = Mapping[str, Any]
 """Values by column name: Arrow arrays, numpy arrays or lists."""
+
+_WITHOUT_VIEWS: Final = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+"""Arrow's functions do not take views of strings yet."""
 
 _ORDER = re.compile(
     r"\s*(?:`((?:[^`]|``)+)`|([^\s`]+))(?:\s+(asc|desc))?(?:\s+nulls\s+(first|last))?\s*", re.IGNORECASE
@@ -264,6 +267,10 @@ def _read_tables(
         return files(), view.result()
 
 
+class KeysError(PuffinIndexError, ValueError):
+    """Say that keys are of no column, no lists of values, or lists of different lengths."""
+
+
 def plan_files(
     view: IndexView, predicate: Predicate, files: Sequence[DataFile], limits: Limits = DEFAULT_LIMITS
 ) -> ScanPlan:
@@ -280,7 +287,7 @@ def with_keys(condition: Predicate, keys: Keys, schema: Schema) -> tuple[Predica
 
 def _one_of(found: FoundColumn, values: Any) -> Predicate:
     """The condition that a column has one of some values. NULL equals nothing, and NaN equals NaN, as in a join."""
-    array = arrow_array(values)
+    array = arrow_array(found.name, values)
     if found.value_type is not None:
         with suppress(UnsupportedError):
             return among_keys(found.column, keys_of_kind(array, found.value_type), len(array))
@@ -292,10 +299,21 @@ def _one_of(found: FoundColumn, values: Any) -> Predicate:
     return test if len(numbers) == len(members) else joined([test, nan_test(column, text).yes], is_and=False)
 
 
-def arrow_array(values: Any) -> pa.Array | pa.ChunkedArray:
-    """Keys as Arrow has them, without dictionary coding."""
-    array = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values)
-    return array.cast(array.type.value_type) if pa.types.is_dictionary(array.type) else array
+def arrow_array(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
+    """The keys of a column as Arrow has them, without dictionary coding and views.
+
+    Raises KeysError if they are no list, or a list that Arrow has no type for.
+    """
+    if isinstance(values, str | bytes):
+        raise KeysError(f"keys of {name}: {values!r} is one value, and not a list of values")
+    try:
+        array = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values)
+    except (TypeError, OverflowError, pa.ArrowException) as error:
+        raise KeysError(f"keys of {name}: {error}") from error
+    coded = array.type
+    plain = coded.value_type if pa.types.is_dictionary(coded) else coded
+    plain = _WITHOUT_VIEWS.get(plain, plain)
+    return array if plain == coded else array.cast(plain)
 
 
 def keys_of_kind(array: pa.Array | pa.ChunkedArray, value_type: ValueType) -> KeyColumn:

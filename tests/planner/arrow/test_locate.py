@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, note, settings, strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
 
 import planner
-from planner.arrow.locate import KeysError
+from planner.arrow.plan import KeysError
 from planner.arrow.row_group_columns import DataRead
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.data_table import list_data_files
@@ -216,6 +216,8 @@ def test_keys_of_uuids_and_fixed_bytes_keep_their_types(local_catalog: SqlCatalo
     data = pa.table({"u": pa.array(ids, pa.binary(16)).cast(pa.uuid()), "x": pa.array(ids, pa.binary(16))})
     index = build_index(local_catalog, data, 2, IndexDefinition.of(bitmap=["u", "x"]))
 
+    view = pa.array([ids[2]], pa.binary_view())
+    assert rows_of(planner.locate(index, {"x": view})) == [(2, ids[2])]
     found = planner.locate(index, {"u": data["u"].take([1, 3]), "x": data["x"].take([1, 2])})
     assert rows_of(found) == [(1, UUID(int=1), ids[1])]
     assert found.schema.types[2:] == data.schema.types
@@ -226,6 +228,10 @@ def test_keys_of_uuids_and_fixed_bytes_keep_their_types(local_catalog: SqlCatalo
     [
         ({}, KeysError, "no column"),
         ({"i": [1, 2], "s": ["a"]}, KeysError, "i has 2, s has 1"),
+        ({"i": 1}, KeysError, "keys of i: 'int' object is not iterable"),
+        ({"s": "ab"}, KeysError, "keys of s: 'ab' is one value, and not a list of values"),
+        ({"i": [1, "a"]}, KeysError, "keys of i: Could not convert 'a'"),
+        ({"i": [2**70]}, KeysError, "keys of i: Python int too large"),
         ({"nowhere": [1]}, NotFoundError, "there is no column 'nowhere'"),
         ({"i": ["a"]}, UnsupportedError, "keys of i: a long column cannot hold Arrow string values"),
         ({"i": [1.5]}, UnsupportedError, "keys of i: a long column cannot hold Arrow double values"),

@@ -105,6 +105,10 @@ def test_wrong_keys_are_refused(local_catalog: SqlCatalog) -> None:
             prepared.get(keys)
     with pytest.raises(ValueError, match="none is named"):
         planner.prepare(index, [])
+    with pytest.raises(ValueError, match="a list of names"):
+        planner.prepare(index, "id")
+    with pytest.raises(UnsupportedError, match="a list of names"):
+        planner.prepare(index, ["id"], "n")
     with pytest.raises(UnsupportedError, match="keys of id: a long column cannot hold"):
         prepared.get({"id": ["one"], "s": ["a"]})
     with pytest.raises(NotFoundError, match="no column 'nothing'"):
