@@ -80,7 +80,7 @@ class IndexedDataset(ds.UnionDataset):  # type: ignore[misc] # pyarrow has no ty
     """One snapshot of a table. `planner.dataset` makes it.
 
     A scan reads the row groups that the planner keeps, and gives the rows for which the filter is true, by data file
-    and row group. Arguments that tune Arrow's own readers, such as `batch_readahead`, change nothing.
+    and row group.
     """
 
     def __init__(self, index: TableIndex, snapshot_id: int | None, condition: pc.Expression | None = None) -> None:
@@ -107,7 +107,7 @@ class IndexedDataset(ds.UnionDataset):  # type: ignore[misc] # pyarrow has no ty
         columns: Columns = None,
         filter: pc.Expression | None = None,  # noqa: A002 # Arrow's name
         batch_size: int = _BATCH_ROWS,
-        **_: object,
+        **tuning: Any,
     ) -> IndexedScanner:
         """Make a scan, which is planned when somebody first asks it for rows.
 
@@ -115,11 +115,14 @@ class IndexedDataset(ds.UnionDataset):  # type: ignore[misc] # pyarrow has no ty
             columns: Names of columns, or expressions by name; None for all columns.
             filter: What has to be true for a row.
             batch_size: The most rows of a record batch.
+            tuning: Arguments that tune Arrow's own readers, such as `batch_readahead`, change nothing.
 
-        Raises pa.ArrowException if columns or filter do not fit the schema.
+        Raises:
+            pa.ArrowException: If columns or filter do not fit the schema, or `batch_size` is no such number.
+            TypeError: If arguments are of the wrong type, or Arrow's scanners have no such argument.
         """
         condition = self._condition if filter is None else self._and(filter)
-        return IndexedScanner(self._index, self._snapshot_id, self._schema, columns, condition, batch_size)
+        return IndexedScanner(self._index, self._snapshot_id, self._schema, columns, condition, batch_size, tuning)
 
     def to_batches(self, *args: Any, **options: Any) -> Iterator[pa.RecordBatch]:
         """Read record batches; arguments are those of `scanner`."""
@@ -143,7 +146,7 @@ class IndexedDataset(ds.UnionDataset):  # type: ignore[misc] # pyarrow has no ty
 
     def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[IndexedFragment]:  # noqa: A002, ARG002 # Arrow's name; no fragment is left out
         """Give the whole dataset as one fragment, whose scans are planned and read in parallel."""
-        yield IndexedFragment(self)
+        yield IndexedFragment(self._index, self._snapshot_id, self._condition)
 
     _get_fragments = get_fragments
 
@@ -160,15 +163,17 @@ class IndexedDataset(ds.UnionDataset):  # type: ignore[misc] # pyarrow has no ty
     take = join = join_asof = sort_by = replace_schema = _scanner_options = _scan_options = __reduce__ = _refuse
 
 
-class IndexedFragment:
-    """A dataset as its only fragment, for engines that scan datasets by fragments."""
+class IndexedFragment(IndexedDataset):
+    """A dataset as its only fragment. As of any fragment, the first argument of a scan is the schema: its own."""
 
-    def __init__(self, whole: IndexedDataset) -> None:
-        self._whole = whole
+    @property
+    def physical_schema(self) -> pa.Schema:
+        """The schema."""
+        return self.schema
 
-    def scanner(self, schema: pa.Schema | None = None, **options: Any) -> IndexedScanner:  # noqa: ARG002 # Arrow's signature
-        """Make a scan; the schema is that of the dataset, and other arguments are those of its `scanner`."""
-        return self._whole.scanner(**options)
+    def scanner(self, schema: pa.Schema | None = None, **options: Any) -> IndexedScanner:  # type: ignore[override] # noqa: ARG002 # Arrow's signature
+        """Make a scan; the other arguments are those of a dataset's `scanner`."""
+        return super().scanner(**options)
 
 
 class IndexedScanner:
@@ -186,6 +191,7 @@ class IndexedScanner:
         columns: Columns,
         condition: pc.Expression | None,
         batch_size: int,
+        tuning: Mapping[str, Any],
     ) -> None:
         self._index = index
         self._snapshot_id = snapshot_id
@@ -193,9 +199,10 @@ class IndexedScanner:
         self._columns = columns
         self._condition = condition
         self._batch_size = batch_size
+        # Arrow checks the arguments, and says of which types the results are.
+        none = ds.InMemoryDataset(self.dataset_schema.empty_table())
+        self._like = none.scanner(columns=columns, filter=condition, batch_size=batch_size, **tuning)
         self._read = _NO_FILTER if condition is None else read_expression(condition, schema)
-        # Arrow checks names and types, and says of which types the results are.
-        self._like = self._by_arrow(self.dataset_schema.empty_table(), condition)
         self.data_read = DataRead()
 
     @property

@@ -249,6 +249,22 @@ def test_batches_columns_and_filters_are_as_arrow_has_them(index: TableIndex) ->
         source.scanner(filter=pc.field("nothing") == 1)
     with pytest.raises(pa.ArrowNotImplementedError, match="no kernel matching"):
         source.scanner(filter=pc.field("k") == "text")
+    with pytest.raises(pa.ArrowInvalid, match="BatchSize must be greater than 0"):
+        source.to_table(batch_size=-1)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'fitler'"):
+        source.to_table(fitler=pc.field("k") == 1)
+    with pytest.raises(TypeError, match="Cannot convert str"):
+        source.to_table(filter="k = 1")
+    assert source.to_table(batch_readahead=2, fragment_readahead=1, use_threads=False).num_rows == 2 * ROWS
+
+
+def test_a_dataset_is_its_only_fragment(index: TableIndex) -> None:
+    (fragment,) = planner.dataset(index).filter(pc.field("k") == 2).get_fragments()
+
+    assert fragment.physical_schema.names == index.data_table.schema().as_arrow().names
+    assert fragment.count_rows() == fragment.to_table(fragment.schema, columns=["id"]).num_rows == 36
+    assert fragment.head(5, filter=pc.field("id") > 100).num_rows == 5
+    assert sum(batch.num_rows for batch in fragment.to_batches(columns=["k"])) == 36
 
 
 def test_whatever_arrow_would_do_with_an_object_of_its_own_is_refused(index: TableIndex) -> None:
