@@ -133,6 +133,10 @@ public class Sidecar {
 
   private void keepRunning() {
     try {
+      // What starts beside a session slows it down. Statements that wait for the process need it sooner.
+      while (!isOver() && session == null && waitUntil - System.nanoTime() <= 0) {
+        lookForSession();
+      }
       int restarts = 0;
       while (!isOver()) {
         String trouble = run();
@@ -233,18 +237,21 @@ public class Sidecar {
         watched.destroyForcibly();
         return "did not answer for " + TimeUnit.NANOSECONDS.toMillis(silenceNanos) + " ms";
       }
-      synchronized (this) {
-        if (session == null) {
-          Option<SparkSession> found = SparkSession.getDefaultSession();
-          if (found.isDefined() && found.get().sparkContext() == context) {
-            session = found.get();
-            notifyAll();
-          }
-        }
-        wait(LOOK_MILLIS);
-      }
+      lookForSession();
     }
     return "ended with the application";
+  }
+
+  /** Look for the default session once, and wait for a moment. */
+  private synchronized void lookForSession() throws InterruptedException {
+    if (session == null) {
+      Option<SparkSession> found = SparkSession.getDefaultSession();
+      if (found.isDefined() && found.get().sparkContext() == context) {
+        session = found.get();
+        notifyAll();
+      }
+    }
+    wait(LOOK_MILLIS);
   }
 
   private void copyLines(Process process) {

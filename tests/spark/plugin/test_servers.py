@@ -1,5 +1,6 @@
 """Servers, jobs in Java and a cluster with the plugin: unchanged SQL and DataFrames of any client use the index."""
 
+import json
 import os
 import subprocess
 import zipfile
@@ -13,6 +14,7 @@ from pyspark.sql.connect.session import SparkSession as ConnectSession
 import planner
 from puffin_index.errors import UnsupportedError
 from ssb_bench.stores.server import free_port, wait_for
+from tests.processes import run_python
 from tests.spark.plugin.programs import READY, SETUP, SPARK_HOME, Program, SqlShell, running, spark_settings
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
@@ -39,6 +41,25 @@ public class Job {
     // The application is not stopped: the JVM must end nevertheless.
   }
 }
+"""
+
+_CONTEXT_FIRST = """
+import json, os, sys, time
+from pyspark import SparkConf, SparkContext
+from pyspark.sql import SparkSession
+from tests.processes import descendants
+
+def is_there():
+    return any("planner.spark.sidecar" in process.command for process in descendants(os.getpid()))
+
+SparkContext(conf=SparkConf().setMaster("local[1]").setAll(json.loads(sys.argv[1]).items()))
+time.sleep(2)
+before = is_there()
+SparkSession.builder.getOrCreate()
+end = time.monotonic() + 60
+while not is_there() and time.monotonic() < end:
+    time.sleep(0.1)
+print(before, is_there())
 """
 
 
@@ -186,6 +207,13 @@ def test_a_cluster_of_two_workers(tmp_path: Path) -> None:
         shell(MERGE)
         assert shell("SELECT s FROM lake.ns.t WHERE k = 7") == ["n3!"]
         assert "1 of 4 row groups kept" in program.said()
+
+
+def test_nothing_starts_before_there_is_a_session_unless_statements_wait(tmp_path: Path) -> None:
+    settings = spark_settings(tmp_path)
+
+    assert run_python(_CONTEXT_FIRST, json.dumps(settings)).stdout.split() == ["False", "True"]
+    assert run_python(_CONTEXT_FIRST, json.dumps(settings | WAITING)).stdout.split() == ["True", "True"]
 
 
 @pytest.mark.parametrize(("python", "reason"), [("/nowhere/python", "does not start"), ("false", "ended with code 1")])
