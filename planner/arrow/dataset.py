@@ -35,7 +35,7 @@ from puffin_index.table_index import TableIndex
 _BATCH_ROWS: Final = 131_072
 """Arrow's own default."""
 
-_OTHERWISE: Final = "a dataset with an index does not do this: read `to_table()`, or ask an engine"
+_REFUSAL: Final = "a dataset with an index does not do this: read `to_table()`, or ask an engine"
 
 _NO_FILTER: Final = ReadExpression(EVERY_ROW, "true", frozenset())
 
@@ -73,7 +73,7 @@ class _Unreadable(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = 0) -> int:  # noqa: ARG002 # Python's signature
-        raise UnsupportedError(_OTHERWISE)
+        raise UnsupportedError(_REFUSAL)
 
 
 class IndexedDataset(ds.UnionDataset):  # type: ignore[misc] # pyarrow has no types
@@ -158,7 +158,7 @@ class IndexedDataset(ds.UnionDataset):  # type: ignore[misc] # pyarrow has no ty
         return self.scanner().__arrow_c_stream__(requested_schema)
 
     def _refuse(self, *_: object, **__: object) -> NoReturn:
-        raise UnsupportedError(_OTHERWISE)
+        raise UnsupportedError(_REFUSAL)
 
     take = join = join_asof = sort_by = replace_schema = _scanner_options = _scan_options = __reduce__ = _refuse
 
