@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -29,13 +30,13 @@ class LiveRow:
     """A row as a plain scan reads it.
 
     Attributes:
-        number: What tells rows apart: field 1.
+        number: What tells rows apart: field 1. NULL, if the data file lacks the field.
         value: The value of the column that is asked about.
         file: The location of its data file.
         position: Its place there.
     """
 
-    number: int
+    number: int | None
     value: Any
     file: str
     position: int
@@ -76,10 +77,10 @@ def _ask(index: TableIndex, snapshot_id: int | None, names: tuple[str, str], key
     looked_up = planner.get(index, {column: keys}, [number], snapshot_id)
     located = planner.locate(index, {column: keys}, snapshot_id)
     return [
-        sorted(zip(*looked_up.to_pydict().values(), strict=True)),
-        sorted(zip(*located.to_pydict().values(), strict=True)),
-        sorted(data.to_table(columns=[number], filter=wanted)[number].to_pylist()),
-        sorted(data.to_table(columns=[number], filter=pc.field(column).is_null())[number].to_pylist()),
+        Counter(zip(*looked_up.to_pydict().values(), strict=True)),
+        Counter(zip(*located.to_pydict().values(), strict=True)),
+        Counter(data.to_table(columns=[number], filter=wanted)[number].to_pylist()),
+        Counter(data.to_table(columns=[number], filter=pc.field(column).is_null())[number].to_pylist()),
         data.count_rows(wanted),
     ]
 
@@ -88,9 +89,9 @@ def _expected(rows: Sequence[LiveRow], keys: Sequence[Any]) -> list[Any]:
     """What `_ask` gives, found row by row."""
     here = [row for row in rows if row.value is not None and row.value in keys]
     return [
-        sorted((place, row.number) for place, key in enumerate(keys) for row in here if row.value == key),
-        sorted((row.file, row.position, row.value) for row in here),
-        sorted(row.number for row in here),
-        sorted(row.number for row in rows if row.value is None),
+        Counter((place, row.number) for place, key in enumerate(keys) for row in here if row.value == key),
+        Counter((row.file, row.position, row.value) for row in here),
+        Counter(row.number for row in here),
+        Counter(row.number for row in rows if row.value is None),
         len(here),
     ]
