@@ -157,7 +157,7 @@ def project(schema: Schema, columns: Sequence[str] | None) -> Schema:
     if columns is None:
         return schema
     if isinstance(columns, str):
-        raise UnsupportedError(f"columns are a list of names, as [{columns!r}], and not a name")
+        raise UnsupportedError(f"columns={columns!r} is one text: give a list of names, columns=[{columns!r}]")
     if not columns:
         raise UnsupportedError("a scan without columns: name one or more, or use planner.count")
     for name in columns:

@@ -69,9 +69,6 @@ class _Unreadable(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def seekable(self) -> bool:
-        return True
-
     def seek(self, offset: int, whence: int = 0) -> int:  # noqa: ARG002 # Python's signature
         raise UnsupportedError(_REFUSAL)
 
@@ -118,7 +115,7 @@ class IndexedDataset(ds.UnionDataset):  # type: ignore[misc] # pyarrow has no ty
             tuning: Arguments that tune Arrow's own readers, such as `batch_readahead`, change nothing.
 
         Raises:
-            pa.ArrowException: If columns or filter do not fit the schema, or `batch_size` is no such number.
+            pa.ArrowException: If columns or filter do not fit the schema, or `batch_size` is not above 0.
             TypeError: If arguments are of the wrong type, or Arrow's scanners have no such argument.
         """
         condition = self._condition if filter is None else self._and(filter)
@@ -200,8 +197,7 @@ class IndexedScanner:
         self._condition = condition
         self._batch_size = batch_size
         # Arrow checks the arguments, and says of which types the results are.
-        none = ds.InMemoryDataset(self.dataset_schema.empty_table())
-        self._like = none.scanner(columns=columns, filter=condition, batch_size=batch_size, **tuning)
+        self._like = self._by_arrow(self.dataset_schema.empty_table(), condition, batch_size=batch_size, **tuning)
         self._read = _NO_FILTER if condition is None else read_expression(condition, schema)
         self.data_read = DataRead()
 
@@ -227,6 +223,10 @@ class IndexedScanner:
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Read record batches, of at most `batch_size` rows."""
         return self._batches()
+
+    def scan_batches(self) -> NoReturn:
+        """Refuse: batches come without the fragments from which they are."""
+        raise UnsupportedError("a scan by an index gives batches without fragments: use to_batches")
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Give the rows as a stream of Arrow's C interface."""
@@ -284,8 +284,11 @@ class IndexedScanner:
             yield from self._by_arrow(rows, None).to_batches()
             left -= rows.num_rows
 
-    def _by_arrow(self, rows: pa.Table, condition: pc.Expression | None) -> ds.Scanner:
-        return ds.InMemoryDataset(rows).scanner(columns=self._columns, filter=condition, use_threads=False)
+    def _by_arrow(
+        self, rows: pa.Table, condition: pc.Expression | None, *, use_threads: bool = False, **tuning: Any
+    ) -> ds.Scanner:
+        data = ds.InMemoryDataset(rows)
+        return data.scanner(columns=self._columns, filter=condition, use_threads=use_threads, **tuning)
 
     def _names(self) -> list[str]:
         """The columns that are read: those of the results, and of a filter that Arrow has to test."""

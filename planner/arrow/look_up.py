@@ -91,7 +91,7 @@ def prepare(
     None looks at the versions of now for ever.
     """
     if isinstance(key_columns, str):
-        raise KeysError(f"key columns are a list of names, as [{key_columns!r}], and not a name")
+        raise KeysError(f"key_columns={key_columns!r} is one text: give a list of names, key_columns=[{key_columns!r}]")
     if not key_columns:
         raise KeysError("keys are values of one or more columns, and none is named")
     if refresh:

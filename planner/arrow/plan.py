@@ -99,6 +99,10 @@ def view_of(index_table: Table, reading: Reading) -> IndexView:
     return narrowed
 
 
+class KeysError(PuffinIndexError, ValueError):
+    """Say that keys are of no column, no lists of values, or lists of different lengths."""
+
+
 def plan(
     index: TableIndex,
     where: str | None = None,
@@ -135,6 +139,7 @@ def plan(
     Raises:
         WhereSyntaxError: If the text does not parse.
         OrderSyntaxError: If the order is no column with a direction, or the limit does not fit.
+        KeysError: If keys are no list.
         NotFoundError: If the text names a column that the table lacks, or there is no such snapshot.
     """
     limits = Limits(strict, byte_budget, seconds=planning_milliseconds / 1000)
@@ -267,10 +272,6 @@ def _read_tables(
         return files(), view.result()
 
 
-class KeysError(PuffinIndexError, ValueError):
-    """Say that keys are of no column, no lists of values, or lists of different lengths."""
-
-
 def plan_files(
     view: IndexView, predicate: Predicate, files: Sequence[DataFile], limits: Limits = DEFAULT_LIMITS
 ) -> ScanPlan:
@@ -280,14 +281,15 @@ def plan_files(
 
 def with_keys(condition: Predicate, keys: Keys, schema: Schema) -> tuple[Predicate, list[Implied]]:
     """A condition that also says which keys are wanted, and what they imply."""
-    tests = [_one_of(find_column(schema, name), values) for name, values in keys.items()]
-    implied = [Implied("keys", f"{name} in {len(values)} keys") for name, values in keys.items()]
+    columns = {name: find_column(schema, name) for name in keys}
+    arrays = {name: arrow_array(name, values) for name, values in keys.items()}
+    tests = [_one_of(columns[name], array) for name, array in arrays.items()]
+    implied = [Implied("keys", f"{name} in {len(array)} keys") for name, array in arrays.items()]
     return joined([condition, *tests], is_and=True), implied
 
 
-def _one_of(found: FoundColumn, values: Any) -> Predicate:
+def _one_of(found: FoundColumn, array: pa.Array | pa.ChunkedArray) -> Predicate:
     """The condition that a column has one of some values. NULL equals nothing, and NaN equals NaN, as in a join."""
-    array = arrow_array(found.name, values)
     if found.value_type is not None:
         with suppress(UnsupportedError):
             return among_keys(found.column, keys_of_kind(array, found.value_type), len(array))

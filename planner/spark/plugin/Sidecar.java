@@ -133,7 +133,7 @@ public class Sidecar {
 
   private void keepRunning() {
     try {
-      // What starts beside a session slows it down. Statements that wait for the process need it sooner.
+      // A process that starts beside a session slows the session's start down. Statements that wait need it sooner.
       while (!isOver() && session == null && waitUntil - System.nanoTime() <= 0) {
         lookForSession();
       }

@@ -9,7 +9,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 import planner
-from planner.arrow.plan import OrderSyntaxError
+from planner.arrow.plan import KeysError, OrderSyntaxError
 from planner.condition.implied import Implied
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import NotFoundError, UnsupportedError
@@ -37,6 +37,7 @@ def test_keys_leave_the_row_groups_and_rows_that_have_them(index: TableIndex) ->
     assert planner.plan(index, keys=keys).kept == 2
     assert planner.plan(index, keys=keys).implied == (Implied("keys", "I in 3 keys"),)
     assert planner.scan(index, keys=keys).read_all()["i"].to_pylist() == [9, 2]
+    assert planner.count(index, keys={"i": (key for key in (9, 2, 77))}).rows == 2
     assert planner.count(index, "i > 2", keys=keys).rows == 1
 
 
@@ -92,7 +93,7 @@ def test_a_limit_without_order_takes_any_rows(index: TableIndex) -> None:
     assert planner.scan(index, "i >= 5", limit=0).read_all().num_rows == 0
 
 
-def test_what_is_no_order_is_refused(index: TableIndex) -> None:
+def test_what_is_no_order_or_key_is_refused(index: TableIndex) -> None:
     for order_by, limit in (("i, f", 1), ("i upwards", 1), ("i", None), (None, -1)):
         with pytest.raises(OrderSyntaxError):
             planner.plan(index, order_by=order_by, limit=limit)
@@ -100,6 +101,8 @@ def test_what_is_no_order_is_refused(index: TableIndex) -> None:
         planner.plan(index, order_by="x", limit=1)
     with pytest.raises(NotFoundError, match="there is no column 'x'"):
         planner.plan(index, keys={"x": [1]})
+    with pytest.raises(KeysError, match="keys of i: 'int' object is not iterable"):
+        planner.plan(index, keys={"i": 1})
 
 
 @pytest.mark.parametrize("seed", range(12))
