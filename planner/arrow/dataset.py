@@ -260,12 +260,15 @@ class IndexedScanner:
         return plan_scan(self._index, self._read, self._snapshot_id, DEFAULT_LIMITS, refresh=False, limit=limit)
 
     def _batches(self, limit: int | None = None) -> Iterator[pa.RecordBatch]:
+        """Plan now, as PyArrow may ask for batches in a thread that planning has to wait for; read row groups later."""
         names = self._names()
         if not names:
-            yield from self._without_columns()
-            return
+            return self._without_columns(self.count_rows())
         # The planner counts what its condition finds, and the filter may leave fewer rows.
         planned = self._planned if limit is None or not self._read.exact else self._plan(limit)
+        return self._rows_of(planned, names)
+
+    def _rows_of(self, planned: QueryAnswer, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         projection = project(self._schema, names)
         residual = None if self._read.predicate == EVERY_ROW else Residual(simplified(self._read.predicate))
         condition = None if self._read.exact else self._condition
@@ -276,9 +279,8 @@ class IndexedScanner:
                 for first in range(0, part.num_rows, self._batch_size):
                     yield part.slice(first, self._batch_size)
 
-    def _without_columns(self) -> Iterator[pa.RecordBatch]:
-        """As many rows as there are, of constants or of nothing."""
-        left = self.count_rows()
+    def _without_columns(self, left: int) -> Iterator[pa.RecordBatch]:
+        """So many rows of constants or of nothing."""
         while left > 0:
             rows = pa.table({"": pa.nulls(min(left, self._batch_size))}).select([])
             yield from self._by_arrow(rows, None).to_batches()

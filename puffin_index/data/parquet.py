@@ -151,10 +151,9 @@ def open_parquet_file(io: FileIO, location: str, size: int | None = None) -> Ite
 def _reader(
     stream: ObjectStream | InputStream, footer: pq.FileMetaData | None, coded: Sequence[str] = ()
 ) -> pq.ParquetFile:
-    # What PyArrow buffers ahead would be other ranges than those that are fetched.
-    pre_buffer = not isinstance(stream, ObjectStream)
+    # Arrow buffers ahead in its threads for input. All of them may wait for this file, as they do if they write scans.
     return parquet_file(
-        stream, metadata=footer, pre_buffer=pre_buffer, coerce_int96_timestamp_unit="us", read_dictionary=list(coded)
+        stream, metadata=footer, pre_buffer=False, coerce_int96_timestamp_unit="us", read_dictionary=list(coded)
     )
 
 

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol, cast
 
+import pyarrow as pa
 from pyiceberg.io import FileIO, InputStream
 
 from puffin_index.errors import CorruptFileError, NotFoundError
 from puffin_index.storage.binary import check_inside
-from puffin_index.storage.object_stream import ObjectStream
+from puffin_index.storage.object_stream import FileOfArrow, ObjectStream
 from puffin_index.storage.objects import find_object
 
 _log = logging.getLogger(__name__)
@@ -35,7 +36,12 @@ def open_stream(io: FileIO, location: str, size: int | None = None) -> ObjectStr
     A store is not asked for anything if the size is known, not even whether there is such a file.
     """
     stored = None if size is None else find_object(io, location)
-    return io.new_input(location).open(seekable=True) if stored is None or size is None else ObjectStream(stored, size)
+    if stored is not None and size is not None:
+        return ObjectStream(stored, size)
+    opened = io.new_input(location).open(seekable=True)
+    if is_local(location) or not isinstance(opened, pa.NativeFile):
+        return opened
+    return ObjectStream(FileOfArrow(location, opened), opened.size())
 
 
 class StreamReader:

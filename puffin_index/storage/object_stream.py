@@ -1,10 +1,14 @@
-"""A stream over an object of a store: what is known to be wanted is fetched ahead, side by side."""
+"""A stream over a file of a store: what is known to be wanted is fetched ahead, side by side."""
 
 import io
+import os
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import cache
 from typing import Final
+
+import pyarrow as pa
 
 from puffin_index.storage.objects import StoredObject
 from puffin_index.storage.ranged import HeldRange, HeldRanges, Span, near_spans
@@ -18,14 +22,28 @@ _THREADS: Final = 64
 
 
 @cache
-def _pool() -> ThreadPoolExecutor:
+def _pool(process: int) -> ThreadPoolExecutor:  # noqa: ARG001 # see below
+    # A process that was forked has none of the threads of its parent, and gets a pool of its own.
     return ThreadPoolExecutor(_THREADS, thread_name_prefix="puffin-index-ahead")
 
 
-class ObjectStream(io.RawIOBase):
-    """A seekable stream over an object of known size. Not safe to share between threads."""
+@dataclass(frozen=True, slots=True)
+class FileOfArrow:
+    """A file that PyArrow opened in a store. Safe to share between threads."""
 
-    def __init__(self, stored: StoredObject, size: int) -> None:
+    location: str
+    # It is not closed, since ranges of it may still be read: Arrow closes a file that nobody holds.
+    _file: pa.NativeFile
+
+    def read(self, offset: int, length: int) -> memoryview:
+        """Return up to `length` bytes from `offset`, or raise OSError."""
+        return memoryview(self._file.read_at(length, offset))
+
+
+class ObjectStream(io.RawIOBase):
+    """A seekable stream over a file of known size in a store. Not safe to share between threads."""
+
+    def __init__(self, stored: StoredObject | FileOfArrow, size: int) -> None:
         super().__init__()
         self.stored = stored
         self.size = size
@@ -45,7 +63,7 @@ class ObjectStream(io.RawIOBase):
         for offset, length in spans:
             held = self._ahead.find(location, offset, length)
             if held is None:
-                held = HeldRange(offset, length, _pool().submit(self._read_span, offset, length))
+                held = HeldRange(offset, length, _pool(os.getpid()).submit(self._read_span, offset, length))
             kept[held.offset] = held
         self._ahead = HeldRanges((location, held) for held in kept.values())
 

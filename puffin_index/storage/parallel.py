@@ -1,5 +1,6 @@
 """Doing the same for many items at once: reads of remote stores wait for each other otherwise."""
 
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -34,7 +35,8 @@ _worker = threading.local()
 
 
 @cache
-def _lasting_pool(threads: int) -> ThreadPoolExecutor:
+def _lasting_pool(threads: int, process: int) -> ThreadPoolExecutor:  # noqa: ARG001 # see below
+    # A process that was forked has none of the threads of its parent, and gets a pool of its own.
     # Threads are only started when all others are busy.
     return ThreadPoolExecutor(threads, thread_name_prefix="puffin-index")
 
@@ -71,7 +73,7 @@ def _pool(at_once: int, items: int) -> Iterator[ThreadPoolExecutor]:
     wake them.
     """
     if at_once <= _MOST_ELSEWHERE:
-        yield _lasting_pool(at_once)
+        yield _lasting_pool(at_once, os.getpid())
         return
     with _threads.taken(min(at_once, items)) as count:
         pool = ThreadPoolExecutor(count, thread_name_prefix="puffin-index")

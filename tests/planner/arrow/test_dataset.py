@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.acero as acero
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.types import LongType, StringType
@@ -24,8 +25,9 @@ import planner
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.data_table import list_data_files
 from puffin_index.errors import NotFoundError, UnsupportedError
+from puffin_index.storage.caches import clear_caches
 from tests.conftest import create_table
-from tests.deletes_sample import commit_positional_deletes
+from tests.deletes_sample import commit_equality_deletes, commit_positional_deletes
 
 ROWS = 4_000
 GROUP_ROWS = 500
@@ -299,6 +301,35 @@ def test_arrow_writes_a_dataset_and_the_rows_of_a_scan(index: TableIndex, tmp_pa
     assert sorted(ds.dataset(tmp_path / "few").to_table()["id"].to_pylist()) == sorted(few.to_table()["id"].to_pylist())
     assert pl.DataFrame(few).height == pa.table(few).num_rows == 36
     assert duckdb.sql("SELECT count(*) FROM few").fetchall() == [(36,)]
+
+
+def test_arrow_may_have_one_thread_for_input(index: TableIndex, tmp_path: Path) -> None:
+    """The thread that asks for rows is that one, and reading waits for no other."""
+    table = index.data_table
+    for file in list_data_files(table):
+        commit_positional_deletes(table, {file.path: range(0, ROWS, 3)})
+    commit_equality_deletes(table, pa.table({"k": pa.array([5], pa.int32())}))
+    source = planner.dataset(index)
+    some, asked = (pc.field("k") < 90) & (pc.field("id") > 500), "k < 90 AND id > 500"
+    expected = sorted(source.to_table()["id"].to_pylist()), sorted(source.to_table(filter=some)["id"].to_pylist())
+    threads = pa.io_thread_count()
+    pa.set_io_thread_count(1)
+    try:
+        for number, (rows, ids) in enumerate(
+            [
+                (source, expected[0]),
+                (source.scanner(filter=some), expected[1]),
+                (source.scanner(columns={"id": pc.field("id") + pc.scalar(0)}, filter=some), expected[1]),
+                (planner.scan(index), expected[0]),
+                (planner.scan(index, asked, ["id"]), expected[1]),
+            ]
+        ):
+            clear_caches()
+            ds.write_dataset(rows, tmp_path / str(number), format="parquet")
+            written = pq.read_table(tmp_path / str(number), use_threads=False, pre_buffer=False)
+            assert sorted(written["id"].to_pylist()) == ids
+    finally:
+        pa.set_io_thread_count(threads)
 
 
 def test_threads_share_a_dataset(index: TableIndex, tmp_path: Path) -> None:

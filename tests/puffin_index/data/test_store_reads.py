@@ -1,6 +1,7 @@
 """Builds and scans of tables in a store read the chunks of their columns and footers, each by one request."""
 
 import gc
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
 
 from planner.arrow.arrow_scan import scan
@@ -117,6 +119,27 @@ def test_neighbouring_chunks_share_a_request(server: StoreServer, catalog: SqlCa
     assert len(asked) == FILES * ROW_GROUPS, "all columns of a row group by one request"
     names = set(every.column_names)
     assert sum(one.bytes_in for one in asked) == sum(chunk_bytes(footer, names) for footer, _ in footers(table))
+
+
+class SomebodysFileIO(PyArrowFileIO):
+    """Opens files of a store as PyIceberg does for every store but S3."""
+
+
+def test_a_store_of_pyarrow_is_asked_for_neighbouring_chunks_by_one_request(
+    server: StoreServer, tmp_path: Path
+) -> None:
+    implementation = f"{__name__}.{SomebodysFileIO.__name__}"
+    with store_catalog(server, tmp_path, **{"py-io-impl": implementation}) as other:
+        index = build_index(other, rows(0), ROW_GROUP_ROWS, IndexDefinition.of(bitmap=["k"], bloom=["s"]))
+        assert type(index.data_table.io).__name__ == SomebodysFileIO.__name__
+        scan(index).read_all()  # footers are in memory now
+        server.traffic()
+
+        found = scan(index).read_all()
+
+        asked = data_requests(server)
+        assert found.sort_by("a").equals(rows(0).cast(found.schema).sort_by("a"))
+    assert Counter(one.kind for one in asked) == {"HEAD": ROW_GROUPS, "RANGE": ROW_GROUPS}
 
 
 def test_a_file_that_is_gone_is_named(server: StoreServer, tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """Work in parallel gives results in order, keeps context variables and never waits for itself."""
 
 import os
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -77,6 +79,28 @@ def test_threads_keep_no_memory_of_results_that_are_freed_elsewhere() -> None:
 def test_nested_work_ends() -> None:
     nested = in_parallel(lambda item: sum(in_parallel(lambda other: item * other, range(10))), range(64))
     assert nested == [item * 45 for item in range(64)]
+
+
+def test_a_process_that_was_forked_has_threads_of_its_own() -> None:
+    code = (
+        "import os, signal, sys\n"
+        "import pyarrow as pa\n"
+        "from puffin_index.storage.object_stream import FileOfArrow, ObjectStream\n"
+        "from puffin_index.storage.parallel import in_parallel\n"
+        "def read():\n"
+        "    assert in_parallel(abs, [-1, -2, -3], 2) == [1, 2, 3]\n"
+        "    stream = ObjectStream(FileOfArrow(sys.executable, pa.OSFile(sys.executable)), 1000)\n"
+        "    stream.fetch([(0, 1000)])\n"
+        "    assert bytes(stream.read(4)) == open(sys.executable, 'rb').read(4)\n"
+        "read()\n"
+        "child = os.fork()\n"
+        "if not child:\n"
+        "    signal.alarm(20)\n"
+        "    read()\n"
+        "    os._exit(0)\n"
+        "sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
+    )
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=60)
 
 
 def test_the_first_error_reaches_the_caller() -> None:
