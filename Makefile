@@ -6,7 +6,8 @@ STAMP := $(VENV)/.installed
 DATA ?= data
 SF ?= 1
 # Two processes, each with a Spark session that tests share. A third one makes runs no shorter on two cores.
-SIDE_BY_SIDE := -n 2 --dist loadgroup
+# A test that ends its process would be tried again in a new one, for ever.
+SIDE_BY_SIDE := -n 2 --dist loadgroup --max-worker-restart 0
 # Queries of tests run too seldom to repay the optimizing compiler, which took a quarter of the processor time of their JVM.
 BRIEF_JVM := JAVA_TOOL_OPTIONS="-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
@@ -51,7 +52,7 @@ quick: $(STAMP) ## The tests that need no JVM
 
 nightly: $(STAMP) ## Everything: all tests, each on many more examples, and 50,000 pairs of a table and a predicate (PAIRS=n)
 	@$(BIN)/python -m tests.planner.laws.pairs --pairs $(PAIRS)
-	@$(WITH_SPARK) --hypothesis-profile=nightly --timeout 14400
+	@$(WITH_SPARK) --hypothesis-profile=nightly --timeout 14400 -o faulthandler_timeout=14500
 
 soak: $(STAMP) ## An index under load with kills, locks, damage and a failing store, for an hour (SECONDS=n) more; SOAK=--spark adds Spark
 	@JAVA_HOME="$$(bash scripts/find-java 2> /dev/null)" $(BIN)/python -m tests.soak --seconds $(SECONDS) --state $(DATA)/soak $(SOAK)
