@@ -151,7 +151,7 @@ def open_parquet_file(io: FileIO, location: str, size: int | None = None) -> Ite
 def _reader(
     stream: ObjectStream | InputStream, footer: pq.FileMetaData | None, coded: Sequence[str] = ()
 ) -> pq.ParquetFile:
-    # Arrow buffers ahead in its threads for input. All of them may wait for this file, as they do if they write scans.
+    # Arrow would buffer ahead in its threads for input, all of which may be waiting for rows in `write_dataset`.
     return parquet_file(
         stream, metadata=footer, pre_buffer=False, coerce_int96_timestamp_unit="us", read_dictionary=list(coded)
     )
