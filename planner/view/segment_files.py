@@ -1,5 +1,6 @@
 """The files of segments: opened when they are read; those that were used last stay open."""
 
+import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -39,7 +40,7 @@ class SegmentFiles:
         self.read_ahead = self.read_in_vain = 0
         self._io = io
         self._lock = threading.Lock()
-        self._opened: LRUCache[str, FileReader] = LRUCache(most_open_files())
+        self._opened: LRUCache[tuple[int, str], FileReader] = LRUCache(most_open_files())
 
     def each_ahead(self, read: Callable[[Item], Result], items: Sequence[Item], at_once: int) -> list[Result]:
         """Return the results of reading something for each item, in their order; what each reads first is read ahead.
@@ -106,13 +107,15 @@ class SegmentFiles:
         if _TRIES.get() and 0 <= offset <= offset + length <= size:
             raise UnreadError([(location, offset, length)])
         count_read(length)
+        # A process that was forked cannot use the connections of its parent.
+        key = os.getpid(), location
         with self._lock:
-            opened = self._opened.get(location)
+            opened = self._opened.get(key)
         if opened is None:
             opened = FileReader(self._io, location, size)
             with self._lock:
                 # A file that drops out of the cache is closed once its last reader has released it.
-                self._opened[location] = opened
+                self._opened[key] = opened
         return opened.read(offset, length)
 
     def close(self) -> None:

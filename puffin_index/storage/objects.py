@@ -87,6 +87,9 @@ class StoredObject:
     def _errors(self) -> Iterator[None]:
         from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
 
+        if os.getpid() != _process["id"]:
+            # The threads that would answer are not in this process.
+            raise OSError(f"{self.location}: it was opened before this process was forked: open it again")
         try:
             yield
         except FileNotFoundError as error:

@@ -1,5 +1,7 @@
 """Plans over segments in a store: rounds of requests, not requests, are what a user waits for."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -79,6 +81,38 @@ def test_a_prepared_look_up_takes_two_rounds(server: StoreServer, catalog: SqlCa
     # Blocks of the index, and pages of the data; before the first pages, a file's footer and its offset indexes.
     assert rounds[0] <= 4
     assert min(rounds[1:]) == 2
+
+
+FORKED = """
+import os, signal, sys
+import pyarrow.compute as pc
+from pyiceberg.catalog.sql import SqlCatalog
+import planner
+from puffin_index import TableIndex
+
+index = TableIndex.open(SqlCatalog("local", **{properties!r}), "ns.t")
+source, prepared = planner.dataset(index), planner.prepare(index, ["k"])
+
+def answers():
+    found = planner.count(index, "k = 77"), planner.count(index, "s = 'value 7' AND k > 5", refresh=False)
+    assert not any(one.plan.warnings for one in found), found
+    rows = planner.scan(index, "k = 78").read_all(), source.to_table(filter=pc.field("k") == 79)
+    keyed = [prepared.get({{"k": [key]}}) for key in (77, 78)]
+    return [one.rows for one in found], [len(one) for one in (*rows, *keyed)]
+
+expected = answers()
+assert min(expected[1]) > 0, expected
+child = os.fork()
+if not child:
+    signal.alarm(60)
+    os._exit(0 if answers() == expected else 1)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_process_that_was_forked_goes_on_with_what_its_parent_opened(catalog: SqlCatalog) -> None:
+    code = FORKED.format(properties=dict(catalog.properties))
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=120)
 
 
 def test_catalogs_of_ours_get_the_metadata_of_a_table_by_one_request(server: StoreServer, catalog: SqlCatalog) -> None:

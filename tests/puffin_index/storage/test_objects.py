@@ -153,14 +153,20 @@ def test_what_was_fetched_is_not_asked_for_again(server: StoreServer) -> None:
 
 def test_a_process_that_was_forked_reads_as_pyiceberg_does(server: StoreServer) -> None:
     code = (
-        "import os, sys\n"
+        "import os, signal, sys\n"
         "from pyiceberg.io.pyarrow import PyArrowFileIO\n"
         "from puffin_index.storage.objects import find_object\n"
         f"files, location = PyArrowFileIO({server.properties!r}), {LOCATION!r}\n"
-        f"assert len(find_object(files, location).read_all()) == {len(CONTENT)}\n"
+        "opened = find_object(files, location)\n"
+        f"assert len(opened.read_all()) == {len(CONTENT)}\n"
         "child = os.fork()\n"
         "if not child:\n"
-        "    os._exit(0 if find_object(files, location) is None else 1)\n"
+        "    signal.alarm(20)\n"
+        "    try:\n"
+        "        opened.read(0, 1)\n"
+        "    except OSError as error:\n"
+        "        os._exit(0 if 'forked' in str(error) and find_object(files, location) is None else 1)\n"
+        "    os._exit(2)\n"
         "sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
     )
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=60)
