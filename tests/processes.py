@@ -4,6 +4,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import indent
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,20 @@ def run_python(program: str, *arguments: str | Path, seconds: float = 300) -> su
     said = "\n".join(line for line in done.stderr.splitlines() if not line.startswith("\tat "))
     assert done.returncode == 0, said
     return done
+
+
+def run_forked(parent: str, child: str) -> None:
+    """Run a program, and then another one in a process that is forked from it; both must end well."""
+    program = (
+        f"{parent}\n"
+        "import os, signal, sys\n"
+        "if not (forked := os.fork()):\n"
+        "    signal.alarm(60)\n"
+        f"{indent(child, '    ')}\n"
+        "    os._exit(0)\n"
+        "sys.exit(os.waitstatus_to_exitcode(os.waitpid(forked, 0)[1]))\n"
+    )
+    run_python(program)
 
 
 def descendants(pid: int) -> list[Process]:

@@ -260,7 +260,7 @@ class IndexedScanner:
         return plan_scan(self._index, self._read, self._snapshot_id, DEFAULT_LIMITS, refresh=False, limit=limit)
 
     def _batches(self, limit: int | None = None) -> Iterator[pa.RecordBatch]:
-        """Plan now, as PyArrow may ask for batches in a thread that planning has to wait for; read row groups later."""
+        """Plan now and read row groups later: Arrow may ask for batches in the one thread that planning needs."""
         names = self._names()
         if not names:
             return self._without_columns(self.count_rows())

@@ -114,7 +114,10 @@ def fetch_columns(parquet: pq.ParquetFile, now: Iterable[Chunks], later: Iterabl
 
 
 def parquet_file(stream: ObjectStream | InputStream | BinaryIO, **options: object) -> pq.ParquetFile:
-    """Read the footer of a Parquet file."""
+    """Open a Parquet file; `options` are those of `pq.ParquetFile`, and the footer is read if it is not among them."""
+    # Arrow would buffer ahead in its threads for input, all of which may be waiting for rows in `write_dataset`.
+    # Iceberg reads INT96 as microseconds.
+    options |= {"pre_buffer": False, "coerce_int96_timestamp_unit": "us"}
     return FetchedParquet(stream, **options) if isinstance(stream, ObjectStream) else pq.ParquetFile(stream, **options)
 
 
@@ -151,10 +154,7 @@ def open_parquet_file(io: FileIO, location: str, size: int | None = None) -> Ite
 def _reader(
     stream: ObjectStream | InputStream, footer: pq.FileMetaData | None, coded: Sequence[str] = ()
 ) -> pq.ParquetFile:
-    # Arrow would buffer ahead in its threads for input, all of which may be waiting for rows in `write_dataset`.
-    return parquet_file(
-        stream, metadata=footer, pre_buffer=False, coerce_int96_timestamp_unit="us", read_dictionary=list(coded)
-    )
+    return parquet_file(stream, metadata=footer, read_dictionary=list(coded))
 
 
 _MAGIC_BYTES = 4

@@ -248,8 +248,8 @@ def _open(stream: ObjectStream | InputStream, file: DataFile, reading: Reading) 
 
 
 def _open_parquet(stream: ObjectStream | InputStream, file: DataFile, reading: Reading) -> OpenParquetFile:
-    # A buffered stream avoids holding a whole column chunk in memory. Iceberg reads INT96 as microseconds.
-    parquet = parquet_file(stream, pre_buffer=False, buffer_size=_BUFFER_BYTES, coerce_int96_timestamp_unit="us")
+    # A buffered stream avoids holding a whole column chunk in memory.
+    parquet = parquet_file(stream, buffer_size=_BUFFER_BYTES)
     ordinals = range(parquet.metadata.num_row_groups)
     row_counts = tuple(parquet.metadata.row_group(ordinal).num_rows for ordinal in ordinals)
     fields = identify_fields(parquet.schema_arrow, file.format, reading.name_mapping)

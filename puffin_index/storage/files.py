@@ -33,10 +33,9 @@ class _PositionalStream(Protocol):
 def open_stream(io: FileIO, location: str, size: int | None = None) -> ObjectStream | InputStream:
     """Open a file to be read anywhere, or raise FileNotFoundError.
 
-    A store is not asked for anything if the size is known, not even whether there is such a file.
+    With a known size, S3 is not asked for anything, not even whether there is such a file.
     """
-    stored = None if size is None else find_object(io, location)
-    if stored is not None and size is not None:
+    if size is not None and (stored := find_object(io, location)) is not None:
         return ObjectStream(stored, size)
     opened = io.new_input(location).open(seekable=True)
     if is_local(location) or not isinstance(opened, pa.NativeFile):

@@ -1,17 +1,16 @@
 """A stream over a file of a store: what is known to be wanted is fetched ahead, side by side."""
 
 import io
-import os
 from collections.abc import Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
-from functools import cache
 from typing import Final
 
 import pyarrow as pa
 
 from puffin_index.storage.objects import StoredObject
 from puffin_index.storage.ranged import HeldRange, HeldRanges, Span, near_spans
+from puffin_index.storage.threads import lasting_pool
 
 _GAP_BYTES: Final = 64 * 1024
 _REQUEST_BYTES: Final = 8 << 20
@@ -19,12 +18,6 @@ _LATER_BYTES: Final = 16 << 20
 
 _TAIL_BYTES: Final = 64 * 1024
 _THREADS: Final = 64
-
-
-@cache
-def _pool(process: int) -> ThreadPoolExecutor:  # noqa: ARG001 # see below
-    # A process that was forked has none of the threads of its parent, and gets a pool of its own.
-    return ThreadPoolExecutor(_THREADS, thread_name_prefix="puffin-index-ahead")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +53,11 @@ class ObjectStream(io.RawIOBase):
             spans.append(span)
         location = self.stored.location
         kept: dict[int, HeldRange[Future[memoryview]]] = {}
+        pool = lasting_pool(_THREADS, "puffin-index-ahead")
         for offset, length in spans:
             held = self._ahead.find(location, offset, length)
             if held is None:
-                held = HeldRange(offset, length, _pool(os.getpid()).submit(self._read_span, offset, length))
+                held = HeldRange(offset, length, pool.submit(self._read_span, offset, length))
             kept[held.offset] = held
         self._ahead = HeldRanges((location, held) for held in kept.values())
 

@@ -1,12 +1,10 @@
 """Doing the same for many items at once: reads of remote stores wait for each other otherwise."""
 
-import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
-from functools import cache
 from typing import Final, TypeVar
 
 import pyarrow as pa
@@ -15,6 +13,7 @@ from pyiceberg.io import FileIO
 from puffin_index.errors import DefinitionError
 from puffin_index.storage.files import is_local, most_open_files
 from puffin_index.storage.objects import find_object
+from puffin_index.storage.threads import lasting_pool
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -31,14 +30,9 @@ _MOST_ELSEWHERE: Final = 32
 _LEAST_AT_ONCE: Final = 16
 """Threads of a caller beside others that have taken all threads."""
 
+_NAME: Final = "puffin-index"
+
 _worker = threading.local()
-
-
-@cache
-def _lasting_pool(threads: int, process: int) -> ThreadPoolExecutor:  # noqa: ARG001 # see below
-    # A process that was forked has none of the threads of its parent, and gets a pool of its own.
-    # Threads are only started when all others are busy.
-    return ThreadPoolExecutor(threads, thread_name_prefix="puffin-index")
 
 
 class _Threads:
@@ -73,10 +67,10 @@ def _pool(at_once: int, items: int) -> Iterator[ThreadPoolExecutor]:
     wake them.
     """
     if at_once <= _MOST_ELSEWHERE:
-        yield _lasting_pool(at_once, os.getpid())
+        yield lasting_pool(at_once, _NAME)
         return
     with _threads.taken(min(at_once, items)) as count:
-        pool = ThreadPoolExecutor(count, thread_name_prefix="puffin-index")
+        pool = ThreadPoolExecutor(count, thread_name_prefix=_NAME)
         try:
             yield pool
         except BaseException:

@@ -1,7 +1,5 @@
 """Plans over segments in a store: rounds of requests, not requests, are what a user waits for."""
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,6 +23,7 @@ from puffin_index.storage.whole_files import read_tables_whole
 from ssb_bench.stores.server import StoreServer
 from ssb_bench.stores.traffic import Traffic
 from tests.conftest import amount
+from tests.processes import run_forked
 from tests.puffin_index.indexed_table import indexed
 from tests.stores import far_away, store_catalog
 
@@ -83,8 +82,7 @@ def test_a_prepared_look_up_takes_two_rounds(server: StoreServer, catalog: SqlCa
     assert min(rounds[1:]) == 2
 
 
-FORKED = """
-import os, signal, sys
+PARENT = """
 import pyarrow.compute as pc
 from pyiceberg.catalog.sql import SqlCatalog
 import planner
@@ -102,17 +100,11 @@ def answers():
 
 expected = answers()
 assert min(expected[1]) > 0, expected
-child = os.fork()
-if not child:
-    signal.alarm(60)
-    os._exit(0 if answers() == expected else 1)
-sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
 
 def test_a_process_that_was_forked_goes_on_with_what_its_parent_opened(catalog: SqlCatalog) -> None:
-    code = FORKED.format(properties=dict(catalog.properties))
-    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=120)
+    run_forked(PARENT.format(properties=dict(catalog.properties)), "assert answers() == expected\n")
 
 
 def test_catalogs_of_ours_get_the_metadata_of_a_table_by_one_request(server: StoreServer, catalog: SqlCatalog) -> None:

@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
 
 from planner.arrow.arrow_scan import scan
@@ -23,7 +22,7 @@ from ssb_bench.stores.server import StoreServer
 from ssb_bench.stores.traffic import Request
 from tests.conftest import create_table
 from tests.planner.ten_rows import build_index
-from tests.stores import store_catalog
+from tests.stores import SomebodysFileIO, store_catalog
 
 ROW_GROUPS, ROW_GROUP_ROWS, FILES = 3, 10_000, 2
 TAIL_BYTES = 64 * 1024
@@ -121,14 +120,10 @@ def test_neighbouring_chunks_share_a_request(server: StoreServer, catalog: SqlCa
     assert sum(one.bytes_in for one in asked) == sum(chunk_bytes(footer, names) for footer, _ in footers(table))
 
 
-class SomebodysFileIO(PyArrowFileIO):
-    """Opens files of a store as PyIceberg does for every store but S3."""
-
-
 def test_a_store_of_pyarrow_is_asked_for_neighbouring_chunks_by_one_request(
     server: StoreServer, tmp_path: Path
 ) -> None:
-    implementation = f"{__name__}.{SomebodysFileIO.__name__}"
+    implementation = f"{SomebodysFileIO.__module__}.{SomebodysFileIO.__name__}"
     with store_catalog(server, tmp_path, **{"py-io-impl": implementation}) as other:
         index = build_index(other, rows(0), ROW_GROUP_ROWS, IndexDefinition.of(bitmap=["k"], bloom=["s"]))
         assert type(index.data_table.io).__name__ == SomebodysFileIO.__name__

@@ -22,8 +22,7 @@ from tests.planner.ten_rows import build_index
 LEFT_ALONE = {
     "planner.condition.sql.parser._grammar",
     "planner.spark.requests.hook_filters.schema_of",
-    "puffin_index.storage.object_stream._pool",
-    "puffin_index.storage.parallel._lasting_pool",
+    "puffin_index.storage.threads._pool",
 }
 """They hold no data of a table: schemas by text, the grammar, threads."""
 

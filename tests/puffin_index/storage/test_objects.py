@@ -2,8 +2,6 @@
 
 import asyncio
 import io
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 
@@ -18,7 +16,8 @@ from puffin_index.storage.object_stream import ObjectStream
 from puffin_index.storage.objects import StoredObject, find_object, read_many
 from ssb_bench.stores.server import BUCKET, Distance, StoreServer, run_store
 from tests.conftest import amount
-from tests.stores import FAR
+from tests.processes import run_forked
+from tests.stores import FAR, SomebodysFileIO
 
 CONTENT = bytes(range(256)) * 40
 LOCATION = f"s3://{BUCKET}/folder/a file=1%20*é{{x}}+&.bin"
@@ -89,10 +88,6 @@ def test_what_cannot_be_carried_over_is_left_to_pyiceberg(server: StoreServer, p
     assert find_object(PyArrowFileIO(server.properties | properties), LOCATION) is None
 
 
-class SomebodysFileIO(PyArrowFileIO):
-    """Reads S3 in a way of its own."""
-
-
 def test_other_files_are_left_to_pyiceberg(server: StoreServer) -> None:
     assert find_object(PyArrowFileIO(server.properties), "file:///tmp/a") is None
     assert find_object(PyArrowFileIO(server.properties), "gs://house/a") is None
@@ -152,24 +147,17 @@ def test_what_was_fetched_is_not_asked_for_again(server: StoreServer) -> None:
 
 
 def test_a_process_that_was_forked_reads_as_pyiceberg_does(server: StoreServer) -> None:
-    code = (
-        "import os, signal, sys\n"
+    run_forked(
+        "import pytest\n"
         "from pyiceberg.io.pyarrow import PyArrowFileIO\n"
         "from puffin_index.storage.objects import find_object\n"
         f"files, location = PyArrowFileIO({server.properties!r}), {LOCATION!r}\n"
         "opened = find_object(files, location)\n"
-        f"assert len(opened.read_all()) == {len(CONTENT)}\n"
-        "child = os.fork()\n"
-        "if not child:\n"
-        "    signal.alarm(20)\n"
-        "    try:\n"
-        "        opened.read(0, 1)\n"
-        "    except OSError as error:\n"
-        "        os._exit(0 if 'forked' in str(error) and find_object(files, location) is None else 1)\n"
-        "    os._exit(2)\n"
-        "sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
+        f"assert len(opened.read_all()) == {len(CONTENT)}\n",
+        "assert find_object(files, location) is None\n"
+        "with pytest.raises(OSError, match='forked'):\n"
+        "    opened.read(0, 1)\n",
     )
-    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=60)
 
 
 def stored(server: StoreServer, number: int) -> StoredObject:

@@ -1,8 +1,6 @@
 """Work in parallel gives results in order, keeps context variables and never waits for itself."""
 
 import os
-import subprocess
-import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +16,7 @@ from puffin_index.errors import DefinitionError
 from puffin_index.storage import parallel
 from puffin_index.storage.files import most_open_files
 from puffin_index.storage.parallel import PROPERTY_AT_ONCE, in_parallel, requests_at_once
+from tests.processes import run_forked
 from tests.soak.started import resident_bytes
 
 NAME: ContextVar[str] = ContextVar("NAME", default="none")
@@ -82,8 +81,8 @@ def test_nested_work_ends() -> None:
 
 
 def test_a_process_that_was_forked_has_threads_of_its_own() -> None:
-    code = (
-        "import os, signal, sys\n"
+    run_forked(
+        "import sys\n"
         "import pyarrow as pa\n"
         "from puffin_index.storage.object_stream import FileOfArrow, ObjectStream\n"
         "from puffin_index.storage.parallel import in_parallel\n"
@@ -92,15 +91,9 @@ def test_a_process_that_was_forked_has_threads_of_its_own() -> None:
         "    stream = ObjectStream(FileOfArrow(sys.executable, pa.OSFile(sys.executable)), 1000)\n"
         "    stream.fetch([(0, 1000)])\n"
         "    assert bytes(stream.read(4)) == open(sys.executable, 'rb').read(4)\n"
-        "read()\n"
-        "child = os.fork()\n"
-        "if not child:\n"
-        "    signal.alarm(20)\n"
-        "    read()\n"
-        "    os._exit(0)\n"
-        "sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
+        "read()\n",
+        "read()\n",
     )
-    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=60)
 
 
 def test_the_first_error_reaches_the_caller() -> None:
