@@ -44,23 +44,26 @@ java: ## Find Java 17+, or install it where that is allowed
 demo: $(STAMP) ## SSB data, Iceberg table, background index build, the seven queries with and without: a table and a picture
 	@JAVA_HOME="$$(bash scripts/find-java)" $(BIN)/ssb-bench demo --sf $(SF) --data $(DATA)
 
-test: $(STAMP) ## What a change needs, with a real Spark
+jars: $(STAMP) ## Fetch the Java archives of the tests and the benchmark into .jars, by one process at a time
+	@JAVA_HOME="$$(bash scripts/find-java)" $(BIN)/python -m ssb_bench.spark_runs.jars
+
+test: jars ## What a change needs, with a real Spark
 	@$(IN_MEMORY) $(WITH_SPARK)
 
 quick: $(STAMP) ## The tests that need no JVM
 	@$(IN_MEMORY) $(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not spark and not paimon"
 
-nightly: $(STAMP) ## Everything: all tests, each on many more examples, and 50,000 pairs of a table and a predicate (PAIRS=n)
+nightly: jars ## Everything: all tests, each on many more examples, and 50,000 pairs of a table and a predicate (PAIRS=n)
 	@$(BIN)/python -m tests.planner.laws.pairs --pairs $(PAIRS)
 	@$(WITH_SPARK) --hypothesis-profile=nightly --timeout 14400 -o faulthandler_timeout=14500
 
-soak: $(STAMP) ## An index under load with kills, locks, damage and a failing store, for an hour (SECONDS=n) more; SOAK=--spark adds Spark
+soak: jars ## An index under load with kills, locks, damage and a failing store, for an hour (SECONDS=n) more; SOAK=--spark adds Spark
 	@JAVA_HOME="$$(bash scripts/find-java 2> /dev/null)" $(BIN)/python -m tests.soak --seconds $(SECONDS) --state $(DATA)/soak $(SOAK)
 
 matrix: $(STAMP) ## The hook's tests on the other releases of Spark, each in an environment of its own under .matrix
 	@JAVA_HOME="$$(bash scripts/find-java)" bash scripts/spark-matrix $(BIN)/uv $(RELEASES)
 
-services: $(STAMP) ## The tests on a REST catalog (Nessie, fetched into .services: 245 MB and a Java 21)
+services: $(STAMP) ## The tests on a REST catalog (Nessie: fetches 245 MB and a Java 21)
 	@JAVA_HOME="$$(bash scripts/find-java)" bash scripts/make-services $(BIN)
 	@JAVA_HOME="$$(bash scripts/find-java)" $(BIN)/python -m pytest -m services
 
@@ -97,4 +100,4 @@ lock: $(STAMP) ## Renew requirements/dev.txt and requirements/build.txt from pyp
 	@$(BIN)/$(LOCK) --extra dev --output-file requirements/dev.txt pyproject.toml
 	@echo "hatchling>=1.27" | $(BIN)/$(LOCK) --constraint requirements/dev.txt --output-file requirements/build.txt -
 
-.PHONY: help env java demo test quick nightly soak matrix services conformance wheel lint bench lock
+.PHONY: help env java jars demo test quick nightly soak matrix services conformance wheel lint bench lock

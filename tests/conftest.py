@@ -1,7 +1,7 @@
 """A real SQLite catalog on disk with PyIceberg, no JVM."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -60,6 +60,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         else:
             item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
     items.sort(key=lambda item: not _shares_session(item))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest
+) -> Generator[None, object, object]:
+    """End the run when what all tests share cannot be set up: hundreds would fail for the same reason."""
+    try:
+        return (yield)
+    except Exception:
+        if fixturedef.scope == "session":
+            request.session.shouldfail = f"{fixturedef.argname}, which tests share, could not be set up"
+        raise
 
 
 def _is_chosen(item: pytest.Item, cases: Counter[str]) -> bool:

@@ -26,6 +26,7 @@ from ssb_bench.report.page import write_page
 from ssb_bench.results.run import Run, newest_run
 from ssb_bench.results.studies import AppendRun, ClusteredRun, DoorsRun, Scale, StoreRun, SystemsRun, WritesRun
 from ssb_bench.spark_runs.index import build_index, define_index
+from ssb_bench.spark_runs.jars import S3_SUPPORT, session_jars
 from ssb_bench.spark_runs.load import DEFAULT_ROW_GROUP_ROWS, load, make_bloom_table, require_load
 from ssb_bench.spark_runs.run import fit_queries, run_queries, stamped_path
 from ssb_bench.spark_runs.session import create_session, require_java, stderr_to
@@ -33,7 +34,7 @@ from ssb_bench.studies.append import DEFAULT_EVERY_SECONDS, fitting_batch_rows, 
 from ssb_bench.studies.clustered import DEFAULT_GRID, DEFAULT_TRIALS, Grid, measure_clustered
 from ssb_bench.studies.doors import measure_doors
 from ssb_bench.studies.scale import DEFAULT_SIZES, measure_scale
-from ssb_bench.studies.store import DEFAULT_MEGABYTES, DEFAULT_MILLISECONDS, S3_SUPPORT, measure_store
+from ssb_bench.studies.store import DEFAULT_MEGABYTES, DEFAULT_MILLISECONDS, measure_store
 from ssb_bench.studies.writes import measure_writes
 from ssb_bench.systems.look_ups import measure_look_ups
 from ssb_bench.systems.peers import SYSTEM_NAMES, SYSTEMS
@@ -90,14 +91,13 @@ class SparkSize:
     memory: str
 
     @contextmanager
-    def session(self, layout: Layout, console: Console, packages: Sequence[str] = ()) -> Iterator[SparkSession]:
+    def session(self, layout: Layout, console: Console, jars: Sequence[str] = ()) -> Iterator[SparkSession]:
         """Start Spark with its own messages in a file, and stop it at the end."""
         require_java()
+        session_jars(*jars)
         log = layout.root / "spark.log"
-        with console.status("starting Spark (the first time it downloads Iceberg)"), stderr_to(log):
-            spark = create_session(
-                layout.warehouse, cores=self.cores, memory=self.memory, packages=packages, conf=_SPARK_CONF
-            )
+        with console.status("starting Spark"), stderr_to(log):
+            spark = create_session(layout.warehouse, cores=self.cores, memory=self.memory, jars=jars, conf=_SPARK_CONF)
         try:
             yield spark
         finally:

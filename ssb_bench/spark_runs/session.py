@@ -13,25 +13,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-import pyspark
 from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
 from puffin_index.jobs.worker_pool import settings_of_executors
 from ssb_bench.data.layout import BenchError
+from ssb_bench.spark_runs.jars import iceberg_runtime, session_jars
 
 CATALOG = "lake"
-_ICEBERG_RUNTIMES = {
-    "4.1": "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
-    "4.0": "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.1",
-    "3.5": "org.apache.iceberg:iceberg-spark-runtime-3.5_2.12:1.12.0",
-}
 _ONE_FILE_A_TASK_BYTES = 1 << 40
-SPARK_RELEASE = ".".join(pyspark.__version__.split(".")[:2])
-ICEBERG_RUNTIME = _ICEBERG_RUNTIMES[SPARK_RELEASE]
-"""The newest one for the Spark that is installed."""
-
-SQLITE_DRIVER = "org.xerial:sqlite-jdbc:3.51.0.0"
 LOG_OPTION = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}"
 """Lets a Java program say on its standard error what the plugin does."""
 
@@ -42,10 +32,21 @@ def create_session(
     cores: int = 2,
     memory: str = "3g",
     name: str = "puffin-index",
-    packages: Sequence[str] = (),
+    jars: Sequence[str] = (),
     conf: Mapping[str, str] = MappingProxyType({}),
 ) -> SparkSession:
-    """Start (or get) a local Spark session whose catalog `lake` lives in `warehouse`."""
+    """Start (or get) a local Spark session whose catalog `lake` lives in `warehouse`.
+
+    Args:
+        warehouse: The folder of the catalog.
+        cores: Spark's threads.
+        memory: The heap of its process.
+        name: The application's name.
+        jars: Archives of `jars.txt` to bring, beside Iceberg's runtime and the catalog's driver.
+        conf: Other settings; archives of its `spark.jars` are brought as well.
+
+    Raises BenchError if an archive is missing and cannot be fetched.
+    """
     warehouse.mkdir(parents=True, exist_ok=True)
     # Executors must see the packages of this very environment, whatever `python3` is on the path.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -65,7 +66,6 @@ def create_session(
         .config("spark.sql.files.maxPartitionBytes", _ONE_FILE_A_TASK_BYTES)
         .config("spark.sql.files.openCostInBytes", _ONE_FILE_A_TASK_BYTES)
         .config("spark.sql.shuffle.partitions", str(cores))
-        .config("spark.jars.packages", ",".join((ICEBERG_RUNTIME, SQLITE_DRIVER, *packages)))
         .config("spark.sql.extensions", "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions")
         .config(f"spark.sql.catalog.{CATALOG}", "org.apache.iceberg.spark.SparkCatalog")
         .config(f"spark.sql.catalog.{CATALOG}.type", "jdbc")
@@ -73,11 +73,20 @@ def create_session(
         .config(f"spark.sql.catalog.{CATALOG}.jdbc.schema-version", "V1")
         .config(f"spark.sql.catalog.{CATALOG}.warehouse", warehouse.as_uri())
     )
-    for key, value in (settings_of_executors() | dict(conf)).items():
+    for key, value in (settings_of_executors() | with_jars(conf, *jars)).items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def with_jars(conf: Mapping[str, str], *jars: str) -> dict[str, str]:
+    """Add what a session needs, and other archives of `jars.txt`, to the `spark.jars` of some settings.
+
+    Raises BenchError if an archive is missing and cannot be fetched.
+    """
+    own = filter(None, [conf.get("spark.jars")])
+    return {**conf, "spark.jars": ",".join((*map(str, session_jars(*jars)), *own))}
 
 
 def open_catalog(warehouse: Path) -> SqlCatalog:
@@ -139,7 +148,7 @@ def describe_machine(spark: SparkSession) -> dict[str, str | int]:
         "spark_master": spark.sparkContext.master or "",
         "spark_driver_memory": spark.conf.get("spark.driver.memory") or "",
         "spark_broadcast_threshold": spark.conf.get("spark.sql.autoBroadcastJoinThreshold") or "",
-        "iceberg_runtime": ICEBERG_RUNTIME,
+        "iceberg_runtime": iceberg_runtime().coordinate,
     }
 
 

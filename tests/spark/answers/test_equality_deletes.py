@@ -18,7 +18,7 @@ import planner
 from planner.spark.rules import compile_java, java_list, jvm_of, make
 from puffin_index import TableIndex
 from puffin_index.errors import UnsupportedError
-from ssb_bench.spark_runs.session import SPARK_RELEASE
+from ssb_bench.spark_runs.jars import SPARK_RELEASE
 from tests.conftest import amount
 from tests.spark.agreement import ENABLED, check_rows, indexed, reports_since, row_groups_of, settings
 

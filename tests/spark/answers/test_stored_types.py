@@ -31,7 +31,7 @@ from puffin_index.data.row_groups import OpenOrcFile, OpenParquetFile, open_data
 from puffin_index.errors import PuffinIndexError, UnsupportedError
 from puffin_index.keys.arrow_keys import arrow_of_keys, column_of
 from puffin_index.keys.value_types import value_type_of
-from ssb_bench.spark_runs.session import SPARK_RELEASE
+from ssb_bench.spark_runs.jars import SPARK_RELEASE
 from tests.parquet_footer_edit import Struct, edit_footer
 
 pytestmark = [

@@ -15,7 +15,7 @@ from pyspark.sql.functions import col, udf
 
 import planner
 from puffin_index import IndexDefinition, TableIndex
-from ssb_bench.spark_runs.session import SPARK_RELEASE
+from ssb_bench.spark_runs.jars import SPARK_RELEASE
 from tests.conftest import is_nightly
 from tests.shell import PROGRAM
 from tests.spark.agreement import ENABLED, reports_since, row_groups_of, settings

@@ -17,7 +17,7 @@ from planner.query_log.records import QueryLog, read_log
 from planner.spark.hook import callback_of
 from puffin_index import TableIndex
 from puffin_index.data.data_table import list_data_files
-from ssb_bench.spark_runs.session import SPARK_RELEASE
+from ssb_bench.spark_runs.jars import SPARK_RELEASE
 from tests.conftest import amount
 from tests.spark.agreement import indexed, settings
 from tests.spark.corpus_tables import FACT_TABLES, statements

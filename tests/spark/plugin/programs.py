@@ -15,7 +15,8 @@ import pyspark
 from click.testing import CliRunner
 
 from planner.commands.main import main
-from ssb_bench.spark_runs.session import ICEBERG_RUNTIME, LOG_OPTION, SQLITE_DRIVER
+from ssb_bench.spark_runs.jars import SERVICES
+from ssb_bench.spark_runs.session import LOG_OPTION, with_jars
 from tests.processes import Process, descendants, is_alive
 from tests.spark.agreement import row_groups_of
 
@@ -50,7 +51,6 @@ def spark_settings(home: Path, others: Mapping[str, str] = NO_SETTINGS) -> dict[
         "spark.sql.shuffle.partitions": "1",
         "spark.sql.warehouse.dir": str(home / "hive"),
         "spark.sql.catalogImplementation": "in-memory",
-        "spark.jars.packages": f"{ICEBERG_RUNTIME},{SQLITE_DRIVER}",
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
         "spark.sql.catalog.lake.type": "jdbc",
@@ -58,7 +58,7 @@ def spark_settings(home: Path, others: Mapping[str, str] = NO_SETTINGS) -> dict[
         "spark.sql.catalog.lake.jdbc.schema-version": "V1",
         "spark.sql.catalog.lake.warehouse": home.as_uri(),
         "spark.puffin-index.refresh-seconds": "0",
-        **printed_settings(),
+        **with_jars(printed_settings(), *SERVICES),
         **others,
     }
 

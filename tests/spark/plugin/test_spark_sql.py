@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ssb_bench.spark_runs.session import SPARK_RELEASE
+from ssb_bench.spark_runs.jars import SPARK_RELEASE
 from tests.processes import is_alive
-from tests.spark.conftest import POSTGRES_DRIVER
 from tests.spark.plugin.programs import READY, SETUP, SqlShell, running, spark_settings
 
 pytestmark = pytest.mark.spark
@@ -25,8 +24,6 @@ def shell(tmp_path_factory: pytest.TempPathFactory, catalog_conf: dict[str, str]
     home = tmp_path_factory.mktemp("plugin")
     own = {"spark.puffin-index.start-milliseconds": "60000", "spark.puffin-index.silence-milliseconds": "3000"}
     settings = spark_settings(home, own | catalog_conf)
-    if catalog_conf:
-        settings["spark.jars.packages"] += f",{POSTGRES_DRIVER}"
     with running("spark-sql", home, settings, "--master", "local[2]") as program:
         shell = SqlShell(program)
         for statement in SETUP:

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession, functions as f
 
 import planner
 from puffin_index import IndexDefinition, TableIndex
-from ssb_bench.spark_runs.session import SPARK_RELEASE
+from ssb_bench.spark_runs.jars import SPARK_RELEASE
 from tests.conftest import amount
 from tests.spark.agreement import ENABLED, indexed, rows_of, settings
 from tests.spark.corpus_tables import statements

@@ -12,7 +12,7 @@ import planner
 from planner.spark.statements.procedures import PROCEDURES
 from puffin_index import TableIndex
 from puffin_index.errors import NotFoundError, PuffinIndexError
-from ssb_bench.spark_runs.session import SPARK_RELEASE
+from ssb_bench.spark_runs.jars import SPARK_RELEASE
 
 pytestmark = pytest.mark.spark
 

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from planner.spark.statements.procedures import PROCEDURES
-from ssb_bench.spark_runs.session import SPARK_RELEASE
+from ssb_bench.spark_runs.jars import SPARK_RELEASE
 
 pytestmark = [
     pytest.mark.spark,
