@@ -44,8 +44,9 @@ java: ## Find Java 17+, or install it where that is allowed
 demo: $(STAMP) ## SSB data, Iceberg table, background index build, the seven queries with and without: a table and a picture
 	@JAVA_HOME="$$(bash scripts/find-java)" $(BIN)/ssb-bench demo --sf $(SF) --data $(DATA)
 
-jars: $(STAMP) ## Fetch the Java archives of the tests and the benchmark into .jars, by one process at a time
+jars: $(STAMP) ## Fetch the Java archives of the tests and the benchmark into .jars, and compile the hook
 	@JAVA_HOME="$$(bash scripts/find-java)" $(BIN)/python -m ssb_bench.spark_runs.jars
+	@JAVA_HOME="$$(bash scripts/find-java)" $(BIN)/python planner/spark/build_jar.py
 
 test: jars ## What a change needs, with a real Spark
 	@$(IN_MEMORY) $(WITH_SPARK)
@@ -71,7 +72,7 @@ conformance: ## The reader in Go answers the questions of the conformance kit
 	@cd conformance/reader && PATH="$$PATH:/usr/local/go/bin" go run . ..
 
 wheel: $(STAMP) ## Build the wheel into dist/, in an environment of the build backend alone
-	@JAVA_HOME="$$(bash scripts/find-java)" $(BIN)/python planner/spark/plugin/build_jar.py
+	@JAVA_HOME="$$(bash scripts/find-java)" $(BIN)/python planner/spark/build_jar.py
 	@bash scripts/make-environment build/environment requirements/build.txt
 	@build/environment/bin/python -m hatchling build --target wheel
 

@@ -1,4 +1,4 @@
-"""The Spark hook: an optimizer rule, compiled in the driver, asks the planner which row groups need not be read."""
+"""The Spark hook: an optimizer rule in the driver asks the planner which row groups need not be read."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from planner.spark.rules import (
     STATEMENTS,
     STRATEGY,
     call_ours,
-    compile_hook,
     jvm_of,
+    load_hook,
     make,
     our_rules,
     replace_ours,
@@ -61,8 +61,8 @@ def enable(
             `spark.newSession()` has made and will make.
 
     Raises:
-        PuffinIndexError: If the rule does not compile in this session, or the session's configuration has an unknown
-            setting `spark.puffin-index.*`.
+        PuffinIndexError: If there is no jar of the hook for the session's Spark, or the session's configuration has an
+            unknown setting `spark.puffin-index.*`.
         UnsupportedError: If the session is one of Spark Connect.
         MissingExtraError: If PySpark is not installed.
     """
@@ -105,7 +105,7 @@ def _make_hook(spark: SparkSession, catalogs: Mapping[str, Catalog], reports: Re
     ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call] # pyspark leaves it untyped
     callback = PlannerCallback(catalogs, context, str(spark._jsparkSession.sessionUUID()), reports, strict=strict)
     try:
-        loader = compile_hook(spark)
+        loader = load_hook(spark)
         rule = make(spark, loader, RULE, callback.name, callback.session, callback, strict)
         strategy = make(spark, loader, STRATEGY, rule)
         java_statements = make(spark, loader, PYTHON_STATEMENTS, callback.statements)

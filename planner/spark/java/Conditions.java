@@ -119,7 +119,7 @@ public class Conditions {
    * @param schema the schema of the scan
    * @param isWhole whether to make a node of every condition; otherwise only of those that Iceberg's filters cannot say
    */
-  public Conditions(Expression filter, scala.collection.Iterable output, Schema schema, boolean isWhole) {
+  public Conditions(Expression filter, scala.collection.Iterable<AttributeReference> output, Schema schema, boolean isWhole) {
     this.filter = filter;
     this.schema = schema;
     for (AttributeReference attribute : Lists.from(output)) {
@@ -137,7 +137,7 @@ public class Conditions {
     }
   }
 
-  private static List parts(Expression expression, Class<?> junction) {
+  private static List<Expression> parts(Expression expression, Class<?> junction) {
     PartitionPruning$ helper = PartitionPruning$.MODULE$;
     return Lists.from(
         junction == And.class
@@ -154,13 +154,13 @@ public class Conditions {
     if (kind.equals("not")) {
       return isUseless((Map) node.get("part"));
     }
-    List parts = (List) node.get("parts");
+    List<Map<String, Object>> parts = (List) node.get("parts");
     if (parts == null) {
       return false;
     }
     // AND rules rows out if one part does, OR if every part does.
     boolean isAnd = kind.equals("and");
-    for (Map part : parts) {
+    for (Map<String, Object> part : parts) {
       if (isUseless(part) != isAnd) {
         return !isAnd;
       }
@@ -286,7 +286,7 @@ public class Conditions {
     return Lists.map("node", "comparison", "left", left, "operator", operator, "right", right);
   }
 
-  private Map<String, Object> membership(Expression expression, List members) {
+  private Map<String, Object> membership(Expression expression, List<Expression> members) {
     Map<String, Object> value = value(expression);
     List nodes = new ArrayList();
     for (Expression member : members) {

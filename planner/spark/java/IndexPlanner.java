@@ -44,7 +44,7 @@ public class IndexPlanner {
   /** Views by table name and UUID. A table may have several names, and an index under one of them. */
   private final Map views = new ConcurrentHashMap();
   /** Until when not to ask about a table without an index, by table and settings; System.nanoTime() as a Double. */
-  private final Map<String, Object> absent = new ConcurrentHashMap();
+  private final Map<Object, Double> absent = new ConcurrentHashMap();
 
   /** Where functions of columns are true, by {@link ColumnFunction#key}. */
   private final Map results = Lists.latest(RESULTS_REMEMBERED);
@@ -61,7 +61,7 @@ public class IndexPlanner {
     if (ScanQuestion.says(settings, "enabled", "false")) {
       return true;
     }
-    Double until = (Double) absent.get(absence(table, settings));
+    Double until = absent.get(absence(table, settings));
     return until != null && System.nanoTime() < until.doubleValue();
   }
 
@@ -181,7 +181,7 @@ public class IndexPlanner {
   private static Long wholeSnapshot(ScanQuestion question, List tasks) {
     Long id = question.snapshot();
     Snapshot snapshot = id == null ? null : question.table.snapshot(id.longValue());
-    Map<String, Object> summary = snapshot == null ? null : snapshot.summary();
+    Map<String, String> summary = snapshot == null ? null : snapshot.summary();
     return summary != null && String.valueOf(tasks.size()).equals(summary.get(SnapshotSummary.TOTAL_DATA_FILES_PROP))
         ? id
         : null;

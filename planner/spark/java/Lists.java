@@ -18,12 +18,12 @@ public class Lists {
   }
 
   /** The items of a collection of Scala's. */
-  public static List from(scala.collection.Iterable items) {
+  public static <T> List<T> from(scala.collection.Iterable<T> items) {
     return JavaConverters.seqAsJavaList(items.toSeq());
   }
 
   /** The nodes of a class in a plan or an expression, each before its children; without plans of subqueries. */
-  public static List nodes(TreeNode tree, Class<?> type) {
+  public static <N> List<N> nodes(TreeNode tree, Class<N> type) {
     return from(tree.collect(new Change(new Instances(type))));
   }
 

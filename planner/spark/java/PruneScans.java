@@ -234,7 +234,7 @@ public class PruneScans extends Rule implements Cloneable {
 
     /** Ask about the scans of a query and of its subqueries. */
     void run() {
-      List plans = new ArrayList(subqueries.whole);
+      List<LogicalPlan> plans = new ArrayList(subqueries.whole);
       plans.add(query);
       try {
         for (LogicalPlan plan : plans) {
@@ -395,7 +395,7 @@ public class PruneScans extends Rule implements Cloneable {
     }
 
     /** The nodes of awaited columns by the names of their filters; without columns that no index can be of. */
-    private Map columns(Schema schema, Map filters) {
+    private Map columns(Schema schema, Map<String, AwaitedColumn> filters) {
       Map columns = new HashMap();
       for (AwaitedColumn filter : filters.values()) {
         String column = filter.column.name();
@@ -438,7 +438,7 @@ public class PruneScans extends Rule implements Cloneable {
       }
       Scan scan = (Scan) replacements.get(relation.scan());
       return scan == null
-          ? LocalRelation$.MODULE$.apply(relation.output())
+          ? LocalRelation$.MODULE$.apply(Lists.of((List) Lists.from(relation.output())))
           : relation.copy(
               relation.relation(), scan, relation.output(), relation.keyGroupedPartitioning(), relation.ordering());
     }

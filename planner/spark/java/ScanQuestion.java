@@ -43,17 +43,17 @@ public class ScanQuestion implements Cloneable {
   /** By the IDs of columns that joins compare with another relation's, the rows of a whole table there, or null. */
   public Map runtimeFields = new LinkedHashMap();
   /** Nodes of the keys that these columns can have, once they are known. */
-  public List runtimeKeys = new ArrayList();
+  public List<Map<String, Object>> runtimeKeys = new ArrayList();
   /** How many rows the query wants, and in what order; null if it wants all of them. */
   public Map wanted;
   /** What the query wants of all matching rows together; null if it wants the rows. */
   public AggregateQuestion aggregates;
 
   /** Functions among the conditions, by number. */
-  public final List functions;
+  public final List<ColumnFunction> functions;
 
   private final Schema schema;
-  private final List filters;
+  private final List<Expression> filters;
   private final List conditions;
   private final org.apache.spark.sql.catalyst.expressions.Expression filter;
   private final Set fields = new HashSet();

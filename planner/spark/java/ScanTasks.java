@@ -147,10 +147,10 @@ public class ScanTasks {
   /** Answers for a narrowed task: its parts, sums over the parts, and otherwise what the whole task says. */
   private static class Narrowed implements InvocationHandler {
     final FileScanTask task;
-    final List parts;
+    final List<FileScanTask> parts;
     private final Map sums = new HashMap();
 
-    Narrowed(FileScanTask task, List parts) {
+    Narrowed(FileScanTask task, List<FileScanTask> parts) {
       this.task = task;
       this.parts = parts;
       long length = 0;

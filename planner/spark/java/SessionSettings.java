@@ -11,11 +11,11 @@ public class SessionSettings {
   /** A copy of the entries whose names begin with a prefix. */
   public static Map startingWith(String prefix) {
     Map<String, Object> found = new HashMap();
-    Map all = SQLConf.get().settings();
+    Map<String, String> all = SQLConf.get().settings();
     // A synchronized map, which other threads may change meanwhile.
     synchronized (all) {
-      for (Map.Entry entry : all.entrySet()) {
-        if (((String) entry.getKey()).startsWith(prefix)) {
+      for (Map.Entry<String, String> entry : all.entrySet()) {
+        if (entry.getKey().startsWith(prefix)) {
           found.put(entry.getKey(), entry.getValue());
         }
       }

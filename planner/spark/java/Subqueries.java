@@ -24,12 +24,12 @@ import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
  */
 public class Subqueries {
   /** The plans of scalar subqueries that run by themselves: no scan of theirs stands in the query around them. */
-  public final List whole = new ArrayList();
+  public final List<LogicalPlan> whole = new ArrayList();
   /** The plans of all other subqueries. What stands above their scans may change: only the scans' own filters count. */
-  public final List others = new ArrayList();
+  public final List<LogicalPlan> others = new ArrayList();
 
   /** The plans that find the data files which a copy-on-write statement rewrites. Each runs by itself. */
-  public final List files = new ArrayList();
+  public final List<LogicalPlan> files = new ArrayList();
 
   /** The scans of whole subqueries that stand in others as well, where other rows may be wanted. */
   public final Set shared = identitySet();

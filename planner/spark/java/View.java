@@ -135,7 +135,7 @@ public class View {
     Map numbers = new HashMap();
     List equalityDeletes = new ArrayList();
     for (int i = 0; i < entries.length; i++) {
-      List own = ((FileScanTask) tasks.get(i)).deletes();
+      List<DeleteFile> own = ((FileScanTask) tasks.get(i)).deletes();
       if (entries[i] == null || entries[i].count == 0 || own.isEmpty()) {
         continue;
       }

@@ -21,6 +21,7 @@ import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.expressions.IsNotNull;
 import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression;
 import org.apache.spark.sql.catalyst.expressions.UnscaledValue;
 import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression;
 import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateFunction;
@@ -59,11 +60,11 @@ public class AggregateQuestion {
 
   private final Conditions conditions;
   /** What each row of the scan becomes: for each row that comes of it, maps of attributes to expressions, in order. */
-  private final List projections;
+  private final List<List<Map>> projections;
   /** Nodes of the columns that aggregates are of, with what is wanted of them. */
   private final List columns = new ArrayList();
   /** Nodes of the columns to group by, and their types. */
-  private final List groups = new ArrayList();
+  private final List<Map<String, Object>> groups = new ArrayList();
   private final List groupTypes = new ArrayList();
   /** The places of columns to group by whose two zeros may give different results: the index has one key for both. */
   private final Set signed = new TreeSet();
@@ -81,7 +82,7 @@ public class AggregateQuestion {
 
   private boolean isDeclined;
 
-  private AggregateQuestion(Conditions conditions, List projections) {
+  private AggregateQuestion(Conditions conditions, List<List<Map>> projections) {
     this.conditions = conditions;
     this.projections = projections;
   }
@@ -93,12 +94,12 @@ public class AggregateQuestion {
    *     of maps from the IDs of attributes to what they are, from the aggregate to the scan
    * @return null if the index cannot answer
    */
-  public static AggregateQuestion of(BaseAggregateExec partial, Conditions conditions, List projections) {
+  public static AggregateQuestion of(BaseAggregateExec partial, Conditions conditions, List<List<Map>> projections) {
     AggregateQuestion question = new AggregateQuestion(conditions, projections);
-    for (List projection : projections) {
+    for (List<Map> projection : projections) {
       List keys = new ArrayList();
-      for (Expression grouping : Lists.from(partial.groupingExpressions())) {
-        Expression key = question.key(grouping, projection);
+      for (NamedExpression grouping : Lists.from(partial.groupingExpressions())) {
+        Expression key = question.key((Expression) grouping, projection);
         if (key == null) {
           return null;
         }
@@ -149,7 +150,7 @@ public class AggregateQuestion {
 
   public String toString() {
     List names = new ArrayList();
-    for (Map group : groups) {
+    for (Map<String, Object> group : groups) {
       names.add(ColumnFunction.name(group));
     }
     String by = names.isEmpty() ? "" : "by " + String.join(", ", names);
@@ -161,7 +162,7 @@ public class AggregateQuestion {
     return columns + " " + groups + " " + keys + " " + parts + " " + conditions.nodes;
   }
 
-  private Expression key(Expression grouping, List projection) {
+  private Expression key(Expression grouping, List<Map> projection) {
     Expression expression = grouping instanceof Alias ? ((Alias) grouping).child() : grouping;
     // Which of several strings that a collation takes as equal stands for the group depends on the order of rows.
     if (expression.dataType().sql().contains("COLLATE")) {
@@ -171,7 +172,7 @@ public class AggregateQuestion {
   }
 
   /** An expression of the aggregate's input as one of columns of the scan. */
-  private static Expression replaced(Expression expression, List projection) {
+  private static Expression replaced(Expression expression, List<Map> projection) {
     Expression replaced = expression;
     for (Map expressions : projection) {
       replaced = (Expression) replaced.transform(new Change(new ReplaceAttributes(expressions)));
@@ -182,14 +183,14 @@ public class AggregateQuestion {
   /** An expression of the input, of columns of the scan: one for each row that comes of a row of the scan. */
   private List inputs(Expression expression) {
     List inputs = new ArrayList();
-    for (List projection : projections) {
+    for (List<Map> projection : projections) {
       inputs.add(replaced(expression, projection));
     }
     return inputs;
   }
 
   /** Expressions of columns as expressions of a row of columns to group by; null if the index cannot give the row. */
-  private List bound(List expressions, boolean isWhole) {
+  private List bound(List<Expression> expressions, boolean isWhole) {
     List bound = new ArrayList();
     for (Expression expression : expressions) {
       Expression one = bound(expression, isWhole);
@@ -317,7 +318,7 @@ public class AggregateQuestion {
   private boolean addComputed(AggregateFunction function, List inputs, List types, List conditions) {
     boolean isAddedUp = function instanceof Sum || function instanceof Average;
     // A sum is the same for both zeros.
-    List values = bound(inputs, isAddedUp);
+    List<Expression> values = bound(inputs, isAddedUp);
     if (values == null) {
       return false;
     }
@@ -381,7 +382,7 @@ public class AggregateQuestion {
   }
 
   /** An upper bound of the sum of magnitudes of a column in the data files of some tasks; decimals unscaled. */
-  private static double magnitude(Map<String, Object> column, List tasks) {
+  private static double magnitude(Map<String, Object> column, List<FileScanTask> tasks) {
     double sum = 0;
     Integer field = (Integer) column.get("field");
     String type = (String) column.get("type");
@@ -463,7 +464,7 @@ public class AggregateQuestion {
       if (evaluation != null) {
         evaluation.begin(values);
       }
-      List own = rowsOf(answer, group, values);
+      List<List> own = rowsOf(answer, group, values);
       for (List row : own) {
         rows.add(new GenericInternalRow(row.toArray()));
       }
@@ -482,7 +483,7 @@ public class AggregateQuestion {
     List rows = new ArrayList();
     for (int projection = 0; projection < keys.size(); projection++) {
       List row = new ArrayList();
-      for (Expression key : (List) keys.get(projection)) {
+      for (Expression key : (List<Expression>) keys.get(projection)) {
         row.add(key.eval(values));
       }
       for (Buffer buffer : buffers) {

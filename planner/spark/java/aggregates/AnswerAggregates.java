@@ -229,7 +229,7 @@ public class AnswerAggregates extends SparkStrategy implements Predicate {
   }
 
   /** The whole filter above a scan; null if the filter must see every row. */
-  private static Conditions conditions(List filters, DataSourceV2ScanRelation relation, Scan scan) throws Exception {
+  private static Conditions conditions(List<Expression> filters, DataSourceV2ScanRelation relation, Scan scan) throws Exception {
     Expression filter = null;
     for (Expression next : filters) {
       if (!next.deterministic()) {
@@ -243,7 +243,7 @@ public class AnswerAggregates extends SparkStrategy implements Predicate {
   /** For each row that comes of one row: what the attributes above are, then those of the new row, and those below. */
   private static List projections(Map above, Expand expand, Map below) {
     List projections = new ArrayList();
-    for (scala.collection.Seq expressions : Lists.from(expand.projections())) {
+    for (scala.collection.Seq<Expression> expressions : Lists.from(expand.projections())) {
       Map row = new HashMap();
       scala.collection.Iterator values = expressions.iterator();
       for (Attribute attribute : Lists.from(expand.output())) {
@@ -255,7 +255,7 @@ public class AnswerAggregates extends SparkStrategy implements Predicate {
   }
 
   /** What projections compute, by the ID of the expression. */
-  private static Map aliases(scala.collection.Iterable projections) {
+  private static Map aliases(scala.collection.Iterable<NamedExpression> projections) {
     Map aliases = new HashMap();
     for (NamedExpression projection : Lists.from(projections)) {
       if (projection instanceof Alias) {

@@ -71,7 +71,7 @@ public class IndexStatements extends SparkStrategy {
 
   private static Map<String, Object> create(CreateIndex plan) {
     List columns = new ArrayList();
-    for (Tuple2 found : Lists.from(plan.columns())) {
+    for (Tuple2<FieldName, scala.collection.immutable.Map<String, String>> found : Lists.from(plan.columns())) {
       Object path = Lists.from(((FieldName) found._1()).name());
       columns.add(Lists.map("path", path, "options", options((scala.collection.Map) found._2())));
     }

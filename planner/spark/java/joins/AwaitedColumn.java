@@ -119,8 +119,8 @@ public abstract class AwaitedColumn {
 
   /** Whether a projection numbers the rows of a MERGE's target: any numbers do, and so do those of fewer rows. */
   private static boolean numbersRows(Project project) {
-    for (Expression expression : Lists.from(project.projectList())) {
-      if (!expression.deterministic() && !((NamedExpression) expression).name().equals("__row_id")) {
+    for (NamedExpression expression : Lists.from(project.projectList())) {
+      if (!((Expression) expression).deterministic() && !expression.name().equals("__row_id")) {
         return false;
       }
     }

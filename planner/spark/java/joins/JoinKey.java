@@ -64,7 +64,7 @@ public class JoinKey extends AwaitedColumn {
   }
 
   /** The columns of scans on one side of a join that can be restricted to what the other side has. */
-  public static List of(Join join) {
+  public static List<JoinKey> of(Join join) {
     List found = new ArrayList();
     Option extracted = ExtractEquiJoinKeys.unapply(join);
     if (extracted.isEmpty() || join.isStreaming()) {

@@ -26,13 +26,15 @@ public class RuntimeFilters {
    *
    * @param ofSubqueries whether to add those that scalar subqueries can restrict
    */
-  public static List awaited(LogicalPlan plan, boolean ofSubqueries) {
-    List found = new ArrayList();
+  public static List<AwaitedColumn> awaited(LogicalPlan plan, boolean ofSubqueries) {
+    List<AwaitedColumn> found = new ArrayList();
     for (Join join : Lists.nodes(plan, Join.class)) {
       found.addAll(JoinKey.of(join));
     }
-    for (Filter filter : ofSubqueries ? Lists.nodes(plan, Filter.class) : Collections.EMPTY_LIST) {
-      found.addAll(ScalarComparison.of(filter));
+    if (ofSubqueries) {
+      for (Filter filter : Lists.nodes(plan, Filter.class)) {
+        found.addAll(ScalarComparison.of(filter));
+      }
     }
     return found;
   }
@@ -82,7 +84,7 @@ public class RuntimeFilters {
   }
 
   /** The plan with a runtime filter for each of some columns. */
-  private static LogicalPlan filtered(LogicalPlan plan, List<AwaitedColumn> awaited) throws Exception {
+  private static LogicalPlan filtered(LogicalPlan plan, List<? extends AwaitedColumn> awaited) throws Exception {
     LogicalPlan filtered = plan;
     for (AwaitedColumn column : awaited) {
       filtered = column.isTaken() ? column.filtered(filtered) : filtered;

@@ -38,7 +38,7 @@ public class RuntimeScan implements InvocationHandler {
   private final String home;
   private final boolean strict;
   /** Nodes of indexed columns, by the name that runtime filters have for the column ({@link #filterName}). */
-  private final Map columns;
+  private final Map<String, Map<String, Object>> columns;
   /** The tasks without the keys of any join; null for those of the scan. */
   private final List tasks;
   /** The tasks of the next batch that each thread asks for. */

@@ -57,7 +57,7 @@ public class ScalarComparison extends AwaitedColumn {
   }
 
   /** The columns of scans that the comparisons of a filter can restrict: one at most for each column and operator. */
-  public static List of(Filter filter) {
+  public static List<ScalarComparison> of(Filter filter) {
     Map found = new LinkedHashMap();
     for (Expression condition :
         Lists.from(PartitionPruning$.MODULE$.splitConjunctivePredicates(filter.condition()))) {

@@ -1,5 +1,6 @@
 package io.puffinindex.spark;
 
+import org.apache.commons.lang3.reflect.MethodUtils;
 import org.apache.spark.sql.SparkSessionExtensions;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.rules.Rule;
@@ -10,21 +11,15 @@ import scala.runtime.BoxedUnit;
 /** Gives each session the hook of the sidecar, if there is one, before each of its statements is looked at. */
 public class SessionExtensions extends AbstractFunction1<SparkSessionExtensions, BoxedUnit> {
   @Override
-  @SuppressWarnings({"unchecked", "rawtypes"}) // the class of a session is another one in Spark 3.5 than in Spark 4
   public BoxedUnit apply(SparkSessionExtensions extensions) {
-    Function1 rules =
-        new AbstractFunction1() {
-          @Override
-          public Object apply(Object session) {
-            return new HookBeforeStatement(session);
-          }
-        };
+    Function1<Object, Rule<LogicalPlan>> rules = HookBeforeStatement::new;
     try {
-      // These rules run first, before a procedure is looked for in the catalogs of the session.
-      extensions.injectHintResolutionRule(rules);
-    } catch (NoSuchMethodError e) {
-      // Spark 3.5 has no procedures.
-      extensions.injectResolutionRule(rules);
+      // Rules of hints run first, before a procedure is looked for in the catalogs of the session. Spark 3.5 has neither.
+      String first = "injectHintResolutionRule";
+      boolean hasFirst = MethodUtils.getAccessibleMethod(extensions.getClass(), first, Function1.class) != null;
+      MethodUtils.invokeMethod(extensions, hasFirst ? first : "injectResolutionRule", rules);
+    } catch (ReflectiveOperationException e) {
+      throw new IllegalStateException(e);
     }
     return BoxedUnit.UNIT;
   }

@@ -35,8 +35,8 @@ public class Procedures implements ProcedureCatalog {
   public Procedures(PruneScans rule, PythonStatements python, String described) throws Exception {
     this.rule = rule;
     this.python = python;
-    for (Map<String, Object> one : ((List) new ObjectMapper().readValue(described, List.class))) {
-      this.described.put(one.get("name"), one);
+    for (Map<String, Object> one : (List<Map<String, Object>>) new ObjectMapper().readValue(described, List.class)) {
+      this.described.put((String) one.get("name"), one);
     }
   }
 
@@ -110,7 +110,7 @@ public class Procedures implements ProcedureCatalog {
 
     public ProcedureParameter[] parameters() {
       List parameters = new ArrayList();
-      for (Map one : (List) described.get("parameters")) {
+      for (Map<String, Object> one : (List<Map<String, Object>>) described.get("parameters")) {
         parameters.add(parameter(one));
       }
       return (ProcedureParameter[]) parameters.toArray(new ProcedureParameter[0]);
@@ -137,7 +137,7 @@ public class Procedures implements ProcedureCatalog {
 
   /** The rows of a result. */
   public static class Result implements LocalScan {
-    private final List columns;
+    private final List<Map<String, Object>> columns;
     private final List rows;
 
     public Result(List columns, List rows) {
