@@ -27,6 +27,7 @@ OPTIONS_clustered := --rows 1000000 --trials 1
 OPTIONS_scale := --repeats 3
 OPTIONS_writes := --repeats 3
 SECONDS ?= 3600
+TO_COMPILE := 'spark-*' scala-library 'iceberg-spark-runtime-*'
 
 help: ## Show what there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -71,16 +72,18 @@ services: $(STAMP) ## The tests on a REST catalog (Nessie: fetches 245 MB and a 
 conformance: ## The reader in Go answers the questions of the conformance kit
 	@cd conformance/reader && PATH="$$PATH:/usr/local/go/bin" go run . ..
 
-wheel: $(STAMP) ## Build the wheel into dist/, in an environment of the build backend alone
-	@JAVA_HOME="$$(bash scripts/find-java)" $(BIN)/python planner/spark/build_jar.py
+wheel: $(STAMP) ## Build the wheel into dist/, with the hook's jars of all releases, in an environment of the build backend alone
+	@JAVA_HOME="$$(bash scripts/find-java)" $(BIN)/python -m ssb_bench.spark_runs.jars $(TO_COMPILE)
+	@JAVA_HOME="$$(bash scripts/find-java)" $(BIN)/python planner/spark/build_jar.py all
 	@bash scripts/make-environment build/environment requirements/build.txt
 	@build/environment/bin/python -m hatchling build --target wheel
 
-lint: $(STAMP) ## Formatting, lint, types and import directions
+lint: $(STAMP) ## Formatting, lint, types and import directions, of Python and of the hook's Java
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
+	@JAVA_HOME="$$(bash scripts/find-java)" $(BIN)/python scripts/lint-java
 
 # A measurement that fails leaves its result, with the failures in it, so that the next run goes on behind it.
 bench: $(STAMP) ## The whole benchmark, resumable: all workloads, systems, keys in bursts, scale; JSON and HTML page under data/

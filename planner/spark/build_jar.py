@@ -1,7 +1,7 @@
 """The hook's jar: the Java of `java/`, compiled by javac once for each release of Spark.
 
 The wheel brings the jars of all releases. Whoever builds one runs this file by itself, without what the package needs:
-`python planner/spark/build_jar.py [RELEASE ...]`, by default for the Spark that is installed.
+`python planner/spark/build_jar.py [RELEASE | all]`, by default for the Spark that is installed.
 """
 
 import hashlib
@@ -155,7 +155,8 @@ def _spark_jars() -> Path:
 
 if __name__ == "__main__":
     try:
-        for name in sys.argv[1:] or [installed_release()]:
+        asked = sys.argv[1] if sys.argv[1:] else installed_release()
+        for name in RELEASES if asked == "all" else [asked]:
             built_jar(name)
     except JarError as error:
         sys.exit(str(error))
