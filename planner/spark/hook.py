@@ -111,7 +111,7 @@ def _make_hook(spark: SparkSession, catalogs: Mapping[str, Catalog], reports: Re
         java_statements = make(spark, loader, PYTHON_STATEMENTS, callback.statements)
         statements = make(spark, loader, STATEMENTS, rule, java_statements)
         procedures = put_procedures(spark, loader, rule, java_statements)
-        everywhere = make(spark, loader, EVERY_SESSION, rule, strategy, statements, procedures)
+        everywhere = make(spark, loader, EVERY_SESSION, rule, statements, procedures)
     except Py4JError as error:
         raise PuffinIndexError(f"the optimizer rule cannot be installed in this Spark session: {error}") from error
     return _Hook(callback, rule, strategy, statements, everywhere)

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 RULE = "io.puffinindex.spark.PruneScans"
-STRATEGY = "io.puffinindex.spark.AnswerAggregates"
-STATEMENTS = "io.puffinindex.spark.IndexStatements"
-PYTHON_STATEMENTS = "io.puffinindex.spark.PythonStatements"
+STRATEGY = "io.puffinindex.spark.aggregates.AnswerAggregates"
+STATEMENTS = "io.puffinindex.spark.commands.IndexStatements"
+PYTHON_STATEMENTS = "io.puffinindex.spark.commands.PythonStatements"
 EVERY_SESSION = "io.puffinindex.spark.EverySession"
 
 _loaders: WeakKeyDictionary[JavaGateway, list[tuple[JavaObject, JavaObject]]] = WeakKeyDictionary()

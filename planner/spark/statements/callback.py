@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 CATALOG = "puffin"
-_PROCEDURES = "io.puffinindex.spark.Procedures"
-_SESSION_CATALOGS = "io.puffinindex.spark.SessionCatalogs"
+_PROCEDURES = "io.puffinindex.spark.commands.Procedures"
+_SESSION_CATALOGS = "io.puffinindex.spark.commands.SessionCatalogs"
 
 
 class CallProcedure(Message):
