@@ -1,6 +1,5 @@
 package io.puffinindex.spark;
 
-import java.time.ZoneId;
 import java.util.Arrays;
 import java.util.List;
 import org.apache.spark.sql.catalyst.InternalRow;
@@ -243,7 +242,8 @@ public class MonotoneFunction {
   }
 
   private static boolean isInFixedZone(Expression expression) {
-    scala.Option zone = ((TimeZoneAwareExpression) expression).timeZoneId();
-    return zone.isDefined() && ZoneId.of((String) zone.get()).getRules().isFixedOffset();
+    TimeZoneAwareExpression aware = (TimeZoneAwareExpression) expression;
+    // Spark reads zones that Java does not, such as +1:00.
+    return aware.timeZoneId().isDefined() && aware.zoneId().getRules().isFixedOffset();
   }
 }
