@@ -27,6 +27,10 @@ from puffin_index.errors import DefinitionError, NotFoundError, UnsupportedError
 from puffin_index.keys.map_key import ColumnId, MapKey, key_text
 from puffin_index.keys.value_types import ValueType, value_type_of
 
+ONLY_SPARK_KNOWS_INSTANT: Final = (
+    "only Spark knows which instant the literal means: write the instant with its distance from UTC, as in "
+    "TIMESTAMP '1969-07-20 22:17:40+02:00'"
+)
 _EPOCH = date(1970, 1, 1)
 
 
@@ -117,6 +121,7 @@ _STRINGS: Final = re.compile(r"""'(?:[^'\\]|\\.|'')*'|"(?P<double>(?:[^"\\]|\\.|
 _FUNCTION: Final = re.compile(
     r"\b(?!(?:AND|OR|NOT|IN|BETWEEN|LIKE|ILIKE|RLIKE|IS)\b)([A-Za-z_]\w*)\s*\(", re.IGNORECASE
 )
+_INSTANT: Final = re.compile(r"\bTIMESTAMP(?:_LTZ)?\s*''", re.IGNORECASE)
 _ARITHMETIC: Final = re.compile(r"[-+*/%|&^~]|\bDIV\b|::|\bINTERVAL\b|\bCASE\b|\bCURRENT_", re.IGNORECASE)
 
 
@@ -143,6 +148,8 @@ def _reason_of_text(text: str) -> str:
         return f"the planner does not evaluate {function[1]}(...) here"
     if _ARITHMETIC.search(blank):
         return "the planner does not evaluate arithmetic, casts, CASE and the clock"
+    if _INSTANT.search(blank):
+        return ONLY_SPARK_KNOWS_INSTANT
     return "Spark converts one side first, or only Spark evaluates the test"
 
 

@@ -13,9 +13,9 @@ from typing import Any, Final, Literal as TypingLiteral, TypeAlias, assert_never
 
 from pyiceberg.expressions.literals import BooleanLiteral, DecimalLiteral, Literal, LongLiteral, StringLiteral
 from pyiceberg.typedef import LiteralValue
-from pyiceberg.types import IntegerType, LongType
+from pyiceberg.types import IntegerType, LongType, TimestamptzType
 
-from planner.condition.columns import FoundColumn
+from planner.condition.columns import ONLY_SPARK_KNOWS_INSTANT, FoundColumn
 from planner.condition.literals import MAX_DECIMAL_DIGITS, Utf8Literal
 from planner.condition.places import Pair, Scale, nan_tests, prefix_tests, range_tests, set_tests
 from planner.condition.tree.nodes import (
@@ -74,7 +74,9 @@ class Column:
         pair = tests(Scale(self.found.type, self.found.value_type, self.zone))
         if pair is None:
             kind = f"the literal is of another kind than the column, a {self.found.type}"
-            return unknown(text, f"{kind}: Spark converts one of them first")
+            is_instant = isinstance(self.found.type, TimestamptzType)
+            reason = ONLY_SPARK_KNOWS_INSTANT if is_instant else f"{kind}: Spark converts one of them first"
+            return unknown(text, reason)
         return Truth(self.leaf(pair[0]), self.leaf(pair[1]), self.is_null)
 
     def compared(self, comparison: Compared, literals: Sequence[LiteralValue], text: str) -> Truth:

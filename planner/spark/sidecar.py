@@ -1,7 +1,7 @@
 """The Python process beside a driver: plans for all sessions of a Spark application that another program drives.
 
-The plugin starts it (`planner/spark/java/io/puffinindex/spark/plugin/Sidecar.java`), tells it on its standard input how to reach the JVM, and
-restarts it. It ends when the input ends, which it does with the JVM however the JVM dies.
+The plugin (`Sidecar.java`) starts it, tells it on its standard input how to reach the JVM, and restarts it. It ends
+when the input ends, which it does with the JVM however the JVM dies.
 """
 
 import logging

@@ -389,7 +389,7 @@ def test_error_shows_the_line_with_a_caret() -> None:
 def test_session_timestamp_at_a_clock_change_is_the_instant_that_java_takes(
     wall: tuple[int, ...], instant: tuple[int, ...]
 ) -> None:
-    assert InstantLiteral.at(micros(*wall), ZoneInfo("Europe/Berlin")).value == micros(*instant)
+    assert InstantLiteral.at(micros(*wall), ZoneInfo("Europe/Berlin")) == InstantLiteral(micros(*instant))
 
 
 @pytest.mark.parametrize(

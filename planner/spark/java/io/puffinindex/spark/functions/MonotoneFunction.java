@@ -1,6 +1,5 @@
 package io.puffinindex.spark.functions;
 
-import java.time.ZoneId;
 import java.util.Set;
 import org.apache.spark.sql.catalyst.expressions.Add;
 import org.apache.spark.sql.catalyst.expressions.BoundReference;
@@ -32,7 +31,6 @@ import org.apache.spark.sql.types.IntegralType;
 import org.apache.spark.sql.types.NumericType;
 import org.apache.spark.sql.types.TimestampNTZType;
 import org.apache.spark.sql.types.TimestampType;
-import scala.Option;
 
 /**
  * A comparison of a function that never falls, or never rises, with a literal: {@code price + 1 =
@@ -264,7 +262,8 @@ record MonotoneFunction(DataType type, long least, long greatest) {
   }
 
   private static boolean isInFixedZone(Expression expression) {
-    Option<String> zone = ((TimeZoneAwareExpression) expression).timeZoneId();
-    return zone.isDefined() && ZoneId.of(zone.get()).getRules().isFixedOffset();
+    TimeZoneAwareExpression aware = (TimeZoneAwareExpression) expression;
+    // Spark reads zones that Java does not, such as +1:00.
+    return aware.timeZoneId().isDefined() && aware.zoneId().getRules().isFixedOffset();
   }
 }

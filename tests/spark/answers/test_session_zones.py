@@ -1,0 +1,103 @@
+"""Session zones: a time is placed where Java places it or nowhere, though Java and Python have a database each."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+from zoneinfo import TZPATH, available_timezones
+
+import numpy as np
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyspark.sql import SparkSession
+
+import planner
+from planner.condition.literals import InstantLiteral
+from planner.condition.session_time import zone_named
+from planner.spark.rules import compile_java, make
+from puffin_index.errors import NotFoundError, UnsupportedError
+from tests.spark.agreement import check_rows, indexed, row_groups_of, settings
+
+pytestmark = pytest.mark.spark
+
+EPOCH, A_DAY = datetime(1970, 1, 1, tzinfo=UTC), 86_400
+FIRST, LAST = -62_135_596_800, 253_402_300_799  # the seconds of the years 1 to 9999
+
+
+def python_release() -> str:
+    files = [file for root in TZPATH if (file := Path(root, "tzdata.zi")).exists()]
+    return files[0].read_text().partition("\n")[0].removeprefix("# version ") if files else ""
+
+
+def test_a_time_is_placed_where_java_places_it_or_nowhere(spark: SparkSession) -> None:
+    source = Path(__file__).with_name("TimeZones.java").read_text(encoding="utf-8")
+    java = make(spark, compile_java(spark, [source]), "io.puffinindex.tests.TimeZones")
+    random, known, others, wrong = Random(3), available_timezones(), set[str](), set[str]()
+    histories: set[str] = set()
+    for line in java.changes().splitlines():
+        name, *numbers = line.split()
+        if "/" not in name or name not in known:
+            continue
+        zone, changes = zone_named(name), np.array(numbers, np.int64).reshape(-1, 3)
+        changes = changes[changes[:, 0] >= A_DAY]
+        sides = np.concatenate([changes[:, [0, 2]], changes[:, :2] - [1, 0]])
+        offsets = [(EPOCH + timedelta(seconds=at)).astimezone(zone).utcoffset() for at in sides[:, 0].tolist()]
+        if offsets != [timedelta(seconds=offset) for offset in sides[:, 1].tolist()]:
+            others.add(name)
+        if f"{changes.tolist()} {offsets}" in histories:
+            continue
+        histories.add(f"{changes.tolist()} {offsets}")
+        walls = {FIRST, LAST, A_DAY - 1, A_DAY, *(random.randrange(FIRST, LAST) for _ in range(20))}
+        walls.update((changes[:, :1, None] + changes[:, 1:, None] + [-1, 0, 1]).ravel().tolist())
+        placed = {wall: InstantLiteral.at(wall * 1_000_000, zone) for wall in walls}
+        is_fixed = zone.utcoffset(None) is not None
+        assert all((literal is not None) == (is_fixed or wall >= A_DAY) for wall, literal in placed.items())
+        found = {wall: literal.value // 1_000_000 for wall, literal in placed.items() if literal is not None}
+        theirs = np.frombuffer(java.seconds(name, np.array([*found], ">i8").tobytes()), ">i8")
+        if [*found.values()] != theirs.tolist():
+            wrong.add(name)
+
+    # A release of the databases may correct the times of some zones, or know new ones.
+    assert len(histories) > 200
+    assert wrong <= others
+    assert len(others) < len(histories) / 5
+    java_release = spark._jvm.java.time.zone.ZoneRulesProvider.getVersions("UTC").lastKey()
+    assert not others or java_release != python_release()
+
+
+TIMES = (
+    "1880-01-10 13:24:43",
+    "1937-07-01 00:00:15",
+    "1969-12-31 23:59:59",
+    "1970-01-01 00:30:00",
+    "1970-01-02 00:00:00",
+    "2024-10-27 02:30:00",
+)
+
+
+@pytest.mark.parametrize("zone", ["Europe/Amsterdam", "America/New_York", "PST", "+01:02:03"])
+def test_each_time_is_found_in_spark_and_without_spark_found_or_refused(
+    hooked: SparkSession, catalog: SqlCatalog, zone: str
+) -> None:
+    hooked.sql("DROP TABLE IF EXISTS lake.ns.moments")
+    hooked.sql(
+        f"CREATE TABLE lake.ns.moments (id BIGINT, ts TIMESTAMP) USING iceberg TBLPROPERTIES ({row_groups_of(1)})"
+    )
+    with settings(hooked, {"spark.sql.session.timeZone": zone}):
+        values = ", ".join(f"({number}, TIMESTAMP '{time}')" for number, time in enumerate(TIMES))
+        hooked.sql(f"INSERT INTO lake.ns.moments SELECT /*+ COALESCE(1) */ * FROM VALUES {values}")
+        index = indexed(catalog, "ns.moments", bsi=["ts"])
+        for time in TIMES:
+            where = f"ts = TIMESTAMP '{time}'"
+            (plan,) = check_rows(hooked, f"SELECT id FROM lake.ns.moments WHERE {where}")
+            assert (plan.kept, plan.row_groups) == (1, len(TIMES)), time
+            is_certain = zone.startswith("+") or time >= "1970-01-02"
+            for test in (where, f"ts = '{time}'", f"ts = TIMESTAMP_NTZ '{time}'"):
+                if zone == "PST":
+                    with pytest.raises(NotFoundError, match="there is no time zone 'PST'"):
+                        planner.count(index, test, session_zone=zone)
+                elif is_certain:
+                    assert planner.count(index, test, session_zone=zone).rows == 1
+                else:
+                    with pytest.raises(UnsupportedError, match="only Spark knows which instant"):
+                        planner.count(index, test, session_zone=zone)
+                    assert planner.plan(index, test, session_zone=zone).kept == len(TIMES)
