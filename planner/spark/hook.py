@@ -61,8 +61,8 @@ def enable(
             `spark.newSession()` has made and will make.
 
     Raises:
-        PuffinIndexError: If there is no jar of the hook for the session's Spark, or the session's configuration has an
-            unknown setting `spark.puffin-index.*`.
+        PuffinIndexError: If there is no jar of the hook for the session's Spark, the session has no Iceberg that the
+            hook knows, or its configuration has an unknown setting `spark.puffin-index.*`.
         UnsupportedError: If the session is one of Spark Connect.
         MissingExtraError: If PySpark is not installed.
     """

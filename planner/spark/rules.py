@@ -20,6 +20,7 @@ STRATEGY = "io.puffinindex.spark.aggregates.AnswerAggregates"
 STATEMENTS = "io.puffinindex.spark.commands.IndexStatements"
 PYTHON_STATEMENTS = "io.puffinindex.spark.commands.PythonStatements"
 EVERY_SESSION = "io.puffinindex.spark.EverySession"
+_OF_ICEBERG = "io.puffinindex.spark.IcebergScans"
 
 _loaders: WeakKeyDictionary[JavaGateway, list[tuple[JavaObject, JavaObject]]] = WeakKeyDictionary()
 """For each JVM: a class loader, and the loader that has the hook as well."""
@@ -91,7 +92,8 @@ def call_ours(spark: SparkSession, rule: JavaObject, method: str) -> Any:
 def load_hook(spark: SparkSession) -> JavaObject:
     """The class loader that has the classes of the hook for a session's release of Spark; one for each JVM.
 
-    Raises PuffinIndexError if there is no jar for the release, or the session has another jar of the hook by itself.
+    Raises PuffinIndexError if there is no jar for the release, or the session has another jar of the hook by itself;
+    Py4JError if its Iceberg is not one that the hook knows.
     """
     beneath = _own_loader(spark)
     known = _loaders.setdefault(_gateway_of(spark), [])
@@ -112,6 +114,8 @@ def load_hook(spark: SparkSession) -> JavaObject:
     # A class of the application's own jars comes before one of this jar.
     if bytes(loader.getResourceAsStream(SOURCES_DIGEST).readAllBytes()).decode() != digest_of(release):
         raise PuffinIndexError(f"the application has another version of the hook's jar: let its spark.jars name {jar}")
+    # A session without Iceberg, or with a release that lacks what the hook needs, is told now.
+    jvm_of(spark).java.lang.Class.forName(_OF_ICEBERG, True, loader)
     known.append((beneath, loader))
     return loader
 

@@ -4,15 +4,17 @@ import gc
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import DataFrame, SparkSession
 
 import planner
-from planner.spark.rules import our_rules
+from planner.spark.build_jar import SOURCES_DIGEST
+from planner.spark.rules import jvm_of, load_jar, our_rules
 from puffin_index import TableIndex
-from puffin_index.errors import NotFoundError
+from puffin_index.errors import NotFoundError, PuffinIndexError
 from tests.spark import corpus_tables
 from tests.spark.agreement import indexed, row_groups_of
 
@@ -60,6 +62,26 @@ def test_the_hook_is_loaded_once_for_all_sessions(first: SparkSession) -> None:
     assert mine == theirs
     assert [kept(session) for session in (first, other)] == [[1], [1]]
     planner.disable(other)
+
+
+def test_jars_of_the_application_that_do_not_fit_are_told(
+    spark: SparkSession, first: SparkSession, tmp_path: Path
+) -> None:
+    with ZipFile(tmp_path / "other.jar", "w") as jar:
+        jar.writestr(SOURCES_DIGEST, "4.1_2.13 of other sources")
+    thread = jvm_of(spark).java.lang.Thread.currentThread()
+    own = thread.getContextClassLoader()
+    try:
+        thread.setContextClassLoader(load_jar(spark, tmp_path / "other.jar"))
+        with pytest.raises(PuffinIndexError, match=r"another version of the hook's jar: let its spark.jars name /"):
+            planner.enable(first)
+        thread.setContextClassLoader(own.getParent())
+        with pytest.raises(PuffinIndexError, match=r"cannot be installed in this Spark session: (?s:.)*iceberg"):
+            planner.enable(first)
+    finally:
+        thread.setContextClassLoader(own)
+    planner.enable(first, strict=True)
+    assert kept(first) == [1]
 
 
 def test_a_session_with_a_hook_of_its_own_keeps_it_among_all_sessions(first: SparkSession) -> None:
