@@ -13,7 +13,7 @@ BRIEF_JVM := JAVA_TOOL_OPTIONS="-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSiz
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
   --no-emit-find-links --no-annotate
 IN_MEMORY = bash scripts/in-test-folder env
-WITH_SPARK = JAVA_HOME="$$(bash scripts/find-java)" $(BRIEF_JVM) $(BIN)/python -m pytest $(SIDE_BY_SIDE)
+WITH_SPARK = JAVA_HOME="$$(bash scripts/find-java javac)" $(BRIEF_JVM) $(BIN)/python -m pytest $(SIDE_BY_SIDE)
 RELEASES ?= 4.0 3.5
 PAIRS ?= 50000
 BENCH := $(DATA)/sf$(SF)
@@ -38,8 +38,8 @@ $(STAMP): requirements/dev.txt pyproject.toml
 
 env: $(STAMP) ## Make the Python environment in .venv from the locked versions
 
-java: ## Find Java 17+, or install it where that is allowed
-	@bash scripts/find-java > /dev/null
+java: ## Find a JDK 17+, or install one where that is allowed
+	@bash scripts/find-java javac > /dev/null
 
 demo: $(STAMP) ## SSB data, Iceberg table, background index build, the seven queries with and without: a table and a picture
 	@JAVA_HOME="$$(bash scripts/find-java)" $(BIN)/ssb-bench demo --sf $(SF) --data $(DATA)
@@ -61,7 +61,7 @@ soak: jars ## An index under load with kills, locks, damage and a failing store,
 	@JAVA_HOME="$$(bash scripts/find-java 2> /dev/null)" $(BIN)/python -m tests.soak --seconds $(SECONDS) --state $(DATA)/soak $(SOAK)
 
 matrix: $(STAMP) ## The hook's tests on the other releases of Spark, each in an environment of its own under .matrix
-	@JAVA_HOME="$$(bash scripts/find-java)" bash scripts/spark-matrix $(BIN)/uv $(RELEASES)
+	@JAVA_HOME="$$(bash scripts/find-java javac)" bash scripts/spark-matrix $(BIN)/uv $(RELEASES)
 
 services: $(STAMP) ## The tests on a REST catalog (Nessie: fetches 245 MB and a Java 21)
 	@JAVA_HOME="$$(bash scripts/find-java)" bash scripts/make-services $(BIN)
@@ -71,7 +71,7 @@ conformance: ## The reader in Go answers the questions of the conformance kit
 	@cd conformance/reader && PATH="$$PATH:/usr/local/go/bin" go run . ..
 
 wheel: $(STAMP) ## Build the wheel into dist/, in an environment of the build backend alone
-	@JAVA_HOME="$$(bash scripts/find-java)" $(BIN)/python planner/spark/plugin/build_jar.py
+	@JAVA_HOME="$$(bash scripts/find-java javac)" $(BIN)/python planner/spark/plugin/build_jar.py
 	@bash scripts/make-environment build/environment requirements/build.txt
 	@build/environment/bin/python -m hatchling build --target wheel
 

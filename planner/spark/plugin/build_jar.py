@@ -46,7 +46,8 @@ def _compile(sources: list[Path], folder: Path) -> None:
     home = os.environ.get("JAVA_HOME")
     javac = shutil.which("javac", path=f"{home}/bin" if home else None)
     if javac is None:
-        raise JarError("the plugin for Spark is not compiled: there is no javac; install a JDK of Java 17 or newer")
+        where = f" in {home}/bin, which is a runtime" if home else ""
+        raise JarError(f"the plugin for Spark is not compiled: there is no javac{where}; install a JDK 17 or newer")
     options = ["--release", str(_OLDEST_JAVA), "-proc:none", "-d", str(folder), "-cp", f"{_spark_jars()}/*"]
     done = subprocess.run([javac, *options, *map(str, sources)], capture_output=True, text=True, check=False)
     if done.returncode:
