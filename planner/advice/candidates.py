@@ -10,6 +10,7 @@ from planner.condition.columns import find_column
 from planner.condition.sql.parser import read_where
 from planner.condition.tree.nodes import EVERY_ROW, ByValue, Leaf, Predicate, is_exact, leaves, parts
 from planner.condition.tree.simplify import simplified
+from puffin_index.definition.column_names import spelled_like
 from puffin_index.definition.index_definition import (
     IndexDefinition,
     IndexedColumn,
@@ -32,17 +33,16 @@ def names_of(columns: Iterable[ResolvedColumn]) -> dict[FieldKind, str]:
 
 
 def find_named(names: Sequence[str], columns: Sequence[ResolvedColumn]) -> frozenset[FieldKind]:
-    """Find the indexes of a definition that `column.kind` names; letters of either case.
+    """Find the indexes of a definition that `column.kind` names.
 
-    Raises DefinitionError if the definition has no such index.
+    Raises DefinitionError if the definition has no such index, or none is spelled so and several differ in case only.
     """
-    known = names_of(columns)
-    by_name = {name.lower(): key for key, name in known.items()}
+    known = {name: key for key, name in names_of(columns).items()}
     for name in names:
-        if name.lower() not in by_name:
-            there = ", ".join(sorted(known.values())) or "none"
+        if len(spelled_like(name, known)) != 1:
+            there = ", ".join(sorted(known)) or "none"
             raise DefinitionError(f"{name!r} is no index of the table: name column.kind; the table has: {there}")
-    return frozenset(by_name[name.lower()] for name in names)
+    return frozenset(known[one] for name in names for one in spelled_like(name, known))
 
 
 def tests_of(condition: Predicate) -> tuple[Leaf, ...]:

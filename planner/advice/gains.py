@@ -112,7 +112,7 @@ def _bytes_read(one: ReadQuery, scanned: Scanned, schema: Schema) -> float:
     if one.query.bytes_read is not None:
         return float(one.query.bytes_read)
     names = one.query.columns or ()
-    own = [field for field in schema.fields if field.name.casefold() in names]
+    own = [field for field in schema.fields if field.name in names]
     return float(scanned.column_bytes(Schema(*own).field_ids if own else None).sum())
 
 

@@ -102,8 +102,9 @@ def run_javac(options: Iterable[str], class_path: Iterable[str | Path]) -> None:
     home = os.environ.get("JAVA_HOME")
     javac = shutil.which("javac", path=f"{home}/bin" if home else None)
     if javac is None:
+        where = f" in {home}/bin, which is a runtime," if home else ""
         raise JarError(
-            f"there is no jar of the hook, and no javac to compile it: install a JDK of Java {_OLDEST_JAVA} or newer, "
+            f"there is no jar of the hook, and no javac{where} to compile it: install a JDK {_OLDEST_JAVA} or newer, "
             f"or a wheel of puffin-index, which has the jars for Spark {', '.join(RELEASES)}"
         )
     # It runs too briefly for the optimizing compiler.

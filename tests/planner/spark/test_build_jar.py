@@ -70,7 +70,10 @@ def test_what_is_missing_is_said_with_the_releases_that_there_are(
     with pytest.raises(JarError, match=r"does not compile: (?s:.)*One\.java"):
         built()
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(JarError, match=r"no javac to compile it: install .*4\.1_2\.13, 4\.0_2\.13, .*3\.5_2\.12"):
+    with pytest.raises(
+        JarError,
+        match=r"no javac in .*/bin, which is a runtime, to compile it: install .*4\.1_2\.13, 4\.0_2\.13, .*3\.5_2\.12",
+    ):
         built()
 
 
