@@ -95,6 +95,7 @@ _SOURCES = (
     "functions/Evaluation.java",
     "functions/ColumnFunction.java",
     "PythonCalls.java",
+    "PackedList.java",
     "Conditions.java",
     "aggregates/AggregateAnswer.java",
     "aggregates/ComputedValues.java",

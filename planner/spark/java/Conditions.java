@@ -289,14 +289,19 @@ public class Conditions {
   private Map<String, Object> membership(Expression expression, List members) {
     Map<String, Object> value = value(expression);
     List nodes = new ArrayList();
+    List values = new ArrayList();
     for (Expression member : members) {
       Map<String, Object> node = value == null || member.getClass() != Literal.class ? null : value(member);
       if (node == null || !value.get("type").equals(node.get("type"))) {
         return null;
       }
       nodes.add(node);
+      values.add(((Literal) member).value());
     }
-    return value == null ? null : Lists.map("node", "in", "value", value, "members", nodes);
+    Object packed = PackedList.of(values);
+    return value == null
+        ? null
+        : Lists.map("node", "in", "value", value, "members", packed == null ? nodes : packed);
   }
 
   private Map<String, Object> test(String name, Expression expression) {

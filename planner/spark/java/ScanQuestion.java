@@ -181,7 +181,7 @@ public class ScanQuestion implements Cloneable {
     for (Expression filter : filters) {
       try {
         Set referenced = Binder.boundReferences(schema.asStruct(), Arrays.asList(filter), caseSensitive);
-        expressions.add(ExpressionParser.toJson(filter));
+        expressions.add(PackedList.inFilter(ExpressionParser.toJson(filter)));
         named.addAll(referenced);
       } catch (RuntimeException e) {
         // All filters hold together: a missing one only keeps more row groups. But no row that it rejects may count.

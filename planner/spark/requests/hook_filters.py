@@ -70,7 +70,7 @@ def _read_filter(text: str, columns: str) -> Predicate:
         return read_filter(text, schema_of(columns))
     except (NotFoundError, RecursionError) as error:
         _log.debug("filter not understood, all its rows are kept: %s (%s)", text, error)
-    except json.JSONDecodeError as error:
+    except ValueError as error:
         _log.warning("filter not understood, all its rows are kept: %s (%s)", text, error)
     return Everything(exact=False, text=text)
 
@@ -258,7 +258,8 @@ def _values(keys: RuntimeKeys, column_type: IcebergType) -> pa.Array:
         case "float" | "double":
             return pa.array(np.array(keys.keys, np.int64).view(np.float64))
         case "string" | "binary" if not isinstance(column_type, UUIDType):
-            return pa.array([b64decode(str(key)) for key in keys.keys], pa.binary())
+            texts = (key if isinstance(key, bytes) else b64decode(str(key)) for key in keys.keys)
+            return pa.array(list(texts), pa.binary())
         case _:
             value_type = value_type_of(column_type)
             if not value_type.is_decimal:

@@ -29,7 +29,7 @@ import org.apache.spark.sql.connector.read.SupportsRuntimeV2Filtering;
  * next batch of the thread that called {@code filter}.
  */
 public class RuntimeScan implements InvocationHandler {
-  /** A join with more keys is not asked about: they cross as text, and become an interval beyond a tenth of them. */
+  /** A join with more keys is not asked about: they become an interval beyond a tenth of them. */
   private static final int MOST_KEYS = 1000000;
 
   private final SupportsRuntimeV2Filtering scan;
@@ -216,7 +216,8 @@ public class RuntimeScan implements InvocationHandler {
 
   /** The node of a column's keys: literals all of the column's type. */
   private static Map keys(Map<String, Object> column, Expression[] children) {
-    List literals = new ArrayList();
+    List contents = new ArrayList();
+    List values = new ArrayList();
     for (int i = 1; i < children.length; i++) {
       Literal literal = (Literal) children[i];
       if (literal.value() != null) {
@@ -224,11 +225,13 @@ public class RuntimeScan implements InvocationHandler {
         if (node == null || !node.get("type").equals(column.get("type"))) {
           throw new IllegalStateException("a join key of type " + literal.dataType() + " for column " + column);
         }
-        literals.add(node.get("content"));
+        contents.add(node.get("content"));
+        values.add(literal.value());
       }
     }
+    Object packed = PackedList.of(values);
     Map<String, Object> keys = new LinkedHashMap(column);
-    keys.put("keys", literals);
+    keys.put("keys", packed == null ? contents : packed);
     return keys;
   }
 

@@ -16,7 +16,7 @@ from puffin_index import IndexDefinition
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import ValueType
 from puffin_index.keys.values import key_of
-from tests.planner.spark.requests.jvm_messages import columns_of, encoded
+from tests.planner.spark.requests.jvm_messages import columns_of, encoded, packed
 from tests.planner.ten_rows import k, view_of_ten_rows
 
 TYPES = [
@@ -146,3 +146,23 @@ def test_only_columns_whose_keys_may_drop_row_groups_are_waited_for(
     view = view_of_ten_rows(local_catalog, IndexDefinition.of(bitmap=["k", "c"]))
     schema = Schema(NestedField(1, "k", "long", required=False), NestedField(2, "c", "long", required=False))
     assert wanted_runtime_fields(fields, predicate, schema, view) == wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "keys", "form"),
+    [
+        ("long", [5, -(2**63), 5], "N"),
+        ("date", [19_000, 3, -7], "N"),
+        ("string", [b"b\xff", b"", b"\xef\xbf\xbd"], "B"),
+    ],
+)
+def test_packed_keys_are_the_keys_one_by_one(name: str, keys: list[int] | list[bytes], form: str) -> None:
+    number = TYPES.index(name) + 1
+    message = {"field": number, "name": "c", "type": name, "operator": "=", "source": "join"}
+    sent = json.dumps(message | {"keys": packed(keys, form)})
+    as_bytes = RuntimeKeys.model_validate_json(sent)
+
+    assert str(as_bytes) == "c in 3 keys"
+    assert bind_runtime_keys(as_bytes, SCHEMA) == bound(
+        name, [encoded(key) if isinstance(key, bytes) else key for key in keys]
+    )
