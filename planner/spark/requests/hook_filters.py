@@ -188,7 +188,7 @@ def _of_keys(keys: RuntimeKeys) -> str:
 
 
 MOST_PRESENCE: Final = 0.5
-"""A column is not worth waiting for if one of its keys occurs in a greater share of the row groups."""
+"""A column is not worth waiting for if one of its keys occurs in this share of the row groups."""
 
 _INTEGERS = {
     "int": (np.int32, pa.int32()),
@@ -220,7 +220,7 @@ def wanted_runtime_fields(
     if len(wanted) != 1 or has_tests:
         return wanted
     statistics = known[wanted[0]]
-    return [] if statistics is not None and key_presence(statistics) > MOST_PRESENCE else wanted
+    return [] if statistics is not None and key_presence(statistics) >= MOST_PRESENCE else wanted
 
 
 def _statistics(field: int, schema: Schema, view: IndexView) -> FieldStatistics | None:
