@@ -30,14 +30,15 @@ public class TimeZones {
     return lines.toString();
   }
 
-  /** The second of each time in a zone; times are seconds of a clock of no zone. */
+  /** The second at which a clock shows each time, given in seconds of no zone, and what the clock is ahead of UTC then. */
   public byte[] seconds(String name, byte[] times) {
     ZoneId zone = ZoneId.of(name);
     ByteBuffer given = ByteBuffer.wrap(times);
-    ByteBuffer found = ByteBuffer.allocate(times.length);
+    ByteBuffer found = ByteBuffer.allocate(2 * times.length);
     while (given.hasRemaining()) {
       LocalDateTime time = LocalDateTime.ofEpochSecond(given.getLong(), 0, ZoneOffset.UTC);
       found.putLong(time.atZone(zone).toEpochSecond());
+      found.putLong(time.atZone(zone).getOffset().getTotalSeconds());
     }
     return found.array();
   }
