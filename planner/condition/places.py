@@ -6,7 +6,7 @@ float column is a float, though JSON shows a double.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
 from decimal import Decimal, InvalidOperation
@@ -120,6 +120,21 @@ def set_tests(literals: Iterable[AnyLiteral], scale: Scale) -> Pair | None:
         if place.exact and place.key is not None:
             keys.add(place.key)
     ordered: tuple[Any, ...] = tuple(sorted(keys))
+    return SetTest(ordered), SetTest(ordered, negated=True)
+
+
+def content_tests(contents: Sequence[int | bytes], scale: Scale) -> Pair | None:
+    """Return the same for values as Spark has them; None where these may not be the column's keys."""
+    match scale.type:
+        case IntegerType() | LongType() | DateType() | TimestampType() | TimestamptzType():
+            kind: type = int
+        case StringType():
+            kind = bytes
+        case _:
+            return None
+    if not all(isinstance(content, kind) for content in contents):
+        return None
+    ordered: tuple[Any, ...] = tuple(sorted(set(contents)))
     return SetTest(ordered), SetTest(ordered, negated=True)
 
 

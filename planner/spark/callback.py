@@ -144,6 +144,10 @@ class PlannerCallback(JavaFunction):
                 return serialize_view(newer.view)
             if settings.strict:
                 raise PuffinIndexError(answer.troubles[0])
+        if answer.plan.late:
+            _log.info(
+                "%s: planning took %d ms: %s", request.table, 1000 * answer.plan.planning_seconds, answer.plan.late
+            )
         note = answer.plan.note if settings.job_description else ""
         if wanted is None:
             serialized: bytes | None = _dropped(answer, note, waiting)

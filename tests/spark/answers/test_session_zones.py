@@ -1,6 +1,6 @@
 """Session zones: a time is placed where Java places it or nowhere, though Java and Python have a database each."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 from random import Random
 from zoneinfo import TZPATH, available_timezones
@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 import planner
 from planner.condition.literals import InstantLiteral
 from planner.condition.session_time import zone_named
-from planner.spark.rules import compile_java, make
 from puffin_index.errors import NotFoundError, UnsupportedError
 from tests.spark.agreement import check_rows, indexed, row_groups_of, settings
+from tests.spark.java_source import object_of
 
 pytestmark = pytest.mark.spark
 
@@ -28,53 +28,58 @@ def python_release() -> str:
     return files[0].read_text().partition("\n")[0].removeprefix("# version ") if files else ""
 
 
-def test_a_time_is_placed_where_java_places_it_or_nowhere(spark: SparkSession) -> None:
-    source = Path(__file__).with_name("TimeZones.java").read_text(encoding="utf-8")
-    java = make(spark, compile_java(spark, [source]), "io.puffinindex.tests.TimeZones")
-    random, known, others, wrong = Random(3), available_timezones(), set[str](), set[str]()
-    histories: set[str] = set()
+def offset_at(zone: tzinfo, second: int) -> int:
+    """What the clocks of a zone are ahead of UTC, in seconds, in Python's database."""
+    # Python has no day after the year 9999.
+    offset = (EPOCH + timedelta(seconds=min(second, LAST - A_DAY))).astimezone(zone).utcoffset()
+    assert offset is not None
+    return offset // timedelta(seconds=1)
+
+
+def test_a_time_is_placed_where_java_places_it_or_nowhere(spark: SparkSession, tmp_path: Path) -> None:
+    java = object_of(spark, Path(__file__).with_name("TimeZones.java"), tmp_path)
+    random, known, histories = Random(3), available_timezones(), set[str]()
+    others, wrong = set[str](), set[str]()
     for line in java.changes().splitlines():
         name, *numbers = line.split()
         if "/" not in name or name not in known:
             continue
         zone, changes = zone_named(name), np.array(numbers, np.int64).reshape(-1, 3)
         changes = changes[changes[:, 0] >= A_DAY]
-        sides = np.concatenate([changes[:, [0, 2]], changes[:, :2] - [1, 0]])
-        offsets = [(EPOCH + timedelta(seconds=at)).astimezone(zone).utcoffset() for at in sides[:, 0].tolist()]
-        if offsets != [timedelta(seconds=offset) for offset in sides[:, 1].tolist()]:
-            others.add(name)
-        if f"{changes.tolist()} {offsets}" in histories:
+        ours = [offset_at(zone, at) for at in changes[:, 0].tolist()]
+        if f"{changes.tolist()} {ours}" in histories:
             continue
-        histories.add(f"{changes.tolist()} {offsets}")
+        histories.add(f"{changes.tolist()} {ours}")
         walls = {FIRST, LAST, A_DAY - 1, A_DAY, *(random.randrange(FIRST, LAST) for _ in range(20))}
         walls.update((changes[:, :1, None] + changes[:, 1:, None] + [-1, 0, 1]).ravel().tolist())
         placed = {wall: InstantLiteral.at(wall * 1_000_000, zone) for wall in walls}
         is_fixed = zone.utcoffset(None) is not None
         assert all((literal is not None) == (is_fixed or wall >= A_DAY) for wall, literal in placed.items())
         found = {wall: literal.value // 1_000_000 for wall, literal in placed.items() if literal is not None}
-        theirs = np.frombuffer(java.seconds(name, np.array([*found], ">i8").tobytes()), ">i8")
-        if [*found.values()] != theirs.tolist():
+        seconds = java.seconds(name, np.array([*found], ">i8").tobytes())
+        theirs, offsets = np.frombuffer(seconds, ">i8").reshape(-1, 2).T.tolist()
+        if [*found.values()] != theirs:
             wrong.add(name)
+        if [offset_at(zone, at) for at in theirs] != offsets:
+            others.add(name)
 
-    # A release of the databases may correct the times of some zones, or know new ones.
-    assert len(histories) > 200
+    # A release of the databases corrects the times of some zones, and knows new laws.
     assert wrong <= others
     assert len(others) < len(histories) / 5
+    assert len(histories) > 200
     java_release = spark._jvm.java.time.zone.ZoneRulesProvider.getVersions("UTC").lastKey()
     assert not others or java_release != python_release()
 
 
 TIMES = (
     "1880-01-10 13:24:43",
-    "1937-07-01 00:00:15",
     "1969-12-31 23:59:59",
-    "1970-01-01 00:30:00",
     "1970-01-02 00:00:00",
     "2024-10-27 02:30:00",
 )
 
 
-@pytest.mark.parametrize("zone", ["Europe/Amsterdam", "America/New_York", "PST", "+01:02:03"])
+@pytest.mark.parametrize("zone", ["Europe/Amsterdam", "PST", "+01:02:03"])
 def test_each_time_is_found_in_spark_and_without_spark_found_or_refused(
     hooked: SparkSession, catalog: SqlCatalog, zone: str
 ) -> None:

@@ -291,6 +291,7 @@ public final class Conditions {
   private Map<String, Object> membership(Expression expression, List<Expression> members) {
     Map<String, Object> value = value(expression);
     List<Map<String, Object>> nodes = new ArrayList<>();
+    List<Object> values = new ArrayList<>();
     for (Expression member : members) {
       Map<String, Object> node =
           value == null || member.getClass() != Literal.class ? null : value(member);
@@ -298,8 +299,12 @@ public final class Conditions {
         return null;
       }
       nodes.add(node);
+      values.add(((Literal) member).value());
     }
-    return value == null ? null : Lists.map("node", "in", "value", value, "members", nodes);
+    String packed = PackedList.of(values);
+    return value == null
+        ? null
+        : Lists.map("node", "in", "value", value, "members", packed == null ? nodes : packed);
   }
 
   private Map<String, Object> test(String name, Expression expression) {

@@ -177,7 +177,7 @@ public final class ScanQuestion implements Cloneable {
       try {
         Set<Integer> referenced =
             Binder.boundReferences(schema.asStruct(), List.of(filter), caseSensitive);
-        expressions.add(ExpressionParser.toJson(filter));
+        expressions.add(PackedList.inFilter(ExpressionParser.toJson(filter)));
         named.addAll(referenced);
       } catch (RuntimeException e) {
         // All filters hold together: a missing one only keeps more row groups. But no row that it

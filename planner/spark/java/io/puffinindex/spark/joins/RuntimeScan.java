@@ -3,6 +3,7 @@ package io.puffinindex.spark.joins;
 import io.puffinindex.spark.Conditions;
 import io.puffinindex.spark.IcebergScans;
 import io.puffinindex.spark.IndexPlanner;
+import io.puffinindex.spark.PackedList;
 import io.puffinindex.spark.ScanQuestion;
 import io.puffinindex.spark.ScanTasks;
 import java.lang.reflect.InvocationHandler;
@@ -35,10 +36,7 @@ import org.apache.spark.sql.connector.read.SupportsRuntimeV2Filtering;
  * change the scan: they narrow only the next batch of the thread that called {@code filter}.
  */
 public final class RuntimeScan implements InvocationHandler {
-  /**
-   * A join with more keys is not asked about: they cross as text, and become an interval beyond a
-   * tenth of them.
-   */
+  /** A join with more keys is not asked about: they become an interval beyond a tenth of them. */
   private static final int MOST_KEYS = 1000000;
 
   private final SupportsRuntimeV2Filtering scan;
@@ -242,7 +240,8 @@ public final class RuntimeScan implements InvocationHandler {
 
   /** The node of a column's keys: literals all of the column's type. */
   private static Map<String, Object> keys(Map<String, Object> column, Expression[] children) {
-    List<Object> literals = new ArrayList<>();
+    List<Object> contents = new ArrayList<>();
+    List<Object> values = new ArrayList<>();
     for (int i = 1; i < children.length; i++) {
       Literal<?> literal = (Literal<?>) children[i];
       if (literal.value() != null) {
@@ -251,11 +250,13 @@ public final class RuntimeScan implements InvocationHandler {
           throw new IllegalStateException(
               "a join key of type " + literal.dataType() + " for column " + column);
         }
-        literals.add(node.get("content"));
+        contents.add(node.get("content"));
+        values.add(literal.value());
       }
     }
+    String packed = PackedList.of(values);
     Map<String, Object> keys = new LinkedHashMap<>(column);
-    keys.put("keys", literals);
+    keys.put("keys", packed == null ? contents : packed);
     return keys;
   }
 
