@@ -42,8 +42,8 @@ _log = logging.getLogger(__name__)
 def new_location(default: str, data_table_uuid: uuid.UUID) -> str:
     """Return a location that no other table has, for an index table with this default location."""
     folder, _, name = default.rpartition("/")
-    # `remove_orphan_files` takes a file of a given list for one of a table if its location begins like the table's. With
-    # the underscore, this location does not begin like that of the data table.
+    # Of a given list, `remove_orphan_files` takes all files for a table's whose locations begin like its own. With the
+    # underscore, this location does not begin like that of the data table.
     return f"{folder}/_{name}-{data_table_uuid.hex[:_DIGITS]}{uuid.uuid4().hex[:_DIGITS]}"
 
 
