@@ -161,6 +161,7 @@ def _listed(table: Table, snapshot_id: int | None, row_filter: BooleanExpression
     snapshot = find_snapshot(table, snapshot_id)
     if snapshot is None:
         return
+    # Otherwise PyIceberg takes the last of columns that differ in case only.
     names = table.schema().column_names
     is_case_needed = len({name.lower() for name in names}) < len(names)
     planner = ManifestGroupPlanner(table.metadata, table.io, row_filter or AlwaysTrue(), is_case_needed)

@@ -319,6 +319,21 @@ def clustered_parts(run: ClusteredRun) -> Iterator[Part]:
     needles = [cell for cell in run.cells if (cell.query, cell.order) == ("needle", "random")]
     rows = [[*key, *_sums(cells)] for key, cells in _grouped(needles, lambda c: (c.size, str(c.burst)))]
     yield Table(("row groups of", "burst", *_SUMS), rows, "one key, bursts in random order, by burst")
+    rows = [
+        [
+            one.query,
+            f"{statistics.median(one.planning_seconds) * 1e3:,.1f}",
+            f"{statistics.median(one.scan_seconds) * 1e3:,.1f}",
+            marked_if(one.is_missed, f"{one.share:.1%}"),
+            str(one.dropped),
+            f"{one.index_bytes / 1e6:.2f}",
+        ]
+        for one in run.regrets
+    ]
+    titles = ("list of", "planning ms", "scan ms", "share", "dropped", "index MB")
+    yield Table(
+        titles, rows, "lists of keys that are in every row group: what planning takes of a scan without an index"
+    )
     missed = [cell for cell in selective if cell.is_missed]
     yield Line(
         marked_if(

@@ -115,11 +115,37 @@ class BurstTable:
     index_bytes: int
 
 
+MOST_REGRET: Final = 0.02
+LEAST_REGRET_SECONDS: Final = 0.015
+"""Planning that drops nothing may take this share of the query, or so many seconds if that is more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Regret:
+    """Queries that can drop nothing: the seconds of planning with the index, and of the scans without an index."""
+
+    query: str
+    planning_seconds: tuple[float, ...]
+    scan_seconds: tuple[float, ...]
+    index_bytes: int
+    dropped: int
+
+    @property
+    def share(self) -> float:
+        """What planning takes of the scan, by medians."""
+        return statistics.median(self.planning_seconds) / statistics.median(self.scan_seconds)
+
+    @property
+    def is_missed(self) -> bool:
+        """Whether planning takes too long."""
+        return self.share > MOST_REGRET and statistics.median(self.planning_seconds) > LEAST_REGRET_SECONDS
+
+
 @dataclass(frozen=True, slots=True)
 class ClusteredRun:
     """What was measured."""
 
-    FORMAT: ClassVar = "ssb-bench/clustered/2"
+    FORMAT: ClassVar = "ssb-bench/clustered/3"
 
     rows: int
     trials: int
@@ -127,6 +153,7 @@ class ClusteredRun:
     tables: tuple[BurstTable, ...]
     cells: tuple[BurstCell, ...]
     failures: tuple[str, ...]
+    regrets: tuple[Regret, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -29,7 +30,8 @@ from pyiceberg.table import Table
 import planner
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.storage.arrays import Flags, Ints
-from ssb_bench.results.studies import BurstCell, BurstTable, ClusteredRun
+from ssb_bench.results.studies import BurstCell, BurstTable, ClusteredRun, Regret
+from ssb_bench.spark_runs.measure import in_turns
 from ssb_bench.spark_runs.session import describe_host, open_catalog
 
 NAMESPACE: Final = "clustered"
@@ -257,6 +259,8 @@ def matching_rows(query: Query, rows: duckdb.DuckDBPyRelation) -> tuple[Ints, In
 
 
 DEFAULT_TRIALS: Final = 2
+HOPELESS_LISTS: Final = (100, 20_000)
+PAIRS: Final = 5
 _PATIENCE_MILLISECONDS: Final = 1e6
 _SUMS: Final = ("row_groups", "matching", "kept", "without", "wrong", "index_bytes", "data_bytes")
 _log = logging.getLogger(__name__)
@@ -272,7 +276,7 @@ def measure_clustered(
     """Make tables in a folder, emptied before and after, and plan the queries of every cell."""
     shutil.rmtree(warehouse, ignore_errors=True)
     catalog = open_catalog(warehouse)
-    facts, cells, failures = list[BurstTable](), list[BurstCell](), list[str]()
+    facts, cells, failures, regrets = list[BurstTable](), list[BurstCell](), list[str](), list[Regret]()
     for size in sizes:
         _log.info("row groups of %s: writing and indexing", size.name)
         index = make_table(catalog, size, grid)
@@ -281,10 +285,12 @@ def measure_clustered(
         facts.append(BurstTable(size.name, len(groups), most, status.data_bytes, status.index_bytes))
         _log.info("row groups of %s: planning", size.name)
         cells += measure_cells(index, groups, size, grid, trials, failures)
+        if size == sizes[-1]:
+            regrets += measure_regrets(index, grid)
     catalog.close()
     shutil.rmtree(warehouse, ignore_errors=True)
     failures += [f"{cell.name}: {cell.wrong} row groups with matches are dropped" for cell in cells if cell.wrong]
-    return ClusteredRun(grid.rows, trials, describe_host(), tuple(facts), tuple(cells), tuple(failures))
+    return ClusteredRun(grid.rows, trials, describe_host(), tuple(facts), tuple(cells), tuple(failures), tuple(regrets))
 
 
 def measure_cells(
@@ -301,6 +307,27 @@ def measure_cells(
                     empty = BurstCell(size.name, order, kind, burst, name)
                     tried.setdefault(name, []).append(_try(index, groups, rows, query, empty, failures))
             yield from map(_together, tried.values())
+
+
+def measure_regrets(index: TableIndex, grid: Grid) -> Iterator[Regret]:
+    """Plan and scan, in pairs, lists of keys that lie all over a table: the row groups of these have every list."""
+    for kind, count in product(grid.kinds, HOPELESS_LISTS):
+        random = np.random.default_rng([_SEED_OF_QUERIES, KINDS.index(kind), count])
+        column, keys = column_name(grid.orders[-1], kind, 1), draw_keys(grid.orders[-1], 1, grid.rows)
+        planning, scanning, plans = list[float](), list[float](), list[planner.ScanPlan]()
+        for turn in in_turns(("warm", "plan", "scan"), PAIRS):
+            listed = {column: keys_of(kind, keys[random.integers(0, grid.rows, count)])}
+            started = time.perf_counter()
+            if turn == "scan":
+                planner.scan(index, None, [column], keys=listed, planning_milliseconds=0, refresh=False).read_all()
+                scanning.append(time.perf_counter() - started)
+                continue
+            made = planner.plan(index, keys=listed, refresh=False)
+            if turn == "plan":
+                planning.append(made.planning_seconds)
+                plans.append(made)
+        read, dropped = (max(getattr(plan, name) for plan in plans) for name in ("index_bytes_read", "dropped"))
+        yield Regret(f"{count:,} {kind}s", tuple(planning), tuple(scanning), read, dropped)
 
 
 def _try(

@@ -119,6 +119,8 @@ def test_a_whole_run_survives_its_json(tmp_path: Path) -> None:
 
     assert run.failures == ()
     assert {cell.query for cell in run.cells} >= {"needle", "absent", "list", "range", "prefix", "both"}
+    assert [(one.query, one.dropped) for one in run.regrets] == [("100 strings", 0), ("20,000 strings", 0)]
+    assert all(len(one.planning_seconds) == len(one.scan_seconds) > 0 for one in run.regrets)
     assert not (tmp_path / "warehouse").exists()
     assert read_record(tmp_path / "clustered.json", ClusteredRun) == run
 
