@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
@@ -18,6 +19,7 @@ from planner.spark.rules import (
     RULE,
     STATEMENTS,
     STRATEGY,
+    JavaFunction,
     call_ours,
     jvm_of,
     load_hook,
@@ -33,10 +35,12 @@ from puffin_index.errors import MissingExtraError, PuffinIndexError
 from puffin_index.jobs.engine import context_of
 
 if TYPE_CHECKING:
-    from py4j.java_gateway import JavaObject
+    from py4j.java_gateway import JavaObject, PythonProxyPool
     from pyspark.sql import DataFrame, SparkSession
 
 _WITHOUT_JVM = "give the server the settings that `puffin-index spark-conf` prints, and all of its sessions use indexes"
+
+_MOST_WAITING = 128
 
 _hooks: WeakValueDictionary[str, PlannerCallback] = WeakValueDictionary()
 """Callbacks by name. py4j holds a callback as long as a session has a rule that calls it."""
@@ -102,7 +106,13 @@ def _make_hook(spark: SparkSession, catalogs: Mapping[str, Catalog], reports: Re
     read_settings(session_conf(spark))
     gateway = context._gateway
     assert gateway is not None
+    # A server that is shut down takes all functions along. Ours are to answer when there is another server.
+    gateway.gateway_property.pool.clear = partial(_keep_ours, gateway.gateway_property.pool)
+    if gateway._callback_server is not None and gateway._callback_server.is_shutdown:
+        gateway._callback_server = None
     ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call] # pyspark leaves it untyped
+    # py4j lets five threads wait; the next ones would try again a second later.
+    gateway._callback_server.server_socket.listen(_MOST_WAITING)
     callback = PlannerCallback(catalogs, context, str(spark._jsparkSession.sessionUUID()), reports, strict=strict)
     try:
         loader = load_hook(spark)
@@ -115,6 +125,11 @@ def _make_hook(spark: SparkSession, catalogs: Mapping[str, Catalog], reports: Re
     except Py4JError as error:
         raise PuffinIndexError(f"the optimizer rule cannot be installed in this Spark session: {error}") from error
     return _Hook(callback, rule, strategy, statements, everywhere)
+
+
+def _keep_ours(pool: PythonProxyPool) -> None:
+    with pool.lock:
+        pool.dict = {name: one for name, one in pool.dict.items() if isinstance(one, JavaFunction)}
 
 
 def every_session(spark: SparkSession) -> JavaObject:

@@ -133,10 +133,15 @@ public final class ScanQuestion implements Cloneable {
 
   /** Trouble on this side stops no query, unless the session is strict. */
   public static void tell(boolean isStrict, String what, Throwable trouble) {
+    Cancellation.passOn(trouble);
     if (isStrict) {
       throw new IllegalStateException("puffin-index: " + trouble.getMessage(), trouble);
     }
-    LOG.warn(what, trouble);
+    if (!(trouble instanceof PythonCalls.Unreachable unreachable)) {
+      LOG.warn(what, trouble);
+    } else if (unreachable.isNews) {
+      LOG.warn("no index is used: {}", trouble.getMessage());
+    }
   }
 
   public static boolean isStrict(Map<String, String> settings, boolean otherwise) {

@@ -1,5 +1,6 @@
 package io.puffinindex.spark.joins;
 
+import io.puffinindex.spark.Cancellation;
 import io.puffinindex.spark.Lists;
 import io.puffinindex.spark.SparkParts;
 import java.math.BigInteger;
@@ -148,7 +149,7 @@ final class SmallSide {
       return null;
     }
     SparkContext context = SparkSession.active().sparkContext();
-    String tag = "puffin-index-" + UUID.randomUUID();
+    String tag = Cancellation.OWN_TAG + UUID.randomUUID();
     Timer timer = new Timer(tag, true);
     context.addJobTag(tag);
     String memory = context.getLocalProperty(WORKER_MEMORY);
@@ -180,6 +181,7 @@ final class SmallSide {
           ? relation
           : givenUp(plan, "it has more than " + MOST_ROWS + " rows or 64 MB", null);
     } catch (Exception e) {
+      Cancellation.passOn(e);
       // The query runs the side itself, and tells what is wrong with it.
       return givenUp(plan, "it failed, or took longer than " + SETTING + " allows", e);
     } finally {
