@@ -117,8 +117,10 @@ def run_javac(options: Iterable[str], class_path: Iterable[str | Path]) -> None:
 
 def installed_release() -> str:
     """The release of the Spark that is installed; raise JarError if there is none."""
-    _, scala, spark = next(_spark_jars().glob("spark-core_*.jar")).stem.replace("_", "-").split("-")[-3:]
-    return f"{spark.rpartition('.')[0]}_{scala}"
+    for jar in _spark_jars().glob("spark-core_*.jar"):
+        scala, spark = jar.stem.removeprefix("spark-core_").split("-")[:2]
+        return f"{'.'.join(spark.split('.')[:2])}_{scala}"
+    raise JarError(f"there is no Spark in {_spark_jars()}: install pyspark or set SPARK_HOME")
 
 
 def clone_class_path(release: str) -> list[str | Path]:

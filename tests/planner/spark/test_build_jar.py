@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from planner.spark import build_jar
-from planner.spark.build_jar import RELEASES, JarError, built_jar, ready_jar
+from planner.spark.build_jar import RELEASES, JarError, built_jar, installed_release, ready_jar
 
 _RELEASE = RELEASES[-1]
 
@@ -75,6 +75,15 @@ def test_what_is_missing_is_said_with_the_releases_that_there_are(
         match=r"no javac in .*/bin, which is a runtime, to compile it: install .*4\.1_2\.13, 4\.0_2\.13, .*3\.5_2\.12",
     ):
         built()
+
+
+def test_the_installed_release_is_told_by_the_jars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    with pytest.raises(JarError, match=r"no Spark in .*/jars: install pyspark or set SPARK_HOME"):
+        installed_release()
+    (tmp_path / "jars").mkdir()
+    (tmp_path / "jars" / "spark-core_2.12-3.5.2-vendor-1.jar").touch()
+    assert installed_release() == "3.5_2.12"
 
 
 def test_the_file_runs_by_itself() -> None:
