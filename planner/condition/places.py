@@ -281,11 +281,11 @@ def _place_number(literal: AnyLiteral, scale: Scale) -> Place | None:
     return _place_decimal(number, digits, scale.value_type) if is_exact else None
 
 
-def _beyond(field_type: IcebergType) -> float:
+def _beyond(field_type: IcebergType) -> int | float:
     """A number of which those that are greater are above all of a type, even where Spark rounds one of the sides."""
     match field_type:
         case DecimalType(precision=precision, scale=scale):
-            end = 10 ** (precision - scale)
+            end = int(10 ** (precision - scale))
         case IntegerType():
             end = 2**31
         case _:

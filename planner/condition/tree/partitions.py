@@ -62,8 +62,10 @@ def partition_tests(
         return ()
     if isinstance(transform, BucketTransform):
         return _buckets(test, transform, source, source_type)
-    project = _truncated if isinstance(transform, TruncateTransform) else _periods
-    return tuple(projected for part in _parts(test) for projected in project(part, transform, source))
+    parts = _parts(test)
+    if isinstance(transform, TruncateTransform):
+        return tuple(projected for part in parts for projected in _truncated(part, transform, source))
+    return tuple(projected for part in parts for projected in _periods(part, transform, source))
 
 
 def _buckets(
