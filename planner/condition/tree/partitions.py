@@ -105,11 +105,10 @@ def _periods(test: SetTest | RangeTest, transform: Transform[Any, Any], source: 
 
 def _stored(low: Any, high: Any, transform: Transform[Any, Any], source: ValueType) -> range:
     """What writers make of the times between two, before it wraps around."""
-    second = _UNITS_A_SECOND.get(source.name)
-    day = _SECONDS_A_DAY * second if second else 1
-    first = _period(low - (second or 0) if low < 0 else low, day, transform)
-    last = _period(high, day, transform)
-    is_exact = last >= 0 or (not second and isinstance(transform, DayTransform))
+    second = _UNITS_A_SECOND.get(source.name, 0)
+    day = _SECONDS_A_DAY * second or 1
+    first, last = _period(low - second if low < 0 else low, day, transform), _period(high, day, transform)
+    is_exact = last >= 0 or (source.name == "date" and isinstance(transform, DayTransform))
     return range(first, last + (1 if is_exact else 2))
 
 

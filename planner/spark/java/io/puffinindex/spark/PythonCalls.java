@@ -3,6 +3,7 @@ package io.puffinindex.spark;
 import java.io.IOException;
 import java.lang.reflect.Proxy;
 import java.net.Socket;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.BiFunction;
 import org.apache.commons.lang3.exception.ExceptionUtils;
 import org.apache.commons.lang3.reflect.FieldUtils;
@@ -23,7 +24,7 @@ import py4j.PythonClient;
 public final class PythonCalls<A, B, R> {
   private final BiFunction<A, B, R> function;
   private final Gateway gateway;
-  private volatile boolean wasUnreachable;
+  private final AtomicBoolean isUnreachable = new AtomicBoolean();
 
   /**
    * @param function a proxy that py4j has made
@@ -41,8 +42,8 @@ public final class PythonCalls<A, B, R> {
   /** Call the function, and throw what it returns if that is an exception of Java's. */
   @SuppressWarnings("unchecked") // Python returns an R, or an exception
   public R apply(A first, B second) {
-    // The client is another one for each callback server. Without threads of Python's own for the
-    // JVM's, it has a pool.
+    // Each callback server has a client of its own. That of a PySpark without pinned threads closes
+    // idle connections itself.
     Object answer =
         gateway.getCallbackClient() instanceof PythonClient client
             ? apply(client, first, second)
@@ -52,11 +53,11 @@ public final class PythonCalls<A, B, R> {
 
   private Object apply(PythonClient client, A first, B second) {
     ClientServerConnection callers = client.getPerThreadConnection();
-    client.setPerThreadConnection(connection(client));
+    ClientServerConnection own = connection(client);
+    client.setPerThreadConnection(own);
     try {
       return function.apply(first, second);
     } finally {
-      ClientServerConnection own = client.getPerThreadConnection();
       client.setPerThreadConnection(callers);
       if (own.getSocket() != null) {
         own.shutdown();
@@ -72,12 +73,10 @@ public final class PythonCalls<A, B, R> {
           new ClientServerConnection(
               gateway, socket, null, client, client.getJavaServer(), client.getReadTimeout());
       opened.setInitiatedFromClient(true);
-      wasUnreachable = false;
+      isUnreachable.set(false);
       return opened;
     } catch (IOException e) {
-      boolean isNews = !wasUnreachable;
-      wasUnreachable = true;
-      throw new Unreachable(e, isNews);
+      throw new Unreachable(e, !isUnreachable.getAndSet(true));
     }
   }
 
