@@ -132,7 +132,10 @@ def content_tests(contents: Sequence[int | bytes], scale: Scale) -> Pair | None:
             return None
     if not all(isinstance(content, kind) for content in contents):
         return None
-    ordered: tuple[Any, ...] = tuple(sorted(set(contents)))
+    # As single literals, numbers beyond all values of the type are no keys.
+    most = _beyond(scale.type) if kind is int else 0
+    keys = (one for one in contents if isinstance(one, bytes) or -most <= one <= most)
+    ordered: tuple[Any, ...] = tuple(sorted(set(keys)))
     return SetTest(ordered), SetTest(ordered, negated=True)
 
 
