@@ -9,7 +9,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from py4j.java_gateway import JavaObject
+from py4j.java_gateway import JavaGateway, JavaObject, quiet_shutdown
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyspark.errors import IllegalArgumentException
@@ -164,6 +164,17 @@ def log_of_java(spark: SparkSession) -> Iterator[Callable[[], list[str]]]:
         logger.removeAppender(appender)
 
 
+def shut_down_callback_server(gateway: JavaGateway) -> None:
+    server = gateway._callback_server
+    server.is_shutdown = True
+    quiet_shutdown(server.server_socket)
+    server.thread.join()
+    # py4j closes a connection only after its last read has ended, and Java's garbage collector keeps some open.
+    for connection in list(server.connections):
+        quiet_shutdown(connection.socket)
+    gateway.shutdown_callback_server()
+
+
 def test_a_callback_server_that_other_code_shuts_down_fails_no_query(
     spark: SparkSession, corpus: dict[str, dict[str, str]]
 ) -> None:
@@ -191,7 +202,7 @@ def test_a_callback_server_that_other_code_shuts_down_fails_no_query(
     expected = answers(plain)
     # Each thread of Python has a connection of its own to Java, by which py4j might call it back.
     with ThreadPoolExecutor(1) as thread, log_of_java(spark) as log:
-        gateway.shutdown_callback_server()
+        shut_down_callback_server(gateway)
         try:
             assert answers() == expected
             assert [planned() for _ in range(2)] == [0, 0]
@@ -203,7 +214,7 @@ def test_a_callback_server_that_other_code_shuts_down_fails_no_query(
             gateway._callback_server = None
             ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call] # pyspark leaves it untyped
         assert planned() >= len(queries)
-        gateway.shutdown_callback_server()
+        shut_down_callback_server(gateway)
         planner.enable(session)
         assert planned() >= len(queries)
 
