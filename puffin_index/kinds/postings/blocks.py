@@ -26,7 +26,7 @@ from puffin_index.storage.bit_packing import bit_lengths, bounds_of_streams, pac
 KEY_CONTENT_LIMIT_BYTES = 32 * 1024
 STREAMS = 4
 _LEVEL = 3
-_LEAST_SHARE = 8
+_LEAST_SHARE = 4
 """The shortest sections have this share of the most runs."""
 
 _DENSE = 16
