@@ -13,20 +13,21 @@ BRIEF_JVM := JAVA_TOOL_OPTIONS="-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSiz
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
   --no-emit-find-links --no-annotate
 IN_MEMORY = bash scripts/in-test-folder env
-WITH_SPARK = JAVA_HOME="$$(bash scripts/find-java)" $(BRIEF_JVM) $(BIN)/python -m pytest $(SIDE_BY_SIDE)
+WITH_SPARK = JAVA_HOME="$$(bash scripts/find-java javac)" $(BRIEF_JVM) $(BIN)/python -m pytest $(SIDE_BY_SIDE)
 RELEASES ?= 4.0 3.5
 PAIRS ?= 50000
 BENCH := $(DATA)/sf$(SF)
 OF_SF := --sf $(SF) --data $(DATA)
 SSB_BENCH = JAVA_HOME="$$(bash scripts/find-java)" $(BIN)/ssb-bench
 MEASURED := run systems append clustered scale writes doors
-OPTIONS_run := --workload count --workload rows --workload aggregate --workload ssb --repeats 3 --output $(BENCH)/all/run.json
+OPTIONS_run := --workload count --workload rows --workload aggregate --workload ssb --repeats 3
 OPTIONS_systems := --repeats 2
 OPTIONS_append := --batches 12
 OPTIONS_clustered := --rows 1000000 --trials 1
 OPTIONS_scale := --repeats 3
 OPTIONS_writes := --repeats 3
 SECONDS ?= 3600
+TO_COMPILE := 'spark-*' scala-library 'iceberg-spark-runtime-*'
 
 help: ## Show what there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -38,14 +39,15 @@ $(STAMP): requirements/dev.txt pyproject.toml
 
 env: $(STAMP) ## Make the Python environment in .venv from the locked versions
 
-java: ## Find Java 17+, or install it where that is allowed
-	@bash scripts/find-java > /dev/null
+java: ## Find a JDK 17+, or install one where that is allowed
+	@bash scripts/find-java javac > /dev/null
 
 demo: $(STAMP) ## SSB data, Iceberg table, background index build, the seven queries with and without: a table and a picture
 	@JAVA_HOME="$$(bash scripts/find-java)" $(BIN)/ssb-bench demo --sf $(SF) --data $(DATA)
 
-jars: $(STAMP) ## Fetch the Java archives of the tests and the benchmark into .jars, by one process at a time
+jars: $(STAMP) ## Fetch the Java archives of the tests and the benchmark into .jars, and compile the hook
 	@JAVA_HOME="$$(bash scripts/find-java)" $(BIN)/python -m ssb_bench.spark_runs.jars
+	@JAVA_HOME="$$(bash scripts/find-java javac)" $(BIN)/python planner/spark/build_jar.py
 
 test: jars ## What a change needs, with a real Spark
 	@$(IN_MEMORY) $(WITH_SPARK)
@@ -61,7 +63,7 @@ soak: jars ## An index under load with kills, locks, damage and a failing store,
 	@JAVA_HOME="$$(bash scripts/find-java 2> /dev/null)" $(BIN)/python -m tests.soak --seconds $(SECONDS) --state $(DATA)/soak $(SOAK)
 
 matrix: $(STAMP) ## The hook's tests on the other releases of Spark, each in an environment of its own under .matrix
-	@JAVA_HOME="$$(bash scripts/find-java)" bash scripts/spark-matrix $(BIN)/uv $(RELEASES)
+	@JAVA_HOME="$$(bash scripts/find-java javac)" bash scripts/spark-matrix $(BIN)/uv $(RELEASES)
 
 services: $(STAMP) ## The tests on a REST catalog (Nessie: fetches 245 MB and a Java 21)
 	@JAVA_HOME="$$(bash scripts/find-java)" bash scripts/make-services $(BIN)
@@ -70,16 +72,18 @@ services: $(STAMP) ## The tests on a REST catalog (Nessie: fetches 245 MB and a 
 conformance: ## The reader in Go answers the questions of the conformance kit
 	@cd conformance/reader && PATH="$$PATH:/usr/local/go/bin" go run . ..
 
-wheel: $(STAMP) ## Build the wheel into dist/, in an environment of the build backend alone
-	@JAVA_HOME="$$(bash scripts/find-java)" $(BIN)/python planner/spark/plugin/build_jar.py
+wheel: $(STAMP) ## Build the wheel into dist/, with the hook's jars of all Spark releases, by the build backend alone
+	@JAVA_HOME="$$(bash scripts/find-java)" $(BIN)/python -m ssb_bench.spark_runs.jars $(TO_COMPILE)
+	@JAVA_HOME="$$(bash scripts/find-java javac)" $(BIN)/python planner/spark/build_jar.py all
 	@bash scripts/make-environment build/environment requirements/build.txt
 	@build/environment/bin/python -m hatchling build --target wheel
 
-lint: $(STAMP) ## Formatting, lint, types and import directions
+lint: $(STAMP) ## Formatting, lint, types and import directions, of Python and of the hook's Java
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
+	@JAVA_HOME="$$(bash scripts/find-java javac)" $(BIN)/python scripts/lint-java
 
 # A measurement that fails leaves its result, with the failures in it, so that the next run goes on behind it.
 bench: $(STAMP) ## The whole benchmark, resumable: all workloads, systems, keys in bursts, scale; JSON and HTML page under data/

@@ -1,4 +1,4 @@
-"""The build hook of the wheel: brings the plugin's jar, where Spark's jars and javac are there to compile it."""
+"""The build hook of the wheel: brings the jars of the Spark hook that are there, or can be compiled."""
 
 from runpy import run_path
 from typing import Any
@@ -6,16 +6,16 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
-class PluginJarHook(BuildHookInterface[Any]):
-    """Compiles the jar into the package. Without it, `puffin-index spark-conf` compiles it on first use."""
+class HookJars(BuildHookInterface[Any]):
+    """Puts jars into the package: those of all releases in `make wheel`. Without one, the first use compiles it."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile the jar for a wheel or an editable installation."""
+        """Compile the jar of the installed Spark, and add all jars of the present sources."""
         del version
-        building = run_path(f"{self.root}/planner/spark/plugin/build_jar.py")
+        building = run_path(f"{self.root}/planner/spark/build_jar.py")
         try:
-            jar = building["built_jar"]()
+            building["built_jar"](building["installed_release"]())
         except building["JarError"] as error:
             self.app.display_warning(str(error))
-        else:
-            build_data["artifacts"].append(f"/{jar.relative_to(self.root)}")
+        jars = filter(None, map(building["ready_jar"], building["RELEASES"]))
+        build_data["artifacts"] += [f"/{jar.relative_to(self.root)}" for jar in jars]

@@ -12,6 +12,10 @@ Row: TypeAlias = Mapping[str, Any]  # column -> Python value, None is NULL; valu
 Operator: TypeAlias = Literal["=", "<>", "<", "<=", ">", ">=", "<=>"]
 
 
+class Beyond(int):
+    """A whole number of more than 64 bits beside an integer column; Spark orders by it without looking at the value."""
+
+
 @dataclass(frozen=True, slots=True)
 class Compare:
     """`column operator value`; a value of None is the literal NULL."""
@@ -111,6 +115,8 @@ def evaluate(predicate: Predicate, row: Row) -> bool | None:
 
 def compare(left: Any, operator: Operator, right: Any) -> bool | None:
     """Compare two values as Spark does: NULL with anything is NULL, NaN equals itself and is the greatest."""
+    if isinstance(right, Beyond) and operator in ("<", "<=", ">", ">="):
+        return operator.startswith("<") is (right > 0)
     if left is None or right is None:
         return (left is right) if operator == "<=>" else None
     nans = [isinstance(side, float) and math.isnan(side) for side in (left, right)]

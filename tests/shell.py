@@ -37,12 +37,12 @@ class Shell:
         document: dict[str, Any] = json.loads(result.stdout)
         return document
 
-    def on_a_terminal(self, command: str) -> str:
+    def on_a_terminal(self, command: str, *arguments: str) -> str:
         """Give what a process whose standard error is a terminal writes there."""
         terminal, stderr = pty.openpty()
         with open(terminal, "rb", buffering=0) as screen:
             # A terminal that nobody has open any more ends, instead of waiting.
             with open(stderr, "wb") as end:
-                line = [*PROGRAM, command, self._table, *self._options]
+                line = [*PROGRAM, command, self._table, *self._options, *arguments]
                 subprocess.run(line, stdout=subprocess.DEVNULL, stderr=end, check=True)
             return screen.read(1 << 16).decode()

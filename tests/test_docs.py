@@ -1,8 +1,10 @@
 """The documents name what there is, their links lead somewhere, and their worked numbers are those of the code."""
 
+import ast
 import importlib
 import pkgutil
 import re
+import tomllib
 from decimal import Decimal
 from pathlib import Path
 
@@ -31,6 +33,8 @@ _BLOB_TYPE = re.compile(r"(?:puffin-index|paimon)-[a-z0-9-]+-v\d+")
 _FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 _SOURCE = re.compile(r"`([\w/]+\.(?:py|java|go))`")
 _LINK = re.compile(r"\[[^\]]*\]\(([^()\s]+)\)")
+_PYTHON = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+_INSTALLED = re.compile(r"pip install ([^`\n]+)")
 _HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
 
@@ -158,3 +162,18 @@ def test_worked_bytes_are_those_of_the_code() -> None:
     text = _formats()
     for data in (write_int64_be(MAGIC), BitMap().serialize(), write_uint32_be(checksum32(b"iceberg"))):
         assert f"`{data.hex(' ').upper()}`" in text
+
+
+def test_what_the_readme_imports_is_what_it_installs() -> None:
+    text = _text(Path("README.md"))
+    project = tomllib.loads(_text(Path("pyproject.toml")))["project"]
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["spark"]]
+    named = {re.split(r"[^\w-]", one)[0] for one in (*wanted, *" ".join(_INSTALLED.findall(text)).split())}
+    nodes = [node for block in _PYTHON.findall(text) for node in ast.walk(ast.parse(block))]
+    used = {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
+    used |= {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    # PyArrow imports pandas for this method alone.
+    used |= {"pandas" for node in nodes if isinstance(node, ast.Attribute) and node.attr == "to_pandas"}
+    foreign = {name.partition(".")[0] for name in used} - {"planner", "puffin_index"}
+    assert foreign >= {"duckdb", "pyspark"}
+    assert foreign <= named

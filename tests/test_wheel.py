@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from planner.spark.build_jar import installed_release
 from tests.conftest import amount
 from tests.wheel_environment import ROOT, build_wheel, make_environment, run
 
+_RELEASE = installed_release()
+_JAR = f"puffin-index-spark-{_RELEASE}.jar"
 _LEFT_OUT = ("pyspark", "py4j", "duckdb", "matplotlib", "tpchgen")
 
 
@@ -35,7 +38,7 @@ def test_the_wheel_has_all_that_is_not_python(wheel: Path) -> None:
         check=True,
     )
     assert set(tracked.stdout.split()) <= names
-    assert {"puffin_index/py.typed", "planner/py.typed", "planner/spark/plugin/puffin-index-spark.jar"} <= names
+    assert {"puffin_index/py.typed", "planner/py.typed", f"planner/spark/jars/{_JAR}"} <= names
     (license_file,) = (name for name in names if name.endswith("/licenses/LICENSE"))
     assert b"Apache License" in zipfile.ZipFile(wheel).read(license_file)
     metadata = zipfile.ZipFile(wheel).read(license_file.replace("licenses/LICENSE", "METADATA")).decode()
@@ -50,7 +53,7 @@ def test_a_plain_install_runs_and_says_its_version(python: Path) -> None:
     assert Path(file).is_relative_to(python.parents[1])
     for command in ((python.parent / "puffin-index",), (python, "-m", "puffin_index")):
         assert run(*command, "--version").stdout.endswith(f"version {number}\n")
-        assert "puffin-index-spark.jar\n" in run(*command, "spark-conf").stdout
+        assert f"{_JAR}\n" in run(*command, "spark-conf", "--release", _RELEASE).stdout
         shown = run(*command, "--help")
         assert (shown.returncode, "explain" in shown.stdout) == (0, True), shown.stderr
 

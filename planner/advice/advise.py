@@ -1,7 +1,8 @@
 """The advisor: which indexes a workload is worth under a budget of bytes."""
 
+import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -17,7 +18,9 @@ from planner.advice.sample import IndexSample, built_sample, choose as choose_ro
 from planner.advice.workload import Workload, condensed, read_query_log
 from planner.condition.tree.nodes import EVERY_ROW
 from puffin_index.definition.index_definition import IndexDefinition, IndexedColumn, unite
+from puffin_index.display import Described, Report, show_live
 from puffin_index.errors import DefinitionError
+from puffin_index.jobs.log_lines import log_line
 from puffin_index.keys.map_key import split_kind
 from puffin_index.segments.directory import FieldKind
 from puffin_index.storage.arrays import Flags, Ints
@@ -33,6 +36,34 @@ _LEAST_SHARE = 0.01
 """A choice that saves less of what the workload reads is not proposed."""
 _QUERIES_NAMED = 3
 
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class AdviceProgress(Described):
+    """How far advice is: first the columns of the sample that are indexed, then the plans with its indexes.
+
+    How many plans it takes is known only at the end.
+    """
+
+    columns_done: int = 0
+    columns_total: int = 0
+    plans: int = 0
+
+    def __str__(self) -> str:
+        if self.plans:
+            return f"trying sets of indexes: {self.plans:,} plans"
+        if self.columns_total:
+            return f"indexing a sample: {self.columns_done:,} of {self.columns_total:,} columns of segments"
+        return "reading queries and the table's files"
+
+    def describe(self) -> Report:
+        """Describe the progress."""
+        return Report(str(self))
+
+
+AdviceListener = Callable[[AdviceProgress], None]
+
 
 def advise(
     index_or_table: TableIndex | Table,
@@ -42,6 +73,7 @@ def advise(
     max_share: float = DEFAULT_MAX_SHARE,
     sample: int | None = DEFAULT_ADVICE_SAMPLE,
     create: bool = False,
+    progress: AdviceListener | None = None,
 ) -> Advice:
     """Say which indexes a workload is worth. Candidates are measured on a sample of row groups, not guessed.
 
@@ -51,6 +83,7 @@ def advise(
         max_share: The bytes of all indexes together, as a share of the data's bytes.
         sample: The most row groups to measure; None for all.
         create: Whether to add the proposals to the definition of the table's index. Nothing is built or dropped.
+        progress: Called after each step. Without it, a notebook shows the progress.
 
     Raises:
         PuffinIndexError: If not just one source of queries is given, or if it holds no queries at all.
@@ -60,6 +93,8 @@ def advise(
         raise DefinitionError("name one source of queries: SQL statements or a query log")
     if not max_share > 0:
         raise DefinitionError(f"a budget of {max_share:g} of the data leaves room for no index")
+    listener = progress if progress is not None else show_live(AdviceProgress())
+    listener(AdviceProgress())
     advised = AdvisedTable.of(index_or_table)
     name = advised.table.name()
     if queries is not None:
@@ -75,11 +110,13 @@ def advise(
     else:
         folder = query_log or ""
         workload = read_query_log(load_file_io(dict(advised.table.catalog.properties), folder), folder, name)
-    advice = _advise_on(advised, workload, max_share, sample)
+    advice = _advise_on(advised, workload, max_share, sample, listener)
     return _created(advised, advice) if create else advice
 
 
-def _advise_on(advised: AdvisedTable, workload: Workload, max_share: float, sample: int | None) -> Advice:
+def _advise_on(
+    advised: AdvisedTable, workload: Workload, max_share: float, sample: int | None, listener: AdviceListener
+) -> Advice:
     """Say which indexes a workload is worth, if they may take a share of the data's bytes together."""
     served = _served(advised, workload)
     workload = condensed(workload)
@@ -114,9 +151,20 @@ def _advise_on(advised: AdvisedTable, workload: Workload, max_share: float, samp
     )
     if not len(positions) or not columns:
         return replace(base, indexes=_never_asked(advised, names_of(columns).keys() | served))
-    with built_sample(advised, everything, positions, columns) as built:
-        gains = Gains(advised, built, everything, candidates.queries, left)
-        return _Choice(advised, names_of(columns), built, gains, base, frozenset(served)).advice()
+
+    def columns_indexed(done: int, total: int) -> None:
+        listener(AdviceProgress(done, total))
+
+    with built_sample(advised, everything, positions, columns, columns_indexed) as built:
+        _log.info("%s", log_line("sample indexed", columns=len(columns), rows=built.rows, seconds=built.seconds))
+
+        def plans_made(count: int) -> None:
+            listener(AdviceProgress(plans=count))
+
+        gains = Gains(advised, built, everything, candidates.queries, left, plans_made)
+        advice = _Choice(advised, names_of(columns), built, gains, base, frozenset(served)).advice()
+    _log.info("%s", log_line("sets of indexes tried", plans=gains.plans))
+    return advice
 
 
 def _served(advised: AdvisedTable, workload: Workload) -> dict[FieldKind, int]:

@@ -8,8 +8,9 @@ from pyiceberg.schema import Schema
 from planner.advice.workload import Query
 from planner.condition.columns import find_column
 from planner.condition.sql.parser import read_where
-from planner.condition.tree.nodes import EVERY_ROW, Leaf, Predicate, is_exact, leaves
+from planner.condition.tree.nodes import EVERY_ROW, ByValue, Leaf, Predicate, is_exact, leaves, parts
 from planner.condition.tree.simplify import simplified
+from puffin_index.definition.column_names import spelled_like
 from puffin_index.definition.index_definition import (
     IndexDefinition,
     IndexedColumn,
@@ -32,17 +33,16 @@ def names_of(columns: Iterable[ResolvedColumn]) -> dict[FieldKind, str]:
 
 
 def find_named(names: Sequence[str], columns: Sequence[ResolvedColumn]) -> frozenset[FieldKind]:
-    """Find the indexes of a definition that `column.kind` names; letters of either case.
+    """Find the indexes of a definition that `column.kind` names.
 
-    Raises DefinitionError if the definition has no such index.
+    Raises DefinitionError if the definition has no such index, or none is spelled so and several differ in case only.
     """
-    known = names_of(columns)
-    by_name = {name.lower(): key for key, name in known.items()}
+    known = {name: key for key, name in names_of(columns).items()}
     for name in names:
-        if name.lower() not in by_name:
-            there = ", ".join(sorted(known.values())) or "none"
+        if len(spelled_like(name, known)) != 1:
+            there = ", ".join(sorted(known)) or "none"
             raise DefinitionError(f"{name!r} is no index of the table: name column.kind; the table has: {there}")
-    return frozenset(by_name[name.lower()] for name in names)
+    return frozenset(known[one] for name in names for one in spelled_like(name, known))
 
 
 def tests_of(condition: Predicate) -> tuple[Leaf, ...]:
@@ -57,6 +57,7 @@ class ReadQuery:
     """A query whose WHERE was read.
 
     Attributes:
+        ways: Sets of candidates that do the same for a plan: one of a set is as good as all of it.
         answered_by: For each column that the answer needs, and each test of the WHERE, the indexes that have it: an
             index of each of them answers the query. Empty if it wants rows, or what no index says exactly.
     """
@@ -64,8 +65,14 @@ class ReadQuery:
     query: Query
     condition: Predicate
     candidates: frozenset[FieldKind]
+    ways: tuple[frozenset[FieldKind], ...] = ()
     answered_by: tuple[frozenset[FieldKind], ...] = ()
     groups: tuple[Leaf, ...] = ()
+
+    def with_idle(self, chosen: frozenset[FieldKind]) -> frozenset[FieldKind]:
+        """Add the candidates that do nothing for a plan beside those chosen: sets that plan alike become equal."""
+        open_ways = [way for way in self.ways if not way & chosen]
+        return self.candidates.difference(*open_ways)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,14 +133,18 @@ def _read(query: Query, schema: Schema, indexes: _Indexes) -> ReadQuery:
     condition = EVERY_ROW if query.where is None else read_where(query.where, schema)
     tests = tests_of(condition)
     held = {name: leaf for name in query.held if (leaf := _any_test_of(name, schema)) is not None}
-    asked = (indexes.of(one.field_id, (kind for kind in KINDS.values() if kind.answers(one.test))) for one in tests)
-    candidates = frozenset().union(*asked)
-    if len(held) < len(query.held) or not held or not is_exact(simplified(condition)):
-        return ReadQuery(query, condition, candidates)
+    asked = [indexes.of(one.field_id, (kind for kind in KINDS.values() if kind.answers(one.test))) for one in tests]
     exact = [indexes.of(one.field_id, kinds_answering(one.test, Answer.EXACT)) for one in tests]
+    candidates = frozenset().union(*asked)
+    # Not every kind lists the values of a column, which tests by value are tried on.
+    listed = {part.field_id for part in parts(condition) if isinstance(part, ByValue)}
+    alone = [indexes.of(column, [kind]) & candidates for column in listed for kind in KINDS.values()]
+    ways = tuple({*asked, *exact, *alone})
+    if len(held) < len(query.held) or not held or not is_exact(simplified(condition)):
+        return ReadQuery(query, condition, candidates, ways)
     holders = [indexes.of(leaf.field_id, kinds_holding_keys()) for leaf in held.values()]
     groups = tuple(held[name] for name in sorted(query.groups))
-    return ReadQuery(query, condition, candidates.union(*holders), (*exact, *holders), groups)
+    return ReadQuery(query, condition, candidates.union(*holders), ways, (*exact, *holders), groups)
 
 
 def _any_test_of(name: str, schema: Schema) -> Leaf | None:

@@ -25,7 +25,10 @@ _SAME_SHARE = 0.002
 
 
 class Gains:
-    """Bytes that queries save by any candidates, built over a sample of what Iceberg leaves. Plans are kept."""
+    """Bytes that queries save by any candidates, built over a sample of what Iceberg leaves.
+
+    The shares that plans have measured are kept; `listener` is told how many `plans` there were.
+    """
 
     def __init__(
         self,
@@ -34,8 +37,11 @@ class Gains:
         everything: Scanned,
         queries: Sequence[ReadQuery],
         left: Sequence[Scanned],
+        listener: Callable[[int], None],
     ) -> None:
         self.queries = queries
+        self.plans = 0
+        self._listener = listener
         self._sample = sample
         self._sizes = everything.row_group_bytes[sample.positions]
         paths = np.array([file.path for file in everything.data_files], object)[everything.file_of[sample.positions]]
@@ -80,6 +86,7 @@ class Gains:
         """Return the share of its bytes that a query saves. Plans that others have decided are not made."""
         known = self._shares[number]
         whole = self.queries[number].candidates
+        chosen = self.queries[number].with_idle(chosen)
         if whole not in known:
             known[whole] = self._measured(number, whole)
         if chosen not in known:
@@ -95,6 +102,8 @@ class Gains:
         read = float(self._sizes[is_open].sum())
         if not read:
             return 0.0
+        self.plans += 1
+        self._listener(self.plans)
         kept = kept_mask(self._sample.reasons(self.queries[number].condition, chosen)) & is_open
         return 1 - float(self._sizes[kept].sum()) / read
 
@@ -103,7 +112,7 @@ def _bytes_read(one: ReadQuery, scanned: Scanned, schema: Schema) -> float:
     if one.query.bytes_read is not None:
         return float(one.query.bytes_read)
     names = one.query.columns or ()
-    own = [field for field in schema.fields if field.name.casefold() in names]
+    own = [field for field in schema.fields if field.name in names]
     return float(scanned.column_bytes(Schema(*own).field_ids if own else None).sum())
 
 

@@ -2,9 +2,10 @@
 
 import tempfile
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -106,16 +107,23 @@ def choose(total: int, most: int) -> Ints:
 
 @contextmanager
 def built_sample(
-    advised: AdvisedTable, scanned: Scanned, positions: Ints, columns: tuple[ResolvedColumn, ...]
+    advised: AdvisedTable,
+    scanned: Scanned,
+    positions: Ints,
+    columns: tuple[ResolvedColumn, ...],
+    listener: Callable[[int, int], None] = lambda *_: None,
 ) -> Iterator[IndexSample]:
-    """Build indexes of the row groups at some ascending positions; they are gone when the block ends."""
+    """Build indexes of the row groups at some ascending positions; they are gone when the block ends.
+
+    `listener` is told how many columns of segments are written, of how many.
+    """
     with tempfile.TemporaryDirectory(prefix="puffin-index-sample-") as folder:
         location = Path(folder).as_uri()
         io = load_file_io(location=location)
         chosen, whole = _chosen_row_groups(scanned, positions)
         files = [scanned.files[number].file for number in np.unique(scanned.file_of[positions]).tolist()]
         started = time.perf_counter()
-        segments, skipped = _write(advised, files, columns, chosen, io, location)
+        segments, skipped = _write(advised, files, columns, chosen, io, location, listener)
         seconds = time.perf_counter() - started
         # Statistics of an index belong to the files that are covered, not to the whole files.
         parts = tuple(replace(covered.file, split_offsets=()) for segment in segments for covered in segment.covered)
@@ -164,12 +172,17 @@ def _write(
     chosen: Mapping[FileIdentity, tuple[int, ...]],
     io: FileIO,
     folder: str,
+    listener: Callable[[int, int], None],
 ) -> tuple[list[Segment], list[SkippedFile]]:
     """Write segments of about as many rows as those of a build of the whole table."""
     missing = find_missing(files, columns, entries_of(()), parallelism=1, target_bytes=TARGET_SEGMENT_BYTES)
     skipped = [SkippedFile(file.path, f"{file.format} files have no row groups") for file in missing.unsupported]
     segments: list[Segment] = []
-    for batch in missing.batches:
+
+    def tell(batch_number: int, written: int) -> None:
+        listener(batch_number * len(columns) + written, len(missing.batches) * len(columns))
+
+    for number, batch in enumerate(missing.batches):
         task = SegmentTask(
             files=batch.files,
             columns=batch.columns,
@@ -179,7 +192,7 @@ def _write(
             reading=reading_of(advised.table, advised.schema),
             row_groups=chosen,
         )
-        segment = write_segment(task)
+        segment = write_segment(task, partial(tell, number))
         skipped += segment.skipped
         segments += [segment] if segment.covered else []
     return segments, skipped

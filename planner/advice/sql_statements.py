@@ -12,6 +12,7 @@ from sqlglot.optimizer.scope import Scope, traverse_scope
 from sqlglot.tokenizer_core import TokenType
 
 from planner.advice.workload import Query, Workload, is_named
+from puffin_index.definition.column_names import spelled_like
 from puffin_index.errors import PuffinIndexError
 
 _DIALECT = "spark"
@@ -35,7 +36,7 @@ def read_statements(text: str, table: Sequence[str], columns: Sequence[str]) -> 
     skipped: list[str] = []
     others = 0
     used: Counter[str] = Counter()
-    known = frozenset(name.casefold() for name in columns)
+    known = frozenset(columns)
     statements = _split(text)
     if not statements:
         raise PuffinIndexError("there is no SQL statement to learn from")
@@ -83,10 +84,14 @@ class _Names:
         """Return the name of a column, struct by struct; None if it is not one of the table."""
         parts = tuple(part.name for part in column.parts)
         for qualified in range(1, len(parts)):
-            if parts[qualified - 1].casefold() == self.alias and parts[qualified].casefold() in self.columns:
-                return parts[qualified:]
-        first = parts[0].casefold()
-        return parts if first in self.columns and first not in self.others else None
+            if parts[qualified - 1].casefold() == self.alias and (own := self._own(parts[qualified:])):
+                return own
+        return None if parts[0].casefold() in self.others else self._own(parts)
+
+    def _own(self, parts: tuple[str, ...]) -> tuple[str, ...] | None:
+        """Return the name of a column as the table spells its first part; as written if that may be several."""
+        known = spelled_like(parts[0], self.columns)
+        return (known[0] if len(known) == 1 else parts[0], *parts[1:]) if known else None
 
 
 def _scans(parsed: exp.Expr, table: Sequence[str], columns: frozenset[str], used: Counter[str]) -> Iterator[Query]:
@@ -218,4 +223,4 @@ def _columns_read(scope: Scope, names: _Names) -> frozenset[str] | None:
     if not isinstance(select, exp.Select) or any(projection.is_star for projection in select.selects):
         return None
     paths = (names.own_path(column) for column in scope.columns)
-    return frozenset(path[0].casefold() for path in paths if path is not None)
+    return frozenset(path[0] for path in paths if path is not None)

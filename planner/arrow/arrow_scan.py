@@ -15,14 +15,14 @@ from planner.arrow.plan import Keys, plan_scan
 from planner.arrow.row_group_columns import DataRead
 from planner.arrow.row_group_reader import RowGroupReader, RowGroupTask, tasks_of
 from planner.clock import DEFAULT_MILLISECONDS
-from planner.condition.columns import find_in
 from planner.condition.rows import Residual
 from planner.condition.session_time import DEFAULT_ZONE
 from planner.condition.tree.nodes import EVERY_ROW
 from planner.first_rows.search import Order
 from planner.prune.gate import Limits
 from planner.query import QueryAnswer
-from puffin_index.errors import NotFoundError, UnsupportedError, did_you_mean
+from puffin_index.definition.column_names import field_named
+from puffin_index.errors import UnsupportedError
 from puffin_index.keys.arrow_keys import column_of
 from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.map_key import ColumnId
@@ -160,24 +160,15 @@ def project(schema: Schema, columns: Sequence[str] | None) -> Schema:
         raise UnsupportedError(f"columns={columns!r} is one text: give a list of names, columns=[{columns!r}]")
     if not columns:
         raise UnsupportedError("a scan without columns: name one or more, or use planner.count")
-    for name in columns:
-        if find_in(schema, name) is None:
-            known = ", ".join(field.name for field in schema.fields)
-            near = did_you_mean(name, schema.column_names)
-            raise NotFoundError(f"there is no column {name!r}; the table has: {known}{near}")
-    selected = schema.select(*columns, case_sensitive=False)
-    tops = [schema.find_column_name(_top_level(schema, name)) for name in columns]
-    by_name = {field.name: field for field in selected.fields}
-    return Schema(*(by_name[name] for name in dict.fromkeys(tops) if name is not None))
+    ids = [field_named(schema, name).field_id for name in columns]
+    chosen = schema.select(*(str(schema.find_column_name(one)) for one in ids))
+    by_id = {field.field_id: field for field in chosen.fields}
+    return Schema(*(by_id[one] for one in dict.fromkeys(_top_level(schema, one) for one in ids)))
 
 
-def _top_level(schema: Schema, name: str) -> int:
-    """The field id of the top-level column that a dotted name leads into."""
-    field_id = schema.find_field(name, case_sensitive=False).field_id
-    for field in schema.fields:
-        if field.field_id == field_id or field_id in Schema(field).field_ids:
-            return field.field_id
-    return field_id
+def _top_level(schema: Schema, field_id: int) -> int:
+    """The field id of the top-level column that has a field."""
+    return next(field.field_id for field in schema.fields if field_id in Schema(field).field_ids)
 
 
 def _releasing(read: Callable[[RowGroupTask], T]) -> Callable[[RowGroupTask], T]:

@@ -1,7 +1,6 @@
 """Which column, or key of a map, a name in a condition means; and the parts that rows cannot be judged by."""
 
 import re
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Final
@@ -23,10 +22,15 @@ from pyiceberg.types import (
 
 from planner.condition.literals import Utf8Literal
 from planner.condition.tree.nodes import Everything, Predicate, parts
-from puffin_index.errors import DefinitionError, NotFoundError, UnsupportedError, did_you_mean
+from puffin_index.definition.column_names import field_named, fields_named
+from puffin_index.errors import DefinitionError, UnsupportedError
 from puffin_index.keys.map_key import ColumnId, MapKey, key_text
 from puffin_index.keys.value_types import ValueType, value_type_of
 
+ONLY_SPARK_KNOWS_INSTANT: Final = (
+    "only Spark knows which instant the literal means: write the instant with its distance from UTC, as in "
+    "TIMESTAMP '1969-07-20 22:17:40+02:00'"
+)
 _EPOCH = date(1970, 1, 1)
 
 
@@ -49,7 +53,7 @@ def find_column(schema: Schema, name: str, key: LiteralValue | None = None) -> F
     `m.key` means `m['key']` where `m` is a map, as in Spark.
 
     Raises:
-        NotFoundError: If there is no such column.
+        NotFoundError: If there is no such column, or none is spelled so and several differ in case only.
     """
     parts = name.split(".")
     for depth in range(1, len(parts)):
@@ -60,12 +64,7 @@ def find_column(schema: Schema, name: str, key: LiteralValue | None = None) -> F
         if isinstance(parent.field_type, ListType) or key is not None or depth < len(parts) - 1 or is_other_column:
             return FoundColumn(name, parent.field_id, parent.field_type, None)
         return column_of_field(parent, name, StringLiteral(parts[depth]))
-    field = find_in(schema, name)
-    if field is None:
-        columns = ", ".join(f.name for f in schema.fields)
-        near = did_you_mean(name, schema.column_names)
-        raise NotFoundError(f"there is no column {name!r}; the table has: {columns}{near}")
-    return column_of_field(field, name, key)
+    return column_of_field(field_named(schema, name), name, key)
 
 
 def column_of_field(field: NestedField, name: str, key: LiteralValue | None = None) -> FoundColumn:
@@ -80,11 +79,9 @@ def column_of_field(field: NestedField, name: str, key: LiteralValue | None = No
 
 
 def find_in(schema: Schema, name: str) -> NestedField | None:
-    """Find a column by its dotted name as Spark does; None if the schema has no such column."""
-    for case_sensitive in (True, False):
-        with suppress(ValueError):
-            return schema.find_field(name, case_sensitive)
-    return None
+    """Find a column by its dotted name; None if the schema has no such column, or several that differ in case only."""
+    found = fields_named(schema, name)
+    return found[0] if len(found) == 1 else None
 
 
 def _key_text(key: LiteralValue, key_type: IcebergType) -> str | None:
@@ -117,6 +114,7 @@ _STRINGS: Final = re.compile(r"""'(?:[^'\\]|\\.|'')*'|"(?P<double>(?:[^"\\]|\\.|
 _FUNCTION: Final = re.compile(
     r"\b(?!(?:AND|OR|NOT|IN|BETWEEN|LIKE|ILIKE|RLIKE|IS)\b)([A-Za-z_]\w*)\s*\(", re.IGNORECASE
 )
+_INSTANT: Final = re.compile(r"\bTIMESTAMP(?:_LTZ)?\s*''", re.IGNORECASE)
 _ARITHMETIC: Final = re.compile(r"[-+*/%|&^~]|\bDIV\b|::|\bINTERVAL\b|\bCASE\b|\bCURRENT_", re.IGNORECASE)
 
 
@@ -143,6 +141,8 @@ def _reason_of_text(text: str) -> str:
         return f"the planner does not evaluate {function[1]}(...) here"
     if _ARITHMETIC.search(blank):
         return "the planner does not evaluate arithmetic, casts, CASE and the clock"
+    if _INSTANT.search(blank):
+        return ONLY_SPARK_KNOWS_INSTANT
     return "Spark converts one side first, or only Spark evaluates the test"
 
 

@@ -13,9 +13,9 @@ from typing import Any, Final, Literal as TypingLiteral, TypeAlias, assert_never
 
 from pyiceberg.expressions.literals import BooleanLiteral, DecimalLiteral, Literal, LongLiteral, StringLiteral
 from pyiceberg.typedef import LiteralValue
-from pyiceberg.types import IntegerType, LongType
+from pyiceberg.types import IntegerType, LongType, TimestamptzType
 
-from planner.condition.columns import FoundColumn
+from planner.condition.columns import ONLY_SPARK_KNOWS_INSTANT, FoundColumn
 from planner.condition.literals import MAX_DECIMAL_DIGITS, Utf8Literal
 from planner.condition.places import Pair, Scale, nan_tests, prefix_tests, range_tests, set_tests
 from planner.condition.tree.nodes import (
@@ -74,7 +74,9 @@ class Column:
         pair = tests(Scale(self.found.type, self.found.value_type, self.zone))
         if pair is None:
             kind = f"the literal is of another kind than the column, a {self.found.type}"
-            return unknown(text, f"{kind}: Spark converts one of them first")
+            is_instant = isinstance(self.found.type, TimestamptzType)
+            reason = ONLY_SPARK_KNOWS_INSTANT if is_instant else f"{kind}: Spark converts one of them first"
+            return unknown(text, reason)
         return Truth(self.leaf(pair[0]), self.leaf(pair[1]), self.is_null)
 
     def compared(self, comparison: Compared, literals: Sequence[LiteralValue], text: str) -> Truth:
@@ -84,13 +86,7 @@ class Column:
                 return self.truth(lambda scale: set_tests(literals, scale), text)
             case _:
                 (literal,) = literals
-                truth = self.truth(lambda scale: range_tests(comparison, literal, scale), text)
-        is_beyond_long = isinstance(literal, DecimalLiteral) and not -(2**63) <= literal.value <= 2**63 - 1
-        if is_beyond_long and isinstance(self.found.type, IntegerType | LongType):
-            # Spark decides the test without the value: `i < 9223372036854775808` is true even for NULL.
-            nulls = joined([truth.null, Everything(exact=False, text=text)], is_and=True)
-            return Truth(_either(truth.yes, nulls), _either(truth.no, nulls), nulls)
-        return truth
+                return self.truth(lambda scale: range_tests(comparison, literal, scale), text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +176,9 @@ def compare(left: Value, comparison: Comparison, right: Value, text: str) -> Tru
     match left, right:
         case (None, _) | (_, None):
             return ALWAYS_NULL
+        case Column() | Applied(), DecimalLiteral() if comparison in _MIRRORED and _is_beyond_long(right, left):
+            # Spark decides without the value: `i < 9223372036854775808` is true even for NULL.
+            return ALWAYS_TRUE if comparison.startswith("<") == (right.value > 0) else ALWAYS_FALSE
         case Column() | Applied(), Literal():
             return (
                 ~left.compared("=", [right], text) if comparison == "<>" else left.compared(comparison, [right], text)
@@ -192,6 +191,15 @@ def compare(left: Value, comparison: Comparison, right: Value, text: str) -> Tru
             return unknown(text, "a column is compared with a column, and an index knows one column")
         case _:
             return unknown(text)
+
+
+def _is_beyond_long(literal: DecimalLiteral, value: Column | Applied) -> bool:
+    """Whether a literal that is compared with a whole number of at most 64 bits has more."""
+    if isinstance(value, Applied):
+        is_whole = value.function in get_args(NumberFunction)
+    else:
+        is_whole = isinstance(value.found.type, IntegerType | LongType)
+    return is_whole and not -(2**63) <= literal.value <= 2**63 - 1
 
 
 def _either(first: Predicate, second: Predicate) -> Predicate:

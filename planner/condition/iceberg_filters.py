@@ -40,8 +40,18 @@ from pyiceberg.expressions.literals import DateLiteral, TimeLiteral, TimestampLi
 from pyiceberg.schema import Schema
 from pyiceberg.typedef import LiteralValue
 
-from planner.condition.columns import find_column
-from planner.condition.places import Operator, Pair, Scale, nan_tests, prefix_tests, range_tests, set_tests
+from planner.condition.columns import FoundColumn, find_column
+from planner.condition.packed import Contents, unpacked
+from planner.condition.places import (
+    Operator,
+    Pair,
+    Scale,
+    content_tests,
+    nan_tests,
+    prefix_tests,
+    range_tests,
+    set_tests,
+)
 from planner.condition.tree.nodes import (
     NO_ROW,
     ByValue,
@@ -65,6 +75,8 @@ _log = logging.getLogger(__name__)
 _LOST: Final = "\N{REPLACEMENT CHARACTER}"
 """The character that Iceberg's filters have in place of bytes that are not UTF-8."""
 
+_LOST_BYTES: Final = _LOST.encode()
+
 _RANGES: Final[dict[type[BooleanExpression], Operator]] = {
     LessThan: "<",
     LessThanOrEqual: "<=",
@@ -77,8 +89,8 @@ _NULL_TESTS: Final[Pair] = (NullTest(is_null=True), NullTest(is_null=False))
 def read_filter(text: str, schema: Schema) -> Predicate:
     """Read a filter of Iceberg's JSON. A leaf that PyIceberg cannot read, or that has lost bytes, is unknown.
 
-    Raises JSONDecodeError if the text is no JSON, RecursionError if it nests too deep, NotFoundError if it names a
-    column that the schema lacks.
+    Raises ValueError if the text is no JSON, or a long list in it none, RecursionError if it nests too deep,
+    NotFoundError if it names a column that the schema lacks.
     """
     return flattened(_condition(json.loads(text), schema).yes)
 
@@ -89,6 +101,11 @@ def _condition(node: Any, schema: Schema) -> Truth:
             return ~_condition(child, schema)
         case {"type": "and" | "or" as kind, "left": left, "right": right}:
             return join([_condition(left, schema), _condition(right, schema)], conjunctive=kind == "and")
+        case {"type": "in" | "not-in" as kind, "term": str(name), "values": str(packed)}:
+            truth = _packed(name, contents := unpacked(packed), schema)
+            if truth is not None:
+                return truth if kind == "in" else ~truth
+            node = node | {"values": [one.decode() if isinstance(one, bytes) else one for one in contents]}
     values = [node.get("value"), *node.get("values", ())] if isinstance(node, dict) else []
     if not any(isinstance(value, str) and _LOST in value for value in values):
         try:
@@ -98,6 +115,15 @@ def _condition(node: Any, schema: Schema) -> Truth:
         else:
             return _leaf(leaf, schema, str(leaf))
     return unknown(json.dumps(node, ensure_ascii=False))
+
+
+def _packed(name: str, contents: Contents, schema: Schema) -> Truth | None:
+    """Make a condition of a long list without a literal for each value; None where literals are converted."""
+    found = find_column(schema, name)
+    if found.value_type is None or any(isinstance(one, bytes) and _LOST_BYTES in one for one in contents):
+        return None
+    pair = content_tests(contents, Scale(found.type, found.value_type, dialect="iceberg"))
+    return None if pair is None else _of_tests(found, pair, denies_null=True)
 
 
 def _leaf(node: BooleanExpression, schema: Schema, text: str) -> Truth:
@@ -116,8 +142,12 @@ def _leaf(node: BooleanExpression, schema: Schema, text: str) -> Truth:
     pair = _tests(node, Scale(found.type, found.value_type, dialect="iceberg"))
     if pair is None:
         return unknown(text)
+    return _of_tests(found, pair, denies_null=isinstance(node, EqualTo | In | StartsWith))
+
+
+def _of_tests(found: FoundColumn, pair: Pair, *, denies_null: bool) -> Truth:
+    assert found.value_type is not None
     yes, no, is_null = (Leaf(found.column, test, found.value_type.name) for test in (*pair, NullTest(is_null=True)))
-    denies_null = isinstance(node, EqualTo | In | StartsWith)
     return Truth(yes, joined([no, is_null], is_and=False) if denies_null else no, NO_ROW)
 
 

@@ -43,6 +43,8 @@ from pyiceberg.types import IcebergType
 
 MAX_DECIMAL_DIGITS = 38
 _EPOCH = datetime(1970, 1, 1)
+# What time zone databases have of the time before 1970 depends on how they were built. Clocks show it for a day more.
+_AGREED_FROM = 86_400_000_000
 _INTEGER_BITS = {"": 64, "L": 64, "S": 16, "Y": 8}
 # As Spark prints them: the shortest decimals that give these numbers.
 _GREATEST_DOUBLE = Decimal(repr(float(np.finfo(np.float64).max)))
@@ -82,12 +84,15 @@ class InstantLiteral(SparkLiteral[int]):
     """`TIMESTAMP '...'`: microseconds since 1970-01-01 00:00:00 UTC."""
 
     @classmethod
-    def at(cls, wall_clock: int, zone: tzinfo) -> InstantLiteral:
+    def at(cls, wall_clock: int, zone: tzinfo) -> InstantLiteral | None:
         """Return the instant of a wall clock, in microseconds since 1970-01-01 00:00:00 on that clock, as Spark does.
 
         Where a clock is put back, the earlier of two instants; where it is put forward, the skipped time goes on from
-        before. That is `java.time`'s rule, and Python's for `fold=0`.
+        before. That is `java.time`'s rule, and Python's for `fold=0`. None if Java's time zone database may say
+        otherwise than Python's.
         """
+        if wall_clock < _AGREED_FROM and zone.utcoffset(None) is None:
+            return None
         wall = (_EPOCH + timedelta(microseconds=wall_clock)).replace(tzinfo=zone, fold=0)
         return cls((wall - _EPOCH.replace(tzinfo=UTC)) // timedelta(microseconds=1))
 
@@ -212,7 +217,7 @@ _TIME_OF_DAY = re.compile(
     r"(?P<hour>[0-9]{1,2}):(?P<minute>[0-9]{1,2})(?::(?P<second>[0-9]{1,2})(?:\.(?P<fraction>[0-9]{1,6}))?)?"
 )
 _OFFSET = re.compile(
-    r"Z|(?:UTC|GMT|UT)?(?:(?P<sign>[+-])(?:(?P<h>[0-9]{1,2})(?::(?P<m>[0-9]{1,2})(?::(?P<s>[0-9]{2}))?)?|(?P<hhmm>[0-9]{4})))?"
+    r"Z|(?=.)(?:UTC|GMT|UT)?(?:(?P<sign>[+-])(?:(?P<h>[0-9]{1,2})(?::(?P<m>[0-9]{1,2})(?::(?P<s>[0-9]{2}))?)?|(?P<hhmm>[0-9]{4})))?"
 )
 # What Java's `trim` takes off: all up to the space.
 _BLANKS = "".join(map(chr, range(33)))
@@ -254,7 +259,7 @@ def timestamp_literal(type_name: str, text: str, zone: tzinfo) -> InstantLiteral
         return LocalTimestampLiteral(micros)
     if match["zone"] is None:
         return InstantLiteral.at(micros, zone)
-    offset = _offset_micros(match["zone"])
+    offset = offset_micros(match["zone"])
     return None if offset is None else InstantLiteral(micros - offset)
 
 
@@ -291,7 +296,8 @@ def _wall_clock(match: re.Match[str]) -> datetime | None:
         return None
 
 
-def _offset_micros(zone: str) -> int | None:
+def offset_micros(zone: str) -> int | None:
+    """Return what a time zone such as `+05:30`, `UTC-3` or `Z` is ahead of UTC; None for other time zones."""
     match = _OFFSET.fullmatch(zone.strip())
     if match is None:
         return None

@@ -6,7 +6,7 @@ float column is a float, though JSON shows a double.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
 from decimal import Decimal, InvalidOperation
@@ -63,8 +63,6 @@ _EXACT_DOUBLE_INTEGERS = 2**53
 _INT64 = (-(2**63), 2**63 - 1)
 MICROS_A_DAY = 86_400_000_000
 _SPARK_DECIMAL_DIGITS = 38
-_MAX_MAGNITUDE = 60
-"""A number with more decimal digits before the point is above (below) every key."""
 _MAX_DIGITS = 1_000
 """A literal with more digits after the point is not worth its arithmetic."""
 
@@ -120,6 +118,24 @@ def set_tests(literals: Iterable[AnyLiteral], scale: Scale) -> Pair | None:
         if place.exact and place.key is not None:
             keys.add(place.key)
     ordered: tuple[Any, ...] = tuple(sorted(keys))
+    return SetTest(ordered), SetTest(ordered, negated=True)
+
+
+def content_tests(contents: Sequence[int | bytes], scale: Scale) -> Pair | None:
+    """Return the same for values as Spark has them; None where these may not be the column's keys."""
+    match scale.type:
+        case IntegerType() | LongType() | DateType() | TimestampType() | TimestamptzType():
+            kind: type = int
+        case StringType():
+            kind = bytes
+        case _:
+            return None
+    if not all(isinstance(content, kind) for content in contents):
+        return None
+    # As single literals, numbers beyond all values of the type are no keys.
+    most = _beyond(scale.type) if kind is int else 0
+    keys = (one for one in contents if isinstance(one, bytes) or -most <= one <= most)
+    ordered: tuple[Any, ...] = tuple(sorted(set(keys)))
     return SetTest(ordered), SetTest(ordered, negated=True)
 
 
@@ -244,29 +260,40 @@ def _place_time(literal: AnyLiteral, field_type: PrimitiveType, value_type: Valu
 
 def _place_number(literal: AnyLiteral, scale: Scale) -> Place | None:
     value, field_type = literal.value, scale.type
-    if isinstance(literal, DoubleLiteral | FloatLiteral):
-        assert isinstance(value, float)
-        # Spark compares as doubles here: exact only where every number of the column is a double.
-        if math.isnan(value) or isinstance(field_type, DecimalType):
-            return None
-        if math.isinf(value):
-            return Place(None, above=value > 0)
-        if abs(value) >= _EXACT_DOUBLE_INTEGERS:
-            return None
-        number = Decimal(value)
-    elif isinstance(literal, StringLiteral) and scale.dialect == "iceberg" and isinstance(field_type, DecimalType):
+    if isinstance(literal, StringLiteral) and scale.dialect == "iceberg" and isinstance(field_type, DecimalType):
         # Iceberg's JSON writes decimals as strings.
         try:
             number = Decimal(value)
         except InvalidOperation:
             return None
-    elif isinstance(literal, LongLiteral | DecimalLiteral) and isinstance(value, int | Decimal):
+    elif isinstance(literal, LongLiteral | DecimalLiteral | DoubleLiteral | FloatLiteral):
         number = Decimal(value)
-        if scale.dialect == "sql" and _spark_rounds(number, field_type):
-            return None
     else:
         return None
-    return _place_decimal(number, field_type.scale if isinstance(field_type, DecimalType) else 0, scale.value_type)
+    if number.is_nan():
+        return None
+    most = _beyond(field_type)
+    if not -most <= number <= most:
+        return Place(None, above=number > 0)
+    if isinstance(literal, DoubleLiteral | FloatLiteral):
+        # Spark compares as doubles here: exact only where every number of the column is a double.
+        is_exact = not isinstance(field_type, DecimalType) and abs(number) < _EXACT_DOUBLE_INTEGERS
+    else:
+        is_exact = scale.dialect != "sql" or not _spark_rounds(number, field_type)
+    digits = field_type.scale if isinstance(field_type, DecimalType) else 0
+    return _place_decimal(number, digits, scale.value_type) if is_exact else None
+
+
+def _beyond(field_type: IcebergType) -> int | float:
+    """A number of which those that are greater are above all of a type, even where Spark rounds one of the sides."""
+    match field_type:
+        case DecimalType(precision=precision, scale=scale):
+            end = int(10 ** (precision - scale))
+        case IntegerType():
+            end = 2**31
+        case _:
+            end = 2**63
+    return max(end + 1, float(end))
 
 
 def _spark_rounds(number: Decimal, field_type: IcebergType) -> bool:
@@ -287,11 +314,7 @@ def _spark_rounds(number: Decimal, field_type: IcebergType) -> bool:
 
 def _place_decimal(number: Decimal, scale: int, value_type: ValueType) -> Place | None:
     exponent = number.as_tuple().exponent
-    if not isinstance(exponent, int):
-        return None
-    if number and number.adjusted() + scale > _MAX_MAGNITUDE:
-        return Place(None, above=number > 0)
-    if exponent < -_MAX_DIGITS:
+    if not isinstance(exponent, int) or exponent < -_MAX_DIGITS:
         return None
     numerator, denominator = number.as_integer_ratio()
     floor, remainder = divmod(numerator * 10**scale, denominator)

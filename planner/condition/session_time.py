@@ -8,10 +8,12 @@
 | date | text | that date |
 
 Spark converts a column without time zone if the literal has one. In zones that change their clocks two times of the
-column may then be one instant, so such a test stays unknown there. Text that Spark refuses stays unknown, too.
+column may then be one instant, so such a test stays unknown there. Text that Spark refuses stays unknown, too, and so
+does a time before 1970 in such a zone (`InstantLiteral.at`).
 """
 
 import re
+from contextlib import suppress
 from datetime import timedelta, timezone, tzinfo
 from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
@@ -24,28 +26,31 @@ from planner.condition.literals import (
     LocalTimestampLiteral,
     date_literal,
     has_zone,
+    offset_micros,
     timestamp_literal,
 )
 from puffin_index.errors import NotFoundError, did_you_mean
 
 DEFAULT_ZONE: Final = "UTC"
 
-_OFFSET: Final = re.compile(r"(?P<sign>[+-])(?P<hours>0?[0-9]|1[0-7]):(?P<minutes>[0-5][0-9])")
+# What else a database has is read otherwise in Java (`EST`, `WET`), or not at all (`right/Europe/Berlin`).
+_PLACE: Final = re.compile(r"(?!posix/|right/)\w+/[\w/+-]+")
 _MICROS_A_DAY = 86_400_000_000
 
 
 def zone_named(name: str) -> tzinfo:
-    """Return a time zone by its name, or by its offset such as `+05:30`.
+    """Return a time zone by its area and city, or by its offset such as `+05:30`, `UTC-3` or `UTC`.
 
     Raises NotFoundError if there is no such zone.
     """
-    if offset := _OFFSET.fullmatch(name):
-        minutes = timedelta(hours=int(offset["hours"]), minutes=int(offset["minutes"]))
-        return timezone(-minutes if offset["sign"] == "-" else minutes)
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise NotFoundError(f"there is no time zone {name!r}{did_you_mean(name, available_timezones())}") from error
+    offset = offset_micros(name)
+    if offset is not None:
+        return timezone(timedelta(microseconds=offset))
+    with suppress(ZoneInfoNotFoundError, ValueError, OSError):
+        if _PLACE.fullmatch(name):
+            return ZoneInfo(name)
+    near = did_you_mean(name, filter(_PLACE.fullmatch, available_timezones()))
+    raise NotFoundError(f"there is no time zone {name!r}; there are such as Europe/Berlin, +01:00 and UTC{near}")
 
 
 def in_session(literal: Literal[Any], column_type: IcebergType, zone: tzinfo) -> Literal[Any]:

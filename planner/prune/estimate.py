@@ -154,12 +154,12 @@ def _presence_of(share: Floats, count: Floats | float) -> Floats:
 
 
 def key_presence(statistics: FieldStatistics) -> float:
-    """Estimate in which share of the row groups one of the column's keys occurs; 0 where directories cannot tell."""
-    if not isinstance(statistics.minimum, np.ndarray) or not isinstance(statistics.maximum, np.ndarray):
-        return 0.0
+    """Estimate in which share of the row groups one of the column's keys occurs, at least in one of them."""
     at = np.flatnonzero(statistics.has_values)
     if not len(at):
         return 0.0
+    if not isinstance(statistics.minimum, np.ndarray) or not isinstance(statistics.maximum, np.ndarray):
+        return 1 / len(at)
     low, high = statistics.minimum[at], statistics.maximum[at]
     width = high.astype(np.float64) - low + 1
     fill = np.clip(statistics.distinct_count[at] / width, 0, 1)

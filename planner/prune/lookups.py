@@ -10,6 +10,7 @@ from typing import TypeAlias
 import numpy as np
 from pyroaring import BitMap
 
+from planner.clock import Clock
 from planner.prune.estimate import Estimate, estimate_by_payload, estimate_by_sample, keys_within
 from planner.prune.evaluate import exact_directories
 from planner.prune.found_rows import FoundRows
@@ -147,7 +148,16 @@ class LookUp:
         return True
 
     def _open_all(self, works: Sequence[_Work]) -> list[_Opened]:
-        results = self.pruning.try_each(self._open, works, lambda work: segment_of(work[0]), ahead=True)
+        pruning = self.pruning
+        # What is open when the time is over was opened for nothing. So half of the time is left for reading rows.
+        clock = Clock(pruning.clock.seconds_left / 2)
+        results = pruning.view.try_each(
+            self._open, works, lambda work: segment_of(work[0]), pruning.reads, clock, ahead=True
+        )
+        if clock.is_over and self.widest_share == 1:
+            for work, result in zip(works, results, strict=True):
+                if result is None:
+                    pruning.refuse(work[1], Reason.TIME_BUDGET)
         return [result for result in results if result is not None]
 
     def _open(self, work: _Work) -> _Opened:

@@ -65,7 +65,8 @@ class IndexStages:
         Asks the kinds that are found by key, or the others. Wide leaves come last: listing their rows pays only if the
         narrow ones leave few row groups.
         """
-        for widest_share in (WIDE_SHARE, 1.0):
+        # Alone, a leaf has no narrower one to wait for, and need not be looked at twice.
+        for widest_share in (WIDE_SHARE, 1.0) if len(self._pruning.leaves) > 1 else (1.0,):
             for state in sorted(self._pruning.leaves, key=self._mean_selectivity):
                 for kind in kinds_answering(state.leaf.test, Answer.EXACT):
                     if self._pruning.is_finished:

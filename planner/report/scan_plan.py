@@ -78,7 +78,7 @@ class ScanPlan(Described):
 
     JSON = (
         *("table", "snapshot_id", "where", "answered", "implied", "unused", "row_groups", "kept", "dropped"),
-        *("unindexed", "staleness", "kept_rows", "reasons=reason_counts", "funnel=stages", "index_reads"),
+        *("unindexed", "staleness", "late", "kept_rows", "reasons=reason_counts", "funnel=stages", "index_reads"),
         *("index_bytes_read", "planning_seconds", "warnings", "splits"),
     )
 
@@ -109,7 +109,7 @@ class ScanPlan(Described):
         if self.answered:
             return f"puffin-index: {self.answered} of {self.table}"
         note = f"puffin-index: {self.kept} of {self.row_groups} row groups of {self.table}"
-        return f"{note}, {self.staleness}" if self.staleness else note
+        return ", ".join(filter(None, (note, self.staleness, self.late)))
 
     def describe(self) -> Report:
         """Describe the plan."""
@@ -121,7 +121,7 @@ class ScanPlan(Described):
             "not indexed": f"{self.unindexed} ({self.staleness})" if self.staleness else self.unindexed,
             "rows kept": self.kept_rows,
             "index read": f"{format_bytes(self.index_bytes_read)} in {self.index_reads} reads",
-            "planning": f"{self.planning_seconds * 1000:.0f} ms",
+            "planning": f"{self.planning_seconds * 1000:.0f} ms{f'; {self.late}' if self.late else ''}",
         }
         counts = [(code, "dropped" if Reason.of(code).drops else "kept", n) for code, n in self.reason_counts().items()]
         sentences = (
@@ -189,6 +189,12 @@ class ScanPlan(Described):
         indexed = len(np.unique(self.file_of[~is_unindexed]))
         files = indexed + len(np.unique(self.file_of[is_unindexed])) + self.unlisted_files
         return f"{indexed} of {files} files {'is' if indexed == 1 else 'are'} indexed: run `puffin-index build`"
+
+    @property
+    def late(self) -> str:
+        """How many row groups nobody could judge in time, as a sentence; empty if there was time for all."""
+        left = int((self.reasons == Reason.TIME_BUDGET).sum())
+        return f"the time was over, {left} of {self.row_groups} row groups were left" if left else ""
 
     @property
     def kept_rows(self) -> int:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyiceberg.manifest import DataFile, FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.transforms import DayTransform, Transform, TruncateTransform
+from pyiceberg.transforms import DayTransform, IdentityTransform, Transform, TruncateTransform
 
 from planner.clock import Clock
 from planner.condition.tree.nodes import Predicate
@@ -77,12 +77,19 @@ class _Manifests:
                 result = partition_type(field.transform, value_type) if field.source_id == field_id else None
                 if result is None:
                     continue
+                tests = partition_tests(test, field.transform, value_type, self._schema.find_type(field_id))
+                if not tests:
+                    continue
                 if (spec_id, position) not in self._of_partitions:
                     values = [self._files[number].partition[position] for number in numbers]
                     self._of_partitions[spec_id, position] = _partitions(values, result, field.transform)
                 statistics = self._of_partitions[spec_id, position]
-                tests = partition_tests(test, field.transform, value_type, self._schema.find_type(field_id))
-                possible[numbers] &= np.logical_or.reduce([_possible(projected, statistics) for projected in tests])
+                by_partition = np.logical_or.reduce([_possible(projected, statistics) for projected in tests])
+                if isinstance(field.transform, IdentityTransform):
+                    # All rows have this value, whatever the file holds.
+                    possible[numbers] = by_partition
+                    break
+                possible[numbers] &= by_partition
         return possible
 
     def _column(self, field_id: int, value_type: ValueType, *, only_counts: bool) -> FieldStatistics:
@@ -122,7 +129,11 @@ def _partitions(values: Sequence[Any], result: ValueType, transform: Transform[A
     key_of_value = {value: None if value is None else _partition_key(value, result, transform) for value in set(values)}
     keys = _key_array([key_of_value[value] for value in values], result)
     nulls = np.array([value is None for value in values], np.int64)
-    known = np.array([value is None or key_of_value[value] is not None for value in values], np.bool_)
+    # `add_files` of PyIceberg makes NULL of a file without statistics, and its transforms of years that they lack.
+    is_null_known = isinstance(transform, IdentityTransform)
+    known = np.array(
+        [is_null_known if value is None else key_of_value[value] is not None for value in values], np.bool_
+    )
     return FieldStatistics(result, known, np.ones(len(values), np.int64), nulls, 1 - nulls, keys, keys, None)
 
 

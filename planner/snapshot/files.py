@@ -14,6 +14,7 @@ from pyiceberg.table import ManifestGroupPlanner, Table
 from pyiceberg.table.delete_file_index import DeleteFileIndex
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.transforms import VoidTransform
+from pyiceberg.typedef import Record
 
 from planner.clock import Clock
 from planner.condition.tree.nodes import Everything, Predicate
@@ -83,7 +84,7 @@ def _read_snapshot(table: Table, snapshot: Snapshot, schema: Schema) -> tuple[Sc
     for entry in entries:
         match entry.data_file.content:
             case DataFileContent.POSITION_DELETES:
-                deletes.add_delete_file(entry, partition_key=entry.data_file.partition)
+                deletes.add_delete_file(entry, partition_key=Record(*_partition_key(entry.data_file)))
             case DataFileContent.EQUALITY_DELETES:
                 equality_deletes.add(entry)
     data = (entry for entry in entries if entry.data_file.content == DataFileContent.DATA)
@@ -128,7 +129,8 @@ def _scan_file(
     table: Table, entry: ManifestEntry, deletes: DeleteFileIndex, equality_deletes: _EqualityDeletes
 ) -> ScanFile:
     file = entry.data_file
-    applying = _delete_files(deletes.for_data_file(_sequence_number(entry), file, partition_key=file.partition))
+    key = Record(*_partition_key(file))
+    applying = _delete_files(deletes.for_data_file(_sequence_number(entry), file, partition_key=key))
     by_equality = equality_deletes.of(entry)
     has_deletes = bool(applying or by_equality)
     return ScanFile(data_file_of(table, file, has_deletes=has_deletes), applying, by_equality, file)

@@ -38,7 +38,7 @@ from planner.spark.background import BackgroundQueue
 from planner.spark.observed_query import LogWriter, PlannedQuery, column_text as name_of, deciding
 from planner.spark.requests.hook_filters import bind_runtime_keys, read_conditions, where_of
 from planner.spark.requests.wire import KEEP_ALL, Request, serialize_only, serialize_view
-from planner.spark.rules import RULE, JavaFunction, compile_hook, make, replace_ours
+from planner.spark.rules import RULE, JavaFunction, load_hook, make, replace_ours
 from puffin_index.data.data_table import open_table
 from puffin_index.errors import PuffinIndexError, UnsupportedError
 from puffin_index.index_table.table import TableName
@@ -160,7 +160,7 @@ def _sampled_scans(context: SparkContext, session: JavaObject, query: PlannedQue
     # The hook then asks about scans without a condition as well.
     copied.conf.set("spark.puffin-index.sampled", "true")
     scans = _SampledScans(copied, query)
-    rule = make(copied, compile_hook(copied), RULE, uuid4().hex, query.request.session, scans, True)
+    rule = make(copied, load_hook(copied), RULE, uuid4().hex, query.request.session, scans, True)
     replace_ours(copied, [rule])
     group = f"puffin-index-audit-{uuid4().hex}"
     context.setJobGroup(group, f"audit of the index of {query.answer.plan.table}", interruptOnCancel=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -33,9 +34,12 @@ from puffin_index.jobs.log_lines import reason_of
 from puffin_index.roaring.read import row_set_of
 
 if TYPE_CHECKING:
+    from py4j.java_gateway import JavaObject
     from pyspark import SparkContext
 
 _log = logging.getLogger(__name__)
+
+_RAISED_KEPT = 100
 
 
 class PlannerCallback(JavaFunction):
@@ -53,10 +57,13 @@ class PlannerCallback(JavaFunction):
         self._strict = strict
         self.observers = Observers(context)
         self.reports = reports
+        # An object that Python no longer has might be gone in Java before Java has read the answer.
+        self._raised: deque[JavaObject] = deque(maxlen=_RAISED_KEPT)
 
-    def apply(self, request_text: str, candidates: bytes) -> bytearray:
+    def apply(self, request_text: str, candidates: bytes) -> bytearray | JavaObject:
         """Answer a request (see `planner.spark.requests.wire`); after any failure the scan stays as it is.
 
+        What Java has raised is returned, and Java raises it again.
         The candidates are the scan's row groups, a roaring bitmap of numbers in the request's view.
         """
         strict = self._strict
@@ -67,6 +74,11 @@ class PlannerCallback(JavaFunction):
             # py4j makes Java's byte[] of a bytearray.
             return bytearray(self._answer(request, settings, BitMap.deserialize(candidates)))
         except Exception as error:  # the one place that catches everything: no trouble of ours may stop a query
+            raised: JavaObject | None = getattr(error, "java_exception", None)
+            if raised is not None:
+                # Java tells jobs of ours that somebody has cancelled from trouble.
+                self._raised.append(raised)
+                return raised
             if strict:
                 raise
             is_passing = isinstance(error, PASSING_ERRORS)
@@ -144,6 +156,10 @@ class PlannerCallback(JavaFunction):
                 return serialize_view(newer.view)
             if settings.strict:
                 raise PuffinIndexError(answer.troubles[0])
+        if answer.plan.late:
+            _log.info(
+                "%s: planning took %d ms: %s", request.table, 1000 * answer.plan.planning_seconds, answer.plan.late
+            )
         note = answer.plan.note if settings.job_description else ""
         if wanted is None:
             serialized: bytes | None = _dropped(answer, note, waiting)

@@ -1,9 +1,10 @@
-"""The Spark hook: an optimizer rule, compiled in the driver, asks the planner which row groups need not be read."""
+"""The Spark hook: an optimizer rule in the driver asks the planner which row groups need not be read."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
@@ -18,9 +19,10 @@ from planner.spark.rules import (
     RULE,
     STATEMENTS,
     STRATEGY,
+    JavaFunction,
     call_ours,
-    compile_hook,
     jvm_of,
+    load_hook,
     make,
     our_rules,
     replace_ours,
@@ -33,10 +35,12 @@ from puffin_index.errors import MissingExtraError, PuffinIndexError
 from puffin_index.jobs.engine import context_of
 
 if TYPE_CHECKING:
-    from py4j.java_gateway import JavaObject
+    from py4j.java_gateway import JavaObject, PythonProxyPool
     from pyspark.sql import DataFrame, SparkSession
 
 _WITHOUT_JVM = "give the server the settings that `puffin-index spark-conf` prints, and all of its sessions use indexes"
+
+_MOST_WAITING = 128
 
 _hooks: WeakValueDictionary[str, PlannerCallback] = WeakValueDictionary()
 """Callbacks by name. py4j holds a callback as long as a session has a rule that calls it."""
@@ -61,8 +65,8 @@ def enable(
             `spark.newSession()` has made and will make.
 
     Raises:
-        PuffinIndexError: If the rule does not compile in this session, or the session's configuration has an unknown
-            setting `spark.puffin-index.*`.
+        PuffinIndexError: If there is no jar of the hook for the session's Spark, the session has no Iceberg that the
+            hook knows, or its configuration has an unknown setting `spark.puffin-index.*`.
         UnsupportedError: If the session is one of Spark Connect.
         MissingExtraError: If PySpark is not installed.
     """
@@ -102,19 +106,30 @@ def _make_hook(spark: SparkSession, catalogs: Mapping[str, Catalog], reports: Re
     read_settings(session_conf(spark))
     gateway = context._gateway
     assert gateway is not None
+    # A server that is shut down takes all functions along. Ours are to answer when there is another server.
+    gateway.gateway_property.pool.clear = partial(_keep_ours, gateway.gateway_property.pool)
+    if gateway._callback_server is not None and gateway._callback_server.is_shutdown:
+        gateway._callback_server = None
     ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call] # pyspark leaves it untyped
+    # py4j lets five threads wait; the next ones would try again a second later.
+    gateway._callback_server.server_socket.listen(_MOST_WAITING)
     callback = PlannerCallback(catalogs, context, str(spark._jsparkSession.sessionUUID()), reports, strict=strict)
     try:
-        loader = compile_hook(spark)
+        loader = load_hook(spark)
         rule = make(spark, loader, RULE, callback.name, callback.session, callback, strict)
         strategy = make(spark, loader, STRATEGY, rule)
         java_statements = make(spark, loader, PYTHON_STATEMENTS, callback.statements)
         statements = make(spark, loader, STATEMENTS, rule, java_statements)
         procedures = put_procedures(spark, loader, rule, java_statements)
-        everywhere = make(spark, loader, EVERY_SESSION, rule, strategy, statements, procedures)
+        everywhere = make(spark, loader, EVERY_SESSION, rule, statements, procedures)
     except Py4JError as error:
         raise PuffinIndexError(f"the optimizer rule cannot be installed in this Spark session: {error}") from error
     return _Hook(callback, rule, strategy, statements, everywhere)
+
+
+def _keep_ours(pool: PythonProxyPool) -> None:
+    with pool.lock:
+        pool.dict = {name: one for name, one in pool.dict.items() if isinstance(one, JavaFunction)}
 
 
 def every_session(spark: SparkSession) -> JavaObject:

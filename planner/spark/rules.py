@@ -1,125 +1,29 @@
-"""A Spark session's JVM from Python: its configuration and rules, and the Java of the hook, compiled by Janino.
-
-Compilation takes a second and more, so classes are kept for later applications of the same user, for each build of
-Spark and of Iceberg in a file of its own.
-"""
+"""A Spark session's JVM from Python: its configuration and rules, and the classes of the hook."""
 
 from __future__ import annotations
 
-import hashlib
 import json
-import logging
-import os
-import tempfile
-import zipfile
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
-from importlib.resources import files
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakKeyDictionary
 
-from puffin_index.storage.caches import user_folder
+from planner.spark.build_jar import SOURCES_DIGEST, JarError, built_jar, digest_of
+from puffin_index.errors import PuffinIndexError
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaGateway, JavaObject, JVMView
     from pyspark.sql import SparkSession
 
-_log = logging.getLogger(__name__)
-
-_EPOCH = (1980, 1, 1, 0, 0, 0)
-
-
-def place_of(jvm: JVMView, sources: Iterable[str]) -> Path | None:
-    """Return where the classes of some sources are kept for the Spark and Iceberg of a JVM; None if nowhere.
-
-    The folder is `puffin-index` in `$XDG_CACHE_HOME`, by default `~/.cache`. Only its owner may write there, because
-    the driver executes what it finds.
-    """
-    from py4j.protocol import Py4JError
-
-    spark = getattr(jvm.org.apache.spark, "package$")
-    try:
-        builds = [
-            getattr(spark, "MODULE$").SPARK_VERSION(),
-            getattr(spark, "MODULE$").SPARK_REVISION(),
-            jvm.org.apache.iceberg.IcebergBuild.fullVersion(),
-            jvm.java.lang.System.getProperty("java.specification.version"),
-        ]
-        folder = user_folder()
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        status = folder.stat()
-    except (Py4JError, TypeError, OSError, RuntimeError) as error:
-        _log.debug("compiled classes are not kept: %s", error)
-        return None
-    if status.st_uid != os.getuid() or status.st_mode & 0o022:
-        _log.debug("compiled classes are not kept: others may write to %s", folder)
-        return None
-    key = hashlib.sha256("\0".join([*map(str, builds), *sources]).encode()).hexdigest()
-    return folder / f"hook-{key[:32]}.jar"
-
-
-def keep(place: Path, classes: Mapping[str, bytes]) -> None:
-    """Keep classes by name. A reader of the place finds all of them or no file."""
-    temporary = ""
-    try:
-        with tempfile.NamedTemporaryFile(dir=place.parent, suffix=".tmp", delete=False) as file:
-            temporary = file.name
-            with zipfile.ZipFile(file, "w") as jar:
-                for name, content in sorted(classes.items()):
-                    jar.writestr(zipfile.ZipInfo(f"{name.replace('.', '/')}.class", _EPOCH), content)
-        os.replace(temporary, place)
-    except OSError as error:
-        _log.debug("compiled classes are not kept: %s", error)
-        with suppress(OSError):
-            os.unlink(temporary)
-
-
 RULE = "io.puffinindex.spark.PruneScans"
-STRATEGY = "io.puffinindex.spark.AnswerAggregates"
-STATEMENTS = "io.puffinindex.spark.IndexStatements"
-PYTHON_STATEMENTS = "io.puffinindex.spark.PythonStatements"
+STRATEGY = "io.puffinindex.spark.aggregates.AnswerAggregates"
+STATEMENTS = "io.puffinindex.spark.commands.IndexStatements"
+PYTHON_STATEMENTS = "io.puffinindex.spark.commands.PythonStatements"
 EVERY_SESSION = "io.puffinindex.spark.EverySession"
+_OF_ICEBERG = "io.puffinindex.spark.IcebergScans"
 
-_SOURCES = (
-    "Change.java",
-    "Lists.java",
-    "JobNotes.java",
-    "PartitionConstants.java",
-    "SessionSettings.java",
-    "ScanTasks.java",
-    "commands/SessionCatalogs.java",
-    "View.java",
-    "functions/ColumnValues.java",
-    "functions/MonotoneFunction.java",
-    "functions/Evaluation.java",
-    "functions/ColumnFunction.java",
-    "PythonCalls.java",
-    "Conditions.java",
-    "aggregates/AggregateAnswer.java",
-    "aggregates/ComputedValues.java",
-    "aggregates/AggregateQuestion.java",
-    "ScanQuestion.java",
-    "IndexPlanner.java",
-    "joins/RuntimeScan.java",
-    "joins/SmallSide.java",
-    "joins/AwaitedColumn.java",
-    "joins/JoinKey.java",
-    "joins/ScalarComparison.java",
-    "joins/RuntimeFilters.java",
-    "WantedRows.java",
-    "Subqueries.java",
-    "PruneScans.java",
-    "aggregates/ExistingRows.java",
-    "aggregates/AnswerAggregates.java",
-    "commands/PythonStatements.java",
-    "commands/IndexStatements.java",
-    "EverySession.java",
-)
-"""Each file uses the files before it."""
-
-_compiled: WeakKeyDictionary[JavaGateway, list[tuple[JavaObject, tuple[str, ...], JavaObject]]] = WeakKeyDictionary()
-"""For each JVM: a loader, the files that were compiled on top of it, and the loader of their classes."""
+_loaders: WeakKeyDictionary[JavaGateway, list[tuple[JavaObject, JavaObject]]] = WeakKeyDictionary()
+"""For each JVM: a class loader, and the loader that has the hook as well."""
 
 
 class JavaFunction:
@@ -185,59 +89,62 @@ def call_ours(spark: SparkSession, rule: JavaObject, method: str) -> Any:
     return jvm_of(spark).org.apache.commons.lang3.reflect.MethodUtils.invokeMethod(rule, method)
 
 
-def hook_source(name: str) -> str:
-    """The text of one of the hook's Java files."""
-    return files("planner.spark").joinpath("java", name).read_text(encoding="utf-8")
+def load_hook(spark: SparkSession) -> JavaObject:
+    """The class loader that has the classes of the hook for a session's release of Spark; one for each JVM.
 
-
-def compile_java(
-    spark: SparkSession, sources: Iterable[str], parent: JavaObject | None = None, target: int | None = None
-) -> JavaObject:
-    """Compile Java files with Janino, which Spark ships, once a JVM; return the class loader that has the classes.
-
-    Each file sees the files before it, and the classes of `parent`, by default those of the thread. The target is 8 for
-    files that call static methods of interfaces.
+    Raises PuffinIndexError if there is no jar for the release, or the session has another jar of the hook by itself;
+    Py4JError if its Iceberg is not one that the hook knows.
     """
-    jvm = jvm_of(spark)
-    beneath = parent or jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    texts = tuple(sources)
-    gateway = spark.sparkContext._gateway
-    assert gateway is not None
-    known = _compiled.setdefault(gateway, [])
-    for other, compiled, found in known:
-        if compiled == texts and other == beneath:
+    beneath = _own_loader(spark)
+    known = _loaders.setdefault(_gateway_of(spark), [])
+    for other, found in known:
+        if other == beneath:
             return found
-    kept = place_of(jvm, texts)
-    if kept is not None and zipfile.is_zipfile(kept):
-        urls = gateway.new_array(jvm.java.net.URL, 1)
-        urls[0] = jvm.java.net.URL(kept.as_uri())
-        loader = jvm.java.net.URLClassLoader(urls, beneath)
-    else:
-        loader, classes = _compile(jvm, texts, beneath, target)
-        if kept is not None:
-            keep(kept, classes)
-    known.append((beneath, texts, loader))
+    scala_package = getattr(jvm_of(spark).org.apache.spark, "package$")
+    versions = (
+        getattr(scala_package, "MODULE$").SPARK_VERSION(),
+        jvm_of(spark).scala.util.Properties.versionNumberString(),
+    )
+    release = "_".join(".".join(version.split(".")[:2]) for version in versions)
+    try:
+        jar = built_jar(release, lambda _: class_path(spark))
+    except JarError as error:
+        raise PuffinIndexError(str(error)) from error
+    loader = load_jar(spark, jar)
+    # A class of the application's own jars comes before one of this jar.
+    if bytes(loader.getResourceAsStream(SOURCES_DIGEST).readAllBytes()).decode() != digest_of(release):
+        raise PuffinIndexError(f"the application has another version of the hook's jar: let its spark.jars name {jar}")
+    # A session without Iceberg, or with a release that lacks what the hook needs, is told now.
+    jvm_of(spark).java.lang.Class.forName(_OF_ICEBERG, True, loader)
+    known.append((beneath, loader))
     return loader
 
 
-def compile_hook(spark: SparkSession) -> JavaObject:
-    """Compile the hook; return the class loader that has its classes."""
-    return compile_java(spark, map(hook_source, _SOURCES))
+def load_jar(spark: SparkSession, jar: Path) -> JavaObject:
+    """A class loader that has the classes of a jar, and those of the thread."""
+    jvm = jvm_of(spark)
+    urls = _gateway_of(spark).new_array(jvm.java.net.URL, 1)
+    urls[0] = jvm.java.net.URL(jar.as_uri())
+    return jvm.java.net.URLClassLoader(urls, _own_loader(spark))
 
 
-def _compile(
-    jvm: JVMView, texts: Iterable[str], loader: JavaObject, target: int | None
-) -> tuple[JavaObject, dict[str, bytes]]:
-    classes: dict[str, bytes] = {}
-    for text in texts:
-        compiler = jvm.org.codehaus.janino.SimpleCompiler()
-        compiler.setParentClassLoader(loader)
-        if target is not None:
-            compiler.setTargetVersion(target)
-        compiler.cook(text)
-        loader = compiler.getClassLoader()
-        classes |= {entry.getKey(): bytes(entry.getValue()) for entry in compiler.getBytecodes().entrySet()}
-    return loader, classes
+def _gateway_of(spark: SparkSession) -> JavaGateway:
+    gateway = spark.sparkContext._gateway
+    assert gateway is not None
+    return gateway
+
+
+def _own_loader(spark: SparkSession) -> JavaObject:
+    return jvm_of(spark).java.lang.Thread.currentThread().getContextClassLoader()
+
+
+def class_path(spark: SparkSession) -> list[str | Path]:
+    """The jars that a session has Spark and Iceberg from."""
+    iceberg, core = (
+        Path(_own_loader(spark).loadClass(name).getProtectionDomain().getCodeSource().getLocation().toURI().getPath())
+        for name in ("org.apache.iceberg.Table", "org.apache.spark.SparkContext")
+    )
+    return [iceberg, core.parent / "*"]
 
 
 def make(spark: SparkSession, loader: JavaObject, name: str, *arguments: object) -> JavaObject:

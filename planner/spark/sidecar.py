@@ -1,7 +1,7 @@
 """The Python process beside a driver: plans for all sessions of a Spark application that another program drives.
 
-The plugin starts it (`planner/spark/plugin/Sidecar.java`), tells it on its standard input how to reach the JVM, and
-restarts it. It ends when the input ends, which it does with the JVM however the JVM dies.
+The plugin (`Sidecar.java`) starts it, tells it on its standard input how to reach the JVM, and restarts it. It ends
+when the input ends, which it does with the JVM however the JVM dies.
 """
 
 import logging
@@ -76,7 +76,7 @@ def _serve(port: str, secret: str) -> None:
     gateway = launch_gateway()  # type: ignore[no-untyped-call] # pyspark leaves it untyped
     # Processes of builds need not know it.
     del os.environ["PYSPARK_GATEWAY_SECRET"]
-    sidecar: JavaObject = gateway.jvm.io.puffinindex.spark.Sidecar.current()
+    sidecar: JavaObject = gateway.jvm.io.puffinindex.spark.plugin.Sidecar.current()
     session = sidecar.awaitSession()
     if session is None:
         return

@@ -161,7 +161,10 @@ def _listed(table: Table, snapshot_id: int | None, row_filter: BooleanExpression
     snapshot = find_snapshot(table, snapshot_id)
     if snapshot is None:
         return
-    planner = ManifestGroupPlanner(table.metadata, table.io, row_filter or AlwaysTrue(), case_sensitive=False)
+    # Otherwise PyIceberg takes the last of columns that differ in case only.
+    names = table.schema().column_names
+    is_case_needed = len({name.lower() for name in names}) < len(names)
+    planner = ManifestGroupPlanner(table.metadata, table.io, row_filter or AlwaysTrue(), is_case_needed)
     # Without manifests of delete files: PyIceberg does not plan scans of tables with equality deletes.
     manifests = [one for one in snapshot.manifests(table.io) if one.content == ManifestContent.DATA]
     for entries in planner.plan_manifest_entries(manifests):

@@ -15,7 +15,8 @@ from typing import Any, TypeAlias
 from pyiceberg.schema import Schema, _index_parents
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, PrimitiveType
 
-from puffin_index.errors import DefinitionError, UnsupportedError, did_you_mean
+from puffin_index.definition.column_names import field_named, fields_named
+from puffin_index.errors import DefinitionError, NotFoundError, UnsupportedError, did_you_mean
 from puffin_index.keys.map_key import SEPARATOR, ColumnId, MapKey, column_and_key, key_text, split_name, stored_kind
 from puffin_index.keys.value_types import ValueType, value_type_of
 from puffin_index.kinds.kind import Options
@@ -119,17 +120,9 @@ def resolve(definition: IndexDefinition, schema: Schema) -> tuple[ResolvedColumn
 
 
 def _resolve_column(column: IndexedColumn, schema: Schema) -> ResolvedColumn:
-    name, key = (column.name, None) if _is_column(schema, column.name) else split_name(column.name)
-    return _resolve_field(find_field(schema, name), key, column, schema)
-
-
-def _is_column(schema: Schema, name: str) -> bool:
-    """Return whether a name, as it stands, is that of a column; the name may contain `#k#`."""
-    try:
-        schema.find_field(name, case_sensitive=False)
-    except ValueError:
-        return False
-    return True
+    # The name of a column may contain `#k#`.
+    name, key = (column.name, None) if fields_named(schema, column.name) else split_name(column.name)
+    return _resolve_field(_find_field(schema, name), key, column, schema)
 
 
 def _resolve_field(found: NestedField, key: str | None, column: IndexedColumn, schema: Schema) -> ResolvedColumn:
@@ -170,17 +163,12 @@ def _indexed_type(name: str, field_type: IcebergType, key: str | None) -> Primit
     raise DefinitionError(f"column {name!r} is a {field_type}: only keys of primitive values can be indexed")
 
 
-def find_field(schema: Schema, name: str) -> NestedField:
-    """Find a column by its case-insensitive name. Dots join the names of structs and leaf; names may contain dots, too.
-
-    Raises DefinitionError if the column is missing, or lies in a list or a map.
-    """
+def _find_field(schema: Schema, name: str) -> NestedField:
+    """Find a column, or raise DefinitionError if the column is missing, or lies in a list or a map."""
     try:
-        found = schema.find_field(name, case_sensitive=False)
-    except ValueError as error:
-        columns = ", ".join(f.name for f in schema.fields)
-        near = did_you_mean(name, schema.column_names)
-        raise DefinitionError(f"there is no column {name!r}; the table has: {columns}{near}") from error
+        found = field_named(schema, name)
+    except NotFoundError as error:
+        raise DefinitionError(str(error)) from error
     parents = _index_parents(schema)
     above = parents.get(found.field_id)
     while above is not None:

@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Callable
+from functools import partial
 from typing import Final, TypeVar
 
 from pyiceberg.exceptions import CommitFailedException, ValidationException
@@ -16,7 +17,7 @@ from tenacity import (
     wait_random_exponential,
 )
 
-from puffin_index.index_table.table import note_commit, refresh_index_table
+from puffin_index.index_table.table import GUARD, note_commit, refresh_index_table
 
 _MOST_ATTEMPTS = 50
 _LONGEST_WAIT_SECONDS = 5.0
@@ -33,6 +34,8 @@ _Outcome = TypeVar("_Outcome")
 
 def commit(index_table: Table, attempt: Callable[[], _Outcome], lock_seconds: float = LOCK_SECONDS) -> _Outcome:
     """Commit to an index table, loaded anew for each attempt, after other commits and while the catalog is locked.
+
+    An index table of an earlier release gets the properties that all index tables have.
 
     Raises CommitFailedException if all attempts fail, DBAPIError if the lock lasts longer than `lock_seconds`.
     """
@@ -74,22 +77,24 @@ def _commit(index_table: Table, attempt: Callable[[], _Outcome]) -> _Outcome:
     ):
         with one:
             refresh_index_table(index_table)
+            _set_lacking(index_table, GUARD)
             outcome = attempt()
             note_commit(index_table)
             return outcome
     raise AssertionError("the last attempt returns or raises")
 
 
-def set_properties(index_table: Table, properties: dict[str, str]) -> None:
-    """Give an index table properties, unless it has them."""
+def set_properties(index_table: Table, properties: dict[str, str], lock_seconds: float = LOCK_SECONDS) -> None:
+    """Give an index table properties, and those that all index tables have, unless it has them."""
+    if _lacking(index_table, GUARD | properties):
+        commit(index_table, partial(_set_lacking, index_table, properties), lock_seconds)
 
-    def differ() -> bool:
-        return any(index_table.properties.get(key) != value for key, value in properties.items())
 
-    def attempt() -> None:
-        if differ():
-            with index_table.transaction() as transaction:
-                transaction.set_properties(properties)
+def _set_lacking(index_table: Table, properties: dict[str, str]) -> None:
+    if lacking := _lacking(index_table, properties):
+        with index_table.transaction() as transaction:
+            transaction.set_properties(lacking)
 
-    if differ():
-        commit(index_table, attempt)
+
+def _lacking(index_table: Table, properties: dict[str, str]) -> dict[str, str]:
+    return dict(properties.items() - index_table.properties.items())

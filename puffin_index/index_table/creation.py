@@ -24,6 +24,7 @@ from puffin_index.index_table.stored_files import (
 )
 from puffin_index.index_table.table import (
     FORMAT_VERSION,
+    GUARD,
     PROPERTY_DATA_TABLE,
     PROPERTY_DATA_TABLE_UUID,
     PROPERTY_DEFINITION,
@@ -40,7 +41,10 @@ _log = logging.getLogger(__name__)
 
 def new_location(default: str, data_table_uuid: uuid.UUID) -> str:
     """Return a location that no other table has, for an index table with this default location."""
-    return f"{default}-{data_table_uuid.hex[:_DIGITS]}{uuid.uuid4().hex[:_DIGITS]}"
+    folder, _, name = default.rpartition("/")
+    # Of a given list, `remove_orphan_files` takes all files for a table's whose locations begin like its own. With the
+    # underscore, this location does not begin like that of the data table.
+    return f"{folder}/_{name}-{data_table_uuid.hex[:_DIGITS]}{uuid.uuid4().hex[:_DIGITS]}"
 
 
 def create_index_table(catalog: Catalog, name: TableName, data_table: Table, definition: str) -> Table:
@@ -49,7 +53,7 @@ def create_index_table(catalog: Catalog, name: TableName, data_table: Table, def
     Raises CatalogError if the catalog has no location for it, or only one with files of another table; OSError if its
     metadata cannot be written.
     """
-    properties = {
+    properties = GUARD | {
         PROPERTY_VERSION: FORMAT_VERSION,
         PROPERTY_DEFINITION: definition,
         PROPERTY_DATA_TABLE: ".".join(data_table.name()),

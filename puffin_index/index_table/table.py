@@ -130,7 +130,10 @@ def _location_in(error: FileNotFoundError) -> str:
 
 SUFFIX = "__puffin_index"
 SEGMENTS_FOLDER = "_segments"
-"""The folder of segments; with its underscore, Iceberg's `remove_orphan_files` leaves the folder alone."""
+"""The folder of segments; with its underscore, Iceberg's listing of folders leaves the folder out."""
+
+GUARD: Final = {"gc.enabled": "false"}
+"""Has Iceberg refuse to delete files in the location of the index table, where it knows nothing of segments."""
 
 FORMAT_VERSION = "4"
 _commits: Counter[str] = Counter()

@@ -18,7 +18,7 @@ from puffin_index.data.data_table import DataFile, refresh_table
 from puffin_index.definition.index_definition import ResolvedColumn
 from puffin_index.display import Cell, Described, Report, format_bytes, share_of
 from puffin_index.errors import BuildError, NotFoundError
-from puffin_index.index_table.commit import LOCK_SECONDS, is_locked, while_locked
+from puffin_index.index_table.commit import LOCK_SECONDS, is_locked, set_properties, while_locked
 from puffin_index.index_table.entries import FileBatch, Missing, append_entries, find_missing, readable_entries
 from puffin_index.index_table.open_catalog import CATALOG_ERRORS
 from puffin_index.index_table.status import WHOLE_TABLE, BuildScope
@@ -109,6 +109,7 @@ def build(
     the data table was replaced meanwhile, NotFoundError if the table lacks the snapshot, branch or tag.
     """
     started = time.monotonic()
+    set_properties(index_table, {}, commit_timeout_seconds)
     missing = _find_missing(data_table, index_table, columns, engine, scope)
     snapshot = scope.find_snapshot(data_table)
     segments = JobSegments(index_table)

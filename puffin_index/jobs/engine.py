@@ -127,6 +127,7 @@ class SparkEngine:
     def __init__(self, spark: SparkSession, tag: str, *, in_background: bool = False) -> None:
         self._context = context_of(spark, _WITHOUT_JVM)
         use_python_of_driver(self._context)
+        self._java_context = self._context._jsc.sc()
         self._tag = tag
         self._cancelled = threading.Event()
         self._in_background = in_background
@@ -134,7 +135,8 @@ class SparkEngine:
         self.parallelism = max(1, slots // 2) if in_background else slots
 
     def run(self, tasks: Sequence[SegmentTask]) -> Generator[Segment, None, None]:
-        """Run the tasks on executors."""
+        """Run the tasks on executors, in jobs with the group and tags of the thread that asks for the first segment."""
+        self._properties = self._java_context.getLocalProperties()
         with ThreadPoolExecutor(self.parallelism, thread_name_prefix="puffin-index-build") as threads:
             threads.submit(self._in_job, "ask executors", self._check_package).result()
             yield from _results(
@@ -158,6 +160,7 @@ class SparkEngine:
 
         _check_cancelled(self._cancelled)
         # Local properties belong to a thread, and each thread of the pool runs many tasks.
+        self._java_context.setLocalProperties(self._properties.clone())
         self._context.setLocalProperty("spark.scheduler.pool", SCHEDULER_POOL)
         self._context.setJobDescription(f"puffin-index: {description}")
         self._context.addJobTag(self._tag)

@@ -6,7 +6,7 @@ so that a planner gets all of them with one read; then the list of row groups.
 
 import logging
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -201,15 +201,18 @@ def _row_groups(covered: CoveredFile) -> Iterator[dict[str, object]]:
         base += align(rows)
 
 
-def write_segment(task: SegmentTask) -> Segment:
-    """Build the indexes of a batch as one segment, without a location if no data file could be read."""
+def write_segment(task: SegmentTask, listener: Callable[[int], None] = lambda _: None) -> Segment:
+    """Build the indexes of a batch as one segment, without a location if no data file could be read.
+
+    `listener` is told how many columns are written.
+    """
     skipped: list[SkippedFile] = []
     with ExitStack() as stack:
         opened = _open_files(task, stack, skipped)
         while opened:
             location = new_segment_location(task.folder, task.job_id)
             try:
-                return _write_files(task, location, opened, skipped)
+                return _write_files(task, location, opened, skipped, listener)
             except _UnreadableFileError as error:
                 # One bad data file must not prevent indexes of the others: the segment is rewritten without the file.
                 _log.warning("not indexed: %s", error)
@@ -261,13 +264,15 @@ def _write_files(
     task: SegmentTask,
     location: str,
     opened: Sequence[OpenDataFile],
-    skipped: Sequence[SkippedFile] = (),
+    skipped: Sequence[SkippedFile],
+    listener: Callable[[int], None],
 ) -> Segment:
     """Write one segment of open data files."""
     with NewFile(task.index_io, location) as stream:
         segment = SegmentWriter(stream)
-        for column in task.columns:
+        for written, column in enumerate(task.columns, 1):
             _write_column(segment, column, opened)
+            listener(written)
         covered = place_files(opened, [_sources(one, task.columns) for one in opened])
         return segment.finish(location, covered, skipped)
 

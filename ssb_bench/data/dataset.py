@@ -112,16 +112,10 @@ def _make_dimensions(connection: duckdb.DuckDBPyConnection, layout: Layout) -> N
     whole = [source for source in _WHOLE_SOURCES if not (layout.tpch / f"{source}.parquet").exists()]
     if whole:
         _run_tpchgen(layout, whole)
-    queries = {
-        "customer": tables.customer_sql(layout.tpch, layout.scale_factor),
-        "supplier": tables.supplier_sql(layout.tpch, layout.scale_factor),
-        "part": tables.part_sql(layout.tpch, layout.scale_factor),
-        "date": tables.date_sql(),
-    }
-    for table, sql in queries.items():
+    for table in tables.dimension_rows(layout.scale_factor):
         target = layout.ssb / table / f"{table}.parquet"
         if not target.exists():
-            _copy(connection, sql, target)
+            _copy(connection, tables.table_sql(table, layout.scale_factor, tpch=layout.tpch), target)
 
 
 def _make_lineorder(
@@ -132,7 +126,8 @@ def _make_lineorder(
     lineitem, orders = layout.tpch / "lineitem" / f"lineitem.{part}.parquet", layout.tpch / "orders.parquet"
     if not lineitem.exists():
         _run_tpchgen(layout, ["lineitem"], "--parts", str(parts), "--part", str(part))
-    _copy(connection, tables.lineorder_sql(lineitem, orders, layout.scale_factor), target, _rows(lineitem))
+    sql = tables.table_sql("lineorder", layout.scale_factor, lineitem=lineitem, orders=orders)
+    _copy(connection, sql, target, _rows(lineitem))
     if not keep_tpch:
         lineitem.unlink()
 
@@ -172,13 +167,7 @@ def _tpchgen() -> Path:
 def _finish(layout: Layout) -> Dataset:
     """Count what is there, refuse a table of the wrong size, and write `dataset.json`."""
     rows = {table: sum(_rows(file) for file in layout.files(table)) for table in SSB_TABLES}
-    expected = {
-        "customer": tables.customer_rows(layout.scale_factor),
-        "supplier": tables.supplier_rows(layout.scale_factor),
-        "part": tables.part_rows(layout.scale_factor),
-        "date": tables.DATE_DAYS,
-    }
-    for table, count in expected.items():
+    for table, count in tables.dimension_rows(layout.scale_factor).items():
         if rows[table] != count:
             raise BenchError(f"SSB table {table} has {rows[table]:,} rows where {count:,} are due")
     data_bytes = sum(file.stat().st_size for table in SSB_TABLES for file in layout.files(table))

@@ -3,7 +3,7 @@
 DATA/sf1/tpch/       TPC-H Parquet files while the SSB tables are made from them (kept on request)
 DATA/sf1/ssb/        the SSB tables as Parquet, and `dataset.json`, written last
 DATA/sf1/warehouse/  the Iceberg catalog (SQLite) and its tables, and `load.json`
-DATA/sf1/runs/       one JSON and one PNG for each run
+DATA/sf1/runs/       one JSON and one PNG for each execution of a study
 DATA/sf1/all/        the last JSON of each study, and the page of them
 
 Records are dataclasses as JSON. A class with a `FORMAT` writes that name into its files, and refuses others.

@@ -28,23 +28,23 @@ Reason = Literal["in the data", "value at the same rank", "range has values", "r
 
 Workload = Literal["count", "rows", "aggregate", "ssb", "shapes"]
 
-VOLCANO_QUERIES: Final = ("q1", "q2", "q3", "q4", "q5", "q6", "q7")
+_FOLDER: Final = resources.files("ssb_bench.data") / "queries"
+
+
+def _names(workload: Workload) -> tuple[str, ...]:
+    """Name the queries whose files are in the folder of a workload."""
+    return tuple(sorted(file.name.removesuffix(".sql") for file in (_FOLDER / workload).iterdir()))
+
+
+VOLCANO_QUERIES: Final = _names("count")
 ROWS_QUERIES: Final = tuple(f"{name}-rows" for name in VOLCANO_QUERIES)
-AGGREGATE_QUERIES: Final = tuple(f"{name}-aggregate" for name in VOLCANO_QUERIES)
-SSB_QUERIES: Final = (
-    *("q1.1", "q1.2", "q1.3", "q2.1", "q2.2", "q2.3", "q3.1", "q3.2", "q3.3", "q3.4", "q4.1", "q4.2", "q4.3"),
-)
-SHAPE_QUERIES: Final = (
-    *("join_list", "in_subquery", "join_supplier", "scalar_subquery"),
-    *("top_10", "top_10_where", "limit_10"),
-    *("function_plus", "function_minus", "function_modulo", "function_like"),
-)
+SSB_QUERIES: Final = _names("ssb")
 QUERIES_OF: Final[dict[Workload, tuple[str, ...]]] = {
     "count": VOLCANO_QUERIES,
     "rows": ROWS_QUERIES,
-    "aggregate": AGGREGATE_QUERIES,
+    "aggregate": tuple(f"{name}-aggregate" for name in VOLCANO_QUERIES),
     "ssb": SSB_QUERIES,
-    "shapes": SHAPE_QUERIES,
+    "shapes": _names("shapes"),
 }
 ALL_QUERIES: Final = tuple(name for names in QUERIES_OF.values() for name in names)
 
@@ -151,13 +151,9 @@ def load_query(name: str) -> Query:
     if name not in ALL_QUERIES:
         raise BenchError(f"there is no query {name!r}; there are {', '.join(ALL_QUERIES)}")
     base, _, variant = name.partition("-")
-    folder = resources.files("ssb_bench.data") / "queries"
-    own: Workload = "ssb" if base in SSB_QUERIES else "shapes" if base in SHAPE_QUERIES else "count"
-    file = folder / f"{base}.sql" if own == "count" else folder / own / f"{base}.sql"
-    query = parse_query(file.read_text(encoding="utf-8"))
-    if own != "count":
-        return replace(query, workload=own)
-    return _variant_of(query, variant) if variant else query
+    workload = next(workload for workload, names in QUERIES_OF.items() if base in names)
+    query = parse_query((_FOLDER / workload / f"{base}.sql").read_text(encoding="utf-8"))
+    return _variant_of(query, variant) if variant else replace(query, workload=workload)
 
 
 def _variant_of(query: Query, variant: str) -> Query:

@@ -1,65 +1,56 @@
-"""The report as one HTML page that needs nothing else, and its pictures as files beside it."""
+"""Records as one HTML page that needs nothing else, and their pictures as files beside it."""
 
 import datetime
-from collections.abc import Iterable, Mapping
+from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
-from itertools import repeat
 from pathlib import Path
 from string import Template
 
-from ssb_bench.report.document import Cell, Facts, Figure, Heading, Line, Marked, Part, Table
-from ssb_bench.report.figures import save
+from rich.text import Text
+
+from ssb_bench.report.picture import draw, save
+from ssb_bench.report.tables import Part, parts_of
+from ssb_bench.results.record import Record
 
 
-def write_page(sections: Mapping[str, Iterable[Part]], path: Path) -> Path:
-    """Write a page of sections under headings, and each picture as SVG and PNG into the folder that is returned."""
+def write_page(records: Sequence[Record], path: Path) -> Path:
+    """Write a page of some records, and the picture of each as SVG and PNG into the folder that is returned."""
     folder = path.with_name(f"{path.stem}-pictures")
     folder.mkdir(parents=True, exist_ok=True)
-    body = "\n".join(
-        f"<section><h2>{heading}</h2>\n{''.join(_html(part, folder) for part in parts)}</section>"
-        for heading, parts in sections.items()
-    )
+    body = "\n".join(_section(record, folder) for record in records)
     template = Template(files("ssb_bench.report").joinpath("page.html").read_text(encoding="utf-8"))
     made = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
     path.write_text(template.substitute(made=made, body=body), encoding="utf-8")
     return folder
 
 
-def _html(part: Part, folder: Path) -> str:
-    match part:
-        case Heading(text):
-            return f"<h3>{escape(text)}</h3>\n"
-        case Line(text):
-            return _element("p", text) + "\n"
-        case Table():
-            return _table(part)
-        case Figure():
-            return _picture(part, folder)
-        case Facts(title, facts):
-            items = "".join(f"<dt>{escape(key)}</dt><dd>{escape(str(value))}</dd>" for key, value in facts.items())
-            return f"<details><summary>{escape(title)}</summary><dl>{items}</dl></details>\n"
+def _section(record: Record, folder: Path) -> str:
+    parts = "".join(map(_html, parts_of(record)))
+    machine = "".join(f"<dt>{escape(key)}</dt><dd>{escape(str(fact))}</dd>" for key, fact in record.machine.items())
+    details = f"<details><summary>machine</summary><dl>{machine}</dl></details>\n"
+    return f"<section><h2>{escape(record.title)}</h2>\n{_picture(record, folder)}{parts}{details}</section>"
 
 
-def _picture(figure: Figure, folder: Path) -> str:
-    picture, file = figure.draw(), folder / f"{figure.name}.svg"
+def _picture(record: Record, folder: Path) -> str:
+    picture, file = draw(record), folder / f"{record.study}.svg"
     for path in (file, file.with_suffix(".png")):
         save(picture, path)
     _, _, svg = file.read_text(encoding="utf-8").partition("<svg ")
     # A screen reader reads the label.
-    return f'<figure><svg role="img" aria-label="{escape(figure.shows)}" {svg}</figure>\n'
+    return f'<figure><svg role="img" aria-label="{escape(record.title)}: times and counts" {svg}</figure>\n'
 
 
-def _table(table: Table) -> str:
-    classes = ["text" if heading in table.texts else "" for heading in table.headings]
-    head = "".join(map(_element, repeat("th"), table.headings, classes))
-    body = "".join(f"<tr>{''.join(map(_element, repeat('td'), row, classes))}</tr>\n" for row in table.rows)
-    title = f"<h4>{escape(table.title)}</h4>" if table.title else ""
+def _html(part: Part) -> str:
+    if isinstance(part, Text):
+        return _element("p", part) + "\n"
+    head = "".join(_element("th", column.header) for column in part.columns)
+    rows = zip(*(column.cells for column in part.columns), strict=True)
+    body = "".join(f"<tr>{''.join(_element('td', cell) for cell in row)}</tr>\n" for row in rows)
+    title = f"<h3>{escape(str(part.title))}</h3>" if part.title else ""
     return f"{title}<div class=wide><table><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table></div>\n"
 
 
-def _element(name: str, cell: Cell, kind: str = "") -> str:
-    marks, text = ([kind, cell.mark], cell.text) if isinstance(cell, Marked) else ([kind], cell)
-    present = " ".join(filter(None, marks))
-    quoted = f'"{present}"' if " " in present else present
-    return f"<{name}{f' class={quoted}' if present else ''}>{escape(text).replace(chr(10), '<br>')}</{name}>"
+def _element(name: str, cell: object) -> str:
+    style = f' class="{cell.style}"' if isinstance(cell, Text) and cell.style else ""
+    return f"<{name}{style}>{escape(str(cell)).replace(chr(10), '<br>')}</{name}>"

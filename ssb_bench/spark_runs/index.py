@@ -6,7 +6,7 @@ from pyspark.sql import SparkSession
 
 from puffin_index import BuildReport, TableIndex
 from ssb_bench.data.layout import Layout, read_if_there, write_record
-from ssb_bench.results.run import IndexFacts
+from ssb_bench.results.record import Facts
 from ssb_bench.spark_runs.load import DEFINITION, TABLE, require_load
 from ssb_bench.spark_runs.session import open_catalog
 
@@ -46,17 +46,17 @@ def record_build(layout: Layout, report: BuildReport, *, in_background: bool) ->
         write_record(layout.warehouse / "build.json", record)
 
 
-def describe_index(layout: Layout, index: TableIndex) -> IndexFacts:
+def describe_index(layout: Layout, index: TableIndex) -> Facts:
     """Say what the index is, from the index table and the remembered build."""
     status = index.status()
+    facts: Facts = {
+        "columns": "; ".join(
+            f"{column.name} ({', '.join(column.kinds)}, {column.index_bytes / 1e6:.1f} MB)" for column in status.columns
+        ),
+        "indexed_row_groups": status.indexed_row_groups,
+        "index_bytes": status.index_bytes,
+    }
     record = read_if_there(layout.warehouse / "build.json", BuildRecord)
-    if record is not None and record.snapshot_id != status.snapshot_id:
-        record = None
-    return IndexFacts(
-        columns={column.name: list(column.kinds) for column in status.columns},
-        column_bytes={column.name: column.index_bytes for column in status.columns},
-        indexed_row_groups=status.indexed_row_groups,
-        index_bytes=status.index_bytes,
-        build_seconds=None if record is None else record.build_seconds,
-        build_in_background=record is not None and record.in_background,
-    )
+    if record is not None and record.snapshot_id == status.snapshot_id:
+        facts |= {"build_seconds": record.build_seconds, "built": "beside queries" * record.in_background or "alone"}
+    return facts

@@ -1,6 +1,6 @@
 """Java archives by coordinates and SHA-256 (`jars.txt`): fetched once, one process at a time, before Spark starts.
 
-`python -m ssb_bench.spark_runs.jars [ARTIFACT …]` fetches some, or what the tests need with the installed Spark.
+`python -m ssb_bench.spark_runs.jars [PATTERN …]` fetches some, or what the tests need with the installed Spark.
 """
 
 import fcntl
@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
@@ -67,22 +68,24 @@ class Jar:
         return "-".join(filter(None, (self.artifact, self.version, self.classifier))) + ".jar"
 
 
-def jar_named(artifact: str) -> Jar:
-    """Look an archive up in `jars.txt`; raise BenchError if it is not there."""
+def jars_named(pattern: str) -> list[Jar]:
+    """Look archives up in `jars.txt`, by a pattern of the shell; raise BenchError if there is none."""
+    jars = []
     for line in _LOCKED.read_text(encoding="utf-8").splitlines():
-        if line.startswith("#"):
-            continue
-        coordinate, sha256 = line.split()
-        group, name, version, classifier = (*coordinate.split(":"), "")[:4]
-        if name == artifact:
-            return Jar(group, name, version, classifier, sha256)
-    raise BenchError(f"{_LOCKED.name} has no archive {artifact}")
+        if not line.startswith("#"):
+            coordinate, sha256 = line.split()
+            group, artifact, version, classifier = (*coordinate.split(":"), "")[:4]
+            if fnmatchcase(artifact, pattern):
+                jars.append(Jar(group, artifact, version, classifier, sha256))
+    if not jars:
+        raise BenchError(f"{_LOCKED.name} has no archive {pattern}")
+    return jars
 
 
 def iceberg_runtime() -> Jar:
     """Give Iceberg's newest runtime for the Spark that is installed; raise BenchError if there is none."""
     scala = "2.12" if SPARK_RELEASE == "3.5" else "2.13"
-    return jar_named(f"iceberg-spark-runtime-{SPARK_RELEASE}_{scala}")
+    return jars_named(f"iceberg-spark-runtime-{SPARK_RELEASE}_{scala}")[0]
 
 
 def jars_folder() -> Path:
@@ -90,8 +93,8 @@ def jars_folder() -> Path:
     return _CLONE / ".jars" if (_CLONE / "pyproject.toml").exists() else user_folder() / "jars"
 
 
-def local_jars(*artifacts: str) -> list[Path]:
-    """Give the files of archives, in the given order; those that are missing are fetched.
+def local_jars(*patterns: str) -> list[Path]:
+    """Give the files of archives, by patterns, in the given order; those that are missing are fetched.
 
     Only one process fetches at a time, and an archive appears in the folder once it is whole and its checksum is right.
     Archives that an interrupted call has fetched are there for the next call.
@@ -99,7 +102,7 @@ def local_jars(*artifacts: str) -> list[Path]:
     Raises:
         BenchError: If one cannot be fetched, or is not the one that `jars.txt` names.
     """
-    jars, folder = [jar_named(artifact) for artifact in artifacts], jars_folder()
+    jars, folder = [jar for pattern in patterns for jar in jars_named(pattern)], jars_folder()
     paths = [folder / jar.file_name for jar in jars]
     if not all(path.exists() for path in paths):
         with _locked(folder):

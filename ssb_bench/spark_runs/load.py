@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from puffin_index import IndexDefinition
 from ssb_bench.data.dataset import open_duckdb, require_dataset
 from ssb_bench.data.layout import NAMESPACE, SSB_TABLES, BenchError, Layout, local_path, read_if_there, write_record
-from ssb_bench.results.run import TableFacts
+from ssb_bench.results.record import Facts
 from ssb_bench.spark_runs.session import CATALOG
 
 MOST_PAGE_ROWS: Final = 20_000
@@ -88,13 +88,25 @@ _CHECKED_COLUMNS: Final = ("lo_orderkey", "lo_linenumber", "lo_ordtotalprice", "
 
 
 @dataclass(frozen=True, slots=True)
-class Load(TableFacts):
+class Load:
     """What `load` wrote, as the Parquet footers tell it; the last row group of a file is smaller than the others."""
 
     scale_factor: float
+    rows: int
+    data_files: int
+    row_groups: int
+    row_group_rows: int
+    data_bytes: int
+    write_seconds: float
     smallest_row_group_rows: int
     largest_row_group_rows: int
     snapshot_id: int
+
+    @property
+    def facts(self) -> Facts:
+        """What a record says of it."""
+        names = ("rows", "data_files", "row_groups", "row_group_rows", "data_bytes", "write_seconds")
+        return {name: getattr(self, name) for name in names}
 
 
 def load(

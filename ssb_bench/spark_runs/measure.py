@@ -6,21 +6,25 @@
 - **Bytes**: what the Spark process asked the operating system for (`rchar`, Linux), from disk or page cache. Repeated
   runs agree within 0.1 %, and in a local session driver and executors are one process. Spark's own
   `inputMetrics.bytesRead` lacks the vectored reads of column chunks: 0.3 MB for a scan of 50 MB.
-
-Arms of a comparison run in turns, so that a drift of the machine hits all of them alike.
 """
 
 import hashlib
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from pyspark.sql import Row, SparkSession
 
+import planner
+from planner.report.scan_plan import ScanPlan
+
+R = TypeVar("R")
 _EVENTS_TIMEOUT_MILLISECONDS = 30_000
+_AGGREGATES: Final = "spark.puffin-index.aggregates"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,10 @@ class Answer:
 
     text: str = field(compare=False)
     checksum: str
+
+    def __str__(self) -> str:
+        """Show the text."""
+        return self.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +113,25 @@ def _process_bytes(spark: SparkSession) -> int | None:
     return next((int(line.split()[1]) for line in lines if line.startswith("rchar:")), None)
 
 
-A = TypeVar("A")
+@contextmanager
+def hooked(session: SparkSession, *, aggregates: bool = True) -> Iterator[SparkSession]:
+    """Install the hook in a session, which answers aggregates or scans for them; undo both at the end."""
+    before = session.conf.get(_AGGREGATES, None)
+    session.conf.set(_AGGREGATES, str(aggregates).lower())
+    planner.enable(session)
+    try:
+        yield session
+    finally:
+        planner.disable(session)
+        if before is None:
+            session.conf.unset(_AGGREGATES)
+        else:
+            session.conf.set(_AGGREGATES, before)
 
 
-def in_turns(arms: Sequence[A], rounds: int) -> Iterator[A]:
-    """Give the arms forwards, backwards, forwards, ..., a round each."""
-    for number in range(rounds):
-        yield from arms if number % 2 == 0 else reversed(arms)
+def with_report(spark: SparkSession, action: Callable[[], R]) -> tuple[R, ScanPlan | None]:
+    """Do something, and give its result and the planner's report of it; None if the planner reported nothing."""
+    before = planner.reports(spark)[-1:]
+    result = action()
+    after = planner.reports(spark)[-1:]
+    return result, after[0] if after and (not before or after[0] is not before[0]) else None

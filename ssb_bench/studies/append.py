@@ -14,30 +14,32 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import duckdb
-import pyarrow as pa
-import pyarrow.parquet as pq
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
 from puffin_index import TableIndex
 from puffin_index.index_table.status import read_lag
 from puffin_index.watch import Watch
-from ssb_bench.data.dataset import FEWEST_FILES, require_dataset
+from ssb_bench.data.dataset import open_duckdb, require_dataset
 from ssb_bench.data.layout import NAMESPACE, BenchError, Layout
-from ssb_bench.data.workload import FittedQuery, count_predicates
-from ssb_bench.results.studies import Appended, AppendRun, Execution
+from ssb_bench.data.workload import VOLCANO_QUERIES, count_predicates
+from ssb_bench.results.record import Step
+from ssb_bench.spark_runs.bench import Bench
 from ssb_bench.spark_runs.load import DEFAULT_ROW_GROUP_ROWS, DEFINITION, row_group_properties, write_table
-from ssb_bench.spark_runs.run import hooked, with_report
-from ssb_bench.spark_runs.session import CATALOG, describe_machine, open_catalog
+from ssb_bench.spark_runs.measure import hooked, with_report
+from ssb_bench.spark_runs.session import CATALOG, open_catalog
+from ssb_bench.studies.run import fit_queries
 
-DEFAULT_BATCH_ROWS: Final = 250_000
-DEFAULT_EVERY_SECONDS: Final = 4.0
+TITLE = "While data arrive"
+_BATCH_ROWS: Final = 250_000
+_QUERIES: Final = VOLCANO_QUERIES[:-1]
+"""All but Q7, which the index does not help."""
 _TABLE: Final = f"{NAMESPACE}.lineorder_appended"
 _SPARK_TABLE: Final = f"{CATALOG}.{_TABLE}"
 _WATCH_INTERVAL_SECONDS: Final = 0.5
@@ -45,9 +47,35 @@ _LONGEST_LAG_SECONDS: Final = 120.0
 _log = logging.getLogger(__name__)
 
 
-def fitting_batch_rows(layout: Layout, batches: int) -> int:
-    """Give the rows of a batch, so that lineorder has as many batches."""
-    return min(DEFAULT_BATCH_ROWS, require_dataset(layout).rows["lineorder"] // (batches + FEWEST_FILES))
+def measure(
+    bench: Bench,
+    *,
+    batches: Annotated[int, "Appends."] = 20,
+    batch_rows: Annotated[int | None, "Rows of an append; 250,000 by default, fewer of small data."] = None,
+    every: Annotated[float, "Seconds from one append to the next."] = 4.0,
+    row_group_rows: Annotated[int, "Rows of a row group."] = DEFAULT_ROW_GROUP_ROWS,
+) -> None:
+    """Append batches while a watch indexes them and queries run: the lag of the index, the times of the queries."""
+    layout, folder = bench.layout, bench.layout.root / "appends"
+    rows = batch_rows or min(_BATCH_ROWS, require_dataset(layout).rows["lineorder"] // batches)
+    wheres = count_predicates(fit_queries(layout, _QUERIES))
+    bench.note("append", number=batches, rows=rows, every_seconds=every, row_group_rows=row_group_rows)
+    try:
+        files = _cut_batches(layout, folder, batches, rows)
+        due = _due_answers(files, wheres)
+        with bench.session() as spark:
+            index = _make_table(spark, layout, files[0], row_group_rows)
+            with hooked(spark, aggregates=False), ThreadPoolExecutor(1, "append") as pool, _watching(spark, layout):
+                writing = _Writing()
+                appending = pool.submit(_append_all, spark, files, every, writing)
+                bench.steps += _query_until_indexed(spark, index, wheres, due, writing, appending, bench.troubles)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    index.refresh()
+    bench.steps.append(Step("append of a batch", "Spark", tuple(writing.seconds)))
+    lags = _lags(index)
+    bench.troubles += [f"batch {number} was never indexed" for number, lag in enumerate(lags) if lag is None]
+    bench.steps.append(Step("from commit to index", "with", tuple(lag for lag in lags if lag is not None)))
 
 
 @dataclass(slots=True)
@@ -62,69 +90,32 @@ class _Writing:
         return len(self.seconds)
 
 
-def measure_appends(
-    spark: SparkSession,
-    layout: Layout,
-    queries: Sequence[FittedQuery],
-    *,
-    batches: int,
-    batch_rows: int = DEFAULT_BATCH_ROWS,
-    every_seconds: float = DEFAULT_EVERY_SECONDS,
-    row_group_rows: int = DEFAULT_ROW_GROUP_ROWS,
-) -> AppendRun:
-    """Append batches of lineorder to a table of their own while a watch indexes it and counts of lineorder run.
-
-    Raises BenchError if lineorder has too few rows, or a query is no count of lineorder.
-    """
-    wheres = count_predicates(queries)
-    folder = layout.root / "appends"
-    try:
-        files = _cut_batches(layout, folder, batches, batch_rows)
-        due = _due_answers(files, wheres)
-        index = _make_table(spark, layout, files[0], row_group_rows)
-        began = time.time()
-        failures: list[str] = []
-        with hooked(spark, aggregates=False), ThreadPoolExecutor(1, "append") as pool, _watching(spark, layout):
-            writing = _Writing()
-            appending = pool.submit(_append_all, spark, files, every_seconds, writing)
-            executions = _query_until_indexed(spark, index, wheres, due, writing, appending, began, failures)
-        index.refresh()
-        appended = _appended(index, files, writing, began)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    failures += [f"batch {n} was never indexed" for n, batch in enumerate(appended) if batch.lag_seconds is None]
-    machine = describe_machine(spark)
-    measured = (tuple(appended), tuple(executions), tuple(failures))
-    return AppendRun(layout.scale_factor, every_seconds, row_group_rows, machine, *measured)
-
-
 def _cut_batches(layout: Layout, folder: Path, batches: int, batch_rows: int) -> list[Path]:
     """Write the first rows of lineorder into files of one batch each."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    files: list[Path] = []
-    # A batch never spans two source files, so the last batch of a file may be too small: it is left out.
-    for source in layout.files("lineorder"):
-        for batch in pq.ParquetFile(source).iter_batches(batch_rows):
-            if batch.num_rows == batch_rows and len(files) < batches:
-                files.append(folder / f"{len(files):05d}.parquet")
-                pq.write_table(pa.Table.from_batches([batch]), files[-1], row_group_size=batch_rows)
-    if len(files) < batches:
-        raise BenchError(f"lineorder has {len(files)} batches of {batch_rows:,} rows, not {batches}: append fewer")
+    if (most := require_dataset(layout).rows["lineorder"] // batch_rows) < batches:
+        raise BenchError(f"lineorder has {most} batches of {batch_rows:,} rows, not {batches}: append fewer")
+    files = [folder / f"{number:05d}.parquet" for number in range(batches)]
+    with open_duckdb(layout) as connection:
+        for number, file in enumerate(files):
+            batch = f"FROM lineorder LIMIT {batch_rows} OFFSET {number * batch_rows}"
+            connection.execute(f"COPY ({batch}) TO '{file}' (FORMAT parquet)")
     return files
 
 
 def _due_answers(files: Sequence[Path], wheres: Mapping[str, str]) -> dict[str, list[int]]:
     """Give what each query answers after each number of batches, from 0 to all."""
-    due = {}
     with duckdb.connect() as connection:
-        for name, where in wheres.items():
-            counts = [0]
-            for file in files:
-                row = connection.execute(f"SELECT count(*) FROM '{file}' WHERE {where}").fetchone()
-                counts.append(counts[-1] + (0 if row is None else int(row[0])))
-            due[name] = counts
-    return due
+
+        def counted(file: Path, where: str) -> int:
+            [(count,)] = connection.execute(f"SELECT count(*) FROM '{file}' WHERE {where}").fetchall()
+            return int(count)
+
+        return {
+            name: [*itertools.accumulate((counted(file, where) for file in files), initial=0)]
+            for name, where in wheres.items()
+        }
 
 
 def _make_table(spark: SparkSession, layout: Layout, example: Path, row_group_rows: int) -> TableIndex:
@@ -171,21 +162,24 @@ def _query_until_indexed(
     due: Mapping[str, Sequence[int]],
     writing: _Writing,
     appending: Future[None],
-    began: float,
-    failures: list[str],
-) -> list[Execution]:
+    troubles: list[str],
+) -> list[Step]:
     """Run the queries in turn until all batches are there and indexed, or until indexing takes too long."""
-    executions: list[Execution] = []
+    steps = {name: Step(name, "with", heading="queries while data arrive") for name in wheres}
     done_at: float | None = None
     for name in itertools.cycle(wheres):
         there = writing.there
-        _log.info("%d batches are there, %d queries have run", there, len(executions))
-        started = time.time() - began
+        _log.info("%d batches are there", there)
         (seconds, answer), report = with_report(spark, partial(_count, spark, wheres[name]))
         if answer not in due[name][there : writing.begun + 1]:
-            failures.append(f"{name}: answers {answer} after {there} to {writing.begun} batches")
-        planned = (None,) * 3 if report is None else (report.row_groups, report.kept, report.unindexed)
-        executions.append(Execution(name, started, seconds, *planned))
+            troubles.append(f"{name}: answers {answer} after {there} to {writing.begun} batches")
+        counts = dict(steps[name].counts)
+        if report is not None:
+            counts = {"row groups": report.row_groups, "kept row groups": report.kept}
+            counts["most unindexed row groups"] = max(
+                steps[name].counts.get("most unindexed row groups", 0), report.unindexed
+            )
+        steps[name] = replace(steps[name], seconds=(*steps[name].seconds, seconds), counts=counts)
         if not appending.done():
             continue
         appending.result()
@@ -194,7 +188,7 @@ def _query_until_indexed(
         is_late = time.monotonic() - done_at > _LONGEST_LAG_SECONDS
         if is_late or not read_lag(index.data_table, index.index_table, index.columns).files:
             break
-    return executions
+    return list(steps.values())
 
 
 def _count(spark: SparkSession, where: str) -> tuple[float, int]:
@@ -204,17 +198,13 @@ def _count(spark: SparkSession, where: str) -> tuple[float, int]:
     return time.perf_counter() - started, answer
 
 
-def _appended(index: TableIndex, files: Sequence[Path], writing: _Writing, began: float) -> list[Appended]:
-    """Tell when each batch was committed and how long its index took, from the snapshots of both tables."""
+def _lags(index: TableIndex) -> list[float | None]:
+    """Tell how long the index of each batch took from its commit, from the snapshots of both tables."""
     arrived = _first_seen(index.data_table, _data_files)
     indexed = _first_seen(index.index_table, _indexed_files)
     # Each batch is one data file, so files in the order of their commits are the batches.
     ordered = sorted(arrived.items(), key=lambda item: item[1])
-    rows = pq.read_metadata(files[0]).num_rows
-    return [
-        Appended(rows, seconds, at - began, indexed[path] - at if path in indexed else None)
-        for (path, at), seconds in zip(ordered, writing.seconds, strict=True)
-    ]
+    return [indexed[path] - at if path in indexed else None for path, at in ordered]
 
 
 def _first_seen(table: Table, list_paths: Callable[[Table, int], set[str]]) -> dict[str, float]:

@@ -8,16 +8,15 @@ Queries of one or two columns are SQL text, which the planner and DuckDB read. W
 the rows of the data files. What minimum and maximum keep is what the planner keeps when it may read no index.
 """
 
-from __future__ import annotations
-
 import logging
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+import statistics
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import product
-from pathlib import Path
-from typing import Final, Literal, get_args
+from typing import Annotated, Any, Final, Literal, get_args
 
 import duckdb
 import numpy as np
@@ -29,35 +28,45 @@ from pyiceberg.table import Table
 import planner
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.storage.arrays import Flags, Ints
-from ssb_bench.results.studies import BurstCell, BurstTable, ClusteredRun
-from ssb_bench.spark_runs.session import describe_host, open_catalog
+from ssb_bench.data.layout import local_path
+from ssb_bench.results.record import Number, Step, together
+from ssb_bench.spark_runs.bench import Bench
+from ssb_bench.spark_runs.session import open_catalog
 
+TITLE = "Keys in bursts"
 NAMESPACE: Final = "clustered"
 Order = Literal["sorted", "partly sorted", "random"]
 Kind = Literal["string", "long", "timestamp"]
 ORDERS: Final[tuple[Order, ...]] = get_args(Order)
-KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 BURSTS: Final = (1, 4, 12, 50, 500)
-PAYLOAD: Final = "payload"
+FIRST_ROWS: Final = 10
+MOST_KEPT: Final = 1.1
+"""An index may keep this many times the row groups that hold a match, wherever fewer than half of them do."""
+MOST_REGRET: Final = 0.02
+LEAST_REGRET_SECONDS: Final = 0.015
+"""Planning that drops nothing may take this share of the scan, or so many seconds if that is more."""
+
+HOPELESS_LISTS: Final = (100, 20_000)
+KEYS: Final[dict[Kind, str]] = {
+    "string": "printf('u%08x', {})",
+    "long": "{}",
+    "timestamp": "make_timestamp(1704067200000000 + 1000 * ({})::BIGINT)",
+}
+"""How DuckDB makes a key of its number: in the same order."""
+STEP: Final = 1009
+"""Numbers of keys are multiples of this; those between are no keys."""
 
 _BURSTS_OF_KEY: Final = 3
 _LATENESS: Final = 0.2
-_STEP: Final = 1009
-_FIRST_MICROSECOND: Final = 1_704_067_200_000_000
-_MICROSECONDS_OF_STEP: Final = 1_000
 _PAYLOAD_BYTES: Final = 300
 _DEFAULT_ROW_GROUP_BYTES: Final = 128 * 1024 * 1024
 _SAMPLE_ROWS: Final = 100_000
 _SEED: Final = 20_250
-_SEED_OF_QUERIES: Final = 20_251
-
-
-@dataclass(frozen=True, slots=True)
-class Size:
-    """How large row groups are: so many rows, or (None) as many as fill Iceberg's default of 128 MB."""
-
-    name: str
-    rows: int | None
+_PREFIX_LENGTH: Final = 6
+"""A prefix of an `u` and five of eight digits has four keys."""
+_PAIRS: Final = 5
+_PATIENCE_MILLISECONDS: Final = 1e6
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +76,41 @@ class Grid:
     rows: int = 2_000_000
     file_rows: int = 1_000_000
     orders: Sequence[Order] = ORDERS
-    kinds: Sequence[Kind] = KINDS
+    kinds: Sequence[Kind] = tuple(KEYS)
 
 
-DEFAULT_GRID: Final = Grid()
-SIZES: Final = (Size("20,000 rows", 20_000), Size("250,000 rows", 250_000), Size("128 MB", None))
+SIZES: Final[dict[str, int | None]] = {"20,000 rows": 20_000, "250,000 rows": 250_000, "128 MB": None}
+"""The rows of row groups; None is as many as fill Iceberg's default of 128 MB."""
+
+
+def measure(
+    bench: Bench,
+    *,
+    rows: Annotated[int, "Rows of a table."] = 2_000_000,
+    trials: Annotated[int, "Queries of each cell."] = 2,
+) -> None:
+    """Plan queries of keys in bursts: what is kept, beside what holds a match; exit 1 if a match is dropped."""
+    measure_clustered(bench, Grid(rows), SIZES, trials)
+
+
+def measure_clustered(bench: Bench, grid: Grid, sizes: dict[str, int | None], trials: int) -> None:
+    """Make tables in a folder, emptied before and after, and plan the queries of every cell."""
+    warehouse = bench.layout.root / "clustered"
+    shutil.rmtree(warehouse, ignore_errors=True)
+    catalog = open_catalog(warehouse)
+    for size, row_group_rows in sizes.items():
+        _log.info("row groups of %s: writing and indexing", size)
+        index = make_table(catalog, size, row_group_rows, grid)
+        groups, status = RowGroups.of(index.data_table), index.status()
+        facts = {"row_groups": len(groups.rows), "most_rows": int(groups.rows.max()), "rows": grid.rows}
+        sums = {"data_bytes": status.data_bytes, "index_bytes": status.index_bytes, "trials": trials}
+        bench.note(f"row groups of {size}", **facts, **sums)
+        _log.info("row groups of %s: planning", size)
+        bench.steps += measure_cells(index, groups, f"row groups of {size}", grid, trials, bench.troubles)
+        if size == [*sizes][-1]:
+            bench.steps += measure_regrets(index, grid)
+    catalog.close()
+    shutil.rmtree(warehouse, ignore_errors=True)
 
 
 def column_name(order: Order, kind: Kind, burst: int) -> str:
@@ -88,108 +127,75 @@ def draw_keys(order: Order, burst: int, rows: int) -> Ints:
         numbers = np.argsort(numbers + random.uniform(0, _LATENESS * len(numbers), len(numbers)))
     elif order == "random":
         numbers = random.permutation(numbers)
-    return np.repeat(numbers // _BURSTS_OF_KEY, burst)[:rows]
+    return np.repeat(numbers // _BURSTS_OF_KEY * STEP, burst)[:rows]
 
 
-def keys_of(kind: Kind, numbers: Ints, beside: int = 0) -> pa.Array:
-    """Make keys of their numbers, in the same order, or values beside them that are no keys."""
-    values = numbers * _STEP + beside
-    if kind == "long":
-        return pa.array(values)
-    if kind == "timestamp":
-        return pa.array(_FIRST_MICROSECOND + values * _MICROSECONDS_OF_STEP, pa.timestamp("us"))
-    digits = np.frombuffer(b"0123456789abcdef", np.uint8)[values[:, None] >> np.arange(28, -4, -4) & 15]
-    text = np.column_stack([np.full(len(values), ord("u"), np.uint8), digits])
-    fixed = pa.Array.from_buffers(pa.binary(text.shape[1]), len(text), [None, pa.py_buffer(text.tobytes())])
-    return fixed.cast(pa.binary()).cast(pa.string())
-
-
-def make_table(catalog: Catalog, size: Size, grid: Grid) -> TableIndex:
+def make_table(catalog: Catalog, size: str, row_group_rows: int | None, grid: Grid) -> TableIndex:
     """Write a table and its index: bitmaps of strings and longs, bit slices of timestamps."""
     sample = _make_rows(grid, 0, _SAMPLE_ROWS)
-    limit = size.rows or int(_DEFAULT_ROW_GROUP_BYTES / _bytes_per_row(sample))
-    name = f"{NAMESPACE}.t_{size.name.replace(',', '').replace(' ', '_')}"
+    sink = pa.BufferOutputStream()
+    pq.write_table(sample, sink, compression="zstd")
+    limit = row_group_rows or int(_DEFAULT_ROW_GROUP_BYTES * len(sample) / sink.getvalue().size)
+    name = f"{NAMESPACE}.t_{size.replace(',', '').replace(' ', '_')}"
     # A file is one append, whatever its bytes.
     properties = {"write.parquet.row-group-limit": str(limit), "write.target-file-size-bytes": str(1 << 40)}
     catalog.create_namespace_if_not_exists(NAMESPACE)
     table = catalog.create_table(name, sample.schema, properties=properties)
     for start in range(0, grid.rows, grid.file_rows):
         table.append(_make_rows(grid, start, start + grid.file_rows))
-    names = [name for name in sample.column_names if name != PAYLOAD]
-    bsi = [name for name in names if "timestamp" in name]
-    definition = IndexDefinition.of(bitmap=[name for name in names if name not in bsi], bsi=bsi)
-    index = TableIndex.create(catalog, name, definition)
+    bsi = [name for name in sample.column_names if "timestamp" in name]
+    bitmap = [name for name in sample.column_names if name not in (*bsi, "payload")]
+    index = TableIndex.create(catalog, name, IndexDefinition.of(bitmap=bitmap, bsi=bsi))
     index.build(workers=2)
     index.refresh()
     return index
 
 
 def _make_rows(grid: Grid, start: int, stop: int) -> pa.Table:
-    columns: dict[str, pa.Array] = {}
-    for order, burst in product(grid.orders, BURSTS):
-        numbers = draw_keys(order, burst, grid.rows)[start:stop]
-        columns |= {column_name(order, kind, burst): keys_of(kind, numbers) for kind in grid.kinds}
-    count = min(stop, grid.rows) - start
-    payload = pa.py_buffer(np.random.default_rng([_SEED, start]).bytes(count * _PAYLOAD_BYTES))
-    columns[PAYLOAD] = pa.Array.from_buffers(pa.binary(_PAYLOAD_BYTES), count, [None, payload])
-    return pa.table(columns)
-
-
-def _bytes_per_row(sample: pa.Table) -> float:
-    """About how many bytes of a data file a row takes."""
-    sink = pa.BufferOutputStream()
-    pq.write_table(sample, sink, compression="zstd")
-    return float(sink.getvalue().size) / len(sample)
+    cells = [*product(grid.orders, BURSTS)]
+    # DuckDB finds this by its name.
+    numbers = {f"n{at}": draw_keys(*cell, grid.rows)[start:stop] for at, cell in enumerate(cells)}
+    keys = [
+        f"{KEYS[kind].format(f'n{at}')} AS {column_name(order, kind, burst)}"
+        for (at, (order, burst)), kind in product(enumerate(cells), grid.kinds)
+    ]
+    with duckdb.connect() as connection:
+        connection.register("numbers", pa.table(numbers))
+        rows = connection.sql(f"SELECT {', '.join(keys)} FROM numbers").to_arrow_table()
+    payload = pa.py_buffer(np.random.default_rng([_SEED, start]).bytes(len(rows) * _PAYLOAD_BYTES))
+    return rows.append_column("payload", pa.Array.from_buffers(pa.binary(_PAYLOAD_BYTES), len(rows), [None, payload]))
 
 
 @dataclass(frozen=True, slots=True)
 class RowGroups:
-    """The row groups of a table as its data files have them, and the number of each file's first one."""
+    """The row groups of a table as its data files have them: rows, bytes, and the number of each file's first one."""
 
-    files: Sequence[str]
-    first: Mapping[str, int]
+    first: dict[str, int]
     rows: Ints
     sizes: Ints
 
     @classmethod
-    def of(cls, table: Table) -> RowGroups:
+    def of(cls, table: Table) -> "RowGroups":
         """Read the footers of a table's data files."""
-        files = sorted(task.file.file_path for task in table.scan().plan_files())
-        metadata = [pq.read_metadata(_local(file)) for file in files]
-        groups = [of_file.row_group(at) for of_file in metadata for at in range(of_file.num_row_groups)]
-        counts = np.cumsum([0, *(of_file.num_row_groups for of_file in metadata)])
-        return cls(
-            files,
-            dict(zip(files, counts.tolist(), strict=False)),
-            np.array([group.num_rows for group in groups]),
-            np.array(
-                [sum(group.column(at).total_compressed_size for at in range(group.num_columns)) for group in groups]
-            ),
-        )
-
-    def __len__(self) -> int:
-        return len(self.rows)
+        first: dict[str, int] = {}
+        groups: list[pq.RowGroupMetaData] = []
+        for file in sorted(task.file.file_path for task in table.scan().plan_files()):
+            footer, first[file] = pq.read_metadata(local_path(file)), len(groups)
+            groups += [footer.row_group(at) for at in range(footer.num_row_groups)]
+        sizes = [sum(group.column(at).total_compressed_size for at in range(group.num_columns)) for group in groups]
+        return cls(first, np.array([group.num_rows for group in groups]), np.array(sizes))
 
     def read(self, columns: Sequence[str]) -> pa.Table:
-        """Read columns of all rows, and the number of each row in the order of the row groups as `row`."""
-        read = pa.concat_tables(pq.read_table(_local(file), columns=[*columns]) for file in self.files)
-        return read.append_column("row", pa.array(np.arange(len(read))))
+        """Read columns of all rows, and the number of the `row_group` of each."""
+        read = pa.concat_tables(pq.read_table(local_path(file), columns=[*columns]) for file in self.first)
+        return read.append_column("row_group", pa.array(np.repeat(np.arange(len(self.rows)), self.rows)))
 
-    def of_rows(self, rows: Ints) -> Ints:
-        """Give the row group of each row."""
-        return np.searchsorted(np.cumsum(self.rows), rows, side="right")
-
-
-def _local(path: str) -> str:
-    return path.removeprefix("file://")
-
-
-FIRST_ROWS: Final = 10
-_LISTED_KEYS: Final = 3
-_FEW_KEYS: Final = 4
-_MANY_KEYS: Final = 64
-_PREFIX_LENGTH: Final = 6
-"""A prefix of an `u` and five of eight digits has four keys."""
+    def kept(self, plan: planner.ScanPlan) -> Flags:
+        """Which row groups of the table a plan keeps; those of files that Iceberg leaves out are dropped."""
+        first = np.array([self.first[file] for file in plan.data_files], np.int64)
+        kept = np.zeros(len(self.rows), np.bool_)
+        kept[(first[plan.file_of] + plan.ordinals)[plan.kept_mask]] = True
+        return kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,11 +204,6 @@ class Query:
 
     where: str | None
     order_by: str | None = None
-
-    @property
-    def order(self) -> str | None:
-        """The order as SQL."""
-        return None if self.order_by is None else f"{self.order_by} DESC"
 
 
 def draw_queries(
@@ -214,142 +215,112 @@ def draw_queries(
     """
     column, beside = column_name(order, kind, burst), BURSTS[BURSTS.index(burst) - 1]
     other, row = column_name(order, kind, beside), int(random.integers(rows))
-    keys, other_keys = draw_keys(order, burst, rows), draw_keys(order, beside, rows)
-    listed = keys[random.integers(0, rows, _LISTED_KEYS)]
-    [key], [absent] = literals(kind, keys[[row]]), literals(kind, keys[[row]], beside=1)
-    many = _around(column, kind, int(keys[row]), _MANY_KEYS)
-    yield "needle", Query(f"{column} = {key}")
-    yield "absent", Query(f"{column} = {absent}")
-    yield "list", Query(f"{column} IN ({', '.join(literals(kind, listed))})")
-    yield "range", Query(_around(column, kind, int(keys[row]), _FEW_KEYS))
+    keys = draw_keys(order, burst, rows)
+    key, other_key = int(keys[row]), int(draw_keys(order, beside, rows)[row])
+    listed = [literal(kind, int(one)) for one in keys[random.integers(0, rows, 3)]]
+    many = _around(column, kind, key, 64)
+    yield "needle", Query(f"{column} = {literal(kind, key)}")
+    yield "absent", Query(f"{column} = {literal(kind, key + 1)}")
+    yield "list", Query(f"{column} IN ({', '.join(listed)})")
+    yield "range", Query(_around(column, kind, key, 4))
     if kind == "string":
-        yield "prefix", Query(f"{column} LIKE {key[: _PREFIX_LENGTH + 1]}%'")
-    yield "both", Query(f"{many} AND {_around(other, kind, int(other_keys[row]), _MANY_KEYS)}")
+        yield "prefix", Query(f"{column} LIKE {literal(kind, key)[: _PREFIX_LENGTH + 1]}%'")
+    yield "both", Query(f"{many} AND {_around(other, kind, other_key, 64)}")
     yield "first", Query(None, order_by=column)
     yield "first of range", Query(many, order_by=other)
 
 
-def literals(kind: Kind, numbers: Ints, beside: int = 0) -> list[str]:
-    """Write keys of their numbers as SQL, or values beside them that are no keys."""
-    values = keys_of(kind, numbers, beside).to_pylist()
-    return [str(value) if kind == "long" else f"{'TIMESTAMP ' * (kind == 'timestamp')}'{value}'" for value in values]
+def literal(kind: Kind, number: int) -> str:
+    """Write the key of a number as SQL."""
+    [(value,)] = duckdb.execute(f"SELECT {KEYS[kind].format(number)}").fetchall()
+    return str(value) if kind == "long" else f"{'TIMESTAMP ' * (kind == 'timestamp')}'{value}'"
 
 
 def _around(column: str, kind: Kind, key: int, count: int) -> str:
     """Write a range of `count` keys around a key as SQL."""
-    first = max(0, key - count // 2)
-    return f"{column} BETWEEN {' AND '.join(literals(kind, np.array([first, first + count - 1])))}"
-
-
-def matching_rows(query: Query, rows: duckdb.DuckDBPyRelation) -> tuple[Ints, Ints]:
-    """Ask DuckDB for the numbers of the rows that the answer may hold, and of those that it must.
-
-    With an order, the last of the first rows may be any of those that are equal to it.
-    """
-    found = rows if query.where is None else rows.filter(query.where)
-    if query.order_by is None:
-        numbers: Ints = found.project("row").fetchnumpy()["row"]
-        return numbers, numbers
-    column = duckdb.ColumnExpression(query.order_by)
-    last = found.project(query.order_by).order(query.order_by + " DESC").limit(FIRST_ROWS).fetchall()[-1][0]
-    may, must = (found.filter(test).project("row").fetchnumpy()["row"] for test in (column >= last, column > last))
-    return may, must
-
-
-DEFAULT_TRIALS: Final = 2
-_PATIENCE_MILLISECONDS: Final = 1e6
-_SUMS: Final = ("row_groups", "matching", "kept", "without", "wrong", "index_bytes", "data_bytes")
-_log = logging.getLogger(__name__)
-
-
-def measure_clustered(
-    warehouse: Path,
-    *,
-    grid: Grid = DEFAULT_GRID,
-    sizes: Sequence[Size] = SIZES,
-    trials: int = DEFAULT_TRIALS,
-) -> ClusteredRun:
-    """Make tables in a folder, emptied before and after, and plan the queries of every cell."""
-    shutil.rmtree(warehouse, ignore_errors=True)
-    catalog = open_catalog(warehouse)
-    facts, cells, failures = list[BurstTable](), list[BurstCell](), list[str]()
-    for size in sizes:
-        _log.info("row groups of %s: writing and indexing", size.name)
-        index = make_table(catalog, size, grid)
-        groups, status = RowGroups.of(index.data_table), index.status()
-        most = int(groups.rows.max())
-        facts.append(BurstTable(size.name, len(groups), most, status.data_bytes, status.index_bytes))
-        _log.info("row groups of %s: planning", size.name)
-        cells += measure_cells(index, groups, size, grid, trials, failures)
-    catalog.close()
-    shutil.rmtree(warehouse, ignore_errors=True)
-    failures += [f"{cell.name}: {cell.wrong} row groups with matches are dropped" for cell in cells if cell.wrong]
-    return ClusteredRun(grid.rows, trials, describe_host(), tuple(facts), tuple(cells), tuple(failures))
+    first = max(0, key - count // 2 * STEP)
+    return f"{column} BETWEEN {literal(kind, first)} AND {literal(kind, first + (count - 1) * STEP)}"
 
 
 def measure_cells(
-    index: TableIndex, groups: RowGroups, size: Size, grid: Grid, trials: int, failures: list[str]
-) -> Iterator[BurstCell]:
+    index: TableIndex, groups: RowGroups, heading: str, grid: Grid, trials: int, troubles: list[str]
+) -> Iterator[Step]:
     """Plan the queries of every cell of a table, and find what holds a match; warnings count as failures."""
     for order, kind in product(grid.orders, grid.kinds):
-        rows = duckdb.from_arrow(groups.read([column_name(order, kind, burst) for burst in BURSTS]))
+        rows = groups.read([column_name(order, kind, burst) for burst in BURSTS])
         for burst in BURSTS:
-            random = np.random.default_rng([_SEED_OF_QUERIES, ORDERS.index(order), KINDS.index(kind), burst])
-            tried: dict[str, list[BurstCell]] = {}
+            random = np.random.default_rng([_SEED + 1, ORDERS.index(order), [*KEYS].index(kind), burst])
+            tried: dict[str, list[tuple[Step, Step]]] = {}
             for _ in range(trials):
                 for name, query in draw_queries(random, order, kind, burst, grid.rows):
-                    empty = BurstCell(size.name, order, kind, burst, name)
-                    tried.setdefault(name, []).append(_try(index, groups, rows, query, empty, failures))
-            yield from map(_together, tried.values())
+                    tried.setdefault(name, []).append(_plan(index, groups, rows, query, troubles))
+            for name, pairs in tried.items():
+                place: dict[str, Any] = {
+                    "name": f"{name}, {order}",
+                    "heading": heading,
+                    "case": f"{kind}s, bursts of {burst}",
+                }
+                bounds, found = (replace(together(steps), **place) for steps in zip(*pairs, strict=True))
+                yield bounds
+                matching, dropped = found.counts["matching"], found.counts.pop("dropped")
+                is_selective = 2 * matching < found.counts["row groups"]
+                failure = f"{dropped} row groups with matches are dropped" if dropped else None
+                yield replace(found, most={"kept": MOST_KEPT * matching} if is_selective else {}, failure=failure)
 
 
-def _try(
-    index: TableIndex,
-    groups: RowGroups,
-    rows: duckdb.DuckDBPyRelation,
-    query: Query,
-    cell: BurstCell,
-    failures: list[str],
-) -> BurstCell:
-    """Plan a query, and put what came out into a cell."""
+def measure_regrets(index: TableIndex, grid: Grid) -> Iterator[Step]:
+    """Plan and scan, in turns, lists of keys that every row group of a table has: what planning takes for nothing."""
+    for kind, count in product(grid.kinds, HOPELESS_LISTS):
+        random = np.random.default_rng([_SEED + 2, [*KEYS].index(kind), count])
+        column, numbers = column_name(grid.orders[-1], kind, 1), draw_keys(grid.orders[-1], 1, grid.rows)
+        planning, scanning, plans = list[float](), list[float](), list[planner.ScanPlan]()
+        for _ in range(1 + _PAIRS):
+            drawn = pa.table({"n": numbers[random.integers(0, grid.rows, count)]})
+            keys = {column: duckdb.from_arrow(drawn).project(KEYS[kind].format("n")).fetchnumpy().popitem()[1].tolist()}
+            plans.append(planner.plan(index, keys=keys, refresh=False))
+            planning.append(plans[-1].planning_seconds)
+            started = time.perf_counter()
+            planner.scan(index, None, [column], keys=keys, planning_milliseconds=0, refresh=False).read_all()
+            scanning.append(time.perf_counter() - started)
+        name, heading = f"{count:,} {kind}s", "lists of keys that every row group has"
+        yield Step(name, "scan without", tuple(scanning[1:]), heading=heading)
+        most = max(MOST_REGRET * statistics.median(scanning[1:]), LEAST_REGRET_SECONDS)
+        read: dict[str, Number] = {"index bytes": plans[-1].index_bytes_read, "dropped": plans[-1].dropped}
+        yield Step(name, "planning", tuple(planning[1:]), counts=read, most={"seconds": most}, heading=heading)
+
+
+def _plan(index: TableIndex, groups: RowGroups, rows: pa.Table, query: Query, troubles: list[str]) -> tuple[Step, Step]:
+    """Plan a query: what minimum and maximum keep, and what the index keeps beside what matches."""
     plan = partial(planner.plan, index, query.where, planning_milliseconds=_PATIENCE_MILLISECONDS, refresh=False)
-    made = plan(order_by=query.order, limit=None if query.order is None else FIRST_ROWS)
-    kept, without = _kept(made, groups), _kept(plan(byte_budget=0), groups)
-    failures += [f"{query.where}, order {query.order}: {warning}" for warning in made.warnings]
-    matching, wrong = judge(query, rows, groups, kept)
-    return replace(
-        cell,
-        row_groups=len(groups),
-        matching=matching,
-        kept=int(kept.sum()),
-        without=int(without.sum()),
-        wrong=wrong,
-        index_bytes=made.index_bytes_read,
-        data_bytes=int(groups.sizes[without].sum()),
-        planning_seconds=made.planning_seconds,
+    order = None if query.order_by is None else f"{query.order_by} DESC"
+    made = plan(order_by=order, limit=FIRST_ROWS if order else None)
+    troubles += [f"{query.where}, order {order}: {warning}" for warning in made.warnings]
+    of_plan, of_bounds, total = groups.kept(made), groups.kept(plan(byte_budget=0)), {"row groups": len(groups.rows)}
+    matching, dropped = judge(query, rows, of_plan)
+    bounds: dict[str, Number] = {"kept": int(of_bounds.sum()), "data bytes": int(groups.sizes[of_bounds].sum())}
+    found: dict[str, Number] = {"kept": int(of_plan.sum()), "matching": matching, "dropped": dropped}
+    found["index bytes"] = made.index_bytes_read
+    return (
+        Step("", "min and max", counts=bounds | total),
+        Step("", "with", (made.planning_seconds,), counts=found | total),
     )
 
 
-def _together(trials: Sequence[BurstCell]) -> BurstCell:
-    sums = {name: sum(getattr(trial, name) for trial in trials) for name in _SUMS}
-    return replace(trials[0], **sums, planning_seconds=max(trial.planning_seconds for trial in trials))
+def judge(query: Query, rows: pa.Table, kept: Flags) -> tuple[int, int]:
+    """Count the row groups that hold a match, and those of them that are dropped though the answer needs them.
 
-
-def judge(query: Query, rows: duckdb.DuckDBPyRelation, groups: RowGroups, kept: Flags) -> tuple[int, int]:
-    """Count the row groups that hold a match, and those of them that are dropped though the answer needs them."""
-    may, must = matching_rows(query, rows)
-    group_of_match = groups.of_rows(may)
-    wrong = np.unique(groups.of_rows(must))
-    missed = int((~kept[wrong]).sum())
-    if query.order is not None and kept[group_of_match].sum() < min(FIRST_ROWS, len(group_of_match)):
+    With an order, the last of the first rows may be any of those that are equal to it.
+    """
+    matching, column = f"rows WHERE ({query.where or 'true'})", query.order_by
+    with duckdb.connect() as connection:
+        connection.register("rows", rows)
+        last = f"(SELECT min({column}) FROM (SELECT {column} FROM {matching} ORDER BY 1 DESC LIMIT {FIRST_ROWS}))"
+        tests = ("true", "true") if column is None else (f"{column} >= {last}", f"{column} > {last}")
+        counts = f"row_group, count(*) AS may, count(*) FILTER ({tests[1]}) AS must"
+        found = connection.execute(f"SELECT {counts} FROM {matching} AND {tests[0]} GROUP BY 1").fetchnumpy()
+    is_kept = kept[found["row_group"]]
+    wrong = int((~is_kept & (found["must"] > 0)).sum())
+    if column is not None and found["may"][is_kept].sum() < min(FIRST_ROWS, found["may"].sum()):
         # Rows that are equal to the last one are as good as each other, but there have to be enough.
-        missed = max(missed, 1)
-    return len(np.unique(group_of_match)), missed
-
-
-def _kept(plan: planner.ScanPlan, groups: RowGroups) -> Flags:
-    """Which row groups of the table a plan keeps; those of files that Iceberg leaves out are dropped."""
-    first = np.array([groups.first[file] for file in plan.data_files], np.int64)
-    kept = np.zeros(len(groups), np.bool_)
-    kept[(first[plan.file_of] + plan.ordinals)[plan.kept_mask]] = True
-    return kept
+        wrong = max(wrong, 1)
+    return len(is_kept), wrong

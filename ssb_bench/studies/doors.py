@@ -1,9 +1,12 @@
-"""Spark's doors: the same counts through PySpark with the hook, and through programs with the plugin.
+"""Spark's doors: the same counts through PySpark with the hook, and through programs with the plugin; look-ups by key.
 
 One program runs at a time, beside the PySpark session, and has its settings. Queries go through it and through PySpark
 in turns; seconds are those that the client sees: `spark-sql` and `beeline` say them, PySpark and Connect are timed
 around `collect`. JVMs compile what they run often, so queries go round many times before they are measured. An answer
 that is not that of PySpark is a failure, and so is a plan without the index.
+
+The loaded table has no index of `lo_orderkey`. Nearest to a key is `lo_ordtotalprice`: the rows of an order share it
+and lie together, and few orders have the same one. Look-ups are held against Lance on the same rows.
 """
 
 import logging
@@ -13,23 +16,26 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Annotated, Any, Final
 
 import pyspark
-from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 
-from ssb_bench.data.layout import NAMESPACE, BenchError, Layout
-from ssb_bench.results.studies import DoorsRun, DoorStep
-from ssb_bench.spark_runs.load import require_load
-from ssb_bench.spark_runs.measure import in_turns
-from ssb_bench.spark_runs.run import fit_queries, hooked
-from ssb_bench.spark_runs.session import CATALOG, LOG_OPTION, describe_machine, with_jars
+from ssb_bench.data.dataset import open_duckdb
+from ssb_bench.data.layout import NAMESPACE, BenchError
+from ssb_bench.spark_runs.bench import EXPECTED, Bench, Seen, Task
+from ssb_bench.spark_runs.load import RANGED_COLUMNS, require_load
+from ssb_bench.spark_runs.measure import Answer, hooked
+from ssb_bench.spark_runs.session import CATALOG, LOG_OPTION, with_jars
 from ssb_bench.stores.server import free_port, wait_for
+from ssb_bench.studies.run import fit_queries
+from ssb_bench.studies.systems import open_systems
+from ssb_bench.systems.peers import SYSTEMS, WorkerProcess
 
+TITLE = "Doors of Spark, and look-ups"
 _QUERIES: Final = ("q1", "q2", "q3", "q4", "q6")
 _NO_TABLE: Final = {"no table": "SELECT count(*) FROM RANGE(0, 1000, 1, 2) WHERE id % 7 = 3"}
 """A statement that takes what a door costs without any index."""
@@ -39,61 +45,70 @@ _PORTS: Final = ("spark.hadoop.hive.server2.thrift.port", "spark.connect.grpc.bi
 _SHARED: Final = re.compile(r"spark\.(sql|scheduler|executorEnv|jars$|master|ui|driver\.(memory|host|bindAddress))")
 _END: Final = re.compile(r"(?:Time taken: |(?:selected|affected) \()([\d.]+) seconds|^Error: |^\[[A-Z_.]+\] ")
 _ONE, _READY = re.compile("^1$"), re.compile("ready .* ms after its start")
+_SLOWER: Final = 1.1
+_START_SECONDS: Final = 0.3
+_KEYS: Final = 300
+_LOOK_UP_ROUNDS: Final = 5
+_LOOK_UP: Final = {"seconds": 0.003, "99th of 100 seconds": 0.010, "two threads seconds": 1 / 300}
 _log = logging.getLogger(__name__)
 
 Ask = Callable[[str], tuple[list[str], float]]
 """Runs a statement; gives lines that end with its rows, and the seconds that it took."""
 
 
-def measure_doors(
-    spark: SparkSession,
-    layout: Layout,
-    look_ups: tuple[Sequence[DoorStep], Sequence[str]],
+def measure(
+    bench: Bench,
     *,
-    repeats: int,
-    starts: int,
-    warm_ups: int = 100,
-) -> DoorsRun:
-    """Measure doors and starts beside a session in which nothing else may run; `look_ups` and their failures are added.
-
-    Raises BenchError if the table is not loaded, or `spark-sql` does not start.
-    """
-    loaded, steps, failures = require_load(layout), [], list(look_ups[1])
-    home = layout.root / "doors"
+    repeats: Annotated[int, "Measured executions of each query through each door."] = 20,
+    warm_ups: Annotated[int, "Executions of each query through each door that warm up."] = 100,
+    starts: Annotated[int, "Starts of `spark-sql` without the plugin, and with it."] = 5,
+) -> None:
+    """Query through each door of Spark, start the plugin, look rows up by key; exit 1 if an answer is wrong."""
+    bench.note("table", **require_load(bench.layout).facts)
+    _measure_look_ups(bench)
+    home = bench.layout.root / "doors"
     home.mkdir(exist_ok=True)
-    settings = {key: value for key, value in spark.sparkContext.getConf().getAll() if _SHARED.match(key)}
-    settings["spark.sql.catalogImplementation"] = "in-memory"
-    with_plugin = settings | with_jars(_plugin_settings())
-    queries = {query.query.name: " ".join(query.sql.split()) for query in fit_queries(layout, _QUERIES)}
+    queries = {query.query.name: " ".join(query.sql.split()) for query in fit_queries(bench.layout, _QUERIES)}
+    with bench.session() as spark, hooked(spark):
+        settings = {key: value for key, value in spark.sparkContext.getConf().getAll() if _SHARED.match(key)}
+        settings["spark.sql.catalogImplementation"] = "in-memory"
+        with_plugin = settings | with_jars(_plugin_settings())
 
-    def measured(door: str, what: str, own: Mapping[str, str], asked: Mapping[str, str]) -> list[DoorStep]:
-        # A JVM has run as many statements before it is measured, however few different ones.
-        rounds = warm_ups * (len(queries) + len(_NO_TABLE)) // len(asked) + repeats
-        with _open(door, home, own) as ask:
-            times, wrong = _measure({"PySpark": _of_session(spark), door: ask}, asked, rounds)
-        failures.extend(wrong)
-        last = {key: tuple(seconds[-repeats:]) for key, seconds in times.items()}
-        pairs = [(name, last["PySpark", name], last[door, name]) for name in asked]
-        return [
-            DoorStep(f"{name}, {what}", "PySpark", one, two, 1.1 * statistics.median(one)) for name, one, two in pairs
-        ]
+        def measured(door: str, heading: str, own: Mapping[str, str], asked: Mapping[str, str]) -> None:
+            with _open(door, home, own) as ask:
+                asks = {"PySpark": _of_session(spark), door: ask}
+                _require_index(bench, asks, {name: sql for name, sql in asked.items() if name not in _NO_TABLE})
+                tasks = []
+                for name, sql in asked.items():
+                    works = {side: partial(_ask, one, sql) for side, one in asks.items()}
+                    tasks.append(Task(name, works, heading=heading, limit=lambda seconds: _SLOWER * seconds))
+                # A JVM has run as many statements before it is measured, however few different ones.
+                bench.compare(tasks, repeats=repeats, warm_ups=warm_ups * (len(queries) + 1) // len(asked))
 
-    with hooked(spark):
         for door in ("spark-sql", *_SERVERS):
-            _log.info("measuring %s", door)
             try:
-                steps += measured(door, f"{door} without plugin", settings, _NO_TABLE)
-                steps += measured(door, door, with_plugin, queries | _NO_TABLE)
-            except (BenchError, OSError, PySparkException) as error:
-                failures.append(f"{door}: {error}")
-    return DoorsRun(
-        scale_factor=layout.scale_factor,
-        machine=describe_machine(spark),
-        rows=loaded.rows,
-        row_groups=loaded.row_groups,
-        steps=(*steps, *_measure_starts(home, {False: settings, True: with_plugin}, starts), *look_ups[0]),
-        failures=tuple(failures),
-    )
+                measured(door, f"{door} without plugin", settings, _NO_TABLE)
+                measured(door, door, with_plugin, queries | _NO_TABLE)
+            except EXPECTED as error:
+                bench.troubles.append(f"{door}: {error}")
+        both = {
+            "without plugin": partial(_start, home, settings, {_ONE}),
+            "with plugin": partial(_start, home, with_plugin, {_ONE, _READY}),
+        }
+        start = Task("start of spark-sql", both, limit=lambda seconds: seconds + _START_SECONDS)
+        bench.compare([start], repeats=starts, warm_ups=0)
+
+
+def _ask(ask: Ask, sql: str) -> Seen:
+    lines, seconds = ask(sql)
+    return Seen(lines[-1], seconds=seconds)
+
+
+def _require_index(bench: Bench, asks: Mapping[str, Ask], queries: Mapping[str, str]) -> None:
+    for side, ask in asks.items():
+        ask(f"USE {CATALOG}.{NAMESPACE}")
+        unused = [name for name, sql in queries.items() if "PuffinIndex" not in str(ask(f"EXPLAIN {sql}"))]
+        bench.troubles += [f"{side}, {name}: the index is not used" for name in unused]
 
 
 def _plugin_settings() -> dict[str, str]:
@@ -186,45 +201,46 @@ def _lines(program: subprocess.Popen[str], statement: str) -> Iterator[str]:
     raise BenchError(f"ended at {statement}")
 
 
-def _measure(
-    asks: Mapping[str, Ask], queries: Mapping[str, str], rounds: int
-) -> tuple[dict[tuple[str, str], list[float]], list[str]]:
-    """Send queries through doors in turns; give the seconds by door and query, and what is wrong."""
-    times: dict[tuple[str, str], list[float]] = {(arm, name): [] for arm in asks for name in queries}
-    answers: dict[str, set[str]] = {name: set() for name in queries}
-    failures = []
-    for arm, ask in asks.items():
-        ask(f"USE {CATALOG}.{NAMESPACE}")
-        plans = {name: str(ask(f"EXPLAIN {sql}")) for name, sql in queries.items()}
-        failures += [
-            f"{arm}, {name}: the index is not used"
-            for name in queries
-            if name not in _NO_TABLE and "PuffinIndex" not in plans[name]
-        ]
-    for arm in in_turns([*asks], rounds):
-        for name, sql in queries.items():
-            lines, seconds = asks[arm](sql)
-            times[arm, name].append(seconds)
-            answers[name].add(lines[-1])
-    wrong = [f"{' and '.join(asks)}, {name}: {answers[name]}" for name in queries if len(answers[name]) > 1]
-    return times, [*failures, *wrong]
+def _start(home: Path, settings: Mapping[str, str], sought: set[re.Pattern[str]]) -> Seen:
+    """Start `spark-sql`, with a log that says when the plugin is ready, until it has answered and is ready."""
+    times: dict[re.Pattern[str], float] = {}
+    started = time.perf_counter()
+    with _running("spark-sql", home, {**settings, "spark.driver.extraJavaOptions": LOG_OPTION}) as program:
+        for line in _lines(program, "SELECT 1"):
+            for seen in [pattern for pattern in sought - times.keys() if pattern.search(line)]:
+                times[seen] = time.perf_counter() - started
+            if times.keys() == sought:
+                break
+    return Seen(1, {"plugin ready seconds": times[_READY]} if _READY in sought else {}, times[_ONE])
 
 
-def _measure_starts(home: Path, settings: Mapping[bool, Mapping[str, str]], starts: int) -> Iterator[DoorStep]:
-    """Start `spark-sql` without the plugin and with it, in turns, with a log that says when the plugin is ready."""
-    times: dict[tuple[bool, re.Pattern[str]], list[float]] = {(False, _ONE): [], (True, _ONE): [], (True, _READY): []}
-    for plugin in in_turns((False, True), starts):
-        _log.info("starting spark-sql %s the plugin", "with" if plugin else "without")
-        sought = {_ONE, _READY} if plugin else {_ONE}
-        started = time.perf_counter()
-        own = {**settings[plugin], "spark.driver.extraJavaOptions": LOG_OPTION}
-        with _running("spark-sql", home, own) as program:
-            for line in _lines(program, "SELECT 1"):
-                for seen in [pattern for pattern in sought if pattern.search(line)]:
-                    times[plugin, seen].append(time.perf_counter() - started)
-                    sought.remove(seen)
-                if not sought:
-                    break
-    without, first, ready = map(tuple, times.values())
-    yield DoorStep("spark-sql: first answer", "without plugin", without, first, statistics.median(without) + 0.3)
-    yield DoorStep("spark-sql: plugin ready", "", (), ready)
+def _measure_look_ups(bench: Bench) -> None:
+    """Look random keys up, one at a time and in two threads.
+
+    Raises BenchError if the table is not loaded, NotFoundError without an index.
+    """
+    column = RANGED_COLUMNS[0]
+    sql = f"SELECT {column}, count(*), sum(lo_revenue)::BIGINT FROM lineorder GROUP BY 1 ORDER BY hash(1, {column})"
+    with open_duckdb(bench.layout) as connection:
+        due = {key: rows for key, *rows in connection.execute(f"{sql} LIMIT {_KEYS}").fetchall()}
+    with open_systems(bench, [one for name in ("lance", "arrow") for one in SYSTEMS if one.name == name]) as workers:
+        works = {one.title: partial(_look_up, worker, column, [*due]) for one, worker in workers.items()}
+        if not any(one.name == "arrow" for one in workers):
+            raise BenchError(f"look-ups: {bench.facts[SYSTEMS[3].title]['not run']}")
+        what = Task(f"{_KEYS} keys, one at a time", works, _rows_of([*due.values()] * 2), "look-ups by key", _LOOK_UP)
+        bench.compare([what], repeats=_LOOK_UP_ROUNDS)
+
+
+def _rows_of(answers: list[object]) -> Answer:
+    return Answer(f"rows of {len(answers)} look-ups", repr(answers))
+
+
+def _look_up(worker: WorkerProcess, column: str, keys: list[int]) -> Seen:
+    """Look keys up one after another, then in two threads; give the medians and the answers."""
+    query: Mapping[str, object] = {"kind": "get", "column": column}
+    *each, together = (worker.ask({"query": {**query, "keys": asked}}) for asked in (*([key] for key in keys), keys))
+    seconds = [float(reply["seconds"]) for reply in each]
+    slowest = statistics.quantiles(seconds, n=100, method="inclusive")[-1]
+    answers = [answer for reply in (*each, together) for answer in reply["answer"]]
+    counts = {"99th of 100 seconds": slowest, "two threads seconds": float(together["seconds"]) / len(keys)}
+    return Seen(_rows_of(answers), counts, statistics.median(seconds))

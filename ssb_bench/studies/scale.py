@@ -25,7 +25,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import numpy as np
 import pyarrow as pa
@@ -53,9 +53,10 @@ from puffin_index.segments.segment import ROW_SPACE_ALIGNMENT, CoveredFile, Segm
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.files import NewFile
 from puffin_index.storage.ranged import Blob, BytesReader
-from ssb_bench.results.studies import Probe, Scale, ScalePoint
-from ssb_bench.spark_runs.session import describe_host
+from ssb_bench.results.record import Step
+from ssb_bench.spark_runs.bench import Bench
 
+TITLE = "Planning at scale"
 SEGMENT_ROW_GROUPS: Final = 1000
 ROW_GROUP_ROWS: Final = 1000
 FILE_ROW_GROUPS: Final = 20
@@ -190,7 +191,6 @@ def _covered_files() -> tuple[CoveredFile, ...]:
     )
 
 
-DEFAULT_SIZES: Final = (1_000, 10_000, 100_000, 1_000_000)
 SCENARIOS: Final[dict[str, Leaf]] = {
     "sorted, equality": Leaf(SORTED, SetTest((NEEDLE[SORTED],)), VALUE_TYPE),
     "sorted, range": Leaf(SORTED, RangeTest(NEEDLE[SORTED], NEEDLE[SORTED] + 4_000), VALUE_TYPE),
@@ -208,48 +208,47 @@ _STATUS: Final = Path("/proc/self/status")
 _log = logging.getLogger(__name__)
 
 
-def measure_scale(
-    scratch: Path,
-    sizes: Sequence[int] = DEFAULT_SIZES,
+def measure(
+    bench: Bench,
     *,
-    repeats: int = 5,
-) -> Scale:
-    """Measure every scenario over simulated indexes of these sizes, made and deleted in a scratch folder."""
+    row_groups: Annotated[tuple[int, ...], "N"] = (1_000, 10_000, 100_000, 1_000_000),
+    repeats: Annotated[int, "Later plans of each scenario, fewer where they are slow."] = 5,
+) -> None:
+    """Plan over simulated indexes of 10^3 to 10^6 row groups: time, reads, memory, and what dominates."""
+    scratch = bench.layout.root / "scale"
     scratch.mkdir(parents=True, exist_ok=True)
-    points: list[ScalePoint] = []
-    for size in sorted({segment_multiple(size) for size in sizes}):
+    for size in sorted({segment_multiple(size) for size in row_groups}):
         with tempfile.TemporaryDirectory(dir=scratch) as folder:
             _log.info("%d row groups: writing segments", size)
             simulated = simulate(Path(folder) / "segments", size)
+            bench.note(f"{size:,} row groups", index_bytes=simulated.index_bytes)
             entries = Path(folder) / "entries.arrow"
             with pa.OSFile(str(entries), "wb") as sink, pa.ipc.new_file(sink, simulated.entries.schema) as writer:
                 writer.write_table(simulated.entries)
             for scenario in SCENARIOS:
                 _log.info("%d row groups: %s", size, scenario)
-                probed = _run_probe(entries, scenario, repeats)
-                points.append(ScalePoint(scenario, size, simulated.index_bytes, *probed))
-    return Scale(describe_host(), tuple(points))
+                bench.steps.append(replace(_run_probe(entries, scenario, repeats), heading=f"{size:,} row groups"))
 
 
-def _run_probe(entries: Path, scenario: str, repeats: int) -> tuple[Probe | None, str | None]:
-    """Probe in a process of its own, so that nothing else is in its memory; give the probe or what went wrong."""
+def _run_probe(entries: Path, scenario: str, repeats: int) -> Step:
+    """Probe in a process of its own, so that nothing else is in its memory; give the step or what went wrong."""
     with worker_pool(1, {}) as pool:
         future = pool.submit(_probe_file, entries, scenario, repeats)
         try:
             error = future.exception(_PROBE_TIMEOUT_SECONDS)
         except TimeoutError:
             pool.shutdown(kill_workers=True)
-            return None, f"took longer than {_PROBE_TIMEOUT_SECONDS} s"
-    return (future.result(), None) if error is None else (None, f"{type(error).__name__}: {error}")
+            return Step(scenario, "with", failure=f"took longer than {_PROBE_TIMEOUT_SECONDS} s")
+    return future.result() if error is None else Step(scenario, "with", failure=f"{type(error).__name__}: {error}")
 
 
-def _probe_file(path: Path, scenario: str, repeats: int) -> Probe:
+def _probe_file(path: Path, scenario: str, repeats: int) -> Step:
     with pa.memory_map(str(path)) as source:
         entries = pa.ipc.open_file(source).read_all()
     return probe(entries, scenario, repeats)
 
 
-def probe(entries: pa.Table, scenario: str, repeats: int) -> Probe:
+def probe(entries: pa.Table, scenario: str, repeats: int) -> Step:
     """Plan a scenario once cold, then this many times warm, fewer where it is slow."""
     started = time.perf_counter()
     view = IndexView("simulated", entries, PyArrowFileIO())
@@ -260,19 +259,19 @@ def probe(entries: pa.Table, scenario: str, repeats: int) -> Probe:
     fitting = max(1, min(repeats, int(_WARM_SECONDS / cold_seconds)))
     warm = [_timed(view, leaf, numbers) for _ in range(fitting)]
     last = warm[-1][0]
-    return Probe(
-        open_seconds=opened,
-        cold_seconds=cold_seconds,
-        warm_seconds=tuple(seconds for _, seconds in warm),
-        cold_requests=sum(stage.reads for stage in cold.stages),
-        cold_bytes=sum(stage.bytes_read for stage in cold.stages),
-        warm_requests=sum(stage.reads for stage in last.stages),
-        warm_bytes=sum(stage.bytes_read for stage in last.stages),
-        kept=int(last.kept.sum()),
-        needle_kept=bool(last.kept[NEEDLE_ROW_GROUP[leaf.field_id]]),
-        peak_bytes=_peak_bytes(),
-        stage_seconds={stage.name: stage.seconds for stage in last.stages},
-    )
+    counts = {
+        "peak bytes": _peak_bytes(),
+        "kept": int(last.kept.sum()),
+        "open seconds": opened,
+        "first reads": sum(stage.reads for stage in cold.stages),
+        "first read bytes": sum(stage.bytes_read for stage in cold.stages),
+        "reads": sum(stage.reads for stage in last.stages),
+        "read bytes": sum(stage.bytes_read for stage in last.stages),
+        **{f"{stage.name} seconds": stage.seconds for stage in last.stages},
+    }
+    found = bool(last.kept[NEEDLE_ROW_GROUP[leaf.field_id]])
+    failure = None if found else "the matching row group was dropped"
+    return Step(scenario, "with", tuple(seconds for _, seconds in warm), cold_seconds, counts, failure=failure)
 
 
 def _timed(view: IndexView, leaf: Leaf, numbers: Ints) -> tuple[Pruned, float]:

@@ -8,11 +8,12 @@ import logging
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass, field
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final
+from types import MappingProxyType
+from typing import Annotated, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -27,110 +28,115 @@ from planner.condition.iceberg_filters import file_filter
 from planner.condition.sql.parser import read_where
 from puffin_index import TableIndex
 from puffin_index.storage.caches import clear_caches
-from ssb_bench.data.layout import NAMESPACE, Layout
-from ssb_bench.data.workload import FittedQuery, count_predicates
-from ssb_bench.results.studies import Side, StoreRun, StoreStep
+from ssb_bench.data.layout import NAMESPACE
+from ssb_bench.data.workload import count_predicates
+from ssb_bench.results.record import Number
+from ssb_bench.spark_runs.bench import Bench, Repeats, Seen, Task
+from ssb_bench.spark_runs.jars import S3_SUPPORT
 from ssb_bench.spark_runs.load import DEFAULT_ROW_GROUP_ROWS, DEFINITION
-from ssb_bench.spark_runs.run import hooked
-from ssb_bench.spark_runs.session import describe_host
+from ssb_bench.spark_runs.measure import hooked
 from ssb_bench.stores.server import BUCKET, KEY, REGION, SECRET, Distance, StoreServer, run_store
+from ssb_bench.studies.run import fit_queries
 
-DEFAULT_MILLISECONDS: Final = (10.0, 30.0, 100.0)
-DEFAULT_MEGABYTES: Final = 200.0
+TITLE = "In an object store"
 _CATALOG: Final = "store"
 _TABLE: Final = f"{NAMESPACE}.lineorder"
 _WAREHOUSE: Final = f"s3://{BUCKET}/warehouse"
 _PATIENCE_MILLISECONDS: Final = 1e6
-_log = logging.getLogger(__name__)
+_QUERIES: Final = ("q1", "q2", "q5", "q6")
+"""One column and two, few rows and many."""
 _SCANNED: Final = ("q1", "q6")
 """Scans of the whole table take long; these are enough to compare with."""
+_MOST_ROUNDS: Final = {"q1": 1.5, "q2": 2.0}
+"""Of a plan whose directories are in memory."""
+_log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
+def measure(
+    bench: Bench,
+    *,
+    repeats: Repeats = 5,
+    milliseconds: Annotated[tuple[float, ...], "From a request to its answer."] = (10.0, 30.0, 100.0),
+    bandwidth: Annotated[float, "MB a second each way."] = 200.0,
+    row_group_rows: Annotated[int, "Rows of a row group."] = DEFAULT_ROW_GROUP_ROWS,
+    spark: Annotated[bool, "Measure Spark, too."] = True,
+) -> None:
+    """Work on lineorder in an object store: rounds, requests, bytes and seconds at several distances."""
+    # Plans are repeated; of scans, builds and compactions there is one.
+    wheres = count_predicates(fit_queries(bench.layout, _QUERIES))
+    with ExitStack() as stack:
+        server, folder = stack.enter_context(run_store()), stack.enter_context(tempfile.TemporaryDirectory())
+        _log.info("writing lineorder into the store")
+        uri = f"sqlite:///{folder}/catalog.db"
+        catalog = stack.enter_context(closing(SqlCatalog(_CATALOG, uri=uri, warehouse=_WAREHOUSE, **server.properties)))
+        sessions: dict[str, SparkSession] = {}
+        if spark:
+            started = stack.enter_context(bench.session([S3_SUPPORT]))
+            sessions = {side: session_of(started, server, uri) for side in ("without", "with")}
+            stack.enter_context(hooked(sessions["with"], aggregates=False))
+        table = _write_table(catalog, bench.layout.files("lineorder"), row_group_rows)
+        for distance in milliseconds:
+            index = _build(catalog)
+            meter = Meter(bench, server, Distance(distance, bandwidth))
+            _measure_plans(meter, catalog, wheres, repeats)
+            _measure_scans(meter, index, table, {name: wheres[name] for name in _SCANNED})
+            _measure_spark(meter, sessions, {name: wheres[name] for name in _SCANNED}, repeats)
+            status = index.status()
+            _measure_upkeep(meter, catalog)
+        sizes = {name: getattr(status, name) for name in ("data_files", "data_bytes", "segments", "index_bytes")}
+        bench.note("table", bandwidth=bandwidth, **sizes)
+
+
+@dataclass(frozen=True, slots=True)
 class Meter:
-    """Measures work on a store at one distance; `steps` has what was measured so far."""
+    """Measures work on a store at one distance."""
 
+    bench: Bench
     server: StoreServer
     distance: Distance
-    steps: list[StoreStep] = field(default_factory=list)
 
     def measure(
         self,
         name: str,
-        work: Callable[[], int | None],
+        works: Mapping[str, Callable[[], int | None]],
         *,
-        side: Side = "index",
         repeats: int = 1,
         before: Callable[[], object] = lambda: None,
-    ) -> int | None:
-        """Do some work, each time after something done near, and note the median execution; return its answer."""
-        steps: list[StoreStep] = []
-        for _ in range(repeats):
-            self.server.move(Distance())
-            before()
-            self.server.move(self.distance)
-            self.server.traffic()
-            started = time.perf_counter()
+        most: Mapping[str, Number] = MappingProxyType({}),
+    ) -> None:
+        """Do some work, each time after something done near, and note what it asked of the store."""
+        heading = f"a store {self.distance.milliseconds:g} ms away"
+        metered = {side: partial(self._execute, work, before) for side, work in works.items()}
+        self.bench.compare([Task(name, metered, heading=heading, most=most)], repeats=repeats, warm_ups=0)
+
+    def _execute(self, work: Callable[[], int | None], before: Callable[[], object]) -> Seen:
+        self.server.move(Distance())
+        before()
+        self.server.move(self.distance)
+        self.server.traffic()
+        started = time.perf_counter()
+        try:
             answer = work()
             seconds = time.perf_counter() - started
-            steps.append(StoreStep(self.distance.milliseconds, name, side, seconds, self.server.traffic(), answer))
-        self.server.move(Distance())
-        steps.sort(key=lambda step: step.seconds)
-        self.steps.append(steps[len(steps) // 2])
-        return self.steps[-1].answer
-
-
-def measure_store(
-    layout: Layout,
-    queries: Sequence[FittedQuery],
-    *,
-    milliseconds: Sequence[float] = DEFAULT_MILLISECONDS,
-    megabytes_a_second: float | None = DEFAULT_MEGABYTES,
-    repeats: int = 5,
-    row_group_rows: int = DEFAULT_ROW_GROUP_ROWS,
-    spark: SparkSession | None = None,
-) -> StoreRun:
-    """Put lineorder into a store, and work on it at several distances, also with a session started for that.
-
-    Plans are repeated; of scans, builds and compactions there is one. Raises BenchError if a query is no count of
-    lineorder, or there is no S3 server.
-    """
-    wheres = count_predicates(queries)
-    steps: list[StoreStep] = []
-    failures: list[str] = []
-    with run_store() as server, tempfile.TemporaryDirectory() as folder:
-        _log.info("writing lineorder into the store")
-        uri = f"sqlite:///{folder}/catalog.db"
-        catalog = SqlCatalog(_CATALOG, uri=uri, warehouse=_WAREHOUSE, **server.properties)
-        session = None if spark is None else session_of(spark, server, _CATALOG, uri, _WAREHOUSE)
-        try:
-            table = _write_table(catalog, layout.files("lineorder"), row_group_rows)
-            index = _build(catalog)
-            for distance in milliseconds:
-                _log.info("a store %g ms away", distance)
-                meter = Meter(server, Distance(distance, megabytes_a_second), steps)
-                _measure_queries(meter, catalog, wheres, repeats, failures)
-                _measure_scans(meter, catalog, table, wheres, failures)
-                if session is not None:
-                    _measure_spark(meter, session, wheres, repeats)
-                _measure_upkeep(meter, catalog)
-                index = _build(catalog)
-            status = index.status()
         finally:
-            catalog.close()
-    facts = (status.data_files, status.data_bytes, status.index_bytes, status.segments)
-    return StoreRun(layout.scale_factor, describe_host(), megabytes_a_second, *facts, tuple(steps), tuple(failures))
+            self.server.move(Distance())
+        traffic = self.server.traffic()
+        counts: dict[str, Number] = {"rounds": traffic.rounds, "read bytes": traffic.bytes_in}
+        counts |= {"written bytes": traffic.bytes_out, "requests": traffic.requests, "at once": traffic.most_at_once}
+        if self.distance.milliseconds:
+            counts["time as rounds"] = round(seconds * 1000 / self.distance.milliseconds, 1)
+        return Seen(answer, counts | traffic.by_kind, seconds)
 
 
-def session_of(spark: SparkSession, server: StoreServer, name: str, uri: str, warehouse: str) -> SparkSession:
-    """Open a session with a catalog of tables in a store, whose database is an SQLite file."""
+def session_of(spark: SparkSession, server: StoreServer, uri: str) -> SparkSession:
+    """Open a session with the catalog, whose database is an SQLite file."""
     session = spark.newSession()
     for key, value in {
         "": "org.apache.iceberg.spark.SparkCatalog",
         ".type": "jdbc",
         ".uri": f"jdbc:{uri.replace(':///', ':')}",
         ".jdbc.schema-version": "V1",
-        ".warehouse": warehouse,
+        ".warehouse": _WAREHOUSE,
         ".io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
         ".s3.endpoint": server.endpoint,
         ".s3.access-key-id": KEY,
@@ -138,7 +144,7 @@ def session_of(spark: SparkSession, server: StoreServer, name: str, uri: str, wa
         ".s3.path-style-access": "true",
         ".client.region": REGION,
     }.items():
-        session.conf.set(f"spark.sql.catalog.{name}{key}", value)
+        session.conf.set(f"spark.sql.catalog.{_CATALOG}{key}", value)
     return session
 
 
@@ -159,9 +165,7 @@ def _build(catalog: SqlCatalog) -> TableIndex:
     return index
 
 
-def _measure_queries(
-    meter: Meter, catalog: SqlCatalog, wheres: Mapping[str, str], repeats: int, failures: list[str]
-) -> None:
+def _measure_plans(meter: Meter, catalog: SqlCatalog, wheres: Mapping[str, str], repeats: int) -> None:
     """Plan each query in a process that knows nothing yet, and once more."""
     opened: list[TableIndex] = []
 
@@ -171,52 +175,47 @@ def _measure_queries(
 
     def planned(name: str) -> int:
         made = plan(opened[0], wheres[name], refresh=False, planning_milliseconds=_PATIENCE_MILLISECONDS)
-        failures.extend(f"{name}: {warning}" for warning in made.warnings)
+        meter.bench.troubles.extend(f"{name}: {warning}" for warning in made.warnings)
         return made.kept
 
     for name in wheres:
-        meter.measure(f"{name}: first plan", partial(planned, name), repeats=repeats, before=open_anew)
-        meter.measure(f"{name}: plan", partial(planned, name), repeats=repeats)
-    meter.measure("refresh of the catalog", opened[0].refresh, repeats=repeats)
+        work = {"with": partial(planned, name)}
+        most = {"rounds": _MOST_ROUNDS[name]} if name in _MOST_ROUNDS else {}
+        meter.measure(f"{name}: first plan", work, repeats=repeats, before=open_anew)
+        meter.measure(f"{name}: plan", work, repeats=repeats, most=most)
+    meter.measure("refresh of the catalog", {"with": opened[0].refresh}, repeats=repeats)
 
 
-def _measure_scans(
-    meter: Meter, catalog: SqlCatalog, table: Table, wheres: Mapping[str, str], failures: list[str]
-) -> None:
+def _measure_scans(meter: Meter, index: TableIndex, table: Table, wheres: Mapping[str, str]) -> None:
     """Count and read the rows of some queries, with the index and without."""
-    index = TableIndex.open(catalog, _TABLE)
-
-    def counted_rows(where: str) -> int:
-        return count(index, where).rows
-
-    def with_index(where: str) -> int:
-        return sum(batch.num_rows for batch in scan(index, where))
 
     def without(where: str) -> int:
         row_filter = file_filter(read_where(where, table.schema()), table.schema())
         return len(table.scan(row_filter=row_filter).to_arrow())
 
+    def rows(where: str) -> int:
+        return sum(batch.num_rows for batch in scan(index, where))
+
+    def counted(where: str) -> int:
+        return count(index, where).rows
+
     for name, where in wheres.items():
-        if name not in _SCANNED:
-            continue
-        counted = meter.measure(f"{name}: count", partial(counted_rows, where), before=clear_caches)
-        found = meter.measure(f"{name}: rows", partial(with_index, where), before=clear_caches)
-        due = meter.measure(f"{name}: rows", partial(without, where), side="none")
-        if not counted == found == due:
-            failures.append(f"{name}: {counted} and {found} rows with the index, {due} without")
+        works = {
+            "without": partial(without, where),
+            "with": partial(rows, where),
+            "count, with": partial(counted, where),
+        }
+        meter.measure(f"{name}: rows", works, before=clear_caches)
 
 
-def _measure_spark(meter: Meter, session: SparkSession, wheres: Mapping[str, str], repeats: int) -> None:
+def _measure_spark(meter: Meter, sessions: Mapping[str, SparkSession], wheres: Mapping[str, str], repeats: int) -> None:
     """Read all columns of the rows of some queries, without the hook and with it, first and again."""
-    sides: tuple[Side, ...] = ("none", "index")
-    for side in sides:
-        clear_caches()
-        with hooked(session, aggregates=False) if side == "index" else nullcontext():
-            for name, where in wheres.items():
-                if name in _SCANNED:
-                    work = partial(_count_rows, session, f"SELECT * FROM {_CATALOG}.{_TABLE} WHERE {where}")
-                    meter.measure(f"{name}: rows in Spark, first", work, side=side)
-                    meter.measure(f"{name}: rows in Spark", work, side=side, repeats=repeats)
+    clear_caches()
+    for name, where in wheres.items() if sessions else ():
+        sql = f"SELECT * FROM {_CATALOG}.{_TABLE} WHERE {where}"
+        works = {side: partial(_count_rows, session, sql) for side, session in sessions.items()}
+        meter.measure(f"{name}: rows in Spark, first", works)
+        meter.measure(f"{name}: rows in Spark", works, repeats=repeats)
 
 
 def _count_rows(session: SparkSession, sql: str) -> int:
@@ -227,6 +226,6 @@ def _measure_upkeep(meter: Meter, catalog: SqlCatalog) -> None:
     """Build the index anew, and compact it."""
     TableIndex.open(catalog, _TABLE).drop()
     made = TableIndex.create(catalog, _TABLE, DEFINITION)
-    meter.measure("build", lambda: made.build(workers=2).rows)
-    meter.measure("compact", lambda: made.compact().segments_after)
+    meter.measure("build", {"with": lambda: made.build(workers=2).rows})
+    meter.measure("compact", {"with": lambda: made.compact().segments_after})
     made.drop()

@@ -20,99 +20,79 @@ import os
 import shutil
 import sys
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache, partial
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 # What json.loads gives has no narrower type, and workers see foreign libraries without types.
 Json: TypeAlias = Mapping[str, Any]
-
+Rows: TypeAlias = tuple[int, int]
+"""How many rows there are, and the sum of their lo_revenue."""
 
 _EXPECTED = (ArithmeticError, AttributeError, ImportError, LookupError, OSError, RuntimeError, TypeError, ValueError)
 """What libraries raise; anything else ends the worker, and the end of its stderr is the reason."""
 
 
-class Worker(ABC):
-    """One system, what it tells of version, build and size, and what its library raises besides Python's exceptions."""
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """An opened system: what it tells of itself, and how it counts matching rows and reads them or those of a key.
+
+    Attributes:
+        facts: Version, seconds of building, bytes.
+        count: Counts the rows that match a query.
+        rows: Reads them.
+        look_up: Reads the rows where a column has a key, in any thread; as `rows` does unless told.
+        errors: What its library raises besides Python's exceptions.
+    """
 
     facts: Mapping[str, object]
+    count: Callable[[Json], int]
+    rows: Callable[[Json], Rows]
+    look_up: Callable[[str, int], Rows] | None = None
     errors: tuple[type[Exception], ...] = ()
 
-    @abstractmethod
-    def __init__(self, config: Json) -> None: ...
-
-    @abstractmethod
-    def count(self, query: Json) -> int:
-        """Count the matching rows."""
-
-    @abstractmethod
-    def rows(self, query: Json) -> tuple[int, int]:
-        """Read the matching rows; give how many there are and the sum of their lo_revenue."""
-
-    def look_up(self, column: str, key: int) -> tuple[int, int]:
-        """Read the rows of a key, in any thread; give what `rows` gives."""
-        return self.rows({"where": f"{column} = {key}"})
+    def answer(self, query: Json) -> object:
+        """Answer a query of any kind; several keys are looked up in two threads."""
+        if query["kind"] != "get":
+            return self.rows(query) if query["kind"] == "rows" else self.count(query)
+        column, keys = query["column"], query["keys"]
+        look_up = self.look_up or (lambda column, key: self.rows({"where": f"{column} = {key}"}))
+        # A pool takes a while to start.
+        if len(keys) == 1:
+            return [look_up(column, keys[0])]
+        with ThreadPoolExecutor(2) as pool:
+            return [*pool.map(lambda key: look_up(column, key), keys)]
 
 
-def serve(system: type[Worker]) -> None:
+def serve(open_system: Callable[[Json], Worker]) -> None:
     """Answer requests to a system until stdin ends."""
     # Libraries print to stdout as well; that must not get between the replies.
     replies = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     worker: Worker | None = None
     caught: tuple[type[Exception], ...] = _EXPECTED
+    reply: dict[str, object]
     for line in sys.stdin:
         request = json.loads(line)
+        started = time.perf_counter()
         try:
-            if "open" in request:
-                worker = system(request["open"])
+            if worker is None:
+                worker = open_system(request["open"])
                 caught = (*_EXPECTED, *worker.errors)
-                reply: dict[str, object] = {"facts": worker.facts}
-            elif worker is None:
-                reply = {"error": "not opened"}
+                reply = {"facts": worker.facts}
             else:
-                reply = _answer(worker, request["query"])
+                answer = worker.answer(request["query"])
+                reply = {"seconds": time.perf_counter() - started, "answer": answer}
         except caught as error:
             reply = {"error": f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error) else ''}"}
         replies.write(json.dumps(reply) + "\n")
 
 
-def _answer(worker: Worker, query: Json) -> dict[str, object]:
-    started = time.perf_counter()
-    answers: dict[str, Callable[[Json], object]] = {
-        "count": worker.count,
-        "rows": worker.rows,
-        "get": partial(_get, worker),
-    }
-    answer = answers[query["kind"]](query)
-    return {"seconds": time.perf_counter() - started, "answer": answer}
-
-
-def _get(worker: Worker, query: Json) -> list[tuple[int, int]]:
-    look_up, keys = partial(worker.look_up, query["column"]), query["keys"]
-    # A pool takes a while to start.
-    if len(keys) == 1:
-        return [look_up(keys[0])]
-    with ThreadPoolExecutor(2) as pool:
-        return [*pool.map(look_up, keys)]
-
-
-def make_once(folder: Path, make: Callable[[], Mapping[str, float]]) -> Mapping[str, float]:
-    """Make what a system needs in a folder, unless it is there; give what making it took."""
-    record = folder / "made.json"
-    if not record.exists():
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        record.write_text(json.dumps(make()), encoding="utf-8")
-    made: Mapping[str, float] = json.loads(record.read_text(encoding="utf-8"))
-    return made
-
-
-def sum_batches(batches: Iterable[Any]) -> tuple[int, int]:
-    """Give the rows of Arrow record batches and the sum of their lo_revenue."""
+def sum_batches(batches: Iterable[Any]) -> Rows:
+    """Sum Arrow record batches up."""
     import pyarrow.compute as pc
 
     rows = total = 0
@@ -122,110 +102,91 @@ def sum_batches(batches: Iterable[Any]) -> tuple[int, int]:
     return rows, total
 
 
-class _ArrowWorker(Worker):
-    """The index without a JVM, on one version of the table, as Lance's dataset is."""
+def _open_index(config: Json) -> Any:
+    from puffin_index import TableIndex
+    from ssb_bench.spark_runs.load import TABLE
+    from ssb_bench.spark_runs.session import open_catalog
 
-    def __init__(self, config: Json) -> None:
-        from puffin_index import TableIndex
-        from ssb_bench.spark_runs.load import TABLE
-        from ssb_bench.spark_runs.session import open_catalog
-
-        self.facts = {"version": "puffin-index, Arrow scan"}
-        self._index = TableIndex.open(open_catalog(Path(config["warehouse"])), TABLE)
-
-    def count(self, query: Json) -> int:
-        import planner
-
-        return planner.count(self._index, query["where"], refresh=False).rows
-
-    def rows(self, query: Json) -> tuple[int, int]:
-        import planner
-
-        return sum_batches(planner.scan(self._index, query["where"], refresh=False))
-
-    def look_up(self, column: str, key: int) -> tuple[int, int]:
-        return sum_batches(self._prepared(column).get({column: [key]}).to_batches())
-
-    @cache  # noqa: B019 # a process has one worker
-    def _prepared(self, column: str) -> Any:
-        import planner
-
-        return planner.prepare(self._index, [column], refresh=False)
+    return TableIndex.open(open_catalog(Path(config["warehouse"])), TABLE)
 
 
-class _DuckdbWorker(Worker):
-    """DuckDB on the table's own Parquet files, which are a view."""
+def open_arrow(config: Json) -> Worker:
+    """Open the index without a JVM, on one version of the table, as Lance's dataset is."""
+    import planner
 
-    def __init__(self, config: Json) -> None:
-        import duckdb
-
-        self.errors = (duckdb.Error,)
-        self.facts = {"version": f"DuckDB {duckdb.__version__}"}
-        self._connection = duckdb.connect()
-        self._connection.execute("SET threads = 2; SET memory_limit = '4GB'; SET enable_progress_bar = false")
-        self._open_lineorder(config)
-
-    def _open_lineorder(self, config: Json) -> None:
-        self._connection.execute(f"CREATE VIEW lineorder AS FROM read_parquet('{config['files']}/*.parquet')")
-
-    def count(self, query: Json) -> int:
-        rows = self._connection.execute(f"SELECT count(*) FROM lineorder WHERE {query['where']}").fetchall()
-        return int(rows[0][0])
-
-    def rows(self, query: Json) -> tuple[int, int]:
-        result = self._connection.sql(f"SELECT * FROM lineorder WHERE {query['where']}")
-        return sum_batches(result.to_arrow_reader(100_000))
+    index = _open_index(config)
+    prepared = cache(lambda column: planner.prepare(index, [column], refresh=False))
+    return Worker(
+        {"version": "puffin-index, Arrow scan"},
+        lambda query: planner.count(index, query["where"], refresh=False).rows,
+        lambda query: sum_batches(planner.scan(index, query["where"], refresh=False)),
+        lambda column, key: sum_batches(prepared(column).get({column: [key]}).to_batches()),
+    )
 
 
-class _DuckdbIndexWorker(_DuckdbWorker):
-    """DuckDB on the table as a dataset, of which it gets the rows that the index finds."""
+def open_duckdb(config: Json, dataset: Any = None) -> Worker:
+    """Open DuckDB on the table's own Parquet files, which are a view, or on a dataset."""
+    import duckdb
 
-    def _open_lineorder(self, config: Json) -> None:
-        import planner
-        from puffin_index import TableIndex
-        from ssb_bench.spark_runs.load import TABLE
-        from ssb_bench.spark_runs.session import open_catalog
+    connection = duckdb.connect()
+    connection.execute("SET threads = 2; SET memory_limit = '4GB'; SET enable_progress_bar = false")
+    if dataset is None:
+        connection.execute(f"CREATE VIEW lineorder AS FROM read_parquet('{config['files']}/*.parquet')")
+    else:
+        connection.register("lineorder", dataset)
 
-        index = TableIndex.open(open_catalog(Path(config["warehouse"])), TABLE)
-        self._connection.register("lineorder", planner.dataset(index))
+    def select(what: str, query: Json) -> Any:
+        return connection.sql(f"SELECT {what} FROM lineorder WHERE {query['where']}")
 
-
-class _DatafusionWorker(Worker):
-    """DataFusion on the table's own Parquet files, with filters pushed into the Parquet reader."""
-
-    def __init__(self, config: Json) -> None:
-        import datafusion
-
-        self.facts = {"version": f"DataFusion {datafusion.__version__}"}
-        settings = datafusion.SessionConfig({"datafusion.execution.parquet.pushdown_filters": "true"})
-        self._context: Any = datafusion.SessionContext(settings.with_target_partitions(2))
-        self._context.register_parquet("lineorder", config["files"])
-
-    def count(self, query: Json) -> int:
-        frame = self._context.sql(f"SELECT count(*) AS c FROM lineorder WHERE {query['where']}")
-        return int(frame.to_pydict()["c"][0])
-
-    def rows(self, query: Json) -> tuple[int, int]:
-        frame = self._context.sql(f"SELECT * FROM lineorder WHERE {query['where']}")
-        return sum_batches(batch.to_pyarrow() for batch in frame.execute_stream())
+    return Worker(
+        {"version": f"DuckDB {duckdb.__version__}"},
+        lambda query: int(select("count(*)", query).fetchall()[0][0]),
+        lambda query: sum_batches(select("*", query).to_arrow_reader(100_000)),
+        errors=(duckdb.Error,),
+    )
 
 
-class _LanceWorker(Worker):
-    """Lance: the same rows in the same order, in its own format, with BTREE indexes on the queries' columns."""
+def open_duckdb_index(config: Json) -> Worker:
+    """Open DuckDB on the table as a dataset, of which it gets the rows that the index finds."""
+    import planner
 
-    def __init__(self, config: Json) -> None:
-        import lance
+    return open_duckdb(config, planner.dataset(_open_index(config)))
 
-        folder = Path(config["folder"])
-        made = make_once(folder, lambda: _make_lance(folder / "lineorder.lance", config))
-        self.facts = {"version": f"Lance {lance.__version__}", **made}
-        self._dataset: Any = lance.dataset(str(folder / "lineorder.lance"))
 
-    def count(self, query: Json) -> int:
-        return int(self._dataset.count_rows(filter=query["where"]))
+def open_datafusion(config: Json) -> Worker:
+    """Open DataFusion on the table's own Parquet files, with filters pushed into the Parquet reader."""
+    import datafusion
 
-    def rows(self, query: Json) -> tuple[int, int]:
-        return sum_batches(self._dataset.scanner(filter=query["where"]).to_batches())
+    settings = datafusion.SessionConfig({"datafusion.execution.parquet.pushdown_filters": "true"})
+    context: Any = datafusion.SessionContext(settings.with_target_partitions(2))
+    context.register_parquet("lineorder", config["files"])
+
+    def select(what: str, query: Json) -> Any:
+        return context.sql(f"SELECT {what} FROM lineorder WHERE {query['where']}")
+
+    return Worker(
+        {"version": f"DataFusion {datafusion.__version__}"},
+        lambda query: int(select("count(*) AS c", query).to_pydict()["c"][0]),
+        lambda query: sum_batches(batch.to_pyarrow() for batch in select("*", query).execute_stream()),
+    )
+
+
+def open_lance(config: Json) -> Worker:
+    """Open Lance: the same rows in the same order, in its own format, with BTREE indexes on the queries' columns."""
+    import lance
+
+    folder = Path(config["folder"])
+    record, path = folder / "made.json", folder / "lineorder.lance"
+    if not record.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        record.write_text(json.dumps(_make_lance(path, config)), encoding="utf-8")
+    dataset: Any = lance.dataset(str(path))
+    return Worker(
+        {"version": f"Lance {lance.__version__}", **json.loads(record.read_text(encoding="utf-8"))},
+        lambda query: int(dataset.count_rows(filter=query["where"])),
+        lambda query: sum_batches(dataset.scanner(filter=query["where"]).to_batches()),
+    )
 
 
 def _make_lance(path: Path, config: Json) -> dict[str, float]:
@@ -250,50 +211,48 @@ def _bytes_under(path: Path) -> int:
     return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
 
 
-class _SparkWorker(Worker):
-    """Three systems in one application: no index, Parquet bloom filters, and this index; a session each.
+def open_spark(config: Json) -> Worker:
+    """Open three systems in one application: no index, Parquet bloom filters, and this index; a session each.
 
     They are warmed up on another table, so that a first query is not Spark's own waking up.
     """
+    from pyspark.sql import Observation, functions as f
 
-    def __init__(self, config: Json) -> None:
-        import planner
-        from ssb_bench.data.layout import NAMESPACE
-        from ssb_bench.spark_runs.load import BLOOM_TABLE, LINEORDER
-        from ssb_bench.spark_runs.session import CATALOG, create_session
+    import planner
+    from ssb_bench.data.layout import NAMESPACE
+    from ssb_bench.spark_runs.load import BLOOM_TABLE, LINEORDER
+    from ssb_bench.spark_runs.session import CATALOG, create_session
 
-        spark = create_session(Path(config["warehouse"]), cores=config["cores"], memory=config["memory"])
-        self.facts = {"version": f"Spark {spark.version}"}
-        self._tables = {"iceberg": LINEORDER, "iceberg-bloom": BLOOM_TABLE, "index": LINEORDER}
-        self._sessions = {name: spark.newSession() for name in self._tables}
-        planner.enable(self._sessions["index"])
-        for session in self._sessions.values():
-            session.sql(f"SELECT count(*) FROM {CATALOG}.{NAMESPACE}.supplier WHERE s_suppkey > 3").collect()
+    spark = create_session(Path(config["warehouse"]), cores=config["cores"], memory=config["memory"])
+    tables = {"iceberg": LINEORDER, "iceberg-bloom": BLOOM_TABLE, "index": LINEORDER}
+    sessions = {name: spark.newSession() for name in tables}
+    planner.enable(sessions["index"])
+    for session in sessions.values():
+        session.sql(f"SELECT count(*) FROM {CATALOG}.{NAMESPACE}.supplier WHERE s_suppkey > 3").collect()
 
-    def count(self, query: Json) -> int:
-        return int(self._select("count(*)", query).collect()[0][0])
+    def select(what: str, query: Json) -> Any:
+        name = query["system"]
+        return sessions[name].sql(f"SELECT {what} FROM {tables[name]} WHERE {query['where']}")
 
-    def rows(self, query: Json) -> tuple[int, int]:
+    def rows(query: Json) -> Rows:
         # Spark makes whole rows and throws them away, and counts on the way.
-        from pyspark.sql import Observation, functions as f
-
         seen, revenue = Observation(), f.sum(f.col("lo_revenue").cast("bigint"))
-        watched = self._select("*", query).observe(seen, f.count(f.lit(1)).alias("rows"), revenue.alias("revenue"))
+        watched = select("*", query).observe(seen, f.count(f.lit(1)).alias("rows"), revenue.alias("revenue"))
         watched.write.format("noop").mode("overwrite").save()
         return int(seen.get["rows"]), int(seen.get["revenue"] or 0)
 
-    def _select(self, what: str, query: Json) -> Any:
-        name = query["system"]
-        return self._sessions[name].sql(f"SELECT {what} FROM {self._tables[name]} WHERE {query['where']}")
+    return Worker(
+        {"version": f"Spark {spark.version}"}, lambda query: int(select("count(*)", query).collect()[0][0]), rows
+    )
 
 
-_WORKERS: Final[dict[str, type[Worker]]] = {
-    "spark": _SparkWorker,
-    "arrow": _ArrowWorker,
-    "duckdb": _DuckdbWorker,
-    "duckdb-index": _DuckdbIndexWorker,
-    "datafusion": _DatafusionWorker,
-    "lance": _LanceWorker,
+_WORKERS: Final[dict[str, Callable[[Json], Worker]]] = {
+    "spark": open_spark,
+    "arrow": open_arrow,
+    "duckdb": open_duckdb,
+    "duckdb-index": open_duckdb_index,
+    "datafusion": open_datafusion,
+    "lance": open_lance,
 }
 
 if __name__ == "__main__":

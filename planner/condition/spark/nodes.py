@@ -7,7 +7,17 @@ from decimal import Decimal, InvalidOperation
 from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
-from pydantic import Base64Bytes, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import (
+    Base64Bytes,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+)
+
+from planner.condition.packed import Contents, unpacked
 
 
 class Node(BaseModel):
@@ -88,11 +98,16 @@ class Comparison(Node):
 
 
 class Membership(Node):
-    """Whether a value is one of some literals."""
+    """Whether a value is one of some literals; of many, only the contents are listed, all of the value's type."""
 
     node: Literal["in"]
     value: _Value
-    members: tuple[LiteralNode, ...]
+    members: tuple[LiteralNode, ...] | Contents
+
+    @field_validator("members", mode="wrap")
+    @classmethod
+    def _members(cls, sent: object, read: ValidatorFunctionWrapHandler) -> object:
+        return unpacked(sent) if isinstance(sent, str) else read(sent)
 
 
 class Test(Node):

@@ -34,6 +34,7 @@ from planner.condition.comparisons import (
     prefix_test,
 )
 from planner.condition.literals import InstantLiteral, LocalTimestampLiteral, Utf8Literal
+from planner.condition.places import content_tests, set_tests
 from planner.condition.spark import nodes
 from planner.condition.tree.nodes import ByValue, EngineTest, Predicate, flattened
 from planner.condition.truth import Truth, join, unknown
@@ -76,8 +77,12 @@ def _condition(node: nodes.ConditionNode, schema: Schema) -> Truth:
             (tested,) = _values([value], schema)
             return _TESTS[kind](tested, text_of(node))
         case nodes.Membership(value=value, members=members):
-            tested, *literals = _values([value, *members], schema)
-            return one_of(tested, literals, text_of(node))
+            literals = [one for one in members if isinstance(one, nodes.LiteralNode)]
+            contents = [one for one in members if not isinstance(one, nodes.LiteralNode)]
+            tested, *listed = _values([value, *literals], schema)
+            if contents:
+                return _among(tested, value.type, contents, text_of(node))
+            return one_of(tested, listed, text_of(node))
         case nodes.Comparison(left=left, operator=operator, right=right):
             one, other = _values([left, right], schema)
             if operator == "starts with":
@@ -88,6 +93,15 @@ def _condition(node: nodes.ConditionNode, schema: Schema) -> Truth:
             return as_condition(alone, text_of(node)) or unknown(text_of(node))
         case _:
             return unknown(text_of(node))
+
+
+def _among(tested: Value, type_name: str, contents: Sequence[int | bytes], text: str) -> Truth:
+    if not isinstance(tested, Column):
+        return unknown(text)
+    literal_of = _LITERALS[type_name]
+    return tested.truth(
+        lambda scale: content_tests(contents, scale) or set_tests(map(literal_of, contents), scale), text
+    )
 
 
 def _function(node: nodes.Function, schema: Schema) -> Truth:

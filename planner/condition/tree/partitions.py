@@ -1,4 +1,9 @@
-"""Tests of a column as tests of the partition values that Iceberg's transforms make of it."""
+"""Tests of a column as tests of the partition values that Iceberg's transforms make of it.
+
+Writers differ; whatever one of them makes of a matching row satisfies one of the tests. Java counts hours in 32 bits,
+which wrap around before the year -243,013 and after the year 246,953. Before 1970 it puts the last microsecond of the
+first second of a period into the period before, and writers of long ago put all of a period into the one after.
+"""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -22,13 +27,19 @@ from puffin_index.keys.values import unscaled_of, value_of, wide_decimal_key
 
 _MOST_KEYS = 1_000
 """A longer IN list is projected as one range."""
-_UNITS: Final[dict[type, str]] = {YearTransform: "Y", MonthTransform: "M", DayTransform: "D", HourTransform: "h"}
-_HAS_VALUE = NullTest(is_null=False)
+_MOST_WIDTH = 2**30
+"""Java's int overflows where it truncates by a greater width."""
+_SECONDS_A_DAY = 86_400
+_UNITS_A_SECOND: Final = {"timestamp": 10**6, "timestamptz": 10**6, "timestamp_ns": 10**9, "timestamptz_ns": 10**9}
+_TURNS: Final = (0, -(2**32), 2**32)
+"""What wrapping around adds to an int of Java."""
 
 
 def partition_type(transform: Transform[Any, Any], source: ValueType) -> ValueType | None:
     """The type of a transform's values; None if nothing follows from them, as for `void`."""
     match transform:
+        case TruncateTransform(width=width) if width > _MOST_WIDTH and source.name in ("int", "long"):
+            return None
         case IdentityTransform() | TruncateTransform():
             return source
         case YearTransform() | MonthTransform() | DayTransform() | HourTransform() | BucketTransform():
@@ -40,72 +51,99 @@ def partition_type(transform: Transform[Any, Any], source: ValueType) -> ValueTy
 def partition_tests(
     test: LeafTest, transform: Transform[Any, Any], source: ValueType, source_type: IcebergType
 ) -> tuple[LeafTest, ...]:
-    """Project a test of keys: where a row satisfies it, the row's partition value satisfies one of the results."""
-    if isinstance(test, NullTest) or isinstance(transform, IdentityTransform):
+    """Project a test of keys: where a row satisfies it, the row's partition value satisfies one of the results.
+
+    Without results, the partition value says nothing.
+    """
+    if isinstance(transform, IdentityTransform):
         return (test,)
-    if isinstance(test, SetTest) and test.negated:
-        return (_HAS_VALUE,)
+    # `add_files` of PyIceberg overlooks NULLs beside values.
+    if isinstance(test, NullTest) or (isinstance(test, SetTest) and test.negated):
+        return ()
     if isinstance(transform, BucketTransform):
-        return (_bucket_test(test, transform, source, source_type),)
-    if isinstance(test, RangeTest) and test.negated:
-        return tuple(_outside(test, transform, source))
-    if isinstance(test, SetTest) and len(test.keys) > _MOST_KEYS:
-        return (_range_test(RangeTest(test.keys[0], test.keys[-1]), transform, source),)
-    if isinstance(test, SetTest):
-        monotone = _monotone(transform, source)
-        return (
-            SetTest(_distinct(value for key in test.keys for value in _also_late(monotone(key), transform, source))),
-        )
-    return (_range_test(test, transform, source),)
+        return _buckets(test, transform, source, source_type)
+    parts = _parts(test)
+    if isinstance(transform, TruncateTransform):
+        return tuple(projected for part in parts for projected in _truncated(part, transform, source))
+    return tuple(projected for part in parts for projected in _periods(part, transform, source))
 
 
-def _bucket_test(
+def _buckets(
     test: SetTest | RangeTest, transform: BucketTransform[Any], source: ValueType, source_type: IcebergType
-) -> LeafTest:
+) -> tuple[LeafTest, ...]:
     if isinstance(test, RangeTest) or len(test.keys) > _MOST_KEYS:
-        return _HAS_VALUE
+        return ()
+    if source.name == "string" and not all(map(_is_utf8, test.keys)):
+        return ()
     bucket = transform.transform(source_type)
     values = (value_of(key, source) if source.is_decimal else key for key in test.keys)
-    return SetTest(_distinct(bucket(value) for value in values))
+    return (SetTest(_distinct(bucket(value) for value in values)),)
 
 
-def _outside(test: RangeTest, transform: Transform[Any, Any], source: ValueType) -> list[LeafTest]:
+def _parts(test: SetTest | RangeTest) -> list[SetTest] | list[RangeTest]:
+    """Tests that are not negated, one of which holds where a test holds."""
+    if isinstance(test, SetTest):
+        return [test] if len(test.keys) <= _MOST_KEYS else [RangeTest(test.keys[0], test.keys[-1])]
+    if not test.negated:
+        return [test]
     below = RangeTest(None, test.low, high_inclusive=not test.low_inclusive)
     above = RangeTest(test.high, None, low_inclusive=not test.high_inclusive)
-    return [
-        _range_test(part, transform, source) for part, end in ((below, test.low), (above, test.high)) if end is not None
-    ]
+    return [part for part, end in ((below, test.low), (above, test.high)) if end is not None]
 
 
-def _range_test(test: RangeTest, transform: Transform[Any, Any], source: ValueType) -> RangeTest:
-    low, high, high_inclusive = test.low, test.high, test.high_inclusive
-    monotone = _monotone(transform, source)
-    if source.is_decimal or source.domain == "int64":
-        # Among whole numbers, `< 100` is `<= 99`: midnight, excluded, does not ask for the day that it begins.
-        low = low if low is None or test.low_inclusive else _stepped(low, 1)
-        high = high if high is None or high_inclusive else _stepped(high, -1)
-        high_inclusive = True
-    first = None if low is None else monotone(low)
-    last = None if high is None else max(_also_late(monotone(high), transform, source))
+def _periods(test: SetTest | RangeTest, transform: Transform[Any, Any], source: ValueType) -> list[LeafTest]:
+    """Tests of years, months, days or hours since 1970."""
+    turns = _TURNS if isinstance(transform, HourTransform) else _TURNS[:1]
+    if isinstance(test, SetTest):
+        values = (value for key in test.keys for value in _stored(key, key, transform, source))
+        return [SetTest(_distinct(value + turn for value in values for turn in turns))]
+    low, high = _whole(test)
+    end = 2**31 if source.name == "date" else 2**63
+    stored = _stored(-end if low is None else low, end - 1 if high is None else high, transform, source)
+    return [RangeTest(stored.start + turn, stored.stop - 1 + turn) for turn in turns]
+
+
+def _stored(low: Any, high: Any, transform: Transform[Any, Any], source: ValueType) -> range:
+    """What writers make of the times between two, before it wraps around."""
+    second = _UNITS_A_SECOND.get(source.name, 0)
+    day = _SECONDS_A_DAY * second or 1
+    first, last = _period(low - second if low < 0 else low, day, transform), _period(high, day, transform)
+    is_exact = last >= 0 or (source.name == "date" and isinstance(transform, DayTransform))
+    return range(first, last + (1 if is_exact else 2))
+
+
+def _period(time: int, day: int, transform: Transform[Any, Any]) -> int:
+    """The period of a time, computed with whole numbers of any size: those of NumPy overflow at both ends."""
+    match transform:
+        case HourTransform():
+            return time * 24 // day
+        case DayTransform():
+            return time // day
+        case _:
+            unit = "Y" if isinstance(transform, YearTransform) else "M"
+            return int(np.datetime64(time // day, "D").astype(f"datetime64[{unit}]").astype(np.int64))
+
+
+def _truncated(test: SetTest | RangeTest, transform: TruncateTransform[Any], source: ValueType) -> list[LeafTest]:
+    truncate = _truncation(transform.width, source)
+    if isinstance(test, SetTest):
+        return [SetTest(_distinct(map(truncate, test.keys)))]
+    low, high = _whole(test) if source.is_decimal or source.domain == "int64" else (test.low, test.high)
+    first, last = (None if end is None else truncate(end) for end in (low, high))
     # What begins with `b` and more is greater than `b`, but truncated it may be `b`. Less than `b` stays less.
-    return RangeTest(first, last, high_inclusive=high_inclusive or last != high)
+    is_last_inclusive = test.high_inclusive or last != test.high
+    return [RangeTest(first, last, high_inclusive=is_last_inclusive)]
 
 
-def _also_late(value: Any, transform: Transform[Any, Any], source: ValueType) -> tuple[Any, ...]:
-    """Early writers rounded times before 1970 up. So do Iceberg's own projections of them, and so must this."""
-    if type(transform) not in _UNITS or value >= 0 or (source.name == "date" and isinstance(transform, DayTransform)):
-        return (value,)
-    return (value, value + 1)
+def _whole(test: RangeTest) -> tuple[Any, Any]:
+    """The ends of a range of whole numbers, both inclusive: midnight, excluded, does not ask for the day it begins."""
+    low = test.low if test.low is None or test.low_inclusive else _stepped(test.low, 1)
+    high = test.high if test.high is None or test.high_inclusive else _stepped(test.high, -1)
+    return low, high
 
 
-def _monotone(transform: Transform[Any, Any], source: ValueType) -> Callable[[Any], Any]:
-    """The transform on keys: a value that is not greater has no greater result."""
-    if not isinstance(transform, TruncateTransform):
-        unit = "D" if source.name == "date" else "ns" if source.name.endswith("_ns") else "us"
-        return lambda key: int(
-            np.array(key, f"datetime64[{unit}]").astype(f"datetime64[{_UNITS[type(transform)]}]").astype(np.int64)
-        )
-    width = transform.width
+def _truncation(width: int, source: ValueType) -> Callable[[Any], Any]:
+    """The truncation of keys: a key that is not greater has no greater result."""
     if source.name == "string":
         return lambda key: _first_characters(key, width)
     if source.domain == "bytes" and not source.is_decimal:
@@ -126,6 +164,10 @@ def _first_characters(text: bytes, count: int) -> bytes:
     except UnicodeDecodeError as error:
         whole = text[: error.start].decode()
         return whole[:count].encode() if len(whole) >= count else text
+
+
+def _is_utf8(text: Any) -> bool:
+    return bool(text.decode(errors="ignore").encode() == text)
 
 
 def _distinct(keys: Any) -> tuple[Any, ...]:

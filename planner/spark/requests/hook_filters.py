@@ -70,7 +70,7 @@ def _read_filter(text: str, columns: str) -> Predicate:
         return read_filter(text, schema_of(columns))
     except (NotFoundError, RecursionError) as error:
         _log.debug("filter not understood, all its rows are kept: %s (%s)", text, error)
-    except json.JSONDecodeError as error:
+    except ValueError as error:
         _log.warning("filter not understood, all its rows are kept: %s (%s)", text, error)
     return Everything(exact=False, text=text)
 
@@ -188,7 +188,7 @@ def _of_keys(keys: RuntimeKeys) -> str:
 
 
 MOST_PRESENCE: Final = 0.5
-"""A column is not worth waiting for if one of its keys occurs in a greater share of the row groups."""
+"""A column is not worth waiting for if one of its keys occurs in this share of the row groups."""
 
 _INTEGERS = {
     "int": (np.int32, pa.int32()),
@@ -220,7 +220,7 @@ def wanted_runtime_fields(
     if len(wanted) != 1 or has_tests:
         return wanted
     statistics = known[wanted[0]]
-    return [] if statistics is not None and key_presence(statistics) > MOST_PRESENCE else wanted
+    return [] if statistics is not None and key_presence(statistics) >= MOST_PRESENCE else wanted
 
 
 def _statistics(field: int, schema: Schema, view: IndexView) -> FieldStatistics | None:
@@ -258,7 +258,8 @@ def _values(keys: RuntimeKeys, column_type: IcebergType) -> pa.Array:
         case "float" | "double":
             return pa.array(np.array(keys.keys, np.int64).view(np.float64))
         case "string" | "binary" if not isinstance(column_type, UUIDType):
-            return pa.array([b64decode(str(key)) for key in keys.keys], pa.binary())
+            texts = (key if isinstance(key, bytes) else b64decode(str(key)) for key in keys.keys)
+            return pa.array(list(texts), pa.binary())
         case _:
             value_type = value_type_of(column_type)
             if not value_type.is_decimal:

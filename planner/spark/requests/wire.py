@@ -10,10 +10,19 @@ from collections.abc import Sequence
 from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
-from pydantic import Base64Bytes, BaseModel, ConfigDict, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic import (
+    Base64Bytes,
+    BaseModel,
+    ConfigDict,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    field_validator,
+)
 from pyroaring import BitMap
 
 from planner.condition.as_sql import quoted
+from planner.condition.packed import unpacked
 from planner.condition.spark.nodes import Column, ConditionNode, Function, Junction, Negation, Unknown, content_of
 from planner.view.column_values import ColumnValues, KeyRange
 from planner.view.index_view import IndexView
@@ -54,7 +63,7 @@ class RuntimeKeys(Message):
         type: The column's type in Spark, by Iceberg's name.
         operator: `=` for the keys that the other side of a join has, or for the value of a scalar subquery. Any other
             operator compares with the value of a scalar subquery, so there is one key at most.
-        keys: The keys as `planner.condition.spark.nodes` has the contents of literals.
+        keys: The keys as `planner.condition.spark.nodes` has the contents of literals; texts of a long list as bytes.
         source: The part of the query that finds them.
     """
 
@@ -62,15 +71,20 @@ class RuntimeKeys(Message):
     name: str
     type: str
     operator: Literal["=", "<", "<=", ">", ">="]
-    keys: tuple[bool | int | str, ...]
+    keys: tuple[bool | int | str | bytes, ...]
     source: Literal["join", "subquery", "join or subquery", "merge", "update", "delete"]
+
+    @field_validator("keys", mode="wrap")
+    @classmethod
+    def _keys(cls, sent: object, read: ValidatorFunctionWrapHandler) -> object:
+        return unpacked(sent) if isinstance(sent, str) else read(sent)
 
     def __str__(self) -> str:
         if self.operator == "=" and len(self.keys) != 1:
             return f"{self.name} in {len(self.keys)} keys"
         return f"{self.name} {self.operator} {self._text(self.keys[0]) if self.keys else 'NULL'}"
 
-    def _text(self, key: bool | int | str) -> str:
+    def _text(self, key: bool | int | str | bytes) -> str:
         value = content_of(self.type, key)
         return quoted(value.decode(errors="replace")) if isinstance(value, bytes) else str(value)
 

@@ -13,7 +13,7 @@ from pydantic import Field, TypeAdapter
 
 from planner.spark.catalogs import SparkCatalogs
 from planner.spark.requests.wire import Message
-from planner.spark.rules import JavaFunction, compile_java, hook_source, java_list, jvm_of, make
+from planner.spark.rules import JavaFunction, java_list, jvm_of, make
 from planner.spark.statements.index_statements import CreateIndex, DropIndex
 from planner.spark.statements.procedures import PROCEDURES, Row, Value, procedure_named
 from planner.spark.statements.session import Builds, StatementSession
@@ -27,9 +27,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 CATALOG = "puffin"
-_PROCEDURES = "io.puffinindex.spark.Procedures"
-_SESSION_CATALOGS = "io.puffinindex.spark.SessionCatalogs"
-_SPARK_PROCEDURES = "org.apache.spark.sql.connector.catalog.ProcedureCatalog"
+_PROCEDURES = "io.puffinindex.spark.commands.Procedures"
+_SESSION_CATALOGS = "io.puffinindex.spark.commands.SessionCatalogs"
 
 
 class CallProcedure(Message):
@@ -81,19 +80,18 @@ def put_procedures(
 ) -> JavaObject | None:
     """Give a session the catalog of the procedures, unless a catalog of the user has that name; return the catalog.
 
-    Returns None before Spark 4, or (with a warning) if the catalog does not compile.
+    Returns None before Spark 4, or (with a warning) if the catalog cannot be put in.
     """
     from py4j.protocol import Py4JError
 
     try:
-        jvm_of(spark).java.lang.Class.forName(_SPARK_PROCEDURES, False, loader)
+        loader.loadClass(_PROCEDURES)
     except Py4JError:
         _log.info("this Spark has no CALL for catalogs: planner.call(spark, ...) calls the procedures")
         return None
     described = json.dumps([procedure.describe() for procedure in PROCEDURES.values()])
     try:
-        with_procedures = compile_java(spark, [hook_source("commands/Procedures.java")], loader, target=8)
-        procedures = make(spark, with_procedures, _PROCEDURES, rule, java_statements, described)
+        procedures = make(spark, loader, _PROCEDURES, rule, java_statements, described)
         is_put = _session_catalogs(spark, loader, "put", spark._jsparkSession, CATALOG, procedures)
     except Py4JError as error:
         _log.warning("CALL %s.system is not there; planner.call(spark, ...) is: %s", CATALOG, error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -236,14 +237,19 @@ def _last_not_above(separators: SortedKeys, keys: Ints | Sequence[bytes]) -> Int
     if isinstance(keys, np.ndarray):
         assert isinstance(separators, IntKeys)
         return np.searchsorted(separators.keys, keys, "right").astype(np.int64) - 1
+    if len(keys) > len(separators):
+        # Both ascend, so the fewer may as well be searched for among the more.
+        firsts = [bisect_left(keys, separators.key(child)) for child in range(len(separators))]
+        return np.searchsorted(firsts, np.arange(len(keys)), "right").astype(np.int64) - 1
     return np.array([separators.rank(key, True) - 1 for key in keys], np.int64)
 
 
 def _equal(separators: SortedKeys, places: Ints, keys: Ints | Sequence[bytes]) -> Flags:
     if isinstance(separators, IntKeys):
         return np.equal(separators.keys[places], keys).astype(np.bool_, copy=False)
-    pairs = zip(places.tolist(), keys, strict=True)
-    return np.array([separators.key(place) == key for place, key in pairs], np.bool_)
+    distinct, numbers = np.unique(places, return_inverse=True)
+    own = [separators.key(place) for place in distinct.tolist()]
+    return np.array([own[at] == key for at, key in zip(numbers.tolist(), keys, strict=True)], np.bool_)
 
 
 BLOCKS_AT_ONCE = 1024

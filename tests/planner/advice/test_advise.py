@@ -13,6 +13,7 @@ from pyiceberg.table import Table
 
 import planner
 from planner.advice.advice_answer import Advice
+from planner.advice.advise import AdviceProgress
 from planner.advice.advised_table import AdvisedTable
 from planner.condition.sql.parser import read_where
 from puffin_index import IndexDefinition, TableIndex
@@ -183,6 +184,17 @@ def test_answers_and_joins_are_uses(table: Table, monkeypatch: pytest.MonkeyPatc
     # A group for each row is more than the index answers.
     assert "id" not in {own.column for own in advice.proposals}
     assert advice.source.startswith("measured on 20 of 40 row groups for 4 scans; by this sample ")
+
+
+def test_progress_is_told(table: Table) -> None:
+    told: list[AdviceProgress] = []
+    planner.advise(table, "WHERE k = 5; WHERE a = 3 AND b = 7; WHERE k IN (5, 6) AND c = 1", progress=told.append)
+    tried = [now.plans for now in told if now.plans]
+    assert told[: len(told) - len(tried)] == [AdviceProgress(), *(AdviceProgress(n, 4) for n in range(1, 5))]
+    # One of each query, and only those that other plans do not decide.
+    assert tried == [*range(1, len(tried) + 1)]
+    assert 3 <= len(tried) <= 20
+    assert str(told[-1]) == f"trying sets of indexes: {len(tried)} plans"
 
 
 def test_nothing_is_created_unless_told(table: Table) -> None:

@@ -1,5 +1,6 @@
 """The Arrow scan and the count give exactly the rows of a plain scan, whatever is indexed, deleted or evolved."""
 
+import math
 import re
 from datetime import datetime
 from pathlib import Path
@@ -9,10 +10,12 @@ import duckdb
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
-from pyiceberg.types import LongType, StringType
+from pyiceberg.types import LongType, NestedField, StringType
 
 import planner
 from puffin_index import IndexDefinition, TableIndex
@@ -217,6 +220,21 @@ def test_identity_partitions_that_are_not_in_the_files_are_read_from_the_manifes
 
     assert sorted(row["id"] for row in read(index, "id < 2", ["id"])) == [0, 0, 1, 1]
     assert planner.count(index, "k = 1 AND id = 2").rows == sum((i * 7919) % n == 1 for n in (100, 3) for i in [2])
+
+
+def test_positional_deletes_apply_to_the_partition_of_nan(local_catalog: SqlCatalog, tmp_path: Path) -> None:
+    spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "f"))
+    schema = Schema(NestedField(1, "f", "double"), NestedField(2, "n", "long"))
+    table = local_catalog.create_table("ns.t", schema, partition_spec=spec)
+    for first in (0, 3):
+        path = tmp_path / f"{first}.parquet"
+        write_parquet(path, [StoredField("n", [*range(first, first + 3)], pa.int64(), 2)], 10, statistics=True)
+        commit_file(table, path.as_uri(), Record(math.nan), 0, with_offsets=True)
+    files = [task.file for task in table.scan().plan_files()]
+    commit_positional_deletes(table, {file.file_path: [1] for file in files}, files[0])
+    index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bitmap=["n"]))
+
+    assert sorted(row["n"] for row in read(index, None, ["n"])) == [0, 2, 3, 5]
 
 
 def test_a_count_reads_only_what_no_index_answers(index: TableIndex) -> None:

@@ -65,7 +65,7 @@ from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from tests import oracle
 from tests.conftest import amount, create_table, temporary_catalog
 from tests.planner.condition.iceberg_json import read_expression
-from tests.planner.condition.where_text import predicates, render, rows
+from tests.planner.condition.where_text import FAR, predicates, render, rows
 
 
 @pytest.fixture(scope="module")
@@ -178,7 +178,10 @@ def partition_value(row: dict[str, Any], field: PartitionField, schema: Schema) 
 def iceberg_filter(predicate: oracle.Predicate) -> BooleanExpression | None:
     """The predicate for PyIceberg; None where it has no words for it. It takes NULL to satisfy what is negated."""
     match predicate:
-        case oracle.Compare(column, "=" | "<" | "<=" | ">" | ">=" as operator, value) if value is not None:
+        case oracle.Compare(column, "=" | "<" | "<=" | ">" | ">=" as operator, value) if value not in (
+            None,
+            *FAR.get(column, ()),
+        ):
             return COMPARISONS[operator](column, value)
         case oracle.Among(column, values) if None not in values:
             return In(column, values)
@@ -231,8 +234,8 @@ def test_no_file_with_a_matching_row_is_left_out_and_no_file_is_kept_that_pyiceb
             }
             assert matching <= kept
             theirs = iceberg_filter(predicate)
-            # NaN is greater than all numbers here, and bounds leave it out.
-            if theirs is not None and "'f'" not in repr(predicate):
+            # NaN is greater than all numbers here, and bounds leave it out. Of NULLs partition values say nothing.
+            if theirs is not None and "'f'" not in repr(predicate) and metrics != "none":
                 # PyIceberg compares partition values that are NULL with numbers, and fails.
                 with suppress(TypeError):
                     planned = {task.file.file_path for task in table.scan(theirs).plan_files()}
@@ -354,7 +357,7 @@ def test_bounds_say_no_more_than_their_writers_knew(
         ("string", TruncateTransform(1), "a", RangeTest(b"ab", b"ac", high_inclusive=False, negated=True), True),
         ("string", TruncateTransform(1), "\u00bf", RangeTest(b"\xc2\xbf", b"\xc2\xc0", high_inclusive=False), True),
         ("string", TruncateTransform(1), "\ufffd", SetTest((b"a",)), True),
-        ("string", TruncateTransform(1), None, SetTest((b"a",), negated=True), False),
+        ("string", IdentityTransform(), None, SetTest((b"a",), negated=True), False),
         ("string", VoidTransform(), None, SetTest((b"a",)), True),
         ("string", UnknownTransform("other"), None, NullTest(is_null=False), True),
     ],

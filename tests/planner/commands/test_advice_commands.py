@@ -1,5 +1,6 @@
 """`what-if` and `advise` as a user runs them, on tables with and without an index."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,16 @@ def test_advise(shell: Shell, tmp_path: Path, local_catalog: SqlCatalog) -> None
     assert shown.exit_code == 0, shown.output
     assert "build it with: puffin-index build local.ns.t" in shown.output
     assert ("ns", "t__puffin_index") in local_catalog.list_tables("ns")
+
+
+def test_advise_shows_progress_on_a_terminal_only(shell: Shell, tmp_path: Path) -> None:
+    queries = tmp_path / "queries.sql"
+    queries.write_text("SELECT * FROM ns.t WHERE k = 5")
+    shown = shell.on_a_terminal("advise", "--queries", str(queries))
+    assert "reading queries" in shown
+    # The last state is always drawn.
+    assert re.search(r"trying sets of indexes: \d+ plans", shown)
+    assert shell("advise", "--queries", str(queries)).stderr == ""
 
 
 def test_advise_says_what_is_wrong(shell: Shell, tmp_path: Path) -> None:

@@ -203,8 +203,8 @@ TREES: list[tuple[str, str]] = [
     ("a = -/* minus */5", "a = -5"),
     ("a\xa0=\u30001", "a = 1"),
     ("a -1 = 0 AND b = 1", "a -1 = 0 AND b = 1"),
-    # Spark's answer for a NULL depends on the column's type.
-    ("a < 9223372036854775808", "a IS NOT NULL OR (a IS NULL AND a < 9223372036854775808)"),
+    # Spark decides this without the value.
+    ("a < 9223372036854775808", "TRUE"),
 ]
 """Texts, and the SQL that is written of what was read."""
 
@@ -389,7 +389,7 @@ def test_error_shows_the_line_with_a_caret() -> None:
 def test_session_timestamp_at_a_clock_change_is_the_instant_that_java_takes(
     wall: tuple[int, ...], instant: tuple[int, ...]
 ) -> None:
-    assert InstantLiteral.at(micros(*wall), ZoneInfo("Europe/Berlin")).value == micros(*instant)
+    assert InstantLiteral.at(micros(*wall), ZoneInfo("Europe/Berlin")) == InstantLiteral(micros(*instant))
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from pyiceberg.types import NestedField, StructType
 
 from planner.condition.iceberg_filters import file_filter
 from planner.condition.sql.parser import read_where
-from planner.condition.tree.nodes import UNKNOWN, Conjunction, Disjunction, Leaf, Predicate
+from planner.condition.tree.nodes import EVERY_ROW, NO_ROW, UNKNOWN, Conjunction, Disjunction, Leaf, Predicate
 from planner.condition.tree.simplify import simplified
 from puffin_index.errors import DefinitionError, NotFoundError
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
@@ -70,6 +70,17 @@ def of_iceberg(expression: BooleanExpression) -> Predicate:
         ("m < 1180591620717411303424", RangeTest(None, None)),
         ("m > 1180591620717411303424", SetTest(())),
         ("m > -1180591620717411303424", RangeTest(None, None)),
+        # Whatever Spark rounds, all of the type is on one side.
+        ("l < 1e20", RangeTest(None, None)),
+        ("l <= -1e300", SetTest(())),
+        ("l = 9.3e18", SetTest(())),
+        ("i >= -1e10F", RangeTest(None, None)),
+        ("i <> 1e20", SetTest((), negated=True)),
+        ("m = 1e20", SetTest(())),
+        ("m > -100000002D", RangeTest(None, None)),
+        ("big < 1e37", RangeTest(None, None)),
+        ("big < 99999999999999999999999999999999999999", RangeTest(None, None)),
+        ("big > -9999999999999999999999999999999999999.9", RangeTest(None, None)),
         ("at = DATE '1970-01-02'", SetTest((86_400_000_000,))),
         ("s = 'é'", SetTest(("é".encode(),))),
         ("s LIKE 'ab%'", RangeTest(b"ab", b"ac", high_inclusive=False)),
@@ -94,8 +105,12 @@ def test_a_literal_is_placed_exactly(text: str, test: LeafTest) -> None:
     [
         "i = '5'",
         "s = 5",
-        "l < 1e300",
+        "l < 9.2e18",
+        "l < 9223372036854775808D",
         "m = 1.25D",
+        "m < 1e8",
+        "big < 1e36",
+        "big < 1000000000000000000000000000000000000.5",
         "at = '1970-01-01T00:00:01+02:00'",
         "i LIKE '5'",
         "day LIKE '1970-01-01'",
@@ -114,6 +129,14 @@ def test_a_literal_is_placed_exactly(text: str, test: LeafTest) -> None:
 def test_what_cannot_be_placed_for_certain_is_unknown_also_under_not(text: str) -> None:
     assert of_sql(text) == UNKNOWN
     assert of_sql(f"NOT ({text})") == UNKNOWN
+
+
+@pytest.mark.parametrize("column", ["i", "l", "length(s)", "year(day)", "st.leaf"])
+def test_order_by_a_number_beyond_64_bits_is_decided_without_the_value(column: str) -> None:
+    for text in ("< 9223372036854775808", "<= 1e20BD", ">= -9223372036854775808.5"):
+        assert (of_sql(f"{column} {text}"), of_sql(f"NOT {column} {text}")) == (EVERY_ROW, NO_ROW)
+        assert of_sql(f"({column} {text}) IS NULL") == NO_ROW
+    assert of_sql(f"-9223372036854775809 > {column}") == NO_ROW
 
 
 def test_a_float_column_compares_as_double_in_sql_and_as_float_in_icebergs_filters() -> None:

@@ -1,5 +1,6 @@
 """Dates and times of a WHERE text on the columns of a table, without Spark: pruned, counted, and shown where unused."""
 
+import re
 from datetime import UTC, datetime, time, timedelta, timezone
 from zoneinfo import ZoneInfo
 
@@ -10,7 +11,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 import planner
 from planner.condition.session_time import zone_named
 from puffin_index import IndexDefinition, TableIndex
-from puffin_index.errors import NotFoundError, WhereSyntaxError
+from puffin_index.errors import NotFoundError, UnsupportedError, WhereSyntaxError
 from tests.planner.ten_rows import build_index
 
 START = datetime(2020, 1, 1)
@@ -56,10 +57,31 @@ def test_times_and_dates(index: TableIndex) -> None:
     assert HOURS[1].time() == time(1)
 
 
+@pytest.mark.parametrize("literal", ["TIMESTAMP '1880-01-10 13:24:43'", "'1880-01-10 13:24:43'", "DATE '1970-01-01'"])
+def test_a_time_of_a_place_that_databases_may_tell_otherwise_is_unknown(index: TableIndex, literal: str) -> None:
+    where = f"ts = {literal}"
+    for zone in ("UTC", "+00:20"):
+        assert planner.count(index, where, session_zone=zone).rows == 0
+    scan_plan = planner.plan(index, where, session_zone="Europe/Amsterdam")
+    assert scan_plan.kept == scan_plan.row_groups
+    with pytest.raises(
+        UnsupportedError, match="only Spark knows which instant the literal means: write the instant with"
+    ):
+        planner.count(index, where, session_zone="Europe/Amsterdam")
+    certain = "ts >= TIMESTAMP '1880-01-10 13:24:43+00:19' AND ts >= DATE '1970-01-02'"
+    assert planner.count(index, certain, session_zone="Europe/Amsterdam").rows == 48
+
+
 def test_zones_by_name_and_offset() -> None:
     assert zone_named("Europe/Berlin") == ZoneInfo("Europe/Berlin")
-    assert zone_named("-05:30") == timezone(-timedelta(hours=5, minutes=30))
-    with pytest.raises(NotFoundError, match=r"there is no time zone 'Europe/Berln'; did you mean 'Europe/Berlin'\?"):
+    assert zone_named("Etc/GMT+5").utcoffset(None) == timedelta(hours=-5)
+    for name, minutes in (("-05:30", -330), ("UTC+1", 60), ("+18", 1080), ("GMT", 0), ("Z", 0)):
+        assert zone_named(name) == timezone(timedelta(minutes=minutes))
+    with pytest.raises(NotFoundError, match=r"no time zone 'Europe/Berln'; .* UTC; did you mean 'Europe/Berlin'\?"):
         zone_named("Europe/Berln")
-    with pytest.raises(NotFoundError, match=r"there is no time zone '\.\./UTC'"):
-        zone_named("../UTC")
+
+
+@pytest.mark.parametrize("name", ["EST", "WET", "PST", "localtime", "right/Europe/Berlin", "../UTC", "+19", "", " "])
+def test_a_zone_that_java_may_read_otherwise_is_refused(name: str) -> None:
+    with pytest.raises(NotFoundError, match=rf"there is no time zone '{re.escape(name)}'; there are such as"):
+        zone_named(name)

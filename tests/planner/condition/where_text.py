@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 from hypothesis import strategies as st
 
-from tests.oracle import Among, And, Between, Compare, IsNan, IsNull, Like, Not, Operator, Or, Predicate
+from tests.oracle import Among, And, Between, Beyond, Compare, IsNan, IsNull, Like, Not, Operator, Or, Predicate
 
 _TEXT = st.one_of(
     st.sampled_from(["", "a", "ab", "abc", "a%", "%", "_", "it's", '"', "\\", "\\%", "a\nb", "ÄÖ", "😀", "--", "/*"]),
@@ -31,6 +31,11 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "ts": _MOMENTS.map(lambda moment: moment.replace(tzinfo=UTC)),
 }
 COLUMNS = tuple(VALUES)
+# What a literal can say but no column can hold, whatever Spark rounds.
+FAR: dict[str, list[Any]] = {
+    "i": [Beyond(2**63), Beyond(-(2**63) - 1), Beyond(10**20 - 1), 9.3e18, -1e20, 1e300],
+    "d": [Decimal(2**63), Decimal("-" + "9" * 38), Decimal("9" * 37 + ".9"), 100000002.0, -1e20, 1e300],
+}
 # What a column can hold but no literal can say.
 _UNSAYABLE: dict[str, list[Any]] = {"f": [math.nan, math.inf, -math.inf]}
 
@@ -47,7 +52,9 @@ def _leaves(draw: st.DrawFn) -> Predicate:
     operators: list[Operator] = ["=", "<>", "<", "<=", ">", ">=", "<=>"]
     kinds: list[Callable[[], Predicate]] = [
         lambda: Compare(column, draw(st.sampled_from(operators)), draw(values)),
+        lambda: Compare(column, draw(st.sampled_from(operators)), draw(st.sampled_from(FAR.get(column, [None])))),
         lambda: Among(column, tuple(draw(st.lists(values, min_size=1, max_size=4)))),
+        lambda: Between(column, draw(values), draw(st.sampled_from(FAR[column]) if column in FAR else values)),
         lambda: Between(column, draw(values), draw(values)),
         lambda: IsNull(column),
         lambda: IsNan("f"),
@@ -167,6 +174,8 @@ class Writer:
         match value:
             case None | bool():
                 return self.one("NULL", "null") if value is None else str(value)
+            case Beyond():
+                return self.one(str(value), f"{value}BD")
             case int():
                 return self.one(str(value), f"{value}L") if value >= 0 else self.one(str(value), f"- {-value}")
             case Decimal():

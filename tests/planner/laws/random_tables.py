@@ -24,7 +24,7 @@ from puffin_index.data.data_table import list_data_files
 from puffin_index.storage.arrays import Flags, Ints
 from tests import oracle
 from tests.deletes_sample import commit_deletion_vectors, commit_equality_deletes, commit_positional_deletes
-from tests.oracle import Among, And, Between, Compare, IsNan, IsNull, Like, Not, Operator, Or, Predicate
+from tests.oracle import Among, And, Between, Beyond, Compare, IsNan, IsNull, Like, Not, Operator, Or, Predicate
 
 T = TypeVar("T")
 Truths = npt.NDArray[np.int8]
@@ -88,6 +88,13 @@ _EDGES: dict[str, list[Any]] = {
     "b": [],
     "dt": [date(1, 1, 1), date.max],
     "nt": [datetime(1, 1, 2), datetime(1969, 12, 31, 23, 59, 59, 999_999), datetime(9999, 12, 30)],
+}
+# What a literal can say but no column can hold, whatever Spark rounds.
+_FAR: dict[str, list[Any]] = {
+    "i": [Beyond(2**63), Beyond(-(2**63) - 1), 9.3e18, -1e20],
+    "j": [Beyond(10**20 - 1), Beyond(-(2**63) - 1), 2**31 + 1, -1e10],
+    "d": [Decimal(2**63), Decimal("-" + "9" * 38), 1e9, -1e20],
+    "w": [Decimal("-" + "9" * 38), Decimal("9" * 37 + ".9"), 1.01e26, -1e300],
 }
 # What a column can hold but no literal can say.
 _UNSAYABLE = [math.nan, math.inf, -math.inf]
@@ -336,12 +343,15 @@ def _leaf(random: Random, table: RandomTable) -> Predicate:
     def literal() -> Any:
         return _literal(random, table, column)
 
+    def far() -> Any:
+        return random.choice(_FAR.get("i" if column == "u.v" else column) or [literal()])
+
     operators: Sequence[Operator] = ("=", "=", "<>", "<", "<=", ">", ">=", "<=>")
     kinds: list[Callable[[], Predicate]] = [
         lambda: Compare(column, random.choice(operators), literal()),
-        lambda: Compare(column, random.choice(operators), literal()),
+        lambda: Compare(column, random.choice(operators), far() if random.random() < 0.2 else literal()),
         lambda: Among(column, tuple(literal() for _ in range(random.choice([1, 2, 4, 20])))),
-        lambda: Between(column, literal(), literal()),
+        lambda: Between(column, literal(), far() if random.random() < 0.2 else literal()),
         lambda: IsNull(column),
         lambda: IsNan(random.choice("fg")),
         lambda: Like(

@@ -8,6 +8,7 @@ from planner.prune.found_rows import FoundRows
 from planner.prune.gate import Limits
 from planner.prune.lookups import LookUp
 from planner.prune.pruning import Pruning
+from planner.prune.stages import prune
 from planner.view.directories import KindDirectory
 from planner.view.index_view import IndexView
 from puffin_index import IndexDefinition
@@ -82,3 +83,15 @@ def test_without_bytes_left_no_row_is_read_but_what_the_payload_lacks_is_known(v
 
         # The payload's directory says that blocks begin with key 1: there is nothing to read for 0.
         assert told == counts
+
+
+def test_alone_a_leaf_that_is_not_worth_its_bytes_is_opened_once(
+    view: IndexView, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[object] = []
+    plain = LookUp._open
+    monkeypatch.setattr(LookUp, "_open", lambda self, work: opened.append(work) or plain(self, work))
+
+    prune(view, k(SetTest((4, 6))), EVERY, Limits(byte_budget=0))
+
+    assert len(opened) == 1

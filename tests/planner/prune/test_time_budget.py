@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
@@ -16,10 +17,13 @@ from planner.condition.tree.nodes import Conjunction, Disjunction, Leaf, Nothing
 from planner.prune.distributed import prune_row_groups
 from planner.prune.estimate import JoinedEstimates
 from planner.prune.gate import Limits
+from planner.prune.lookups import LookUp
 from planner.prune.verdicts import Reason
 from planner.prune.zone_map import JoinedVerdicts
 from puffin_index import IndexDefinition, TableIndex
+from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.leaf import SetTest
+from puffin_index.storage.arrays import Ints
 from tests.conftest import amount
 from tests.planner.ten_rows import build_index, view_of_index
 
@@ -43,6 +47,10 @@ def test_without_time_all_is_kept_for_that_reason_and_counted_rightly(index: Tab
     scan_plan = plan(index, where, planning_milliseconds=0)
     assert scan_plan.reason_counts() == {"time-budget": ROWS // ROW_GROUP_ROWS}
     assert scan_plan.index_reads == 0
+    assert scan_plan.late == f"the time was over, {scan_plan.row_groups} of {scan_plan.row_groups} row groups were left"
+    assert scan_plan.late in scan_plan.note
+    assert scan_plan.late in str(scan_plan.describe())
+    assert not plan(index, where).late
     assert all(split.rows is None for split in scan_plan.splits)
     counted = planner.count(index, where, planning_milliseconds=0)
     assert counted.rows == planner.count(index, where).rows
@@ -148,3 +156,49 @@ def test_deep_conditions_are_planned(index: TableIndex) -> None:
     for where in (left_deep, alternating):
         planned = plan_scan(index, where, None, Limits(seconds=600)).plan
         assert right <= {split.row_group for split in planned.splits if split.verdict == "kept"}
+
+
+def test_what_was_opened_in_time_is_read_as_well(local_catalog: SqlCatalog) -> None:
+    data = pa.table({"k": np.arange(100) * 7})
+    index = build_index(local_catalog, data, 100, IndexDefinition.of(bitmap=["k"], options={"k.layout": "postings"}))
+    for _ in range(7):
+        index.data_table.refresh().append(data)
+        index.refresh()
+        index.build(workers=1)
+    index.refresh()
+    now, opened = [0.0], LookUp._open
+
+    def slow(self: LookUp, work: tuple[int, Ints, AskedTest]) -> object:
+        now[0] += 1
+        return opened(self, work)
+
+    limits, predicate = Limits(seconds=4, rows_wanted=True), Leaf(1, SetTest((8,)), "long")
+    with (
+        patch.object(LookUp, "_open", slow),
+        patch.object(Clock, "_waited", lambda _: 0.0),
+        patch("planner.clock.time.monotonic", lambda: now[0]),
+    ):
+        reasons = prune_row_groups(view_of_index(index), predicate, np.arange(8), limits).reasons.tolist()
+    assert set(reasons) == {Reason.ROWS_EMPTY, Reason.TIME_BUDGET}
+
+
+def test_waiting_for_a_processor_does_not_count_up_to_a_bound() -> None:
+    waited, now = [0.0], [0.0]
+    with (
+        patch.object(Clock, "_waited", lambda _: waited[0]),
+        patch("planner.clock.time.monotonic", lambda: now[0]),
+    ):
+        clock = Clock(2.0)
+        now[0] = 2.5
+        assert clock.is_over
+        waited[0] = 1.5
+        assert (clock.is_over, clock.seconds_left) == (False, 1.0)
+        waited[0], now[0] = 100.0, 7.5
+        assert clock.seconds_left == 0.5
+        now[0] = 8.0
+        assert clock.is_over
+
+
+@pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="Linux tells how long threads wait")
+def test_linux_tells_how_long_a_thread_waits() -> None:
+    assert 0 < Clock(1.0)._waited() < 3_600

@@ -30,7 +30,8 @@ public class EqualityDeletes {
    * @param names the columns whose values delete, of the table's present schema
    * @param rows a JSON array of arrays of values as text, or null
    */
-  public void commit(Table table, int specId, String partition, String format, List names, String rows)
+  public void commit(
+      Table table, int specId, String partition, String format, List names, String rows)
       throws Exception {
     PartitionSpec spec = (PartitionSpec) table.specs().get(Integer.valueOf(specId));
     Schema schema = table.schema().select((Collection) names);

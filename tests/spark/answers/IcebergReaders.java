@@ -52,7 +52,10 @@ import org.apache.spark.sql.vectorized.ColumnarBatch;
 import org.apache.spark.unsafe.types.UTF8String;
 
 public class IcebergReaders {
-  /** What each reader makes of each one-column schema: a line of values, or one that begins with `!`. */
+  /**
+   * What each reader makes of each one-column schema: a line of values, or one that begins with
+   * `!`.
+   */
   public String readAll(String path, String format, String schemas) {
     StringBuilder lines = new StringBuilder();
     for (String schema : schemas.split("\n")) {
@@ -76,10 +79,13 @@ public class IcebergReaders {
   public void writeOrc(String path, String types) throws Exception {
     TypeDescription schema = TypeDescription.fromString(types);
     for (int at = 0; at < schema.getChildren().size(); at++) {
-      ((TypeDescription) schema.getChildren().get(at)).setAttribute("iceberg.id", String.valueOf(at + 1));
+      ((TypeDescription) schema.getChildren().get(at))
+          .setAttribute("iceberg.id", String.valueOf(at + 1));
     }
-    Writer writer = OrcFile.createWriter(
-        new Path(path), OrcFile.writerOptions(new Configuration()).setSchema(schema).overwrite(true));
+    Writer writer =
+        OrcFile.createWriter(
+            new Path(path),
+            OrcFile.writerOptions(new Configuration()).setSchema(schema).overwrite(true));
     VectorizedRowBatch batch = schema.createRowBatch();
     long[] numbers = {1, -1, 0, 100, -100, 1};
     String[] texts = {"a", "ab ", "  x", "", "abcdef", "a"};
@@ -106,7 +112,8 @@ public class IcebergReaders {
 
   private List read(String path, String format, String schemaJson, Class row) throws Exception {
     Schema schema = SchemaParser.fromJson(schemaJson);
-    ReadBuilder builder = FormatModelRegistry.readBuilder(FileFormat.fromString(format), row, Files.localInput(path));
+    ReadBuilder builder =
+        FormatModelRegistry.readBuilder(FileFormat.fromString(format), row, Files.localInput(path));
     builder.project(schema);
     CloseableIterable rows = builder.build();
     List values = new ArrayList();
@@ -147,12 +154,16 @@ public class IcebergReaders {
     }
     if (type instanceof DecimalType) {
       DecimalType decimal = (DecimalType) type;
-      return "d:" + row.getDecimal(0, decimal.precision(), decimal.scale()).toJavaBigDecimal().toPlainString();
+      return "d:"
+          + row.getDecimal(0, decimal.precision(), decimal.scale())
+              .toJavaBigDecimal()
+              .toPlainString();
     }
     if (type instanceof StringType) {
       boolean isUuid = iceberg.typeId() == Type.TypeID.UUID;
       UTF8String text = row.getUTF8String(0);
-      return "b:" + (isUuid ? text.toString().replace("-", "") : Hex.encodeHexString(text.getBytes()));
+      return "b:"
+          + (isUuid ? text.toString().replace("-", "") : Hex.encodeHexString(text.getBytes()));
     }
     if (type instanceof BinaryType) {
       return "b:" + Hex.encodeHexString(row.getBinary(0));
@@ -182,8 +193,10 @@ public class IcebergReaders {
         return "i:" + ((LocalTime) value).toNanoOfDay() / 1000;
       case TIMESTAMP:
       case TIMESTAMP_NANO:
-        OffsetDateTime at = value instanceof OffsetDateTime
-            ? (OffsetDateTime) value : ((LocalDateTime) value).atOffset(ZoneOffset.UTC);
+        OffsetDateTime at =
+            value instanceof OffsetDateTime
+                ? (OffsetDateTime) value
+                : ((LocalDateTime) value).atOffset(ZoneOffset.UTC);
         long seconds = Math.multiplyExact(at.toEpochSecond(), nanos ? 1000000000L : 1000000L);
         return "i:" + Math.addExact(seconds, at.getNano() / (nanos ? 1L : 1000L));
       case DECIMAL:

@@ -10,6 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import planner
+from planner.spark.requests.wire import Request
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import UnsupportedError
 from ssb_bench.spark_runs.jars import SPARK_RELEASE
@@ -243,3 +244,39 @@ def test_session_variables_parameters_and_lateral_aliases(hooked: SparkSession) 
     found = hooked.sql(query, arguments).collect()
     with settings(hooked, {ENABLED: "false"}):
         assert found == hooked.sql(query, arguments).collect() != []
+
+
+_HEX = ", ".join(f"CAST(X'61{byte:02X}' AS STRING)" for byte in range(128, 228))
+
+
+@_NEWEST
+@pytest.mark.usefixtures("answering")
+@pytest.mark.parametrize(
+    "where",
+    [
+        "i IN (" + ", ".join(map(str, range(1, 400, 4))) + ")",
+        "NOT i IN (" + ", ".join(map(str, range(1, 4000))) + ")",
+        "s IN ('word 37', 'a\\uFFFD', " + ", ".join(f"'ü{number}'" for number in range(2, 402, 4)) + ")",
+        f"s IN ({_HEX})",
+        f"s IN ('word 37', NULL, {_HEX})",
+        "m['k'] IN (" + ", ".join(f"{number}D" for number in range(100)) + ")",
+        "raw['k'] IN (" + ", ".join(f"'v{number}'" for number in range(1, 201, 2)) + ")",
+        "ts IN (" + ", ".join(f"TIMESTAMP'2024-03-31 {n // 60:02}:{n % 60:02}:00Z'" for n in range(30, 140)) + ")",
+        "dec IN (" + ", ".join(f"{number}.25BD" for number in range(100)) + ")",
+        "d IN (DOUBLE('NaN'), " + ", ".join(f"{number}D" for number in range(100)) + ")",
+        "st.x IN (" + ", ".join(f"'x{number}'" for number in range(100)) + ") OR i = 4000",
+    ],
+    ids=lambda where: where[:20],
+)
+def test_long_lists_cross_as_bytes_and_keep_their_rows(
+    hooked: SparkSession, plain: SparkSession, faithful: TableIndex, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[str] = []
+    read = Request.model_validate_json
+    monkeypatch.setattr(Request, "model_validate_json", lambda text: sent.append(text) or read(text))
+    expected = answer(plain, "faithful", where)
+
+    assert answer(hooked, "faithful", where) == expected
+    check_rows(hooked, f"SELECT id FROM lake.{faithful.name} WHERE {where}")
+    # Doubles stay in JSON, as the bits that they are.
+    assert any('"members":"' in text or r"\"values\":\"" in text for text in sent) != where.startswith(("m[", "d "))

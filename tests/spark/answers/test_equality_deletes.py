@@ -8,19 +8,19 @@ from uuid import UUID
 
 import pyarrow as pa
 import pytest
-from py4j.java_gateway import JavaObject
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, NestedField, UUIDType
 from pyspark.sql import SparkSession
 
 import planner
-from planner.spark.rules import compile_java, java_list, jvm_of, make
+from planner.spark.rules import java_list, jvm_of
 from puffin_index import TableIndex
 from puffin_index.errors import UnsupportedError
 from ssb_bench.spark_runs.jars import SPARK_RELEASE
 from tests.conftest import amount
 from tests.spark.agreement import ENABLED, check_rows, indexed, reports_since, row_groups_of, settings
+from tests.spark.java_source import object_of
 
 pytestmark = [
     pytest.mark.spark,
@@ -36,10 +36,10 @@ Delete = Callable[..., None]
 
 
 @pytest.fixture(scope="module")
-def delete(spark: SparkSession) -> Delete:
+def delete(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Delete:
     """Commits an equality delete file by Iceberg's Java library."""
-    source = Path(__file__).with_name("EqualityDeletes.java").read_text(encoding="utf-8")
-    writer: JavaObject = make(spark, compile_java(spark, [source]), "io.puffinindex.tests.EqualityDeletes")
+    source = Path(__file__).with_name("EqualityDeletes.java")
+    writer = object_of(spark, source, tmp_path_factory.mktemp("java"))
 
     def commit(
         table: str, names: Sequence[str], rows: Rows, file_format: str = "PARQUET", spec: int = 0, partition: str = ""

@@ -3,7 +3,9 @@
 import io
 import shutil
 import uuid
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 
 import duckdb
@@ -14,9 +16,10 @@ from rich.console import Console
 from puffin_index import BuildReport
 from ssb_bench.commands.demo import show
 from ssb_bench.data.dataset import generate, open_duckdb
-from ssb_bench.data.layout import NAMESPACE, BenchError, Layout, read_record, write_record
-from ssb_bench.results.run import Run
-from ssb_bench.results.studies import AppendRun, DoorsRun, WritesRun
+from ssb_bench.data.layout import NAMESPACE, BenchError, Layout
+from ssb_bench.data.workload import FittedQuery
+from ssb_bench.results.record import Record, Step
+from ssb_bench.spark_runs.bench import Bench
 from ssb_bench.spark_runs.index import build_index, define_index, describe_index, open_index
 from ssb_bench.spark_runs.load import (
     LINEORDER,
@@ -29,14 +32,9 @@ from ssb_bench.spark_runs.load import (
     write_table,
 )
 from ssb_bench.spark_runs.measure import answer_of, measure, rows_read
-from ssb_bench.spark_runs.run import answer_due, checking_sql, fit_queries, run_queries
 from ssb_bench.spark_runs.session import CATALOG
-from ssb_bench.studies.append import measure_appends
-from ssb_bench.studies.doors import measure_doors
-from ssb_bench.studies.writes import measure_writes
-from ssb_bench.systems.look_ups import measure_look_ups
-from ssb_bench.systems.peers import SYSTEMS
-from ssb_bench.systems.run import run_systems
+from ssb_bench.studies import append, doors, systems, writes
+from ssb_bench.studies.run import answer_due, checking_sql, fit_queries, run_queries
 from tests.conftest import amount
 
 pytestmark = pytest.mark.spark
@@ -66,10 +64,21 @@ def indexed(spark: SparkSession, layout: Layout, loaded: Load) -> BuildReport:
     return report
 
 
+def run_of(spark: SparkSession, layout: Layout, queries: Sequence[FittedQuery], repeats: int = 1) -> Record:
+    bench = Bench(layout, spark=spark)
+    run_queries(bench, queries, repeats=repeats)
+    return bench.record("run", "Run")
+
+
 @pytest.fixture(scope="module")
-def run(spark: SparkSession, layout: Layout, indexed: BuildReport) -> Run:
+def run(spark: SparkSession, layout: Layout, indexed: BuildReport) -> Record:
     assert indexed
-    return run_queries(spark, layout, fit_queries(layout), repeats=amount(1, 2))
+    return run_of(spark, layout, fit_queries(layout), amount(1, 2))
+
+
+def sides_of(run: Record) -> dict[str, list[Step]]:
+    """Each query without the index and with it."""
+    return {name: [step for own in sides.values() for step in own] for (_, name), sides in run.rows().items()}
 
 
 def test_row_groups_have_the_rows_that_were_asked_for(loaded: Load) -> None:
@@ -140,66 +149,68 @@ def test_all_files_are_indexed(layout: Layout, loaded: Load, indexed: BuildRepor
     facts = describe_index(layout, open_index(layout))
 
     assert indexed.files == loaded.data_files
-    assert facts.indexed_row_groups == loaded.row_groups
-    assert {*facts.columns["lo_revenue"]} == {"bsi", "bitmap"}
-    assert facts.index_bytes > 0
-    assert facts.build_seconds is not None
+    assert facts["indexed_row_groups"] == loaded.row_groups
+    assert "lo_revenue (bitmap, bsi, " in str(facts["columns"])
+    assert float(facts["index_bytes"]) > 0
+    assert float(facts["build_seconds"]) > 0
 
 
-def test_both_sides_and_duckdb_give_the_same_answers(run: Run) -> None:
+def test_both_sides_and_duckdb_give_the_same_answers(run: Record) -> None:
     assert run.failures == []
-    assert all(query.answers_equal for query in run.queries)
+    assert len(run.steps) == 2 * 7
+    assert all(step.answer is not None and step.seconds for step in run.steps)
 
 
-def test_spark_reads_exactly_the_row_groups_that_were_kept_or_fewer(run: Run) -> None:
-    """By the input records of its tasks, not by what the planner says."""
-    for query in run.queries:
-        assert query.plan is not None
-        assert query.with_index is not None
-        assert query.plan.unindexed == 0
-        assert query.with_index.rows_read <= query.plan.kept_rows, query.name
+def test_few_row_groups_have_rows_of_a_narrow_query_and_all_of_a_wide_one(run: Record, loaded: Load) -> None:
+    counts = {name: [step.counts for step in sides] for name, sides in sides_of(run).items()}
+    kept = {name: both["row groups"] + both["answered row groups"] for name, (_, both) in counts.items()}
 
-
-def test_few_row_groups_have_rows_of_a_narrow_query_and_all_of_a_wide_one(run: Run, loaded: Load) -> None:
-    kept = {query.name: query.plan.kept + query.plan.answered for query in run.queries if query.plan is not None}
-    planned = {query.plan.row_groups for query in run.queries if query.plan is not None}
-
-    assert max(planned) == loaded.row_groups, "Iceberg's own file statistics may leave fewer"
+    assert max(without["row groups"] for without, _ in counts.values()) == loaded.row_groups, "Iceberg may leave fewer"
     assert 1 <= kept["q1"] <= 2, "an order's lines lie together, in two row groups at most"
     assert kept["q2"] <= kept["q1"]
     assert kept["q7"] == loaded.row_groups
 
 
-def test_a_wide_count_reads_the_whole_table_without_the_index_and_nothing_with_it(run: Run, loaded: Load) -> None:
-    q7 = run.queries[-1]
-    assert q7.without_index is not None
-    assert q7.with_index is not None
-    assert q7.plan is not None
-    assert (q7.without_index.rows_read, q7.with_index.rows_read) == (ROWS, 0)
-    assert (q7.plan.kept, q7.plan.answered) == (0, loaded.row_groups)
+def test_a_wide_count_reads_the_whole_table_without_the_index_and_nothing_with_it(run: Record, loaded: Load) -> None:
+    without, with_index = (step.counts for step in sides_of(run)["q7"])
+    assert (without["rows read"], with_index["rows read"]) == (ROWS, 0)
+    assert (with_index["row groups"], with_index["answered row groups"]) == (0, loaded.row_groups)
 
 
-def test_a_query_that_fails_is_a_row_with_its_reason(spark: SparkSession, layout: Layout, indexed: BuildReport) -> None:
-    assert indexed
-    (query,) = fit_queries(layout, ["q1"])
-    failed = run_queries(spark, layout, [replace(query, sql="SELECT count(nothing) FROM supplier")], repeats=1)
-
-    (result,) = failed.queries
-    assert result.without_index is None
-    assert result.answer is None
-    assert "nothing" in result.failures[0]
-
-
-def test_a_query_that_the_index_does_not_serve_is_a_failure_of_the_comparison(
+def test_a_query_that_fails_is_listed_with_its_reason(
     spark: SparkSession, layout: Layout, indexed: BuildReport
 ) -> None:
-    """Without a report of the planner nothing says that the index was used."""
+    """One that DuckDB cannot read has no answer to compare with; one that Spark cannot read has no seconds."""
     assert indexed
     (query,) = fit_queries(layout, ["q1"])
-    compared = run_queries(spark, layout, [replace(query, sql="SELECT count(*) FROM supplier WHERE s_suppkey < 9")])
+    failed = run_of(spark, layout, [replace(query, sql="SELECT count(nothing) FROM supplier")])
+    unread = run_of(spark, layout, [replace(query, sql="SELECT list_sum([count(*)]) FROM supplier")])
 
-    assert compared.queries[0].answers_equal
-    assert "the index was not used" in compared.queries[0].failures[0]
+    assert failed.steps == ()
+    assert "nothing" in failed.failures[0]
+    assert [step.seconds for step in unread.steps] == [(), ()]
+    assert len(unread.failures) == 2
+
+
+_HALF = "SELECT count(*) AS n FROM lineorder WHERE lo_{} >= 0"
+
+
+@pytest.mark.parametrize(
+    ("sql", "reason"),
+    [
+        ("SELECT count(*) FROM supplier WHERE s_suppkey < 9", "the index was not used"),
+        (f"SELECT sum(n) FROM ({_HALF.format('discount')} UNION ALL {_HALF.format('tax')})", "Spark read 120,350 rows"),
+    ],
+)
+def test_a_query_that_the_index_does_not_serve_is_a_failure_of_the_comparison(
+    spark: SparkSession, layout: Layout, indexed: BuildReport, sql: str, reason: str
+) -> None:
+    """Without a report of the planner nothing says that the index was used; rows read are counted by Spark's tasks."""
+    assert indexed
+    (query,) = fit_queries(layout, ["q1"])
+    compared = run_of(spark, layout, [replace(query, sql=sql)])
+
+    assert any(reason in failure for failure in compared.failures)
 
 
 def test_measured_rows_are_those_of_the_whole_scan(spark: SparkSession, loaded: Load) -> None:
@@ -232,14 +243,13 @@ def test_the_demonstration_builds_beside_queries_and_draws_the_comparison(
     """It makes the table and the index anew, with the same row groups, so that the other tests hold after it too."""
     layout.load_json.unlink()
     out = io.StringIO()
-    run, path = show(spark, layout, row_group_rows=ROW_GROUP_ROWS, repeats=1, console=Console(file=out, width=120))
+    bench = Bench(layout, console=Console(file=out, width=120), spark=spark)
+    show(bench, row_group_rows=ROW_GROUP_ROWS, repeats=1)
 
-    assert run.failures == []
-    assert run.index.build_in_background
-    assert run.index.indexed_row_groups == run.table.row_groups == loaded.row_groups
+    assert bench.record("run", "Run").failures == []
+    assert bench.facts["index"]["built"] == "beside queries"
+    assert bench.facts["index"]["indexed row groups"] == bench.facts["table"]["row groups"] == loaded.row_groups
     assert f"index of {loaded.row_groups} row groups built in" in out.getvalue()
-    assert read_record(path, Run) == run
-    assert path.with_suffix(".png").stat().st_size > 10_000
 
 
 @pytest.mark.nightly
@@ -249,11 +259,10 @@ def test_rows_aggregates_and_joins_answer_as_duckdb_does(
     """Q7 gives most of the table: its rows are compared by their digest."""
     assert indexed
     names = ["q7-rows", "q5-aggregate", "q3.4", "q6-rows", "q1.3", "q2.3", "q4.3"]
-    compared = run_queries(spark, layout, fit_queries(layout, names), repeats=1)
+    compared = run_of(spark, layout, fit_queries(layout, names))
 
     assert compared.failures == []
-    assert all(query.answers_equal for query in compared.queries)
-    assert [query.answer for query in compared.queries if query.name == "q7-rows"] != ["0 rows"]
+    assert [step.answer for step in sides_of(compared)["q7-rows"]] == ["52,218 rows"] * 2
 
 
 def test_a_wrong_digest_is_noticed(spark: SparkSession, layout: Layout, indexed: BuildReport) -> None:
@@ -274,82 +283,59 @@ def test_systems_answer_alike_each_in_its_process(spark: SparkSession, layout: L
     """Two of Spark's, and DuckDB."""
     assert indexed
     bloom = make_bloom_table(spark, layout)
-    names = ("index", "iceberg-bloom", "duckdb")
-    systems = [system for system in SYSTEMS if system.name in names]
-    compared = run_systems(
-        layout,
-        systems,
-        fit_queries(layout, ["q1", "q6-rows"]),
-        repeats=1,
-        resources={"cores": 2, "memory": "1g"},
-        bloom=bloom,
-    )
+    bench = Bench(layout, memory="1g", spark=spark)
+    systems.measure(bench, repeats=1, system=("index", "iceberg-bloom", "duckdb"), query=("q1", "q6-rows"))
 
-    assert compared.failures == []
-    assert [system.failure for system in compared.systems] == [None] * 3
-    for system in compared.systems:
-        assert all(system.median(name) is not None for name in compared.queries), system.name
+    assert bench.record("systems", "Systems").failures == []
+    assert len(bench.steps) == 2 * 3
+    assert all(step.first_seconds and step.seconds for step in bench.steps)
+    assert not any("not run" in facts for facts in bench.facts.values())
     assert make_bloom_table(spark, layout) == bloom, "it is there already"
 
 
 @pytest.mark.nightly
 def test_batches_are_indexed_while_queries_run_and_answer_for_what_is_there(
-    spark: SparkSession, layout: Layout, loaded: Load, tmp_path: Path
+    spark: SparkSession, layout: Layout, loaded: Load
 ) -> None:
     assert loaded.rows == ROWS
-    run = measure_appends(
-        *(spark, layout, fit_queries(layout, ["q1", "q5"])),
-        batches=2,
-        batch_rows=2_000,
-        every_seconds=0.5,
-        row_group_rows=500,
-    )
-    write_record(tmp_path / "append.json", run)
+    bench = Bench(layout, spark=spark)
+    append.measure(bench, batches=2, batch_rows=2_000, every=0.5, row_group_rows=500)
 
-    assert run.failures == ()
-    assert [batch.rows for batch in run.appended] == [2_000, 2_000]
-    assert all(batch.lag_seconds is not None and batch.lag_seconds > 0 for batch in run.appended)
-    assert run.executions
-    assert {*run.by_query()} == {"q1", "q5"}
-    assert read_record(tmp_path / "append.json", AppendRun) == run
+    assert bench.record("append", "Appends").failures == []
+    steps = {step.name: step for step in bench.steps}
+    assert {*steps} >= {"q1", "q6"}
+    assert len(steps["from commit to index"].seconds) == len(steps["append of a batch"].seconds) == 2
     assert not (layout.root / "appends").exists(), "the batches are deleted again"
 
 
 @pytest.mark.nightly
-def test_writes_by_keys_give_the_same_rows_and_places(spark: SparkSession, layout: Layout, tmp_path: Path) -> None:
-    run = measure_writes(spark, layout, repeats=1, row_group_rows=ROW_GROUP_ROWS)
-    write_record(tmp_path / "writes.json", run)
+def test_writes_by_keys_give_the_same_rows_and_places(spark: SparkSession, layout: Layout) -> None:
+    bench = Bench(layout, spark=spark)
+    writes.measure(bench, repeats=1, row_group_rows=ROW_GROUP_ROWS)
 
-    assert run.failures == ()
-    assert (run.rows, run.data_files) == (ROWS, 8)
-    assert len(run.steps) == 10
-    assert all(len(step.without) == len(step.with_index) == 1 for step in run.steps)
-    deletes = [step for step in run.steps if step.name.startswith("DELETE")]
-    assert all(step.kept is not None and step.holding <= step.kept < run.row_groups for step in deletes)
-    assert read_record(tmp_path / "writes.json", WritesRun) == run
+    assert bench.record("writes", "Writes").failures == []
+    assert (bench.facts["table"]["rows"], bench.facts["table"]["data files"]) == (ROWS, 8)
+    assert len(bench.steps) == 2 * 10
+    deletes = [step for step in bench.steps if step.name.startswith("DELETE") and step.side == "with"]
+    for step in deletes:
+        assert step.answer is not None
+        assert step.answer.endswith("100 positions deleted")
+        assert step.counts["holding row groups"] <= step.counts["kept row groups"] < bench.facts["table"]["row groups"]
     tables = {row.tableName for row in spark.sql("SHOW TABLES IN lake.ssb").collect()}
     assert not {"keyed_recent", "keyed_scattered"} & tables, "the sources are dropped again"
 
 
 @pytest.mark.nightly
-def test_doors_give_the_answers_of_pyspark(
-    spark: SparkSession, layout: Layout, indexed: BuildReport, tmp_path: Path
-) -> None:
+def test_doors_give_the_answers_of_pyspark(spark: SparkSession, layout: Layout, indexed: BuildReport) -> None:
     """Real programs and servers with the plugin, and look-ups by workers."""
     assert indexed
-    steps, wrong = measure_look_ups(layout, rounds=2)
-    run = measure_doors(spark, layout, (steps, wrong), repeats=2, starts=1, warm_ups=1)
-    write_record(tmp_path / "doors.json", run)
+    bench = Bench(layout, spark=spark)
+    doors.measure(bench, repeats=2, warm_ups=1, starts=1)
 
-    assert run.failures == ()
-    assert (run.rows, run.row_groups) == (ROWS, indexed.row_groups)
-    doors, (answer, ready), look_ups = run.steps[:21], run.steps[21:23], run.steps[23:]
-    asked = ("no table, {} without plugin", *(f"{query}, {{}}" for query in ("q1", "q2", "q3", "q4", "q6", "no table")))
-    assert [(step.name, step.against) for step in doors] == [
-        (name.format(door), "PySpark") for door in ("spark-sql", "beeline", "Connect") for name in asked
-    ]
-    assert all(len(step.others) == len(step.seconds) == 2 for step in doors)
-    assert len(answer.others) == len(answer.seconds) == len(ready.seconds) == 1
-    assert look_ups == tuple(steps)
-    assert all(len(step.seconds) == 2 for step in look_ups)
-    assert read_record(tmp_path / "doors.json", DoorsRun) == run
+    assert bench.record("doors", "Doors").failures == []
+    headings = {heading: len([*steps]) for heading, steps in groupby(bench.steps, lambda step: step.heading)}
+    headings.pop("look-ups by key")
+    names = ("spark-sql", "beeline", "Connect")
+    assert headings == {"": 2} | dict.fromkeys(names, 12) | {f"{name} without plugin": 2 for name in names}
+    assert all(len(step.seconds) == 2 for step in bench.steps if step.heading in names)
+    assert "plugin ready seconds" in bench.steps[-1].counts

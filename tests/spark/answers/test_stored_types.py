@@ -23,7 +23,7 @@ from pyiceberg.types import IcebergType, NestedField
 from pyspark.sql import SparkSession
 
 from planner.arrow.file_columns import FileColumns
-from planner.spark.rules import compile_java, jvm_of, make
+from planner.spark.rules import jvm_of
 from puffin_index.data.column_source import Reading
 from puffin_index.data.data_table import DataFile
 from puffin_index.data.parquet import open_parquet
@@ -33,6 +33,7 @@ from puffin_index.keys.arrow_keys import arrow_of_keys, column_of
 from puffin_index.keys.value_types import value_type_of
 from ssb_bench.spark_runs.jars import SPARK_RELEASE
 from tests.parquet_footer_edit import Struct, edit_footer
+from tests.spark.java_source import object_of
 
 pytestmark = [
     pytest.mark.spark,
@@ -266,9 +267,9 @@ def value_of_text(text: str) -> Any:
 
 
 @pytest.fixture(scope="module")
-def readers(spark: SparkSession) -> JavaObject:
-    source = Path(__file__).with_name("IcebergReaders.java").read_text(encoding="utf-8")
-    return make(spark, compile_java(spark, [source]), "io.puffinindex.tests.IcebergReaders")
+def readers(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> JavaObject:
+    source = Path(__file__).with_name("IcebergReaders.java")
+    return object_of(spark, source, tmp_path_factory.mktemp("java"))
 
 
 def check(pairs: list[Pair]) -> set[str]:

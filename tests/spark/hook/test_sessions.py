@@ -4,25 +4,23 @@ import gc
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from weakref import WeakKeyDictionary
-from zipfile import ZipFile, is_zipfile
+from zipfile import ZipFile
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import DataFrame, SparkSession
 
 import planner
-from planner.spark import rules
-from planner.spark.rules import our_rules
+from planner.spark.build_jar import SOURCES_DIGEST
+from planner.spark.rules import jvm_of, load_jar, our_rules
 from puffin_index import TableIndex
-from puffin_index.errors import NotFoundError
+from puffin_index.errors import NotFoundError, PuffinIndexError
 from tests.spark import corpus_tables
 from tests.spark.agreement import indexed, row_groups_of
 
 pytestmark = pytest.mark.spark
 
 TABLE = f"lake.{corpus_tables.NAMESPACE}.lineorder"
-_SOURCE = "public class Answer { public int answer() { return 42; } }"
 SQL = f"SELECT COUNT(*) FROM {TABLE} WHERE orderkey = 7"
 
 
@@ -54,7 +52,7 @@ def test_all_sessions_are_those_that_are_there_and_those_that_come(spark: SparkS
     assert kept(first) == [1, 1]
 
 
-def test_the_hook_is_compiled_once_for_all_sessions(first: SparkSession) -> None:
+def test_the_hook_is_loaded_once_for_all_sessions(first: SparkSession) -> None:
     other = first.newSession()
     for session in (first, other, other):
         planner.enable(session, strict=True)
@@ -66,33 +64,24 @@ def test_the_hook_is_compiled_once_for_all_sessions(first: SparkSession) -> None
     planner.disable(other)
 
 
-def test_compiled_classes_are_kept_for_later_applications(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_jars_of_the_application_that_do_not_fit_are_told(
+    spark: SparkSession, first: SparkSession, tmp_path: Path
 ) -> None:
-    def answer() -> int:
-        rules._compiled.clear()  # as in a new application
-        made = rules.make(spark, rules.compile_java(spark, [_SOURCE]), "Answer")
-        found: int = rules.call_ours(spark, made, "answer")
-        return found
-
-    monkeypatch.setattr(rules, "_compiled", WeakKeyDictionary())
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert answer() == 42
-    (kept_at,) = (tmp_path / "puffin-index").iterdir()
-    with ZipFile(kept_at, "a") as jar:
-        jar.writestr("later", "")
-    first = kept_at.read_bytes()
-    assert (answer(), kept_at.read_bytes()) == (42, first)
-
-    kept_at.write_bytes(first[:100])
-    assert answer() == 42
-    assert is_zipfile(kept_at)
-
-    # A place where others may write is not trusted.
-    (tmp_path / "puffin-index").chmod(0o777)
-    kept_at.unlink()
-    assert answer() == 42
-    assert not kept_at.exists()
+    with ZipFile(tmp_path / "other.jar", "w") as jar:
+        jar.writestr(SOURCES_DIGEST, "4.1_2.13 of other sources")
+    thread = jvm_of(spark).java.lang.Thread.currentThread()
+    own = thread.getContextClassLoader()
+    try:
+        thread.setContextClassLoader(load_jar(spark, tmp_path / "other.jar"))
+        with pytest.raises(PuffinIndexError, match=r"another version of the hook's jar: let its spark.jars name /"):
+            planner.enable(first)
+        thread.setContextClassLoader(own.getParent())
+        with pytest.raises(PuffinIndexError, match=r"cannot be installed in this Spark session: (?s:.)*iceberg"):
+            planner.enable(first)
+    finally:
+        thread.setContextClassLoader(own)
+    planner.enable(first, strict=True)
+    assert kept(first) == [1]
 
 
 def test_a_session_with_a_hook_of_its_own_keeps_it_among_all_sessions(first: SparkSession) -> None:

@@ -3,13 +3,17 @@
 import logging
 import re
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from py4j.java_gateway import JavaObject
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
+from pyspark.errors import IllegalArgumentException
+from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 from sqlalchemy.exc import OperationalError
 
@@ -116,7 +120,6 @@ def test_a_planner_that_raises_changes_no_answer(
 
 
 def test_a_dead_callback_server_changes_no_answer(spark: SparkSession, corpus: dict[str, dict[str, str]]) -> None:
-    """Only threads that Python did not start need py4j's callback server."""
     assert corpus
     session = spark.newSession()
     planner.enable(session)
@@ -140,6 +143,69 @@ def test_a_dead_callback_server_changes_no_answer(spark: SparkSession, corpus: d
         server.resetCallbackClient(address, port)
     assert count() == expected
     assert len(planner.reports(session)) == 2
+
+
+@contextmanager
+def log_of_java(spark: SparkSession) -> Iterator[Callable[[], list[str]]]:
+    """What the hook's Java says in its log within a context, without the stacks of exceptions."""
+    assert spark._jvm is not None
+    logging4j, text = spark._jvm.org.apache.logging.log4j, spark._jvm.java.io.StringWriter()
+    layout = logging4j.core.layout.PatternLayout.newBuilder().withPattern("%m%ex{0}%n").build()
+    appender = logging4j.core.appender.WriterAppender.createAppender(layout, None, text, uuid4().hex, False, True)
+    appender.start()
+    logger = logging4j.LogManager.getContext(False).getLogger("puffin-index")
+    logger.addAppender(appender)
+    level = logger.getLevel()
+    logger.setLevel(logging4j.Level.WARN)
+    try:
+        yield lambda: str(text.toString()).splitlines()
+    finally:
+        logger.setLevel(level)
+        logger.removeAppender(appender)
+
+
+def test_a_callback_server_that_other_code_shuts_down_fails_no_query(
+    spark: SparkSession, corpus: dict[str, dict[str, str]]
+) -> None:
+    session, plain, gateway = spark.newSession(), spark.newSession(), spark.sparkContext._gateway
+    assert corpus
+    assert gateway is not None
+    planner.enable(session)
+    queries = [
+        SQL,
+        f"SELECT price FROM {FULL} WHERE orderkey = 18",
+        f"SELECT custkey FROM {FULL} WHERE orderkey < 99 LIMIT 5000",
+        f"SELECT price FROM {FULL} ORDER BY price DESC LIMIT 3",
+        f"SELECT t.price FROM {FULL} t JOIN (SELECT /*+ BROADCAST */ 5 + id AS k FROM range(2)) r ON t.orderkey = r.k",
+        f"SELECT price FROM {FULL} WHERE orderkey = (SELECT max(orderkey) FROM {FULL} WHERE price > 5000)",
+    ]
+
+    def answers(of: SparkSession = session) -> list[list[str]]:
+        return [sorted(map(str, of.sql(sql).collect())) for sql in queries]
+
+    def planned() -> int:
+        before = len(planner.reports(session))
+        assert thread.submit(answers).result() == expected
+        return len(planner.reports(session)) - before
+
+    expected = answers(plain)
+    # Each thread of Python has a connection of its own to Java, by which py4j might call it back.
+    with ThreadPoolExecutor(1) as thread, log_of_java(spark) as log:
+        gateway.shutdown_callback_server()
+        try:
+            assert answers() == expected
+            assert [planned() for _ in range(2)] == [0, 0]
+            with pytest.raises(IllegalArgumentException, match=r"planner\.enable\(spark\) starts it again"):
+                session.sql(f"CREATE INDEX late ON {FULL} USING bloom (price)")
+            assert len(log()) == 1
+            assert "no index is used: Python does not answer" in log()[0]
+        finally:
+            gateway._callback_server = None
+            ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call] # pyspark leaves it untyped
+        assert planned() >= len(queries)
+        gateway.shutdown_callback_server()
+        planner.enable(session)
+        assert planned() >= len(queries)
 
 
 def test_an_unknown_setting_is_refused_by_name_when_enabled(spark: SparkSession) -> None:

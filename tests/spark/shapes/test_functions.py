@@ -251,9 +251,11 @@ def test_a_comparison_that_rises_with_the_column_reads_one_row_group(hooked: Spa
         (row,) = hooked.sql(f"SELECT d, t FROM {edges} WHERE k = 2718").collect()
 
     assert check(hooked, f"d * 2 + 1 = {row.d * 2 + 1}", edges).kept == 1
-    with settings(hooked, {"spark.sql.session.timeZone": "UTC"}):
-        plan = check(hooked, f"date_trunc('HOUR', t) = date_trunc('HOUR', TIMESTAMP '{row.t}')", edges)
-    assert plan.kept < plan.row_groups
+    # Java has no such zone as the second: Spark reads it.
+    for zone in ("UTC", "+1:00"):
+        with settings(hooked, {"spark.sql.session.timeZone": zone}):
+            plan = check(hooked, f"date_trunc('HOUR', t) = date_trunc('HOUR', TIMESTAMP '{row.t}')", edges)
+        assert plan.kept < plan.row_groups
 
 
 def test_a_limit_counts_the_rows_of_a_function(hooked: SparkSession) -> None:

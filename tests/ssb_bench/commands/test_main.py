@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from ssb_bench.commands.main import cli, main
+from ssb_bench.commands.main import STUDIES, cli, main
 from ssb_bench.data.layout import BenchError, Layout
 from ssb_bench.spark_runs.session import require_java
 
@@ -18,16 +18,29 @@ def invoke(*arguments: str) -> Result:
     return CliRunner().invoke(cli, arguments)
 
 
-@pytest.mark.parametrize(
-    "command",
-    ["generate", "load", "build", "run", "report", "demo", "systems", "append", "clustered", "writes", "doors"],
-)
+@pytest.mark.parametrize("command", ["generate", "load", "build", "report", "demo", *STUDIES])
 def test_each_command_has_help(command: str) -> None:
     result = invoke(command, "--help")
 
     assert result.exit_code == 0
     assert "--sf" in result.output
     assert "--data" in result.output
+
+
+def test_a_study_is_a_module_and_its_parameters_are_options() -> None:
+    assert {*STUDIES} == {"run", "systems", "append", "clustered", "scale", "writes", "doors", "store"}
+    store, run, append = (" ".join(invoke(study, "--help").output.split()) for study in ("store", "run", "append"))
+
+    assert "Work on lineorder in an object store" in store
+    assert "--spark / --no-spark" in store
+    assert (
+        "--milliseconds FLOAT RANGE From a request to its answer. May be given again. [default: 10.0, 30.0, 100.0"
+        in store
+    )
+    assert "--workload NAME" in run
+    assert "--batch-rows INTEGER RANGE" in append
+    assert invoke("run", "--workload", "nothing").exit_code == 2
+    assert invoke("run", "--repeats", "0").exit_code == 2
 
 
 def test_generate_prints_the_rows_of_each_table(layout: Layout) -> None:

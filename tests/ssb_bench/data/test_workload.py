@@ -18,7 +18,7 @@ from ssb_bench.data.workload import (
     load_query,
     parse_query,
 )
-from ssb_bench.spark_runs.run import fit_queries
+from ssb_bench.studies.run import fit_queries
 
 SEED_LITERALS = {
     "q1": [19665277],

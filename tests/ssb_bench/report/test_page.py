@@ -1,37 +1,23 @@
-"""The HTML page: everything in one file, failures and missed targets in sight."""
+"""Records as text, picture and HTML page: everything is there, failures and missed targets in sight."""
 
 import io
 import re
-from collections.abc import Iterable
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
+import matplotlib.image
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
-from rich.console import Console
+from rich.console import Console, Group
 
 from ssb_bench.data.layout import read_record
-from ssb_bench.report.document import Part, render
-from ssb_bench.report.figures import draw_run, save
 from ssb_bench.report.page import write_page
-from ssb_bench.report.reports import append_parts, clustered_parts, run_parts, scale_parts, systems_parts
-from ssb_bench.results.run import Run
-from ssb_bench.results.studies import (
-    Appended,
-    AppendRun,
-    BurstCell,
-    BurstTable,
-    ClusteredRun,
-    Execution,
-    Probe,
-    Scale,
-    ScalePoint,
-    SystemResult,
-    SystemsRun,
-)
+from ssb_bench.report.picture import draw, save
+from ssb_bench.report.tables import parts_of, shown
+from ssb_bench.results.record import Record, Step, times_as_fast
 
 RECORDED = Path(__file__).parents[1] / "run.json"
 
@@ -57,46 +43,74 @@ class Balance(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def run() -> Run:
-    return read_record(RECORDED, Run)
+def run() -> Record:
+    return read_record(RECORDED, Record)
 
 
-def sections() -> dict[str, Iterable[Part]]:
-    """What each study but the run says."""
-    ran = SystemResult("lance", "Lance & co", {"version": "1"}, None, {"q1": 0.5}, {"q1": [0.2, 0.1]})
-    wrong = SystemResult("x", "X", {}, None, {"q1": None}, {}, {"q1": "answers 3, 4 is due"})
-    absent = SystemResult("hudi", "Hudi", failure="not to be had")
-    systems = SystemsRun("2026-01-01", 1.0, 10, 2, 100, {}, {"q1": "a = 1"}, (ran, wrong, absent))
-    probe = Probe(0.1, 0.1, (0.2,), 1, 1, 1, 1, 1, True, 1_000_000, {})
-    scale = Scale({}, tuple(ScalePoint("bloom, equality", size, 1, probe, None) for size in (1000, 10_000)))
-    cells = [
-        BurstCell("128 MB", "random", "long", burst, "needle", 20, 2, kept, 20, wrong, 9, 900, 0.1)
-        for burst, kept, wrong in ((1, 2, 0), (4, 1, 1), (12, 3, 0))
-    ]
-    tables = (BurstTable("128 MB", 20, 9, 900, 90),)
-    clustered = ClusteredRun(100, 1, {}, tables, tuple(cells), ("1 row group with matches is dropped",))
-    appended = (Appended(1000, 0.5, 1.0, 2.0), Appended(1000, 0.4, 5.0, None))
-    executions = (Execution("q1", 0.5, 0.3, None, None, None), Execution("q1", 4.0, 0.2, 4, 1, 0))
-    appends = AppendRun(1.0, 4.0, 100, {}, appended, executions, ("batch 1 was never indexed",))
-    return {
-        "Systems": systems_parts(systems),
-        "Appends": append_parts(appends),
-        "Clustered": clustered_parts(clustered),
-        "Scale": scale_parts(scale),
-    }
+def other() -> Record:
+    """A study with failures, missed targets, cases and counts that not every side has."""
+    steps = (
+        Step("q1", "Lance & co", (0.2, 0.1), 0.5, {"99th of 100 seconds": 0.5}),
+        Step("q1", "with", (0.3,), 0.6, {"read bytes": 3_000_000}, "4", {"seconds": 0.25}, case="one"),
+        Step("q1", "with", (0.3,), 0.6, {"read bytes": 2_000_000}, "4", {"read bytes": 9}, case="other"),
+        Step("q2", "Lance & co", failure="answers 3, 4 <is> due", heading="part"),
+        Step("q2", "with", (0.1,), heading="part"),
+    )
+    facts: dict[str, dict[str, int | float | str]] = {"Hudi": {"not run": "not to be had"}, "table": {"data bytes": 10}}
+    return Record("systems", "Other systems", "2026-01-01T00:00:00+00:00", 1.0, {}, facts, steps, ("no batch <came>",))
 
 
-def page_of(run: Run, folder: Path, **others: Iterable[Part]) -> str:
-    write_page({"Runs": run_parts(run), **others}, folder / "page.html")
-    return (folder / "page.html").read_text(encoding="utf-8")
+def text_of(record: Record, width: int = 120) -> str:
+    text = io.StringIO()
+    Console(file=text, width=width).print(Group(*parts_of(record)))
+    return text.getvalue()
 
 
 @pytest.fixture(scope="module")
-def page(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page of everything, which is drawn once."""
-    folder = tmp_path_factory.mktemp("page")
-    page_of(run, folder, **sections())
-    return folder / "page.html"
+def page(run: Record, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of both, which is drawn once."""
+    path = tmp_path_factory.mktemp("page") / "page.html"
+    write_page([run, other()], path)
+    return path
+
+
+def test_the_table_shows_every_query_with_both_sides(run: Record) -> None:
+    text = text_of(run)
+
+    for (_, name), sides in run.rows().items():
+        ((without,), (with_index,)) = sides.values()
+        (line,) = [line for line in text.splitlines() if line.startswith(f"{name} ")]
+        assert f"{int(without.answer or ''):,}" in line
+        assert "without" in line
+        assert f"{times_as_fast(without, with_index):.2f}" in text
+    assert f"rows {6_001_215:,}" in text
+    assert "times as fast as without" in text
+    assert "FAILED" not in text
+    assert "MISSED" not in text
+
+
+def test_the_table_fits_a_terminal_of_100_columns(run: Record) -> None:
+    text = text_of(run, width=100)
+
+    assert "…" not in text
+    assert max(len(line) for line in text.splitlines()) <= 100
+
+
+def test_failures_and_missed_targets_are_said(run: Record) -> None:
+    text = text_of(other())
+
+    assert "FAILED  part, q2, Lance & co: answers 3, 4 <is> due" in text
+    assert "FAILED  no batch <came>" in text
+    assert "MISSED  q1, one, with: s 0.3 (at most 0.25)" in text
+    assert "MISSED  q1, other, with: read MB 2.00 (at most 0.00)" in text
+    many = [replace(run.steps[1], most={"seconds": 1e-9}, case=str(number)) for number in range(40)]
+    assert "MISSED  10 more, which are in the JSON" in text_of(replace(run, steps=tuple(many)))
+
+
+def test_numbers_are_in_the_unit_of_their_names() -> None:
+    assert shown("read bytes", 1_234_567_890) == "1,234.57"
+    assert shown("seconds", 0.012345) == "0.0123"
+    assert (shown("rows", 1_000_000), shown("rounds", 1.5)) == ("1,000,000", "1.5")
 
 
 def test_the_page_is_well_formed_and_needs_nothing_else(page: Path) -> None:
@@ -105,42 +119,48 @@ def test_the_page_is_well_formed_and_needs_nothing_else(page: Path) -> None:
     parser.feed(text)
 
     assert parser.open == []
-    assert parser.tags.count("svg") == 5
+    assert parser.tags.count("svg") == 2
     assert not {"script", "link", "img"} & set(parser.tags)
     assert re.findall(r'(?:src|href)="http', text) == []
-
-
-def test_every_picture_is_also_a_file_of_either_kind(page: Path) -> None:
-    names = {"queries", "systems", "appends", "clustered", "scale"}
-    files = {f"{name}.{kind}" for name in names for kind in ("png", "svg")}
+    files = {f"{name}.{kind}" for name in ("run", "systems") for kind in ("png", "svg")}
     assert {file.name for file in page.with_name("page-pictures").iterdir()} == files
 
 
-def test_everything_that_was_measured_is_there(run: Run, page: Path) -> None:
+def test_everything_that_was_measured_is_on_the_page(run: Record, page: Path) -> None:
     text = page.read_text(encoding="utf-8")
 
-    for query in run.queries:
-        assert f"<td>{query.name}</td>" in text
-    assert "Lance &amp; co" in text
-    assert "Hudi: not to be had" in text
-    assert "answers 3, 4 is due" in text
-    assert "batch 1 was never indexed" in text
-    assert "<p class=bad>FAILED  1 row group with matches is dropped</p>" in text
-    assert "<p class=bad>1 of 3 cells" in text
-    assert "<td>needle of longs in bursts of 12, random, row groups of 128 MB</td>" in text
+    for step in run.steps:
+        assert f"<td>{step.name}</td>" in text
+    assert "<td>Lance &amp; co</td>" in text
+    assert "Hudi: not run not to be had" in text
+    assert "answers 3, 4 &lt;is&gt; due" in text
+    assert '<td class="bold red">null</td>' in text
+    assert '<td class="bold red">5.00</td>' in text
+    assert '<td class="bold red">0.3</td>' in text
+    assert '<p class="bold red">FAILED  no batch &lt;came&gt;</p>' in text
+    assert "<dt>processor</dt>" in text
     assert "Limitations" in text
 
 
-def test_the_page_says_the_answer_in_a_sentence(run: Run, tmp_path: Path) -> None:
-    text = page_of(run, tmp_path)
-    wrong = replace(run.queries[0], answers_equal=False, failures=("2 rows, 3 are due",))
-    text_of_wrong = page_of(replace(run, queries=(wrong, *run.queries[1:])), tmp_path)
+@pytest.mark.parametrize("suffix", ["png", "svg"])
+def test_a_picture_is_drawn(run: Record, tmp_path: Path, suffix: str) -> None:
+    picture = tmp_path / f"run.{suffix}"
+    save(draw(run), picture)
 
-    ratios = [query.speed_up for query in run.queries if query.speed_up is not None]
-    assert f"{run.table.rows:,} rows" in text
-    assert f"(geometric mean of 7, {min(ratios):.1f} to {max(ratios):.1f}); DuckDB gives the same answers." in text
-    assert "some answers are not those of DuckDB" in text_of_wrong
-    assert "FAILED  q1: 2 rows, 3 are due" in text_of_wrong
+    assert picture.stat().st_size > 10_000
+    if suffix == "png":
+        height, width, _ = matplotlib.image.imread(picture).shape
+        assert width > 1500
+        assert height > 500
+
+
+def test_a_picture_is_drawn_of_what_did_not_fail(run: Record, tmp_path: Path) -> None:
+    broken = replace(run.steps[0], seconds=(), counts={}, failure="it broke")
+    save(draw(replace(run, steps=(broken, *run.steps[1:]))), tmp_path / "less.png")
+    save(draw(replace(run, steps=(broken,))), tmp_path / "one.png")
+    save(draw(replace(run, steps=())), tmp_path / "none.png")
+
+    assert (tmp_path / "none.png").stat().st_size < (tmp_path / "less.png").stat().st_size
 
 
 def overlaps(figure: Figure) -> list[tuple[str, str]]:
@@ -162,30 +182,13 @@ def overlaps(figure: Figure) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("names", [[f"q{n}" for n in range(1, 8)], [f"a_rather_long_name_{n}" for n in range(15)]])
-def test_no_label_of_a_picture_lies_over_another(run: Run, names: list[str]) -> None:
-    queries = [replace(run.queries[n % 7], name=name) for n, name in enumerate(names)]
-    queries += [replace(query, workload="aggregate") for query in queries[:7]]
+def test_no_label_of_a_picture_lies_over_another(run: Record, names: list[str]) -> None:
+    pairs = list(run.rows().values())
+    steps = [
+        replace(step, name=name, heading=heading)
+        for heading in ("counts", "Joins, subqueries, first rows, functions: what the rest of a query implies")
+        for number, name in enumerate(names)
+        for (step,) in pairs[number % 7].values()
+    ]
 
-    assert overlaps(draw_run(replace(run, queries=tuple(queries)))) == []
-
-
-def test_arms_may_have_run_differently_often(run: Run, tmp_path: Path) -> None:
-    first = run.queries[0]
-    assert first.with_index is not None
-    often = replace(first, with_index=replace(first.with_index, seconds=first.with_index.seconds * 5))
-    more = replace(run, queries=(often, *run.queries[1:]))
-
-    page_of(more, tmp_path)
-    save(draw_run(more), tmp_path / "run.png")
-    Console(file=io.StringIO()).print(render(run_parts(more)))
-    assert often.speed_up == first.speed_up
-
-
-def test_a_failed_query_is_null_and_listed(run: Run, tmp_path: Path) -> None:
-    broken = replace(
-        run.queries[0], answer=None, without_index=None, with_index=None, plan=None, failures=("it <broke>",)
-    )
-    text = page_of(replace(run, queries=(broken, *run.queries[1:])), tmp_path)
-
-    assert "it &lt;broke&gt;" in text
-    assert "<td class=bad>null</td>" in text
+    assert overlaps(draw(replace(run, steps=tuple(steps)))) == []

@@ -1,9 +1,8 @@
-"""How row groups of lineorder are cut into pages, and in what order the sides of a comparison run."""
+"""How row groups of lineorder are cut into pages."""
 
 import pytest
 
 from ssb_bench.spark_runs.load import page_rows
-from ssb_bench.spark_runs.measure import in_turns
 
 
 @pytest.mark.parametrize(
@@ -20,8 +19,3 @@ from ssb_bench.spark_runs.measure import in_turns
 )
 def test_pages_are_even_parts_of_row_groups(row_group_rows: int, rows_of_a_page: int) -> None:
     assert page_rows(row_group_rows) == rows_of_a_page
-
-
-def test_rounds_go_forwards_and_backwards() -> None:
-    assert list(in_turns("ab", 3)) == ["a", "b", "b", "a", "a", "b"]
-    assert list(in_turns("ab", 0)) == []

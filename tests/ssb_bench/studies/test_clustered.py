@@ -1,6 +1,5 @@
 """Keys in bursts on small tables: truth is that of the data files, and a row group that is dropped wrongly is found."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -9,37 +8,35 @@ import pyarrow.parquet as pq
 import pytest
 
 from puffin_index import TableIndex
-from ssb_bench.data.layout import read_record, write_record
-from ssb_bench.results.studies import BurstCell, ClusteredRun
+from ssb_bench.data.layout import Layout
+from ssb_bench.spark_runs.bench import Bench
 from ssb_bench.spark_runs.session import open_catalog
 from ssb_bench.studies.clustered import (
     BURSTS,
     FIRST_ROWS,
-    KINDS,
+    KEYS,
+    STEP,
     Grid,
     Kind,
     Query,
     RowGroups,
-    Size,
     draw_keys,
     judge,
-    keys_of,
-    literals,
+    literal,
     make_table,
-    matching_rows,
     measure_cells,
     measure_clustered,
 )
 
 ROWS = 500
-SMALL = Size("500 rows", ROWS)
+SMALL = "500 rows"
 GRID = Grid(8_000, 4_000, ["random"], ["long", "timestamp"])
 STRINGS = Grid(2_000, 1_000, ["sorted"], ["string"])
 
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> TableIndex:
-    return make_table(open_catalog(tmp_path_factory.mktemp("clustered")), SMALL, GRID)
+    return make_table(open_catalog(tmp_path_factory.mktemp("clustered")), SMALL, ROWS, GRID)
 
 
 @pytest.fixture(scope="module")
@@ -48,52 +45,52 @@ def groups(index: TableIndex) -> RowGroups:
 
 
 def test_no_row_group_with_a_match_is_dropped(index: TableIndex, groups: RowGroups) -> None:
-    failures: list[str] = []
-    cells = list(measure_cells(index, groups, SMALL, GRID, 1, failures))
+    troubles: list[str] = []
+    steps = list(measure_cells(index, groups, SMALL, GRID, 1, troubles))
+    bounds, kept = steps[::2], steps[1::2]
 
-    assert failures == []
-    assert len(cells) == 2 * len(BURSTS) * 7
-    assert {cell.row_groups for cell in cells} == {16}
-    assert [cell.name for cell in cells if cell.wrong] == []
-    assert all(cell.kept <= cell.without for cell in cells)
-    assert {cell.matching for cell in cells if cell.query == "needle"} >= {2, 3}
+    assert troubles == []
+    assert len(kept) == 2 * len(BURSTS) * 7
+    assert {step.counts["row groups"] for step in steps} == {16}
+    assert [step.title for step in steps if step.failure] == []
+    assert all(one.counts["kept"] <= other.counts["kept"] for one, other in zip(kept, bounds, strict=True))
+    assert {step.counts["matching"] for step in kept if step.name == "needle, random"} >= {2, 3}
+    for step in kept:
+        is_selective = 2 * step.counts["matching"] < 16
+        assert step.most == ({"kept": 1.1 * step.counts["matching"]} if is_selective else {})
 
 
 def test_a_row_group_that_is_dropped_wrongly_is_found(tmp_path: Path) -> None:
     """Data files that change behind the index's back stand for an index that is wrong."""
-    index = make_table(open_catalog(tmp_path), SMALL, STRINGS)
+    index = make_table(open_catalog(tmp_path), SMALL, ROWS, STRINGS)
     for task in index.data_table.scan().plan_files():
         path = task.file.file_path.removeprefix("file://")
         rows = pq.read_table(path)
         pq.write_table(rows.take(np.arange(len(rows))[::-1]), path, row_group_size=ROWS)
     groups = RowGroups.of(index.data_table)
 
-    cells = measure_cells(index, groups, SMALL, STRINGS, 1, [])
-    assert {cell.query for cell in cells if cell.wrong} >= {"needle", "first"}
+    steps = measure_cells(index, groups, SMALL, STRINGS, 1, [])
+    assert {step.name for step in steps if step.failure} >= {"needle, sorted", "first, sorted"}
 
 
 def test_first_rows_may_be_any_of_equal_ones_but_have_to_be_enough(groups: RowGroups) -> None:
     name = "random_long_500"
-    table = groups.read([name])
-    rows = duckdb.from_arrow(table)
+    rows = groups.read([name])
     query = Query(None, order_by=name)
-    kept = np.zeros(len(groups), np.bool_)
+    kept = np.zeros(len(groups.rows), np.bool_)
 
-    assert judge(query, rows, groups, kept) == (1, 1)
-    kept[int(np.argmax(table[name])) // ROWS] = True
-    assert judge(query, rows, groups, kept) == (1, 0)
-    may, must = matching_rows(query, rows)
-    assert len(may) >= FIRST_ROWS
-    assert not len(must)
+    assert judge(query, rows, kept) == (1, 1)
+    kept[int(np.argmax(rows[name])) // ROWS] = True
+    assert judge(query, rows, kept) == (1, 0)
+    assert np.sum(np.asarray(rows[name]) == np.max(rows[name])) >= FIRST_ROWS, "the ten are equal: any may be kept"
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_keys_keep_the_order_of_their_numbers_and_have_gaps(kind: Kind) -> None:
-    numbers = np.arange(0, 7_000, 7, dtype=np.int64)
-    pairs = zip(keys_of(kind, numbers).to_pylist(), keys_of(kind, numbers, beside=1).to_pylist(), strict=True)
-    values = [value for pair in pairs for value in pair]
+@pytest.mark.parametrize("kind", KEYS)
+def test_keys_keep_the_order_of_their_numbers(kind: Kind) -> None:
+    numbers = [number for key in range(0, 7_000, 7) for number in (key * STEP, key * STEP + 1)]
+    keys = duckdb.sql(f"SELECT {KEYS[kind].format('unnest($n)')}", params={"n": numbers}).fetchall()
 
-    assert values == sorted(set(values))
+    assert keys == sorted(set(keys))
 
 
 def test_keys_come_in_bursts_of_their_length() -> None:
@@ -101,33 +98,26 @@ def test_keys_come_in_bursts_of_their_length() -> None:
         keys = draw_keys("random", burst, 6_000)
         starts = np.flatnonzero(np.diff(keys, prepend=-1))
         assert np.all(starts % burst == 0)
-        assert np.bincount(keys).max() == 3 * burst
+        assert np.bincount(keys // STEP).max() == 3 * burst
 
 
 def test_keys_are_written_as_sql() -> None:
-    assert literals("string", np.array([1, 2])) == ["'u000003f1'", "'u000007e2'"]
-    assert literals("long", np.array([1]), beside=1) == ["1010"]
-    assert literals("timestamp", np.array([0, 1])) == [
+    assert [literal("string", number * STEP) for number in (1, 2)] == ["'u000003f1'", "'u000007e2'"]
+    assert literal("long", STEP + 1) == "1010"
+    assert [literal("timestamp", number * STEP) for number in (0, 1)] == [
         "TIMESTAMP '2024-01-01 00:00:00'",
         "TIMESTAMP '2024-01-01 00:00:01.009000'",
     ]
 
 
-def test_a_whole_run_survives_its_json(tmp_path: Path) -> None:
-    run = measure_clustered(tmp_path / "warehouse", grid=STRINGS, sizes=[SMALL], trials=1)
-    write_record(tmp_path / "clustered.json", run)
+def test_a_whole_study_leaves_nothing_but_its_record(tmp_path: Path) -> None:
+    bench = Bench(Layout.of(tmp_path, 1))
+    measure_clustered(bench, STRINGS, {SMALL: ROWS}, trials=1)
 
-    assert run.failures == ()
-    assert {cell.query for cell in run.cells} >= {"needle", "absent", "list", "range", "prefix", "both"}
-    assert not (tmp_path / "warehouse").exists()
-    assert read_record(tmp_path / "clustered.json", ClusteredRun) == run
-
-
-def test_a_cell_is_missed_where_few_row_groups_match_and_many_are_kept() -> None:
-    cell = BurstCell("20,000 rows", "random", "long", 1, "needle", 100, 20, 22, 100, 0, 9, 900, 0.1)
-
-    assert cell.is_selective
-    assert not cell.is_missed
-    assert replace(cell, kept=23).is_missed
-    assert replace(cell, matching=0, kept=1).is_missed
-    assert not replace(cell, matching=50, kept=100).is_missed
+    assert bench.record("clustered", "Clustered").failures == []
+    names = {step.name.partition(",")[0] for step in bench.steps}
+    assert names >= {"needle", "absent", "list", "range", "prefix", "both", "first", "first of range"}
+    assert bench.facts["row groups of 500 rows"]["row groups"] == 4
+    planned = {step.name: step.counts["dropped"] for step in bench.steps if step.side == "planning"}
+    assert planned == {"100 strings": 0, "20,000 strings": 0}
+    assert not (bench.layout.root / "clustered").exists()

@@ -6,11 +6,9 @@ from zipfile import ZipFile
 
 import pytest
 
-from ssb_bench.data.layout import Layout, read_record, write_record
-from ssb_bench.report.reports import fact_line
-from ssb_bench.results.studies import SystemResult, SystemsRun
+from ssb_bench.data.layout import Layout
+from ssb_bench.studies.systems import drop_caches
 from ssb_bench.systems.peers import PeerError, WorkerProcess
-from ssb_bench.systems.run import drop_caches
 
 
 @pytest.fixture
@@ -68,35 +66,6 @@ def test_a_worker_has_the_packages_it_asks_for_and_no_others(tmp_path: Path) -> 
         with pytest.raises(PeerError, match=reason):
             process.ask({"open": {"files": ""}})
         process.close()
-
-
-def run_of(*systems: SystemResult) -> SystemsRun:
-    return SystemsRun("2026-01-01T00:00:00+00:00", 1.0, 10, 2, 100, {}, {"q1": "a = 1"}, systems)
-
-
-def test_a_comparison_survives_its_json(tmp_path: Path) -> None:
-    ran = SystemResult("duckdb", "DuckDB", {"version": "1"}, None, {"q1": 0.5}, {"q1": [0.2, 0.1, 0.3]})
-    absent = SystemResult("hudi", "Hudi", failure="not there")
-    write_record(tmp_path / "systems.json", run_of(ran, absent))
-
-    again = read_record(tmp_path / "systems.json", SystemsRun)
-
-    assert again == run_of(ran, absent)
-    assert again.systems[0].median("q1") == 0.2
-    assert again.failures == []
-
-
-def test_a_failed_query_has_no_time_and_is_listed() -> None:
-    failed = SystemResult("x", "X", cold={"q1": None}, warm={"q1": [0.1]}, failures={"q1": "answers 3, 4 is due"})
-
-    assert failed.median("q1") is None
-    assert run_of(failed).failures == ["x, q1: answers 3, 4 is due"]
-
-
-def test_facts_are_one_line() -> None:
-    facts: dict[str, str | float] = {"version": "Lance 14", "build_seconds": 2.5, "index_bytes": 3_000_000}
-
-    assert fact_line(SystemResult("lance", "Lance", facts)) == "Lance: Lance 14, index built in 2.5 s, index 3.0 MB"
 
 
 def test_dropping_caches_leaves_files_as_they_are(tmp_path: Path) -> None:

@@ -92,6 +92,15 @@ def column_node(name: str, schema: Schema) -> dict[str, Any]:
     return node | {"type": "string", "key": text(key.removesuffix("']").encode())}
 
 
+def packed(contents: list[int] | list[bytes], form: str) -> str:
+    """A list as the hook's Java packs it."""
+    count = len(contents).to_bytes(4)
+    if form == "N":
+        return b64encode(b"N" + count + np.array(contents, ">i8").tobytes()).decode()
+    lengths = np.array([len(one) for one in contents if isinstance(one, bytes)], ">i4").tobytes()
+    return b64encode(b"B" + count + lengths + b"".join(one for one in contents if isinstance(one, bytes))).decode()
+
+
 def literal_node(value: Any, type_name: str) -> dict[str, Any] | None:
     """The node of a literal of a type; None if it is of another type."""
     match value:

@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
@@ -16,8 +17,8 @@ from puffin_index import IndexDefinition
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import ValueType
 from puffin_index.keys.values import key_of
-from tests.planner.spark.requests.jvm_messages import columns_of, encoded
-from tests.planner.ten_rows import k, view_of_ten_rows
+from tests.planner.spark.requests.jvm_messages import columns_of, encoded, packed
+from tests.planner.ten_rows import build_index, k, view_of_index, view_of_ten_rows
 
 TYPES = [
     "boolean",
@@ -146,3 +147,33 @@ def test_only_columns_whose_keys_may_drop_row_groups_are_waited_for(
     view = view_of_ten_rows(local_catalog, IndexDefinition.of(bitmap=["k", "c"]))
     schema = Schema(NestedField(1, "k", "long", required=False), NestedField(2, "c", "long", required=False))
     assert wanted_runtime_fields(fields, predicate, schema, view) == wanted
+
+
+@pytest.mark.parametrize(("row_groups", "is_waited_for"), [(1, False), (2, False), (3, True)])
+def test_texts_are_waited_for_where_a_key_may_be_in_fewer_than_half_of_the_row_groups(
+    local_catalog: SqlCatalog, row_groups: int, is_waited_for: bool
+) -> None:
+    data = pa.table({"s": [f"key {number}" for number in range(10 * row_groups)]})
+    view = view_of_index(build_index(local_catalog, data, 10, IndexDefinition.of(bitmap=["s"])))
+    schema = Schema(NestedField(1, "s", "string", required=False))
+    assert wanted_runtime_fields({1: None}, EVERY, schema, view) == [1] * is_waited_for
+
+
+@pytest.mark.parametrize(
+    ("name", "keys", "form"),
+    [
+        ("long", [5, -(2**63), 5], "N"),
+        ("date", [19_000, 3, -7], "N"),
+        ("string", [b"b\xff", b"", b"\xef\xbf\xbd"], "B"),
+    ],
+)
+def test_packed_keys_are_the_keys_one_by_one(name: str, keys: list[int] | list[bytes], form: str) -> None:
+    number = TYPES.index(name) + 1
+    message = {"field": number, "name": "c", "type": name, "operator": "=", "source": "join"}
+    sent = json.dumps(message | {"keys": packed(keys, form)})
+    as_bytes = RuntimeKeys.model_validate_json(sent)
+
+    assert str(as_bytes) == "c in 3 keys"
+    assert bind_runtime_keys(as_bytes, SCHEMA) == bound(
+        name, [encoded(key) if isinstance(key, bytes) else key for key in keys]
+    )

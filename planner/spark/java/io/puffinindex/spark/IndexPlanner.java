@@ -1,0 +1,265 @@
+package io.puffinindex.spark;
+
+import com.fasterxml.jackson.databind.ObjectMapper;
+import io.puffinindex.spark.aggregates.AggregateAnswer;
+import io.puffinindex.spark.functions.ColumnFunction;
+import io.puffinindex.spark.functions.ColumnValues;
+import io.puffinindex.spark.functions.Evaluation;
+import java.io.ByteArrayInputStream;
+import java.io.DataInputStream;
+import java.io.IOException;
+import java.util.Base64;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.function.BiFunction;
+import org.apache.iceberg.FileScanTask;
+import org.apache.iceberg.Snapshot;
+import org.apache.iceberg.SnapshotSummary;
+import org.apache.iceberg.Table;
+import org.roaringbitmap.RoaringBitmap;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Asks the planner which row groups of a scan need not be read.
+ *
+ * <p>Both sides number the row groups of one version of an index table alike ({@link View}). A
+ * request has a scan's row groups as a bitmap of these numbers. {@code
+ * planner/spark/requests/wire.py} describes requests and answers.
+ */
+public final class IndexPlanner {
+  private static final Logger LOG = LoggerFactory.getLogger("puffin-index");
+  private static final int ATTEMPTS = 5;
+  private static final int ABSENT_REMEMBERED = 10000;
+  private static final int RESULTS_REMEMBERED = 200;
+
+  private final PythonCalls<String, byte[], byte[]> planner;
+  private final ObjectMapper json = new ObjectMapper();
+
+  /**
+   * Views by table name and UUID. A table may have several names, and an index under one of them.
+   */
+  private final Map<String, View> views = new ConcurrentHashMap<>();
+
+  /**
+   * Until when not to ask about a table without an index, by table and settings; as
+   * System.nanoTime().
+   */
+  private final Map<Object, Double> absent = new ConcurrentHashMap<>();
+
+  /**
+   * Where functions of columns are true, by {@link ColumnFunction#key}; empty if that takes too
+   * long.
+   */
+  private final Map<Object, Optional<Map<String, Object>>> results =
+      Lists.latest(RESULTS_REMEMBERED);
+
+  /** The lists of values that functions were evaluated for last, by table and column. */
+  private final Map<Object, String> lists = Lists.latest(RESULTS_REMEMBERED);
+
+  /**
+   * @param planner answers a request: (JSON, bitmap of row groups) to bytes
+   */
+  public IndexPlanner(BiFunction<String, byte[], byte[]> planner) {
+    this.planner = new PythonCalls<>(planner);
+  }
+
+  /** Whether the planner need not be asked about a table now. */
+  public boolean isNotToBeAsked(Table table, Map<String, String> settings) {
+    if (ScanQuestion.says(settings, "enabled", "false")) {
+      return true;
+    }
+    Double until = absent.get(absence(table, settings));
+    return until != null && System.nanoTime() < until;
+  }
+
+  /**
+   * Ask which row groups to drop of some tasks.
+   *
+   * @param tasks of data files, or narrowed from such tasks
+   * @param home the UUID of the session that reports belong to
+   * @return null if nothing changes
+   */
+  public Answer ask(ScanQuestion question, List<FileScanTask> tasks, String home)
+      throws IOException {
+    return (Answer) answer(question, tasks, home);
+  }
+
+  /** What the index gives for the aggregates of some tasks; null if all rows have to be read. */
+  public AggregateAnswer askAggregates(ScanQuestion question, List<FileScanTask> tasks, String home)
+      throws IOException {
+    return (AggregateAnswer) answer(question, tasks, home);
+  }
+
+  private Object answer(ScanQuestion question, List<FileScanTask> tasks, String home)
+      throws IOException {
+    Table table = question.table;
+    Map<String, Object> request = question.request(home);
+    if (request == null) {
+      return null;
+    }
+    Long whole = wholeSnapshot(question, tasks);
+    String key = key(table);
+    boolean wantsFewRows = request.get("wanted") != null;
+    recall(question);
+    for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
+      View view = views.getOrDefault(key, View.NONE);
+      View.Candidates candidates = view.candidates(tasks, whole);
+      request.put("version", view.version);
+      request.put("unindexed", candidates.unindexed);
+      request.put("unindexed_files", candidates.unindexedFiles);
+      if (wantsFewRows) {
+        Map<String, Object> wanted = new HashMap<>(question.wanted);
+        wanted.put("deleted", Base64.getEncoder().encodeToString(view.withDeletes(tasks)));
+        request.put("wanted", wanted);
+      }
+      if (question.aggregates != null) {
+        request.put("aggregates", question.aggregates.node(view.deletes(tasks, table.schema())));
+      }
+      byte[] answer = planner.apply(json.writeValueAsString(request), candidates.serialized);
+      if (answer == null || answer.length == 0) {
+        return null;
+      }
+      DataInputStream in = new DataInputStream(new ByteArrayInputStream(answer));
+      char kind = (char) in.readByte();
+      switch (kind) {
+        case 'A' -> {
+          if (absent.size() >= ABSENT_REMEMBERED) {
+            absent.clear();
+          }
+          absent.put(absence(table, question.settings), System.nanoTime() + in.readDouble() * 1e9);
+          return null;
+        }
+        case 'G' -> {
+          return question.aggregates.read(view, candidates.rowGroups, in);
+        }
+        case 'D', 'O' -> {
+          return new Answer(view, candidates.rowGroups, kind == 'O', in);
+        }
+        case 'F' -> evaluate(question, in);
+        // The index table has a newer version. Take its numbering and ask again.
+        case 'V' -> views.put(key, View.read(in));
+        default -> throw new IllegalStateException("an answer of unknown kind " + kind);
+      }
+    }
+    LOG.warn("index not used: the index of {} changes too fast", table.name());
+    return null;
+  }
+
+  /**
+   * Take what is known of functions into the request, for lists of values that are likely still
+   * those of the index.
+   */
+  private void recall(ScanQuestion question) {
+    for (ColumnFunction function : question.functions) {
+      String fingerprint = lists.get(list(question, function));
+      Optional<Map<String, Object>> result =
+          fingerprint == null ? null : results.get(function.key(fingerprint));
+      if (result != null) {
+        function.take(fingerprint, result.orElse(null));
+      }
+    }
+  }
+
+  /** Evaluate functions for the values that the planner lists, as far as there is time. */
+  private void evaluate(ScanQuestion question, DataInputStream in) throws IOException {
+    long deadline = System.nanoTime() + in.readInt() * 1000000L;
+    ColumnValues[] values = new ColumnValues[in.readUnsignedShort()];
+    for (int i = 0; i < values.length; i++) {
+      values[i] = ColumnValues.read(in);
+    }
+    for (int left = in.readUnsignedShort(); left > 0; left--) {
+      ColumnFunction function = question.functions.get(in.readUnsignedShort());
+      ColumnValues own = values[in.readUnsignedShort()];
+      Object key = function.key(own.fingerprint);
+      Optional<Map<String, Object>> result =
+          function.isOfThisSession() ? results.get(key) : Optional.empty();
+      if (result == null) {
+        Evaluation<Map<String, Object>> evaluation = function.matches(own);
+        result = evaluation.result(deadline);
+        if (evaluation.wasBegun()) {
+          results.put(key, result);
+        }
+      }
+      lists.put(list(question, function), own.fingerprint);
+      function.take(own.fingerprint, result.orElse(null));
+    }
+  }
+
+  private static Object list(ScanQuestion question, ColumnFunction function) {
+    return List.of(key(question.table), function.node.get("column"));
+  }
+
+  private static String key(Table table) {
+    return table.name() + " " + table.uuid();
+  }
+
+  /**
+   * An absence counts under the settings that it was found with: other settings may say another
+   * time.
+   */
+  private static Object absence(Table table, Map<String, String> settings) {
+    return List.of(key(table), settings);
+  }
+
+  /**
+   * The snapshot of a scan of all its data files, else null; also null in releases that do not say
+   * the snapshot.
+   */
+  private static Long wholeSnapshot(ScanQuestion question, List<FileScanTask> tasks) {
+    Long id = question.snapshot;
+    Snapshot snapshot = id == null ? null : question.table.snapshot(id);
+    Map<String, String> summary = snapshot == null ? null : snapshot.summary();
+    return summary != null
+            && String.valueOf(tasks.size())
+                .equals(summary.get(SnapshotSummary.TOTAL_DATA_FILES_PROP))
+        ? id
+        : null;
+  }
+
+  /**
+   * The row groups to drop. A row group that was not asked about stays, whatever the summary of its
+   * snapshot says. A truncated or over-long answer is ignored.
+   */
+  public static final class Answer {
+    /** What the job's description says of the scan, may be empty. */
+    public final String note;
+
+    /** The IDs of join columns whose keys are worth to be asked about once they are known. */
+    public final Set<Integer> runtimeFields = new HashSet<>();
+
+    private final View view;
+    private final RoaringBitmap dropped = new RoaringBitmap();
+    private final boolean dropsUnknown;
+
+    private Answer(View view, RoaringBitmap asked, boolean dropsUnknown, DataInputStream in)
+        throws IOException {
+      this.view = view;
+      this.dropsUnknown = dropsUnknown;
+      note = View.text(in, in.readUnsignedShort());
+      for (int left = in.readUnsignedShort(); left > 0; left--) {
+        runtimeFields.add(in.readInt());
+      }
+      dropped.deserialize(in);
+      if (in.read() >= 0) {
+        throw new IllegalStateException("an answer with bytes after its end");
+      }
+      dropped.and(asked);
+    }
+
+    /** Whether all tasks stay as they are. */
+    public boolean keepsAll() {
+      return dropped.isEmpty() && !dropsUnknown;
+    }
+
+    /** The tasks of the scan with what is not dropped. */
+    public ScanTasks.Pruned left(List<FileScanTask> tasks) {
+      return view.without(tasks, dropped, dropsUnknown);
+    }
+  }
+}

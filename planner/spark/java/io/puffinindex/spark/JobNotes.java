@@ -1,0 +1,53 @@
+package io.puffinindex.spark;
+
+import org.apache.spark.SparkContext;
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.catalyst.QueryPlanningTracker;
+import scala.Option;
+
+/**
+ * Adds notes on a query's scans to the description of the query's jobs. A description belongs to a
+ * thread and outlives the query, so the next query that the thread plans takes the note back.
+ */
+public final class JobNotes {
+  private static final String DESCRIPTION = "spark.job.description";
+
+  @SuppressWarnings("ThreadLocalUsage") // the hooks of a JVM have notes of their own
+  private final ThreadLocal<Noted> noted = new ThreadLocal<>();
+
+  /** Add a note on the query that this thread plans. */
+  public void add(String note) {
+    forgetOtherQueries();
+    SparkContext context = SparkSession.active().sparkContext();
+    String before = context.getLocalProperty(DESCRIPTION);
+    String after = before == null || before.isEmpty() ? note : before + "; " + note;
+    Noted earlier = noted.get();
+    context.setLocalProperty(DESCRIPTION, after);
+    noted.set(new Noted(query(), earlier == null ? before : earlier.before, after));
+  }
+
+  /** Take back the notes on earlier queries of this thread. */
+  public void forgetOtherQueries() {
+    Noted earlier = noted.get();
+    if (earlier == null || (earlier.query != null && earlier.query == query())) {
+      return;
+    }
+    noted.remove();
+    SparkContext context = SparkSession.active().sparkContext();
+    if (earlier.after.equals(context.getLocalProperty(DESCRIPTION))) {
+      context.setLocalProperty(DESCRIPTION, earlier.before);
+    }
+  }
+
+  /**
+   * What identifies the query that this thread plans: the planning tracker, which all its
+   * subqueries share.
+   */
+  private static QueryPlanningTracker query() {
+    Option<QueryPlanningTracker> tracker = QueryPlanningTracker.get();
+    return tracker.isDefined() ? tracker.get() : null;
+  }
+
+  /** The description of a query's jobs, before and after the notes. */
+  private record Noted(QueryPlanningTracker query, String before, String after) {}
+}

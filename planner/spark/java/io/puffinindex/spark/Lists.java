@@ -1,0 +1,75 @@
+package io.puffinindex.spark;
+
+import java.util.Arrays;
+import java.util.Collections;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.function.Function;
+import org.apache.spark.api.python.PythonUtils;
+import org.apache.spark.sql.catalyst.trees.TreeNode;
+import scala.Option;
+import scala.PartialFunction;
+import scala.collection.JavaConverters;
+
+/** Scala's lists, nodes of plans and expressions, and maps. */
+public final class Lists {
+  private Lists() {}
+
+  /** An immutable list, which is a Seq in both Scala 2.12 and 2.13. */
+  public static <T> scala.collection.immutable.List<T> of(List<T> items) {
+    return PythonUtils.toSeq(items).toList();
+  }
+
+  /** An immutable list of some items. */
+  @SafeVarargs
+  @SuppressWarnings("varargs") // nobody writes to the array
+  public static <T> scala.collection.immutable.List<T> of(T... items) {
+    return of(Arrays.asList(items));
+  }
+
+  /** The items of a collection of Scala's. */
+  @SuppressWarnings("deprecation") // what Scala 2.13 has instead is not in 2.12
+  public static <T> List<T> from(scala.collection.Iterable<T> items) {
+    return JavaConverters.seqAsJavaList(items.toSeq());
+  }
+
+  /**
+   * A change of the nodes of a plan or an expression: what takes the place of a node, or null if
+   * the node stays.
+   */
+  public static <N> PartialFunction<N, N> change(Function<N, ? extends N> change) {
+    return scala.Function.unlift(node -> Option.<N>apply(change.apply(node)));
+  }
+
+  /**
+   * The nodes of a class in a plan or an expression, each before its children; without plans of
+   * subqueries.
+   */
+  public static <T extends TreeNode<T>, N> List<N> nodes(TreeNode<T> tree, Class<N> type) {
+    return from(
+        tree.<N>collect(
+            scala.Function.unlift(
+                node -> Option.<N>apply(type.isInstance(node) ? type.cast(node) : null))));
+  }
+
+  /** A map for Jackson, of names and values, one after the other. */
+  public static Map<String, Object> map(Object... entries) {
+    Map<String, Object> map = new LinkedHashMap<>();
+    for (int i = 0; i < entries.length; i += 2) {
+      map.put((String) entries[i], entries[i + 1]);
+    }
+    return map;
+  }
+
+  /** A map that keeps the entries that were used last. */
+  public static <K, V> Map<K, V> latest(int most) {
+    return Collections.synchronizedMap(
+        new LinkedHashMap<K, V>(16, 0.75f, true) {
+          @Override
+          protected boolean removeEldestEntry(Map.Entry<K, V> eldest) {
+            return size() > most;
+          }
+        });
+  }
+}

@@ -1,0 +1,488 @@
+package io.puffinindex.spark;
+
+import io.puffinindex.spark.aggregates.AggregateAnswer;
+import io.puffinindex.spark.joins.AwaitedColumn;
+import io.puffinindex.spark.joins.RuntimeFilters;
+import io.puffinindex.spark.joins.RuntimeScan;
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.HashMap;
+import java.util.IdentityHashMap;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.function.BiFunction;
+import java.util.function.Predicate;
+import org.apache.iceberg.FileScanTask;
+import org.apache.iceberg.Schema;
+import org.apache.iceberg.types.Types;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.AttributeReference;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.ListQuery;
+import org.apache.spark.sql.catalyst.expressions.ScalarSubquery;
+import org.apache.spark.sql.catalyst.expressions.SubqueryExpression;
+import org.apache.spark.sql.catalyst.optimizer.PropagateEmptyRelation;
+import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
+import org.apache.spark.sql.catalyst.plans.logical.Filter;
+import org.apache.spark.sql.catalyst.plans.logical.LocalRelation$;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.RowLevelWrite;
+import org.apache.spark.sql.catalyst.plans.logical.Subquery;
+import org.apache.spark.sql.catalyst.plans.logical.WriteDelta;
+import org.apache.spark.sql.catalyst.rules.Rule;
+import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
+import org.apache.spark.sql.internal.SQLConf;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * An optimizer rule that takes row groups out of Iceberg scans.
+ *
+ * <p>The rule asks the planner about each scan ({@link IndexPlanner}) and drops the row groups that
+ * the planner names. A data file that the index does not know, or knows with another size, is read
+ * whole. After any failure the scan stays as it was.
+ *
+ * <p>A scan whose indexed columns a join compares waits for the keys of the join ({@link
+ * RuntimeScan}).
+ */
+public final class PruneScans extends Rule<LogicalPlan> implements Cloneable {
+  private static final Logger LOG = LoggerFactory.getLogger("puffin-index");
+  private static final String RELEASE = org.apache.spark.package$.MODULE$.SPARK_VERSION();
+  private static final boolean SPARK_3 = RELEASE.startsWith("3.");
+  private static final boolean SPARK_4_0 = RELEASE.startsWith("4.0.");
+
+  private final String hook;
+  private String home;
+  private final IndexPlanner planner;
+  private final boolean strict;
+  private final JobNotes notes = new JobNotes();
+  private final AtomicBoolean ended = new AtomicBoolean();
+
+  /** Says of an aggregate whether the index answers it, so that its scan is not looked at here. */
+  private volatile Predicate<Aggregate> answering = aggregate -> false;
+
+  /**
+   * @param hook the name of the planner's side of this hook
+   * @param home the UUID of the session that has this rule; sessions that Spark copies from it keep
+   *     its UUID here
+   * @param planner answers a request: (JSON, bitmap of row groups) to bytes
+   * @param strict whether trouble fails queries of sessions that do not set this themselves
+   */
+  public PruneScans(
+      String hook, String home, BiFunction<String, byte[], byte[]> planner, Boolean strict) {
+    this.hook = hook;
+    this.home = home;
+    this.planner = new IndexPlanner(planner);
+    this.strict = strict;
+  }
+
+  /** The same rule for another session. Both end together. */
+  public PruneScans of(String session) throws CloneNotSupportedException {
+    PruneScans other = (PruneScans) clone();
+    other.home = session;
+    return other;
+  }
+
+  /** Leave aggregates to somebody who answers them from the index. */
+  public void leaveAggregates(Predicate<Aggregate> answering) {
+    this.answering = answering;
+  }
+
+  public String hook() {
+    return hook;
+  }
+
+  public String home() {
+    return home;
+  }
+
+  /** Do nothing from now on, in all sessions that have this rule. */
+  public void end() {
+    ended.set(true);
+  }
+
+  public boolean hasEnded() {
+    return ended.get();
+  }
+
+  @Override
+  public String ruleName() {
+    return "PuffinIndexPruneScans";
+  }
+
+  @Override
+  public LogicalPlan apply(LogicalPlan plan) {
+    // Spark optimises a subquery by itself first, and may then merge it with others. The whole
+    // query comes last.
+    if (hasEnded() || plan instanceof Subquery) {
+      return plan;
+    }
+    try {
+      notes.forgetOtherQueries();
+    } catch (RuntimeException e) {
+      LOG.warn("job description not restored", e);
+    }
+    Pass pass = new Pass(plan);
+    pass.run();
+    return changed(plan, pass, true);
+  }
+
+  /**
+   * A plan with what a pass has found. Subqueries come first: a runtime filter has the same
+   * subquery as its filter.
+   *
+   * @param takesFilters whether scans may wait for keys, as those of the query itself may
+   */
+  private LogicalPlan changed(LogicalPlan plan, Pass pass, boolean takesFilters) {
+    LogicalPlan changed = plan;
+    if (!pass.subqueries.whole.isEmpty() || !pass.subqueries.files.isEmpty()) {
+      changed =
+          changed.transformAllExpressions(
+              Lists.change(
+                  node ->
+                      node instanceof SubqueryExpression subquery
+                          ? changed(subquery, pass)
+                          : null));
+    }
+    if (pass.replacements.isEmpty()) {
+      return changed;
+    }
+    try {
+      LogicalPlan replaced = withScans(changed, pass.replacements);
+      int empty = Collections.frequency(pass.replacements.values(), null);
+      boolean mayWait = takesFilters && empty < pass.replacements.size();
+      if (mayWait && SQLConf.get().dynamicPartitionPruningEnabled()) {
+        replaced = RuntimeFilters.apply(replaced, plan != pass.query);
+      }
+      // What has no rows without an empty scan goes as well.
+      return empty > 0 ? PropagateEmptyRelation.apply(replaced) : replaced;
+    } catch (Throwable e) {
+      tell("scans stay in the plan as they were", e);
+      return changed;
+    }
+  }
+
+  /**
+   * A subquery that runs by itself, with a changed plan. Only a plan of files takes runtime
+   * filters.
+   */
+  private Expression changed(SubqueryExpression subquery, Pass pass) {
+    LogicalPlan plan = subquery.plan();
+    boolean isOfFiles = subquery instanceof ListQuery && pass.subqueries.files.contains(plan);
+    if (!isOfFiles && !(subquery instanceof ScalarSubquery && pass.subqueries.isWhole(plan))) {
+      return null;
+    }
+    LogicalPlan changed = changed(plan, pass, isOfFiles);
+    return changed == plan ? null : subquery.withNewPlan(changed);
+  }
+
+  /**
+   * A plan with other scans in the place of some, and a relation without rows where the other scan
+   * is null.
+   */
+  public static LogicalPlan withScans(LogicalPlan plan, IdentityHashMap<Scan, Scan> replacements) {
+    return plan.transform(
+        Lists.change(
+            node -> {
+              if (!(node instanceof DataSourceV2ScanRelation relation)
+                  || !replacements.containsKey(relation.scan())) {
+                return null;
+              }
+              Scan scan = replacements.get(relation.scan());
+              return scan == null
+                  ? LocalRelation$.MODULE$.apply(
+                      Lists.of(new ArrayList<Attribute>(Lists.from(relation.output()))))
+                  : relation.copy(
+                      relation.relation(),
+                      scan,
+                      relation.output(),
+                      relation.keyGroupedPartitioning(),
+                      relation.ordering());
+            }));
+  }
+
+  /** Whether the planner need not be asked about the aggregates of a scan now. */
+  public boolean isNotToBeAsked(Scan scan) {
+    Map<String, String> settings = ScanQuestion.settings();
+    return ScanQuestion.says(settings, "aggregates", "false")
+        || planner.isNotToBeAsked(IcebergScans.table(scan), settings);
+  }
+
+  /** What the index gives for the aggregates of a scan; null if all rows have to be read. */
+  public AggregateAnswer aggregates(ScanQuestion question, List<FileScanTask> tasks)
+      throws IOException {
+    return planner.askAggregates(question, tasks, home);
+  }
+
+  /** A scan of some tasks, which is not equal to a scan of other tasks. */
+  public Scan narrowed(ScanQuestion question, List<FileScanTask> tasks) {
+    return RuntimeScan.of(question, Map.of(), tasks, planner, home, isStrict());
+  }
+
+  /** Let the description of the query's jobs say something. */
+  public void note(String note) {
+    if (!note.isEmpty()) {
+      notes.add(note);
+    }
+  }
+
+  public void tell(String what, Throwable trouble) {
+    ScanQuestion.tell(isStrict(), what, trouble);
+  }
+
+  private boolean isStrict() {
+    return ScanQuestion.isStrict(ScanQuestion.settings(), strict);
+  }
+
+  /** One application of the rule to one query. */
+  private final class Pass {
+    /**
+     * Scans that take the keys of joins, by the scan that each replaces; null for a scan that has
+     * no task left.
+     */
+    final IdentityHashMap<Scan, Scan> replacements = new IdentityHashMap<>();
+
+    final Subqueries subqueries;
+    private final LogicalPlan query;
+
+    /** By scan, the awaited columns by the names of their runtime filters. */
+    private final IdentityHashMap<Scan, Map<String, AwaitedColumn>> runtimeFilters =
+        new IdentityHashMap<>();
+
+    /** By scan, how many rows of the scan the query wants. */
+    private final IdentityHashMap<Scan, WantedRows> wantedRows = new IdentityHashMap<>();
+
+    private final Set<Scan> scans = Subqueries.identitySet();
+
+    /** The scans that stand at several places of the plan. */
+    private final Set<Scan> sharedScans = Subqueries.identitySet();
+
+    /**
+     * The statement that writes rows: {@code merge}, {@code update} or {@code delete}; null for a
+     * query.
+     */
+    private final String write;
+
+    /** Whether the scans of such a statement may wait for keys. */
+    private final boolean prunesWrites =
+        !ScanQuestion.says(ScanQuestion.settings(), "merge-pruning", "false");
+
+    Pass(LogicalPlan query) {
+      this.query = query;
+      List<RowLevelWrite> writes = Lists.nodes(query, RowLevelWrite.class);
+      write =
+          writes.isEmpty()
+              ? null
+              : writes.get(0).operation().command().toString().toLowerCase(Locale.ROOT);
+      subqueries = new Subqueries(query);
+    }
+
+    /** Ask about the scans of a query and of its subqueries. */
+    void run() {
+      List<LogicalPlan> plans = new ArrayList<>(subqueries.whole);
+      plans.add(query);
+      try {
+        plans.forEach(this::lookAtScans);
+        lookAtKeys(query, true);
+        for (LogicalPlan plan : subqueries.files) {
+          lookAtScans(plan);
+          // A scan of a subquery that waits for one more subquery may wait for ever: Spark
+          // describes the plans of all
+          // subqueries when one of them goes on, and before Spark 4.1 takes locks of nodes that
+          // wait.
+          if (prunesWrites && !SPARK_3) {
+            lookAtKeys(plan, !SPARK_4_0);
+          }
+        }
+      } catch (Throwable e) {
+        tell("index not used for joins and limits", e);
+      }
+      plans.forEach(plan -> visit(plan, null, true, true));
+      subqueries.files.forEach(plan -> visit(plan, null, false, true));
+      for (LogicalPlan plan : subqueries.others) {
+        for (DataSourceV2ScanRelation relation :
+            Lists.nodes(plan, DataSourceV2ScanRelation.class)) {
+          visitScan(relation, null, false, false);
+        }
+      }
+    }
+
+    /**
+     * Find the columns whose values a join, or a scalar subquery if wanted, tells once the query
+     * runs.
+     */
+    private void lookAtKeys(LogicalPlan plan, boolean ofSubqueries) {
+      for (AwaitedColumn column : RuntimeFilters.awaited(plan, ofSubqueries)) {
+        column.source = write == null ? column.source : write;
+        AwaitedColumn before =
+            runtimeFilters
+                .computeIfAbsent(column.scan, scan -> new LinkedHashMap<>())
+                .putIfAbsent(column.name(), column);
+        if (before != null) {
+          before.add(column);
+        }
+      }
+    }
+
+    /** Find the rows that LIMIT wants, and the scans of a plan. */
+    private void lookAtScans(LogicalPlan plan) {
+      for (LogicalPlan node : Lists.nodes(plan, LogicalPlan.class)) {
+        WantedRows wanted = WantedRows.of(node);
+        if (wanted != null) {
+          wantedRows.put(wanted.scan(), wanted);
+        }
+        // What one place of the plan says of its rows does not hold for another place that reads
+        // the same scan.
+        if (node instanceof DataSourceV2ScanRelation relation
+            && (!scans.add(relation.scan()) || subqueries.shared.contains(relation.scan()))) {
+          sharedScans.add(relation.scan());
+        }
+      }
+    }
+
+    /**
+     * Ask about the scans of a plan.
+     *
+     * @param above the condition of the filter right above the plan, or null
+     * @param mayGo whether scans without a task may leave the plan
+     * @param mayWait whether scans may wait for keys
+     */
+    private void visit(LogicalPlan plan, Expression above, boolean mayGo, boolean mayWait) {
+      if (plan instanceof DataSourceV2ScanRelation relation) {
+        boolean isShared = sharedScans.contains(relation.scan());
+        visitScan(relation, isShared ? null : above, mayGo, mayWait && !isShared);
+        return;
+      }
+      if (plan instanceof Aggregate aggregate && answering.test(aggregate)) {
+        return;
+      }
+      Expression condition = plan instanceof Filter filter ? filter.condition() : null;
+      // MERGE, UPDATE and DELETE keep their scan: Iceberg validates their writes by what the scan
+      // has read. A scan that
+      // rewrites whole data files must read them whole.
+      boolean isWrite = plan instanceof RowLevelWrite;
+      boolean mayWaitBelow = mayWait && (!isWrite || (plan instanceof WriteDelta && prunesWrites));
+      for (LogicalPlan child : Lists.from(plan.children())) {
+        visit(child, condition, mayGo && !isWrite, mayWaitBelow);
+      }
+    }
+
+    private void visitScan(
+        DataSourceV2ScanRelation relation, Expression above, boolean mayGo, boolean mayWait) {
+      Scan scan = relation.scan();
+      try {
+        if (IcebergScans.isBatchScan(scan)
+            && prune(scan, above, relation.output(), mayGo, mayWait)
+            && mayGo) {
+          replacements.put(scan, null);
+        }
+      } catch (Throwable e) {
+        tell("index not used, the scan stays as it was: " + scan, e);
+      }
+    }
+
+    /** Take row groups out of a scan; say whether the scan has no task left. */
+    private boolean prune(
+        Scan scan,
+        Expression above,
+        scala.collection.Iterable<AttributeReference> output,
+        boolean mayGo,
+        boolean mayWait)
+        throws Exception {
+      Map<String, AwaitedColumn> filters =
+          mayWait ? runtimeFilters.getOrDefault(scan, Map.of()) : Map.of();
+      WantedRows wanted = mayGo && mayWait ? wantedRows.get(scan) : null;
+      boolean nothingAsked =
+          IcebergScans.filters(scan).isEmpty()
+              && above == null
+              && filters.isEmpty()
+              && wanted == null;
+      if (nothingAsked
+          || IcebergScans.isOfNoSnapshot(scan)
+          || planner.isNotToBeAsked(IcebergScans.table(scan), ScanQuestion.settings())) {
+        return false;
+      }
+      List<FileScanTask> tasks = ScanTasks.of(scan);
+      if (tasks instanceof ScanTasks.Pruned || tasks.isEmpty()) {
+        return tasks instanceof ScanTasks.Pruned && tasks.isEmpty();
+      }
+      Schema schema = IcebergScans.schema(scan);
+      Map<String, Object> wantedNode = wanted == null ? null : wanted.node(output, schema);
+      ScanQuestion question =
+          new ScanQuestion(scan, new Conditions(above, output, schema, wantedNode != null));
+      question.wanted = wantedNode;
+      Map<String, Map<String, Object>> columns = columns(schema, filters);
+      columns.forEach(
+          (name, column) -> question.addRuntimeField(id(column), filters.get(name).rows));
+      if (question.isEmpty()) {
+        return false;
+      }
+      IndexPlanner.Answer answer = planner.ask(question, tasks, home);
+      if (answer == null) {
+        return false;
+      }
+      ScanTasks.Pruned left = answer.keepsAll() ? null : answer.left(tasks);
+      boolean isEmpty = left != null && left.isEmpty();
+      boolean isForThisQuery = left != null && wantedNode != null;
+      if (left == null || isForThisQuery) {
+        ScanTasks.mark(scan, tasks);
+      } else {
+        ScanTasks.replace(scan, left);
+      }
+      note(answer.note);
+      columns.values().removeIf(column -> !answer.runtimeFields.contains(id(column)));
+      if ((!columns.isEmpty() || isForThisQuery) && !isEmpty) {
+        // A scan of another query with the same filters is equal, but wants other rows. So this one
+        // has its own.
+        List<FileScanTask> own = isForThisQuery ? left : null;
+        replacements.put(scan, RuntimeScan.of(question, columns, own, planner, home, isStrict()));
+      }
+      return isEmpty;
+    }
+
+    private static Integer id(Map<String, Object> column) {
+      return (Integer) column.get("field");
+    }
+
+    /**
+     * The nodes of awaited columns by the names of their filters; without columns that no index can
+     * be of.
+     */
+    private static Map<String, Map<String, Object>> columns(
+        Schema schema, Map<String, AwaitedColumn> filters) {
+      Map<String, Map<String, Object>> columns = new HashMap<>();
+      for (AwaitedColumn filter : filters.values()) {
+        String column = filter.column.name();
+        String type = Conditions.nameOf(filter.column.dataType());
+        Types.NestedField field = schema.asStruct().field(column);
+        // A filter must not be taken for another one, should Spark lose its name, nor for one of
+        // another column.
+        boolean isCertain =
+            filter.operator.equals("=")
+                || (!filters.containsKey(column) && schema.asStruct().field(filter.name()) == null);
+        if (type != null && field != null && isCertain) {
+          Map<String, Object> node =
+              Lists.map(
+                  "field",
+                  field.fieldId(),
+                  "name",
+                  column,
+                  "type",
+                  type,
+                  "operator",
+                  filter.operator,
+                  "source",
+                  filter.source);
+          columns.put(filter.name(), node);
+        }
+      }
+      return columns;
+    }
+  }
+}

@@ -1,0 +1,135 @@
+package io.puffinindex.spark;
+
+import java.util.Map;
+import org.apache.iceberg.Schema;
+import org.apache.spark.sql.catalyst.expressions.Alias;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.AttributeReference;
+import org.apache.spark.sql.catalyst.expressions.Descending$;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.GetStructField;
+import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression;
+import org.apache.spark.sql.catalyst.expressions.NullsFirst$;
+import org.apache.spark.sql.catalyst.expressions.Rank;
+import org.apache.spark.sql.catalyst.expressions.RowNumber;
+import org.apache.spark.sql.catalyst.expressions.SortOrder;
+import org.apache.spark.sql.catalyst.plans.logical.Filter;
+import org.apache.spark.sql.catalyst.plans.logical.GlobalLimit;
+import org.apache.spark.sql.catalyst.plans.logical.LocalLimit;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Offset;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.catalyst.plans.logical.Sort;
+import org.apache.spark.sql.catalyst.plans.logical.WindowGroupLimit;
+import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
+
+/**
+ * How many rows of a scan a query wants, and in what order: LIMIT right above a scan, or above its
+ * filter, its projection and its sort. Of {@code rank() <= k} without partitions, Spark makes a
+ * WindowGroupLimit.
+ *
+ * @param key the column of the scan, or the leaf of a struct, that the rows are ordered by first;
+ *     null if any rows will do, as is {@code order} then
+ */
+public record WantedRows(Scan scan, int rows, Expression key, SortOrder order) {
+  /** The rows that a plan wants of a scan; null if the plan is no LIMIT above a scan. */
+  public static WantedRows of(LogicalPlan plan) {
+    if (plan instanceof WindowGroupLimit ranks) {
+      return ofRank(ranks);
+    }
+    if (!(plan instanceof GlobalLimit global)) {
+      return null;
+    }
+    LogicalPlan child = global.child() instanceof Offset offset ? offset.child() : global.child();
+    // Below OFFSET, the local limit has the rows that are skipped as well.
+    return child instanceof LocalLimit local
+            && local.limitExpr() instanceof Literal literal
+            && literal.value() instanceof Integer rows
+        ? below(local.child(), rows, null)
+        : null;
+  }
+
+  /**
+   * The rows of the first ranks: those that are equal to the last of them have its rank, and stay
+   * as well.
+   */
+  private static WantedRows ofRank(WindowGroupLimit plan) {
+    // dense_rank() may want any number of rows.
+    Class<?> rank = plan.rankLikeFunction().getClass();
+    boolean isKnown = rank == Rank.class || rank == RowNumber.class;
+    return isKnown && plan.partitionSpec().isEmpty() && !plan.orderSpec().isEmpty()
+        ? below(plan.child(), plan.limit(), plan.orderSpec().head())
+        : null;
+  }
+
+  private static WantedRows below(LogicalPlan plan, int rows, SortOrder order) {
+    Expression key = order == null ? null : order.child();
+    while (!(plan instanceof DataSourceV2ScanRelation)) {
+      if (plan instanceof Project project) {
+        if (key != null) {
+          key = behind(key, project);
+          if (key == null) {
+            return null;
+          }
+        }
+        plan = project.child();
+      } else if (plan instanceof Sort sort && order == null && sort.global()) {
+        order = sort.order().head();
+        key = order.child();
+        plan = sort.child();
+      } else if (plan instanceof Filter filter
+          && filter.child() instanceof DataSourceV2ScanRelation
+          // The condition says exactly which rows there are, and a condition that is not
+          // deterministic says nothing.
+          && filter.condition().deterministic()) {
+        plan = filter.child();
+      } else {
+        return null;
+      }
+    }
+    return new WantedRows(((DataSourceV2ScanRelation) plan).scan(), rows, key, order);
+  }
+
+  /**
+   * What a column or the leaf of a struct is below a projection; null if either is anything else.
+   */
+  private static Expression behind(Expression key, Project project) {
+    if (key instanceof GetStructField access) {
+      Expression struct = behind(access.child(), project);
+      return struct == null ? null : key.withNewChildren(Lists.of(struct));
+    }
+    if (!(key instanceof Attribute attribute)) {
+      return null;
+    }
+    for (NamedExpression named : Lists.from(project.projectList())) {
+      if (named.exprId().equals(attribute.exprId())) {
+        return named instanceof Alias alias ? alias.child() : (Expression) named;
+      }
+    }
+    return null;
+  }
+
+  /**
+   * The content of a request; null if no index can be of the column that the rows are ordered by.
+   */
+  public Map<String, Object> node(
+      scala.collection.Iterable<AttributeReference> output, Schema schema) {
+    if (order == null) {
+      return Lists.map("rows", rows, "order", null);
+    }
+    Map<String, Object> found = new Conditions(null, output, schema, false).column(key);
+    if (found == null) {
+      return null;
+    }
+    Map<String, Object> column =
+        Lists.map(
+            "field", found.get("field"),
+            "name", Conditions.path(found),
+            "type", found.get("type"),
+            "descending", order.direction() == Descending$.MODULE$,
+            "nulls_first", order.nullOrdering() == NullsFirst$.MODULE$);
+    return Lists.map("rows", rows, "order", column);
+  }
+}

@@ -1,0 +1,364 @@
+package io.puffinindex.spark.aggregates;
+
+import io.puffinindex.spark.Conditions;
+import io.puffinindex.spark.IcebergScans;
+import io.puffinindex.spark.Lists;
+import io.puffinindex.spark.PruneScans;
+import io.puffinindex.spark.ScanQuestion;
+import io.puffinindex.spark.ScanTasks;
+import io.puffinindex.spark.SparkParts;
+import io.puffinindex.spark.joins.RuntimeScan;
+import java.io.IOException;
+import java.lang.ref.WeakReference;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Deque;
+import java.util.HashMap;
+import java.util.IdentityHashMap;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Map;
+import java.util.stream.LongStream;
+import org.apache.iceberg.FileScanTask;
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.Alias;
+import org.apache.spark.sql.catalyst.expressions.And;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.ExprId;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression;
+import org.apache.spark.sql.catalyst.planning.PhysicalOperation;
+import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
+import org.apache.spark.sql.catalyst.plans.logical.Expand;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.physical.UnknownPartitioning;
+import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.execution.CoalesceExec;
+import org.apache.spark.sql.execution.LocalTableScanExec;
+import org.apache.spark.sql.execution.PlanLater;
+import org.apache.spark.sql.execution.RDDScanExec;
+import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.SparkStrategy;
+import org.apache.spark.sql.execution.UnionExec;
+import org.apache.spark.sql.execution.aggregate.BaseAggregateExec;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
+
+/**
+ * A planning strategy that answers aggregates of Iceberg scans from the index.
+ *
+ * <p>Spark plans an aggregate as a partial aggregate of rows and a final aggregate of buffers. This
+ * strategy takes Spark's own plan and gives the final aggregate the buffers that the index has,
+ * beside the partial aggregate of the row groups that still have to be read. After any failure,
+ * Spark's plan stays as it was.
+ */
+public final class AnswerAggregates extends SparkStrategy {
+  private static final int ANSWERS_REMEMBERED = 32;
+  private static final int ROWS_REMEMBERED = 400000;
+
+  private final PruneScans rule;
+
+  /** The latest answers, because adaptive execution plans an aggregate again. */
+  private final Deque<Known> answers = new ArrayDeque<>();
+
+  public AnswerAggregates(PruneScans rule) {
+    this.rule = rule;
+    rule.leaveAggregates(this::isAnswered);
+  }
+
+  /** Whether the index answers an aggregate, in part at least. */
+  private boolean isAnswered(Aggregate aggregate) {
+    try {
+      return answered(aggregate) != null;
+    } catch (Throwable e) {
+      rule.tell("aggregate not answered from the index", e);
+      return false;
+    }
+  }
+
+  @Override
+  public scala.collection.immutable.Seq<SparkPlan> apply(LogicalPlan plan) {
+    List<SparkPlan> plans = new ArrayList<>();
+    try {
+      ExistingRows existing = rule.hasEnded() ? null : ExistingRows.of(plan);
+      SparkPlan rows = existing == null ? null : answered(existing);
+      if (rows != null) {
+        plans.add(rows);
+      }
+      if (!rule.hasEnded() && plan instanceof Aggregate aggregate) {
+        Answered answered = answered(aggregate);
+        if (answered != null) {
+          rule.note(answered.known.answer.note);
+          plans.add(
+              replaced(answered.whole, answered.partial, replacement(answered, aggregate.child())));
+        }
+      }
+    } catch (Throwable e) {
+      rule.tell("not answered from the index", e);
+    }
+    return Lists.of(plans);
+  }
+
+  /**
+   * The rows of a plan that asks whether there are rows; null if Spark has to read some to tell.
+   */
+  private SparkPlan answered(ExistingRows existing) throws Exception {
+    // What a LIMIT has left is soon counted; without that, Spark soon meets a row.
+    List<FileScanTask> tasks = RuntimeScan.tasksOfLimit(existing.relation().scan());
+    if (tasks == null) {
+      return null;
+    }
+    Scan scan = RuntimeScan.whole(existing.relation().scan());
+    List<Expression> filters = existing.filter() == null ? List.of() : List.of(existing.filter());
+    Conditions conditions =
+        rule.isNotToBeAsked(scan) ? null : conditions(filters, existing.relation(), scan);
+    if (conditions == null) {
+      return null;
+    }
+    ScanQuestion question = new ScanQuestion(scan, conditions);
+    question.aggregates = AggregateQuestion.ofRows(conditions);
+    Known known = answer(question, tasks, "some " + question.aggregates.key());
+    if (known.rows == null || !known.unread(tasks).isEmpty()) {
+      return null;
+    }
+    long count = LongStream.of(known.answer.rows).sum();
+    rule.note(known.answer.note);
+    return named(
+        local(Lists.from(existing.project().output()), existing.rows(count)),
+        name(question, known));
+  }
+
+  /** What the index gives for an aggregate; null if Spark has to read all rows. */
+  private Answered answered(Aggregate aggregate) throws Exception {
+    Rows rows = rows(aggregate.child());
+    Expand expand = null;
+    Map<ExprId, Expression> above = Map.of();
+    if (rows != null && rows.below instanceof Expand found) {
+      // ROLLUP and CUBE make several rows of each. A filter of these rows is no filter of the scan.
+      expand = found;
+      above = rows.aliases;
+      rows = rows.filters.isEmpty() ? rows(expand.child()) : null;
+    }
+    if (rows == null || !(rows.below instanceof DataSourceV2ScanRelation relation)) {
+      return null;
+    }
+    Scan scan = relation.scan();
+    if (!IcebergScans.isBatchScan(scan)
+        || IcebergScans.isOfNoSnapshot(scan)
+        || rule.isNotToBeAsked(scan)) {
+      return null;
+    }
+    SparkPlan whole = planned(aggregate);
+    BaseAggregateExec partial = whole == null ? null : partial(whole);
+    Conditions conditions = conditions(rows.filters, relation, scan);
+    if (partial == null || conditions == null) {
+      return null;
+    }
+    List<List<Map<ExprId, Expression>>> projections =
+        expand == null ? List.of(List.of(rows.aliases)) : projections(above, expand, rows.aliases);
+    AggregateQuestion wanted = AggregateQuestion.of(partial, conditions, projections);
+    List<FileScanTask> tasks = wanted == null ? List.of() : ScanTasks.of(scan);
+    if (tasks.isEmpty()) {
+      return null;
+    }
+    ScanQuestion question = new ScanQuestion(scan, conditions);
+    question.aggregates = wanted;
+    Known known = answer(question, tasks, wanted.key());
+    return known.rows == null
+        ? null
+        : new Answered(whole, partial, question, known, known.unread(tasks));
+  }
+
+  /**
+   * What a plan makes of the rows of another plan.
+   *
+   * @param aliases what its projections compute, by the ID of the expression
+   */
+  private record Rows(
+      Map<ExprId, Expression> aliases, List<Expression> filters, LogicalPlan below) {}
+
+  /** The projections, the filters and what is below them; null if a plan is something else. */
+  private static Rows rows(LogicalPlan plan) {
+    var found = PhysicalOperation.unapply(plan);
+    if (found.isEmpty()) {
+      return null;
+    }
+    Map<ExprId, Expression> aliases = new HashMap<>();
+    for (NamedExpression projection : Lists.from(found.get()._1())) {
+      if (projection instanceof Alias alias) {
+        aliases.put(alias.exprId(), alias.child());
+      }
+    }
+    return new Rows(aliases, Lists.from(found.get()._2()), found.get()._3());
+  }
+
+  /**
+   * What the index gives for a question about a scan, and that as rows of keys and buffers; both
+   * null if Spark has to read all rows.
+   */
+  private record Known(
+      WeakReference<Scan> scan, String key, AggregateAnswer answer, List<InternalRow> rows) {
+    /** The tasks that are still to be read. */
+    List<FileScanTask> unread(List<FileScanTask> tasks) {
+      return answer.view.without(tasks, answer.answered, false);
+    }
+  }
+
+  /**
+   * An aggregate, and what the index gives for its rows.
+   *
+   * @param whole Spark's plan
+   * @param partial the part of Spark's plan that reads rows
+   * @param unread the tasks that are still to be read
+   */
+  private record Answered(
+      SparkPlan whole,
+      BaseAggregateExec partial,
+      ScanQuestion question,
+      Known known,
+      List<FileScanTask> unread) {}
+
+  /** What the text of the plan says of rows. */
+  private static String name(ScanQuestion question, Known known) {
+    String note =
+        known.answer.note.isEmpty()
+            ? question.aggregates + " of " + question.table.name()
+            : known.answer.note;
+    return "PuffinIndexAnswer (" + note.replaceFirst("^puffin-index: ", "") + ") ";
+  }
+
+  /** Spark's own plan of an aggregate. */
+  private static SparkPlan planned(Aggregate aggregate) throws ReflectiveOperationException {
+    Object strategy =
+        SparkParts.of(SparkSession.active(), "sessionState", "planner", "Aggregation");
+    var plans = ((SparkStrategy) strategy).apply(aggregate);
+    return plans.isEmpty() ? null : plans.head();
+  }
+
+  /** The aggregate that reads rows; null if Spark plans something else between. */
+  private static BaseAggregateExec partial(SparkPlan whole) {
+    SparkPlan node = whole;
+    while (node instanceof BaseAggregateExec aggregate && node.children().size() == 1) {
+      node = node.children().head();
+      if (node instanceof PlanLater) {
+        return aggregate;
+      }
+    }
+    return null;
+  }
+
+  /** The whole filter above a scan; null if the filter must see every row. */
+  private static Conditions conditions(
+      List<Expression> filters, DataSourceV2ScanRelation relation, Scan scan) {
+    if (!filters.stream().allMatch(Expression::deterministic)) {
+      return null;
+    }
+    Expression filter = filters.stream().reduce(And::new).orElse(null);
+    return new Conditions(filter, relation.output(), IcebergScans.schema(scan), true);
+  }
+
+  /**
+   * For each row that comes of one row: what the attributes above are, then those of the new row,
+   * and those below.
+   */
+  private static List<List<Map<ExprId, Expression>>> projections(
+      Map<ExprId, Expression> above, Expand expand, Map<ExprId, Expression> below) {
+    List<Attribute> attributes = Lists.from(expand.output());
+    List<List<Map<ExprId, Expression>>> projections = new ArrayList<>();
+    for (var expressions : Lists.from(expand.projections())) {
+      Map<ExprId, Expression> row = new HashMap<>();
+      for (int i = 0; i < attributes.size(); i++) {
+        row.put(attributes.get(i).exprId(), expressions.apply(i));
+      }
+      projections.add(List.of(above, row, below));
+    }
+    return projections;
+  }
+
+  /** The answer and its rows; both null if Spark has to read all rows. */
+  private Known answer(ScanQuestion question, List<FileScanTask> tasks, String key)
+      throws IOException {
+    synchronized (answers) {
+      for (Known known : answers) {
+        if (known.scan.get() == question.scan && known.key.equals(key)) {
+          return known;
+        }
+      }
+    }
+    AggregateAnswer answer = rule.aggregates(question, tasks);
+    List<InternalRow> rows =
+        answer == null
+            ? null
+            : question.aggregates.rows(answer, answer.view.without(tasks, answer.answered, false));
+    if (answer != null && rows == null) {
+      question.aggregates.decline();
+      rule.aggregates(question, tasks);
+    }
+    Known found = new Known(new WeakReference<>(question.scan), key, answer, rows);
+    remember(found);
+    return found;
+  }
+
+  /** Keep an answer, and as many of the earlier ones as memory has room for. */
+  private void remember(Known latest) {
+    synchronized (answers) {
+      answers.addFirst(latest);
+      int count = 0;
+      long rows = 0;
+      for (Iterator<Known> it = answers.iterator(); it.hasNext(); ) {
+        Known known = it.next();
+        count++;
+        rows += known.rows == null ? 0 : known.rows.size();
+        boolean isWanted = count == 1 || (count <= ANSWERS_REMEMBERED && rows <= ROWS_REMEMBERED);
+        if (!isWanted || known.scan.get() == null) {
+          it.remove();
+        }
+      }
+    }
+  }
+
+  /** The plan of buffers: those of the index, and those of the row groups that have to be read. */
+  private SparkPlan replacement(Answered answered, LogicalPlan child) throws Exception {
+    SparkPlan partial = (SparkPlan) answered.partial;
+    boolean isWhole = answered.unread.isEmpty();
+    List<Attribute> attributes =
+        Lists.from(partial.output()).stream()
+            .map(column -> isWhole ? column : column.newInstance())
+            .toList();
+    SparkPlan known =
+        named(local(attributes, answered.known.rows), name(answered.question, answered.known));
+    if (isWhole) {
+      // One partition needs no shuffle.
+      return new CoalesceExec(1, known);
+    }
+    IdentityHashMap<Scan, Scan> scans = new IdentityHashMap<>();
+    scans.put(answered.question.scan, rule.narrowed(answered.question, answered.unread));
+    SparkPlan rest = new PlanLater(PruneScans.withScans(child, scans));
+    return new UnionExec(Lists.of(partial.withNewChildren(Lists.of(rest)), known));
+  }
+
+  /** A scan of rows that the driver has. */
+  private static SparkPlan local(List<Attribute> attributes, List<InternalRow> rows)
+      throws ReflectiveOperationException {
+    return SparkParts.made(LocalTableScanExec.class, Lists.of(attributes), Lists.of(rows));
+  }
+
+  /** The same scan with a name of its own in the text of plans. */
+  private static SparkPlan named(SparkPlan local, String name) throws ReflectiveOperationException {
+    return SparkParts.made(
+        RDDScanExec.class,
+        local.output(),
+        local.execute(),
+        name,
+        new UnknownPartitioning(0),
+        Lists.of());
+  }
+
+  /** The plan with another node in the place of the partial aggregate. */
+  private static SparkPlan replaced(
+      SparkPlan node, BaseAggregateExec partial, SparkPlan replacement) {
+    return node == partial
+        ? replacement
+        : node.withNewChildren(Lists.of(replaced(node.children().head(), partial, replacement)));
+  }
+}

@@ -1,0 +1,44 @@
+package io.puffinindex.spark.commands;
+
+import com.fasterxml.jackson.databind.ObjectMapper;
+import io.puffinindex.spark.PythonCalls;
+import java.io.IOException;
+import java.util.List;
+import java.util.Map;
+import java.util.function.BiFunction;
+import org.apache.spark.sql.SparkSession;
+
+/** Has statements executed by Python's side. */
+public final class PythonStatements {
+  private static final ObjectMapper JSON = new ObjectMapper();
+
+  private final PythonCalls<String, SparkSession, String> python;
+
+  /**
+   * @param python executes a statement: (JSON, session) to JSON
+   */
+  public PythonStatements(BiFunction<String, SparkSession, String> python) {
+    this.python = new PythonCalls<>(python);
+  }
+
+  /**
+   * The rows of a statement's result.
+   *
+   * @throws IllegalArgumentException if the statement asks for what there is not, or fails; Python
+   *     shows its message
+   */
+  public List<List<Object>> execute(Map<String, Object> statement) {
+    try {
+      String text = python.apply(JSON.writeValueAsString(statement), SparkSession.active());
+      Answer answer = JSON.readValue(text, Answer.class);
+      if (answer.error != null) {
+        throw new IllegalArgumentException(answer.error);
+      }
+      return answer.rows;
+    } catch (IOException e) {
+      throw new IllegalStateException(e);
+    }
+  }
+
+  record Answer(String error, List<List<Object>> rows) {}
+}

@@ -1,0 +1,147 @@
+package io.puffinindex.spark.functions;
+
+import io.puffinindex.spark.View;
+import java.io.DataInputStream;
+import java.io.IOException;
+import java.math.BigDecimal;
+import java.math.BigInteger;
+import org.apache.spark.sql.types.BooleanType;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DateType;
+import org.apache.spark.sql.types.Decimal;
+import org.apache.spark.sql.types.DecimalType;
+import org.apache.spark.sql.types.DoubleType;
+import org.apache.spark.sql.types.FloatType;
+import org.apache.spark.sql.types.IntegerType;
+import org.apache.spark.sql.types.StringType;
+import org.apache.spark.unsafe.types.UTF8String;
+
+/**
+ * The values that a column has, as the planner lists them: {@code planner/spark/requests/wire.py}
+ * describes lists.
+ */
+public final class ColumnValues {
+  /** A text that lists of other values do not have. */
+  public final String fingerprint;
+
+  public final int size;
+
+  /** Whether only the least and the greatest key are known. */
+  public final boolean areBounds;
+
+  /** The first value of a range, or the least key. */
+  public final long first;
+
+  /** The greatest key, if only bounds are known. */
+  public final long last;
+
+  /** Values as numbers; null for a range and for bytes. */
+  private final long[] numbers;
+
+  /** Values as bytes; null for numbers. */
+  private final byte[][] bytes;
+
+  private ColumnValues(String fingerprint, long least, long greatest) {
+    this.fingerprint = fingerprint;
+    size = 0;
+    areBounds = true;
+    first = least;
+    last = greatest;
+    numbers = null;
+    bytes = null;
+  }
+
+  private ColumnValues(String fingerprint, int size, long first, long[] numbers, byte[][] bytes) {
+    this.fingerprint = fingerprint;
+    this.size = size;
+    areBounds = false;
+    this.first = first;
+    last = 0;
+    this.numbers = numbers;
+    this.bytes = bytes;
+  }
+
+  public static ColumnValues read(DataInputStream in) throws IOException {
+    return readList(View.text(in, in.readUnsignedShort()), in);
+  }
+
+  /** Read a list without its fingerprint. */
+  public static ColumnValues readList(String fingerprint, DataInputStream in) throws IOException {
+    char form = (char) in.readByte();
+    if (form == 'I') {
+      return new ColumnValues(fingerprint, in.readLong(), in.readLong());
+    }
+    int size = in.readInt();
+    return switch (form) {
+      case 'R' -> new ColumnValues(fingerprint, size, in.readLong(), null, null);
+      case 'N' -> new ColumnValues(fingerprint, size, 0, readLongs(in, size), null);
+      case 'B' -> new ColumnValues(fingerprint, size, 0, null, readBytes(in, size));
+      default -> throw new IllegalStateException("a list of values of unknown form " + form);
+    };
+  }
+
+  private static byte[][] readBytes(DataInputStream in, int size) throws IOException {
+    byte[][] bytes = new byte[size][];
+    for (int i = 0; i < size; i++) {
+      bytes[i] = new byte[in.readInt()];
+    }
+    for (byte[] value : bytes) {
+      in.readFully(value);
+    }
+    return bytes;
+  }
+
+  public static long[] readLongs(DataInputStream in, int size) throws IOException {
+    long[] numbers = new long[size];
+    for (int i = 0; i < size; i++) {
+      numbers[i] = in.readLong();
+    }
+    return numbers;
+  }
+
+  /** A value as rows of Spark's have it. */
+  public Object value(int place, DataType type) {
+    if (bytes != null) {
+      return ofBytes(bytes[place], type);
+    }
+    return ofNumber(numbers == null ? first + place : numbers[place], type);
+  }
+
+  /** The value of a key of the int64 domain. */
+  public static Object ofKey(long key, DataType type) {
+    boolean isFloating = type instanceof DoubleType || type instanceof FloatType;
+    // Keys of negative numbers have all bits but the sign flipped, so that they are in the order of
+    // the numbers.
+    return ofNumber(isFloating ? key ^ ((key >> 63) & Long.MAX_VALUE) : key, type);
+  }
+
+  private static Object ofNumber(long number, DataType type) {
+    if (type instanceof BooleanType) {
+      return number != 0;
+    }
+    if (type instanceof IntegerType || type instanceof DateType) {
+      return (int) number;
+    }
+    if (type instanceof DoubleType) {
+      return Double.longBitsToDouble(number);
+    }
+    if (type instanceof FloatType) {
+      return (float) Double.longBitsToDouble(number);
+    }
+    if (type instanceof DecimalType decimal) {
+      return new Decimal().set(number, decimal.precision(), decimal.scale());
+    }
+    return number;
+  }
+
+  private static Object ofBytes(byte[] value, DataType type) {
+    if (type instanceof StringType) {
+      return UTF8String.fromBytes(value);
+    }
+    if (type instanceof DecimalType decimal) {
+      BigDecimal number = new BigDecimal(new BigInteger(value), decimal.scale());
+      return Decimal.apply(number, decimal.precision(), decimal.scale());
+    }
+    return value;
+  }
+}

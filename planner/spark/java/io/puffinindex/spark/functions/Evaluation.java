@@ -1,0 +1,120 @@
+package io.puffinindex.spark.functions;
+
+import java.lang.management.ManagementFactory;
+import java.util.Optional;
+import java.util.concurrent.CancellationException;
+import java.util.concurrent.atomic.AtomicInteger;
+import org.apache.spark.unsafe.types.UTF8String;
+
+/**
+ * Evaluates expressions for values of the index in a thread of its own. A regular expression may
+ * take years for a value that no row of the answer has, and nothing stops it, so its thread is
+ * given up. Errors end the evaluation only.
+ */
+public abstract class Evaluation<T> {
+  private static final int MOST_GIVEN_UP = 2;
+  private static final long MOST_CPU_NANOS_A_VALUE = 200000000L;
+  private static final int MILLIS_BETWEEN_LOOKS = 20;
+  private static final int MOST_BYTES = 4096;
+  private static final AtomicInteger GIVEN_UP = new AtomicInteger();
+
+  private volatile long values;
+  private volatile boolean isGivenUp;
+  private boolean wasBegun = true;
+  private boolean hasEnded;
+  private T result;
+
+  /** Evaluate; called in the thread. Calls {@link #next} before each value. */
+  protected abstract T evaluate() throws Exception;
+
+  /** Begin with the next value. */
+  @SuppressWarnings("NonAtomicVolatileUpdate") // one thread counts
+  protected final void next() {
+    if (isGivenUp) {
+      throw new CancellationException("the evaluation takes too long");
+    }
+    values++;
+  }
+
+  /**
+   * Whether a value is too long to be tried: the time of many functions, and the depth of others,
+   * grows with it.
+   */
+  public static boolean isLong(Object value) {
+    return value instanceof UTF8String text
+        ? text.numBytes() > MOST_BYTES
+        : value instanceof byte[] bytes && bytes.length > MOST_BYTES;
+  }
+
+  /**
+   * The result; empty if it takes too long or fails.
+   *
+   * @param deadline as {@code System.nanoTime()}
+   */
+  public final Optional<T> result(long deadline) {
+    if (GIVEN_UP.get() >= MOST_GIVEN_UP) {
+      wasBegun = false;
+      return Optional.empty();
+    }
+    if (System.nanoTime() > deadline) {
+      return Optional.empty();
+    }
+    // A new thread has the session of the thread that makes it.
+    Thread thread = new Thread(this::run, "puffin-index-evaluation");
+    thread.setDaemon(true);
+    thread.start();
+    long known = -1;
+    long cpu = 0;
+    try {
+      for (thread.join(MILLIS_BETWEEN_LOOKS); thread.isAlive(); thread.join(MILLIS_BETWEEN_LOOKS)) {
+        long used = ManagementFactory.getThreadMXBean().getThreadCpuTime(thread.getId());
+        if (values == 0 || values != known) {
+          known = values;
+          cpu = used;
+        }
+        if (used - cpu > MOST_CPU_NANOS_A_VALUE || System.nanoTime() > deadline) {
+          giveUp();
+          return Optional.empty();
+        }
+      }
+    } catch (InterruptedException e) {
+      giveUp();
+      Thread.currentThread().interrupt();
+      wasBegun = false;
+      return Optional.empty();
+    }
+    return Optional.ofNullable(result);
+  }
+
+  /**
+   * Whether a result without a value says something: the evaluation was neither left out nor
+   * interrupted.
+   */
+  public final boolean wasBegun() {
+    return wasBegun;
+  }
+
+  private void run() {
+    try {
+      result = evaluate();
+    } catch (Throwable e) {
+      result = null;
+    } finally {
+      end();
+    }
+  }
+
+  private synchronized void giveUp() {
+    isGivenUp = true;
+    if (!hasEnded) {
+      GIVEN_UP.incrementAndGet();
+    }
+  }
+
+  private synchronized void end() {
+    hasEnded = true;
+    if (isGivenUp) {
+      GIVEN_UP.decrementAndGet();
+    }
+  }
+}

@@ -1,0 +1,212 @@
+package io.puffinindex.spark.joins;
+
+import io.puffinindex.spark.Lists;
+import io.puffinindex.spark.ScanQuestion;
+import java.lang.reflect.Constructor;
+import java.util.List;
+import java.util.Set;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.DynamicPruningSubquery;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression$;
+import org.apache.spark.sql.catalyst.expressions.SubqueryExpression;
+import org.apache.spark.sql.catalyst.optimizer.PushDownPredicates;
+import org.apache.spark.sql.catalyst.plans.logical.Filter;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.catalyst.trees.TreePattern;
+import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
+import org.apache.spark.sql.execution.datasources.LogicalRelation;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
+import org.apache.spark.sql.execution.dynamicpruning.PartitionPruning;
+import org.apache.spark.sql.types.DoubleType;
+import org.apache.spark.sql.types.FloatType;
+import scala.Option;
+
+/**
+ * A column of a scan whose values a query tells once it runs: the other side of a join, or a scalar
+ * subquery.
+ */
+public abstract class AwaitedColumn {
+  /**
+   * Nodes that give the same rows each time. A node of another class, such as LIMIT, might give
+   * other rows.
+   */
+  private static final Set<String> REPEATABLE =
+      Set.of(
+          "Project",
+          "Filter",
+          "Join",
+          "Aggregate",
+          "Union",
+          "Distinct",
+          "SubqueryAlias",
+          "View",
+          "Expand",
+          "LocalRelation",
+          "OneRowRelation",
+          "Range",
+          "DataSourceV2ScanRelation",
+          "LogicalRelation",
+          "Repartition",
+          "RepartitionByExpression",
+          "RebalancePartitions",
+          "ResolvedHint");
+
+  private static final String AGGREGATES = "org.apache.spark.sql.catalyst.expressions.aggregate.";
+  private static final Set<String> REPEATABLE_AGGREGATES =
+      Set.of("AggregateExpression", "Min", "Max", "Count", "Sum");
+
+  /** The scan; null if the attribute is no column of a scan. */
+  public final Scan scan;
+
+  /** The attribute of the scan. */
+  public final Attribute column;
+
+  /** How the column compares with the values. */
+  public final String operator;
+
+  /** The rows of the table that has the values, if that is a whole table; or null. */
+  public Long rows;
+
+  /** What tells the values. */
+  public String source;
+
+  /** The plan that has the values. */
+  protected final LogicalPlan values;
+
+  /**
+   * Whether another run of that plan gives the same rows: the values may come from a run of their
+   * own.
+   */
+  protected final boolean isRepeatable;
+
+  private final Attribute attribute;
+
+  /**
+   * @param attribute what a plan compares with the values, or null
+   */
+  protected AwaitedColumn(
+      Attribute attribute, LogicalPlan plan, LogicalPlan values, String operator, String source) {
+    this.attribute = attribute;
+    this.values = values;
+    this.operator = operator;
+    this.source = source;
+    var found =
+        attribute == null
+            ? null
+            : PartitionPruning.findExpressionAndTrackLineageDown(attribute, plan);
+    boolean isColumn =
+        found != null
+            && found.isDefined()
+            && found.get()._1() instanceof Attribute
+            && found.get()._2() instanceof DataSourceV2ScanRelation;
+    column = isColumn ? (Attribute) found.get()._1() : null;
+    scan = isColumn ? ((DataSourceV2ScanRelation) found.get()._2()).scan() : null;
+    isRepeatable = scan != null && isRepeatable(values);
+  }
+
+  /** The plan with a filter that tells the values, as near to the scan as it may be. */
+  public abstract LogicalPlan filtered(LogicalPlan plan) throws ReflectiveOperationException;
+
+  /** The name of the runtime filter. */
+  public String name() {
+    return RuntimeScan.filterName(column.name(), operator);
+  }
+
+  /** Whether the scan takes the runtime filter. */
+  public boolean isTaken() {
+    return RuntimeScan.takes(scan, name());
+  }
+
+  /** Let another source tell the values as well. */
+  public void add(AwaitedColumn other) {
+    source = source.equals(other.source) ? source : "join or subquery";
+    rows = ScanQuestion.fewest(rows, other.rows);
+  }
+
+  /**
+   * A plan with a filter {@code DynamicPruningSubquery}, which becomes a runtime filter of the
+   * scan. Spark itself does this for partition columns only.
+   *
+   * @param keys of the query; the one at a position is compared with the attribute
+   * @param onlyInBroadcast whether to do without the filter if no broadcast of the query is there
+   *     to be used
+   */
+  protected LogicalPlan filtered(
+      LogicalPlan plan, LogicalPlan query, List<Expression> keys, int at, boolean onlyInBroadcast)
+      throws ReflectiveOperationException {
+    for (Project project : Lists.nodes(plan, Project.class)) {
+      if (numbersRows(project)) {
+        LogicalPlan below = filtered(project.child(), query, keys, at, onlyInBroadcast);
+        LogicalPlan changed = project.withNewChildren(Lists.of(below));
+        return plan.transform(Lists.change(node -> node.equals(project) ? changed : null));
+      }
+    }
+    Constructor<?> constructor = DynamicPruningSubquery.class.getConstructors()[0];
+    // Spark 4 takes several indices of keys where Spark 3.5 takes one.
+    boolean takesOne = constructor.getParameterTypes()[3] == int.class;
+    // The filter's name reaches the scan and says how to compare. The attribute is the same: its ID
+    // counts.
+    Attribute named = operator.equals("=") ? attribute : attribute.withName(name());
+    Object filter =
+        constructor.newInstance(
+            named,
+            query,
+            Lists.of(keys),
+            takesOne ? (Object) at : Lists.of(at),
+            onlyInBroadcast,
+            NamedExpression$.MODULE$.newExprId(),
+            Option.empty());
+    return PushDownPredicates.apply(new Filter((Expression) filter, plan));
+  }
+
+  /**
+   * Whether a projection numbers the rows of a MERGE's target: any numbers do, and so do those of
+   * fewer rows.
+   */
+  private static boolean numbersRows(Project project) {
+    return !project.deterministic()
+        && Lists.from(project.projectList()).stream()
+            .allMatch(one -> ((Expression) one).deterministic() || one.name().equals("__row_id"));
+  }
+
+  /** Whether a plan has an expression that waits for another plan. */
+  protected static boolean hasSubquery(LogicalPlan plan) {
+    return plan.containsPattern(TreePattern.PLAN_EXPRESSION());
+  }
+
+  private static boolean isRepeatable(LogicalPlan plan) {
+    return Lists.nodes(plan, LogicalPlan.class).stream().allMatch(AwaitedColumn::isRepeatableNode);
+  }
+
+  private static boolean isRepeatableNode(LogicalPlan node) {
+    return node.deterministic()
+        && REPEATABLE.contains(node.getClass().getSimpleName())
+        && !(node instanceof LogicalRelation logical
+            && !(logical.relation() instanceof HadoopFsRelation))
+        && !(node instanceof DataSourceV2ScanRelation read
+            && !RuntimeScan.isOfSnapshot(read.scan()))
+        && Lists.from(node.expressions()).stream()
+            .flatMap(root -> Lists.nodes(root, Expression.class).stream())
+            .noneMatch(AwaitedColumn::takesAnyRow);
+  }
+
+  /**
+   * Whether an expression may have another value next time, although Spark calls it deterministic.
+   */
+  private static boolean takesAnyRow(Expression expression) {
+    String name = expression.getClass().getName();
+    if (expression instanceof SubqueryExpression subquery) {
+      return !isRepeatable(subquery.plan());
+    }
+    if (name.startsWith(AGGREGATES)) {
+      String simple = name.substring(AGGREGATES.length());
+      boolean isFloating =
+          expression.dataType() instanceof DoubleType || expression.dataType() instanceof FloatType;
+      return !REPEATABLE_AGGREGATES.contains(simple) || (simple.equals("Sum") && isFloating);
+    }
+    return name.contains("Python") || name.contains("ScalaUDF");
+  }
+}

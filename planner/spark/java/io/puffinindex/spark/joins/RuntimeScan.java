@@ -1,0 +1,275 @@
+package io.puffinindex.spark.joins;
+
+import io.puffinindex.spark.Conditions;
+import io.puffinindex.spark.IcebergScans;
+import io.puffinindex.spark.IndexPlanner;
+import io.puffinindex.spark.PackedList;
+import io.puffinindex.spark.ScanQuestion;
+import io.puffinindex.spark.ScanTasks;
+import java.lang.reflect.InvocationHandler;
+import java.lang.reflect.Method;
+import java.lang.reflect.Modifier;
+import java.lang.reflect.Proxy;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
+import org.apache.commons.lang3.ClassUtils;
+import org.apache.iceberg.FileScanTask;
+import org.apache.spark.sql.connector.expressions.Expression;
+import org.apache.spark.sql.connector.expressions.Expressions;
+import org.apache.spark.sql.connector.expressions.Literal;
+import org.apache.spark.sql.connector.expressions.NamedReference;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
+import org.apache.spark.sql.connector.read.Batch;
+import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.connector.read.SupportsRuntimeV2Filtering;
+
+/**
+ * Stands in the place of an Iceberg scan and takes runtime filters on indexed columns, too.
+ *
+ * <p>Spark calls {@code filter} with the keys that the other side of a join has, and then {@code
+ * toBatch}. Several nodes of a plan may share one scan and have other keys, so the keys must not
+ * change the scan: they narrow only the next batch of the thread that called {@code filter}.
+ */
+public final class RuntimeScan implements InvocationHandler {
+  /** A join with more keys is not asked about: they become an interval beyond a tenth of them. */
+  private static final int MOST_KEYS = 1000000;
+
+  private final SupportsRuntimeV2Filtering scan;
+  private final ScanQuestion question;
+  private final IndexPlanner planner;
+  private final String home;
+  private final boolean strict;
+
+  /**
+   * Nodes of indexed columns, by the name that runtime filters have for the column ({@link
+   * #filterName}).
+   */
+  private final Map<String, Map<String, Object>> columns;
+
+  /** The tasks without the keys of any join; null for those of the scan. */
+  private final List<FileScanTask> tasks;
+
+  /** The tasks of the next batch that each thread asks for. */
+  @SuppressWarnings("ThreadLocalUsage") // each scan has tasks of its own
+  private final ThreadLocal<List<FileScanTask>> narrowed = new ThreadLocal<>();
+
+  private RuntimeScan(
+      ScanQuestion question,
+      Map<String, Map<String, Object>> columns,
+      List<FileScanTask> tasks,
+      IndexPlanner planner,
+      String home,
+      boolean strict) {
+    this.scan = (SupportsRuntimeV2Filtering) question.scan;
+    this.question = question;
+    this.columns = columns;
+    this.tasks = tasks;
+    this.planner = planner;
+    this.home = home;
+    this.strict = strict;
+  }
+
+  /**
+   * A scan that also takes runtime filters on some columns.
+   *
+   * @param columns nodes of columns of the scan, by the name that runtime filters have for the
+   *     column
+   * @param tasks what the query reads of the scan, which may be less than the scan's filters say;
+   *     null for all tasks
+   */
+  public static Scan of(
+      ScanQuestion question,
+      Map<String, Map<String, Object>> columns,
+      List<FileScanTask> tasks,
+      IndexPlanner planner,
+      String home,
+      boolean strict) {
+    Class<?>[] interfaces =
+        ClassUtils.getAllInterfaces(question.scan.getClass()).stream()
+            .filter(type -> Modifier.isPublic(type.getModifiers()))
+            .toArray(Class<?>[]::new);
+    RuntimeScan handler = new RuntimeScan(question, columns, tasks, planner, home, strict);
+    return (Scan) Proxy.newProxyInstance(Scan.class.getClassLoader(), interfaces, handler);
+  }
+
+  /**
+   * What a runtime filter calls a column that it compares; a filter by keys has the column's own
+   * name.
+   */
+  public static String filterName(String column, String operator) {
+    return operator.equals("=") ? column : column + " " + operator;
+  }
+
+  /** Whether a scan takes runtime filters of a name. */
+  public static boolean takes(Scan scan, String filterName) {
+    RuntimeScan handler = handler(scan);
+    return handler != null && handler.columns.containsKey(filterName);
+  }
+
+  /** Whether a scan reads one snapshot of an Iceberg table, and so the same rows each time. */
+  public static boolean isOfSnapshot(Scan scan) {
+    return IcebergScans.isBatchScan(scan)
+        || handler(scan) != null
+        || IcebergScans.isLocalScan(scan);
+  }
+
+  /** The tasks that a LIMIT has left of a scan that waits for no keys; null for any other scan. */
+  public static List<FileScanTask> tasksOfLimit(Scan scan) {
+    RuntimeScan handler = handler(scan);
+    return handler == null || !handler.columns.isEmpty() ? null : handler.tasks;
+  }
+
+  /** The scan that a LIMIT has left fewer tasks of; see {@link #tasksOfLimit}. */
+  public static Scan whole(Scan scan) {
+    return handler(scan).scan;
+  }
+
+  private static RuntimeScan handler(Object scan) {
+    return ScanTasks.handlerOf(scan) instanceof RuntimeScan handler ? handler : null;
+  }
+
+  @Override
+  public Object invoke(Object proxy, Method method, Object[] arguments) throws Throwable {
+    String name = method.getName();
+    if (name.equals("filterAttributes")) {
+      return filterAttributes();
+    }
+    if (name.equals("filter")
+        && arguments.length == 1
+        && arguments[0] instanceof Predicate[] predicates) {
+      filter(predicates);
+      return null;
+    }
+    if (name.equals("toBatch")) {
+      List<FileScanTask> narrowedTasks = narrowed.get();
+      narrowed.remove();
+      if (narrowedTasks != null) {
+        return ScanTasks.batchOf(scan, narrowedTasks);
+      }
+      if (tasks != null) {
+        return Proxy.newProxyInstance(
+            Batch.class.getClassLoader(),
+            new Class<?>[] {Batch.class},
+            new FewerRows(ScanTasks.batchOf(scan, tasks), question.wantedRows()));
+      }
+    }
+    if (name.equals("equals")) {
+      // Spark drops a new node that is equal to the old one, so a scan without runtime filters must
+      // not be equal.
+      RuntimeScan other = handler(arguments[0]);
+      return other != null
+          && scan.equals(other.scan)
+          && question.wantedRows().equals(other.question.wantedRows());
+    }
+    return ScanTasks.forward(scan, method, arguments);
+  }
+
+  private NamedReference[] filterAttributes() {
+    Stream<NamedReference> own =
+        columns.keySet().stream()
+            .map(name -> Expressions.column("`" + name.replace("`", "``") + "`"));
+    return Stream.concat(Stream.of(scan.filterAttributes()), own).toArray(NamedReference[]::new);
+  }
+
+  /**
+   * Narrow the next batch of this thread to what a join can need. Iceberg takes the filters on
+   * partition columns.
+   */
+  private void filter(Predicate[] predicates) {
+    narrowed.remove();
+    List<Predicate> partition = new ArrayList<>();
+    List<Map<String, Object>> keys = new ArrayList<>();
+    Set<String> own = names(scan.filterAttributes());
+    for (Predicate predicate : predicates) {
+      String column = column(predicate);
+      boolean isOfKeys = column != null && predicate.name().equals("IN");
+      Map<String, Object> node = isOfKeys ? columns.get(column) : null;
+      if (column == null || own.contains(column)) {
+        partition.add(predicate);
+      }
+      if (node != null && predicate.children().length <= MOST_KEYS) {
+        keys.add(keys(node, predicate.children()));
+      }
+    }
+    if (!partition.isEmpty()) {
+      scan.filter(partition.toArray(new Predicate[0]));
+    }
+    try {
+      List<FileScanTask> tasks = this.tasks == null ? ScanTasks.of(scan) : this.tasks;
+      if (keys.isEmpty()
+          || tasks.isEmpty()
+          || planner.isNotToBeAsked(question.table, question.settings)) {
+        return;
+      }
+      IndexPlanner.Answer answer = planner.ask(question.with(keys), tasks, home);
+      if (answer != null && !answer.keepsAll()) {
+        narrowed.set(answer.left(tasks));
+      }
+    } catch (Throwable e) {
+      ScanQuestion.tell(
+          strict, "index not used, the scan reads what it read without runtime keys: " + scan, e);
+    }
+  }
+
+  private static Set<String> names(NamedReference[] references) {
+    return Stream.of(references)
+        .map(NamedReference::fieldNames)
+        .filter(path -> path.length == 1)
+        .map(path -> path[0])
+        .collect(Collectors.toSet());
+  }
+
+  /** The top-level column that a runtime filter tests; null if the filter tests something else. */
+  private static String column(Predicate predicate) {
+    Expression[] children = predicate.children();
+    if (children.length == 0
+        || !(children[0] instanceof NamedReference reference)
+        || reference.fieldNames().length != 1) {
+      return null;
+    }
+    // Spark quotes names that are no words.
+    String name = reference.fieldNames()[0];
+    boolean isQuoted = name.length() > 1 && name.startsWith("`") && name.endsWith("`");
+    return isQuoted ? name.substring(1, name.length() - 1).replace("``", "`") : name;
+  }
+
+  /** The node of a column's keys: literals all of the column's type. */
+  private static Map<String, Object> keys(Map<String, Object> column, Expression[] children) {
+    List<Object> contents = new ArrayList<>();
+    List<Object> values = new ArrayList<>();
+    for (int i = 1; i < children.length; i++) {
+      Literal<?> literal = (Literal<?>) children[i];
+      if (literal.value() != null) {
+        Map<String, Object> node = Conditions.literal(literal.value(), literal.dataType());
+        if (node == null || !node.get("type").equals(column.get("type"))) {
+          throw new IllegalStateException(
+              "a join key of type " + literal.dataType() + " for column " + column);
+        }
+        contents.add(node.get("content"));
+        values.add(literal.value());
+      }
+    }
+    String packed = PackedList.of(values);
+    Map<String, Object> keys = new LinkedHashMap<>(column);
+    keys.put("keys", packed == null ? contents : packed);
+    return keys;
+  }
+
+  /**
+   * A batch of a query that wants only some rows. Spark runs equal batches once, and Iceberg's
+   * batches are equal if their scans have the same filters.
+   */
+  private record FewerRows(Batch batch, String wanted) implements InvocationHandler {
+    @Override
+    public Object invoke(Object proxy, Method method, Object[] arguments) throws Throwable {
+      return method.getName().equals("equals")
+          ? equals(ScanTasks.handlerOf(arguments[0]))
+          : ScanTasks.forward(batch, method, arguments);
+    }
+  }
+}

@@ -1,0 +1,233 @@
+package io.puffinindex.spark.joins;
+
+import io.puffinindex.spark.Cancellation;
+import io.puffinindex.spark.Lists;
+import io.puffinindex.spark.SparkParts;
+import java.math.BigInteger;
+import java.util.Collections;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.Timer;
+import java.util.TimerTask;
+import java.util.UUID;
+import org.apache.commons.lang3.reflect.MethodUtils;
+import org.apache.spark.SparkContext;
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.ScalarSubquery;
+import org.apache.spark.sql.catalyst.plans.logical.LocalRelation;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.execution.LocalLimitExec;
+import org.apache.spark.sql.execution.QueryExecution;
+import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.internal.SQLConf;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * A plan with few rows whose keys restrict a scan, though Spark cannot tell its size or might get
+ * other rows next time.
+ *
+ * <p>The plan runs once, before the query does. The query and its runtime filter then take these
+ * rows.
+ */
+final class SmallSide {
+  private static final Logger LOG = LoggerFactory.getLogger("puffin-index");
+  private static final int MOST_ROWS = 100000;
+  private static final BigInteger MOST_BYTES = BigInteger.valueOf(64 << 20);
+
+  /** Computing a side for its keys reads this share of the scan's side at most, as a divisor. */
+  private static final BigInteger LEAST_GAIN = BigInteger.valueOf(8);
+
+  /**
+   * A run may take a millisecond for this many bytes of the scan: 5 % of the scan's time at 250 MB
+   * a second.
+   */
+  private static final BigInteger BYTES_A_MILLISECOND = BigInteger.valueOf(5000000);
+
+  private static final long MOST_MILLISECONDS = 10000;
+
+  /** Only jobs that have begun can be ended. */
+  private static final long CANCEL_AGAIN_MILLISECONDS = 20;
+
+  private static final String SETTING = "spark.puffin-index.side-milliseconds";
+  private static final String DEFAULT_MILLISECONDS = "2000";
+
+  /**
+   * The memory bound of a job's Python workers; zero is none. A job never gets workers that have
+   * another bound.
+   *
+   * <p>So a side shares no worker with the query. Spark ends all Python workers of a task that
+   * outlives its job, also those that the task has given back and the query has by then
+   * (SPARK-54217). A bound in Spark's configuration overrides this one, and the workers are shared.
+   */
+  private static final String WORKER_MEMORY = "resource.pyspark.memory";
+
+  private static final String NO_BOUND = "0";
+
+  /** By hash of a plan and setting. */
+  private static final Map<String, GivenUp> GIVEN_UP = Collections.synchronizedMap(new HashMap<>());
+
+  private static final int MOST_GIVEN_UP = 10000;
+
+  /**
+   * The next run may be fast: the first one starts Python, and waits for what the driver compiles.
+   */
+  private static final long FIRST_PAUSE_NANOSECONDS = 10L * 1000000000L;
+
+  private static final long PAUSE_GROWS = 8;
+  private static final long LONGEST_PAUSE_NANOSECONDS = 600L * 1000000000L;
+
+  /**
+   * The rows of plans that have run, by canonical plan; null if there are none. Equal plans of a
+   * query have the same.
+   */
+  private final Map<LogicalPlan, LocalRelation> known = new HashMap<>();
+
+  static BigInteger bytes(LogicalPlan plan) {
+    return plan.stats().sizeInBytes().bigInteger();
+  }
+
+  /**
+   * Whether the tables of a plan are small beside a scan's side. Spark may not know the size of
+   * other sources.
+   */
+  static boolean isCheaper(LogicalPlan plan, LogicalPlan side) {
+    BigInteger unknown = BigInteger.valueOf(SQLConf.get().defaultSizeInBytes());
+    BigInteger sum =
+        Lists.from(plan.collectLeaves()).stream()
+            .map(SmallSide::bytes)
+            .filter(bytes -> !bytes.equals(unknown))
+            .reduce(BigInteger.ZERO, BigInteger::add);
+    return sum.multiply(LEAST_GAIN).compareTo(bytes(side)) <= 0;
+  }
+
+  /**
+   * The rows of a plan.
+   *
+   * @param side what the keys restrict
+   * @return null if there are too many rows, or they take too long
+   */
+  LogicalPlan rows(LogicalPlan plan, LogicalPlan side) throws ReflectiveOperationException {
+    if (!known.containsKey(plan.canonicalized())) {
+      known.put(plan.canonicalized(), run(plan, side));
+    }
+    return known(plan);
+  }
+
+  private LogicalPlan known(LogicalPlan plan) throws ReflectiveOperationException {
+    LocalRelation rows = known.get(plan.canonicalized());
+    return rows == null ? null : relation(plan, rows.data());
+  }
+
+  private static LocalRelation relation(LogicalPlan plan, Object rows)
+      throws ReflectiveOperationException {
+    return SparkParts.made(LocalRelation.class, plan.output(), rows, false);
+  }
+
+  /** A query whose scalar subqueries have the value that runtime filters have taken. */
+  LogicalPlan consistent(LogicalPlan query) {
+    return known.isEmpty() ? query : query.transformAllExpressions(Lists.change(this::consistent));
+  }
+
+  private Expression consistent(Expression node) {
+    try {
+      LogicalPlan rows =
+          node instanceof ScalarSubquery scalar && !scalar.isCorrelated()
+              ? known(scalar.plan())
+              : null;
+      return rows == null ? null : ((ScalarSubquery) node).withNewPlan(rows);
+    } catch (ReflectiveOperationException e) {
+      throw new IllegalStateException(e);
+    }
+  }
+
+  private static LocalRelation run(LogicalPlan plan, LogicalPlan side) {
+    GivenUp givenUp = GIVEN_UP.get(name(plan));
+    if (givenUp != null && System.nanoTime() - givenUp.until < 0) {
+      return null;
+    }
+    SparkContext context = SparkSession.active().sparkContext();
+    String tag = Cancellation.OWN_TAG + UUID.randomUUID();
+    Timer timer = new Timer(tag, true);
+    context.addJobTag(tag);
+    String memory = context.getLocalProperty(WORKER_MEMORY);
+    context.setLocalProperty(WORKER_MEMORY, NO_BOUND);
+    try {
+      long bound =
+          bytes(side)
+              .divide(BYTES_A_MILLISECOND)
+              .min(BigInteger.valueOf(MOST_MILLISECONDS))
+              .longValue();
+      long least = Long.parseLong(setting());
+      TimerTask cancel =
+          new TimerTask() {
+            @Override
+            public void run() {
+              context.cancelJobsWithTag(tag);
+            }
+          };
+      timer.schedule(cancel, Math.max(least, bound), CANCEL_AGAIN_MILLISECONDS);
+      Object executed =
+          MethodUtils.invokeStaticMethod(
+              QueryExecution.class,
+              "prepareExecutedPlan",
+              new Object[] {SparkSession.active(), plan});
+      InternalRow[] rows = take((SparkPlan) executed, context.defaultParallelism());
+      LocalRelation relation = relation(plan, Lists.of(rows));
+      boolean isSmall = rows.length <= MOST_ROWS && bytes(relation).compareTo(MOST_BYTES) <= 0;
+      return isSmall
+          ? relation
+          : givenUp(plan, "it has more than " + MOST_ROWS + " rows or 64 MB", null);
+    } catch (Exception e) {
+      Cancellation.passOn(e);
+      // The query runs the side itself, and tells what is wrong with it.
+      return givenUp(plan, "it failed, or took longer than " + SETTING + " allows", e);
+    } finally {
+      timer.cancel();
+      context.setLocalProperty(WORKER_MEMORY, memory);
+      context.removeJobTag(tag);
+    }
+  }
+
+  /**
+   * At most one row more than there may be. Spark's own take begins with one partition, and a job
+   * takes its time.
+   */
+  private static InternalRow[] take(SparkPlan plan, int most) {
+    int partitions = plan.execute().getNumPartitions();
+    return partitions > 1 && partitions <= most
+        ? new LocalLimitExec(MOST_ROWS + 1, plan).executeCollect()
+        : plan.executeTake(MOST_ROWS + 1);
+  }
+
+  private static String setting() {
+    return SQLConf.get().getConfString(SETTING, DEFAULT_MILLISECONDS).trim();
+  }
+
+  private static String name(LogicalPlan plan) {
+    return plan.semanticHash() + " " + setting();
+  }
+
+  private static LocalRelation givenUp(LogicalPlan plan, String reason, Exception e) {
+    if (GIVEN_UP.size() >= MOST_GIVEN_UP) {
+      GIVEN_UP.clear();
+    }
+    GivenUp before = GIVEN_UP.get(name(plan));
+    long slower = before == null ? FIRST_PAUSE_NANOSECONDS : before.pause * PAUSE_GROWS;
+    // A side that has too many rows has them the next time, too.
+    long pause =
+        e == null ? LONGEST_PAUSE_NANOSECONDS : Math.min(slower, LONGEST_PAUSE_NANOSECONDS);
+    GIVEN_UP.put(name(plan), new GivenUp(System.nanoTime() + pause, pause));
+    LOG.info(
+        "a side gives no keys to the scan that it is joined with: {}: {}",
+        reason,
+        plan.simpleString(100));
+    LOG.debug("a side gives no keys", e);
+    return null;
+  }
+
+  /** The time from which a plan is run again, and the pause before that, in ns. */
+  private record GivenUp(long until, long pause) {}
+}

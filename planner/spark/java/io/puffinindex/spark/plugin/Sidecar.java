@@ -1,0 +1,355 @@
+package io.puffinindex.spark.plugin;
+
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.OutputStream;
+import java.nio.charset.StandardCharsets;
+import java.util.concurrent.TimeUnit;
+import org.apache.spark.SparkConf;
+import org.apache.spark.SparkContext;
+import org.apache.spark.api.python.Py4JServer;
+import org.apache.spark.api.python.PythonUtils;
+import org.apache.spark.sql.SparkSession;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+import scala.Function1;
+import scala.Option;
+
+/**
+ * The Python process that plans for an application ({@code planner/spark/sidecar.py}): started in
+ * the background, watched, and started again if it ends. Its standard input tells it how to reach
+ * this JVM, and ends with the JVM; on its standard output it says every second that it lives.
+ */
+public final class Sidecar {
+  private static final Logger LOG = LoggerFactory.getLogger("puffin-index");
+  private static final String SETTINGS = "spark.puffin-index.";
+  private static final int MOST_RESTARTS = 5;
+
+  /** A process that lived so long was well: what ends it is a new trouble. */
+  private static final long STEADY_NANOS = TimeUnit.MINUTES.toNanos(10);
+
+  private static final long LOOK_MILLIS = 100;
+  private static final long FAREWELL_MILLIS = 2000;
+
+  /** Exit codes from here on stand for signals. */
+  private static final int SIGNALLED = 128;
+
+  private static volatile Sidecar current;
+
+  private final SparkContext context;
+  private final String python;
+  private final long silenceNanos;
+  private final long waitUntil;
+  private Process process;
+  private long started;
+  private SparkSession session;
+
+  /** What gives a session the hook; null while no process is ready. */
+  private volatile Function1<Object, Object> hook;
+
+  /** Whether the first process may still become ready. */
+  private volatile boolean isStarting = true;
+
+  private volatile boolean isOver;
+  private volatile String lastLine = "";
+
+  private Sidecar(SparkContext context) {
+    this.context = context;
+    SparkConf conf = context.conf();
+    python = python(conf);
+    silenceNanos =
+        TimeUnit.MILLISECONDS.toNanos(conf.getLong(SETTINGS + "silence-milliseconds", 10000));
+    waitUntil =
+        System.nanoTime()
+            + TimeUnit.MILLISECONDS.toNanos(conf.getLong(SETTINGS + "start-milliseconds", 0));
+  }
+
+  /** Start the process of an application, and return at once. */
+  public static Sidecar start(SparkContext context) {
+    Sidecar sidecar = new Sidecar(context);
+    current = sidecar;
+    Thread thread = new Thread(sidecar::keepRunning, "puffin-index sidecar");
+    // The threads of py4j inherit this: none of them keeps a JVM alive whose program has ended.
+    thread.setDaemon(true);
+    thread.start();
+    return sidecar;
+  }
+
+  /** The sidecar of the application, for its Python process. */
+  public static Sidecar current() {
+    return current;
+  }
+
+  /**
+   * Give a session the hook that is there now. The application's first statements may wait for it.
+   */
+  static void hook(Object session) {
+    Sidecar sidecar = current;
+    Function1<Object, Object> hook = sidecar == null ? null : sidecar.awaitHook();
+    if (hook != null) {
+      hook.apply(session);
+    }
+  }
+
+  private Function1<Object, Object> awaitHook() {
+    try {
+      if (isStarting && waitUntil - System.nanoTime() > 0) {
+        synchronized (this) {
+          for (long left = waitUntil - System.nanoTime();
+              isStarting && left > 0;
+              left = waitUntil - System.nanoTime()) {
+            TimeUnit.NANOSECONDS.timedWait(this, left);
+          }
+        }
+      }
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+    }
+    return hook;
+  }
+
+  /**
+   * The default session of the application, as soon as there is one; null if the application ends
+   * before.
+   */
+  public synchronized SparkSession awaitSession() throws InterruptedException {
+    while (session == null && !isOver) {
+      wait();
+    }
+    return session;
+  }
+
+  /** Use what gives a session the hook. The process calls this once it is ready. */
+  public synchronized void use(Function1<Object, Object> hook) throws Exception {
+    this.hook = hook;
+    isStarting = false;
+    // The call may come late.
+    if (isOver || !process.isAlive()) {
+      endHook();
+    } else {
+      LOG.info("ready {} ms after its start", (System.nanoTime() - started) / 1000000);
+    }
+    notifyAll();
+  }
+
+  /** End the process for good. */
+  public void close() {
+    Process last;
+    synchronized (this) {
+      isOver = true;
+      isStarting = false;
+      last = process;
+      notifyAll();
+    }
+    if (last != null) {
+      end(last);
+    }
+  }
+
+  private void keepRunning() {
+    try {
+      // A process that starts beside a session slows the session's start down. Statements that wait
+      // need it sooner.
+      while (!isOver() && session == null && waitUntil - System.nanoTime() <= 0) {
+        lookForSession();
+      }
+      int restarts = 0;
+      while (!isOver()) {
+        String trouble = run();
+        if (isOver()) {
+          return;
+        }
+        restarts = System.nanoTime() - started > STEADY_NANOS ? 1 : restarts + 1;
+        if (restarts > MOST_RESTARTS) {
+          LOG.warn("queries run without the index from now on: {} {} once more", python, trouble);
+          return;
+        }
+        long pause = 1L << (2 * (restarts - 1));
+        LOG.warn(
+            "queries run without the index: {} {}; it is started again in {} s",
+            python,
+            trouble,
+            pause);
+        pause(pause);
+      }
+    } catch (HopelessException e) {
+      if (!isOver()) {
+        LOG.warn(
+            "no index is used: {} {}; if puffin-index is not there, set {}python to a Python that"
+                + " has it",
+            python,
+            e.getMessage(),
+            SETTINGS);
+      }
+    } catch (Exception | LinkageError e) {
+      LOG.warn("no index is used", e);
+    } finally {
+      close();
+    }
+  }
+
+  /** Whether the application ends, which may stop its sessions before it tells the plugin. */
+  private boolean isOver() {
+    return isOver || context.isStopped();
+  }
+
+  /** Run a process to its end, and say what ended it. */
+  private String run() throws Exception {
+    // A server of its own for each process: what a process holds of this JVM goes with it.
+    Py4JServer server = new Py4JServer(context.conf());
+    server.start();
+    try {
+      Process launched = launch();
+      Thread copying =
+          new Thread(() -> copyLines(launched), "puffin-index sidecar's standard error");
+      copying.setDaemon(true);
+      copying.start();
+      try {
+        greet(launched.getOutputStream(), server);
+        return watch(launched, copying);
+      } finally {
+        // First: a process that hangs takes its time to end.
+        endHook();
+        end(launched);
+      }
+    } finally {
+      server.shutdown();
+    }
+  }
+
+  private synchronized Process launch() throws HopelessException {
+    try {
+      started = System.nanoTime();
+      // -P: a folder `planner` in the working folder of the driver is somebody else's.
+      process = new ProcessBuilder(python, "-P", "-m", "planner.spark.sidecar").start();
+      return process;
+    } catch (IOException e) {
+      throw new HopelessException("does not start: " + e.getMessage());
+    }
+  }
+
+  /** Tell a process how to reach this JVM. */
+  private void greet(OutputStream in, Py4JServer server) {
+    String port = Integer.toString(server.getListeningPort());
+    String greeting =
+        String.join(
+            "\n", port, server.secret(), context.version(), PythonUtils.sparkPythonPath(), "");
+    try {
+      in.write(greeting.getBytes(StandardCharsets.UTF_8));
+      in.flush();
+    } catch (IOException e) {
+      LOG.debug("the sidecar has ended", e);
+    }
+  }
+
+  private String watch(Process watched, Thread copying) throws Exception {
+    InputStream signs = watched.getInputStream();
+    long last = System.nanoTime();
+    boolean wasReady = false;
+    while (!isOver()) {
+      wasReady |= hook != null;
+      boolean isAlive = watched.isAlive();
+      if (signs.available() > 0) {
+        signs.skip(signs.available());
+        last = System.nanoTime();
+      } else if (!isAlive) {
+        String end = "ended with code " + watched.exitValue();
+        if (!wasReady && watched.exitValue() < SIGNALLED) {
+          copying.join(FAREWELL_MILLIS);
+          throw new HopelessException(end + (lastLine.isEmpty() ? "" : " (" + lastLine + ")"));
+        }
+        return end;
+      } else if (System.nanoTime() - last > silenceNanos) {
+        watched.destroyForcibly();
+        return "did not answer for " + TimeUnit.NANOSECONDS.toMillis(silenceNanos) + " ms";
+      }
+      lookForSession();
+    }
+    return "ended with the application";
+  }
+
+  /** Look for the default session once, and wait for a moment. */
+  @SuppressWarnings("WaitNotInLoop") // callers look again and again
+  private synchronized void lookForSession() throws InterruptedException {
+    if (session == null) {
+      Option<SparkSession> found = SparkSession.getDefaultSession();
+      if (found.isDefined() && found.get().sparkContext() == context) {
+        session = found.get();
+        notifyAll();
+      }
+    }
+    wait(LOOK_MILLIS);
+  }
+
+  private void copyLines(Process process) {
+    try (BufferedReader lines = process.errorReader()) {
+      for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+        lastLine = line.isBlank() ? lastLine : line;
+        if (line.startsWith("INFO ")) {
+          LOG.info(line);
+        } else if (!isOver()) {
+          LOG.warn(line);
+        }
+      }
+    } catch (IOException e) {
+      LOG.debug("the standard error of the sidecar ended", e);
+    }
+  }
+
+  private synchronized void pause(long seconds) throws InterruptedException {
+    long until = System.nanoTime() + TimeUnit.SECONDS.toNanos(seconds);
+    for (long left = until - System.nanoTime();
+        left > 0 && !isOver;
+        left = until - System.nanoTime()) {
+      TimeUnit.NANOSECONDS.timedWait(this, left);
+    }
+  }
+
+  /** Take the hook away from all sessions, and let no statement wait for one. */
+  private synchronized void endHook() throws Exception {
+    isStarting = false;
+    notifyAll();
+    Function1<Object, Object> ended = hook;
+    hook = null;
+    if (ended != null) {
+      ((AutoCloseable) ended).close();
+    }
+  }
+
+  /** The end of its input ends a process; one that does not end is killed. */
+  private static void end(Process process) {
+    try {
+      process.getOutputStream().close();
+      process.waitFor(FAREWELL_MILLIS, TimeUnit.MILLISECONDS);
+    } catch (IOException e) {
+      LOG.debug("the sidecar has ended", e);
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+    }
+    process.destroyForcibly();
+  }
+
+  private static String python(SparkConf conf) {
+    String[] candidates = {
+      conf.get(SETTINGS + "python", ""),
+      System.getenv("PUFFIN_INDEX_PYTHON"),
+      System.getenv("PYSPARK_PYTHON")
+    };
+    for (String candidate : candidates) {
+      if (candidate != null && !candidate.isEmpty()) {
+        return candidate;
+      }
+    }
+    return "python3";
+  }
+
+  /** Nothing that a restart would better. */
+  private static class HopelessException extends Exception {
+    private static final long serialVersionUID = 1;
+
+    HopelessException(String what) {
+      super(what);
+    }
+  }
+}

@@ -1,1 +1,0 @@
-"""The plugin for Spark: `io.puffinindex.spark.PuffinIndexPlugin` enables all sessions of an application."""
