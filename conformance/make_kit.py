@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from conformance.kit_files import SCHEME, KitIO, build_segment, compact_segments, write_table
 from conformance.questions import ask, field_id, map_key
-from conformance.tables import KEYS, LARGE, LONG_KEYS, SMALL, TYPES, KitTable
+from conformance.tables import ALONE, KEYS, LARGE, SMALL, TYPES, KitTable
 from puffin_index.data.data_table import DataFile
 from puffin_index.definition.index_definition import IndexDefinition
 from puffin_index.segments.segment import Segment
@@ -65,7 +65,7 @@ class KitSegment:
         return IndexDefinition.of(**{kind: list(columns) for kind, columns in self.kinds.items()}, options=options)
 
     def _knows(self, column: str, key: str) -> bool:
-        return column in self.kinds.get("bsi" if key == "compression" else "bitmap", ())
+        return column in self.kinds.get({"compression": "bsi", "items": "bloom"}.get(key, "bitmap"), ())
 
 
 SEGMENTS: Final = (
@@ -82,18 +82,22 @@ SEGMENTS: Final = (
     KitSegment(
         "large",
         LARGE,
-        {"bitmap": ("steps", "parity", "block", "word"), "bsi": ("steps", "parity", "word"), "bloom": ("steps",)},
-        {"layout": "postings"},
+        {
+            "bitmap": ("steps", "parity", "cycle", "side", "block", "word"),
+            "bsi": ("steps", "parity", "word"),
+            "bloom": ("steps",),
+        },
+        {},
     ),
     KitSegment("large-bitmaps", LARGE, {"bitmap": ("parity", "block", "word")}, {"layout": "bitmaps"}),
     KitSegment(
         "keys",
         KEYS,
         {"bitmap": ("number", "path"), "bsi": ("path",), "bloom": ("number",)},
-        {"layout": "postings"},
+        {"items": "20000"},
         is_compacted=True,
     ),
-    KitSegment("keys-bitmaps", LONG_KEYS, {"bitmap": ("number", "path")}, {"layout": "bitmaps"}, is_compacted=True),
+    KitSegment("large-filter", ALONE, {"bitmap": ("number",), "bloom": ("number",)}, {"items": "120000"}),
 )
 
 

@@ -217,6 +217,11 @@ LARGE = KitTable(
             lambda file, row: None if row % 5_000 < 40 else row % 1_000 * 4 - 800 + file,
         ),
         KitColumn("parity", IntegerType(), pa.int32(), (), lambda _, row: row % 2),
+        KitColumn("cycle", IntegerType(), pa.int32(), (), lambda file, row: (row + file) % 23),
+        KitColumn(
+            *("side", StringType(), pa.string(), ()),
+            lambda file, row: None if row % 1_000 == 7 else ("left", "right", "middle")[(row * row // 5 + file) % 3],
+        ),
         KitColumn("block", IntegerType(), pa.int32(), (), lambda file, row: row // 9_000 + file),
         KitColumn(
             "word",
@@ -228,7 +233,7 @@ LARGE = KitTable(
     ),
     ((66_000, 300), (52_000,)),
 )
-"""Large row groups: compressed slices, all three containers of row sets, keys of several sections; and a small one."""
+"""Large row groups: compressed slices, blocks that are row sets, keys of several sections; and a small one."""
 
 NUMBER = KitColumn(
     *("number", LongType(), pa.int64(), ()),
@@ -247,5 +252,5 @@ def _paths(count: int, rows: int) -> KitColumn:
 KEYS = KitTable("keys", (NUMBER, _paths(950, 1)), ((700, 650), (650,)))
 """Many keys, and long ones: postings of two levels."""
 
-LONG_KEYS = KitTable("long-keys", (NUMBER, _paths(30, 25)), ((700, 650), (650,)))
-"""The same with fewer of the long ones: merged bitmaps of two levels."""
+ALONE = KitTable("alone", (NUMBER,), ((1_500,),))
+"""A single row group."""

@@ -58,6 +58,9 @@ func mayContain(p payload, k key) []bool {
 	require(p.blobType == "paimon-bloom-v1", "blob type %s", p.blobType)
 	layout := version(p.layout)
 	count, bits, size := int(binary.BigEndian.Uint32(p.data)), p.data[4:], int(layout[2])
+	if len(bits) > size {
+		saw("bloom filter of several pages")
+	}
 	require(int64(count) == layout[1], "k of a bloom filter")
 	for page := 0; page*size < len(bits); page++ {
 		pair := uint64(layout[3+page/2])
@@ -79,7 +82,7 @@ func matrixContains(p payload, k key) []bool {
 	h, groups, start := hash(layout[0], k), int(layout[1]), int(layout[2])
 	list := proven(p.data[start:], uint32(layout[3]))
 	le := binary.LittleEndian
-	require(groups == len(p.spans) && le.Uint32(list) == 1, "directory of a bloom matrix")
+	require(groups == len(p.spans) && le.Uint32(list) == 2, "directory of a bloom matrix")
 	found := make([]bool, groups)
 	matrices := int(le.Uint32(list[4:]))
 	if matrices > 1 {
@@ -88,30 +91,32 @@ func matrixContains(p payload, k key) []bool {
 	place := 0
 	for m := 0; m < matrices; m++ {
 		about := list[8+24*m:]
-		count, filters, bits, pageRows := int(le.Uint32(about)), int(le.Uint32(about[4:])), i64(about, 8), int(le.Uint32(about[16:]))
-		width := (filters + 7) / 8
-		answer := make([]byte, width)
+		count, filters, bits, share := int(le.Uint32(about)), int(le.Uint32(about[4:])), i64(about, 8), int(le.Uint32(about[16:]))
+		if bits > 8*share {
+			saw("matrix of several pages")
+		}
+		answer := make([]bool, filters)
 		for i := range answer {
-			answer[i] = 0xff
+			answer[i] = true
 		}
 		for _, bit := range positions(h, count, bits) {
-			page := bit / pageRows
-			rows := min(pageRows, bits-page*pageRows)
-			first := place + page*(pageRows*width+4)
-			row := sealed(p.data, first, first+rows*width, le)[bit%pageRows*width:]
+			page, at := bit/8/share, bit/8%share
+			own := min(share, bits/8-page*share)
+			first := place + page*(share*filters+4)
+			data := sealed(p.data, first, first+own*filters, binary.BigEndian)
 			for i := range answer {
-				answer[i] &= row[i]
+				answer[i] = answer[i] && data[i*own+at]>>(bit&7)&1 == 1
 			}
 		}
 		filter := 0
 		for g := 0; g < groups; g++ {
 			if int(le.Uint16(list[8+24*matrices+2*g:])) == m {
-				found[g] = answer[filter>>3]>>(filter&7)&1 == 1
+				found[g] = answer[filter]
 				filter++
 			}
 		}
 		require(filter == filters, "filters of a matrix")
-		place += bits*width + 4*((bits+pageRows-1)/pageRows)
+		place += bits/8*filters + 4*((bits/8+share-1)/share)
 	}
 	require(place == start, "matrices of %d bytes", place)
 	return found

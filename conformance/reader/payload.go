@@ -72,8 +72,6 @@ func decode(p payload) []column {
 		return split(decodeSlices(p), p.spans, 0)
 	case "puffin-index-postings-v1":
 		return decodePostings(p)
-	case "puffin-index-merged-bitmap-v1":
-		return decodeMergedBitmaps(p)
 	}
 	fail("blob type %s", p.blobType)
 	return nil

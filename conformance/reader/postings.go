@@ -2,12 +2,13 @@ package main
 
 import "encoding/binary"
 
-// child is a child of a page of level 0: a block, or the row set of one key.
+// child is a child of a page: a block or a page.
 type child struct {
 	start, end int
 	rowsBefore int // rows of all blocks before, in the whole payload
 	keys       int
 	isFull     bool // the separator is the first key
+	isSet      bool // the block is the row set of that key
 	checksum   uint32
 	separator  key
 }
@@ -20,9 +21,9 @@ type directory struct {
 	rows     int
 }
 
-func readDirectory(p payload, merged int64) directory {
+func readDirectory(p payload) directory {
 	layout := version(p.layout)
-	form := layout[0] - merged
+	form := layout[0]
 	require(form == 0 || form == 1, "form %d", layout[0])
 	require((form == 1) == isBytes(p.valueType), "form of keys")
 	var spans []int
@@ -55,7 +56,7 @@ func (d *directory) page(data []byte, start, end int, checksum uint32, rowsBefor
 	page := proven(data[start:end], checksum)
 	le := binary.LittleEndian
 	number := func(at int) int { return int(le.Uint32(page[at:])) }
-	require(page[0] == 1 && page[1] == d.form && page[3] == 0, "version, form and flags of a page")
+	require(page[0] == 2 && page[1] == d.form && page[3] == 0, "version, form and flags of a page")
 	count := number(4)
 	place, lowest := i64(page, 24), 0
 	for i := 0; i < count; i++ {
@@ -64,8 +65,9 @@ func (d *directory) page(data []byte, start, end int, checksum uint32, rowsBefor
 			start:      place,
 			end:        i64(page, 32+8*i),
 			rowsBefore: rowsBefore + number(32+8*count+4*i),
-			keys:       keys >> 1,
+			keys:       keys >> 2,
 			isFull:     keys&1 == 1,
+			isSet:      keys&2 == 2,
 			checksum:   uint32(number(32 + 16*count + 4*i)),
 		}
 		separators := 32 + 20*count
@@ -81,28 +83,6 @@ func (d *directory) page(data []byte, start, end int, checksum uint32, rowsBefor
 		d.children = append(d.children, one)
 	}
 	return int(page[2])
-}
-
-// decodeMergedBitmaps reads a blob in which each child is the row set of a key.
-func decodeMergedBitmaps(p payload) []column {
-	d := readDirectory(p, 2)
-	found := make([]column, len(p.spans))
-	for i, s := range p.spans {
-		found[i] = newColumn(s.rows)
-	}
-	rows := 0
-	for _, one := range d.children {
-		require(one.isFull && one.keys == 1 && one.rowsBefore == rows, "the entry of a key")
-		set := whole(proven(p.data[one.start:one.end], one.checksum))
-		for _, row := range set {
-			group, own := locate(p.spans, int(row))
-			found[group].set([]uint32{own}, one.separator)
-		}
-		rows += len(set)
-	}
-	require(rows == d.rows, "%d rows have a key", rows)
-	proveNulls(found, d.nulls, p)
-	return found
 }
 
 // locate gives the row group of a row of the row space, and the row's number in it.
@@ -134,13 +114,31 @@ func proveNulls(columns []column, stored []byte, p payload) {
 
 // decodePostings reads all blocks. Rows are numbered with one free number behind each row group.
 func decodePostings(p payload) []column {
-	d := readDirectory(p, 0)
+	d := readDirectory(p)
 	all := newColumn(total(p.spans, 1))
+	firsts := make([]int, len(p.spans))
+	for i := 1; i < len(firsts); i++ {
+		firsts[i] = firsts[i-1] + p.spans[i-1].rows + 1
+	}
 	rows := 0
 	var last *key
 	for _, one := range d.children {
 		require(one.rowsBefore == rows, "rows before a block")
 		block := proven(p.data[one.start:one.end], one.checksum)
+		if one.isSet {
+			saw("block that is a row set")
+			require(one.isFull && one.keys == 1, "a row set of several keys")
+			set := whole(block)
+			for _, row := range set {
+				group, own := locate(p.spans, int(row))
+				all.set([]uint32{uint32(firsts[group]) + own}, one.separator)
+			}
+			require(last == nil || last.compare(one.separator) < 0, "keys that do not ascend")
+			separator := one.separator
+			last = &separator
+			rows += len(set)
+			continue
+		}
 		keys, groups := d.block(block, one)
 		require(!one.isFull || keys[0] == one.separator, "the separator of a block")
 		require(one.separator.compare(keys[0]) <= 0, "the separator of a block")

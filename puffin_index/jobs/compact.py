@@ -44,8 +44,8 @@ _SMALL_SHARE = 0.5
 _ROW_SPACE = 2**32
 _log = logging.getLogger(__name__)
 
-Shape: TypeAlias = tuple[tuple[int, str, str, str], ...]
-"""Field, kind, value type and merged form of each index of a data file."""
+Shape: TypeAlias = tuple[tuple[int, str, str], ...]
+"""Field, kind and value type of each index of a data file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,15 +196,14 @@ def _by_place(files: Sequence[IndexedFile]) -> list[IndexedFile]:
 
 def _shape(file: IndexedFile, sources: Mapping[str, SourceSegment]) -> Shape | None:
     """Return the shape that all files of a segment must share; None if this release cannot merge the file's indexes."""
-    shape: list[tuple[int, str, str, str]] = []
+    shape: list[tuple[int, str, str]] = []
     for (field_id, kind), part in sorted(file.parts.items()):
         source = sources[part.segment]
-        form = source.merged_form((field_id, kind))
-        if form is None:
+        if not source.can_merge((field_id, kind)):
             return None
-        shape.append((field_id, kind, source.directories[field_id, kind].type_name, form))
+        shape.append((field_id, kind, source.directories[field_id, kind].type_name))
     # A column promoted between two builds has statistics of both types, but a segment can hold only one type.
-    fields = {(field_id, value_type) for field_id, _, value_type, _ in shape}
+    fields = {(field_id, value_type) for field_id, _, value_type in shape}
     return tuple(shape) if len(fields) == len({field_id for field_id, _ in fields}) else None
 
 

@@ -12,9 +12,7 @@ from puffin_index.errors import CorruptFileError
 from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.leaf import LeafTest
 from puffin_index.keys.value_types import ValueType
-from puffin_index.roaring.write import BLOCK_ROWS
 from puffin_index.storage.arrays import Flags, Ints
-from puffin_index.storage.parts import corrupt
 from puffin_index.storage.ranged import Blob
 
 
@@ -199,7 +197,7 @@ class MergePart:
 
 
 MERGED_BYTES = 128 * 1024 * 1024
-"""The most bytes of bitmaps or filters to merge into one payload; memory holds a few times as much."""
+"""The most bytes of filters to merge into one payload; memory holds a few times as much."""
 
 
 def as_it_was(part: MergePart) -> MergedPayload:
@@ -208,22 +206,45 @@ def as_it_was(part: MergePart) -> MergedPayload:
     return MergedPayload(Payload(payload.blob_type, payload.blob.read_all(), payload.layout), len(part.new_bases))
 
 
+_BLOB_BYTES = 256
+"""What footer and directory say of a blob, besides its layout, takes about so many bytes."""
+
+
+def merge_no_larger(
+    parts: Sequence[MergePart], merge: Callable[[Sequence[MergePart]], list[MergedPayload]]
+) -> list[MergedPayload]:
+    """Merge parts together, or in halves if the bytes of all together exceed those of the parts.
+
+    Keys that lie in runs in one part and at random in another may take fewer bytes apart.
+    """
+    found = merge(parts)
+    sizes = [len(one.payload.data) + one.payload.layout.nbytes + _BLOB_BYTES for one in found]
+    apart = [part.payload.blob.length + part.payload.layout.nbytes + _BLOB_BYTES for part in parts]
+    if len(parts) == 1 or sum(sizes) <= sum(apart):
+        return found
+    del found
+    middle = len(parts) // 2
+    return [*merge_no_larger(parts[:middle], merge), *merge_no_larger(parts[middle:], merge)]
+
+
 def count_kept(parts: Iterable[MergePart]) -> int:
     """Count the row groups of some parts that the new segment keeps."""
     return sum(int(np.count_nonzero(part.is_kept)) for part in parts)
 
 
 def runs_of(
-    parts: Sequence[MergePart], form_of: Callable[[MergePart], Hashable], most_bytes: int | None
+    parts: Sequence[MergePart],
+    form_of: Callable[[MergePart], Hashable],
+    most: int,
+    size_of: Callable[[MergePart], int] = lambda part: part.payload.blob.length,
 ) -> Iterator[list[MergePart]]:
-    """Yield runs of neighbouring parts of one form, of at most some bytes; a single part may have more."""
+    """Yield runs of neighbouring parts of one form, up to some bytes or another size; a single part may have more."""
     run: list[MergePart] = []
     form_of_run: Hashable = None
     length = 0
     for part in parts:
-        own, form = part.payload.blob.length, form_of(part)
-        is_full = most_bytes is not None and length + own > most_bytes
-        if run and (is_full or form != form_of_run):
+        own, form = size_of(part), form_of(part)
+        if run and (length + own > most or form != form_of_run):
             yield run
             run, length = [], 0
         run.append(part)
@@ -231,19 +252,3 @@ def runs_of(
         length += own
     if run:
         yield run
-
-
-def new_blocks(blob: Blob, blocks: Ints, spans: Ints, new_bases: Ints) -> Ints:
-    """Return the keys of containers in the new row space; -1 for containers of dropped row groups.
-
-    `spans` has base and row count of each row group before, `new_bases` its new base, negative if dropped. Raises
-    CorruptFileError if a container lies in no row group.
-    """
-    firsts, counts = spans[:, 0] // BLOCK_ROWS, -(-spans[:, 1] // BLOCK_ROWS)
-    # A row group without rows shares its base with the next row group. The search finds the last row group at a base.
-    owners = np.searchsorted(firsts, blocks, "right") - 1
-    within = blocks - firsts[owners]
-    if bool(((owners < 0) | (within >= counts[owners])).any()):
-        raise corrupt(blob, "rows that no row group has")
-    bases = new_bases[owners]
-    return np.where(bases < 0, -1, bases // BLOCK_ROWS + within)

@@ -173,24 +173,16 @@ class IndexKind(ABC):
         del test
         return lengths
 
-    def merged_form(self, blob_type: str) -> str:
-        """Return the form that payloads of a blob type take when merged; all payloads of one segment share a form.
+    @property
+    def every_type(self) -> frozenset[str]:
+        """The blob types of all payloads."""
+        return self.blob_types | self.merged_types
 
-        Raises UnsupportedError if this release cannot merge the blob type.
-        """
-        if blob_type not in self.blob_types | self.merged_types:
-            raise UnsupportedError(f"kind {self.name} merges no blob {blob_type}")
-        return self.name
-
-    def form_of(self, part: MergePart) -> str:
-        """Return the form that a part takes when merged; see `merged_form`.
-
-        Raises UnsupportedError if this release cannot merge the part.
-        """
-        try:
-            return self.merged_form(part.payload.blob_type)
-        except UnsupportedError as error:
-            raise UnsupportedError(f"{part.payload.blob.location}: {error}") from error
+    def check_part(self, part: MergePart) -> None:
+        """Check that this release can merge a part, or raise UnsupportedError."""
+        blob_type = part.payload.blob_type
+        if blob_type not in self.every_type:
+            raise UnsupportedError(f"{part.payload.blob.location}: kind {self.name} merges no blob {blob_type}")
 
     def merge(self, parts: Sequence[MergePart], options: Options) -> Iterator[MergedPayload]:
         """Merge or copy the payloads of one column, whose new bases ascend; each is made on demand to bound memory.
@@ -204,7 +196,7 @@ class IndexKind(ABC):
         """
         del options
         for part in parts:
-            self.form_of(part)
+            self.check_part(part)
             if part.is_kept.all():
                 yield as_it_was(part)
 

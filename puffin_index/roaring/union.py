@@ -1,4 +1,4 @@
-"""Unite and assemble many serialised row sets at once by array operations; their containers are never decoded.
+"""Unite many serialised row sets at once by array operations.
 
 Row sets as flat bits have bit `row & 7` of byte `row >> 3`, padded to whole blocks of 65,536 rows.
 """
@@ -21,12 +21,9 @@ from puffin_index.roaring.write import (
     COOKIE,
     OFFSETS_FROM,
     RUN_COOKIE,
-    Containers,
-    SerializedSets,
     block_count,
-    lay_out_sets,
 )
-from puffin_index.storage.arrays import Bytes, Flags, Ints, put_bytes, ramps, records_at, take_bytes
+from puffin_index.storage.arrays import Bytes, Flags, Ints, ramps, records_at
 from puffin_index.storage.binary import Buffer
 
 _FEW_SETS = 32
@@ -57,10 +54,6 @@ class LooseContainers:
 
     def __len__(self) -> int:
         return len(self.sets)
-
-    def moved(self, sets: Ints, blocks: Ints) -> LooseContainers:
-        """Return the containers with new sets and new keys; a negative key drops a container."""
-        return replace(self, sets=sets, blocks=blocks).chosen(blocks >= 0)
 
     def chosen(self, some: Flags) -> LooseContainers:
         """Return some of the containers."""
@@ -117,11 +110,6 @@ class StoredSets:
         """Return the rows, all below `row_count`, in any order, and the set of each."""
         with self._checked():
             return _rows_of(self._bounded(row_count), row_count)
-
-    def containers(self) -> LooseContainers:
-        """Return the containers of the sets, which are numbered in the order of `starts`."""
-        with self._checked():
-            return self._parsed()
 
     def bits(self, row_count: int) -> Bytes:
         """Return the sets of rows below `row_count` as bits: shape (sets, bytes)."""
@@ -298,51 +286,3 @@ def every_bit(row_count: int) -> Bytes:
     if row_count & 7:
         bits[row_count >> 3] = (1 << (row_count & 7)) - 1
     return bits
-
-
-def containers_of_rows(sets: Ints, rows: Ints) -> LooseContainers:
-    """Return containers of one row each."""
-    count = len(rows)
-    data = (rows % BLOCK_ROWS).astype("<u2").view(np.uint8)
-    ones = np.ones(count, np.int64)
-    return LooseContainers(
-        sets, rows // BLOCK_ROWS, ones, np.zeros(count, np.bool_), data, 2 * np.arange(count), 2 * ones
-    )
-
-
-def joined(parts: Sequence[LooseContainers]) -> LooseContainers:
-    """Return all containers of several parts; at least one."""
-    before = np.cumsum([0, *(len(part.data) for part in parts)]).tolist()
-    return LooseContainers(
-        np.concatenate([part.sets for part in parts]),
-        np.concatenate([part.blocks for part in parts]),
-        np.concatenate([part.cardinalities for part in parts]),
-        np.concatenate([part.are_runs for part in parts]),
-        np.concatenate([part.data for part in parts]),
-        np.concatenate([part.starts + start for part, start in zip(parts, before, strict=False)]),
-        np.concatenate([part.sizes for part in parts]),
-    )
-
-
-def assemble_sets(containers: LooseContainers, set_count: int) -> SerializedSets:
-    """Serialise the sets of containers; each set must have a container.
-
-    Raises BrokenSetError if two containers of a set have the same key, or containers overlap.
-    """
-    places = containers.sets * BLOCK_ROWS + containers.blocks
-    order = np.argsort(places, kind="stable")
-    require(places[order][1:] > places[order][:-1], "two containers of one key")
-    starts, sizes = containers.starts[order], containers.sizes[order]
-    by_start = np.argsort(starts, kind="stable")
-    # `take_bytes` needs disjoint ranges, and only damaged sets share bytes.
-    require((starts + sizes)[by_start][:-1] <= starts[by_start][1:], "containers that overlap")
-    are_runs = containers.are_runs[order]
-    table = Containers(
-        containers.sets[order],
-        containers.blocks[order].astype(np.uint16),
-        containers.cardinalities[order],
-        np.where(are_runs, (sizes - 2) // 4, 0),
-    )
-    frame = lay_out_sets(table, are_runs, set_count, 0)
-    put_bytes(frame.sets.data, frame.starts, sizes, take_bytes(containers.data, starts, sizes))
-    return frame.sets

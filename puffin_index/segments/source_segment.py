@@ -98,14 +98,13 @@ class SourceSegment:
             shares[key] = lengths[rows] * row_counts / np.maximum(together[rows], 1)
         return shares
 
-    def merged_form(self, key: FieldKind) -> str | None:
-        """Return the form of the payloads when merged; None if this release cannot rewrite them."""
+    def can_merge(self, key: FieldKind) -> bool:
+        """Return whether this release can rewrite the payloads."""
         try:
-            kind = index_kind(key[1])
-            forms = {kind.merged_form(name) for name in self.directories[key].blob_types.unique().to_pylist()}
+            known = index_kind(key[1]).every_type
         except UnsupportedError:
-            return None
-        return forms.pop() if len(forms) == 1 else None
+            return False
+        return known.issuperset(self.directories[key].blob_types.unique().to_pylist())
 
     def payload(self, key: FieldKind, row: int, reader: RangedReader) -> StoredPayload:
         """Return a payload by the row of its directory."""

@@ -4,7 +4,6 @@ from typing import TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 Flags: TypeAlias = npt.NDArray[np.bool_]
@@ -43,22 +42,6 @@ def put_bytes(data: Bytes, starts: Ints, sizes: Ints, content: Bytes) -> None:
     if not int(np.bitwise_or.reduce(spans)) & 1:
         data, content, spans = data.view(np.uint16), content.view(np.uint16), spans >> 1
     data[np.repeat(np.arange(len(spans)) % 2 == 1, spans)] = content
-
-
-def take_bytes(data: Bytes, starts: Ints, sizes: Ints) -> Bytes:
-    """Return the bytes of disjoint ranges, given in any order, one after the other."""
-    if not len(starts):
-        return np.empty(0, np.uint8)
-    by_place = np.argsort(starts, kind="stable")
-    # Ranges and the bytes between them are treated as byte strings, as Arrow copies whole strings at a time.
-    offsets = np.stack((starts[by_place], (starts + sizes)[by_place]), axis=1).reshape(-1)
-    rank = np.empty(len(starts), np.int64)
-    rank[by_place] = np.arange(0, 2 * len(starts), 2)
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(data))]
-    strings = pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
-    taken = strings.take(pa.array(rank)).buffers()[2]
-    content = np.empty(0, np.uint8) if taken is None else np.frombuffer(taken, np.uint8)
-    return content[: int(sizes.sum())]
 
 
 _Record = TypeVar("_Record", bound=np.generic)

@@ -11,7 +11,7 @@ import zstandard
 from puffin_index.errors import CorruptFileError, UnsupportedError
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.binary import Buffer
-from puffin_index.storage.ranged import GAP_BYTES, Blob, BytesReader, Span, UnreadError, near_spans
+from puffin_index.storage.ranged import GAP_BYTES, Blob, Span, UnreadError, near_spans
 
 CHECKSUM_BYTES = 4
 LAYOUT_VERSION = 1
@@ -108,11 +108,6 @@ def _decompressor() -> zstandard.ZstdDecompressor:
     if found is None:
         found = _of_thread.decompressor = zstandard.ZstdDecompressor()
     return found
-
-
-def in_memory(blob: Blob) -> Blob:
-    """Read a blob whole; return it as a blob in memory, with the same offsets in messages."""
-    return Blob(BytesReader(blob.read_all(), blob.location, blob.offset), blob.offset, blob.length)
 
 
 def check_layout(blob: Blob, layout: Ints, minimum_count: int) -> list[int]:

@@ -198,7 +198,7 @@ SCENARIOS: Final[dict[str, Leaf]] = {
     "postings, range": Leaf(SCATTERED, RangeTest(NEEDLE[SCATTERED], NEEDLE[SCATTERED] + 1), VALUE_TYPE),
     "bloom, equality": Leaf(FILTERED, SetTest((NEEDLE[FILTERED],)), VALUE_TYPE),
     "merged bloom, equality": Leaf(MATRIX, SetTest((NEEDLE[MATRIX],)), VALUE_TYPE),
-    "merged bitmaps, equality": Leaf(FEW, SetTest((NEEDLE[FEW],)), VALUE_TYPE),
+    "row sets, equality": Leaf(FEW, SetTest((NEEDLE[FEW],)), VALUE_TYPE),
 }
 _PROBE_TIMEOUT_SECONDS: Final = 600
 _WARM_SECONDS: Final = 20.0

@@ -34,6 +34,8 @@ needs_go = pytest.mark.skipif(GO is None, reason="there is no Go compiler for th
 LIMITS: Final = Limits(strict=True, rows_wanted=True, seconds=60)
 FORMS: Final = {
     "bitmap of several blocks",
+    "block that is a row set",
+    "bloom filter of several pages",
     "block of a dictionary in a frame",
     "block of several sections",
     "container of bits",
@@ -46,7 +48,7 @@ FORMS: Final = {
     "part of a row set in a frame",
     "part of plain bits",
     "part of plain bits in a frame",
-    "root of two levels of puffin-index-merged-bitmap-v1",
+    "matrix of several pages",
     "root of two levels of puffin-index-postings-v1",
     "several matrices",
 } | {f"blob {blob_type}" for kind in KINDS.values() for blob_type in kind.blob_types | kind.merged_types}

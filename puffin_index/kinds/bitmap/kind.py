@@ -1,8 +1,8 @@
-"""The kind `bitmap`: one row set per distinct value, one payload per row group, or sorted postings of a segment.
+"""The kind `bitmap`: the rows of each distinct value, as sorted postings of a segment.
 
 | option | values | meaning |
 | --- | --- | --- |
-| `layout` | `auto` (default), `bitmaps`, `postings` | bitmaps per row group, postings per segment, or what pays |
+| `layout` | `postings` (default), `bitmaps` | postings, or Paimon's bitmaps of each row group, until a merge |
 | `index-block-size` | `16kb` and the like | the size of the blocks of bitmaps |
 """
 
@@ -16,33 +16,34 @@ from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.leaf import LeafTest, RangeTest, SetTest
 from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.base import (
-    MERGED_BYTES,
     MergedPayload,
     MergePart,
     OpenIndex,
     Payload,
     StoredPayload,
+    as_it_was,
+    count_kept,
+    merge_no_larger,
     runs_of,
 )
 from puffin_index.kinds.bitmap.blob import serialize_bitmaps
 from puffin_index.kinds.bitmap.lookup import BitmapIndex
-from puffin_index.kinds.bitmap.merged_bitmap import MERGED_BITMAP, MergedBitmap
-from puffin_index.kinds.bitmap.merged_bitmap_build import merge_all_postings, merge_bitmaps
 from puffin_index.kinds.kind import Answer, IndexKind, KindBuilder, Options
 from puffin_index.kinds.postings.build import POSTINGS, PlacedColumn, build_postings
 from puffin_index.kinds.postings.look_up import Postings
+from puffin_index.kinds.postings.merge import merge_postings
 from puffin_index.storage.arrays import Ints
+from puffin_index.storage.ranged import Blob, BytesReader
 
-_LAYOUTS = ("auto", "bitmaps", "postings")
+_LAYOUTS = ("bitmaps", "postings")
 _SIZE = re.compile(r"(\d{1,9})\s*(b|bytes|k|kb|kib|m|mb|mib)?", re.IGNORECASE)
 _UNITS = {"b": 1, "k": 1024, "m": 1024 * 1024}
-_ROWS_OF_A_KEY = 2048
 _LEAST_BLOCK_BYTES, _MOST_BLOCK_BYTES = 64, 64 * 1024 * 1024
 
 
 def layout_of(options: Options) -> str:
-    """Return the layout of checked options."""
-    return options.get("layout", "auto")
+    """Return the layout of checked options; the option of bitmaps alone asks for bitmaps."""
+    return options.get("layout", "bitmaps" if "index-block-size" in options else "postings")
 
 
 def _block_bytes_of(options: Options, value_type: ValueType) -> int | None:
@@ -62,41 +63,23 @@ def _block_bytes_of(options: Options, value_type: ValueType) -> int | None:
     return size
 
 
-class BitmapBuilder(KindBuilder):
-    """Builds one payload per row group, or postings if the layout says so or they pay for the first row group.
-
-    For many distinct values, one bitmap per value takes 7 to 14 bytes a row, postings take 1 to 4.
-    """
+class PostingsBuilder(KindBuilder):
+    """Builds the postings of a whole segment."""
 
     def __init__(self, kind: IndexKind, options: Options) -> None:
         super().__init__(kind, options)
-        self._layout = layout_of(options)
         self._placed: list[PlacedColumn] = []
 
     def add(self, column: SortedColumn, base: int) -> Sequence[MergedPayload]:
-        """Take the next row group; return its payload unless the builder gathers postings."""
-        if self._layout == "auto":
-            self._layout = "postings" if _pays(column) else "bitmaps"
-        if self._layout == "bitmaps":
-            return super().add(column, base)
+        """Take the next row group."""
         # Postings sort the integers of all row groups together, so the sorted form of one row group can be freed.
         is_int = column.column.value_type.domain == "int64"
         self._placed.append(PlacedColumn(base, SortedColumn(column.column) if is_int else column))
         return []
 
     def finish(self) -> Sequence[MergedPayload]:
-        """Return the postings, if the builder gathered any."""
+        """Return the postings, if there are row groups."""
         return [MergedPayload(build_postings(self._placed), len(self._placed))] if self._placed else []
-
-
-def _pays(column: SortedColumn) -> bool:
-    """Return whether postings pay: up to some rows a key.
-
-    Measured with 6 M random rows in row groups of 245,760: at 3,840 rows a key, `=` takes 2.9 ms with bitmaps and
-    4.7 ms with postings, at 1,920 rows 2.9 ms and 2.7 ms, at 60 rows 2.8 ms and 0.8 ms. Postings lose with frequent
-    keys because a look-up decodes all rows of the key, even where few row groups are undecided.
-    """
-    return column.column.valid_count <= _ROWS_OF_A_KEY * column.distinct_count
 
 
 PAIMON_BITMAP = "paimon-bitmap-v2"
@@ -114,11 +97,11 @@ _WIDE_TYPES = frozenset(
 
 
 class BitmapKind(IndexKind):
-    """The row set of each distinct value: per row group in Paimon's format, or per segment as sorted postings."""
+    """The rows of each distinct value: sorted postings of a segment, or Paimon's bitmaps of a row group."""
 
     name = "bitmap"
     blob_types = frozenset({PAIMON_BITMAP})
-    merged_types = frozenset({MERGED_BITMAP, POSTINGS})
+    merged_types = frozenset({POSTINGS})
     option_names = frozenset({"layout", "index-block-size"})
     bytes_per_row = 4
     is_found_by_key = True
@@ -152,8 +135,6 @@ class BitmapKind(IndexKind):
                 "which one bitmap a value takes 9 to 70 bytes a row, and sorted postings 3 to 6; leave out "
                 "layout=bitmaps"
             )
-        if layout == "postings" and value_type.name == "boolean":
-            yield "two values need no sorted postings; leave out layout=postings"
 
     def build(self, column: SortedColumn, options: Options) -> Payload:
         """Build the bitmaps of one row group, whatever the layout option."""
@@ -163,14 +144,12 @@ class BitmapKind(IndexKind):
 
     def builder(self, options: Options) -> KindBuilder:
         """Return a builder of bitmaps or postings, as the layout option says."""
-        return BitmapBuilder(self, options)
+        return PostingsBuilder(self, options) if layout_of(options) == "postings" else KindBuilder(self, options)
 
     def open(self, payload: StoredPayload) -> OpenIndex:
         """Open a payload."""
         if payload.blob_type == POSTINGS:
             return Postings(payload)
-        if payload.blob_type == MERGED_BITMAP:
-            return MergedBitmap(payload)
         if payload.blob_type != PAIMON_BITMAP:
             raise UnsupportedError(f"{payload.blob.location}: kind bitmap reads no blob {payload.blob_type}")
         return BitmapIndex(payload)
@@ -191,23 +170,40 @@ class BitmapKind(IndexKind):
         keys = len(test.keys) if isinstance(test, SetTest) else 1
         return np.minimum(lengths, _LOOKUP_BYTES * max(1, keys))
 
-    def merged_form(self, blob_type: str) -> str:
-        """Return the form after a merge: postings stay postings, bitmaps become merged bitmaps."""
-        super().merged_form(blob_type)
-        return POSTINGS if blob_type == POSTINGS else MERGED_BITMAP
-
     def merge(self, parts: Sequence[MergePart], options: Options) -> Iterator[MergedPayload]:
-        """Merge bitmaps to merged bitmaps, and postings to postings."""
+        """Merge bitmaps and postings to postings."""
         del options
         kept = [part for part in parts if part.is_kept.any()]
-        for same in runs_of(kept, self.form_of, None):
-            if same[0].payload.blob_type == POSTINGS:
-                yield merge_all_postings(same)
-                continue
-            for run in runs_of(same, lambda _: None, MERGED_BYTES):
-                yield from merge_bitmaps(run)
+        for part in kept:
+            self.check_part(part)
+        yield from merge_no_larger(kept, _merged) if kept else ()
 
     def paimon_reads(self, blob_type: str, value_type: ValueType) -> bool:
         """Return whether Paimon reads blobs of a type for a column of a type, which not all of its bitmaps support."""
         is_known = value_type.domain == "int64" or value_type.name == "string"
         return is_known and super().paimon_reads(blob_type, value_type)
+
+
+_ROWS_AT_ONCE = 1024 * 1024
+"""The approximate number of rows of bitmaps that are decoded together."""
+
+
+def _merged(parts: Sequence[MergePart]) -> list[MergedPayload]:
+    if len(parts) == 1 and parts[0].payload.blob_type == POSTINGS and parts[0].is_unmoved:
+        return [as_it_was(parts[0])]
+    postings: list[MergePart] = []
+    runs = runs_of(
+        parts, lambda part: part.payload.blob_type, _ROWS_AT_ONCE, lambda part: int(part.payload.spans[:, 1].sum())
+    )
+    for run in runs:
+        postings += run if run[0].payload.blob_type == POSTINGS else [_as_postings(run)]
+    return [MergedPayload(merge_postings(postings), count_kept(parts))]
+
+
+def _as_postings(parts: Sequence[MergePart]) -> MergePart:
+    """Return the postings of row groups in place of the bitmaps of each, at the new bases."""
+    columns = [SortedColumn(BitmapIndex(part.payload).keys_of(None)) for part in parts]
+    spans, first = np.concatenate([part.new_spans for part in parts]), parts[0].payload
+    own = build_postings(list(map(PlacedColumn, spans[:, 0].tolist(), columns)))
+    blob = Blob(BytesReader.of(own.data, first.blob.location), 0, len(own.data))
+    return MergePart(StoredPayload(blob, POSTINGS, own.layout, first.value_type, spans), spans[:, 0])

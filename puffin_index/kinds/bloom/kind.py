@@ -24,6 +24,7 @@ from puffin_index.kinds.base import (
     StoredPayload,
     as_it_was,
     count_kept,
+    merge_no_larger,
     runs_of,
 )
 from puffin_index.kinds.bloom.filter import PAIMON_BLOOM, BloomBits, BloomIndex, build_filter, key_hashes
@@ -96,22 +97,19 @@ class BloomKind(IndexKind):
         """Merge filters of values of one form to matrices."""
         del options
         kept = [part for part in parts if part.is_kept.any()]
-        for run in runs_of(kept, self._merge_form, MERGED_BYTES):
-            if len(run) == 1 and run[0].is_kept.all():
-                yield as_it_was(run[0])
-            else:
-                yield MergedPayload(self._merge_filters(run), count_kept(run))
+        for part in kept:
+            self.check_part(part)
+        for run in runs_of(kept, lambda part: _value_form(part.payload), MERGED_BYTES):
+            yield from merge_no_larger(run, self._together)
 
-    def _merge_form(self, part: MergePart) -> int:
-        self.form_of(part)
-        return _value_form(part.payload)
-
-    def _merge_filters(self, run: Sequence[MergePart]) -> Payload:
+    def _together(self, run: Sequence[MergePart]) -> list[MergedPayload]:
+        if len(run) == 1 and run[0].is_kept.all():
+            return [as_it_was(run[0])]
         filters: list[BloomBits] = []
         for part in run:
             every = self.open(part.payload).filters()
             filters += [every[place] for place in np.flatnonzero(part.is_kept).tolist()]
-        return build_bloom_matrix(filters, _value_form(run[0].payload))
+        return [MergedPayload(build_bloom_matrix(filters, _value_form(run[0].payload)), count_kept(run))]
 
     def proof(self, opened: OpenIndex, row_counts: Ints) -> Proof:
         """Prove a filter by looking up every key of its row group."""

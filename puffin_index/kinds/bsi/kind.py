@@ -20,6 +20,7 @@ from puffin_index.kinds.base import (
     Payload,
     StoredPayload,
     as_it_was,
+    merge_no_larger,
 )
 from puffin_index.kinds.bsi.merged_slices import MergedSlices
 from puffin_index.kinds.bsi.own_slices import BSI, PAIMON_BSI, build_slices, is_small, open_slices
@@ -115,22 +116,33 @@ class BitSlicedKind(IndexKind):
         return Answer.EXACT
 
     def merge(self, parts: Sequence[MergePart], options: Options) -> Iterator[MergedPayload]:
-        """Merge small row groups as a build does; copy the others."""
-        small = SlicesBuilder(self, options)
+        """Merge small row groups as a build does; copy the others, or write them as a build does."""
+        small: list[MergePart] = []
         for part in (part for part in parts if part.is_kept.any()):
+            self.check_part(part)
             payload = part.payload
-            self.form_of(part)
-            if len(payload.spans) > 1:
-                columns = MergedSlices(payload).columns()
-            elif _may_merge(options) and is_small(payload.row_count):
-                columns = [open_slices(payload).keys_of(None)]
-            else:
-                yield from small.finish()
-                yield as_it_was(part)
+            if len(payload.spans) > 1 or (_may_merge(options) and is_small(payload.row_count)):
+                small.append(part)
                 continue
+            yield from merge_no_larger(small, self._together) if small else ()
+            small = []
+            if payload.blob_type == BSI or not _may_merge(options):
+                yield as_it_was(part)
+            else:
+                yield MergedPayload(self.build(SortedColumn(open_slices(payload).keys_of(None)), options), 1)
+        yield from merge_no_larger(small, self._together) if small else ()
+
+    def _together(self, parts: Sequence[MergePart]) -> list[MergedPayload]:
+        if len(parts) == 1 and parts[0].payload.blob_type == BSI and parts[0].is_kept.all():
+            return [as_it_was(parts[0])]
+        builder, found = SlicesBuilder(self, {}), list[MergedPayload]()
+        for part in parts:
+            payload = part.payload
+            several = len(payload.spans) > 1
+            columns = MergedSlices(payload).columns() if several else [open_slices(payload).keys_of(None)]
             for place in np.flatnonzero(part.is_kept).tolist():
-                yield from small.gather(columns[place])
-        yield from small.finish()
+                found += builder.gather(columns[place])
+        return [*found, *builder.finish()]
 
 
 def _may_merge(options: Options) -> bool:

@@ -37,16 +37,15 @@ from puffin_index.storage.parts import LAYOUT_VERSION, Part, check_layout, check
 PAIMON_BSI = "paimon-bsi-v1"
 BSI = "puffin-index-bsi-v1"
 LEAST_SAVING = 0.3
-"""A smaller saving, as a share of the bytes, justifies neither decompression nor leaving Paimon's format."""
+"""A smaller saving, as a share of the bytes, does not justify decompression."""
 
 _HEAD_NUMBERS = 4
-_LEAST_BYTES = 64 * 1024
 _LEVEL = 3
 _SAMPLE_BYTES = 8 * 1024
 
 
 def is_small(row_count: int) -> bool:
-    """Return whether bit slices of a row group beat Paimon's format, most of all together with their neighbours.
+    """Return whether bit slices of a row group take fewer bytes together with those of its neighbours.
 
     A roaring container of a slice takes about as many bytes for few rows as for 65,536 rows. A row group is small if
     its rows fill less than three quarters of its containers.
@@ -69,19 +68,19 @@ def _is_number(value_type: ValueType) -> bool:
 
 
 def build_slices(ordered: SortedColumn, row_counts: Sequence[int], *, may_compress: bool) -> Payload:
-    """Build the payload of row groups; if allowed, slices are compressed, and Paimon's format left, where that pays."""
+    """Build the payload of row groups; if allowed, slices are compressed where that pays.
+
+    If not, numbers of a single row group are in Paimon's format.
+    """
     column = ordered.column
     is_coded = not fits_slices(column)
     # Slices first: the codes are freed before the dictionary is built, and computing the codes already sorts the keys.
     halves = halves_of_numbers(ordered.codes if is_coded else column.int_keys, column.valid)
+    if not (is_coded or may_compress) and len(row_counts) == 1:
+        return Payload(PAIMON_BSI, *serialize_numbers(halves, column.row_count))
     is_alone = len(row_counts) == 1 and not is_small(column.row_count)
     contents = [content for half in halves if half for content in _contents(half, column.row_count, is_alone)]
     stored = (_compressed(contents) if may_compress else None) or contents
-    if not is_coded and len(row_counts) == 1:
-        paimon_bytes = sum(len(row_set) for half in halves if half for row_set in half.sets)
-        saves = paimon_bytes >= _LEAST_BYTES and sum(map(len, stored)) <= (1 - LEAST_SAVING) * paimon_bytes
-        if not may_compress or (is_alone and not saves):
-            return Payload(PAIMON_BSI, *serialize_numbers(halves, column.row_count))
     data, directory_end = serialize_dictionary(ordered.keys) if is_coded else (bytearray(), 0)
     with memoryview(data) as view:
         checksum = checksum32(view[:directory_end]) if directory_end else 0

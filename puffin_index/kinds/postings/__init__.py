@@ -1,1 +1,1 @@
-"""Bitmap indexes that cover many row groups at once: sorted postings and merged bitmaps."""
+"""Bitmap indexes that cover many row groups at once: sorted postings."""

@@ -2,7 +2,8 @@
 
 A block holds whole keys: several in one section, or one key in several sections. A row stands here for its number
 (`puffin_index.kinds.postings.sort`). The rows of a key are runs of neighbouring rows of one row group; a group is the
-runs of one key in one section.
+runs of one key in one section. The block of one key may also be a row set, of rows of the row space: that takes fewer
+bytes where more than about every ninth row has the key, and far less time to read.
 """
 
 from __future__ import annotations
@@ -17,13 +18,19 @@ import pyarrow as pa
 import zstandard
 
 from puffin_index.keys.sorted_keys import bytes_of_keys, cut_blocks
-from puffin_index.kinds.postings.sort import OrderedRows
+from puffin_index.kinds.postings.sort import OrderedRows, RowNumbers
+from puffin_index.roaring.write import serialize_row_sets
 from puffin_index.storage.arrays import Flags, Ints, Rows, Words, ramps
 from puffin_index.storage.bit_packing import bit_lengths, bounds_of_streams, pack_streams
 
 KEY_CONTENT_LIMIT_BYTES = 32 * 1024
 STREAMS = 4
 _LEVEL = 3
+_LEAST_SHARE = 4
+"""The shortest sections have this share of the most runs."""
+
+_DENSE = 16
+"""A row set is tried where more than one row in this many has the key."""
 
 BLOCK_HEADER = np.dtype([("sections", "<u4"), ("key_word", "<u4"), ("key_number", "<u8")])
 SECTION_HEADER = np.dtype(
@@ -61,6 +68,7 @@ class WrittenBlock:
     row_count: int
     key_count: int
     first_key: int
+    is_set: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +88,43 @@ class _KeyPart:
     content: bytes | memoryview
 
 
-def write_blocks(ordered: OrderedRows, sizes: Sizes) -> Iterator[WrittenBlock]:
-    """Encode the rows of a segment as blocks, in the order of keys."""
+def write_blocks(
+    ordered: OrderedRows, numbers: RowNumbers, sizes: Sizes, *, are_sets: bool = False
+) -> Iterator[WrittenBlock]:
+    """Encode the rows of a segment as blocks, in the order of keys: as row sets where that saves bytes, or if asked."""
     dictionary = ordered.dictionary
     writer = _IntKeyWriter(sizes) if dictionary is None else _BytesKeyWriter(dictionary, sizes)
     first = 0
     while first < len(ordered):
         end = ordered.end_of_key(min(first + sizes.rows_at_once, len(ordered)) - 1)
-        yield from _write_some(_runs(*ordered.span(first, end)), writer, sizes.section_runs)
+        keys, rows = ordered.span(first, end)
+        if are_sets:
+            yield from _write_sets(keys, rows, numbers)
+        else:
+            for block in _write_some(_runs(keys, rows), writer, sizes.section_runs):
+                yield _smaller(block, keys, rows, numbers)
         first = end
+
+
+def _write_sets(keys: Words, rows: Rows, numbers: RowNumbers) -> Iterator[WrittenBlock]:
+    """Encode the rows of each key as a row set."""
+    starts = np.append(np.flatnonzero(np.diff(keys, prepend=~keys[:1])), len(keys))
+    sets = serialize_row_sets(numbers.rows_of(rows).astype(np.uint32), starts)
+    for place, (first, end) in enumerate(pairwise(starts.tolist())):
+        data = sets.data[sets.offsets[place] : sets.offsets[place + 1]].tobytes()
+        yield WrittenBlock(data, end - first, 1, int(keys[first]), is_set=True)
+
+
+def _smaller(block: WrittenBlock, keys: Words, rows: Rows, numbers: RowNumbers) -> WrittenBlock:
+    """Return a block, or the row set of its only key if the set is smaller."""
+    if block.key_count > 1:
+        return block
+    first = int(np.searchsorted(keys, np.uint64(block.first_key)))
+    own = slice(first, first + block.row_count)
+    if _DENSE * block.row_count <= int(rows[own][-1]) - int(rows[own][0]):
+        return block
+    (other,) = _write_sets(keys[own], rows[own], numbers)
+    return min(block, other, key=lambda one: len(one.data))
 
 
 def _runs(keys: Words, rows: Rows) -> _Runs:
@@ -112,8 +148,7 @@ def _runs(keys: Words, rows: Rows) -> _Runs:
 def _write_some(runs: _Runs, writer: _IntKeyWriter | _BytesKeyWriter, limit: int) -> Iterator[WrittenBlock]:
     block_keys = writer.cut(int(runs.keys[0]), np.diff(runs.key_ends))
     block_runs = runs.key_ends[block_keys]
-    section_counts = np.maximum(-(-np.diff(block_runs) // limit), 1)
-    section_runs = np.append(ramps(block_runs[:-1], section_counts, limit), len(runs.starts))
+    section_runs, section_counts = _cut_sections(runs, block_runs, np.diff(block_keys) == 1, limit)
     sections = _write_sections(runs, section_runs)
     key_parts = writer.write(runs.keys, block_keys)
     row_counts = np.add.reduceat(runs.lengths, block_runs[:-1])
@@ -124,6 +159,44 @@ def _write_some(runs: _Runs, writer: _IntKeyWriter | _BytesKeyWriter, limit: int
         section += len(own)
         data = _block(key_part, own)
         yield WrittenBlock(data, int(row_counts[block]), int(key_counts[block]), int(runs.keys[block_keys[block]]))
+
+
+def _cut_sections(runs: _Runs, block_runs: Ints, are_alone: Flags, limit: int) -> tuple[Ints, Ints]:
+    """Cut the runs of keys that are alone in a block into sections of up to a limit, so that about least bits result.
+
+    Runs of another kind, as of another data file, are best in a section of their own, as each section has its widths.
+    Return the first run of each section, followed by the number of runs, and the number of sections of each block.
+    """
+    least = max(limit // _LEAST_SHARE, 1)
+    counts = np.where(are_alone, -(-np.diff(block_runs) // least), 1)
+    cuts, ordinals = ramps(block_runs[:-1], counts, least), ramps(np.zeros(len(counts), np.int64), counts)
+    if len(cuts) == len(counts):
+        return block_runs, counts
+    owners, run_counts = np.repeat(np.arange(len(counts)), counts), np.diff(cuts, append=len(runs.starts))
+    gaps = np.diff(runs.starts, prepend=0)
+    # No section of the key has its first gap.
+    gaps[runs.key_ends[:-1]] = gaps[np.minimum(runs.key_ends[:-1] + 1, len(gaps) - 1)]
+    bounds = [end.reduceat(numbers, cuts) for numbers in (gaps, runs.lengths) for end in (np.minimum, np.maximum)]
+    bits, are_cuts = _bits(bounds, run_counts), np.ones(len(cuts), np.bool_)
+    size = 2 * least
+    while size <= limit:
+        is_first = np.diff(owners * len(gaps) + ordinals * least // size, prepend=-1) != 0
+        firsts, joined = np.flatnonzero(is_first), np.cumsum(is_first) - 1
+        ends = (np.minimum, np.maximum, np.minimum, np.maximum)
+        together = [end.reduceat(own, firsts) for end, own in zip(ends, bounds, strict=True)]
+        whole = _bits(together, np.add.reduceat(run_counts, firsts))
+        pays = (whole <= np.add.reduceat(bits, firsts))[joined]
+        are_cuts &= is_first | ~pays
+        bits, size = np.where(pays, np.where(is_first, whole[joined], 0), bits), 2 * size
+    return np.append(cuts[are_cuts], len(gaps)), np.bincount(owners[are_cuts], minlength=len(counts))
+
+
+def _bits(bounds: Sequence[Ints], run_counts: Ints) -> Ints:
+    """Return the bits of sections, given the least and most of their gaps and of their lengths."""
+    least_gap, most_gap, least, most = bounds
+    widths = bit_lengths((most_gap - least_gap).view(np.uint64)) + bit_lengths((most - least).view(np.uint64))
+    bits: Ints = 8 * (4 + SECTION_HEADER.itemsize) + run_counts * widths
+    return bits
 
 
 def _block(key_part: _KeyPart, sections: Sequence[bytes]) -> bytes:

@@ -8,16 +8,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 
 from puffin_index.keys.asked import MANY_KEYS, AskedTest, Places
+from puffin_index.keys.columns import KeyArray
 from puffin_index.keys.sorted_keys import BytesKeys, IntKeys, SortedKeys
 from puffin_index.kinds.postings.pages import BLOCKS, PAGES, Page, parse_page
 from puffin_index.storage.arrays import Flags, Ints, ramps
 from puffin_index.storage.parts import Part, corrupt, cost_of_parts, read_parts
 from puffin_index.storage.ranged import GAP_BYTES, Blob
 
-# The memory of one child: five numbers in the table or six in the root, and the flag of the separator.
-_CHILD_BYTES = 50
+# The memory of one child: five numbers in the table or six in the root, and two flags.
+_CHILD_BYTES = 51
 _EMPTY_BYTES = 4096
 
 
@@ -26,7 +28,8 @@ class BlockTable:
     """The known numbers of the blocks: arrays by block number, filled as pages are read.
 
     A block ends where the next begins; `rows` counts those of all blocks before each; `are_exact` says whether the
-    separator is the block's first key; `first_keys` are separators of the int64 domain.
+    separator is the block's first key, `are_sets` whether the block is a row set; `first_keys` are separators of the
+    int64 domain.
     """
 
     offsets: Ints
@@ -35,19 +38,20 @@ class BlockTable:
     checksums: Ints
     first_keys: Ints
     are_exact: Flags
+    are_sets: Flags
 
     @classmethod
     def empty(cls, block_count: int) -> BlockTable:
         """Return a table without known numbers."""
         offsets, rows, keys, checksums, first_keys = np.zeros((5, block_count + 1), np.int64)
-        return cls(offsets, rows, keys, checksums, first_keys, np.zeros(block_count + 1, np.bool_))
+        return cls(offsets, rows, keys, checksums, first_keys, *np.zeros((2, block_count + 1), np.bool_))
 
     def fill(self, first: int, page: Page) -> None:
         """Copy the numbers from a page whose first block is `first`."""
         end = first + len(page)
         self.offsets[first : end + 1], self.rows[first : end + 1] = page.offsets, page.rows + self.rows[first]
         self.keys[first:end], self.checksums[first:end] = page.keys, page.checksums
-        self.are_exact[first:end] = page.are_exact
+        self.are_exact[first:end], self.are_sets[first:end] = page.are_exact, page.are_sets
         if isinstance(page.separators, IntKeys):
             self.first_keys[first:end] = page.separators.keys
 
@@ -132,6 +136,10 @@ class PostingsDirectory:
         after = ~before & are_exact & (self.table.keys[first + at] == 1)
         return first + np.where(after, at + 1, at), ~(before | after)
 
+    def row_counts(self, blocks: Ints) -> Ints:
+        """Return the number of rows of blocks whose pages are loaded."""
+        return self.table.rows[blocks + 1] - self.table.rows[blocks]
+
     def load(self, blocks: Ints) -> None:
         """Read the directory pages of some blocks."""
         self._read_pages(self._pages_of(blocks))
@@ -147,6 +155,15 @@ class PostingsDirectory:
         starts, ends, checksums = table.offsets[blocks], table.offsets[blocks + 1], table.checksums[blocks]
         columns = zip(starts.tolist(), ends.tolist(), checksums.tolist(), strict=True)
         return [Part(start, end - start, checksum) for start, end, checksum in columns]
+
+    def keys_at(self, blocks: Ints) -> KeyArray:
+        """Return the separators of blocks whose pages are loaded."""
+        if not self._is_bytes:
+            return self.table.first_keys[blocks]
+        root = self._opened()
+        page_blocks = root.child_blocks if root.level == PAGES else root.block_count
+        found = [self._pages[at // page_blocks].key(at % page_blocks) for at in blocks.tolist()]
+        return pa.array(found, pa.large_binary())
 
     def separators(self) -> Sequence[SortedKeys]:
         """Read all pages and return the separators of all blocks, in order."""

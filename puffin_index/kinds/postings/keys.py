@@ -117,22 +117,30 @@ def _content(raw: RawBlocks, block: int, key_count: int) -> memoryview:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AskedBlocks:
-    """Blocks of one blob, the places around the keys to look for, and the row groups behind its row numbers."""
+    """Blocks of one blob, the places around the keys to look for, and the row groups behind its row numbers.
+
+    `rows` has the rows of the blocks that are row sets, all of which are asked for; `stored` has the other blocks.
+    """
 
     stored: StoredBlocks
     cuts: Cuts
     numbers: RowNumbers
     is_bytes: bool
+    rows: BitMap
 
     def rows_of_all(self, every: Sequence[AskedBlocks]) -> list[BitMap]:
         """Return, for each of several blobs, the rows with the keys asked for, all of one domain.
 
         Raises CorruptFileError if a block is damaged; with several blobs, the error may name another of them.
         """
-        parsed = parse_blocks([one.stored for one in every], self.is_bytes)
-        runs = runs_of(parsed, every)
-        owners = np.repeat(np.arange(len(every)), [len(one.cuts.blocks) // 2 for one in every])
-        return rows_of_runs(parsed, runs[0::2], runs[1::2], owners, [one.numbers for one in every])
+        some = [one for one in every if len(one.stored.numbers)]
+        if not some:
+            return [one.rows for one in every]
+        parsed = parse_blocks([one.stored for one in some], self.is_bytes)
+        runs = runs_of(parsed, some)
+        owners = np.repeat(np.arange(len(some)), [len(one.cuts.blocks) // 2 for one in some])
+        found = iter(rows_of_runs(parsed, runs[0::2], runs[1::2], owners, [one.numbers for one in some]))
+        return [next(found) | one.rows if len(one.stored.numbers) else one.rows for one in every]
 
 
 def runs_of(parsed: ParsedBlocks, asked: Sequence[AskedBlocks]) -> Ints:

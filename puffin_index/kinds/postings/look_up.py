@@ -1,8 +1,8 @@
 """The blob type `puffin-index-postings-v1`: the rows of a segment's keys, sorted by key (docs/formats.md, Postings).
 
-The bitmap kind uses postings for many distinct values, where one roaring bitmap per value takes 7 to 14 bytes a row.
 Looking up a key takes the root, one page (if there are pages) and one block. A range takes either all blocks from its
-lower to its upper bound or all other blocks, whichever are fewer bytes.
+lower to its upper bound or all other blocks, whichever are fewer bytes. Rows of rare keys are runs, several keys a
+block: one roaring bitmap per value would take 7 to 14 bytes a row. Rows of frequent keys are row sets.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
 
-from puffin_index.errors import UnsupportedError
+from puffin_index.errors import CorruptFileError, UnsupportedError
 from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.columns import Column, KeyArray, join_keys
 from puffin_index.keys.leaf import NullTest, SetTest
 from puffin_index.kinds.base import MergedIndex, StoredPayload
-from puffin_index.kinds.held_keys import DistinctKeys, HoldsKeys, KeyCounts
+from puffin_index.kinds.held_keys import DistinctKeys, HoldsKeys, KeyCounts, KeySets, are_few_keys
 from puffin_index.kinds.postings.columns import (
     CodedRows,
     KeyRows,
@@ -41,11 +41,13 @@ from puffin_index.kinds.postings.directory import (
 from puffin_index.kinds.postings.keys import AskedBlocks, keys_of_blocks
 from puffin_index.kinds.postings.parse import ParsedBlocks, parse_blocks, read_blocks
 from puffin_index.kinds.postings.sort import RowNumbers
-from puffin_index.roaring.read import deserialize
+from puffin_index.roaring.read import deserialize, row_set_of
+from puffin_index.roaring.union import StoredSets
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.parts import Part, check_layout, corrupt, read_parts
 
 _LAYOUT_NUMBERS = 10
+_ROWS_AT_ONCE = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,16 +67,13 @@ class Postings(MergedIndex, HoldsKeys):
     contradicts blob or row groups.
     """
 
-    _FIRST_FORM = 0
-    _HAS_RUNS = True
-
     def __init__(self, payload: StoredPayload) -> None:
         blob, value_type = payload.blob, payload.value_type
         row_numbers = RowNumbers.of(payload.spans)
         numbers = check_layout(blob, payload.layout, _LAYOUT_NUMBERS)[1:_LAYOUT_NUMBERS]
         form, row_count, null_count, groups_sum, nulls_from, nulls_sum, pages_from, root_from, root_sum = numbers
         self._is_bytes = value_type.domain == "bytes"
-        if form != self._FIRST_FORM + self._is_bytes:
+        if form != self._is_bytes:
             raise UnsupportedError(f"{blob.location}: postings of form {form} are none of a {value_type.name} column")
         if not 0 <= nulls_from <= pages_from <= root_from <= blob.length or min(row_count, null_count) < 0:
             raise corrupt(blob, "a layout that describes no postings blob")
@@ -116,8 +115,42 @@ class Postings(MergedIndex, HoldsKeys):
         return asked.rows_of_all([asked])[0]
 
     def _read_asked(self, blocks: Ints, cuts: Cuts) -> AskedBlocks:
-        stored = read_blocks(self._blob, self._directory, blocks)
-        return AskedBlocks(stored, cuts, self._numbers, self._is_bytes)
+        stored, are_sets = read_blocks(self._blob, self._directory, blocks), self._directory.table.are_sets[blocks]
+        rows = BitMap()
+        if are_sets.any():
+            sets, stored = stored.chosen(are_sets), stored.chosen(~are_sets)
+            row_count = int(sets.row_counts.sum())
+            rows = StoredSets.of(sets.views, self._blob.location, self._blob.offset).union(self._limit, row_count)
+            if len(rows) != row_count or not rows <= self._every_row():
+                raise self._other_rows(blocks)
+        return AskedBlocks(stored, cuts, self._numbers, self._is_bytes, rows)
+
+    @property
+    def _limit(self) -> int:
+        return self._numbers.row_limit
+
+    def _other_rows(self, blocks: Ints) -> CorruptFileError:
+        return corrupt(self._blob, "row sets of other rows", int(self._directory.table.offsets[blocks[0]]))
+
+    def sets_of(self) -> KeySets | None:
+        """Return the row set of each key; None if there are many keys, or not each has a row set."""
+        blocks = np.arange(self._directory.block_count)
+        if not are_few_keys(len(blocks), self._numbers.row_count):
+            return None
+        self._directory.load(blocks)
+        if not self._directory.table.are_sets[blocks].all():
+            return None
+        rows, nulls = self._read_sets(blocks).each(self._limit), self.null_rows()
+        counts = self._directory.row_counts(blocks)
+        every = BitMap.union(nulls, *rows)
+        are_disjoint = len(every) == sum(map(len, rows)) + len(nulls)
+        if [len(own) for own in rows] != counts.tolist() or not are_disjoint or every != self._every_row():
+            raise self._other_rows(blocks)
+        return KeySets(self._value_type, self._directory.keys_at(blocks), rows, nulls)
+
+    def _read_sets(self, blocks: Ints) -> StoredSets:
+        views = read_parts(self._blob, self._directory.parts(blocks))
+        return StoredSets.of(views, self._blob.location, self._blob.offset)
 
     def keys_of(self, rows: BitMap | None) -> Column:
         """Return the keys of some rows."""
@@ -127,11 +160,11 @@ class Postings(MergedIndex, HoldsKeys):
         """Decode the key of each row, or raise CorruptFileError if the blob is damaged."""
         self._directory.load(np.arange(self._directory.block_count))
         key_count = int(self._directory.table.keys[:-1].sum())
-        return code_rows(self._blob, self._key_rows(), key_count, self._numbers, self._value_type)
+        return code_rows(self._blob, self.key_rows(), key_count, self._numbers, self._value_type)
 
     def within(self, test: AskedTest) -> RowsWithin | None:
         """Prepare to read the blocks of the keys of a test; the directory is read for that."""
-        if isinstance(test.test, NullTest) or test.negated or not self._HAS_RUNS:
+        if isinstance(test.test, NullTest) or test.negated:
             return None
         places = test.places(self._is_bytes, one_by_one=True)
         cuts = cuts_at(places, self._directory)
@@ -140,10 +173,12 @@ class Postings(MergedIndex, HoldsKeys):
 
         def read() -> list[KeyRows]:
             if not isinstance(test.test, SetTest):
-                return list(self._key_rows(blocks))
+                return list(self.key_rows(blocks))
             keys = pa.array(test.test.keys, pa.large_binary()) if self._is_bytes else places.keys[0::2]
-            some = (blocks[first : first + BLOCKS_AT_ONCE] for first in range(0, len(blocks), BLOCKS_AT_ONCE))
-            return [rows_of_keys(self._read_asked(own, cuts), keys) for own in some]
+            return [
+                self._set_rows(some) if are_sets else rows_of_keys(self._read_asked(some, cuts), keys)
+                for some, are_sets in self._stretches(blocks)
+            ]
 
         return RowsWithin(self._blob, read, cost, self._numbers, self._value_type)
 
@@ -165,25 +200,45 @@ class Postings(MergedIndex, HoldsKeys):
 
     def _key_list(self) -> KeyArray:
         """Return all keys."""
-        parts = [keys_of_blocks(parsed.raw) for parsed in self._scan_some()]
+        parts = [
+            self._directory.keys_at(some) if are_sets else keys_of_blocks(self._scan(some).raw)
+            for some, are_sets in self._stretches()
+        ]
         return join_keys(parts, self._is_bytes)
 
-    def _scan_some(self, chosen: Ints | None = None) -> Iterator[ParsedBlocks]:
-        """Read and parse blocks (None for all), some at a time."""
+    def _stretches(self, chosen: Ints | None = None) -> Iterator[tuple[Ints, bool]]:
+        """Yield blocks (None for all), some at a time, and whether these are row sets."""
         every = np.arange(self._directory.block_count) if chosen is None else chosen
         self._directory.load(every)
-        for first in range(0, len(every), BLOCKS_AT_ONCE):
-            yield self.scan(every[first : first + BLOCKS_AT_ONCE])
+        are_sets = self._directory.table.are_sets[every]
+        chunks = np.arange(len(every)) // BLOCKS_AT_ONCE + np.cumsum(self._directory.row_counts(every)) // _ROWS_AT_ONCE
+        ends = np.flatnonzero((np.diff(chunks) > 0) | (are_sets[1:] != are_sets[:-1])) + 1
+        for some in np.split(every, ends) if len(every) else ():
+            yield some, bool(self._directory.table.are_sets[some[0]])
 
     def _every_key(self) -> tuple[KeyArray, Ints]:
         """Return all keys and the number of rows of each."""
-        parts = [key_counts(parsed) for parsed in self._scan_some()]
+        parts = [
+            (self._directory.keys_at(some), self._directory.row_counts(some))
+            if are_sets
+            else key_counts(self._scan(some))
+            for some, are_sets in self._stretches()
+        ]
         keys = join_keys([keys for keys, _ in parts], self._is_bytes)
         return keys, np.concatenate([np.empty(0, np.int64), *(counts for _, counts in parts)])
 
-    def _key_rows(self, blocks: Ints | None = None) -> Iterator[KeyRows]:
-        """Read and decode blocks; None for all."""
-        return (key_rows(parsed) for parsed in self._scan_some(blocks))
+    def key_rows(self, blocks: Ints | None = None) -> Iterator[KeyRows]:
+        """Read and decode blocks, some at a time; None for all. Raises CorruptFileError on damage."""
+        for some, are_sets in self._stretches(blocks):
+            yield self._set_rows(some) if are_sets else key_rows(self._scan(some))
+
+    def _set_rows(self, blocks: Ints) -> KeyRows:
+        """Decode blocks that are row sets."""
+        rows, sets = self._read_sets(blocks).rows(self._limit)
+        are_due = np.array_equal(np.bincount(sets, minlength=len(blocks)), self._directory.row_counts(blocks))
+        if not are_due or not row_set_of(rows, self._limit) <= self._every_row():
+            raise self._other_rows(blocks)
+        return KeyRows(self._directory.keys_at(blocks), sets, self._numbers.to_numbers(rows))
 
     def keys(self, most: int) -> KeyArray | None:
         """Return the distinct keys, ascending; None if there are more than `most`."""
@@ -194,11 +249,7 @@ class Postings(MergedIndex, HoldsKeys):
         """The directory of the blocks."""
         return self._directory
 
-    def read_nulls(self) -> memoryview:
-        """Return the set of the NULL rows as stored bytes with a checked checksum; empty without NULL rows."""
-        return read_parts(self._blob, [self._nulls_part])[0]
-
-    def scan(self, blocks: Ints) -> ParsedBlocks:
+    def _scan(self, blocks: Ints) -> ParsedBlocks:
         """Read and parse some blocks, ascending, whose pages are loaded."""
         return parse_blocks([read_blocks(self._blob, self._directory, blocks)], self._is_bytes)
 
@@ -229,17 +280,19 @@ class Postings(MergedIndex, HoldsKeys):
             self._every = every
         return self._every
 
-    def _null_rows(self) -> BitMap:
+    def null_rows(self) -> BitMap:
+        """Return the NULL rows, which nobody may change."""
         if self._nulls is None:
             place = self._blob.offset + self._nulls_part.offset
-            nulls = deserialize(self.read_nulls(), self._numbers.row_limit, location=self._blob.location, offset=place)
+            (stored,) = read_parts(self._blob, [self._nulls_part])
+            nulls = deserialize(stored, self._limit, location=self._blob.location, offset=place)
             if len(nulls) != self._counts[1] or not nulls <= self._every_row():
                 raise corrupt(self._blob, "a set of NULL rows of other row groups", self._nulls_part.offset)
             self._nulls = nulls
         return self._nulls
 
     def _existing(self) -> BitMap:
-        return self._every_row() - self._null_rows()
+        return self._every_row() - self.null_rows()
 
 
 class PreparedTest:
@@ -285,7 +338,7 @@ class PreparedTest:
         """Return exactly the rows that satisfy the test; with candidates (rows of the blob), only rows among these."""
         postings = self._postings
         if isinstance(self._test, NullTest):
-            found = postings._null_rows().copy() if self._test.is_null else postings._existing()
+            found = postings.null_rows().copy() if self._test.is_null else postings._existing()
         else:
             plan = self._plan
             postings.directory.load(plan.blocks)

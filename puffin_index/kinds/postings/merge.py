@@ -3,6 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -11,28 +12,25 @@ from puffin_index.keys.columns import KeyArray, chosen_keys, sorted_keys_of
 from puffin_index.keys.leaf import Key
 from puffin_index.keys.merge import rank_keys
 from puffin_index.keys.sorted_keys import BytesKeys
-from puffin_index.kinds.base import MergePart, Payload, new_blocks
+from puffin_index.kinds.base import MergePart, Payload
 from puffin_index.kinds.postings.blocks import Sizes
 from puffin_index.kinds.postings.build import (
     DEFAULT_SIZES,
     MAXIMUM_ROWS,
-    POSTINGS,
     append_blocks,
     finish_postings,
+    most_set_keys,
 )
-from puffin_index.kinds.postings.columns import group_codes
-from puffin_index.kinds.postings.keys import keys_of_blocks
 from puffin_index.kinds.postings.look_up import Postings
 from puffin_index.kinds.postings.pages import Child
-from puffin_index.kinds.postings.rows import decode_runs
 from puffin_index.kinds.postings.sort import OrderedRows, RowNumbers, order_keyed
-from puffin_index.roaring.union import BrokenSetError, LooseContainers, StoredSets, assemble_sets, joined
-from puffin_index.storage.arrays import Ints, Rows, ramps
+from puffin_index.storage.arrays import Flags, Ints, Rows
 from puffin_index.storage.parts import corrupt
 
 ROWS_AT_ONCE = 4 * 1024 * 1024
 """The approximate number of rows in memory at a time; a single key with more rows exceeds the number."""
 _BLOCKS_AT_ONCE = 1024
+_LOW_HALF = np.int64(0xFFFF_FFFF)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,22 +56,22 @@ def merge_postings(
     numbers = RowNumbers.of(np.concatenate([part.new_spans for part in parts]))
     if max(numbers.limit, numbers.row_limit) > MAXIMUM_ROWS:
         raise BuildError(f"{numbers.row_limit} rows in the row space of a segment, which has {MAXIMUM_ROWS}")
-    sources: list[_Source] = []
-    first = 0
-    for part in parts:
-        end = first + int(np.count_nonzero(part.is_kept))
-        sources.append(_Source(part, numbers.firsts[first:end]))
-        first = end
+    ends = np.cumsum([0, *(int(np.count_nonzero(part.is_kept)) for part in parts)]).tolist()
+    sources = [
+        _Source(part, numbers.firsts[first:end]) for part, (first, end) in zip(parts, pairwise(ends), strict=True)
+    ]
+    null_rows = np.concatenate([numbers.rows_of(source.null_numbers()) for source in sources]).astype(np.uint32)
+    row_count = numbers.row_count - len(null_rows)
+    are_sets = sum(source.set_keys for source in sources) <= most_set_keys(row_count)
     data = bytearray()
     blocks: list[Child] = []
     before: bytes | None = None
     for ordered in _ranges(sources, numbers, is_bytes, rows_at_once):
-        blocks += append_blocks(data, ordered, sizes, before)
+        blocks += append_blocks(data, ordered, numbers, sizes, before, are_sets=are_sets)
         before = ordered.dictionary[-1].as_py() if ordered.dictionary is not None else None
-    nulls, null_count = _merge_nulls(parts, sources)
-    if sum(block.row_count for block in blocks) + null_count != numbers.row_count:
+    if sum(block.row_count for block in blocks) != row_count:
         raise CorruptFileError("postings that do not have every row once", location=parts[0].payload.blob.location)
-    return finish_postings(POSTINGS, data, blocks, nulls, is_bytes, numbers, sizes)
+    return finish_postings(data, blocks, null_rows, is_bytes, numbers, sizes)
 
 
 class _Source:
@@ -95,6 +93,11 @@ class _Source:
         self._pending: list[_Some] = []
 
     @property
+    def set_keys(self) -> int:
+        """The number of keys, each counted in every row group with rows."""
+        return self.postings.directory.key_count * int(np.count_nonzero(self._numbers.row_counts))
+
+    @property
     def first_keys(self) -> Ints:
         """The first key of each block; only in the int64 domain."""
         return self.postings.directory.table.first_keys[:-1]
@@ -114,7 +117,7 @@ class _Source:
             end = bisect_left(self.separators, limit)
         found = self._pending
         for first in range(self._next, end, _BLOCKS_AT_ONCE):
-            found.append(self._read(np.arange(first, min(first + _BLOCKS_AT_ONCE, end))))
+            found += self._read(np.arange(first, min(first + _BLOCKS_AT_ONCE, end)))
         self._next = max(self._next, end)
         if limit is None:
             self._pending = []
@@ -123,23 +126,24 @@ class _Source:
         self._pending = [_slice(some, cut, None) for some, cut in cuts if cut < len(some.keys)]
         return [_slice(some, 0, cut) for some, cut in cuts if cut]
 
-    def _read(self, blocks: Ints) -> _Some:
-        parsed = self.postings.scan(blocks)
-        keys = keys_of_blocks(parsed.raw)
-        sections = np.arange(len(parsed.runs))
-        starts, lengths = decode_runs(parsed, sections)
-        counts = np.ones(len(starts), np.int64) if lengths is None else lengths
-        owners = np.repeat(group_codes(parsed), parsed.group_counts(sections))
-        row_groups = np.searchsorted(self._numbers.firsts, starts, "right") - 1
-        # No run reaches into the next row group, so each run moves or is dropped as a whole.
-        ends = (self._numbers.firsts + self._numbers.row_counts)[row_groups]
-        if bool((starts + counts > ends).any()):
-            raise corrupt(self.blob, "rows that no row group has", int(parsed.raw.offsets[0]))
+    def _read(self, blocks: Ints) -> Iterator[_Some]:
+        for found in self.postings.key_rows(blocks):
+            numbers, kept = self._moved(found.numbers)
+            words = np.sort(found.codes[kept].astype(np.int64) << 32 | numbers)
+            yield _without_unused(_Some(found.keys, words >> 32, (words & _LOW_HALF).astype(np.uint32)))
+
+    def _moved(self, numbers: Ints) -> tuple[Ints, Flags]:
+        """Return the new numbers of those rows that are kept, and which these are."""
+        row_groups = np.searchsorted(self._numbers.firsts, numbers, "right") - 1
+        if bool((numbers >= (self._numbers.firsts + self._numbers.row_counts)[row_groups]).any()):
+            raise corrupt(self.blob, "rows that no row group has")
         kept = self._is_kept[row_groups]
-        starts = (starts + self._moves[row_groups])[kept]
-        counts, owners = counts[kept], owners[kept]
-        some = _Some(keys, np.repeat(owners, counts), ramps(starts, counts).astype(np.uint32))
-        return some if kept.all() else _without_unused(some)
+        return (numbers + self._moves[row_groups])[kept], kept
+
+    def null_numbers(self) -> Ints:
+        """Return the new numbers of the NULL rows that are kept."""
+        rows = np.frombuffer(self.postings.null_rows().to_array(), np.uint32)
+        return self._moved(self._numbers.to_numbers(rows))[0]
 
 
 def _slice(some: _Some, first: int, end: int | None) -> _Some:
@@ -151,6 +155,8 @@ def _slice(some: _Some, first: int, end: int | None) -> _Some:
 
 def _without_unused(some: _Some) -> _Some:
     """Leave out keys without rows: all their rows were in dropped row groups."""
+    if len(some.keys) == np.count_nonzero(np.diff(some.owners, prepend=-1)):
+        return some
     used, owners = np.unique(some.owners, return_inverse=True)
     return _Some(chosen_keys(some.keys, used), owners.astype(np.int64), some.rows)
 
@@ -186,23 +192,3 @@ def _ordered(some: Sequence[_Some], row_bits: int, is_bytes: bool) -> OrderedRow
     arrays = [one.keys for one in some if isinstance(one.keys, np.ndarray)]
     keyed = [(keys[one.owners], one.rows) for keys, one in zip(arrays, some, strict=True)]
     return order_keyed(keyed, min(int(keys[0]) for keys in arrays), max(int(keys[-1]) for keys in arrays), row_bits)
-
-
-def _merge_nulls(parts: Sequence[MergePart], sources: Sequence[_Source]) -> tuple[bytes, int]:
-    """Return the serialised set of all NULL rows, and their number."""
-    found: list[LooseContainers] = []
-    for part, source in zip(parts, sources, strict=True):
-        data = source.postings.read_nulls()
-        if len(data):
-            place = part.payload.blob.location
-            one = StoredSets.of([data], place).containers()
-            found.append(
-                one.moved(one.sets, new_blocks(part.payload.blob, one.blocks, part.payload.spans, part.new_bases))
-            )
-    containers = joined(found) if found else None
-    if containers is None or not len(containers.blocks):
-        return b"", 0
-    try:
-        return assemble_sets(containers, 1).data.tobytes(), int(containers.cardinalities.sum())
-    except BrokenSetError as error:
-        raise CorruptFileError(f"NULL rows: {error}", location=parts[0].payload.blob.location) from error

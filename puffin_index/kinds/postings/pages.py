@@ -3,7 +3,7 @@
 The root page is of level 0, or it is of level 1 and its children are pages of level 0. This release writes a root of
 level 0 if the root then takes at most 24 KiB, and other pages of about 8 KiB. A separator of bytes is the shortest
 prefix of the first key that tells it from earlier keys. It is the whole key if the block has no other key, and this
-one at most 256 bytes.
+one at most 256 bytes; and for a block that is a row set.
 """
 
 from __future__ import annotations
@@ -22,18 +22,19 @@ from puffin_index.storage.binary import ByteCursor, write_uint8, write_uint32_le
 from puffin_index.storage.parts import checksum32, corrupt
 from puffin_index.storage.ranged import Blob
 
-VERSION = 1
+VERSION = 2
 BLOCKS, PAGES = 0, 1
 _LEAST_PAGE_BLOCKS = 2
 _CHILD_BYTES = 8 + 4 + 4 + 4
-_LEAST_BLOCK_BYTES = 16
+_LEAST_BLOCK_BYTES = 10
 _UINT32_MAXIMUM = 2**32 - 1
 
 
 class Child(NamedTuple):
     """A child of a page, a block or a page; `is_exact` says whether the separator is its first key.
 
-    It begins where the one before ends. Small, as a blob may have hundreds of thousands of blocks.
+    It begins where the one before ends. `is_set` says whether it is the row set of its only key, the separator. Small,
+    as a blob may have hundreds of thousands of blocks.
     """
 
     end: int
@@ -42,6 +43,7 @@ class Child(NamedTuple):
     checksum: int
     separator: Key
     is_exact: bool
+    is_set: bool = False
 
 
 def write_directory(
@@ -78,7 +80,7 @@ def _write_page(
         write_uint32_le(len(children)) + write_uint32_le(child_blocks) + write_uint32_le(block_count),
         write_uint64_le(int(rows[-1])) + write_uint64_le(start),
     )
-    numbers = [(child.end, 2 * child.key_count + child.is_exact, child.checksum) for child in children]
+    numbers = [(c.end, 4 * c.key_count + 2 * c.is_set + c.is_exact, c.checksum) for c in children]
     ends, keys, checksums = np.array(numbers, np.int64).reshape(-1, 3).T
     columns = (ends.astype("<u8"), *(column.astype("<u4") for column in (rows[:-1], keys, checksums)))
     data = [column.tobytes() for column in columns]
@@ -100,7 +102,7 @@ class Page:
     """A parsed page: numbers of each child, which are `BLOCKS` or `PAGES` by its level.
 
     `offsets` and `rows` (before each child) have the end of all behind them. `are_exact` says whether the separator is
-    the child's first key.
+    the child's first key, `are_sets` whether the child is the row set of that key.
     """
 
     child_blocks: int
@@ -110,6 +112,7 @@ class Page:
     rows: Ints
     keys: Ints
     are_exact: Flags
+    are_sets: Flags
     checksums: Ints
     separators: SortedKeys
 
@@ -145,5 +148,7 @@ def parse_page(blob: Blob, data: memoryview, offset: int, is_bytes: bool) -> Pag
     ascending = not bool((np.diff(offsets) < 0).any() or (np.diff(all_rows) < 0).any())
     if not ascending or all_rows[0] or children != count or (level == BLOCKS and child_blocks != 1):
         raise corrupt(blob, "a directory page that describes no blocks", offset)
-    are_exact = keys % 2 == 1
-    return Page(child_blocks, block_count, level, offsets, all_rows, keys >> 1, are_exact, checksums, separators)
+    are_exact, are_sets, keys = keys & 1 == 1, keys & 2 == 2, keys >> 2
+    if bool((are_sets & ~((keys == 1) & are_exact & (level == BLOCKS))).any()):
+        raise corrupt(blob, "a row set that is not of one key", offset)
+    return Page(child_blocks, block_count, level, offsets, all_rows, keys, are_exact, are_sets, checksums, separators)

@@ -1,5 +1,7 @@
 """Read and parse blocks of a postings blob: all headers and lengths are checked, streams are decoded on demand."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -30,6 +32,12 @@ class StoredBlocks:
     key_counts: Ints
     row_counts: Ints
     first_keys: Ints
+
+    def chosen(self, some: Flags) -> StoredBlocks:
+        """Return some of the blocks."""
+        views = [self.views[place] for place in np.flatnonzero(some).tolist()]
+        columns = (column[some] for column in (self.key_counts, self.row_counts, self.first_keys))
+        return StoredBlocks(self.blob, self.numbers[some], self.offsets[some], views, *columns)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

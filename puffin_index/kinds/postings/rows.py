@@ -11,7 +11,7 @@ from puffin_index.roaring.read import row_set_of_ascending
 from puffin_index.storage.arrays import Ints, ramps
 from puffin_index.storage.parts import corrupt
 
-_SECTIONS_AT_ONCE = 64
+_SECTIONS_AT_ONCE = 256
 _LONG_RUN_ROWS = 64
 _LOW_HALF = np.uint64(0xFFFF_FFFF)
 

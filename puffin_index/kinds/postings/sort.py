@@ -75,7 +75,13 @@ class RowNumbers:
         rows: Ints = starts + np.repeat(self.bases - self.firsts, counts)
         return rows
 
-    def to_numbers(self, rows: Rows) -> Ints:
+    def rows_of(self, numbers: npt.NDArray[np.integer]) -> Ints:
+        """Return the rows, in the row space, behind some numbers; each must be that of a row."""
+        owners = np.searchsorted(self.firsts, numbers, "right") - 1
+        rows: Ints = numbers + (self.bases - self.firsts)[owners]
+        return rows
+
+    def to_numbers(self, rows: npt.NDArray[np.integer]) -> Ints:
         """Return the numbers of some rows of the row space; each row must lie in a row group."""
         owners = np.searchsorted(self.bases, rows, "right") - 1
         numbers: Ints = rows + (self.firsts - self.bases)[owners]
@@ -110,6 +116,13 @@ class OrderedRows:
         """Return the end of the rows that share the key of the row at a place."""
         last = self.words[place] | self._row_mask
         return int(np.searchsorted(self.words, last, "right"))
+
+    def has_keys(self, most: int) -> bool:
+        """Return whether there are at most so many keys."""
+        place = count = 0
+        while place < len(self) and count <= most:
+            place, count = self.end_of_key(place), count + 1
+        return count <= most
 
     def span(self, first: int, end: int) -> tuple[Words, Rows]:
         """Return the keys, minus `least`, and the rows from place `first` up to `end`."""

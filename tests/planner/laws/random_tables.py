@@ -231,7 +231,7 @@ def _definition(random: Random) -> IndexDefinition:
 
     bitmap = some() or ["i"]
     bsi = [name for name in some() if name not in ("s", "b") and "#" not in name]
-    options = {f"{name}.layout": random.choice(["auto", "bitmaps", "postings"]) for name in bitmap}
+    options = {f"{name}.layout": random.choice(["bitmaps", "postings"]) for name in bitmap}
     options |= {f"{name}.compression": random.choice(["auto", "auto", "none"]) for name in bsi}
     return IndexDefinition.of(bitmap=bitmap, bsi=bsi, bloom=some(), options=options)
 

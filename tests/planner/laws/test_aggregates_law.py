@@ -195,7 +195,7 @@ def definitions(draw: st.DrawFn) -> IndexDefinition:
         ):
             kinds[kind].append(column)
             if kind == "bitmap":
-                options[f"{column}.layout"] = draw(st.sampled_from(["auto", "bitmaps", "postings"]))
+                options[f"{column}.layout"] = draw(st.sampled_from(["bitmaps", "postings"]))
             if kind == "bsi":
                 options[f"{column}.compression"] = draw(st.sampled_from(["auto", "none"]))
     return IndexDefinition.of(**kinds, options=options)

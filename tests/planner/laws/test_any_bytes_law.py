@@ -158,7 +158,7 @@ def expressions(draw: st.DrawFn) -> tuple[BooleanExpression, Test]:
 @settings(max_examples=amount(4, 330), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     rows=st.lists(st.tuples(stored, maps), min_size=1, max_size=14),
-    layout=st.sampled_from(["auto", "bitmaps", "postings"]),
+    layout=st.sampled_from(["bitmaps", "postings"]),
     asked=st.lists(st.recursive(leaves(), combined, max_leaves=3), min_size=12, max_size=12),
     choices=st.randoms(use_true_random=False),
     trees=st.lists(expressions(), min_size=3, max_size=3),

@@ -28,7 +28,7 @@ from tests.questions import Ask, batches, predicates
 
 ROW_GROUP_ROWS = 4
 SCHEMA = pa.schema([("n", pa.int64()), ("k", pa.int32()), ("s", pa.string())])
-LAYOUTS = ["auto", "bitmaps", "postings"]
+LAYOUTS = ["bitmaps", "postings"]
 
 places = st.integers(0, 2**16)
 columns = st.sets(st.sampled_from([1, 2, 3]), min_size=1)

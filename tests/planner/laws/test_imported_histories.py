@@ -338,7 +338,7 @@ class ImportedHistory(TableHistory):
 
     # What happens to the index
 
-    @rule(place=places, layout=st.sampled_from(["auto", "bitmaps", "postings"]))
+    @rule(place=places, layout=st.sampled_from(["bitmaps", "postings"]))
     def define_anew(self, place: int, layout: str) -> None:
         columns = [column for column in leaf_columns(self.table.schema().fields) if column.field.field_id != 1]
         self.define([column.name for at, column in enumerate(columns) if not (place >> at) & 1] or ["n"], layout)

@@ -171,14 +171,15 @@ def test_a_wide_leaf_is_looked_for_among_the_rows_of_a_narrow_one(
 def test_candidates_lie_in_payloads_that_cover_a_part_of_a_segment(
     local_catalog: SqlCatalog, rows: pa.Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Merged bitmaps may be several of a segment: the rows that are left in one are none of the others."""
+    """Postings may be several of a segment: the rows that are left in one are none of the others."""
     few = rows.append_column("few", pc.bit_wise_and(rows["a"], 7))
     layouts = {"a.layout": "postings", "few.layout": "bitmaps"}
     definition = IndexDefinition.of(bitmap=["a", "few"], options=layouts)
     index = build_index(local_catalog, few.slice(0, 4500), ROW_GROUP_ROWS, definition)
     index.data_table.append(few.slice(4500))
     index.build(workers=1)
-    monkeypatch.setattr("puffin_index.kinds.bitmap.kind.MERGED_BYTES", 8_000)
+    # As if all would take more bytes together.
+    monkeypatch.setattr("puffin_index.kinds.base._BLOB_BYTES", -1_000_000)
     assert index.compact().segments == 1
     monkeypatch.setattr("planner.prune.lookups._FEW_ROWS", 0)
 

@@ -32,7 +32,7 @@ with pa.memory_map(sys.argv[1]) as source:
     entries = pa.ipc.open_file(source).read_all()
 view = IndexView("simulated", entries, PyArrowFileIO())
 for _ in range(2):
-    for name in ("sorted, equality", "postings, equality", "merged bloom, equality", "merged bitmaps, equality"):
+    for name in ("sorted, equality", "postings, equality", "merged bloom, equality", "row sets, equality"):
         pruned = prune_row_groups(view, SCENARIOS[name], np.arange(view.row_group_count), Limits(strict=True))
         print(len(view.segments), name, int(pruned.kept.sum()) <= 0.01 * view.row_group_count)
 """

@@ -23,7 +23,6 @@ def column(type_name: str, **kinds: Mapping[str, str]) -> ResolvedColumn:
     [
         (column("boolean", bsi={}), "use bitmap"),
         (column("boolean", bloom={}), "minimum and maximum"),
-        (column("boolean", bitmap={"layout": "postings"}), "layout=postings"),
         (column("double", bitmap={"layout": "bitmaps"}), "a double column mostly has many distinct values"),
         (column("timestamptz", bitmap={"layout": "bitmaps"}), "a timestamptz column mostly has many distinct values"),
         (column("decimal(38,2)", bitmap={"layout": "bitmaps"}), "many distinct values"),
@@ -43,7 +42,7 @@ def test_a_bad_fit_is_told_in_a_sentence_that_names_the_column(bad: ResolvedColu
 @pytest.mark.parametrize(
     "good",
     [
-        column("boolean", bitmap={}),
+        column("boolean", bitmap={"layout": "postings"}),
         column("int", bitmap={"layout": "bitmaps"}, bsi={}, bloom={}),
         column("string", bitmap={"layout": "bitmaps"}, bsi={}, bloom={"fpp": "0.01"}),
         column("double", bitmap={}, bsi={}),

@@ -122,7 +122,7 @@ def test_kinds_that_were_built_later_join_the_others(local_catalog: SqlCatalog) 
     check_index(index)
 
 
-def test_columns_of_both_layouts_stay_apart(local_catalog: SqlCatalog) -> None:
+def test_columns_of_both_layouts_become_postings_in_one_segment(local_catalog: SqlCatalog) -> None:
     index = indexed(local_catalog, 2)
     changed = IndexDefinition.of(bitmap=["k", "b"], bsi=["k"], bloom=["s"], options={"k.layout": "bitmaps"})
     index.data_table.append(rows(7))
@@ -132,7 +132,7 @@ def test_columns_of_both_layouts_stay_apart(local_catalog: SqlCatalog) -> None:
 
     index.compact()
 
-    assert len(named_segments(index)) == 2
+    assert len(named_segments(index)) == 1
     check_index(index)
 
 

@@ -20,7 +20,6 @@ from puffin_index.data.data_table import list_data_files
 from puffin_index.formats.puffin import read_footer
 from puffin_index.index_table.entries import append_entries
 from puffin_index.index_table.table import entries_of, read_entries, segments_folder
-from puffin_index.kinds.bitmap.merged_bitmap import MERGED_BITMAP
 from puffin_index.kinds.bloom.matrix import BLOOM_MATRIX
 from puffin_index.kinds.postings.build import POSTINGS
 from puffin_index.segments.inspection import read_payload_places
@@ -135,7 +134,7 @@ def test_equality_over_many_row_groups_takes_at_most_20_requests(local_catalog: 
         assert index.compact().segments == 1
 
         covered = groups + GROUPS_A_FILE * more
-        assert merged_shares(index) == {(MERGED_BITMAP, covered), (POSTINGS, covered), (BLOOM_MATRIX, covered)}
+        assert merged_shares(index) == {(POSTINGS, covered), (BLOOM_MATRIX, covered)}
         for where, old in before.items():
             # `WIDE` asks for rows wherever it can, the default only where that is expected to pay.
             for limits in (WIDE, Limits(strict=True)):

@@ -127,7 +127,18 @@ def segment(kind: str, options: Mapping[str, str], groups: Sequence[Group]) -> l
     return [Piece(KINDS[kind].build(SortedColumn(group.sample.column), options), (group,)) for group in groups]
 
 
-def merged(segments: Sequence[Sequence[Piece]], dropped: frozenset[int] = frozenset()) -> list[Piece]:
+def built_by(kind: str, of_groups: Sequence[Sample], options: Mapping[str, str] | None = None) -> list[Piece]:
+    """The payloads of a segment as its builder gives them."""
+    builder, groups = KINDS[kind].builder(options or {}), placed(of_groups)
+    found = [one for group in groups for one in builder.add(SortedColumn(group.sample.column), group.base)]
+    return covered([*found, *builder.finish()], groups)
+
+
+def merged(
+    segments: Sequence[Sequence[Piece]],
+    dropped: frozenset[int] = frozenset(),
+    options: Mapping[str, str] | None = None,
+) -> list[Piece]:
     """One segment of several, without some of their row groups, which are numbered through all of them."""
     pieces = [piece for one in segments for piece in one]
     groups = [group for piece in pieces for group in piece.groups]
@@ -136,7 +147,7 @@ def merged(segments: Sequence[Sequence[Piece]], dropped: frozenset[int] = frozen
     placed_groups = [None if place in dropped else next(new_groups) for place in range(len(groups))]
     new_bases = iter([DROPPED if group is None else group.base for group in placed_groups])
     sources = [piece.source([next(new_bases) for _ in piece.groups]) for piece in pieces]
-    found = merge(sources)
+    found = merge(sources, options)
     return covered(found, [group for group in placed_groups if group is not None])
 
 

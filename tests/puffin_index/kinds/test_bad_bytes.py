@@ -151,15 +151,6 @@ def test_a_blob_of_other_row_groups_is_refused(name: str) -> None:
         replace(piece, groups=piece.groups[:-1]).opened()
 
 
-@pytest.mark.parametrize("name", GROUPS)
-def test_merged_bitmaps_are_not_taken_for_postings(name: str) -> None:
-    """They have the same layout, and one kind: a reader that does not look at the blob type must not be misled."""
-    piece = MERGED[f"merged bitmap of {name}"]
-    postings = replace(piece, payload=replace(piece.payload, blob_type=POSTINGS))
-    with pytest.raises(UnsupportedError, match="form"):
-        postings.opened()
-
-
 @settings(max_examples=amount(20, 500), deadline=None)
 @given(st.data())
 def test_damage_anywhere_in_a_random_blob_never_gives_wrong_rows(data: st.DataObject) -> None:

@@ -1,5 +1,6 @@
 """What is merged answers as what it was made of, whatever that was, and whatever is left out."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from unittest.mock import patch
 
@@ -13,7 +14,6 @@ from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import value_type_named
 from puffin_index.keys.values import key_of
 from puffin_index.kinds.base import DROPPED, MergedIndex, MergedPayload, MergePart
-from puffin_index.kinds.bitmap.merged_bitmap import MERGED_BITMAP
 from puffin_index.kinds.bsi.kind import SlicesBuilder
 from puffin_index.kinds.bsi.own_slices import BSI, fits_slices, is_small
 from puffin_index.kinds.held_keys import HoldsKeys
@@ -28,6 +28,7 @@ from tests.puffin_index.kinds.merged_sample import (
     POSTINGS_OPTIONS,
     Group,
     Piece,
+    built_by,
     covered,
     expected_rows,
     merge,
@@ -43,6 +44,7 @@ EXACT_BUILDS: list[tuple[str, dict[str, str]]] = [
     ("bitmap", {"index-block-size": "64"}),
     ("bitmap", POSTINGS_OPTIONS),
     ("bsi", {}),
+    ("bsi", {"compression": "none"}),
 ]
 FILTER_BUILDS: list[tuple[str, dict[str, str]]] = [("bloom", {}), ("bloom", {"items": "3000"})]
 BUILDS = [*EXACT_BUILDS, *FILTER_BUILDS]
@@ -71,8 +73,6 @@ def _merged_pieces(kind: str, options: dict[str, str], of_groups: list[Sample], 
 def test_merged_indexes_answer_as_every_row_looked_at(kind: str, options: dict[str, str], data: st.DataObject) -> None:
     of_groups = data.draw(row_group_lists())
     pieces = _merged_pieces(kind, options, of_groups, data)
-    # Of bit slices, so many rows at most are in one.
-    assert len(pieces) == 1 or kind == "bsi"
     for _ in range(4):
         test = data.draw(leaf_tests(data.draw(st.sampled_from(of_groups))))
         for piece in pieces:
@@ -126,20 +126,39 @@ def test_merged_bit_slices_are_those_that_a_build_makes(data: st.DataObject) -> 
         assert one.payload.layout.tolist() == other.payload.layout.tolist()
 
 
-def test_bit_slices_of_large_row_groups_and_those_not_to_be_compressed_stay_as_they_are() -> None:
+def test_bit_slices_of_large_row_groups_stay_alone_and_those_not_to_be_compressed_stay_as_they_are() -> None:
     large = sample_of([*range(50_000)], "long")
     groups = placed([LONGS[0], LONGS[1], large, LONGS[2]])
-    sources = [piece.source([piece.groups[0].base]) for piece in segment("bsi", {"compression": "none"}, groups)]
+    before = segment("bsi", {"compression": "none"}, groups)
+    sources = [piece.source([piece.groups[0].base]) for piece in before]
     for options, sizes in (({}, [2, 1, 1]), ({"compression": "none"}, [1, 1, 1, 1])):
         pieces = covered(merge(sources, options), groups)
         assert [len(piece.groups) for piece in pieces] == sizes
-        kept = [piece for piece in pieces if piece.payload.blob_type == "paimon-bsi-v1"]
-        assert len(kept) == (1 if len(sizes) == 3 else 4)
-        assert all(piece.payload.blob_type in ("paimon-bsi-v1", BSI) for piece in pieces)
-        stays = next(piece for piece in kept if piece.groups == (groups[2],))
-        assert bytes(stays.payload.data) == bytes(KINDS["bsi"].build(SortedColumn(large.column), {}).data)
+        assert {piece.payload.blob_type for piece in pieces} == {"paimon-bsi-v1" if options else BSI}
         for piece in pieces:
             assert piece.rows(SetTest((2,))) == expected_rows(piece.groups, SetTest((2,)))
+
+
+def _length(pieces: Sequence[Piece]) -> int:
+    return sum(len(piece.payload.data) for piece in pieces)
+
+
+FAR = [sample_of([base, base + 1] * 500, "long") for base in (0, 10**12, 10**15)]
+IN_RUNS = [
+    sample_of([n // 400 for n in range(80_000)], "long"),
+    sample_of([n * 7919 % 200 for n in range(80_000)], "long"),
+]
+
+
+@pytest.mark.parametrize(("kind", "of_groups"), [("bsi", FAR), ("bitmap", IN_RUNS)])
+def test_what_would_grow_together_stays_apart(kind: str, of_groups: list[Sample]) -> None:
+    before = [piece for sample in of_groups for piece in built_by(kind, [sample])]
+    pieces = merged([[piece] for piece in before])
+    assert len(pieces) == len(of_groups)
+    assert _length(pieces) <= _length(before)
+    for piece in pieces:
+        test = SetTest((piece.groups[0].sample.keys[3],))  # type: ignore[arg-type]  # one key, so of one type
+        assert piece.rows(test) == expected_rows(piece.groups, test)
 
 
 @pytest.mark.parametrize("name", ["long", "string"])
@@ -155,9 +174,9 @@ def test_bit_slices_of_numbers_and_of_codes_become_one(name: str) -> None:
         assert piece.rows(test) == expected_rows(groups, test)
 
 
-@pytest.mark.parametrize("kind", ["bitmap", "bloom"])
-def test_a_payload_that_has_no_neighbour_comes_back_as_it_was(kind: str) -> None:
-    (piece,) = segment(kind, {}, placed(LONGS[:1]))
+@pytest.mark.parametrize(("kind", "options"), [("bitmap", POSTINGS_OPTIONS), ("bsi", {}), ("bloom", {})])
+def test_a_payload_that_has_no_neighbour_comes_back_as_it_was(kind: str, options: dict[str, str]) -> None:
+    (piece,) = segment(kind, options, placed(LONGS[:1]))
     (same,) = merged([[piece]])
     assert bytes(same.payload.data) == bytes(piece.payload.data)
     assert same.payload.layout.tolist() == piece.payload.layout.tolist()
@@ -193,12 +212,11 @@ def test_no_row_group_that_is_kept_gives_no_payload() -> None:
     assert list(merge(sources)) == []
 
 
-@pytest.mark.parametrize("kind", ["bitmap", "bloom"])
-def test_so_many_bytes_are_merged_at_a_time_and_no_more(kind: str) -> None:
+def test_so_many_bytes_of_filters_are_merged_at_a_time_and_no_more() -> None:
     groups = placed(LONGS * 3)
-    sources = [piece.source([piece.groups[0].base]) for piece in segment(kind, {}, groups)]
+    sources = [piece.source([piece.groups[0].base]) for piece in segment("bloom", {}, groups)]
     limit = 4 * max(source.payload.blob.length for source in sources)
-    with patch(f"puffin_index.kinds.{kind}.kind.MERGED_BYTES", limit):
+    with patch("puffin_index.kinds.bloom.kind.MERGED_BYTES", limit):
         pieces = covered(merge(sources), groups)
     assert 2 < len(pieces) < len(groups)
     for test in (SetTest((1,)), SetTest((3,))):
@@ -206,26 +224,13 @@ def test_so_many_bytes_are_merged_at_a_time_and_no_more(kind: str) -> None:
         assert [bool(some) for some in rows] == [bool(expected_rows([group], test)) for group in groups]
 
 
-def test_bitmaps_of_very_many_containers_are_merged_in_several_runs() -> None:
-    """How many they have is known only once they have been read."""
-    groups = placed([sample_of(list(range(50)) * 2, "long")] * 4)
-    sources = [piece.source([piece.groups[0].base]) for piece in segment("bitmap", {}, groups)]
-    with patch("puffin_index.kinds.bitmap.merged_bitmap_build._MERGED_CONTAINERS", 150):
-        pieces = covered(merge(sources), groups)
-    assert [len(piece.groups) for piece in pieces] == [3, 1]
-    assert [piece.payload.blob_type for piece in pieces] == [MERGED_BITMAP, "paimon-bitmap-v2"]
-    for piece in pieces:
-        assert piece.rows(SetTest((7,))) == expected_rows(piece.groups, SetTest((7,)))
-
-
-def test_bitmaps_beside_postings_are_merged_each_with_their_like() -> None:
+def test_bitmaps_beside_postings_become_postings() -> None:
     groups = placed(LONGS)
     segments = [segment("bitmap", {}, groups[:2]), segment("bitmap", POSTINGS_OPTIONS, groups[2:])]
-    pieces = merged([*segments, segment("bitmap", {}, placed(LONGS))])
-    assert [piece.payload.blob_type for piece in pieces] == [MERGED_BITMAP, POSTINGS, MERGED_BITMAP]
-    for piece in pieces:
-        for test in (SetTest((2,)), NullTest(True), RangeTest(None, 1)):
-            assert piece.rows(test) == expected_rows(piece.groups, test)
+    (piece,) = merged([*segments, segment("bitmap", {}, placed(LONGS))])
+    assert piece.payload.blob_type == POSTINGS
+    for test in (SetTest((2,)), NullTest(True), RangeTest(None, 1)):
+        assert piece.rows(test) == expected_rows(piece.groups, test)
 
 
 def _promoted(part: MergePart, type_name: str) -> MergePart:

@@ -14,8 +14,8 @@ from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import value_type_named
 from puffin_index.kinds.base import RowGroupIndex
-from puffin_index.kinds.bitmap.merged_bitmap import MergedBitmap
 from puffin_index.kinds.bloom.matrix import BloomMatrix
+from puffin_index.kinds.postings.look_up import Postings
 from puffin_index.kinds.registry import KINDS
 from puffin_index.storage.arrays import Ints
 from tests.counting_reader import CountingReader
@@ -213,7 +213,7 @@ def test_equality_in_merged_bitmaps_of_1000_row_groups_takes_3_requests_instead_
     test = SetTest((7,))
     assert _requests_before("bitmap", before, test) == 3 * ROW_GROUPS
     index, reader = after.opened()
-    assert isinstance(index, MergedBitmap)
+    assert isinstance(index, Postings)
     found = index.rows(test)
     assert reader.requests <= 3 <= AT_MOST
     for group in after.groups[::97]:
@@ -225,11 +225,11 @@ def test_equality_in_merged_bitmaps_of_1000_row_groups_takes_3_requests_instead_
 def test_equality_in_merged_bitmaps_of_many_keys_takes_3_requests_and_not_many_bytes() -> None:
     _, after = _pieces("bitmap", 20_000, 40)
     index, reader = after.opened()
-    assert isinstance(index, MergedBitmap)
+    assert isinstance(index, Postings)
     key = int(after.groups[500].sample.values[3])
     found = index.rows(SetTest((key,)))
     assert after.groups[500].base + 3 in found
-    assert reader.requests == 3  # the root, a page, the row set
+    assert reader.requests <= 3  # the root, perhaps a page, the block
     assert reader.bytes_read <= 48 * 1024
     assert not index.rows(SetTest((key + 1,)))
 
@@ -241,7 +241,7 @@ def test_equality_in_merged_bitmaps_of_many_keys_takes_3_requests_and_not_many_b
 def test_what_merged_bitmaps_would_read_is_what_they_read(distinct: int, test: LeafTest) -> None:
     _, after = _pieces("bitmap", distinct, 500 if distinct == 3 else 40)
     index, reader = after.opened()
-    assert isinstance(index, MergedBitmap)
+    assert isinstance(index, Postings)
     prepared = index.prepare(AskedTest(test))
     requests, length = prepared.cost()
     told = (reader.requests, reader.bytes_read)
@@ -252,7 +252,7 @@ def test_what_merged_bitmaps_would_read_is_what_they_read(distinct: int, test: L
 def test_how_many_rows_a_key_has_is_told_without_its_row_set() -> None:
     _, after = _pieces("bitmap", 3, 500)
     index, reader = after.opened()
-    assert isinstance(index, MergedBitmap)
+    assert isinstance(index, Postings)
     counts = [sum(group.sample.values.count(key) for group in after.groups) for key in (7, 14)]
     assert index.prepare(AskedTest(SetTest((7, 14)))).count_bounds() == (sum(counts), sum(counts))
     assert index.prepare(AskedTest(RangeTest(8, 20))).count_bounds() == (counts[1], counts[1])
@@ -288,7 +288,7 @@ def test_filters_of_other_sizes_cost_few_requests_more() -> None:
     possible = index.possible(AskedTest(SetTest((samples[3].values[0],))))
     assert possible[3]
     assert reader.requests <= AT_MOST
-    assert len(after.payload.data) <= 1.4 * sum(len(piece.payload.data) for piece in before)
+    assert len(after.payload.data) <= sum(len(piece.payload.data) for piece in before)
 
 
 def test_equality_in_merged_postings_takes_3_requests() -> None:

@@ -17,6 +17,7 @@ from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.sorted_keys import BytesKeys
+from puffin_index.keys.values import key_of
 from puffin_index.kinds.base import Payload, StoredPayload
 from puffin_index.kinds.bitmap.kind import PAIMON_BITMAP
 from puffin_index.kinds.postings.blocks import Sizes
@@ -28,7 +29,7 @@ from puffin_index.kinds.registry import KINDS
 from puffin_index.storage.ranged import Blob
 from tests.conftest import amount
 from tests.counting_reader import CountingReader
-from tests.puffin_index.kinds.columns import Sample
+from tests.puffin_index.kinds.columns import Sample, keys_of
 from tests.puffin_index.kinds.counting import BEFORE
 from tests.puffin_index.kinds.merged_sample import BLOCK_ROWS, Group, Piece, expected_rows, placed
 from tests.puffin_index.kinds.postings.postings_sample import (
@@ -221,13 +222,56 @@ def test_a_key_of_many_rows_is_counted_by_the_directory() -> None:
     assert bounds(postings, SetTest((2, 3), negated=True)) == (5001, 5001)
 
 
-@pytest.mark.parametrize(("row_count", "pays"), [(4096, True), (4097, False), (0, True)])
-def test_postings_are_built_for_keys_of_few_rows_or_where_they_are_asked_for(row_count: int, pays: bool) -> None:
-    column = SortedColumn(group(0, [row % 2 for row in range(row_count)]).sample.column)
-    for options, are_postings in (({}, pays), ({"layout": "postings"}, True), ({"layout": "bitmaps"}, False)):
-        builder = KINDS["bitmap"].builder(options)
-        found = [one.payload.blob_type for one in (*builder.add(column, 0), *builder.finish())]
-        assert found == [POSTINGS if are_postings else PAIMON_BITMAP]
+@pytest.mark.parametrize("layout", ["bitmaps", "postings", None])
+def test_postings_are_built_unless_bitmaps_are_asked_for(layout: str | None) -> None:
+    column = SortedColumn(group(0, [1, 2, 1]).sample.column)
+    builder = KINDS["bitmap"].builder({"layout": layout} if layout else {})
+    found = [one.payload.blob_type for one in (*builder.add(column, 0), *builder.finish())]
+    assert found == [PAIMON_BITMAP if layout == "bitmaps" else POSTINGS]
+
+
+def _are_sets(piece: Piece) -> list[bool]:
+    directory = opened(piece)[0].directory
+    directory.load(np.arange(directory.block_count))
+    return [bool(is_set) for is_set in directory.table.are_sets[:-1]]
+
+
+@pytest.mark.parametrize(("row_count", "are_sets"), [(20 * 2048, False), (20 * 2048 + 1, True)])
+def test_keys_of_many_rows_are_row_sets(row_count: int, are_sets: bool) -> None:
+    piece = built([group(0, [row * 7919 % 20 for row in range(row_count)])], Sizes())
+    assert _are_sets(piece) == [are_sets] * 20
+    postings, _ = opened(piece)
+    for test in (SetTest((3, 4, 99)), SetTest((3,), True), RangeTest(5, 18), RangeTest(5, None, True, True, True)):
+        assert postings.rows(test) == expected_rows(piece.groups, test)
+    assert keys_of(postings.keys_of(None)) == piece.groups[0].sample.keys
+
+
+@pytest.mark.parametrize("of", [int, str])
+def test_a_dense_key_is_a_row_set_among_runs_of_rare_keys(of: type) -> None:
+    chooser = random.Random(3)
+    values = [of(50 if chooser.random() < 0.5 else row * 31 % 1000) for row in range(2 * BLOCK_ROWS)]
+    groups = [group(0, values), group(3 * BLOCK_ROWS, [None, *values[:300]])]
+    piece = built(groups, Sizes())
+    assert sum(_are_sets(piece)) == 1
+    assert len(_are_sets(piece)) > 10
+    postings, _ = opened(piece)
+    every = keys_of(postings.keys_of(None))
+    dense = key_of(of(50), piece.groups[0].sample.value_type)
+    above = key_of(of(60), piece.groups[0].sample.value_type)
+    tests = [SetTest((dense,)), SetTest((dense, above), True), RangeTest(dense, above), RangeTest(None, dense)]
+    for test in (*tests, RangeTest(dense, None, False), NullTest(True)):
+        assert postings.rows(test) == expected_rows(piece.groups, test)
+        within = postings.within(AskedTest(test)) if isinstance(test, SetTest) else None
+        if within is not None:
+            rows, kept = within.read_once()
+            assert rows == expected_rows(piece.groups, test)
+            assert keys_of(kept.keys_of(rows)) == [every[at] for at in _places(piece, rows)]
+
+
+def _places(piece: Piece, rows: BitMap) -> list[int]:
+    """The places of rows among the rows of all row groups."""
+    every = BitMap.union(BitMap(), *(one.every_row for one in piece.groups))
+    return [every.rank(row) - 1 for row in rows]
 
 
 @pytest.mark.parametrize("name", SMALL)
