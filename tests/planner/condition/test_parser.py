@@ -231,6 +231,7 @@ OPEN: list[str] = [
     "(a, b) NOT IN ((1, 2))",
     "(a = 1 AND b = 2) IS TRUE",
     "f(a) IS NULL",
+    "END(a) = 1",
     "1 = '1'",
     "a LIKE b",
     "a LIKE ANY ('x', 'y')",
