@@ -28,8 +28,8 @@ from pyroaring import BitMap
 
 from planner.aggregates.partial import Partial, group_name
 from planner.condition.as_sql import as_sql, column_text, name_text
-from planner.condition.tree.nodes import EVERY_ROW, Conjunction, Disjunction, Everything, Predicate, is_exact
-from planner.condition.tree.simplify import conjunction, disjunction
+from planner.condition.tree.nodes import EVERY_ROW, Everything, Predicate, is_exact
+from planner.condition.tree.simplify import conjunction, rebuilt
 from planner.prune.verdicts import ZONE_MAPS, Reason, Used, kept_mask
 from planner.query import answer_query
 from planner.query_log.records import AuditMiss, AuditRecord
@@ -382,15 +382,7 @@ class _Audit:
 
 def _known(predicate: Predicate) -> Predicate:
     """A predicate whose unknown parts hold for all rows."""
-    match predicate:
-        case Conjunction(children):
-            return conjunction([_known(child) for child in children])
-        case Disjunction(children):
-            return disjunction([_known(child) for child in children])
-        case Everything():
-            return EVERY_ROW
-        case _:
-            return predicate
+    return rebuilt(predicate, lambda part: EVERY_ROW if isinstance(part, Everything) else part)
 
 
 def _groups(partial: Partial) -> dict[tuple[object, ...], dict[str, object]]:
