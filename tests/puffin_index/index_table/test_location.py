@@ -23,6 +23,7 @@ from puffin_index.index_table.table import (
     read_entries,
 )
 from puffin_index.jobs.drop import drop_index
+from tests.conftest import built
 from tests.puffin_index.indexed_table import (
     DEFINITION,
     check_entries,
@@ -97,8 +98,7 @@ def test_a_location_is_never_another_tables(local_catalog: SqlCatalog) -> None:
     local_catalog.rename_table("ns.t__puffin_index", "ns.h__puffin_index")
     local_catalog.create_table("ns.t", rows(0).schema, location=first.data_table.location() + "-new").append(rows(5))
 
-    second = TableIndex.create(local_catalog, "ns.t", DEFINITION)
-    second.build(workers=1)
+    second = built(local_catalog, "ns.t", DEFINITION)
     first = TableIndex.open(local_catalog, "ns.h")
 
     assert folder_of(first) != folder_of(second)
