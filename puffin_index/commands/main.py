@@ -13,13 +13,13 @@ from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
 
 from puffin_index.commands.logs import LogFormat, configure_logs
-from puffin_index.errors import CatalogError, MissingExtraError, PuffinIndexError
+from puffin_index.errors import MissingExtraError, PuffinIndexError
 
 _COMMAND = re.compile("([a-z]\\w*)_command")
 
@@ -106,36 +106,24 @@ class _Group(LazyGroup):
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
-        except _catalog_errors() as error:
-            _fail(CatalogError(f"the catalog does not answer: {str(error).splitlines()[0]}"))
-        except PuffinIndexError as error:
-            _fail(error)
-        except _table_errors() as error:
-            _fail(CatalogError(str(error)))
-        except OSError as error:
-            if isinstance(error, BrokenPipeError):
-                raise
-            _fail(PuffinIndexError(str(error)))
+        except BrokenPipeError:
+            raise
+        except _known_errors() as error:
+            error_console.print(f"[bold red]error:[/] {escape(_sentence(error))}", highlight=False, soft_wrap=True)
+            sys.exit(1)
 
 
-def _catalog_errors() -> tuple[type[Exception], ...]:
+def _known_errors() -> tuple[type[Exception], ...]:
     # Python asks for the classes once there is an error.
-    from pyiceberg.exceptions import RESTError
-    from requests.exceptions import RequestException
-    from sqlalchemy.exc import SQLAlchemyError
+    from puffin_index.index_table.open_catalog import PASSING_ERRORS
 
-    return SQLAlchemyError, RequestException, RESTError
+    return PASSING_ERRORS
 
 
-def _table_errors() -> tuple[type[Exception], ...]:
-    from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, NoSuchTableError
+def _sentence(error: Exception) -> str:
+    from puffin_index.index_table.open_catalog import SILENCE
 
-    return NoSuchTableError, NoSuchNamespaceError, CommitFailedException
-
-
-def _fail(error: PuffinIndexError) -> NoReturn:
-    error_console.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
-    sys.exit(1)
+    return f"the catalog does not answer: {str(error).splitlines()[0]}" if isinstance(error, SILENCE) else str(error)
 
 
 def escape(text: str) -> str:
@@ -255,4 +243,4 @@ def open_file(file: str) -> FileReader:
     return FileReader(load_file_io(location=location), location)
 
 
-main.add_lazy("puffin_index.commands.define", "puffin_index.commands.look", "puffin_index.commands.upkeep")
+main.add_lazy("puffin_index.commands.define", "puffin_index.commands.upkeep")

@@ -12,7 +12,6 @@ from pyiceberg.table import Table
 from puffin_index import TableIndex
 from puffin_index.definition.index_definition import resolve, to_json
 from puffin_index.errors import CatalogError, UnsupportedError
-from puffin_index.index_table.creation import create_index_table
 from puffin_index.index_table.table import (
     FORMAT_VERSION,
     PROPERTY_LOCATION,
@@ -23,6 +22,7 @@ from puffin_index.index_table.table import (
     read_entries,
 )
 from puffin_index.jobs.drop import drop_index
+from puffin_index.jobs.follow import create_index_table
 from tests.conftest import built
 from tests.puffin_index.indexed_table import (
     DEFINITION,
