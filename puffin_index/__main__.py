@@ -1,7 +1,7 @@
-"""`python -m puffin_index` is `puffin-index`."""
+"""`python -m puffin_index` is `puffin-index`, as it is installed."""
 
-from importlib import import_module
+from importlib.metadata import entry_points
 
 if __name__ == "__main__":
-    # By its name: the commands on queries are the planner's, which stands above this package.
-    import_module("planner.commands.main").main(prog_name="python -m puffin_index")
+    command, *_ = entry_points(group="console_scripts", name="puffin-index")
+    command.load()(prog_name="python -m puffin_index")

@@ -5,14 +5,16 @@ from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import pyarrow as pa
 import pytest
 from hypothesis import settings
+from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
+from puffin_index import IndexDefinition, TableIndex
 from ssb_bench.stores.server import StoreServer, run_store
 
 if TYPE_CHECKING:
@@ -147,3 +149,10 @@ def create_table(catalog: SqlCatalog, name: str, data: pa.Table, row_group_rows:
     )
     table.append(data)
     return table
+
+
+def built(catalog: Catalog, name: str, definition: IndexDefinition | None = None, **kinds: Any) -> TableIndex:
+    """Define the index of a table, by a definition or by what `IndexDefinition.of` takes, and build it."""
+    index = TableIndex.create(catalog, name, definition or IndexDefinition.of(**kinds))
+    index.build(workers=1)
+    return index

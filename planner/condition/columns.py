@@ -31,6 +31,7 @@ ONLY_SPARK_KNOWS_INSTANT: Final = (
     "only Spark knows which instant the literal means: write the instant with its distance from UTC, as in "
     "TIMESTAMP '1969-07-20 22:17:40+02:00'"
 )
+_ONLY_SPARK_EVALUATES: Final = "Spark converts one side first, or only Spark evaluates the test"
 _EPOCH = date(1970, 1, 1)
 
 
@@ -111,11 +112,6 @@ def _value_type(field_type: IcebergType) -> ValueType | None:
 
 
 _STRINGS: Final = re.compile(r"""'(?:[^'\\]|\\.|'')*'|"(?P<double>(?:[^"\\]|\\.|"")*)\"""", re.DOTALL)
-_FUNCTION: Final = re.compile(
-    r"\b(?!(?:AND|OR|NOT|IN|BETWEEN|LIKE|ILIKE|RLIKE|IS)\b)([A-Za-z_]\w*)\s*\(", re.IGNORECASE
-)
-_INSTANT: Final = re.compile(r"\bTIMESTAMP(?:_LTZ)?\s*''", re.IGNORECASE)
-_ARITHMETIC: Final = re.compile(r"[-+*/%|&^~]|\bDIV\b|::|\bINTERVAL\b|\bCASE\b|\bCURRENT_", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,18 +128,7 @@ class Unused:
 def unused_parts(condition: Predicate) -> tuple[Unused, ...]:
     """Name the parts of a condition that nothing is known of, each once."""
     unknown = (part for part in parts(condition) if isinstance(part, Everything) and not part.exact)
-    return tuple(dict.fromkeys(Unused(part.text, part.reason or _reason_of_text(part.text)) for part in unknown))
-
-
-def _reason_of_text(text: str) -> str:
-    blank = _STRINGS.sub("''", text)
-    if function := _FUNCTION.search(blank):
-        return f"the planner does not evaluate {function[1]}(...) here"
-    if _ARITHMETIC.search(blank):
-        return "the planner does not evaluate arithmetic, casts, CASE and the clock"
-    if _INSTANT.search(blank):
-        return ONLY_SPARK_KNOWS_INSTANT
-    return "Spark converts one side first, or only Spark evaluates the test"
+    return tuple(dict.fromkeys(Unused(part.text, part.reason or _ONLY_SPARK_EVALUATES) for part in unknown))
 
 
 def quoted_names(where: str, schema: Schema) -> tuple[Unused, ...]:

@@ -103,11 +103,32 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """Anything the planner does not evaluate: arithmetic, other functions, elements of arrays and maps."""
+    """Anything the planner does not evaluate, and why: arithmetic, other functions, elements of arrays and maps."""
+
+    reason: str = ""
+
+
+ARITHMETIC: Final = Computed("the planner does not evaluate arithmetic, casts, CASE and the clock")
+
+
+def call(function: str) -> Computed:
+    """A call of a function that the planner does not evaluate."""
+    return Computed(f"the planner does not evaluate {function}(...) here")
 
 
 Value: TypeAlias = Column | Applied | Computed | Truth | LiteralValue | None
 """What a part of a condition gives for a row; None is NULL."""
+
+
+def why(*values: Value) -> str:
+    """The first reason that values give why nothing is known of a condition on them; empty if they give none."""
+    for value in values:
+        match value:
+            case Computed(reason) | Truth(null=Everything(exact=False, reason=reason)) if reason:
+                return reason
+            case Applied(function):
+                return call(function).reason
+    return ""
 
 
 def _value_test(
@@ -117,7 +138,7 @@ def _value_test(
     function, column = (value.function, value.column) if isinstance(value, Applied) else (None, value)
     kind = LongLiteral if function in get_args(NumberFunction) else StringLiteral
     if not all(isinstance(literal, kind) for literal in literals):
-        return unknown(text)
+        return unknown(text, why(value))
     test, found = ValueTest(function, operator, tuple(literal.value for literal in literals), escape), column.found
     if found.value_type is None or not takes(test, found.type):
         return unknown(text, _converted(column))
@@ -144,7 +165,7 @@ def as_condition(value: Value, text: str) -> Truth | None:
         case Literal():
             return None
         case Applied() | Computed():
-            return unknown(text)
+            return unknown(text, why(value))
         case Truth():
             return value
         case _:
@@ -190,7 +211,7 @@ def compare(left: Value, comparison: Comparison, right: Value, text: str) -> Tru
         case Column(), Column():
             return unknown(text, "a column is compared with a column, and an index knows one column")
         case _:
-            return unknown(text)
+            return unknown(text, why(left, right))
 
 
 def _is_beyond_long(literal: DecimalLiteral, value: Column | Applied) -> bool:
@@ -233,11 +254,11 @@ def one_of(value: Value, members: Sequence[Value], text: str) -> Truth:
     literals = [member for member in members if isinstance(member, Literal)]
     nulls = sum(member is None for member in members)
     if not isinstance(value, Column | Applied) or len(literals) + nulls < len(members):
-        return unknown(text)
+        return unknown(text, why(value, *members))
     if not literals:
         return ALWAYS_NULL
     if not _compare_alike(literals):
-        return unknown(text)
+        return unknown(text, why(value))
     truth = value.compared("IN", literals, text)
     if nulls:
         # No row is known to be outside of a list with a NULL in it.
@@ -273,7 +294,7 @@ def null_test(value: Value, text: str) -> Truth:
         case None | Literal():
             return ALWAYS_TRUE if value is None else ALWAYS_FALSE
         case Computed() | Truth(null=Everything(exact=False)):
-            return unknown(text)
+            return unknown(text, why(value))
         case Truth(yes, no, null):
             return Truth(null, _either(yes, no), NO_ROW)
         case _:
@@ -284,7 +305,7 @@ def truth_test(value: Value, expected: bool, text: str) -> Truth:
     """Make `value IS TRUE` or `value IS FALSE`."""
     condition = as_condition(value, text)
     if condition is None or condition.null == UNKNOWN:
-        return unknown(text)
+        return unknown(text, why(value))
     wanted = condition if expected else ~condition
     return Truth(wanted.yes, _either(wanted.no, wanted.null), NO_ROW)
 
@@ -292,7 +313,7 @@ def truth_test(value: Value, expected: bool, text: str) -> Truth:
 def nan_test(value: Value, text: str) -> Truth:
     """Make `isnan(value)`, which is false for NULL."""
     if not isinstance(value, Column):
-        return unknown(text)
+        return unknown(text, why(value))
     truth = value.truth(nan_tests, text)
     return Truth(truth.yes, _either(truth.no, truth.null), NO_ROW)
 
@@ -305,7 +326,7 @@ def prefix_test(value: Value, prefix: Value, text: str) -> Truth:
         case Column(), StringLiteral() | Utf8Literal():
             return _starts_with(value, prefix, text)
         case _:
-            return unknown(text)
+            return unknown(text, why(value, prefix))
 
 
 def _starts_with(column: Column, prefix: StringLiteral | Utf8Literal, text: str) -> Truth:
@@ -332,7 +353,7 @@ def like(value: Value, word: str, pattern: Value, escape: str, text: str) -> Tru
         case Column() | Applied(), StringLiteral(), "RLIKE" | "REGEXP" if rlike_regex(pattern.value) is not None:
             return _value_test(value, "RLIKE", [pattern], text)
         case _:
-            return unknown(text)
+            return unknown(text, why(value, pattern))
 
 
 def _like(subject: Column | Applied, literal: StringLiteral, escape: str, text: str) -> Truth:

@@ -39,7 +39,7 @@ ALWAYS_FALSE = Truth(NO_ROW, EVERY_ROW, NO_ROW)
 
 
 def unknown(text: str, reason: str = "") -> Truth:
-    """Make a condition that nothing is known of; an empty reason says that the text tells it."""
+    """Make a condition that nothing is known of, and why; without a reason, only Spark knows what the text means."""
     leaf = Everything(exact=False, text=text, reason=reason)
     return Truth(leaf, leaf, leaf)
 

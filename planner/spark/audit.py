@@ -28,20 +28,21 @@ from pyroaring import BitMap
 
 from planner.aggregates.partial import Partial, group_name
 from planner.condition.as_sql import as_sql, column_text, name_text
-from planner.condition.tree.nodes import EVERY_ROW, Conjunction, Disjunction, Everything, Predicate, is_exact
-from planner.condition.tree.simplify import conjunction, disjunction
+from planner.condition.tree.nodes import EVERY_ROW, Everything, Predicate, is_exact
+from planner.condition.tree.simplify import conjunction, rebuilt
 from planner.prune.verdicts import ZONE_MAPS, Reason, Used, kept_mask
 from planner.query import answer_query
 from planner.query_log.records import AuditMiss, AuditRecord
 from planner.snapshot.scan import Scan
 from planner.spark.background import BackgroundQueue
-from planner.spark.observed_query import LogWriter, PlannedQuery, column_text as name_of, deciding
+from planner.spark.observed_query import LogEntry, PlannedQuery, column_text as name_of, deciding, open_log
 from planner.spark.requests.hook_filters import bind_runtime_keys, read_conditions, where_of
 from planner.spark.requests.wire import KEEP_ALL, Request, serialize_only, serialize_view
 from planner.spark.rules import RULE, JavaFunction, load_hook, make, replace_ours
 from puffin_index.data.data_table import open_table
 from puffin_index.errors import PuffinIndexError, UnsupportedError
 from puffin_index.index_table.table import TableName
+from puffin_index.jobs.log_lines import is_news
 from puffin_index.keys.arrow_keys import column_of
 from puffin_index.segments.directory import STATISTICS
 from puffin_index.storage.arrays import Ints
@@ -77,7 +78,7 @@ class Observers:
     def __init__(self, context: SparkContext) -> None:
         self._context = context
         self._lock = threading.Lock()
-        self._writers: dict[str, LogWriter] = {}
+        self._logs: dict[str, BackgroundQueue[LogEntry]] = {}
         self._wrong: LRUCache[tuple[str, str], str] = LRUCache(_KEPT_VERDICTS)
         self._queue: BackgroundQueue[tuple[PlannedQuery, JavaObject]] = BackgroundQueue(
             self._audit, "auditing queries", MOST_WAITING
@@ -101,16 +102,18 @@ class Observers:
         end = time.monotonic() + seconds
         is_audited = self._queue.wait(seconds)
         with self._lock:
-            writers = list(self._writers.values())
-        return is_audited and all(writer.flush(max(0.0, end - time.monotonic())) for writer in writers)
+            logs = list(self._logs.values())
+        return is_audited and all(log.wait(max(0.0, end - time.monotonic())) for log in logs)
 
     def _log(self, query: PlannedQuery, audit: AuditRecord | None = None) -> None:
         folder = query.settings.query_log
-        if folder:
-            with self._lock:
-                if folder not in self._writers:
-                    self._writers[folder] = LogWriter(folder)
-            self._writers[folder].put(query, audit)
+        if not folder:
+            return
+        with self._lock:
+            if folder not in self._logs:
+                self._logs[folder] = open_log(folder)
+        if not self._logs[folder].put((query, audit)) and is_news(f"slow: {folder}"):
+            _log.warning("the query log %s is too slow: records are lost, which is said once an hour", folder)
 
     def _audit(self, queries: list[tuple[PlannedQuery, JavaObject]]) -> None:
         for query, session in queries:
@@ -128,19 +131,20 @@ def _audited(query: PlannedQuery, context: SparkContext, session: JavaObject) ->
     from pyspark.errors import PySparkException
 
     audit = _Audit(query)
-    # Whatever is gone by now, and whatever Spark cannot read from SQL text, says nothing about the index.
-    troubles = (PySparkException, Py4JError, PuffinIndexError, OSError, pa.ArrowException)
-    try:
-        with _sampled_scans(context, session, query) as scans:
-            for check in (audit.check_dropped, audit.check_first_rows, audit.check_answers):
-                try:
-                    check(scans)
-                except troubles as error:
-                    audit.unchecked += 1
-                    _log.info("a part of a scan of %s is not audited: %s", query.answer.plan.table, error)
-    except troubles as error:
-        audit.unchecked += 1
-        _log.info("a scan of %s is not audited: %s", query.answer.plan.table, error)
+
+    @contextmanager
+    def counted() -> Iterator[None]:
+        try:
+            yield
+        # Whatever is gone by now, and whatever Spark cannot read from SQL text, says nothing about the index.
+        except (PySparkException, Py4JError, PuffinIndexError, OSError, pa.ArrowException) as error:
+            audit.unchecked += 1
+            _log.info("a part of a scan of %s is not audited: %s", query.answer.plan.table, error)
+
+    with counted(), _sampled_scans(context, session, query) as scans:
+        for check in (audit.check_dropped, audit.check_first_rows, audit.check_answers):
+            with counted():
+                check(scans)
     return AuditRecord(
         time=datetime.now(UTC),
         table=query.answer.plan.table,
@@ -378,15 +382,7 @@ class _Audit:
 
 def _known(predicate: Predicate) -> Predicate:
     """A predicate whose unknown parts hold for all rows."""
-    match predicate:
-        case Conjunction(children):
-            return conjunction([_known(child) for child in children])
-        case Disjunction(children):
-            return disjunction([_known(child) for child in children])
-        case Everything():
-            return EVERY_ROW
-        case _:
-            return predicate
+    return rebuilt(predicate, lambda part: EVERY_ROW if isinstance(part, Everything) else part)
 
 
 def _groups(partial: Partial) -> dict[tuple[object, ...], dict[str, object]]:

@@ -4,12 +4,13 @@ The query waits for the scan as it was planned, so that only refers; its record 
 this machine gets lines at its end. Other stores cannot add to a file, so each flush writes a new one.
 """
 
-import logging
 from collections import defaultdict
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
+from itertools import count
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 from urllib.parse import unquote, urlparse
 
 import numpy as np
@@ -30,7 +31,6 @@ from planner.spark.requests.wire import Request
 from planner.spark.settings import Settings
 from planner.view.directories import IndexReads
 from puffin_index.data.column_source import Reading
-from puffin_index.jobs.log_lines import is_news
 from puffin_index.keys.map_key import SEPARATOR, ColumnId, column_and_key
 from puffin_index.kinds.kind import Answer
 from puffin_index.kinds.registry import kinds_answering, kinds_holding_keys
@@ -154,13 +154,12 @@ def _kept_by_statistics(query: PlannedQuery) -> Flags:
     return verdicts.root.possible
 
 
-_log = logging.getLogger(__name__)
-
 MOST_WAITING: Final = 1_000
 """At most this many records wait to be written. Further records are lost, with a warning."""
 
 _FLUSH_SECONDS = 1.0
 _REMOTE_FLUSH_SECONDS = 30.0
+_FILES = count(1)
 
 
 def local_path(location: str) -> Path | None:
@@ -170,44 +169,33 @@ def local_path(location: str) -> Path | None:
     return Path(unquote(urlparse(location).path)) if location.startswith("file:") else None
 
 
-class LogWriter:
-    """Writes one query log."""
+LogEntry: TypeAlias = tuple[PlannedQuery, AuditRecord | None]
+"""A line of the log to come: that of a scan, or that of an audit of the scan."""
 
-    def __init__(self, location: str) -> None:
-        self._location = location.rstrip("/") or "/"
-        self._path = local_path(self._location)
-        self._flushes = 0
-        delay = _FLUSH_SECONDS if self._path is not None else _REMOTE_FLUSH_SECONDS
-        what = f"writing the query log {self._location}"
-        self._queue: BackgroundQueue[tuple[PlannedQuery, AuditRecord | None]] = BackgroundQueue(
-            self._write, what, MOST_WAITING, delay_seconds=delay
-        )
 
-    def put(self, query: PlannedQuery, audit: AuditRecord | None = None) -> None:
-        """Have the line of a scan written, or that of an audit of the scan."""
-        if not self._queue.put((query, audit)) and is_news(f"slow: {self._location}"):
-            _log.warning("the query log %s is too slow: records are lost, which is said once an hour", self._location)
+def open_log(location: str) -> BackgroundQueue[LogEntry]:
+    """Open a query log, whose queue is written now and then."""
+    delay = _FLUSH_SECONDS if local_path(location) is not None else _REMOTE_FLUSH_SECONDS
+    write = partial(_write, location.rstrip("/") or "/")
+    return BackgroundQueue(write, f"writing the query log {location}", MOST_WAITING, delay_seconds=delay)
 
-    def flush(self, seconds: float) -> bool:
-        """Write what waits, soon; False if that takes longer."""
-        return self._queue.wait(seconds)
 
-    def _write(self, entries: list[tuple[PlannedQuery, AuditRecord | None]]) -> None:
-        lines: dict[str, list[str]] = defaultdict(list)
-        for query, audit in entries:
-            folder, record = ("", record_of(query)) if audit is None else (f"{AUDITS_FOLDER}/", audit)
-            name = f"{folder}{record.day.isoformat()}-{query.request.session}"
-            lines[name].append(f"{record.model_dump_json()}\n")
-        for name, own in lines.items():
-            text = "".join(own).encode()
-            if self._path is not None:
-                file = self._path / f"{name}{SUFFIX}"
-                file.parent.mkdir(parents=True, exist_ok=True)
-                with file.open("ab") as stream:
-                    stream.write(text)
-                continue
-            self._flushes += 1
-            location = f"{self._location}/{name}-{self._flushes:06}{SUFFIX}"
-            io = load_file_io(dict(entries[0][0].table.catalog.properties), location)
-            with io.new_output(location).create(overwrite=True) as stream:
+def _write(location: str, entries: list[LogEntry]) -> None:
+    lines: dict[str, list[str]] = defaultdict(list)
+    for query, audit in entries:
+        folder, record = ("", record_of(query)) if audit is None else (f"{AUDITS_FOLDER}/", audit)
+        name = f"{folder}{record.day.isoformat()}-{query.request.session}"
+        lines[name].append(f"{record.model_dump_json()}\n")
+    path = local_path(location)
+    for name, own in lines.items():
+        text = "".join(own).encode()
+        if path is not None:
+            file = path / f"{name}{SUFFIX}"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with file.open("ab") as stream:
                 stream.write(text)
+            continue
+        target = f"{location}/{name}-{next(_FILES):06}{SUFFIX}"
+        io = load_file_io(dict(entries[0][0].table.catalog.properties), target)
+        with io.new_output(target).create(overwrite=True) as stream:
+            stream.write(text)

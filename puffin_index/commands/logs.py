@@ -10,9 +10,12 @@ LogFormat: TypeAlias = Literal["text", "json"]
 
 _TEXT: Final = "%(levelname)s %(name)s: %(message)s"
 _TIMED: Final = f"%(asctime)s {_TEXT}"
-_OWN: Final = ("puffin_index", "planner", "ssb_bench")
-_QUIET: Final = ("planner.prune.pruning", "planner.view.column_values")
-"""Commands print what these loggers say as warnings of a plan."""
+OWN: Final = ["puffin_index"]
+"""Packages whose errors are mistakes of ours; those above this one add themselves."""
+
+QUIET: Final[list[str]] = []
+"""Loggers that a user hears only with --verbose."""
+
 _SAID_AGAIN: Final = "puffin_index.jobs.build_handle"
 """A service says why a pass failed, so that its background build need not say so as well."""
 
@@ -23,7 +26,7 @@ class _Text(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the line; a traceback follows only where the error is a mistake of this package."""
         error = record.exc_info[1] if record.exc_info else None
-        if error is None or record.name.partition(".")[0] in _OWN:
+        if error is None or record.name.partition(".")[0] in OWN:
             return super().format(record)
         # Not before an error: `--help` needs no more of the package than its commands' names.
         from puffin_index.jobs.log_lines import reason_of
@@ -69,7 +72,7 @@ def configure_logs(log_format: LogFormat, *, verbose: bool) -> None:
     # What is done has times, a warning of a single command needs none.
     handler.setFormatter(_Json() if log_format == "json" else _Timed(_TIMED) if verbose else _Text(_TEXT))
     if not verbose:
-        handler.addFilter(lambda record: record.name not in _QUIET)
+        handler.addFilter(lambda record: record.name not in QUIET)
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, handlers=[handler])
 
 

@@ -2,32 +2,47 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import json
+import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
 
 from puffin_index.commands.logs import LogFormat, configure_logs
-from puffin_index.errors import CatalogError, MissingExtraError, PuffinIndexError
+from puffin_index.errors import MissingExtraError, PuffinIndexError
+
+_COMMAND = re.compile("([a-z]\\w*)_command")
 
 
 class LazyGroup(click.Group):
-    """A group of commands that imports a command when it is called."""
+    """A group of commands that imports a command when it is called; `what-if` is a module's `what_if_command`."""
 
-    _lazy: Mapping[str, tuple[str, str]] = MappingProxyType({})
+    _modules: tuple[str, ...] = ()
 
-    def add_lazy(self, module: str, summaries: Mapping[str, str]) -> None:
-        """Add commands of a module by name, with the first sentence of their help: `what-if` is `what_if_command`."""
-        self._lazy = {**self._lazy, **{name: (module, summary) for name, summary in summaries.items()}}
+    def add_lazy(self, *modules: str) -> None:
+        """Add the commands of some modules."""
+        self._modules += modules
+
+    @functools.cached_property
+    def _lazy(self) -> dict[str, tuple[str, str]]:
+        """The module of each command, and the first sentence of its docstring, from the source alone."""
+        found: dict[str, tuple[str, str]] = {}
+        for module in self._modules:
+            for node in ast.parse(_source(module)).body:
+                if isinstance(node, ast.FunctionDef) and (name := _COMMAND.fullmatch(node.name)):
+                    text = " ".join((ast.get_docstring(node) or "").split())
+                    found[name[1].replace("_", "-")] = module, text.partition(". ")[0].removesuffix(".") + "."
+        return found
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands."""
@@ -65,6 +80,13 @@ class LazyGroup(click.Group):
             formatter.write_dl(rows)
 
 
+def _source(module: str) -> str:
+    spec = find_spec(module)
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).read_text(encoding="utf-8")
+
+
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyspark.sql import SparkSession
@@ -84,36 +106,24 @@ class _Group(LazyGroup):
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
-        except _catalog_errors() as error:
-            _fail(CatalogError(f"the catalog does not answer: {str(error).splitlines()[0]}"))
-        except PuffinIndexError as error:
-            _fail(error)
-        except _table_errors() as error:
-            _fail(CatalogError(str(error)))
-        except OSError as error:
-            if isinstance(error, BrokenPipeError):
-                raise
-            _fail(PuffinIndexError(str(error)))
+        except BrokenPipeError:
+            raise
+        except _known_errors() as error:
+            error_console.print(f"[bold red]error:[/] {escape(_sentence(error))}", highlight=False, soft_wrap=True)
+            sys.exit(1)
 
 
-def _catalog_errors() -> tuple[type[Exception], ...]:
+def _known_errors() -> tuple[type[Exception], ...]:
     # Python asks for the classes once there is an error.
-    from pyiceberg.exceptions import RESTError
-    from requests.exceptions import RequestException
-    from sqlalchemy.exc import SQLAlchemyError
+    from puffin_index.index_table.open_catalog import PASSING_ERRORS
 
-    return SQLAlchemyError, RequestException, RESTError
+    return PASSING_ERRORS
 
 
-def _table_errors() -> tuple[type[Exception], ...]:
-    from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, NoSuchTableError
+def _sentence(error: Exception) -> str:
+    from puffin_index.index_table.open_catalog import SILENCE
 
-    return NoSuchTableError, NoSuchNamespaceError, CommitFailedException
-
-
-def _fail(error: PuffinIndexError) -> NoReturn:
-    error_console.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
-    sys.exit(1)
+    return f"the catalog does not answer: {str(error).splitlines()[0]}" if isinstance(error, SILENCE) else str(error)
 
 
 def escape(text: str) -> str:
@@ -233,30 +243,4 @@ def open_file(file: str) -> FileReader:
     return FileReader(load_file_io(location=location), location)
 
 
-main.add_lazy(
-    "puffin_index.commands.define",
-    {
-        "create": "Define the index of TABLE.",
-        "add": "Add kinds to the index definition of TABLE, and keep the rest.",
-        "remove": "Take kinds out of the index definition of TABLE, and keep the rest.",
-    },
-)
-main.add_lazy(
-    "puffin_index.commands.look",
-    {
-        "status": "Say how much of TABLE is indexed.",
-        "inspect": "List what is in FILE, a segment or other Puffin file or a Paimon index container.",
-    },
-)
-main.add_lazy(
-    "puffin_index.commands.upkeep",
-    {
-        "verify": "Check the index of TABLE: checksums, directories, and a sample against the data.",
-        "compact": "Merge the small segments of TABLE's index into large ones, "
-        "so that queries read it with few requests.",
-        "expire": "Drop what no snapshot of TABLE needs: entries, segments, leftovers of dead builds.",
-        "drop": "Drop the index of TABLE, and nothing else.",
-        "follow": "Rename the index table that TABLE left behind when it was renamed in its namespace.",
-        "export": "Write the indexes that TABLE has of a data file as a container that Paimon reads.",
-    },
-)
+main.add_lazy("puffin_index.commands.define", "puffin_index.commands.upkeep")

@@ -1,4 +1,4 @@
-"""The commands that look after an index (`verify`, `compact`, `expire`, `drop`, `follow`), and `export`."""
+"""The commands that show an index or look after it, and `export`."""
 
 import json
 import sys
@@ -9,10 +9,13 @@ from pathlib import Path
 import click
 
 from puffin_index.commands.logs import show_progress
-from puffin_index.commands.main import NamedTable, console, table_command
+from puffin_index.commands.main import NamedTable, console, open_file, show, table_command, warn
 from puffin_index.errors import PuffinIndexError, UnsupportedError
+from puffin_index.formats.paimon_container import read_container
+from puffin_index.formats.puffin import read_footer
 from puffin_index.jobs.drop import drop_index
 from puffin_index.jobs.verify import DEFAULT_SAMPLE
+from puffin_index.segments.inspection import ContainerContent, PuffinContent, is_container, summarize_directories
 from puffin_index.table_index import TableIndex
 from puffin_index.units import parse_duration, parse_size
 
@@ -108,3 +111,37 @@ def export_command(table: NamedTable, data_file: str, row_group: int | None, out
     except FileExistsError as error:
         raise PuffinIndexError(f"{output} exists already") from error
     table.show(replace(exported, output=str(output)))
+
+
+@click.command("status")
+@table_command
+def status_command(table: NamedTable) -> None:
+    """Say how much of TABLE is indexed."""
+    index = table.open_index()
+    table.show(index.status())
+    if not table.as_json:
+        for warning in index.warnings:
+            warn(warning)
+
+
+@click.command("inspect")
+@click.argument("file")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def inspect_command(file: str, as_json: bool) -> None:
+    """List what is in FILE, a segment or other Puffin file or a Paimon index container.
+
+    FILE is a path or any location that PyIceberg reads.
+    """
+    with open_file(file) as reader:
+        if is_container(reader):
+            show(ContainerContent(file, read_container(reader)), as_json=as_json)
+            return
+        footer = read_footer(reader)
+        try:
+            directories = summarize_directories(reader, footer)
+        except PuffinIndexError:
+            # A broken directory should not hide the blobs.
+            if not as_json:
+                show(PuffinContent(file, footer, ()), as_json=False)
+            raise
+        show(PuffinContent(file, footer, directories), as_json=as_json)

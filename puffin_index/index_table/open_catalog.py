@@ -20,13 +20,10 @@ from sqlalchemy.exc import SQLAlchemyError
 from puffin_index.errors import CatalogError, NotFoundError, PuffinIndexError, did_you_mean
 from puffin_index.storage.whole_files import read_tables_whole
 
-CATALOG_ERRORS = (
-    CommitFailedException,
-    CommitStateUnknownException,
-    RESTError,
-    RequestException,
-    SQLAlchemyError,
-)
+SILENCE = (RESTError, RequestException, SQLAlchemyError)
+"""The errors of a catalog that does not answer."""
+
+CATALOG_ERRORS = (CommitFailedException, CommitStateUnknownException, *SILENCE)
 """The errors of a catalog that does not answer or does not take a commit."""
 
 PASSING_ERRORS = (*CATALOG_ERRORS, PuffinIndexError, NoSuchTableError, NoSuchNamespaceError, OSError)

@@ -1,20 +1,44 @@
-"""Give a data table its index table: an existing one, one left behind when the data table was renamed, or a new one."""
+"""Give a data table its index table: an existing one, one left behind when the data table was renamed, or a new one.
+
+A new one gets a location that no other table ever has, so that every file below it is its own.
+"""
 
 import logging
+import uuid
 from contextlib import suppress
 
-from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import NoSuchTableError, RESTError, TableAlreadyExistsError, ValidationError
+from pyiceberg.catalog import Catalog, MetastoreCatalog
+from pyiceberg.exceptions import (
+    BadRequestError,
+    ForbiddenError,
+    NamespaceAlreadyExistsError,
+    NoSuchTableError,
+    RESTError,
+    TableAlreadyExistsError,
+    ValidationError,
+)
+from pyiceberg.io import load_file_io
 from pyiceberg.table import Table
+from requests.exceptions import RequestException
 
-from puffin_index.errors import NotFoundError, PuffinIndexError
+from puffin_index.errors import CatalogError, NotFoundError, PuffinIndexError
 from puffin_index.index_table.commit import set_properties
-from puffin_index.index_table.creation import create_index_table
 from puffin_index.index_table.lookup import find_index_table, following_hint
+from puffin_index.index_table.stored_files import (
+    delete_empty_folders,
+    delete_files,
+    has_other_metadata,
+    list_stored_files,
+)
 from puffin_index.index_table.table import (
+    FORMAT_VERSION,
+    GUARD,
     PROPERTY_DATA_TABLE,
     PROPERTY_DATA_TABLE_UUID,
     PROPERTY_DEFINITION,
+    PROPERTY_LOCATION,
+    PROPERTY_VERSION,
+    SCHEMA,
     SUFFIX,
     TableName,
     index_table_name,
@@ -23,6 +47,7 @@ from puffin_index.index_table.table import (
 )
 from puffin_index.jobs.drop import drop_index_table
 
+_DIGITS = 16
 _log = logging.getLogger(__name__)
 
 
@@ -109,3 +134,107 @@ def _find_table(catalog: Catalog, namespace: tuple[str, ...], table_uuid: str) -
             if str(catalog.load_table(name.identifier).metadata.table_uuid) == table_uuid:
                 return name
     return None
+
+
+def new_location(default: str, data_table_uuid: uuid.UUID) -> str:
+    """Return a location that no other table has, for an index table with this default location."""
+    folder, _, name = default.rpartition("/")
+    # Of a given list, `remove_orphan_files` takes all files for a table's whose locations begin like its own. With the
+    # underscore, this location does not begin like that of the data table.
+    return f"{folder}/_{name}-{data_table_uuid.hex[:_DIGITS]}{uuid.uuid4().hex[:_DIGITS]}"
+
+
+def create_index_table(catalog: Catalog, name: TableName, data_table: Table, definition: str) -> Table:
+    """Create the index table of a data table, bound to its UUID, or load it if it exists already.
+
+    Raises CatalogError if the catalog has no location for it, or only one with files of another table; OSError if its
+    metadata cannot be written.
+    """
+    properties = GUARD | {
+        PROPERTY_VERSION: FORMAT_VERSION,
+        PROPERTY_DEFINITION: definition,
+        PROPERTY_DATA_TABLE: ".".join(data_table.name()),
+        PROPERTY_DATA_TABLE_UUID: str(data_table.metadata.table_uuid),
+        # The table is small and rewritten rarely: keep its metadata from growing without end.
+        "write.metadata.delete-after-commit.enabled": "true",
+        "write.metadata.previous-versions-max": "20",
+        # Entries depend on each other: `puffin_index.index_table.entries` decides anew instead of repeating a commit.
+        "commit.retry.num-retries": "0",
+    }
+    # Two builders may race here; the namespace of either builder will do.
+    with suppress(NamespaceAlreadyExistsError):
+        catalog.create_namespace_if_not_exists(name.namespace)
+    try:
+        location = new_location(default_location(catalog, name), data_table.metadata.table_uuid)
+    except TableAlreadyExistsError:
+        return load_index_table(catalog, name)
+    except ValueError as error:
+        _log.debug("no default location of %s is known: %s", name, error)
+        return _create_where_catalog_says(catalog, name, properties)
+    try:
+        return _create_at(catalog, name, properties, location)
+    except (ValueError, BadRequestError, ForbiddenError) as error:
+        _log.info("catalog %s places tables itself: %s", catalog.name, error)
+        return _create_where_catalog_says(catalog, name, properties)
+
+
+def default_location(catalog: Catalog, name: TableName) -> str:
+    """Return where the catalog would place a new index table.
+
+    Raises TableAlreadyExistsError if a service has the table already, ValueError if the catalog has no place for it.
+    """
+    if isinstance(catalog, MetastoreCatalog):
+        namespace = catalog.namespace_to_string(name.namespace)
+        return catalog._resolve_table_location(None, namespace, name.name)
+    # Only the service knows the location. A staged table already has it, and is not in the catalog yet.
+    staged = catalog.create_table_transaction(name.identifier, SCHEMA)
+    return staged.table_metadata.location.rstrip("/")
+
+
+def _create_at(catalog: Catalog, name: TableName, properties: dict[str, str], location: str) -> Table:
+    try:
+        return catalog.create_table(
+            name.identifier, SCHEMA, location, properties={**properties, PROPERTY_LOCATION: location}
+        )
+    except TableAlreadyExistsError:
+        index_table = load_index_table(catalog, name)
+        if index_table.location() != location:
+            _delete_own(catalog, location)
+        return index_table
+    except RequestException:
+        raise
+    except OSError:
+        with suppress(OSError):
+            # Metadata is written before the catalog is asked: metadata cut short by a full disk belongs to no table.
+            if not catalog.table_exists(name.identifier):
+                _delete_own(catalog, location)
+        raise
+
+
+def _create_where_catalog_says(catalog: Catalog, name: TableName, properties: dict[str, str]) -> Table:
+    try:
+        index_table = catalog.create_table(name.identifier, SCHEMA, properties=properties)
+    except TableAlreadyExistsError:
+        return load_index_table(catalog, name)
+    except ValueError as error:
+        raise CatalogError(
+            f"catalog {catalog.name!r} has no place for index table {name}, as a `warehouse` would be: {error}"
+        ) from error
+    # A store may be unable to list its files. Each upkeep then looks for files of other tables again.
+    with suppress(OSError):
+        files = list_stored_files(index_table.io, index_table.location())
+        if has_other_metadata(index_table, files):
+            catalog.drop_table(name.identifier)
+            delete_files(index_table.io, [file for file in files if file.location == index_table.metadata_location])
+            raise CatalogError(
+                f"files of another table lie in {index_table.location()}, where catalog {catalog.name!r} places index "
+                f"table {name}: delete them if they are of no use"
+            )
+    return index_table
+
+
+def _delete_own(catalog: Catalog, location: str) -> None:
+    """Delete the files in a location that no table got."""
+    io = load_file_io(catalog.properties, location)
+    delete_files(io, [file for file in list_stored_files(io, location) if file.is_ours])
+    delete_empty_folders(io, location)

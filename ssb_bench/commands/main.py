@@ -14,7 +14,7 @@ import click
 from rich.console import Console, Group
 
 import ssb_bench.studies
-from puffin_index.commands.logs import configure_logs
+from puffin_index.commands.logs import OWN, configure_logs
 from puffin_index.errors import PuffinIndexError
 from ssb_bench.commands.demo import show
 from ssb_bench.data.dataset import generate as make_dataset, require_dataset
@@ -74,6 +74,7 @@ def cli() -> None:
     The steps are generate, load, build, run, report; each goes on where it was stopped. `demo` does them all. The other
     commands are studies beside `run`.
     """
+    OWN.extend(("planner", "ssb_bench"))
     configure_logs("text", verbose=False)
     logging.getLogger("ssb_bench").setLevel(logging.INFO)
 

@@ -24,7 +24,7 @@ from planner.view.index_view import IndexView
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.column_source import reading_of
 from puffin_index.keys.leaf import LeafTest
-from tests.conftest import create_table
+from tests.conftest import built, create_table
 
 ROWS = pa.table(
     {"k": pa.array([1, 9, 2, 8, 3, 7, 5, 5, None, None], pa.int64()), "c": pa.array([0, 1] * 5, pa.int64())}
@@ -43,9 +43,7 @@ def build_index(
 ) -> TableIndex:
     """Make a table of one file, and an index of it."""
     create_table(catalog, name, data, row_group_rows)
-    index = TableIndex.create(catalog, f"ns.{name}", definition)
-    index.build(workers=1)
-    return index
+    return built(catalog, f"ns.{name}", definition)
 
 
 def view_of_index(index: TableIndex) -> IndexView:

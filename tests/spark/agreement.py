@@ -3,12 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from pyiceberg.catalog import Catalog
 from pyspark.sql import DataFrame, SparkSession
 
 import planner
 from planner import ScanPlan
-from puffin_index import IndexDefinition, TableIndex
+from puffin_index import TableIndex
 from ssb_bench.spark_runs.measure import Measurement, measure
 
 ENABLED = "spark.puffin-index.enabled"
@@ -21,13 +20,6 @@ def row_groups_of(rows: int) -> str:
         f"'write.parquet.row-group-check-min-record-count'='{rows}', "
         f"'write.parquet.row-group-check-max-record-count'='{rows}'"
     )
-
-
-def indexed(catalog: Catalog, name: str, **columns: Sequence[str]) -> TableIndex:
-    """Build an index of a table, with the columns of each kind."""
-    index = TableIndex.create(catalog, name, IndexDefinition.of(**columns))
-    index.build(workers=1)
-    return index
 
 
 @contextmanager

@@ -9,7 +9,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
 from puffin_index import TableIndex
-from tests.spark.agreement import indexed, row_groups_of
+from tests.conftest import built
+from tests.spark.agreement import row_groups_of
 
 ROWS = 6_000
 ROW_GROUP_ROWS = 250
@@ -100,7 +101,7 @@ def create_fact(spark: SparkSession, catalog: SqlCatalog, name: str) -> TableInd
         spark.sql(f"ALTER TABLE {full} ADD COLUMN revenue BIGINT")
         spark.sql(f"ALTER TABLE {full} ALTER COLUMN quantity TYPE BIGINT")
     append(spark, full, half, ROWS)
-    return indexed(
+    return built(
         catalog,
         f"{NAMESPACE}.{name}",
         bitmap=["mode", "orderdate", "custkey"],

@@ -11,7 +11,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
 from puffin_index import TableIndex
-from tests.spark.agreement import indexed
+from tests.conftest import built
 
 ROWS = 3_000
 ROW_GROUP_ROWS = 250
@@ -91,7 +91,7 @@ def create(catalog: Catalog, name: str) -> TableIndex:
         table.append(rows(start, start + ROWS // 2))
     scalars = [column for column, kind in _TYPES.items() if isinstance(kind, str) and column != "k"]
     nested = ["inner.leaf", "inner.deep.word", "tags#k#color"]
-    return indexed(
+    return built(
         catalog,
         name,
         bitmap=["flag", "small", "day", "code", *nested],

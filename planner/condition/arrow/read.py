@@ -49,7 +49,7 @@ from pyiceberg.types import (
 
 from planner.condition.arrow.serialized import serialized
 from planner.condition.columns import column_of_field
-from planner.condition.comparisons import Column, as_condition, nan_test, null_test, prefix_test
+from planner.condition.comparisons import Column, as_condition, call as not_evaluated, nan_test, null_test, prefix_test
 from planner.condition.literals import InstantLiteral, LocalTimestampLiteral, Utf8Literal
 from planner.condition.places import Operator, Pair, Scale, nan_tests, range_tests, set_tests
 from planner.condition.tree.nodes import NO_ROW, UNKNOWN, Predicate, flattened, is_exact, joined
@@ -193,7 +193,7 @@ def _called(call: _Call) -> Truth:
         case function, [pa.Scalar() as value, Column() as column] if function in _RANGES:
             return _compared(column, _RANGES[function][1], value, f"{pc.scalar(value)} {function} {column.found.name}")
         case _:
-            return unknown(text)
+            return unknown(text, not_evaluated(call.function).reason)
 
 
 def _truth(value: _Operand, text: str) -> Truth:

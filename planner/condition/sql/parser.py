@@ -1,37 +1,29 @@
 """SQL WHERE text, as Spark 4.1 users write it, becomes a condition over the columns of a schema.
 
-pyparsing cuts the text into values and operators, which take turns. `precedence` beside nests them,
+Regular expressions cut the text into values and operators, which take turns. `precedence` beside nests them,
 `planner.condition.comparisons` makes tests of them, and `planner.condition.truth` gives the nested conditions SQL's
 three-valued meaning. Functions, arithmetic and comparisons of two columns are unknown, but for some patterns and
 functions of one column, which are decided value by value. `planner.condition.literals` says which type a literal has.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, tzinfo
-from functools import cache
-from typing import Final, cast
+from typing import Final, TypeAlias, cast
 
 from pyiceberg.expressions.literals import BooleanLiteral, StringLiteral
 from pyiceberg.schema import Schema
 from pyiceberg.typedef import LiteralValue
-from pyparsing import (
-    Empty,
-    NoMatch,
-    Opt,
-    ParseBaseException,
-    ParseException,
-    ParseFatalException,
-    ParserElement,
-    Regex,
-    Token as Terminal,
-)
 
+from planner.condition.columns import ONLY_SPARK_KNOWS_INSTANT
 from planner.condition.comparisons import (
+    ARITHMETIC,
     Applied,
     Column,
     Computed,
     Value,
+    call,
     nan_test,
     null_test,
     prefix_test,
@@ -44,7 +36,7 @@ from planner.condition.literals import (
     time_literal,
     timestamp_literal,
 )
-from planner.condition.sql.precedence import Columns, Kind, Token, read_condition
+from planner.condition.sql.precedence import ENDS_VALUE, Columns, Kind, Token, read_condition
 from planner.condition.tree.nodes import NumberFunction, Predicate, TextFunction, flattened
 from planner.condition.truth import Truth
 from puffin_index.errors import WhereSyntaxError
@@ -93,6 +85,10 @@ _TESTS: Final[dict[str, Callable[[Value, str], Truth]]] = {
     "isnull": null_test,
     "isnotnull": lambda value, text: ~null_test(value, text),
 }
+_WITHOUT_LITERAL: Final = {
+    "INTERVAL": ARITHMETIC,
+    **dict.fromkeys(("TIMESTAMP", "TIMESTAMP_LTZ"), Computed(ONLY_SPARK_KNOWS_INSTANT)),
+}
 _TYPE_NAME = r"\w+(?:\s*\([0-9,\s]*\))?"
 _MEMBERS = re.compile(_CONSTANT, _FLAGS)
 _PARTS = re.compile(_PART, _FLAGS)
@@ -105,6 +101,8 @@ _BLANK = re.compile(
 _HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 _SYNONYMS = {"==": "=", "!=": "<>", "!<": ">=", "!>": "<="}
 _COMMENT_END = re.compile(r"/\*|\*/")
+_SPACE = re.compile(r"[ \n\t\r]+")
+_WHERE = re.compile(r"WHERE\b", _FLAGS)
 
 
 def read_where(text: str, schema: Schema, zone: tzinfo = UTC) -> Predicate:
@@ -119,10 +117,10 @@ def read_where(text: str, schema: Schema, zone: tzinfo = UTC) -> Predicate:
     if not blanked.strip():
         raise WhereSyntaxError(text, len(text), "a condition")
     try:
-        tokens: list[Token] = _grammar().parse_string(blanked).as_list()
-        return flattened(read_condition(tokens, text, schema, zone).yes)
-    except ParseBaseException as error:
-        raise WhereSyntaxError(text, error.loc, error.msg.removeprefix("Expected ")) from error
+        return flattened(read_condition([*_tokens(blanked)], text, schema, zone).yes)
+    except WhereSyntaxError as error:
+        # Tokens have the text without its comments.
+        raise WhereSyntaxError(text, error.position, error.expected) from error
 
 
 def _blank_comments(text: str) -> str:
@@ -148,101 +146,54 @@ def _comment_end(text: str, start: int) -> int:
     raise WhereSyntaxError(text, start, "a comment that ends")
 
 
-@cache
-def _grammar() -> ParserElement:
-    """Build the grammar: a value, then operators; an operator between two values takes the next value along."""
-    before = _tokens(rf"(?P<NOT>NOT\b|!)|(?P<OPEN>\()|(?P<SIGN>~|[-+](?!\s*{_NUMBER}))")
-    operand = before[...] - _value()
-    between = (
-        _tokens(
-            r"(?P<COMPARISON><=>|<>|<=(?!>)|>=|==|!=|!<|!>|=|<(?!<)|>(?!>))|(?P<AND>AND\b)|(?P<OR>OR\b)|(?P<COMMA>,)"
-        )
-        | _tokens(r"(?P<ARITHMETIC>\|\||<<|>>>?|[-+*/%&|^]|DIV\b)")
-        | _tokens(r"(?P<not>NOT\s+)?(?:(?P<LIKE>LIKE|ILIKE|RLIKE|REGEXP)\b|(?P<BETWEEN>BETWEEN)\b|(?P<IN>IN)\s*\()")
-        | _tokens(r"IS\s+(?P<not>NOT\s+)?(?P<DISTINCT>DISTINCT\s+FROM)\b")
-    )
-    behind = (
-        _tokens(rf"(?P<CLOSE>\))|(?P<ACCESS>::\s*{_TYPE_NAME}|COLLATE\s+\w+|\.\s*{_PART})")
-        | _lexeme(rf"(?P<not>NOT\s+)?IN\s*\((?P<members>\s*{_MEMBER}(?>(?:\s*,\s*{_MEMBER})*))\s*\)", _literal_list)
-        | _tokens(r"IS\s+(?P<not>NOT\s+)?(?P<IS>NULL|NAN|TRUE|FALSE|UNKNOWN)\b")
-        | _lexeme(rf"ESCAPE\s*(?P<text>{_STRING})", _escape)
-        | _Region(r"\[", "ACCESS")
-    )
-    # Reached only where none of the above fits: they say what is missing.
-    unfinished = (
-        Regex(r"IS(?:\s+NOT)?\b", _FLAGS) - NoMatch().set_name("NULL, NAN, TRUE, FALSE, UNKNOWN or DISTINCT FROM")
-        | Regex(r"(?:NOT\s+)?IN\b", _FLAGS) - NoMatch().set_name("'('")
-        | Regex(r"NOT\b", _FLAGS) - NoMatch().set_name("IN, BETWEEN or LIKE")
-        | Regex(r"ESCAPE\b", _FLAGS) - NoMatch().set_name("one character in quotes")
-    )
-    end = Empty().set_parse_action(lambda _, offset, __: Token("END", offset, offset))
-    where = Regex(r"WHERE\b", _FLAGS).suppress()
-    grammar: ParserElement = Opt(where) + operand + (behind | between - operand | unfinished)[...] + end
-    # Tabs count as one character, as in the text.
-    return grammar.parse_with_tabs()
+Rule: TypeAlias = tuple[re.Pattern[str], Callable[[re.Match[str]], Token]]
+"""A pattern, and what makes a token of its match."""
 
 
-def _value() -> ParserElement:
-    column = rf"(?P<name>{_NAME})(?:{_KEY})?"
-    text = rf"(?P<text>{_STRING}(?>(?:\s*{_STRING})*))"
-    called = "|".join([*_TESTS, *_FUNCTIONS])
-    return (
-        _operand(rf"(?P<computed>{_INTERVAL}|{_CLOCK}\b(?!\s*\())|{_CONSTANT}", _constant)
-        | _operand(rf"(?!{_CASE})(?P<name>(?>{_NAME}))(?!\s*\()(?:{_KEY})?", _column)
-        | _operand(rf"(?:try_)?element_at\s*\(\s*(?P<name>{_NAME})\s*,\s*(?P<key>{_MEMBER})\s*\)", _column)
-        | _operand(rf"(?P<function>{called})\s*\(\s*(?!{_CLOCK}\b){column}\s*\)", _call)
-        | _operand(rf"(?:startswith|starts_with)\s*\(\s*{column}\s*,\s*{text}\s*\)", _prefix_test)
-        | _Region(_CASE, "VALUE")
-        | _Region(rf"{_NAME}\s*\(", "VALUE")
-        | Regex(r"(?=r?['\"]|`)", _FLAGS) - NoMatch().set_name("a closing quote")
-    ).set_name("a value")
+def _tokens(text: str) -> Iterator[Token]:
+    """Cut a text: a value, then operators; an operator between two values takes the next value along."""
+    wants_value, place = True, _skip(_WHERE, text, _skip(_SPACE, text, 0))
+    while True:
+        place = _skip(_SPACE, text, place)
+        rules = _BEFORE_VALUES if wants_value else _BEHIND_VALUES
+        token = next((make(match) for pattern, make in rules if (match := pattern.match(text, place))), None)
+        if token is None:
+            break
+        yield token
+        wants_value, place = token.kind not in ENDS_VALUE, token.end
+    if wants_value:
+        raise WhereSyntaxError(text, place, "a value")
+    yield Token("END", place, place)
 
 
-class _Region(Terminal):
+def _skip(pattern: re.Pattern[str], text: str, place: int) -> int:
+    match = pattern.match(text, place)
+    return match.end() if match else place
+
+
+def _region(opening: re.Match[str]) -> Token:
     """All from an opening bracket (or CASE) to the one that closes it, skipped however deeply it nests."""
-
-    def __init__(self, opening: str, kind: Kind) -> None:
-        super().__init__()
-        self.opening = re.compile(opening, _FLAGS)
-        self.kind = kind
-
-    def _generateDefaultName(self) -> str:  # noqa: N802 # pyparsing's hook
-        return self.opening.pattern
-
-    def parseImpl(  # noqa: N802 # pyparsing's hook
-        self,
-        instring: str,
-        loc: int,
-        do_actions: bool = True,  # noqa: ARG002 # pyparsing's signature
-    ) -> tuple[int, list[Token]]:
-        """Match at an offset: pyparsing's hook for terminals."""
-        opening = self.opening.match(instring, loc)
-        if opening is None:
-            raise ParseException(instring, loc, self.errmsg, self)
-        end = _region_end(instring, loc)
-        return end, [Token(self.kind, loc, end)]
-
-
-def _region_end(text: str, start: int) -> int:
-    awaited: list[str] = []
-    for match in _BRACKETS.finditer(text, start):
+    name, text = opening["function"], opening.string
+    value = call(name) if name else ARITHMETIC
+    awaited = [_CLOSING.get(opening[0][-1], "END")]
+    for match in _BRACKETS.finditer(text, opening.end()):
         word = match[0].upper()
         if word in _CLOSING:
             awaited.append(_CLOSING[word])
         elif word == awaited[-1]:
             awaited.pop()
             if not awaited:
-                return match.end()
+                return Token("VALUE", opening.start(), match.end(), values=lambda _: (value,))
         elif word in (")", "]"):
-            raise ParseFatalException(text, match.start(), f"Expected {awaited[-1]!r}")
-    raise ParseFatalException(text, len(text), f"Expected {awaited[-1]!r}")
+            raise WhereSyntaxError(text, match.start(), f"{awaited[-1]!r}")
+    raise WhereSyntaxError(text, len(text), f"{awaited[-1]!r}")
 
 
-def _lexeme(pattern: str, make: Callable[[re.Match[str]], Token]) -> ParserElement:
-    return Regex(pattern, _FLAGS, as_match=True).set_parse_action(lambda _, __, found: make(found[0]))
+def _rule(pattern: str, make: Callable[[re.Match[str]], Token]) -> Rule:
+    return re.compile(pattern, _FLAGS), make
 
 
-def _tokens(pattern: str) -> ParserElement:
+def _kinds(pattern: str) -> Rule:
     """Match a pattern whose named groups are kinds; a group `not` says that it is negated."""
 
     def make(match: re.Match[str]) -> Token:
@@ -252,15 +203,24 @@ def _tokens(pattern: str) -> ParserElement:
         negated = match.groupdict().get("not") is not None
         return Token(cast(Kind, kind), match.start(), match.end(), _SYNONYMS.get(word, word), negated)
 
-    return _lexeme(pattern, make)
+    return _rule(pattern, make)
 
 
-def _operand(pattern: str, value: Callable[[re.Match[str], Columns], Value]) -> ParserElement:
+def _value(pattern: str, value: Callable[[re.Match[str], Columns], Value]) -> Rule:
     """Match a value, which `value` makes once the text is cut."""
-    return _lexeme(
+    return _rule(
         pattern,
         lambda match: Token("VALUE", match.start(), match.end(), values=lambda columns: (value(match, columns),)),
     )
+
+
+def _unfinished(pattern: str, expected: str) -> Rule:
+    """Say what is missing behind a pattern; it is tried where nothing else fits."""
+
+    def fail(match: re.Match[str]) -> Token:
+        raise WhereSyntaxError(match.string, match.end(), expected)
+
+    return _rule(rf"{pattern}\s*", fail)
 
 
 def _literal_list(match: re.Match[str]) -> Token:
@@ -304,7 +264,7 @@ def _text(match: re.Match[str]) -> str:
     try:
         return string_value(match["text"])
     except ValueError as error:
-        raise ParseFatalException(match.string, match.start("text"), f"Expected {error}") from error
+        raise WhereSyntaxError(match.string, match.start("text"), str(error)) from error
 
 
 def _constant(match: re.Match[str], columns: Columns) -> LiteralValue | Computed | None:
@@ -312,7 +272,7 @@ def _constant(match: re.Match[str], columns: Columns) -> LiteralValue | Computed
     try:
         match match.lastgroup:
             case "computed":
-                return Computed()
+                return ARITHMETIC
             case "number":
                 return number_literal("".join(match["number"].split()))
             case "word":
@@ -323,7 +283,7 @@ def _constant(match: re.Match[str], columns: Columns) -> LiteralValue | Computed
             case _:
                 return _typed_constant(match["type"].upper(), string_value(match["quoted"]), columns.zone)
     except ValueError as error:
-        raise ParseFatalException(match.string, match.start(match.lastgroup or 0), f"Expected {error}") from error
+        raise WhereSyntaxError(match.string, match.start(match.lastgroup or 0), str(error)) from error
 
 
 def _typed_constant(type_name: str, text: str, zone: tzinfo) -> LiteralValue | Computed:
@@ -337,4 +297,33 @@ def _typed_constant(type_name: str, text: str, zone: tzinfo) -> LiteralValue | C
             literal = time_literal(text)
         case "TIMESTAMP" | "TIMESTAMP_NTZ" | "TIMESTAMP_LTZ":
             literal = timestamp_literal(type_name, text, zone)
-    return Computed() if literal is None else literal
+    return _WITHOUT_LITERAL.get(type_name, Computed()) if literal is None else literal
+
+
+_TEXT = rf"(?P<text>{_STRING}(?>(?:\s*{_STRING})*))"
+_COLUMN = rf"(?P<name>{_NAME})(?:{_KEY})?"
+_BEFORE_VALUES: Final = (
+    _kinds(rf"(?P<NOT>NOT\b|!)|(?P<OPEN>\()|(?P<SIGN>~|[-+](?!\s*{_NUMBER}))"),
+    _value(rf"(?P<computed>{_INTERVAL}|{_CLOCK}\b(?!\s*\())|{_CONSTANT}", _constant),
+    _value(rf"(?!{_CASE})(?P<name>(?>{_NAME}))(?!\s*\()(?:{_KEY})?", _column),
+    _value(rf"(?:try_)?element_at\s*\(\s*(?P<name>{_NAME})\s*,\s*(?P<key>{_MEMBER})\s*\)", _column),
+    _value(rf"(?P<function>{'|'.join([*_TESTS, *_FUNCTIONS])})\s*\(\s*(?!{_CLOCK}\b){_COLUMN}\s*\)", _call),
+    _value(rf"(?:startswith|starts_with)\s*\(\s*{_COLUMN}\s*,\s*{_TEXT}\s*\)", _prefix_test),
+    _rule(rf"{_CASE}|(?P<function>{_NAME})\s*\(", _region),
+    _unfinished(r"(?=r?['\"]|`)", "a closing quote"),
+)
+_BEHIND_VALUES: Final = (
+    _kinds(rf"(?P<CLOSE>\))|(?P<ACCESS>::\s*{_TYPE_NAME}|COLLATE\s+\w+|\.\s*{_PART})"),
+    _rule(rf"(?P<not>NOT\s+)?IN\s*\((?P<members>\s*{_MEMBER}(?>(?:\s*,\s*{_MEMBER})*))\s*\)", _literal_list),
+    _kinds(r"IS\s+(?P<not>NOT\s+)?(?P<IS>NULL|NAN|TRUE|FALSE|UNKNOWN)\b"),
+    _rule(rf"ESCAPE\s*(?P<text>{_STRING})", _escape),
+    _rule(r"(?P<function>)\[", lambda opening: replace(_region(opening), kind="ACCESS")),
+    _kinds(r"(?P<COMPARISON><=>|<>|<=(?!>)|>=|==|!=|!<|!>|=|<(?!<)|>(?!>))|(?P<AND>AND\b)|(?P<OR>OR\b)|(?P<COMMA>,)"),
+    _kinds(r"(?P<ARITHMETIC>\|\||<<|>>>?|[-+*/%&|^]|DIV\b)"),
+    _kinds(r"(?P<not>NOT\s+)?(?:(?P<LIKE>LIKE|ILIKE|RLIKE|REGEXP)\b|(?P<BETWEEN>BETWEEN)\b|(?P<IN>IN)\s*\()"),
+    _kinds(r"IS\s+(?P<not>NOT\s+)?(?P<DISTINCT>DISTINCT\s+FROM)\b"),
+    _unfinished(r"IS(?:\s+NOT)?\b", "NULL, NAN, TRUE, FALSE, UNKNOWN or DISTINCT FROM"),
+    _unfinished(r"(?:NOT\s+)?IN\b", "'('"),
+    _unfinished(r"NOT\b", "IN, BETWEEN or LIKE"),
+    _unfinished(r"ESCAPE\b", "one character in quotes"),
+)

@@ -16,7 +16,7 @@ for. `parser` beside promises that values and operators take turns; this module 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from datetime import tzinfo
-from typing import Any, Literal, NoReturn, TypeAlias, TypeVar, cast
+from typing import Any, Final, Literal, NoReturn, TypeAlias, TypeVar, cast
 
 from pyiceberg.schema import Schema
 from pyiceberg.typedef import LiteralValue
@@ -24,6 +24,7 @@ from pyiceberg.types import UnknownType
 
 from planner.condition.columns import FoundColumn, find_column
 from planner.condition.comparisons import (
+    ARITHMETIC,
     Column,
     Comparison,
     Computed,
@@ -36,6 +37,7 @@ from planner.condition.comparisons import (
     null_test,
     one_of,
     truth_test,
+    why,
 )
 from planner.condition.truth import Truth, join, unknown
 from puffin_index.errors import NotFoundError, WhereSyntaxError
@@ -50,6 +52,8 @@ Kind: TypeAlias = (
     | Literal["CLOSE", "ACCESS", "IS", "ESCAPE", "IN_LIST"]  # behind a value
     | Literal["END"]
 )
+ENDS_VALUE: Final = ("VALUE", "CLOSE", "ACCESS", "IS", "ESCAPE", "IN_LIST")
+"""Behind these, an operator follows; behind all others, a value."""
 
 
 @dataclass(slots=True)
@@ -235,7 +239,7 @@ class _Reader:
             self.fail(escape, "ESCAPE with one character")
         text = self.text_since(start)
         if escape and word in ("RLIKE", "REGEXP"):
-            return unknown(text)
+            return unknown(text, why(subject, pattern))
         try:
             return like(subject, word, pattern, escape.word if escape else "\\", text)
         except ValueError as error:
@@ -254,29 +258,28 @@ class _Reader:
 
     def operand(self) -> Reading[Value]:
         """Read a value, with the arithmetic around it."""
-        is_computed = False
+        values: list[Value] = []
+        operations: list[Computed] = []
         while True:
             token = self.take()
-            value: Value = Computed()
             match token.kind:
                 case "SIGN":
-                    is_computed = True
+                    operations.append(ARITHMETIC)
                     continue
                 case "OPEN":
                     members = yield self.members("OPEN")
                     # (a, b) is a row.
-                    value = members[0] if len(members) == 1 else value
+                    values.append(members[0] if len(members) == 1 else Computed())
                 case "VALUE":
-                    (value,) = token.values(self.columns)
+                    values += token.values(self.columns)
                 case _:
                     self.fail(token, "a value")
             while self.next.kind == "ACCESS":
-                self.take()
-                is_computed = True
+                operations.append(ARITHMETIC if self.take().word.startswith("::") else Computed())
             if self.next.kind != "ARITHMETIC":
-                return Computed() if is_computed else value
+                return Computed(why(*values, *operations)) if operations else values[0]
             self.take()
-            is_computed = True
+            operations.append(ARITHMETIC)
 
     def members(self, bracket: Kind) -> Reading[list[Value]]:
         """Read the values of a bracket, behind the token that opened it, up to its end."""

@@ -95,7 +95,10 @@ class Disjunction:
     children: tuple[Predicate, ...]
 
 
-Predicate: TypeAlias = Leaf | ByValue | Everything | Nothing | Conjunction | Disjunction
+Part: TypeAlias = Leaf | ByValue | Everything | Nothing
+"""What ANDs and ORs join."""
+
+Predicate: TypeAlias = Part | Conjunction | Disjunction
 
 EVERY_ROW: Final = Everything(exact=True)
 NO_ROW: Final = Nothing()
@@ -132,7 +135,7 @@ def flattened(predicate: Predicate, level: int = 0) -> Predicate:
     return joined(done, is_and=kind is Conjunction)
 
 
-def parts(predicate: Predicate) -> Iterator[Leaf | ByValue | Everything | Nothing]:
+def parts(predicate: Predicate) -> Iterator[Part]:
     """Yield what ANDs and ORs join, left to right."""
     match predicate:
         case Conjunction(children) | Disjunction(children):

@@ -16,6 +16,7 @@ from planner.condition.tree.nodes import (
     Everything,
     Leaf,
     Nothing,
+    Part,
     Predicate,
 )
 from puffin_index.errors import UnsupportedError
@@ -30,19 +31,23 @@ _Column: TypeAlias = tuple[ColumnId, str]
 _Keys: TypeAlias = tuple[int, ...] | tuple[bytes, ...]
 
 
-def simplified(predicate: Predicate, decide: Callable[[ByValue], Predicate] = lambda _: UNKNOWN) -> Predicate:
-    """Return what a condition says of rows, in as few tests as possible; `decide` says what a test by value means."""
+def rebuilt(predicate: Predicate, change: Callable[[Part], Predicate]) -> Predicate:
+    """Return a condition of other parts, in as few tests as possible."""
     match predicate:
         case Conjunction(children):
-            return conjunction([simplified(child, decide) for child in children])
+            return conjunction([rebuilt(child, change) for child in children])
         case Disjunction(children):
-            return disjunction([simplified(child, decide) for child in children])
-        case ByValue():
-            return decide(predicate)
-        case Everything(exact=False):
-            return UNKNOWN
-        case _:
-            return predicate
+            return disjunction([rebuilt(child, change) for child in children])
+        case part:
+            return change(part)
+
+
+def simplified(predicate: Predicate, decide: Callable[[ByValue], Predicate] = lambda _: UNKNOWN) -> Predicate:
+    """Return what a condition says of rows; `decide` says what a test by value means."""
+    return rebuilt(
+        predicate,
+        lambda part: decide(part) if isinstance(part, ByValue) else UNKNOWN if part == UNKNOWN else part,
+    )
 
 
 def conjunction(children: list[Predicate]) -> Predicate:

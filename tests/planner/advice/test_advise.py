@@ -19,7 +19,7 @@ from planner.condition.sql.parser import read_where
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import DefinitionError, PuffinIndexError
 from puffin_index.segments.directory import FieldKind
-from tests.conftest import create_table
+from tests.conftest import built, create_table
 
 WORKLOAD = {
     "lo_custkey = 77": 30,
@@ -49,8 +49,7 @@ class Trial:
             (own,) = index.columns
             self.sizes[own.field_id, kind] = index.build(workers=1).index_bytes
             index.drop()
-        index = TableIndex.create(table.catalog, "ns.lineorder", IndexDefinition.of(options=None, **KINDS))
-        index.build(workers=1)
+        index = built(table.catalog, "ns.lineorder", options=None, **KINDS)
         self.advised = AdvisedTable.of(index)
         self.queries = []
         for where, times in WORKLOAD.items():
@@ -149,8 +148,7 @@ def test_statements(table: Table) -> None:
 
 def test_existing_indexes(table: Table) -> None:
     catalog = table.catalog
-    index = TableIndex.create(catalog, "ns.t", IndexDefinition.of(bitmap=["c", "b"], bsi=["k"]))
-    index.build(workers=1)
+    index = built(catalog, "ns.t", bitmap=["c", "b"], bsi=["k"])
     queries = "SELECT * FROM ns.t WHERE k = 5; SELECT * FROM ns.t WHERE c = 1; SELECT id FROM ns.t"
     advice = planner.advise(index, queries, max_share=3)
     assert proposed(advice) == {"k": "keep"}
@@ -170,8 +168,7 @@ def test_existing_indexes(table: Table) -> None:
 
 def test_answers_and_joins_are_uses(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("planner.advice.gains.MOST_GROUPS", 10_000)
-    index = TableIndex.create(table.catalog, "ns.t", IndexDefinition.of(bitmap=["c", "b"], bsi=["k", "a"], bloom=["k"]))
-    index.build(workers=1)
+    index = built(table.catalog, "ns.t", bitmap=["c", "b"], bsi=["k", "a"], bloom=["k"])
     queries = (
         "SELECT c, count(*), sum(k) FROM ns.t GROUP BY c; SELECT c, count(*) FROM ns.t WHERE k < 500 GROUP BY 1;"
         "SELECT id, count(*) FROM ns.t GROUP BY id; SELECT 1 FROM ns.t JOIN d ON t.b = d.b"

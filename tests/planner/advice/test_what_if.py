@@ -12,7 +12,7 @@ import planner
 from planner.advice.candidates import find_named
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import DefinitionError, NotFoundError, WhereSyntaxError
-from tests.conftest import amount, create_table
+from tests.conftest import amount, built, create_table
 from tests.planner.condition.where_text import Writer
 from tests.planner.laws.random_tables import INDEXED_NAMES, RandomTable, random_predicate
 
@@ -63,8 +63,7 @@ def test_random_tables(local_catalog: SqlCatalog, seed: int) -> None:
     questions = [Writer(random.choice).predicate(random_predicate(random, table)) for _ in range(5)]
     answers = [planner.what_if(data_table, where, definition, sample=None) for where in questions]
     few = [planner.what_if(data_table, where, definition, sample=3) for where in questions]
-    index = TableIndex.create(local_catalog, "ns.t", definition)
-    index.build(workers=1)
+    index = built(local_catalog, "ns.t", definition)
     for where, answer, sampled in zip(questions, answers, few, strict=True):
         plan = planner.plan(index, where)
         # What is deleted is no matter of the index.
@@ -137,8 +136,7 @@ def test_needles_in_bursts_are_measured(local_catalog: SqlCatalog) -> None:
 
 
 def test_an_existing_index_is_hidden(table: Table) -> None:
-    index = TableIndex.create(table.catalog, "ns.t", IndexDefinition.of(bitmap=["k", "c"], bloom=["k"]))
-    index.build(workers=1)
+    index = built(table.catalog, "ns.t", bitmap=["k", "c"], bloom=["k"])
     for answer in (planner.what_if(index, "k = 5", without=["k.bitmap", "K.BLOOM"]),):
         assert (answer.today.row_groups.estimate, answer.what_if.row_groups.estimate) == (1, 8)
         assert answer.verdict.text == "keep"
@@ -160,8 +158,7 @@ def test_an_index_helps_together_with_one_that_is_there(local_catalog: SqlCatalo
     table = create_table(local_catalog, "t", pa.table(columns), 100)
     where = "a = 3 AND b = 11"
     alone = planner.what_if(table, where, {"bitmap": ["a"]})
-    index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bitmap=["b"]))
-    index.build(workers=1)
+    index = built(local_catalog, "ns.t", bitmap=["b"])
     beside = planner.what_if(index, where, {"bitmap": ["a"]})
     assert beside.what_if.row_groups.estimate < beside.today.row_groups.estimate
     assert beside.what_if.row_groups.estimate < alone.what_if.row_groups.estimate

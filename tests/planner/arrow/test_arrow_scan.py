@@ -21,7 +21,7 @@ import planner
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.data_table import list_data_files
 from puffin_index.errors import NotFoundError, UnsupportedError
-from tests.conftest import create_table
+from tests.conftest import built, create_table
 from tests.deletes_sample import commit_deletion_vectors, commit_equality_deletes, commit_positional_deletes
 from tests.planner.laws.imported_files import StoredField, commit_file, write_parquet
 
@@ -42,9 +42,7 @@ def index(local_catalog: SqlCatalog) -> TableIndex:
     """`ns.t` with 8 row groups in 2 files, `k` and `name` indexed."""
     table = create_table(local_catalog, "t", items(), 500)
     table.append(items())
-    index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bitmap=["name"], bsi=["k"]))
-    index.build(workers=1)
-    return index
+    return built(local_catalog, "ns.t", bitmap=["name"], bsi=["k"])
 
 
 def read(index: TableIndex, *arguments: Any) -> list[dict[str, Any]]:
@@ -215,8 +213,7 @@ def test_identity_partitions_that_are_not_in_the_files_are_read_from_the_manifes
     with table.update_spec() as update:
         update.add_field("id", IdentityTransform())
     table.append(items(3))
-    index = TableIndex.create(local_catalog, "ns.p", IndexDefinition.of(bsi=["k"]))
-    index.build(workers=1)
+    index = built(local_catalog, "ns.p", bsi=["k"])
 
     assert sorted(row["id"] for row in read(index, "id < 2", ["id"])) == [0, 0, 1, 1]
     assert planner.count(index, "k = 1 AND id = 2").rows == sum((i * 7919) % n == 1 for n in (100, 3) for i in [2])
@@ -261,8 +258,7 @@ def test_a_partition_constant_that_is_null_wins_over_a_default(local_catalog: Sq
     with table.update_spec() as update:
         update.add_field("c", IdentityTransform(), "by_c")
     table.append(pa.Table.from_pylist([{"id": 50, "c": None}, {"id": 51, "c": "x"}], table.schema().as_arrow()))
-    index = TableIndex.create(local_catalog, "ns.nulls", IndexDefinition.of(bitmap=["id"]))
-    index.build(workers=1)
+    index = built(local_catalog, "ns.nulls", bitmap=["id"])
 
     assert sorted((row["id"], row["c"]) for row in read(index, "id >= 9", ["id", "c"])) == [
         (9, "new"),
@@ -275,9 +271,7 @@ def with_file(table: Table, path: Path, fields: list[StoredField], kinds: dict[s
     """Add a file that another writer made to a table, and index the table."""
     write_parquet(path, fields, 1, statistics=False)
     commit_file(table, path.as_uri(), Record(), 0, with_offsets=True)
-    index = TableIndex.create(table.catalog, ".".join(table.name()), IndexDefinition.of(**kinds))
-    index.build(workers=1)
-    return index
+    return built(table.catalog, ".".join(table.name()), **kinds)
 
 
 def test_file_columns_of_other_types_are_refused(local_catalog: SqlCatalog, tmp_path: Path) -> None:

@@ -22,11 +22,11 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.types import LongType, StringType
 
 import planner
-from puffin_index import IndexDefinition, TableIndex
+from puffin_index import TableIndex
 from puffin_index.data.data_table import list_data_files
 from puffin_index.errors import NotFoundError, UnsupportedError
 from puffin_index.storage.caches import clear_caches
-from tests.conftest import create_table
+from tests.conftest import built, create_table
 from tests.deletes_sample import commit_equality_deletes, commit_positional_deletes
 
 ROWS = 4_000
@@ -59,9 +59,7 @@ def index(local_catalog: SqlCatalog) -> TableIndex:
     table = create_table(local_catalog, "t", every_type(), GROUP_ROWS)
     table.append(every_type(ROWS))
     names = ("k", "s", "dec", "dt", "ts", "bo", "b", "st.x")
-    index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bitmap=names))
-    index.build(workers=1)
-    return index
+    return built(local_catalog, "ns.t", bitmap=names)
 
 
 class Watched:

@@ -10,10 +10,10 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 import planner
 from planner.arrow.aggregate import aggregate_with_plan
-from puffin_index import IndexDefinition, TableIndex
+from puffin_index import TableIndex
 from puffin_index.errors import UnsupportedError
 from puffin_index.storage.caches import clear_caches
-from tests.conftest import create_table
+from tests.conftest import built, create_table
 from tests.deletes_sample import commit_equality_deletes
 
 ROWS = 1_000
@@ -25,9 +25,7 @@ def index(local_catalog: SqlCatalog) -> TableIndex:
     numbers = range(ROWS)
     rows = {"a": [n * 7 % ROWS for n in numbers], "b": [n % 200 for n in numbers], "c": [n % 3 for n in numbers]}
     create_table(local_catalog, "t", pa.table(rows), 100)
-    index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bitmap=["a", "b", "c"]))
-    index.build(workers=1)
-    return index
+    return built(local_catalog, "ns.t", bitmap=["a", "b", "c"])
 
 
 def counted(index: TableIndex, where: str | None = None) -> tuple[int, int]:

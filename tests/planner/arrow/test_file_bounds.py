@@ -60,10 +60,10 @@ from planner.condition.tree.nodes import Leaf, Predicate, leaves
 from planner.condition.tree.simplify import simplified
 from planner.snapshot.file_bounds import may_match
 from planner.snapshot.files import list_scan_files
-from puffin_index import IndexDefinition, TableIndex
+from puffin_index import TableIndex
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from tests import oracle
-from tests.conftest import amount, create_table, temporary_catalog
+from tests.conftest import amount, built, create_table, temporary_catalog
 from tests.planner.condition.iceberg_json import read_expression
 from tests.planner.condition.where_text import FAR, predicates, render, rows
 
@@ -88,9 +88,7 @@ def index(catalog: SqlCatalog) -> TableIndex:
     schema = pa.schema([("i", pa.int32()), ("s", pa.string())])
     table = create_table(catalog, "t", pa.table({"i": [1, 2], "s": ["a", "b"]}, schema), 100)
     table.append(pa.table({"i": [10, 11], "s": ["c", None]}, schema))
-    index = TableIndex.create(catalog, "ns.t", IndexDefinition.of(bsi=["i"]))
-    index.build(workers=1)
-    return index
+    return built(catalog, "ns.t", bsi=["i"])
 
 
 @pytest.mark.parametrize(

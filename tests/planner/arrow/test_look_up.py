@@ -11,10 +11,10 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 import planner
-from puffin_index import IndexDefinition, TableIndex
+from puffin_index import TableIndex
 from puffin_index.data.data_table import list_data_files
 from puffin_index.errors import NotFoundError, UnsupportedError
-from tests.conftest import amount, create_table
+from tests.conftest import amount, built, create_table
 from tests.deletes_sample import commit_deletion_vectors, commit_positional_deletes
 
 SCHEMA = pa.schema([("id", pa.int64()), ("s", pa.string()), ("d", pa.float64()), ("n", pa.int64())])
@@ -36,8 +36,7 @@ def some_rows(first: int, seed: int, count: int = 1_500) -> pa.Table:
 def make(catalog: SqlCatalog, **kinds: Any) -> TableIndex:
     table = create_table(catalog, "t", some_rows(0, 1), 200)
     table.append(some_rows(1_500, 2))
-    index = TableIndex.create(catalog, "ns.t", IndexDefinition.of(**kinds))
-    index.build(workers=1)
+    index = built(catalog, "ns.t", **kinds)
     table.append(some_rows(3_000, 3))
     newest, _, oldest = (file.path for file in list_data_files(index.data_table.refresh()))
     commit_positional_deletes(index.data_table, {oldest: range(0, 1_500, 3)})

@@ -10,7 +10,7 @@ from planner.arrow.aggregate import count
 from planner.arrow.arrow_scan import scan
 from planner.arrow.plan import plan
 from puffin_index import IndexDefinition, TableIndex
-from tests.conftest import amount, create_table, temporary_catalog
+from tests.conftest import amount, built, create_table, temporary_catalog
 from tests.oracle import Compare, IsNull, Not, Operator, Predicate, evaluate
 from tests.planner.condition.where_text import predicates_of, render
 from tests.planner.ten_rows import build_index
@@ -141,8 +141,7 @@ def test_files_from_before_the_map_was_added_hold_no_key(local_catalog: SqlCatal
     table = create_table(local_catalog, "t", pa.table({"id": pa.array(range(20), pa.int64())}), 10)
     with table.update_schema() as update:
         update.union_by_name(pa.schema([("m", MAP_TYPES["m"])]))
-    index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bitmap=["m#k#color"]))
-    index.build(workers=1)
+    index = built(local_catalog, "ns.t", bitmap=["m#k#color"])
 
     assert plan(index, "m['color'] = 'c1'", strict=True).kept == 0
     assert plan(index, "m['color'] IS NULL", strict=True).kept_rows == 20

@@ -12,7 +12,7 @@ from pyiceberg.table import Table
 import planner
 from puffin_index import BuildScope, IndexDefinition, TableIndex
 from puffin_index.errors import DefinitionError, NotFoundError
-from tests.conftest import create_table
+from tests.conftest import built, create_table
 from tests.shell import Shell
 
 NAMES = ("Id", "ID", "id")
@@ -35,12 +35,8 @@ def table(local_catalog: SqlCatalog) -> Table:
 @pytest.fixture
 def index(local_catalog: SqlCatalog, table: Table) -> TableIndex:
     assert table.name() == ("ns", "t")
-    definition = IndexDefinition.of(
-        bitmap=NAMES, bsi=[*NAMES, "S.X", "S.x"], bloom=["word"], options={"ID.layout": "postings"}
-    )
-    index = TableIndex.create(local_catalog, "ns.t", definition)
-    index.build(workers=1)
-    return index
+    kinds = {"bitmap": NAMES, "bsi": [*NAMES, "S.X", "S.x"], "bloom": ["word"]}
+    return built(local_catalog, "ns.t", **kinds, options={"ID.layout": "postings"})
 
 
 def test_a_definition_has_the_columns_that_it_spells(index: TableIndex) -> None:

@@ -16,9 +16,9 @@ from pyiceberg.types import LongType
 
 import planner
 from planner.arrow.row_group_columns import DataRead
-from puffin_index import IndexDefinition, TableIndex
+from puffin_index import TableIndex
 from puffin_index.data.data_table import list_data_files
-from tests.conftest import amount
+from tests.conftest import amount, built
 from tests.deletes_sample import commit_positional_deletes
 
 ROWS = 12_000
@@ -79,9 +79,7 @@ def paged_table(
         **writing,
     )
     table.add_files([path.as_uri()])
-    index = TableIndex.create(catalog, "ns.t", IndexDefinition.of(bsi=["k"]))
-    index.build(workers=1)
-    return index
+    return built(catalog, "ns.t", bsi=["k"])
 
 
 @pytest.fixture(scope="module")

@@ -27,10 +27,10 @@ import planner
 from planner.arrow.plan import plan_files, view_of
 from planner.condition.tree.simplify import simplified
 from planner.report.scan_plan import ScanPlan
-from puffin_index import IndexDefinition, TableIndex
+from puffin_index import TableIndex
 from puffin_index.data.column_source import reading_of
 from puffin_index.data.data_table import list_data_files
-from tests.conftest import amount, temporary_catalog
+from tests.conftest import amount, built, temporary_catalog
 from tests.oracle import Among, And, Compare, IsNull, Like, Not, Operator, Predicate, evaluate
 from tests.planner.condition.iceberg_json import read_expression
 from tests.planner.condition.where_text import Writer
@@ -121,10 +121,7 @@ def indexed(catalog: SqlCatalog, rows: list[Row], layout: str) -> TableIndex:
     properties = {"write.metadata.metrics.default": "none", "write.parquet.row-group-limit": str(ROW_GROUP_ROWS)}
     catalog.create_table("ns.t", data.schema, properties=properties).append(data)
     names = ["s", *(f"m#k#{key}" for key in KEYS[:4])]
-    definition = IndexDefinition.of(bitmap=names, bloom=names[:3], options={f"{name}.layout": layout for name in names})
-    index = TableIndex.create(catalog, "ns.t", definition)
-    index.build(workers=1)
-    return index
+    return built(catalog, "ns.t", bitmap=names, bloom=names[:3], options={f"{name}.layout": layout for name in names})
 
 
 def check_plan(found: ScanPlan, matching: list[bool], what: object) -> None:

@@ -14,6 +14,7 @@ from planner.report.scan_plan import ScanPlan
 from planner.view.index_view import Experience
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.keys.leaf import SetTest
+from tests.conftest import built
 from tests.planner.ten_rows import build_index
 
 ROWS, ROW_GROUP_ROWS = 20_000, 1_000
@@ -90,8 +91,7 @@ def test_indexes_from_before_a_promotion_still_answer(index: TableIndex, local_c
 @pytest.mark.parametrize("index", ["bsi"], indirect=True)
 def test_what_postings_answered_takes_nothing_more_of_the_budget(index: TableIndex, local_catalog: SqlCatalog) -> None:
     both = IndexDefinition.of(bitmap=["k"], bsi=["k", "few"], options={"k.layout": "postings"})
-    index = TableIndex.create(local_catalog, "ns.t", both)
-    index.build(workers=1)
+    index = built(local_catalog, "ns.t", both)
 
     def counted(byte_budget: int) -> ScanPlan:
         limits = Limits(rows_wanted=True, byte_budget=byte_budget)

@@ -16,7 +16,7 @@ import planner
 from planner.prune.found_rows import FoundRows
 from planner.prune.lookups import LookUp
 from puffin_index import IndexDefinition, TableIndex
-from tests.conftest import amount, temporary_catalog
+from tests.conftest import amount, built, temporary_catalog
 from tests.planner.ten_rows import build_index
 
 APPENDS, APPEND_ROWS, ROW_GROUP_ROWS, KEYS = 3, 3000, 500, 1000
@@ -68,15 +68,14 @@ LAYOUTS = {f"{column}.layout": "postings" for column in ("a", "b", "up")}
 
 
 @contextmanager
-def built(definitions: Sequence[IndexDefinition]) -> Iterator[TableIndex]:
+def built_in_turn(definitions: Sequence[IndexDefinition]) -> Iterator[TableIndex]:
     """Append and build as often as there are definitions, each time by the next one."""
     with temporary_catalog() as catalog:
         properties = {"write.parquet.row-group-limit": str(ROW_GROUP_ROWS)}
         table = catalog.create_table("ns.t", rows_of(0).schema, properties=properties)
         for number, definition in enumerate(definitions):
             table.append(rows_of(number))
-            index = TableIndex.create(catalog, "ns.t", definition)
-            index.build(workers=1)
+            index = built(catalog, "ns.t", definition)
         yield index
 
 
@@ -89,7 +88,7 @@ def index() -> Iterator[TableIndex]:
         IndexDefinition.of(bitmap=["a", "b", "up"], options=LAYOUTS | {"b.layout": layout})
         for layout in ("postings", "bitmaps")
     )
-    with built([first, second, third]) as made:
+    with built_in_turn([first, second, third]) as made:
         yield made
 
 
@@ -127,7 +126,7 @@ def sliced() -> Iterator[TableIndex]:
     for number in range(APPENDS):
         compression = {f"{column}.compression": "auto" if number == 1 else "none" for column in ("a", "b")}
         definitions.append(IndexDefinition.of(bitmap=["a", "b", "up"], bsi=["a", "b"], options=LAYOUTS | compression))
-    with built(definitions) as made:
+    with built_in_turn(definitions) as made:
         yield made
 
 

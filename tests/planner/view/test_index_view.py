@@ -6,10 +6,10 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from planner.view.directories import IndexReads
-from puffin_index import IndexDefinition, TableIndex
+from puffin_index import IndexDefinition
 from puffin_index.data.data_table import DataFile, list_data_files
 from puffin_index.keys.leaf import RangeTest, SetTest
-from tests.conftest import create_table
+from tests.conftest import built, create_table
 from tests.planner.ten_rows import BITMAPS, EVERY, POSTINGS, ROWS, c, k, view_of_index, view_of_ten_rows
 
 LEAF = k(SetTest((5,)))
@@ -18,8 +18,7 @@ LEAF = k(SetTest((5,)))
 def test_row_groups_are_numbered_data_file_by_data_file(local_catalog: SqlCatalog) -> None:
     table = create_table(local_catalog, "t", ROWS, row_group_rows=4)
     table.append(pa.table({"k": pa.array([11, 12], pa.int64()), "c": pa.array([0, 1], pa.int64())}))
-    index = TableIndex.create(local_catalog, "ns.t", BITMAPS)
-    index.build(workers=1)
+    index = built(local_catalog, "ns.t", BITMAPS)
     view = view_of_index(index)
     files = {file.record_count: file for file in list_data_files(index.data_table)}
 

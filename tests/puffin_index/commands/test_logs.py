@@ -8,6 +8,7 @@ from tests.processes import run_python
 
 _PROGRAM = """
 import logging
+import planner.commands.main
 from puffin_index.commands.logs import configure_logs, log_as_a_service
 from puffin_index.jobs.log_lines import log_line
 configure_logs({format!r}, verbose={verbose})
@@ -55,6 +56,7 @@ def test_json_lines_have_the_pairs_as_members() -> None:
 
 _FAILURE = """
 import logging
+import planner.commands.main
 from puffin_index.commands.logs import configure_logs
 configure_logs("text", verbose={verbose})
 for name in ("pyiceberg.table", "planner.spark.callback"):

@@ -20,7 +20,7 @@ from puffin_index.storage.caches import clear_caches
 from puffin_index.storage.object_stream import ObjectStream
 from ssb_bench.stores.server import StoreServer
 from ssb_bench.stores.traffic import Request
-from tests.conftest import create_table
+from tests.conftest import built, create_table
 from tests.planner.ten_rows import build_index
 from tests.stores import SomebodysFileIO, store_catalog
 
@@ -87,8 +87,7 @@ def test_a_build_reads_the_chunks_of_its_columns_and_footers(server: StoreServer
 
 def test_a_scan_reads_the_chunks_of_its_columns(server: StoreServer, catalog: SqlCatalog) -> None:
     table = catalog.load_table("ns.t")
-    index = TableIndex.create(catalog, "ns.t", IndexDefinition.of(bitmap=["k"], bloom=["s"]))
-    index.build(workers=1)
+    index = built(catalog, "ns.t", bitmap=["k"], bloom=["s"])
     every = table.scan().to_arrow()
     key = every["a"][7].as_py()
     clear_caches()
@@ -105,8 +104,7 @@ def test_a_scan_reads_the_chunks_of_its_columns(server: StoreServer, catalog: Sq
 
 def test_neighbouring_chunks_share_a_request(server: StoreServer, catalog: SqlCatalog) -> None:
     table = catalog.load_table("ns.t")
-    index = TableIndex.create(catalog, "ns.t", IndexDefinition.of(bitmap=["k"], bloom=["s"]))
-    index.build(workers=1)
+    index = built(catalog, "ns.t", bitmap=["k"], bloom=["s"])
     every = table.scan().to_arrow()
     assert scan(index).read_all().num_rows == len(every)  # footers are in memory now
     server.traffic()

@@ -9,6 +9,7 @@ from puffin_index import IndexDefinition, TableIndex
 from puffin_index.formats.puffin import read_footer
 from puffin_index.index_table.table import read_entries
 from puffin_index.storage.files import FileReader
+from tests.conftest import built
 from tests.puffin_index import faulty_io
 from tests.puffin_index.indexed_table import (
     DEFINITION,
@@ -110,8 +111,7 @@ def test_kinds_that_were_built_later_join_the_others(local_catalog: SqlCatalog) 
     wider = IndexDefinition.of(
         bitmap=["k", "b"], bsi=["k", "b"], bloom=["s"], options={"k.layout": "postings", "b.layout": "bitmaps"}
     )
-    index = TableIndex.create(local_catalog, "ns.t", wider)
-    index.build(workers=1)
+    index = built(local_catalog, "ns.t", wider)
     assert len(read_entries(index.index_table)) == 6
 
     index.compact()
@@ -127,8 +127,7 @@ def test_columns_of_both_layouts_become_postings_in_one_segment(local_catalog: S
     changed = IndexDefinition.of(bitmap=["k", "b"], bsi=["k"], bloom=["s"], options={"k.layout": "bitmaps"})
     index.data_table.append(rows(7))
     index.data_table.append(rows(8))
-    index = TableIndex.create(local_catalog, "ns.t", changed)
-    index.build(workers=1)
+    index = built(local_catalog, "ns.t", changed)
 
     index.compact()
 

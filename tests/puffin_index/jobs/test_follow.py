@@ -11,6 +11,7 @@ from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import NotFoundError
 from puffin_index.index_table.table import PROPERTY_DATA_TABLE
 from puffin_index.jobs.drop import drop_index
+from tests.conftest import built
 from tests.puffin_index.indexed_table import DEFINITION, check_index, indexed, make_table, rows
 from tests.shell import Shell
 
@@ -90,8 +91,7 @@ def test_a_new_table_of_the_old_name_takes_nothing_from_the_renamed_one(local_ca
 
     with pytest.raises(NotFoundError, match="earlier table"):
         TableIndex.open(local_catalog, "ns.t")
-    second = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bsi=["k"]))
-    second.build(workers=1)
+    built(local_catalog, "ns.t", bsi=["k"])
 
     assert names(local_catalog) == {"h", "h__puffin_index", "t", "t__puffin_index"}
     for index in (TableIndex.open(local_catalog, "ns.h"), TableIndex.open(local_catalog, "ns.t")):

@@ -9,7 +9,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from puffin_index import TableIndex
 from puffin_index.errors import NotFoundError
 from puffin_index.jobs.drop import drop_index
-from tests.conftest import amount
+from tests.conftest import amount, built
 from tests.puffin_index.indexed_table import (
     DEFINITION,
     check_entries,
@@ -140,8 +140,7 @@ def test_two_at_once_leave_an_index_or_none(
 
     # Who is late finds what it needs gone, and says so.
     assert all(code == 0 or "puffin_index.errors." in error for code, error in ends), ends
-    index = TableIndex.create(local_catalog, name, DEFINITION)
-    index.build(workers=1)
+    index = built(local_catalog, name, DEFINITION)
     check_index(index)
     assert len(segments_below(tmp_path)) == 1 or "drop" in actions
 

@@ -14,7 +14,8 @@ from planner.spark.requests.wire import Request
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import UnsupportedError
 from ssb_bench.spark_runs.jars import SPARK_RELEASE
-from tests.spark.agreement import ENABLED, check_exact_rows, check_rows, count_and_sum, indexed, row_groups_of, settings
+from tests.conftest import built
+from tests.spark.agreement import ENABLED, check_exact_rows, check_rows, count_and_sum, row_groups_of, settings
 from tests.spark.corpus_tables import Statement, statements
 
 pytestmark = pytest.mark.spark
@@ -127,7 +128,7 @@ def variants(spark: SparkSession, catalog: SqlCatalog) -> TableIndex:
     rows.selectExpr("id", "INT(id * 37 % 4001) AS i", "NAMED_STRUCT('x', INT(id)) AS st").writeTo(
         "lake.ns.variants"
     ).append()
-    index = indexed(catalog, "ns.variants", bitmap=["i", "st.x"])
+    index = built(catalog, "ns.variants", bitmap=["i", "st.x"])
     spark.sql("ALTER TABLE lake.ns.variants ADD COLUMNS (v VARIANT, st.v VARIANT)")
     spark.sql("INSERT INTO lake.ns.variants SELECT 5000, 37, NAMED_STRUCT('x', 1, 'v', NULL), PARSE_JSON('{\"a\": 5}')")
     return index

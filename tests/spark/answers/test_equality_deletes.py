@@ -18,8 +18,8 @@ from planner.spark.rules import java_list, jvm_of
 from puffin_index import TableIndex
 from puffin_index.errors import UnsupportedError
 from ssb_bench.spark_runs.jars import SPARK_RELEASE
-from tests.conftest import amount
-from tests.spark.agreement import ENABLED, check_rows, indexed, reports_since, row_groups_of, settings
+from tests.conftest import amount, built
+from tests.spark.agreement import ENABLED, check_rows, reports_since, row_groups_of, settings
 from tests.spark.java_source import object_of
 
 pytestmark = [
@@ -122,7 +122,7 @@ def test_the_index_subtracts_keys_of_one_and_of_several_columns(
     delete(table, ["name", "g"], [[None, 3], ["name-4", 4], ["name-4", None]], file_format)
     append(hooked, table, ROWS)
     delete(table, ["id"], [[ROWS + 77], [16]], file_format)
-    index = indexed(catalog, table.removeprefix("lake."), **EVERY_COLUMN)
+    index = built(catalog, table.removeprefix("lake."), **EVERY_COLUMN)
 
     assert all(check(hooked, index, table, CONDITIONS[:: amount(3, 1)]))
     hooked.sql(f"DELETE FROM {table} WHERE k IN (9, 101, 1999)")
@@ -144,7 +144,7 @@ def test_rows_are_read_where_the_index_does_not_know_them(
 ) -> None:
     table = create(hooked, "kinds")
     delete(table, ["k"], [[8], [9], [101]])
-    index = indexed(catalog, table.removeprefix("lake."), **kinds)
+    index = built(catalog, table.removeprefix("lake."), **kinds)
 
     answered = check(hooked, index, table, ["true", "k = 8", "g = 3"])
 
@@ -159,7 +159,7 @@ def test_zeros_and_nan_are_compared_as_iceberg_compares_them(
     hooked: SparkSession, catalog: SqlCatalog, delete: Delete
 ) -> None:
     table = create(hooked, "doubles")
-    index = indexed(catalog, table.removeprefix("lake."), **EVERY_COLUMN)
+    index = built(catalog, table.removeprefix("lake."), **EVERY_COLUMN)
     for key, answers in (("NaN", True), ("-0.0", False), ("0.0", False)):
         delete(table, ["d"], [[key]])
         assert all(check(hooked, index, table, ["k < 400"])) == answers, key
@@ -170,7 +170,7 @@ def test_columns_are_promoted_renamed_dropped_and_added(
 ) -> None:
     table = create(hooked, "evolved", 3)
     delete(table, ["k", "name"], [[k, f"name-{id_ % 50}"] for id_ in range(1, 40) for k in [id_ * 7919 % ROWS]])
-    index = indexed(catalog, table.removeprefix("lake."), **EVERY_COLUMN)
+    index = built(catalog, table.removeprefix("lake."), **EVERY_COLUMN)
     hooked.sql(f"ALTER TABLE {table} ALTER COLUMN k TYPE BIGINT")
     hooked.sql(f"ALTER TABLE {table} RENAME COLUMN name TO label")
     hooked.sql(f"ALTER TABLE {table} ADD COLUMN more INT")
@@ -191,7 +191,7 @@ def test_deletes_of_a_partition_leave_the_others_alone(
 ) -> None:
     table = create(hooked, "partitions", partitioned="PARTITIONED BY (g)")
     delete(table, ["name"], [["name-4"], [None]], partition="g=3")
-    index = indexed(catalog, table.removeprefix("lake."), **EVERY_COLUMN)
+    index = built(catalog, table.removeprefix("lake."), **EVERY_COLUMN)
     assert all(check(hooked, index, table, CONDITIONS[2:5]))
     # Of a spec without a partition: applies to all files.
     hooked.sql(f"ALTER TABLE {table} DROP PARTITION FIELD g")
@@ -203,7 +203,7 @@ def test_deletes_of_a_partition_leave_the_others_alone(
 
 def test_avro_is_left_to_spark(hooked: SparkSession, catalog: SqlCatalog, delete: Delete) -> None:
     table = create(hooked, "avro")
-    index = indexed(catalog, table.removeprefix("lake."), **EVERY_COLUMN)
+    index = built(catalog, table.removeprefix("lake."), **EVERY_COLUMN)
     delete(table, ["k"], [[8], [9]], "AVRO")
 
     with settings(hooked, {"spark.puffin-index.aggregates": "true", "spark.puffin-index.strict": "false"}):
@@ -229,7 +229,7 @@ def test_nan_beside_numbers_that_no_file_has_deletes_nothing_in_spark(
 ) -> None:
     """Iceberg compares the bounds of both files, which leave NaN out."""
     table = create(hooked, "nan")
-    index = indexed(catalog, table.removeprefix("lake."), **EVERY_COLUMN)
+    index = built(catalog, table.removeprefix("lake."), **EVERY_COLUMN)
     delete(table, ["d"], [["NaN"], ["1e9"]])
 
     check_missed_deletes(hooked, index, table, ROWS, len(range(0, ROWS, 11)))
@@ -247,7 +247,7 @@ def test_uuids_of_which_some_are_negative_in_java_delete_nothing_in_spark(
     made.append(
         pa.table({"u": pa.array([key.bytes for key in keys], pa.uuid()), "k": pa.array(range(256), pa.int32())})
     )
-    index = indexed(catalog, table.removeprefix("lake."), bitmap=["u", "k"])
+    index = built(catalog, table.removeprefix("lake."), bitmap=["u", "k"])
     delete(table, ["u"], [[keys[100]], [keys[200]]])
 
     check_missed_deletes(hooked, index, table, len(keys), 2)

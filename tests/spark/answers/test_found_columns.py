@@ -14,7 +14,8 @@ from pyspark.sql import SparkSession
 import planner
 from puffin_index import IndexDefinition, TableIndex
 from ssb_bench.spark_runs.measure import answer_of, measure
-from tests.spark.agreement import ENABLED, indexed, settings
+from tests.conftest import built
+from tests.spark.agreement import ENABLED, settings
 
 pytestmark = pytest.mark.spark
 
@@ -79,7 +80,7 @@ def test_a_column_that_took_the_name_of_a_renamed_one(
     write_file(tmp_path / "f" / "a.parquet", {"id": numbers(), "a": numbers(5000)})
     create(hooked, "renamed", "id INT, a INT")
     import_files(hooked, "renamed", tmp_path / "f")
-    index = indexed(catalog, "found.renamed", bitmap=["id", "a"], bsi=["id", "a"])
+    index = built(catalog, "found.renamed", bitmap=["id", "a"], bsi=["id", "a"])
     check(hooked, index, "a = 5007", "a IS NULL", "id = 7")
 
     hooked.sql("ALTER TABLE lake.found.renamed RENAME COLUMN a TO x")
@@ -110,7 +111,7 @@ def test_a_partition_value_from_the_folder_wins_over_the_file(
     write_file(tmp_path / "f" / "p=5" / "a.parquet", {"id": numbers(), "p": numbers(100)})
     create(hooked, "constant", "id INT, p INT", "PARTITIONED BY (p)")
     import_files(hooked, "constant", tmp_path / "f")
-    index = indexed(catalog, "found.constant", bitmap=["id", "p"], bsi=["id", "p"])
+    index = built(catalog, "found.constant", bitmap=["id", "p"], bsi=["id", "p"])
     assert index.status().indexed_data_files == 1
     check(hooked, index, "p = 5", "p = 107", "p = 5 AND id = 7", "p = 107 OR id = 7", "p IS NULL", "p > 5 OR id < 3")
     assert index.verify(None).findings == ()
@@ -157,7 +158,7 @@ def test_constants_of_every_type_are_the_same_on_both_sides(
     write_file(tmp_path / "f" / f"p={folder}" / "a.parquet", {"id": numbers()})
     create(hooked, "typed", f"id INT, p {column}", "PARTITIONED BY (p)")
     import_files(hooked, "typed", tmp_path / "f")
-    index = indexed(catalog, "found.typed", bitmap=["id", "p"], bsi=["id", "p"])
+    index = built(catalog, "found.typed", bitmap=["id", "p"], bsi=["id", "p"])
     check(hooked, index, *wheres, "id = 7")
     # Spark's side knows the file for the one that was indexed.
     hooked.sql("SELECT * FROM lake.found.typed WHERE id = 7").collect()
@@ -187,7 +188,7 @@ def test_files_without_all_field_ids(
     import_files(hooked, "few_ids", tmp_path / "f")
     if ids is None:
         hooked.sql("ALTER TABLE lake.found.few_ids UNSET TBLPROPERTIES ('schema.name-mapping.default')")
-    index = indexed(catalog, "found.few_ids", bitmap=["id", "a", "b"], bsi=["id", "a", "b"])
+    index = built(catalog, "found.few_ids", bitmap=["id", "a", "b"], bsi=["id", "a", "b"])
     assert index.status().indexed_data_files == 1
     check(hooked, index, "a IS NULL", "id = 7", found, *wheres)
     assert planner.plan(index, found).kept == 1
@@ -212,7 +213,7 @@ def test_first_rows_where_files_lack_the_column(hooked: SparkSession, catalog: S
     hooked.sql("ALTER TABLE lake.found.lacking ADD COLUMN w DECIMAL(30, 1)")
     hooked.sql("INSERT INTO lake.found.lacking SELECT CAST(id AS INT), NULL, NULL FROM RANGE(100, 200)")
     hooked.sql("INSERT INTO lake.found.lacking SELECT CAST(id AS INT), CONCAT('k', id % 7), id FROM RANGE(200, 300)")
-    index = indexed(catalog, "found.lacking", bitmap=["id", "s", "w"], bsi=["id", "s", "w"])
+    index = built(catalog, "found.lacking", bitmap=["id", "s", "w"], bsi=["id", "s", "w"])
 
     orders, wheres = ("s ASC NULLS LAST", "w DESC NULLS FIRST"), ("id < 200", "TRUE")
     check_in_spark(hooked, index, *(f"{where} ORDER BY {order}, id LIMIT 7" for where in wheres for order in orders))
@@ -224,7 +225,7 @@ def test_a_default_of_another_lineage(hooked: SparkSession, catalog: SqlCatalog)
     hooked.sql(f"INSERT INTO lake.found.defaults SELECT CAST(id AS INT) FROM range({ROWS})")
     old = catalog.load_table("found.defaults").metadata_location
     hooked.sql("ALTER TABLE lake.found.defaults ADD COLUMN a INT")
-    index = indexed(catalog, "found.defaults", bitmap=["id", "a"], bsi=["id", "a"])
+    index = built(catalog, "found.defaults", bitmap=["id", "a"], bsi=["id", "a"])
     check(hooked, index, "a IS NULL", "a = 7")
 
     catalog.drop_table("found.defaults")
@@ -271,7 +272,7 @@ def test_constants_that_writers_of_the_table_made(hooked: SparkSession, catalog:
         hooked.range(300).selectExpr("id", f"CAST({expression} AS {kind}) AS p").writeTo(
             f"lake.found.own_{name}"
         ).append()
-        index = indexed(catalog, f"found.own_{name}", bitmap=["id", "p"], bsi=["id", "p"])
+        index = built(catalog, f"found.own_{name}", bitmap=["id", "p"], bsi=["id", "p"])
         check(hooked, index, "id = 7", "p IS NULL", "id = 7 OR p IS NULL")
         hooked.sql(f"SELECT * FROM lake.found.own_{name} WHERE id = 7").collect()
         assert (planner.reports(hooked)[-1].unindexed, planner.reports(hooked)[-1].kept) == (0, 1), name

@@ -17,8 +17,8 @@ from pyspark.sql import SparkSession
 
 import planner
 from puffin_index import TableIndex
+from tests.conftest import built
 from tests.planner.laws.java_transforms import java_value
-from tests.spark.agreement import indexed
 
 pytestmark = pytest.mark.spark
 
@@ -45,7 +45,7 @@ def index(spark: SparkSession, catalog: SqlCatalog) -> TableIndex:
         rows = [*ROWS.items()][at * len(INSTANTS) :][: len(INSTANTS)]
         spark.createDataFrame(rows, "id BIGINT, micros BIGINT").createOrReplaceTempView("instants")
         spark.sql("INSERT INTO lake.ns.instants SELECT id, timestamp_micros(micros) FROM instants")
-    return indexed(catalog, "ns.instants", bitmap=["id"])
+    return built(catalog, "ns.instants", bitmap=["id"])
 
 
 def test_no_door_loses_a_row_by_the_period_of_its_instant(index: TableIndex) -> None:
@@ -81,7 +81,7 @@ def test_the_value_of_a_folder_wins_over_what_its_file_holds(
     pq.write_table(pa.table({"id": [1, 2], "day": [date(2021, 5, 5)] * 2}), folder / "a.parquet")
     spark.sql("CREATE TABLE lake.ns.folders (id BIGINT, day DATE) USING iceberg PARTITIONED BY (day)")
     spark.sql(f"CALL lake.system.add_files(table => 'ns.folders', source_table => '`parquet`.`{tmp_path}`')")
-    index = indexed(catalog, "ns.folders", bitmap=["id"])
+    index = built(catalog, "ns.folders", bitmap=["id"])
 
     of_folder = spark.sql("SELECT COUNT(*) FROM lake.ns.folders WHERE CAST(day AS STRING) = '2020-01-01'").first()
     assert of_folder == (planner.count(index, "day = DATE '2020-01-01'").rows,) == (2,)

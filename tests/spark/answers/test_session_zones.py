@@ -14,7 +14,8 @@ import planner
 from planner.condition.literals import InstantLiteral
 from planner.condition.session_time import zone_named
 from puffin_index.errors import NotFoundError, UnsupportedError
-from tests.spark.agreement import check_rows, indexed, row_groups_of, settings
+from tests.conftest import built
+from tests.spark.agreement import check_rows, row_groups_of, settings
 from tests.spark.java_source import object_of
 
 pytestmark = pytest.mark.spark
@@ -90,7 +91,7 @@ def test_each_time_is_found_in_spark_and_without_spark_found_or_refused(
     with settings(hooked, {"spark.sql.session.timeZone": zone}):
         values = ", ".join(f"({number}, TIMESTAMP '{time}')" for number, time in enumerate(TIMES))
         hooked.sql(f"INSERT INTO lake.ns.moments SELECT /*+ COALESCE(1) */ * FROM VALUES {values}")
-        index = indexed(catalog, "ns.moments", bsi=["ts"])
+        index = built(catalog, "ns.moments", bsi=["ts"])
         for time in TIMES:
             where = f"ts = TIMESTAMP '{time}'"
             (plan,) = check_rows(hooked, f"SELECT id FROM lake.ns.moments WHERE {where}")

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 import planner
 from puffin_index import TableIndex
-from tests.spark.agreement import indexed
+from tests.conftest import built
 
 pytestmark = pytest.mark.spark
 
@@ -26,7 +26,7 @@ def index(catalog: SqlCatalog) -> TableIndex:
     table = catalog.create_table("ns.uuids", schema, properties={"write.parquet.row-group-limit": str(ROW_GROUP_ROWS)})
     ids = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([one.bytes for one in IDS], pa.binary(16)))
     table.append(pa.table([pa.array(range(ROWS)), ids], schema=table.schema().as_arrow()))
-    return indexed(catalog, "ns.uuids", bitmap=["id"], bloom=["id"])
+    return built(catalog, "ns.uuids", bitmap=["id"], bloom=["id"])
 
 
 def found(spark: SparkSession, where: str) -> list[int]:

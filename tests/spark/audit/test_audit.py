@@ -18,8 +18,8 @@ from planner.spark.hook import callback_of
 from puffin_index import TableIndex
 from puffin_index.data.data_table import list_data_files
 from ssb_bench.spark_runs.jars import SPARK_RELEASE
-from tests.conftest import amount
-from tests.spark.agreement import indexed, settings
+from tests.conftest import amount, built
+from tests.spark.agreement import settings
 from tests.spark.corpus_tables import FACT_TABLES, statements
 
 pytestmark = pytest.mark.spark
@@ -82,7 +82,7 @@ def planted(catalog: SqlCatalog, name: str, **columns: list[str]) -> TableIndex:
     properties = {"write.parquet.row-group-limit": "50", "write.parquet.compression-codec": "uncompressed"}
     table = catalog.create_table(name, rows.schema, properties=properties)
     table.append(rows)
-    index = indexed(catalog, name, **columns)
+    index = built(catalog, name, **columns)
     (file,) = list_data_files(table)
     path = Path(urlparse(file.path).path)
     # Statistics of row groups have the number as well.

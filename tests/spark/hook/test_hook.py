@@ -12,7 +12,8 @@ from pyspark.sql import SparkSession
 import planner
 from puffin_index import IndexDefinition, TableIndex
 from ssb_bench.spark_runs.measure import measure
-from tests.spark.agreement import indexed, settings, with_and_without
+from tests.conftest import built
+from tests.spark.agreement import settings, with_and_without
 from tests.spark.hook.items import (
     ROW_GROUP_ROWS,
     ROWS,
@@ -40,7 +41,7 @@ def test_a_segment_of_zeros_is_trouble_when_strict_and_else_a_warning(
     hooked: SparkSession, catalog: SqlCatalog
 ) -> None:
     create_items(hooked, "broken")
-    index = indexed(catalog, "ns.broken", bsi=["k"])
+    index = built(catalog, "ns.broken", bsi=["k"])
     (segment,) = Path(index.index_table.location().removeprefix("file://")).glob("_segments/*.puffin")
     segment.write_bytes(bytes(segment.stat().st_size))
     sql = "SELECT COUNT(*) FROM lake.ns.broken WHERE k = 4711"
@@ -87,7 +88,7 @@ def test_no_query_waits_for_the_catalog_and_builds_are_seen_all_the_same(
 ) -> None:
     """A build of this process is seen at once, one of another process by the second query after it."""
     create_items(hooked, "watched", files=1)
-    index = indexed(catalog, "ns.watched", bsi=["k"])
+    index = built(catalog, "ns.watched", bsi=["k"])
 
     def unindexed(copies: int) -> int:
         assert hooked.sql("SELECT COUNT(*) FROM lake.ns.watched WHERE k = 4711").collect() == [(copies,)]

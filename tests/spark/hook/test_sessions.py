@@ -15,8 +15,9 @@ from planner.spark.build_jar import SOURCES_DIGEST
 from planner.spark.rules import jvm_of, load_jar, our_rules
 from puffin_index import TableIndex
 from puffin_index.errors import NotFoundError, PuffinIndexError
+from tests.conftest import built
 from tests.spark import corpus_tables
-from tests.spark.agreement import indexed, row_groups_of
+from tests.spark.agreement import row_groups_of
 
 pytestmark = pytest.mark.spark
 
@@ -271,7 +272,7 @@ def test_a_tag_of_a_table_that_was_replaced_by_other_types_keeps_its_index(
         return count, report.kept, report.unindexed
 
     create("CREATE", old_type)
-    index = indexed(catalog, name, bitmap=["k"], bsi=["k"], bloom=["k"])
+    index = built(catalog, name, bitmap=["k"], bsi=["k"], bloom=["k"])
     first.sql(f"ALTER TABLE lake.{name} CREATE TAG old")
     create("CREATE OR REPLACE", new_type)
     planner.enable(first, strict=True)

@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 
 import planner
 from puffin_index import TableIndex
-from tests.conftest import amount
-from tests.spark.agreement import indexed, row_groups_of
+from tests.conftest import amount, built
+from tests.spark.agreement import row_groups_of
 
 pytestmark = pytest.mark.spark
 
@@ -35,7 +35,7 @@ def index(spark: SparkSession, catalog: SqlCatalog) -> TableIndex:
         f"CREATE TABLE {FULL} USING iceberg TBLPROPERTIES ({row_groups_of(100)}) "
         f"AS SELECT (id * 7919) % {ROWS} AS k, id AS v FROM RANGE(0, {ROWS}, 1, 2)"
     )
-    return indexed(catalog, "stress.t", bitmap=["v"], bsi=["k"], bloom=["k"])
+    return built(catalog, "stress.t", bitmap=["v"], bsi=["k"], bloom=["k"])
 
 
 def repeat_at_once(works: dict[str, Callable[[int], None]]) -> None:

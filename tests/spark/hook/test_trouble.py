@@ -23,8 +23,8 @@ from planner.spark.settings import SettingsError
 from puffin_index import TableIndex
 from puffin_index.errors import PuffinIndexError
 from ssb_bench.stores.server import free_port
+from tests.conftest import built
 from tests.spark import corpus_tables
-from tests.spark.agreement import indexed
 from tests.spark.hook.items import count_elsewhere
 
 pytestmark = pytest.mark.spark
@@ -38,7 +38,7 @@ def broken(spark: SparkSession, catalog: SqlCatalog, corpus: dict[str, dict[str,
     """A table whose index may be broken, and a hook that is quiet about it."""
     full = f"lake.{corpus_tables.NAMESPACE}.broken"
     spark.sql(f"CREATE TABLE {full} USING iceberg AS SELECT * FROM {corpus['v2']['t']}")
-    index = indexed(catalog, f"{corpus_tables.NAMESPACE}.broken", bsi=["orderkey"])
+    index = built(catalog, f"{corpus_tables.NAMESPACE}.broken", bsi=["orderkey"])
     planner.enable(spark)
     yield index
     planner.disable(spark)
@@ -265,7 +265,7 @@ def test_that_a_table_has_no_index_is_remembered_for_a_while(
     planner.enable(session, strict=True)
     sql = f"SELECT COUNT(*) FROM {full} WHERE orderkey = 5"
     assert session.sql(sql).collect() == [(1,)]
-    indexed(catalog, f"{corpus_tables.NAMESPACE}.late", bsi=["orderkey"])
+    built(catalog, f"{corpus_tables.NAMESPACE}.late", bsi=["orderkey"])
     assert session.sql(sql).collect() == [(1,)]
     assert planner.reports(session) == []
     session.conf.set("spark.puffin-index.absence-seconds", "0")

@@ -6,7 +6,7 @@ from pyspark.sql import SparkSession
 
 import planner
 from planner.arrow.row_group_columns import DataRead
-from tests.spark.agreement import indexed
+from tests.conftest import built
 
 pytestmark = pytest.mark.spark
 
@@ -33,7 +33,7 @@ def test_pages_of_spark_give_the_rows_of_spark(spark: SparkSession, catalog: Sql
         f"'write.parquet.page-row-limit' = '{PAGE_ROWS}', 'write.parquet.row-group-check-min-record-count' = '100') "
         f"AS SELECT {COLUMNS} FROM range(0, {ROWS}, 1, 1)"
     )
-    index = indexed(catalog, f"pages.{name}", bsi=["k"])
+    index = built(catalog, f"pages.{name}", bsi=["k"])
     for where in ("k = 4711", "k IN (1, 500, 19000)", "k < 4 AND n > 100", "k BETWEEN 10 AND 12 AND t LIKE 'name-%'"):
         read = DataRead()
         found = planner.scan(index, where, data_read=read).read_all().sort_by("n").to_pylist()

@@ -5,7 +5,8 @@ from random import Random
 from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
-from tests.spark.agreement import indexed, row_groups_of
+from tests.conftest import built
+from tests.spark.agreement import row_groups_of
 
 NAMESPACE = "shapes"
 ROWS, ROW_GROUP_ROWS = 6_000, 200
@@ -59,7 +60,7 @@ def create(spark: SparkSession, catalog: SqlCatalog) -> None:
         half = ROWS // 2
         for start, end in ((0, half), (half, ROWS)):
             spark.sql(f"INSERT INTO {full} SELECT {columns} FROM RANGE({start}, {end}, 1, 1)")
-        indexed(catalog, f"{NAMESPACE}.{name}", bitmap=["i", "s", "part", "d"], bsi=["l", "x", "t"], bloom=["s"])
+        built(catalog, f"{NAMESPACE}.{name}", bitmap=["i", "s", "part", "d"], bsi=["l", "x", "t"], bloom=["s"])
         if name in ("deleted", "vectors"):
             spark.sql(f"DELETE FROM {full} WHERE id % 5 = 0 AND id < {half}")
             spark.sql(f"INSERT INTO {full} SELECT {columns} FROM RANGE({ROWS}, {ROWS + 50}, 1, 1)")

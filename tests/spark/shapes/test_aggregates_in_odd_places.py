@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame, SparkSession, functions as f
 import planner
 from puffin_index import IndexDefinition, TableIndex
 from ssb_bench.spark_runs.jars import SPARK_RELEASE
-from tests.conftest import amount
-from tests.spark.agreement import ENABLED, indexed, rows_of, settings
+from tests.conftest import amount, built
+from tests.spark.agreement import ENABLED, rows_of, settings
 from tests.spark.corpus_tables import statements
 from tests.spark.shapes import shapes
 from tests.spark.shapes.test_answered_aggregates import check
@@ -94,7 +94,7 @@ def test_overflow_of_expressions_is_left_to_spark(hooked: SparkSession, catalog:
         f"CREATE TABLE lake.answered.{name} USING iceberg AS SELECT id % 4 AS k, CAST(id % 3 AS DECIMAL(38, 0)) AS d, "
         "CAST(id % 5 AS DOUBLE) / 8 AS x, id % 6 AS b FROM RANGE(60)"
     )
-    indexed(catalog, f"answered.{name}", bitmap=["k", "d", "x", "b"])
+    built(catalog, f"answered.{name}", bitmap=["k", "d", "x", "b"])
     big = 2**61
     with settings(hooked, {"spark.sql.ansi.enabled": ansi}):
         answered = [
@@ -131,7 +131,7 @@ def test_values_of_expressions_follow_the_session(hooked: SparkSession, catalog:
         "CREATE TABLE lake.answered.moments USING iceberg AS SELECT id AS k, TIMESTAMP '2024-03-09 20:00:00' "
         "+ MAKE_INTERVAL(0, 0, 0, 0, CAST(id % 40 AS INT)) AS ts FROM RANGE(200)"
     )
-    indexed(catalog, "answered.moments", bitmap=["ts"], bsi=["k"])
+    built(catalog, "answered.moments", bitmap=["ts"], bsi=["k"])
     for zone in ("UTC", "America/New_York", "Asia/Kolkata", "Pacific/Apia")[:: amount(3, 1)]:
         with settings(hooked, {"spark.sql.session.timeZone": zone}):
             sql = (
@@ -159,7 +159,7 @@ def test_tables_of_one_name_in_two_catalogs(hooked: SparkSession, catalog: SqlCa
         hooked.sql(
             f"CREATE TABLE {place}.answered.same USING iceberg AS SELECT id AS k, id % 5 AS g FROM RANGE({rows})"
         )
-        indexed(own, "answered.same", bitmap=["g"], bsi=["k"])
+        built(own, "answered.same", bitmap=["g"], bsi=["k"])
 
     for place in ("lake", "other"):
         assert check(
@@ -197,7 +197,7 @@ def test_columns_that_differ_by_case(hooked: SparkSession, catalog: SqlCatalog) 
     with settings(hooked, {"spark.sql.caseSensitive": "true"}):
         hooked.sql("CREATE TABLE lake.answered.cases (a INT, A INT, b INT) USING iceberg")
         hooked.sql("INSERT INTO lake.answered.cases SELECT id, -id, id % 3 FROM RANGE(100)")
-        indexed(catalog, "answered.cases", bsi=["A"], bitmap=["b"])
+        built(catalog, "answered.cases", bsi=["A"], bitmap=["b"])
         assert check(hooked, "SELECT SUM(A), MIN(A + 1) FROM lake.answered.cases WHERE b = 1")
         for text in ("SUM(a), SUM(A)", "MAX(a + 1), MIN(A)", "COUNT(a) FILTER (WHERE A < -5)"):
             check(hooked, f"SELECT {text} FROM lake.answered.cases WHERE b = 1")
@@ -215,7 +215,7 @@ def test_statements_that_write_what_they_count(hooked: SparkSession, catalog: Sq
                 f"CREATE TABLE {name} USING iceberg TBLPROPERTIES ({shapes.LAYOUT}) "
                 "AS SELECT id AS k, id % 7 AS g FROM RANGE(700)"
             )
-            index = indexed(catalog, f"answered.written_{enabled}", bsi=["k"], bitmap=["g"])
+            index = built(catalog, f"answered.written_{enabled}", bsi=["k"], bitmap=["g"])
             for statement in (
                 f"MERGE INTO {name} t USING (SELECT g, MAX(k) AS m, COUNT(*) AS n FROM {name} WHERE k > 5 GROUP BY g) "
                 "s ON t.k = s.m WHEN MATCHED THEN UPDATE SET t.k = t.k + s.n * 1000",
@@ -238,7 +238,7 @@ def test_scans_of_changes_and_streams_have_their_own_rows(
 ) -> None:
     name = "lake.answered.growing"
     hooked.sql(f"CREATE TABLE {name} USING iceberg AS SELECT id AS k, id % 7 AS g FROM RANGE(100)")
-    index = indexed(catalog, "answered.growing", bsi=["k"], bitmap=["g"])
+    index = built(catalog, "answered.growing", bsi=["k"], bitmap=["g"])
     hooked.sql(f"INSERT INTO {name} SELECT id, 3 FROM RANGE(1000, 1050)")
     index.build(workers=1)
     first, second = [one.snapshot_id for one in index.data_table.refresh().history()]

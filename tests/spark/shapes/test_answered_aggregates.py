@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 import planner
 from planner import ScanPlan
 from planner.spark.hook import callback_of
-from tests.conftest import amount
-from tests.spark.agreement import check_rows, indexed, plan_text, rows_of, settings
+from tests.conftest import amount, built
+from tests.spark.agreement import check_rows, plan_text, rows_of, settings
 from tests.spark.corpus_tables import statements
 from tests.spark.shapes import shapes
 from tests.spark.shapes.aggregate_queries import RandomAggregate
@@ -96,7 +96,7 @@ def test_long_strings_are_whole(hooked: SparkSession, catalog: SqlCatalog) -> No
     name = f"{_SPACE}.strings"
     text = "CONCAT(REPEAT('ä', 100), id, CHR(0), '\U0001f600')"
     hooked.sql(f"CREATE TABLE lake.{name} USING iceberg AS SELECT id AS k, {text} AS s FROM RANGE(300)")
-    indexed(catalog, name, bitmap=["s"], bsi=["k"])
+    built(catalog, name, bitmap=["s"], bsi=["k"])
 
     assert check(hooked, f"SELECT MIN(s), MAX(s), COUNT(DISTINCT s) FROM lake.{name} WHERE k BETWEEN 17 AND 230")
     assert check(hooked, f"SELECT s, COUNT(*) FROM lake.{name} WHERE k < 20 GROUP BY s")
@@ -110,7 +110,7 @@ def test_sums_that_may_overflow_are_added_up_by_spark(hooked: SparkSession, cata
     hooked.sql(
         f"CREATE TABLE lake.{name} USING iceberg AS SELECT g, l, {wide} AS d FROM VALUES {values} AS v (g, l, d)"
     )
-    indexed(catalog, name, bsi=["l", "d"], bitmap=["g"])
+    built(catalog, name, bsi=["l", "d"], bitmap=["g"])
     with settings(hooked, {"spark.sql.ansi.enabled": ansi}):
         assert check(hooked, f"SELECT SUM(l), SUM(d) FROM lake.{name} WHERE g = 2")
         assert check(hooked, f"SELECT d, MIN(d), SUM(d) FROM lake.{name} WHERE g = 2 AND l = 7 GROUP BY d")
@@ -133,7 +133,7 @@ def test_sums_that_may_overflow_are_added_up_by_spark(hooked: SparkSession, cata
 def test_snapshots_and_branches_have_their_own_values(hooked: SparkSession, catalog: SqlCatalog) -> None:
     name = f"{_SPACE}.history"
     hooked.sql(f"CREATE TABLE lake.{name} USING iceberg AS SELECT id AS k, id % 7 AS g FROM RANGE(100)")
-    index = indexed(catalog, name, bsi=["k"], bitmap=["g"])
+    index = built(catalog, name, bsi=["k"], bitmap=["g"])
     first = index.data_table.refresh().current_snapshot()
     assert first is not None
     hooked.sql(f"ALTER TABLE lake.{name} CREATE BRANCH other")
@@ -154,7 +154,7 @@ def test_changed_columns(hooked: SparkSession, catalog: SqlCatalog) -> None:
     name = f"{_SPACE}.changed"
     hooked.sql(f"CREATE TABLE lake.{name} (a INT, b FLOAT, c DECIMAL(9, 2), s STRUCT<v: INT>) USING iceberg")
     hooked.sql(f"INSERT INTO lake.{name} SELECT id, id / 4, id / 8, NAMED_STRUCT('v', id) FROM RANGE(200)")
-    index = indexed(catalog, name, bsi=["a", "b", "c"], bitmap=["s.v"])
+    index = built(catalog, name, bsi=["a", "b", "c"], bitmap=["s.v"])
     for change in ("ALTER COLUMN a TYPE BIGINT", "ALTER COLUMN b TYPE DOUBLE", "ALTER COLUMN c TYPE DECIMAL(20, 2)"):
         hooked.sql(f"ALTER TABLE lake.{name} {change}")
     hooked.sql(f"ALTER TABLE lake.{name} RENAME COLUMN a TO e")

@@ -15,9 +15,9 @@ from pyspark.sql.types import BooleanType
 import planner
 from planner import ScanPlan
 from puffin_index import TableIndex
-from tests.conftest import amount
+from tests.conftest import amount, built
 from tests.spark import every_type
-from tests.spark.agreement import ENABLED, check_rows, indexed, row_groups_of, settings
+from tests.spark.agreement import ENABLED, check_rows, row_groups_of, settings
 from tests.spark.corpus_tables import statements
 from tests.spark.shapes import shapes
 from tests.spark.shapes.random_conditions import RandomCondition, random_monotone
@@ -123,7 +123,7 @@ def costly(spark: SparkSession, catalog: SqlCatalog, table: TableIndex) -> str:
         "ELSE concat('v', id DIV 100) END AS s, "
         "IF(id = 777, 400000000, CAST(id DIV 100 AS INT)) AS r FROM RANGE(0, 1000, 1, 1)"
     )
-    indexed(catalog, name, bitmap=["s", "r"], bsi=["k"])
+    built(catalog, name, bitmap=["s", "r"], bsi=["k"])
     return f"lake.{name}"
 
 
@@ -202,7 +202,7 @@ def edges(spark: SparkSession, catalog: SqlCatalog, table: TableIndex) -> str:
         f"CREATE TABLE lake.{name} USING iceberg TBLPROPERTIES ({row_groups_of(500)}) "
         f"AS SELECT /*+ COALESCE(1) */ id AS k, {columns} FROM RANGE(0, 6000, 1, 1)"
     )
-    indexed(catalog, name, bsi=list(_EDGES))
+    built(catalog, name, bsi=list(_EDGES))
     return f"lake.{name}"
 
 
@@ -288,7 +288,7 @@ def test_rows_that_came_later_are_found(hooked: SparkSession, catalog: SqlCatalo
     name = f"{NAMESPACE}.later"
     hooked.sql(f"CREATE TABLE lake.{name} (k INT, s STRING) USING iceberg")
     hooked.sql(f"INSERT INTO lake.{name} VALUES (1, 'one'), (2, 'two'), (NULL, NULL)")
-    index = indexed(catalog, name, bitmap=["k", "s"])
+    index = built(catalog, name, bitmap=["k", "s"])
     for where in ("k % 2 = 0", "upper(s) LIKE 'T%'", "length(coalesce(s, '')) = 0"):
         check(hooked, where, f"lake.{name}")
     hooked.sql(f"INSERT INTO lake.{name} VALUES (40, 'TEN'), (7, '')")
@@ -307,7 +307,7 @@ def test_renamed_and_promoted_columns_mean_what_they_mean_now(hooked: SparkSessi
     name = f"{NAMESPACE}.changed"
     hooked.sql(f"CREATE TABLE lake.{name} (k INT, f FLOAT, d DECIMAL(5, 2)) USING iceberg")
     hooked.sql(f"INSERT INTO lake.{name} VALUES (1, 1.1, 1.25), (2, 2.5, 2.50)")
-    index = indexed(catalog, name, bitmap=["k", "f", "d"])
+    index = built(catalog, name, bitmap=["k", "f", "d"])
     hooked.sql(f"ALTER TABLE lake.{name} ALTER COLUMN f TYPE DOUBLE")
     hooked.sql(f"ALTER TABLE lake.{name} ALTER COLUMN d TYPE DECIMAL(20, 2)")
     hooked.sql(f"ALTER TABLE lake.{name} ALTER COLUMN k TYPE BIGINT")
@@ -326,7 +326,7 @@ def test_several_threads_and_a_changing_table(hooked: SparkSession, catalog: Sql
     name = f"{NAMESPACE}.threads_{answers}"
     hooked.sql(f"CREATE TABLE lake.{name} (k INT) USING iceberg")
     hooked.sql(f"INSERT INTO lake.{name} SELECT CAST(id AS INT) FROM RANGE(100)")
-    index = indexed(catalog, name, bitmap=["k"])
+    index = built(catalog, name, bitmap=["k"])
 
     def count(number: int) -> tuple[int, int]:
         sql = f"SELECT COUNT(*), MAX(k) FROM lake.{name} WHERE k < 100 AND k % {number + 2} = 0"

@@ -22,6 +22,7 @@ from puffin_index.keys.value_types import value_type_named
 from puffin_index.kinds.base import Payload
 from puffin_index.kinds.registry import KINDS
 from puffin_index.storage.parts import checksum32
+from tests.conftest import built
 from tests.puffin_index.data.pages.random_files import random_value
 from tests.puffin_index.indexed_table import check_index, indexed, named_segments, rows
 from tests.puffin_index.kinds.columns import ARROW_TYPES
@@ -263,8 +264,7 @@ def test_a_column_added_later_is_verified(local_catalog: SqlCatalog) -> None:
     index = indexed(local_catalog, 1)
     with index.data_table.update_schema() as update:
         update.add_column("late", LongType())
-    index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bitmap=["late"], bsi=["k"]))
-    index.build(workers=1)
+    index = built(local_catalog, "ns.t", bitmap=["late"], bsi=["k"])
     index.compact()
 
     assert index.verify(None).findings == ()

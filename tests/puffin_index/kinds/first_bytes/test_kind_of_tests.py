@@ -13,7 +13,7 @@ from planner.commands.main import main
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import DefinitionError
 from puffin_index.kinds.registry import KINDS
-from tests.conftest import create_table
+from tests.conftest import built, create_table
 from tests.puffin_index.kinds.first_bytes.kind import MERGED, SINGLE, FirstBytesKind
 
 ROW_GROUP_ROWS = 4
@@ -36,8 +36,7 @@ def index(local_catalog: SqlCatalog) -> TableIndex:
     """Two appends of two row groups each, in two segments."""
     halves = [pa.table({"s": [word for group in groups for word in group]}) for groups in (WORDS[:2], WORDS[2:])]
     table = create_table(local_catalog, "t", halves[0], ROW_GROUP_ROWS)
-    created = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(**{"first-bytes": ["s"]}))
-    created.build(workers=1)
+    created = built(local_catalog, "ns.t", **{"first-bytes": ["s"]})
     table.append(halves[1])
     created.build(workers=1)
     return created

@@ -199,39 +199,24 @@ public final class ScanQuestion implements Cloneable {
       named.add((Integer) ((Map<?, ?>) wanted.get("order")).get("field"));
     }
     runtimeKeys.forEach(keys -> named.add((Integer) keys.get("field")));
+    String columns = SchemaParser.toJson(TypeUtil.select(schema, named));
     return Lists.map(
-        "table",
-        table.name(),
-        "uuid",
-        table.uuid().toString(),
-        "snapshot",
-        snapshot,
-        "filters",
-        expressions,
-        "conditions",
-        conditions,
-        "runtime_fields",
-        runtimeFields,
-        "runtime_keys",
-        runtimeKeys,
-        "wanted",
-        hasAllFilters ? wanted : null,
-        "aggregates",
-        null,
-        "sql",
-        isAudited() ? text() : null,
-        "columns",
-        SchemaParser.toJson(TypeUtil.select(schema, named)),
-        "name_mapping",
-        table.properties().get(TableProperties.DEFAULT_NAME_MAPPING),
-        "catalog",
-        catalog,
-        "settings",
-        settings,
-        "session",
-        home,
-        "thread",
-        Thread.currentThread().getId());
+        "table", table.name(),
+        "uuid", table.uuid().toString(),
+        "snapshot", snapshot,
+        "filters", expressions,
+        "conditions", conditions,
+        "runtime_fields", runtimeFields,
+        "runtime_keys", runtimeKeys,
+        "wanted", hasAllFilters ? wanted : null,
+        "aggregates", null,
+        "sql", isAudited() ? text() : null,
+        "columns", columns,
+        "name_mapping", table.properties().get(TableProperties.DEFAULT_NAME_MAPPING),
+        "catalog", catalog,
+        "settings", settings,
+        "session", home,
+        "thread", Thread.currentThread().getId());
   }
 
   /**

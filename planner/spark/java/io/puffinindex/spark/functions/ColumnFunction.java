@@ -43,22 +43,14 @@ public final class ColumnFunction {
   /** Functions whose result is as large as an argument says, with the place of the argument. */
   private static final Map<String, Integer> SIZES =
       Map.of(
-          "StringRepeat",
-          1,
-          "StringLPad",
-          1,
-          "StringRPad",
-          1,
-          "StringSpace",
-          0,
-          "ArrayRepeat",
-          1,
-          "ArrayInsert",
-          1,
-          "FormatNumber",
-          1,
-          "FormatString",
-          0);
+          "StringRepeat", 1,
+          "StringLPad", 1,
+          "StringRPad", 1,
+          "StringSpace", 0,
+          "ArrayRepeat", 1,
+          "ArrayInsert", 1,
+          "FormatNumber", 1,
+          "FormatString", 0);
 
   /** The node of the request. */
   public final Map<String, Object> node;

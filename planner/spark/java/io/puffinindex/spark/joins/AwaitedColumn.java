@@ -35,24 +35,15 @@ public abstract class AwaitedColumn {
    */
   private static final Set<String> REPEATABLE =
       Set.of(
-          "Project",
-          "Filter",
-          "Join",
-          "Aggregate",
-          "Union",
-          "Distinct",
-          "SubqueryAlias",
-          "View",
-          "Expand",
-          "LocalRelation",
-          "OneRowRelation",
-          "Range",
-          "DataSourceV2ScanRelation",
-          "LogicalRelation",
-          "Repartition",
-          "RepartitionByExpression",
-          "RebalancePartitions",
-          "ResolvedHint");
+          "Project", "Filter",
+          "Join", "Aggregate",
+          "Union", "Distinct",
+          "SubqueryAlias", "View",
+          "Expand", "LocalRelation",
+          "OneRowRelation", "Range",
+          "DataSourceV2ScanRelation", "LogicalRelation",
+          "Repartition", "RepartitionByExpression",
+          "RebalancePartitions", "ResolvedHint");
 
   private static final String AGGREGATES = "org.apache.spark.sql.catalyst.expressions.aggregate.";
   private static final Set<String> REPEATABLE_AGGREGATES =

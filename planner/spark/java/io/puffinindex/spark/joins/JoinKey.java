@@ -40,16 +40,11 @@ final class JoinKey extends AwaitedColumn {
    */
   private static final Set<String> NARROW =
       Set.of(
-          "Project",
-          "Filter",
-          "Sample",
-          "BatchEvalPython",
-          "ArrowEvalPython",
-          "MapInPandas",
-          "MapInArrow",
-          "LogicalRDD",
-          "LogicalRelation",
-          "DataSourceV2ScanRelation");
+          "Project", "Filter",
+          "Sample", "BatchEvalPython",
+          "ArrowEvalPython", "MapInPandas",
+          "MapInArrow", "LogicalRDD",
+          "LogicalRelation", "DataSourceV2ScanRelation");
 
   private static final JoinSelectionHelper BROADCASTS = PushDownLeftSemiAntiJoin$.MODULE$;
   private static final Set<String> NORMALIZATIONS =

@@ -6,6 +6,7 @@ import java.io.InputStream;
 import java.io.OutputStream;
 import java.nio.charset.StandardCharsets;
 import java.util.concurrent.TimeUnit;
+import java.util.function.BooleanSupplier;
 import org.apache.spark.SparkConf;
 import org.apache.spark.SparkContext;
 import org.apache.spark.api.python.Py4JServer;
@@ -94,19 +95,22 @@ public final class Sidecar {
 
   private Function1<Object, Object> awaitHook() {
     try {
-      if (isStarting && waitUntil - System.nanoTime() > 0) {
-        synchronized (this) {
-          for (long left = waitUntil - System.nanoTime();
-              isStarting && left > 0;
-              left = waitUntil - System.nanoTime()) {
-            TimeUnit.NANOSECONDS.timedWait(this, left);
-          }
-        }
+      if (isStarting) {
+        await(() -> !isStarting, waitUntil);
       }
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
     }
     return hook;
+  }
+
+  /** Wait until something that is notified of holds, or until a time. */
+  private synchronized void await(BooleanSupplier holds, long until) throws InterruptedException {
+    for (long left = until - System.nanoTime();
+        left > 0 && !holds.getAsBoolean();
+        left = until - System.nanoTime()) {
+      TimeUnit.NANOSECONDS.timedWait(this, left);
+    }
   }
 
   /**
@@ -171,7 +175,7 @@ public final class Sidecar {
             python,
             trouble,
             pause);
-        pause(pause);
+        await(() -> isOver, System.nanoTime() + TimeUnit.SECONDS.toNanos(pause));
       }
     } catch (HopelessException e) {
       if (!isOver()) {
@@ -294,15 +298,6 @@ public final class Sidecar {
       }
     } catch (IOException e) {
       LOG.debug("the standard error of the sidecar ended", e);
-    }
-  }
-
-  private synchronized void pause(long seconds) throws InterruptedException {
-    long until = System.nanoTime() + TimeUnit.SECONDS.toNanos(seconds);
-    for (long left = until - System.nanoTime();
-        left > 0 && !isOver;
-        left = until - System.nanoTime()) {
-      TimeUnit.NANOSECONDS.timedWait(this, left);
     }
   }
 

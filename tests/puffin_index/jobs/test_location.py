@@ -12,7 +12,6 @@ from pyiceberg.table import Table
 from puffin_index import TableIndex
 from puffin_index.definition.index_definition import resolve, to_json
 from puffin_index.errors import CatalogError, UnsupportedError
-from puffin_index.index_table.creation import create_index_table
 from puffin_index.index_table.table import (
     FORMAT_VERSION,
     PROPERTY_LOCATION,
@@ -23,6 +22,8 @@ from puffin_index.index_table.table import (
     read_entries,
 )
 from puffin_index.jobs.drop import drop_index
+from puffin_index.jobs.follow import create_index_table
+from tests.conftest import built
 from tests.puffin_index.indexed_table import (
     DEFINITION,
     check_entries,
@@ -97,8 +98,7 @@ def test_a_location_is_never_another_tables(local_catalog: SqlCatalog) -> None:
     local_catalog.rename_table("ns.t__puffin_index", "ns.h__puffin_index")
     local_catalog.create_table("ns.t", rows(0).schema, location=first.data_table.location() + "-new").append(rows(5))
 
-    second = TableIndex.create(local_catalog, "ns.t", DEFINITION)
-    second.build(workers=1)
+    second = built(local_catalog, "ns.t", DEFINITION)
     first = TableIndex.open(local_catalog, "ns.h")
 
     assert folder_of(first) != folder_of(second)
