@@ -23,14 +23,14 @@ from planner.condition.implied import Implied
 from planner.condition.tree.nodes import EVERY_ROW, Predicate
 from planner.first_rows.search import Enough, FirstRows, prune_first_rows
 from planner.prune.distributed import Executors, join_pruned, run_on_executors
-from planner.prune.found_rows import RowSets
 from planner.prune.gate import DEFAULT_LIMITS, Limits
+from planner.prune.row_sets import RowSets
 from planner.prune.verdicts import Pruned, Reason, kept_mask
 from planner.report.scan_plan import ScanPlan
 from planner.snapshot.files import FileWithDeletes
 from planner.snapshot.scan import Scan, keep_whole_files
 from planner.snapshot.subtract_deletes import subtract_deletes
-from planner.view.cache import sharing_payloads
+from planner.view.cache import SharedPayloads
 from planner.view.index_view import IndexView
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.files import ReadCount
@@ -49,6 +49,7 @@ class QueryRequest:
         executors: The executors that judge many row groups; None to judge all here.
         condition: The condition as it was read, for readers that test rows; Spark tests its own.
         ahead: What was read of the index before.
+        shared: Keeps what is opened of some columns, for later questions about the same rows.
         started: When planning began, by `time.perf_counter`.
     """
 
@@ -65,6 +66,7 @@ class QueryRequest:
     schema: Schema = field(default_factory=Schema)
     condition: Predicate = EVERY_ROW
     ahead: ReadCount = field(default_factory=ReadCount)
+    shared: SharedPayloads | None = None
     started: float = field(default_factory=time.perf_counter)
 
 
@@ -124,6 +126,7 @@ def _judge(request: QueryRequest) -> Enough:
         request.first_rows,
         limits,
         request.executors,
+        request.shared,
     )
     count = len(scan.numbers)
     reasons, matches = np.full(count, Reason.UNINDEXED, np.uint8), np.full(count, -1, np.int64)
@@ -220,18 +223,18 @@ def _aggregate(request: QueryRequest, question: Question) -> tuple[Enough, Answe
 def _aggregate_here(request: QueryRequest, question: Question, most: float = np.inf) -> tuple[Enough, Answer] | None:
     """Judge and answer; None if more rows match than an answer may be of."""
     clock, scan = Clock(request.limits.seconds), request.scan
-    with sharing_payloads([asked.column for asked in question.every_column]):
-        enough = _judge(request)
-        pruned = enough.pruned
-        if request.for_spark:
-            # A reader of byte ranges reads all of such a file, so that none of its rows may be counted here.
-            is_read = pruned.kept & scan.is_read_whole
-            pruned = replace(pruned, matches=np.where(is_read, -1, pruned.matches))
-        if int(pruned.matches[pruned.matches > 0].sum()) > most:
-            return None
-        rows = KnownRows(scan, request.predicate, pruned.reasons, pruned.matches, pruned.row_sets)
-        left = replace(request.limits, seconds=clock.seconds_left) if request.for_spark else UNBOUNDED
-        answered = answer(rows, question, costs_of_data(rows, question), left)
+    shared = SharedPayloads([asked.column for asked in question.every_column])
+    enough = _judge(replace(request, shared=shared))
+    pruned = enough.pruned
+    if request.for_spark:
+        # A reader of byte ranges reads all of such a file, so that none of its rows may be counted here.
+        is_read = pruned.kept & scan.is_read_whole
+        pruned = replace(pruned, matches=np.where(is_read, -1, pruned.matches))
+    if int(pruned.matches[pruned.matches > 0].sum()) > most:
+        return None
+    rows = KnownRows(scan, request.predicate, pruned.reasons, pruned.matches, pruned.row_sets)
+    left = replace(request.limits, seconds=clock.seconds_left) if request.for_spark else UNBOUNDED
+    answered = answer(rows, question, costs_of_data(rows, question), left, shared)
     return replace(enough, pruned=pruned), answered
 
 

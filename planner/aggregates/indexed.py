@@ -21,7 +21,7 @@ from planner.aggregates.payloads import Payloads, choose_payloads, is_due, unit_
 from planner.aggregates.question import AskedColumn, Question
 from planner.clock import Clock
 from planner.prune.gate import Limits
-from planner.view.cache import SHARED
+from planner.view.cache import SharedPayloads
 from planner.view.directories import IndexReads, positions_by_number
 from planner.view.index_view import IndexView
 from planner.view.keys_of_rows import OpenedKeys, decoded_keys, open_keys
@@ -69,11 +69,11 @@ def each_unit(
     within = np.cumsum([spending[unit].sum() for unit in units]) <= limits.byte_budget
     units = units[: int(within.sum())]
     clock = Clock(limits.seconds)
-    if (shared := SHARED.get()) is not None:
-        shared.keep_no_more()
+    if reads.shared is not None:
+        reads.shared.keep_no_more()
 
     def told(unit: Ints) -> T | None:
-        return ask(Unit(view, question, rows, positions[unit], row_groups[unit], payloads, unit))
+        return ask(Unit(view, question, rows, positions[unit], row_groups[unit], payloads, unit, reads.shared))
 
     def segment_of(unit: Ints) -> int:
         return int(payloads[0].directory_of(unit[0]).segment[row_groups[unit[0]]])
@@ -135,6 +135,7 @@ class Unit:
     row_groups: Ints
     payloads: Sequence[Payloads]
     places: Ints
+    shared: SharedPayloads | None
     row_sets: dict[int, BitMap] = field(default_factory=dict)
 
     def answer(self) -> Found | None:
@@ -162,7 +163,7 @@ class Unit:
         for _, unordered in positions_by_number(own.numbers[self.places]):
             place, row_group = self.places[unordered[0]], int(self.row_groups[unordered[0]])
             directory = own.directory_of(place)
-            opened = open_keys(self.view, directory, self.row_groups, unordered)
+            opened = open_keys(self.view, directory, self.row_groups, unordered, self.shared)
             if own.are_decoded[place] and own.may_be_kept and directory.merged[row_group]:
                 opened = replace(opened, index=decoded_keys(self.view, directory, row_group, opened.index))
             elif (within := own.within.get(int(own.numbers[place]))) is not None:

@@ -8,7 +8,7 @@ import numpy as np
 from planner.aggregates.known_rows import KnownRows
 from planner.aggregates.question import AskedColumn, Question
 from planner.condition.tree.nodes import Predicate, necessary_leaves
-from planner.view.cache import SHARED
+from planner.view.cache import SharedPayloads
 from planner.view.directories import FieldStatistics, IndexReads, KindDirectory, positions_by_number
 from planner.view.index_view import IndexView
 from planner.view.keys_of_rows import add_cost, are_in_memory, may_be_kept
@@ -17,6 +17,7 @@ from puffin_index.keys.asked import AskedTest
 from puffin_index.kinds.held_keys import HoldsKeys, KeysWithin, most_key_sets
 from puffin_index.kinds.registry import kinds_holding_keys
 from puffin_index.storage.arrays import Flags, Floats, Ints
+from puffin_index.storage.ranged import run
 
 _INDEX_WEIGHT = 0.5
 """An index byte is cheaper than a data byte, which is decompressed and decoded."""
@@ -128,7 +129,7 @@ def choose_payloads(
         costs = np.where(directory.known[row_groups], weight * lengths, np.inf)
         known.append(_OfKind(directory, costs, _INDEX_WEIGHT * lengths, are_decoded, must_decode))
         if kind.is_found_by_key and test is not None:
-            known.append(_within(view, known[-1], row_groups, rows.matches[positions], test))
+            known.append(_within(view, known[-1], row_groups, rows.matches[positions], test, reads.shared))
     known = [own for own in known if np.isfinite(own.costs).any()]
     known.sort(key=lambda one: float(one.costs[np.isfinite(one.costs)].mean()))
     numbers, costs, spending = np.full(count, -1, np.int64), np.full(count, np.inf), np.zeros(count)
@@ -174,7 +175,14 @@ def _has_few_keys(view: IndexView, question: Question, statistics: FieldStatisti
     return np.asarray(few & statistics.known[row_groups], np.bool_)
 
 
-def _within(view: IndexView, whole: _OfKind, row_groups: Ints, matches: Ints, test: AskedTest) -> _OfKind:
+def _within(
+    view: IndexView,
+    whole: _OfKind,
+    row_groups: Ints,
+    matches: Ints,
+    test: AskedTest,
+    shared: SharedPayloads | None,
+) -> _OfKind:
     """Payloads that only have to give a few rows, with keys that a test narrows down."""
     directory, none = whole.directory, np.zeros(len(row_groups), np.bool_)
     lengths, costs = np.zeros(len(row_groups)), np.full(len(row_groups), np.inf)
@@ -185,10 +193,10 @@ def _within(view: IndexView, whole: _OfKind, row_groups: Ints, matches: Ints, te
         if blob < 0 or not directory.merged[row_group] or not are_few:
             continue
         try:
-            keys = _read_before(directory, blob, test)
+            keys = _read_before(directory, blob, test, shared)
             if keys is None:
-                opened: object = view.open_index(directory, row_group)
-                keys = opened.within(test) if isinstance(opened, HoldsKeys) else None
+                opened = run(view.open(directory, row_group, shared))
+                keys = run(opened.within(test)) if isinstance(opened, HoldsKeys) else None
         except READ_ERRORS:
             # If the payload is asked for all of its keys, the trouble is told then.
             continue
@@ -199,9 +207,10 @@ def _within(view: IndexView, whole: _OfKind, row_groups: Ints, matches: Ints, te
     return _OfKind(directory, costs, _INDEX_WEIGHT * lengths, none, none, found)
 
 
-def _read_before(directory: KindDirectory, blob: int, test: AskedTest) -> KeysWithin | None:
+def _read_before(
+    directory: KindDirectory, blob: int, test: AskedTest, shared: SharedPayloads | None
+) -> KeysWithin | None:
     """The keys of the rows of a payload that satisfy a test, if the look-up of the test has kept them."""
-    shared = SHARED.get()
     found = None if shared is None else shared.within.get((directory.column, directory.kind, blob))
     return found[1] if found is not None and found[0] == test.test else None
 

@@ -20,7 +20,6 @@ from planner.condition.arrow.read import ReadExpression
 from planner.condition.session_time import DEFAULT_ZONE
 from planner.prune.gate import ROWS_BYTE_BUDGET, Limits
 from planner.report.scan_plan import ScanPlan
-from planner.view.cache import sharing_payloads
 from puffin_index.display import Cell, Described, Grid, Report, share_of
 from puffin_index.jobs.log_lines import level_of_trouble
 from puffin_index.keys.arrow_keys import column_of, signed_zeros
@@ -193,17 +192,16 @@ def aggregate_with_plan(
     if refresh:
         index.refresh()
     question = ask(aggregates, group_by, snapshot_of(index.data_table, snapshot_id)[1])
-    with sharing_payloads([asked.column for asked in question.every_column]):
-        planned = plan_scan(
-            index,
-            where,
-            snapshot_id,
-            limits,
-            refresh=False,
-            keys=keys,
-            question=question,
-            session_zone=session_zone,
-        )
+    planned = plan_scan(
+        index,
+        where,
+        snapshot_id,
+        limits,
+        refresh=False,
+        keys=keys,
+        question=question,
+        session_zone=session_zone,
+    )
     known = planned.aggregates
     assert known is not None
     parts, row_groups_read, data_read = [known.partial], 0, DataRead()

@@ -30,7 +30,7 @@ from planner.arrow.row_group_columns import DataRead
 from planner.arrow.row_group_reader import RowGroupReader, RowGroupTask, tasks_of
 from planner.clock import DEFAULT_MILLISECONDS
 from planner.query import QueryAnswer
-from planner.view.cache import sharing_payloads
+from planner.view.cache import SharedPayloads
 from planner.view.directories import IndexReads
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.arrow_keys import NEGATIVE_ZERO_KEY, arrow_of_keys, key_array, signed_keys
@@ -96,9 +96,9 @@ def locate(
         index.refresh()
     asked = _AskedKeys.of(keys, snapshot_of(index.data_table, snapshot_id)[1])
     limits = replace(EXACT_ROWS, seconds=planning_milliseconds / 1000)
-    with sharing_payloads(list(asked.by_id)):
-        planned = plan_scan(index, None, snapshot_id, limits, refresh=False, keys=asked.values)
-        found, unread, warnings = _of_indexes(planned, asked)
+    shared = SharedPayloads(list(asked.by_id))
+    planned = plan_scan(index, None, snapshot_id, limits, refresh=False, keys=asked.values, shared=shared)
+    found, unread, warnings = _of_indexes(planned, asked)
     log_warnings((*planned.plan.warnings, *warnings))
     read = _of_data(index, planned, unread, asked, data_read or DataRead())
     return asked.table_of(asked.joined(chain(found, read)), planned.scan.paths)
@@ -205,7 +205,7 @@ def _gathered(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
 def _of_indexes(planned: QueryAnswer, asked: _AskedKeys) -> tuple[list[pa.Table], Ints, list[str]]:
     """Locate rows by indexes. Returns them, the positions of the row groups to be read, and index troubles."""
-    plan, reads = planned.plan, IndexReads()
+    plan, reads = planned.plan, IndexReads(shared=planned.request.shared)
     known = KnownRows(planned.scan, planned.request.predicate, plan.reasons, plan.matches, planned.row_sets)
     left, found = known.positions, list[pa.Table]()
     if len(left) and not asked.unknown:

@@ -40,6 +40,7 @@ from planner.query import QueryAnswer, QueryRequest, answer_query
 from planner.report.scan_plan import ScanPlan
 from planner.snapshot.files import ScanFile, list_scan_files
 from planner.snapshot.scan import Scan
+from planner.view.cache import SharedPayloads
 from planner.view.column_values import TriedValues
 from planner.view.index_view import IndexView
 from puffin_index.data.column_source import Reading, reading_of
@@ -188,13 +189,14 @@ def plan_scan(
     limit: int | None = None,
     question: Question | None = None,
     session_zone: str = DEFAULT_ZONE,
+    shared: SharedPayloads | None = None,
 ) -> QueryAnswer:
     """Plan a scan of a table whose rows are read, counted or aggregated; arguments and errors are those of `plan`.
 
     `where` may also be an expression of Arrow's.
 
     With `for_spark`, the reader reads ranges of bytes, so that some data files are read whole or not at all. `question`
-    asks for aggregates of the rows.
+    asks for aggregates of the rows. `shared` keeps what is opened of some columns.
     """
     started = time.perf_counter()
     if refresh:
@@ -233,6 +235,7 @@ def plan_scan(
         schema=schema,
         condition=condition,
         ahead=ahead,
+        shared=shared,
         started=started,
     )
     return answer_query(request)

@@ -16,7 +16,7 @@ from planner.condition.tree.nodes import Conjunction, Disjunction, Leaf, Nothing
 from planner.condition.tree.simplify import conjunction
 from planner.prune.distributed import Executors, prune_row_groups
 from planner.prune.gate import Limits
-from planner.prune.stages import expected_matches
+from planner.prune.search import expected_matches
 from planner.prune.verdicts import Pruned, Reason
 from planner.view.directories import IndexReads
 from planner.view.index_view import IndexView

@@ -8,20 +8,18 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyiceberg.io import FileIO
 
 from planner.clock import Clock
 from planner.condition.tree.nodes import Leaf
-from planner.view.cache import CACHE, SHARED, Cached, IndexCache, OpenPayload, StoredDirectory
+from planner.view.cache import CACHE, Cached, IndexCache, OpenPayload, SharedPayloads, StoredDirectory
 from planner.view.covered_row_groups import CoveredRowGroups
 from planner.view.directories import (
     STATISTICS_COLUMNS,
@@ -36,20 +34,20 @@ from planner.view.directories import (
 )
 from planner.view.segment_files import SegmentFiles, SegmentReader
 from puffin_index.data.column_source import FieldSource
-from puffin_index.errors import READ_ERRORS, CorruptFileError, PuffinIndexError, UnsupportedError
+from puffin_index.errors import READ_ERRORS, CorruptFileError
 from puffin_index.index_table.entries import field_kinds, with_kinds, without_sources
 from puffin_index.keys.columns import KeyArray
 from puffin_index.keys.leaf import LeafTest
 from puffin_index.keys.map_key import ColumnId
-from puffin_index.kinds.base import MergedFilter, MergedIndex, RowGroupIndex
+from puffin_index.kinds.base import OpenIndex
 from puffin_index.kinds.held_keys import HoldsKeys
 from puffin_index.segments.directory import STATISTICS, Directory, FieldKind, read_directory, read_statistics
 from puffin_index.segments.segment import align
 from puffin_index.storage.arrays import Flags, Floats, Ints
 from puffin_index.storage.files import is_local
 from puffin_index.storage.parallel import in_parallel, requests_at_once
-from puffin_index.storage.parts import Part as Range, read_parts
-from puffin_index.storage.ranged import Blob, BytesReader, RangedReader
+from puffin_index.storage.parts import Part as Range, parts_of
+from puffin_index.storage.ranged import Blob, BytesReader, RangedReader, Reading, Wanted, answered, run
 
 Part = TypeVar("Part")
 Item = TypeVar("Item")
@@ -60,6 +58,9 @@ _DIRECTORY_GAP_BYTES = 256 * 1024
 """Directories of other columns that are read along rather than asking a store twice."""
 
 _WHOLE_BYTES = 64 * 1024
+_MOST_HELD_BYTES: Final = 64 * 1024 * 1024
+"""What several readings get at one time; each may get more by itself."""
+
 _MOST_RATIO = 64.0
 
 _MOST_PRESENCE = 0.9
@@ -143,9 +144,45 @@ class IndexView(CoveredRowGroups):
         """
         return in_parallel(read, items, self._at_once)
 
-    def each_ahead(self, read: Callable[[Item], Part], items: Sequence[Item]) -> list[Part]:
-        """Do the same, and read what each item reads first from a store side by side, before any thread is started."""
-        return self.each(read, items) if self.is_local else self.files.each_ahead(read, items, self._at_once)
+    def read_each(
+        self,
+        read: Callable[[Item], Reading[Part]],
+        items: Sequence[Item],
+        segment_of: Callable[[Item], int],
+        reads: IndexReads,
+        clock: Clock | None = None,
+    ) -> list[Part | None]:
+        """Read something of a segment for each item; None where that was not possible.
+
+        From a store, what all of them want next is read side by side. `reads` notes what is in trouble. Nothing more is
+        begun once the time is over.
+        """
+        found: list[Part | None] = [None] * len(items)
+        readings: dict[int, Reading[Part]] = {}
+        wanted: dict[int, Wanted] = {}
+
+        def go_on(place: int, step: Callable[[Reading[Part]], Wanted]) -> None:
+            try:
+                wanted[place] = step(readings[place])
+            except StopIteration as end:
+                found[place] = end.value
+            except READ_ERRORS as error:
+                reads.troubles.append(IndexTrouble.of(self.segments[segment_of(items[place])][0], error))
+
+        for place, item in enumerate(items):
+            if clock is not None and clock.is_over:
+                break
+            readings[place] = read(item)
+            go_on(place, next)
+            while self.is_local and place in wanted:
+                own = wanted.pop(place)
+                go_on(place, partial(answered, wanted=own))
+        while wanted:
+            some = _within_memory(wanted)
+            contents = self.files.fetch(list(some.values()), self._at_once)
+            for (place, own), data in zip(some.items(), contents, strict=True):
+                go_on(place, partial(answered, wanted=own, contents=data))
+        return found
 
     def try_each(
         self,
@@ -154,10 +191,8 @@ class IndexView(CoveredRowGroups):
         segment_of: Callable[[Item], int],
         reads: IndexReads,
         clock: Clock | None = None,
-        *,
-        ahead: bool = False,
     ) -> list[Part | None]:
-        """Read something of a segment for each item, as `each` or `each_ahead` do; None where that was not possible.
+        """Do something with a segment for each item, as `each` does; None where that was not possible.
 
         `reads` notes what is in trouble. Nothing more is begun once the time is over.
         """
@@ -170,7 +205,7 @@ class IndexView(CoveredRowGroups):
             except READ_ERRORS as error:
                 return IndexTrouble.of(self.segments[segment_of(item)][0], error)
 
-        results = (self.each_ahead if ahead else self.each)(attempt, items)
+        results = self.each(attempt, items)
         reads.troubles += [result for result in results if isinstance(result, IndexTrouble)]
         return [None if isinstance(result, IndexTrouble) else result for result in results]
 
@@ -195,14 +230,16 @@ class IndexView(CoveredRowGroups):
             for segment, place in placement.locations.items() if field_id in fields else ():
                 if self._cache.get((self.segments[segment][0], place)) is None:
                     missing.setdefault(segment, set()).add(place)
-        self.each_ahead(lambda segment: self._prefetch_segment(segment, sorted(missing[segment])), list(missing))
+        self.read_each(
+            lambda segment: self._prefetch_segment(segment, sorted(missing[segment])), list(missing), int, IndexReads()
+        )
 
-    def _prefetch_segment(self, segment: int, places: Sequence[tuple[int, int, str]]) -> None:
+    def _prefetch_segment(self, segment: int, places: Sequence[tuple[int, int, str]]) -> Reading[None]:
         reader = self._reader(segment)
         blob, ranges = Blob(reader, 0, reader.size), [Range(*place[:2]) for place in places]
-        with suppress(PuffinIndexError, OSError):
-            for place, data in zip(places, read_parts(blob, ranges, _DIRECTORY_GAP_BYTES), strict=True):
-                self._cache.put((reader.location, place), StoredDirectory(BytesReader(data, reader.location, place[0])))
+        contents = yield from parts_of(blob, ranges, _DIRECTORY_GAP_BYTES)
+        for place, data in zip(places, contents, strict=True):
+            self._cache.put((reader.location, place), StoredDirectory(BytesReader(data, reader.location, place[0])))
 
     def statistics(self, leaf: Leaf, reads: IndexReads) -> FieldStatistics | None:
         """The statistics of a leaf's column that are of its type; None if no row group has any."""
@@ -240,61 +277,35 @@ class IndexView(CoveredRowGroups):
         placement = self.placements.get((field_id, kind))
         return np.zeros(len(row_groups), np.bool_) if placement is None else placement.segment[row_groups] >= 0
 
-    def open_alone(self, directory: KindDirectory, row_group: int) -> RowGroupIndex:
-        """Open the payload of one row group; nothing is read yet but the directory, if it is no longer in memory.
+    def open(self, directory: KindDirectory, row_group: int, shared: SharedPayloads | None) -> Reading[OpenIndex]:
+        """Open the payload of a row group, whose rows are numbered from `KindDirectory.base`.
 
-        A small payload is read whole from a store, which costs one round.
+        The opened form of a merged payload is kept for all views, that of others only in `shared`. A small payload is
+        read whole from a store, which costs one round.
         """
-        shared = SHARED.get()
-        if shared is None or directory.column not in shared.columns:
-            return self._open_alone(directory, row_group)
         key, length = self._payload_key(directory, row_group), int(directory.length[row_group])
-        return shared.opened(key, length, lambda: self._open_alone(directory, row_group))
-
-    def _open_alone(self, directory: KindDirectory, row_group: int) -> RowGroupIndex:
+        is_merged = bool(directory.merged[row_group])
+        if is_merged:
+            kept = self._cache.get(key)
+            if isinstance(kept, OpenPayload):
+                kept.reader.files = self.files
+                return kept.payload
+        elif shared is not None and (opened := shared.find(key)) is not None:
+            return opened
         own, entry, reader = self._locate(directory, row_group)
-        span = np.array([[0, self.row_counts[row_group]]], np.int64)
         source: RangedReader = reader
-        offset, length = int(directory.offset[row_group]), int(directory.length[row_group])
-        if not self.is_local and length <= _WHOLE_BYTES:
-            source = BytesReader(Blob(reader, offset, length).read_all(), reader.location, offset)
-        opened = own.open(entry, source, span)
-        if isinstance(opened, MergedIndex | MergedFilter):
-            raise UnsupportedError(f"{own.location}: a payload of several row groups where one of a row group belongs")
-        return opened
-
-    def open_index(self, directory: KindDirectory, row_group: int) -> MergedIndex:
-        """Open a payload of several row groups that answers with rows; its opened form is kept."""
-        payload = self._opened(directory, row_group).payload
-        if not isinstance(payload, MergedIndex):
-            raise UnsupportedError(f"a payload of kind {directory.kind} that answers with no rows")
-        return payload
-
-    def open_filter(self, directory: KindDirectory, row_group: int) -> tuple[MergedFilter, int]:
-        """Open a payload of several row groups that tells which have no match; its opened form is kept.
-
-        Returns the filter, and the row group of the segment that it begins with.
-        """
-        opened = self._opened(directory, row_group)
-        if not isinstance(opened.payload, MergedFilter):
-            raise UnsupportedError(f"a payload of kind {directory.kind} that is no filter of row groups")
-        return opened.payload, opened.first
-
-    def _opened(self, directory: KindDirectory, row_group: int) -> OpenPayload:
-        """The payload of several row groups, opened by whichever view asked for it first."""
-        key = self._payload_key(directory, row_group)
-        kept = self._cache.get(key)
-        if isinstance(kept, OpenPayload):
-            kept.reader.files = self.files
-            return kept
-        own, entry, reader = self._locate(directory, row_group)
-        covered = own.covered(entry)
-        spans = self._spans(directory.column, int(directory.segment[row_group]))[covered]
-        payload = own.open(entry, reader, spans)
-        if not isinstance(payload, MergedIndex | MergedFilter):
-            raise UnsupportedError(f"{own.location}: a payload of one row group where one of several belongs")
-        opened = OpenPayload(reader, payload, covered.start)
-        self._cache.put(key, opened)
+        spans = np.array([[0, self.row_counts[row_group]]], np.int64)
+        if is_merged:
+            spans = self._spans(directory.column, int(directory.segment[row_group]))[own.covered(entry)]
+        elif not self.is_local and length <= _WHOLE_BYTES:
+            offset = int(directory.offset[row_group])
+            (data,) = yield [(Blob(reader, offset, length), (0, length))]
+            source = BytesReader(data, reader.location, offset)
+        opened = own.open(entry, source, spans)
+        if is_merged:
+            self._cache.put(key, OpenPayload(reader, opened))
+        elif shared is not None and directory.column in shared.columns:
+            shared.keep(key, opened, length)
         return opened
 
     def weigh(self, directory: KindDirectory, row_group: int) -> None:
@@ -309,8 +320,7 @@ class IndexView(CoveredRowGroups):
         kept = self.kept(directory, row_group, "keys")
         if isinstance(kept, np.ndarray | pa.Array):
             return kept if len(kept) <= most else None
-        is_merged = bool(directory.merged[row_group])
-        opened = (self.open_index if is_merged else self.open_alone)(directory, row_group)
+        opened = run(self.open(directory, row_group, None))
         keys = opened.keys(most) if isinstance(opened, HoldsKeys) else None
         if keys is not None:
             self.keep(directory, row_group, "keys", keys)
@@ -333,10 +343,6 @@ class IndexView(CoveredRowGroups):
         """Names a payload for all views: segments are immutable."""
         location = self.segments[int(directory.segment[row_group])][0]
         return location, directory.column, directory.kind, int(directory.entry[row_group]), directory.value_type.name
-
-    def ordinals(self, directory: KindDirectory, row_groups: Ints) -> npt.NDArray[np.int32]:
-        """Which row groups of their segments some row groups are."""
-        return self.placements[directory.column, directory.kind].row_group[row_groups]
 
     def _locate(self, directory: KindDirectory, row_group: int) -> tuple[Directory, int, SegmentReader]:
         """The directory that tells of a payload, the payload's row in it, and a reader of the segment."""
@@ -404,6 +410,18 @@ class IndexView(CoveredRowGroups):
                 # What is in memory needs no thread that waits for a store.
                 parts[segment] = self.try_each(read, [segment], int, reads)[0]
         return {segment: part for segment in used if (part := parts[segment]) is not None}
+
+
+def _within_memory(wanted: dict[int, Wanted]) -> dict[int, Wanted]:
+    """Take out as many wishes as fit into memory, at least one."""
+    taken: dict[int, Wanted] = {}
+    left = _MOST_HELD_BYTES
+    for place in list(wanted):
+        left -= sum(length for _, (_, length) in wanted[place])
+        if taken and left < 0:
+            break
+        taken[place] = wanted.pop(place)
+    return taken
 
 
 def _let_go(files: SegmentFiles, cache: IndexCache, keys: set[object]) -> None:

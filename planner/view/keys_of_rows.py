@@ -14,6 +14,7 @@ import numpy as np
 from pyroaring import BitMap
 
 from planner.condition.tree.nodes import Leaf
+from planner.view.cache import SharedPayloads
 from planner.view.directories import (
     FieldStatistics,
     IndexReads,
@@ -26,6 +27,7 @@ from puffin_index.keys.columns import Column
 from puffin_index.kinds.held_keys import HoldsKeys, KeysInMemory
 from puffin_index.kinds.registry import kinds_holding_keys
 from puffin_index.storage.arrays import Flags, Ints
+from puffin_index.storage.ranged import run
 
 _SHARE_OF_CACHE: Final = 0.5
 """The keys that one query asks for may fill this share of the cache."""
@@ -49,19 +51,19 @@ class OpenedKeys:
         return BitMap.union(BitMap(), *moved)
 
 
-def open_keys(view: IndexView, directory: KindDirectory, row_groups: Ints, places: Ints) -> OpenedKeys:
+def open_keys(
+    view: IndexView, directory: KindDirectory, row_groups: Ints, places: Ints, shared: SharedPayloads | None = None
+) -> OpenedKeys:
     """Open the payload that the row groups at some places share; `IndexView.weigh` then notes how large it became.
 
     Raises CorruptFileError if it is damaged, UnsupportedError if this release does not read it.
     """
     here = places[np.argsort(directory.base[row_groups[places]], kind="stable")]
     first = int(row_groups[here[0]])
-    is_merged = bool(directory.merged[first])
-    opened: object = (view.open_index if is_merged else view.open_alone)(directory, first)
+    opened = run(view.open(directory, first, shared))
     if not isinstance(opened, HoldsKeys):
         raise UnsupportedError(f"a payload of kind {directory.kind} that holds no keys")
-    bases = directory.base[row_groups[here]] if is_merged else np.zeros(1, np.int64)
-    return OpenedKeys(opened, here.tolist(), bases.tolist())
+    return OpenedKeys(opened, here.tolist(), directory.base[row_groups[here]].tolist())
 
 
 def keys_of_rows(

@@ -11,7 +11,7 @@ LogFormat: TypeAlias = Literal["text", "json"]
 _TEXT: Final = "%(levelname)s %(name)s: %(message)s"
 _TIMED: Final = f"%(asctime)s {_TEXT}"
 _OWN: Final = ("puffin_index", "planner", "ssb_bench")
-_QUIET: Final = ("planner.prune.pruning", "planner.view.column_values")
+_QUIET: Final = ("planner.prune.state", "planner.view.column_values")
 """Commands print what these loggers say as warnings of a plan."""
 _SAID_AGAIN: Final = "puffin_index.jobs.build_handle"
 """A service says why a pass failed, so that its background build need not say so as well."""

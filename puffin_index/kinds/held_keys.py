@@ -17,6 +17,7 @@ from puffin_index.keys.columns import Column, KeyArray, SortedColumn, chosen_key
 from puffin_index.keys.leaf import Key
 from puffin_index.keys.value_types import ValueType, wide_decimal_limbs
 from puffin_index.storage.arrays import Flags, Ints
+from puffin_index.storage.ranged import Reading
 
 _FEW_KEYS, _MOST_KEYS, _ROWS_A_KEY = 8, 256, 256
 """Row sets are made of any keys up to the first number, of no more than the second, and of keys of this many rows."""
@@ -118,9 +119,10 @@ class HoldsKeys(ABC):
         """Decode the key of each row; None if the payload gives the keys of some rows without decoding the others."""
         return None
 
-    def within(self, test: AskedTest) -> KeysWithin | None:
+    def within(self, test: AskedTest) -> Reading[KeysWithin | None]:
         """Prepare to read the keys of rows that satisfy a test; None if that reads the keys of other rows as well."""
         del test
+        yield from ()
         return None
 
     def totals_of_each(self, groups: Sequence[BitMap], want: Want = Want.ALL) -> list[Totals]:
@@ -153,7 +155,7 @@ class KeysWithin(HoldsKeys):
     """The number of bytes that are read for the keys."""
 
     @abstractmethod
-    def read_once(self) -> tuple[BitMap, KeysWithin]:
+    def read_once(self) -> Reading[tuple[BitMap, KeysWithin]]:
         """Read all rows that satisfy the test, and return the same keys in memory."""
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from pyroaring import BitMap
 
 from puffin_index.errors import UnsupportedError
+from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.columns import Column, KeyArray
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import is_form_of
-from puffin_index.kinds.base import RowSet, StoredPayload
+from puffin_index.kinds.base import LookUp, OpenIndex, RowSet, StoredPayload
 from puffin_index.kinds.bitmap.blob import LAYOUT_NUMBERS, NO_NULLS, VERSION
 from puffin_index.kinds.bitmap.entries import Entries, RowSetPlaces
 from puffin_index.kinds.held_keys import DistinctKeys, HoldsKeys, KeySets, are_few_keys
@@ -19,10 +22,10 @@ from puffin_index.roaring.union import StoredSets
 from puffin_index.storage.arrays import Ints, records_at
 from puffin_index.storage.hashing import xxh64_many
 from puffin_index.storage.parts import CHECKSUM_BYTES, Part, check_layout, corrupt
-from puffin_index.storage.ranged import near_groups
+from puffin_index.storage.ranged import Reading, near_groups, run
 
 
-class BitmapIndex(HoldsKeys):
+class BitmapIndex(OpenIndex, HoldsKeys):
     """Answers any test from the entries of the tested values, and their row sets.
 
     Opening reads nothing, and raises UnsupportedError for a form of another type. All methods raise CorruptFileError if
@@ -51,24 +54,28 @@ class BitmapIndex(HoldsKeys):
         offset, length = self._nulls_at
         return RowSetPlaces.joined(()) if length == NO_NULLS else RowSetPlaces(np.array([offset]), np.array([length]))
 
-    def evaluate(self, test: LeafTest, candidates: BitMap | None = None) -> RowSet:
-        """Return the rows that satisfy `test`, among the candidates."""
+    def prepare(self, asked: AskedTest) -> Reading[LookUp]:
+        """Prepare a test; nothing is read for that."""
+        yield from ()
+        return LookUp((0, self._row_count), (3, self._blob.length), partial(self._rows, asked.test))
+
+    def _rows(self, test: LeafTest, candidates: BitMap | None) -> Reading[RowSet]:
         if candidates is not None and not candidates:
             return RowSet(BitMap(), True)
         if isinstance(test, NullTest):
-            rows = self._null_rows() if test.is_null else self._valid_rows()
+            rows = yield from self._read_nulls() if test.is_null else self._valid_rows()
         else:
-            rows = self._set_rows(test) if isinstance(test, SetTest) else self._range_rows(test)
+            rows = yield from self._set_rows(test) if isinstance(test, SetTest) else self._range_rows(test)
         return RowSet(rows if candidates is None else rows & candidates, True)
 
     def keys(self, most: int) -> KeyArray | None:
         """Return the keys of the entries; None if there are more than `most`."""
-        keys = self.entries.every().keys
+        keys = run(self.entries.every()).keys
         return None if len(keys) > most else keys.array()
 
     def keys_of(self, rows: BitMap | None) -> Column:
         """Return the keys of some rows, decoded from the row sets of all values."""
-        table = self.entries.every()
+        table = run(self.entries.every())
         found, entries = self._rows_by_entry(table.places)
         codes = no_codes(self._row_count, len(table.places))
         codes[found] = entries + 1
@@ -82,7 +89,7 @@ class BitmapIndex(HoldsKeys):
 
     def sets_of(self) -> KeySets | None:
         """Return the row set of each value; None if there are many values."""
-        table = self.entries.every()
+        table = run(self.entries.every())
         if not are_few_keys(len(table.places), self._row_count):
             return None
         rows, nulls = self._set_of_each(table.places), self._null_rows()
@@ -96,45 +103,52 @@ class BitmapIndex(HoldsKeys):
         """Return the distinct keys of some rows; of all rows without reading a row set of a key."""
         if len(rows) < self._row_count:
             return super().distinct_of(rows)
-        keys = self.entries.every().keys
+        keys = run(self.entries.every()).keys
         return DistinctKeys(keys.array(), self._row_count - len(self._null_rows()))
 
-    def _valid_rows(self) -> BitMap:
-        return BitMap(range(self._row_count)) - self._null_rows()
+    def _valid_rows(self) -> Reading[BitMap]:
+        nulls = yield from self._read_nulls()
+        return BitMap(range(self._row_count)) - nulls
 
-    def _set_rows(self, test: SetTest) -> BitMap:
-        found = self._rows_of(self.entries.with_keys(test.keys))
-        return self._valid_rows() - found if test.negated else found
+    def _set_rows(self, test: SetTest) -> Reading[BitMap]:
+        places = yield from self.entries.with_keys(test.keys)
+        found = yield from self._rows_of(places)
+        return (yield from self._valid_rows()) - found if test.negated else found
 
-    def _range_rows(self, test: RangeTest) -> BitMap:
+    def _range_rows(self, test: RangeTest) -> Reading[BitMap]:
         low = None if test.low is None else (test.low, not test.low_inclusive)
         high = None if test.high is None else (test.high, test.high_inclusive)
-        inside, outside = self.entries.between(low, high)
+        inside, outside = yield from self.entries.between(low, high)
         # The cheaper entries are read: those inside the range, or those outside, whose rows are then subtracted.
         is_inside = self.entries.cost(inside) <= self.entries.cost(outside)
-        found = self._rows_of(self.entries.places(inside if is_inside else outside))
-        return self._valid_rows() - found if is_inside == test.negated else found
+        places = yield from self.entries.places(inside if is_inside else outside)
+        found = yield from self._rows_of(places)
+        return (yield from self._valid_rows()) - found if is_inside == test.negated else found
 
     def _null_rows(self) -> BitMap:
         """Return the NULL rows."""
+        return run(self._read_nulls())
+
+    def _read_nulls(self) -> Reading[BitMap]:
         return self._rows_of(self.nulls)
 
-    def _rows_of(self, places: RowSetPlaces) -> BitMap:
+    def _rows_of(self, places: RowSetPlaces) -> Reading[BitMap]:
         """Return the rows of some entries."""
         singles = row_set_of(self._single_rows(places), self._row_count)
-        return singles | self.sets(places).union(self._row_count)
+        sets = yield from self.sets(places)
+        return singles | sets.union(self._row_count)
 
     def _rows_by_entry(self, places: RowSetPlaces) -> tuple[Ints, Ints]:
         """Return the rows of all entries, in any order, and the entry of each row."""
         is_row = places.offsets < 0
-        found, sets = self.sets(places).rows(self._row_count)
+        found, sets = run(self.sets(places)).rows(self._row_count)
         rows = np.concatenate((self._single_rows(places), found))
         return rows, np.concatenate((np.flatnonzero(is_row), np.flatnonzero(~is_row)[sets]))
 
     def _set_of_each(self, places: RowSetPlaces) -> list[BitMap]:
         """Return the row set of each entry."""
         singles = iter(self._single_rows(places).tolist())
-        others = iter(self.sets(places).each(self._row_count))
+        others = iter(run(self.sets(places)).each(self._row_count))
         return [BitMap([next(singles)]) if offset < 0 else next(others) for offset in places.offsets.tolist()]
 
     def _single_rows(self, places: RowSetPlaces) -> Ints:
@@ -144,7 +158,7 @@ class BitmapIndex(HoldsKeys):
             raise corrupt(self._blob, f"row {rows.max()} in a row group of {self._row_count} rows")
         return rows
 
-    def sets(self, places: RowSetPlaces) -> StoredSets:
+    def sets(self, places: RowSetPlaces) -> Reading[StoredSets]:
         """Read the row sets of those entries that have several rows, in the order of the entries."""
         several = places.offsets >= 0
         starts, lengths = places.offsets[several], places.lengths[several]
@@ -158,8 +172,8 @@ class BitmapIndex(HoldsKeys):
         firsts, request_ends = near_groups(starts[order], ends[order])
         begins = starts[order][firsts]
         sizes = request_ends - begins
-        requests = zip(begins.tolist(), sizes.tolist(), strict=True)
-        read = [self._blob.read(self.body_start + begin, size) for begin, size in requests]
+        requests = zip((self.body_start + begins).tolist(), sizes.tolist(), strict=True)
+        read = yield [(self._blob, request) for request in requests]
         data = read[0] if len(read) == 1 else memoryview(b"".join(read))
         # The bytes of each request follow those of the request before.
         moves = np.cumsum(sizes) - sizes - begins

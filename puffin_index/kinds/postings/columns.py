@@ -18,7 +18,7 @@ from puffin_index.kinds.postings.rows import decode_runs, row_set, runs_in, sect
 from puffin_index.kinds.postings.sort import RowNumbers
 from puffin_index.storage.arrays import Flags, Ints, ramps
 from puffin_index.storage.parts import corrupt
-from puffin_index.storage.ranged import Blob
+from puffin_index.storage.ranged import Blob, Reading, run
 
 Codes: TypeAlias = npt.NDArray[np.unsignedinteger]
 """One more than the place of each row's key; 0 for NULL. Of the smallest type that has them."""
@@ -177,19 +177,19 @@ class RowsWithin(KeysWithin):
     """Answers with the rows of the row space that have some keys, which are read for each answer."""
 
     blob: Blob
-    read: Callable[[], Sequence[KeyRows]]
+    read: Callable[[], Reading[Sequence[KeyRows]]]
     cost_bytes: int
     numbers: RowNumbers
     value_type: ValueType
 
-    def read_once(self) -> tuple[BitMap, KeysWithin]:
+    def read_once(self) -> Reading[tuple[BitMap, KeysWithin]]:
         """Read all rows of the keys, and return the same keys in memory. Raises CorruptFileError on damage."""
-        parts = self.read()
+        parts = yield from self.read()
         numbers = np.concatenate([np.empty(0, np.int64), *(part.numbers for part in parts)])
         rows = row_set(numbers, None, self.numbers)
         if rows is None:
             raise corrupt(self.blob, "rows that no row group has")
-        return rows, replace(self, read=lambda: parts, cost_bytes=0)
+        return rows, replace(self, read=lambda: _kept(parts), cost_bytes=0)
 
     def keys_of(self, rows: BitMap | None) -> Column:
         """Return the keys of some rows.
@@ -199,7 +199,7 @@ class RowsWithin(KeysWithin):
         if rows is None:
             raise corrupt(self.blob, "rows of other keys are asked for")
         wanted = self.numbers.to_numbers(np.frombuffer(rows.to_array(), np.uint32))
-        parts = self.read()
+        parts = run(self.read())
         every = np.concatenate([np.empty(0, np.int64), *(part.numbers for part in parts)])
         codes, first = no_codes(len(every), sum(len(part.keys) for part in parts)), 0
         ends = np.cumsum([len(part.numbers) for part in parts]).tolist()
@@ -214,3 +214,8 @@ class RowsWithin(KeysWithin):
             raise corrupt(self.blob, "rows with two keys, or with none that the test asks for")
         keys = join_keys([part.keys for part in parts], self.value_type.domain == "bytes")
         return column_of_codes(self.value_type, keys, codes[order[places]])
+
+
+def _kept(parts: Sequence[KeyRows]) -> Reading[Sequence[KeyRows]]:
+    yield from ()
+    return parts

@@ -15,6 +15,7 @@ from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.kinds.held_keys import KeyCounts
 from puffin_index.kinds.postings.blocks import Sizes
 from puffin_index.kinds.postings.build import PlacedColumn, build_postings
+from puffin_index.storage.ranged import run
 from tests.conftest import amount
 from tests.puffin_index.kinds.columns import keys_of
 from tests.puffin_index.kinds.merged_sample import Group, expected_rows
@@ -47,7 +48,7 @@ def check(groups: list[Group], sizes: Sizes, tests: list[LeafTest]) -> None:
     assert in_memory.nbytes > len(of_row)
     check_bytes(groups, sizes)
     for test in tests:
-        within = postings.within(AskedTest(test))
+        within = run(postings.within(AskedTest(test)))
         if isinstance(test, NullTest) or test.negated:
             assert within is None
             continue
@@ -88,7 +89,7 @@ def test_columns_of_more_blocks_than_are_read_at_once_come_back() -> None:
 @pytest.mark.parametrize("rows", [BitMap([0]), BitMap([0, 100]), BitMap([299]), None])
 def test_rows_of_other_keys_are_refused(rows: BitMap | None) -> None:
     postings, _ = opened(built([group(0, [*range(298), None, None])]))
-    within = postings.within(AskedTest(RangeTest(100, 105)))
+    within = run(postings.within(AskedTest(RangeTest(100, 105))))
     assert within is not None
     with pytest.raises(CorruptFileError):
         within.keys_of(rows)
