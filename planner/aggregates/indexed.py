@@ -80,7 +80,7 @@ def each_unit(
 
     found: list[T] = []
     is_answered = np.zeros(len(positions), np.bool_)
-    for unit, result in zip(units, view.try_each(told, units, segment_of, reads, clock), strict=True):
+    for unit, result in zip(units, view.opened.try_each(told, units, segment_of, reads, clock), strict=True):
         if result is not None:
             found.append(result)
             is_answered[unit] = True
@@ -169,7 +169,7 @@ class Unit:
             elif (within := own.within.get(int(own.numbers[place]))) is not None:
                 opened = replace(opened, index=within)
             yield opened
-            self.view.weigh(directory, row_group)
+            self.view.opened.weigh(directory, row_group)
 
     def _asked(self, own: Payloads) -> Iterator[tuple[HoldsKeys, Sequence[int], BitMap]]:
         """Yield each payload of a column, the places of its row groups in the unit, and the matching rows."""

@@ -195,7 +195,7 @@ def _within(
         try:
             keys = _read_before(directory, blob, test, shared)
             if keys is None:
-                opened = run(view.open(directory, row_group, shared))
+                opened = run(view.opened.open(directory, row_group, shared))
                 keys = run(opened.within(test)) if isinstance(opened, HoldsKeys) else None
         except READ_ERRORS:
             # If the payload is asked for all of its keys, the trouble is told then.

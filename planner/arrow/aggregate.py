@@ -12,9 +12,10 @@ import pyarrow as pa
 from planner.aggregates.partial import Partial, table_of
 from planner.aggregates.question import Question, ask
 from planner.arrow.arrow_scan import in_order, residual_of
-from planner.arrow.plan import Keys, plan_scan, snapshot_of
+from planner.arrow.plan import plan_scan, snapshot_of
 from planner.arrow.row_group_columns import DataRead
 from planner.arrow.row_group_reader import RowGroupReader, RowGroupTask, tasks_of
+from planner.arrow.wanted_keys import Keys
 from planner.clock import DEFAULT_MILLISECONDS
 from planner.condition.arrow.read import ReadExpression
 from planner.condition.session_time import DEFAULT_ZONE

@@ -25,9 +25,10 @@ from planner.aggregates.partial import key_type
 from planner.aggregates.question import AskedColumn, Question, find_asked
 from planner.arrow.aggregate import EXACT_ROWS, log_warnings
 from planner.arrow.arrow_scan import in_order, residual_of
-from planner.arrow.plan import Keys, KeysError, arrow_array, keys_of_kind, plan_scan, snapshot_of
+from planner.arrow.plan import plan_scan, snapshot_of
 from planner.arrow.row_group_columns import DataRead
 from planner.arrow.row_group_reader import RowGroupReader, RowGroupTask, tasks_of
+from planner.arrow.wanted_keys import Keys, KeysError, arrow_array, keys_of_kind
 from planner.clock import DEFAULT_MILLISECONDS
 from planner.query import QueryAnswer
 from planner.view.cache import SharedPayloads

@@ -85,7 +85,7 @@ def read_directories(searches: Sequence[tuple[LeafSearch, Ints]]) -> None:
     """
     works = [(one, work) for one, undecided in searches for work in one.works(undecided)]
     state = searches[0][0].state
-    state.view.read_each(
+    state.view.opened.read_each(
         lambda one: one[0].prepare(one[1]), works, lambda one: segment_of(one[1][0]), IndexReads(), state.clock
     )
 
@@ -131,7 +131,7 @@ class LeafSearch:
             state.refuse(prepared[place].positions, reason)
         for one in every:
             if one.payload.nbytes != one.nbytes:
-                view.weigh(self.directory, self._row_group(one.positions))
+                view.opened.weigh(self.directory, self._row_group(one.positions))
         yield found, found.counts(row_groups, blobs)
 
     def find_alone(self, undecided: Ints) -> Iterator[Ints]:
@@ -172,7 +172,7 @@ class LeafSearch:
         state = self.state
         # What is open when the time is over was opened for nothing. So half of the time is left for reading rows.
         clock = Clock(state.clock.seconds_left / 2)
-        results = state.view.read_each(self.prepare, works, lambda work: segment_of(work[0]), state.reads, clock)
+        results = state.view.opened.read_each(self.prepare, works, lambda work: segment_of(work[0]), state.reads, clock)
         if clock.is_over and self.widest_share == 1:
             for work, result in zip(works, results, strict=True):
                 if result is None:
@@ -182,7 +182,9 @@ class LeafSearch:
     def prepare(self, work: _Work) -> Reading[_Prepared]:
         """Open a payload, and read what the test takes of its directory."""
         blob, positions, asked = work
-        payload = yield from self.state.view.open(self.directory, self._row_group(positions), self.state.reads.shared)
+        payload = yield from self.state.view.opened.open(
+            self.directory, self._row_group(positions), self.state.reads.shared
+        )
         nbytes = payload.nbytes
         look_up = yield from payload.prepare(asked)
         return _Prepared(blob, positions, payload, asked, look_up, nbytes)
@@ -197,7 +199,7 @@ class LeafSearch:
         ]
         for some in self._read_together(little if len(asked) > 1 and self._sharing is None else []):
             # What is in trouble is asked once more, alone, and says so then.
-            read = self.state.view.read_each(
+            read = self.state.view.opened.read_each(
                 _blocks, some, lambda one: segment_of(one.blob), IndexReads(), self.state.clock
             )
             every = [(one.blob, blocks) for one, blocks in zip(some, read, strict=True) if blocks is not None]
@@ -215,7 +217,7 @@ class LeafSearch:
     def _read_together(self, asked: list[_Prepared]) -> Iterator[list[_Prepared]]:
         """Cut payloads into lists whose blocks fit into memory: a store is asked for each list once."""
         little = np.array([one.cost for one in asked], np.int64)
-        most = _BLOBS_AT_ONCE * _LITTLE_BYTES if self.state.view.is_local else _BYTES_AT_ONCE
+        most = _BLOBS_AT_ONCE * _LITTLE_BYTES if self.state.view.opened.is_local else _BYTES_AT_ONCE
         for _, here in positions_by_number(np.cumsum(little) // most):
             yield [asked[at] for at in here.tolist()]
 
@@ -392,7 +394,7 @@ class LeafSearch:
         if kind_named(other.kind).is_found_by_key or not other.known[row_groups].all():
             return False
         _, firsts = np.unique(other.blob[row_groups], return_index=True)
-        weight = _DECODING_WEIGHT if search.view.is_local else _REMOTE_DECODING_WEIGHT
+        weight = _DECODING_WEIGHT if search.view.opened.is_local else _REMOTE_DECODING_WEIGHT
         return cost * weight > int(other.length[row_groups[firsts]].sum())
 
 

@@ -84,7 +84,7 @@ class IndexStages:
     def _read_directories(self) -> None:
         """Read the directories of narrow leaves side by side from a store: a first plan waits for these only once."""
         search = self._search
-        if search.view.is_local or len(search.leaves) < 2:
+        if search.view.opened.is_local or len(search.leaves) < 2:
             return
         searches: list[tuple[LeafSearch, Ints]] = []
         for state in search.leaves[:_MOST_CANDIDATES]:
@@ -382,7 +382,7 @@ def _prune(search: SearchState) -> Pruned:
 
 def _judge_by_zone_maps(search: SearchState) -> None:
     """Judge each leaf by the statistics of its column, as long as there is time."""
-    search.view.prefetch({state.leaf.field_id for state in search.leaves})
+    search.view.opened.prefetch({state.leaf.field_id for state in search.leaves})
     for state in search.leaves:
         if search.is_finished:
             break

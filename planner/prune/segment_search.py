@@ -131,7 +131,7 @@ class _RowGroup:
                 self.searched.late.add(self.position)
                 break
             try:
-                opened = yield from state.view.open(directory, row_group, state.reads.shared)
+                opened = yield from state.view.opened.open(directory, row_group, state.reads.shared)
                 look_up = yield from opened.prepare(AskedTest(leaf.test))
                 rows = yield from look_up.rows(candidates)
             except READ_ERRORS as error:

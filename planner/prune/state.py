@@ -119,8 +119,8 @@ class SearchState:
     def read_each(
         self, read: Callable[[Item], Reading[Part]], items: Sequence[Item], segment_of: Callable[[Item], int]
     ) -> list[Part | None]:
-        """Read something of the index for each item, see `IndexView.read_each`, as long as there is time."""
-        return self.view.read_each(read, items, segment_of, self.reads, self.clock)
+        """Read something of the index for each item, see `OpenSegments.read_each`, as long as there is time."""
+        return self.view.opened.read_each(read, items, segment_of, self.reads, self.clock)
 
     def selection(self, positions: Ints) -> Selection:
         """Ascending positions as an index into arrays."""

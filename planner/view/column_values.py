@@ -149,8 +149,8 @@ def _union(
         bytes_read += int(directory.length[payloads].sum())
         if len(payloads) > _MOST_PAYLOADS or bytes_read > most_bytes:
             return f"the values of the column take more than {_MOST_PAYLOADS} requests or {most_bytes} bytes"
-        read, troubles = partial(view.keys_of, directory, most=most), len(reads.troubles)
-        listed = view.try_each(read, payloads.tolist(), directory.segment.__getitem__, reads)
+        read, troubles = partial(view.opened.keys_of, directory, most=most), len(reads.troubles)
+        listed = view.opened.try_each(read, payloads.tolist(), directory.segment.__getitem__, reads)
         if len(reads.troubles) > troubles:
             return "a part of the index cannot be read"
         lists += [keys for keys in listed if keys is not None]

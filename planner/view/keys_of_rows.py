@@ -54,13 +54,13 @@ class OpenedKeys:
 def open_keys(
     view: IndexView, directory: KindDirectory, row_groups: Ints, places: Ints, shared: SharedPayloads | None = None
 ) -> OpenedKeys:
-    """Open the payload that the row groups at some places share; `IndexView.weigh` then notes how large it became.
+    """Open the payload that the row groups at some places share; `OpenSegments.weigh` then notes how large it became.
 
     Raises CorruptFileError if it is damaged, UnsupportedError if this release does not read it.
     """
     here = places[np.argsort(directory.base[row_groups[places]], kind="stable")]
     first = int(row_groups[here[0]])
-    opened = run(view.open(directory, first, shared))
+    opened = run(view.opened.open(directory, first, shared))
     if not isinstance(opened, HoldsKeys):
         raise UnsupportedError(f"a payload of kind {directory.kind} that holds no keys")
     return OpenedKeys(opened, here.tolist(), directory.base[row_groups[here]].tolist())
@@ -87,7 +87,7 @@ def keys_of_rows(
     segments = directory.segment[row_groups]
     read = partial(_read, view, directory, row_groups, rows)
     found: dict[int, Column] = {}
-    for part in view.try_each(read, payloads, lambda places: int(segments[places[0]]), reads):
+    for part in view.opened.try_each(read, payloads, lambda places: int(segments[places[0]]), reads):
         if part is None:
             return None
         found.update(part)
@@ -104,7 +104,7 @@ def _read(
     """The keys of the row groups that share a payload."""
     opened = open_keys(view, directory, row_groups, places)
     keys = opened.index.keys_of(opened.moved(lambda place: rows[int(row_groups[place])]))
-    view.weigh(directory, int(row_groups[places[0]]))
+    view.opened.weigh(directory, int(row_groups[places[0]]))
     own = [int(row_groups[place]) for place in opened.places]
     ends = np.cumsum([len(rows[one]) for one in own]).tolist()
     return {one: keys.part(first, end) for one, first, end in zip(own, [0, *ends[:-1]], ends, strict=True)}
@@ -128,12 +128,12 @@ def decoded_keys(view: IndexView, directory: KindDirectory, row_group: int, open
     found = opened.in_memory()
     if found is None:
         return opened
-    view.keep(directory, row_group, "keys in memory", found)
+    view.opened.keep(directory, row_group, "keys in memory", found)
     return found
 
 
 def _kept_keys(view: IndexView, directory: KindDirectory, row_group: int) -> KeysInMemory | None:
-    found = view.kept(directory, row_group, "keys in memory")
+    found = view.opened.kept(directory, row_group, "keys in memory")
     return found if isinstance(found, KeysInMemory) else None
 
 
@@ -142,10 +142,10 @@ def add_cost(view: IndexView, directory: KindDirectory, row_group: int, cost: fl
 
     Returns what all queries have cost, in weighed bytes.
     """
-    kept = view.kept(directory, row_group, "cost")
+    kept = view.opened.kept(directory, row_group, "cost")
     spent = kept if isinstance(kept, _Spent) else _Spent()
     spent.cost += cost
-    view.keep(directory, row_group, "cost", spent)
+    view.opened.keep(directory, row_group, "cost", spent)
     return spent.cost
 
 
@@ -164,4 +164,4 @@ def may_be_kept(view: IndexView, statistics: FieldStatistics, directory: KindDir
     # One code a row, of the fewest bytes.
     bounds = statistics.bounds
     keys = rows if bounds is None else bounds[1] - bounds[0] + 1
-    return rows * np.min_scalar_type(min(keys, rows)).itemsize <= view.cache_bytes * _SHARE_OF_CACHE
+    return rows * np.min_scalar_type(min(keys, rows)).itemsize <= view.opened.cache_bytes * _SHARE_OF_CACHE

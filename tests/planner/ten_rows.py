@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
 
-from planner.arrow.plan import view_of
 from planner.clock import Clock
 from planner.condition.tree.nodes import Leaf, Predicate
 from planner.condition.tree.tree import PredicateTree
@@ -21,6 +20,7 @@ from planner.prune.gate import DEFAULT_LIMITS, Limits
 from planner.prune.state import SearchState
 from planner.view.directories import IndexReads
 from planner.view.index_view import IndexView
+from planner.view.views import view_of
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.column_source import reading_of
 from puffin_index.keys.leaf import LeafTest

@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, given, note, settings, strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
 
 import planner
-from planner.arrow.plan import KeysError
 from planner.arrow.row_group_columns import DataRead
+from planner.arrow.wanted_keys import KeysError
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.data_table import list_data_files
 from puffin_index.errors import NotFoundError, UnsupportedError

@@ -22,11 +22,12 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from planner.arrow.aggregate import aggregate, count
 from planner.arrow.arrow_scan import scan
-from planner.arrow.plan import plan_files, view_of
+from planner.arrow.plan import plan_files
 from planner.condition.sql.parser import read_where
 from planner.condition.tree.simplify import simplified
 from planner.prune.gate import Limits
 from planner.view.index_view import IndexView
+from planner.view.views import view_of
 from puffin_index.data.column_source import reading_of
 from puffin_index.data.data_table import DataFile, list_data_files
 from puffin_index.errors import PuffinIndexError, UnsupportedError

@@ -89,7 +89,7 @@ def test_a_payload_answers_for_its_row_group(local_catalog: SqlCatalog) -> None:
     directory = view.directory(LEAF, "bitmap", IndexReads())
     assert directory is not None
 
-    found = [run(view.open(directory, row_group, None)).evaluate(RangeTest(5, 8)) for row_group in range(5)]
+    found = [run(view.opened.open(directory, row_group, None)).evaluate(RangeTest(5, 8)) for row_group in range(5)]
 
     assert [list(rows.rows) for rows in found] == [[], [1], [1], [0, 1], []]
     assert all(rows.exact for rows in found)
