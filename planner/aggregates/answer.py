@@ -21,7 +21,6 @@ from planner.view.cache import SharedPayloads
 from planner.view.directories import IndexReads
 from puffin_index.keys.map_key import column_and_key
 from puffin_index.storage.arrays import Floats, Ints
-from puffin_index.storage.files import READ_COUNT
 
 _COLUMN_SHARE: Final = 0.1
 """The share of a data file that a column takes if the manifest does not tell."""
@@ -100,11 +99,7 @@ def answer(
     An index that costs more than a row group's data is not read; beyond the limits, row groups are unread.
     """
     reads = IndexReads(shared=shared)
-    token = READ_COUNT.set(reads.count)
-    try:
-        found = _answer(rows, question, data_costs, limits, reads)
-    finally:
-        READ_COUNT.reset(token)
+    found = _answer(rows, question, data_costs, limits, reads)
     warnings = tuple(map(str, reads.troubles))
     return replace(found, index_reads=reads.count.requests, index_bytes_read=reads.count.bytes, warnings=warnings)
 

@@ -38,6 +38,7 @@ from puffin_index.keys.arrow_keys import NEGATIVE_ZERO_KEY, arrow_of_keys, key_a
 from puffin_index.keys.map_key import ColumnId
 from puffin_index.keys.value_types import ValueType
 from puffin_index.storage.arrays import Ints
+from puffin_index.storage.ranged import Reading
 from puffin_index.table_index import TableIndex
 
 _ROWS_AT_ONCE: Final = 1 << 20
@@ -147,9 +148,10 @@ class _AskedKeys:
         }
         return pa.table({"_file": files, "_pos": positions, **own})
 
-    def of_unit(self, unit: Unit) -> pa.Table | None:
+    def of_unit(self, unit: Unit) -> Reading[pa.Table | None]:
         """Locate the rows of a unit by the index; None if a key is a zero, whose sign no index knows."""
-        keys = {column: key_array(own) for column, own in unit.keys().items()}
+        found = yield from unit.keys()
+        keys = {column: key_array(own) for column, own in found.items()}
         if any(self.by_id[column].value_type.is_floating and _has_zero(own) for column, own in keys.items()):
             return None
         return self.located(*unit.rows.located(unit.positions), keys)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -38,7 +37,7 @@ from puffin_index.data.column_source import reading_of
 from puffin_index.data.data_table import DataFile
 from puffin_index.errors import NotFoundError
 from puffin_index.jobs.engine import context_of
-from puffin_index.storage.files import READ_COUNT, ReadCount, is_local
+from puffin_index.storage.files import ReadCount, is_local
 from puffin_index.table_index import TableIndex
 
 if TYPE_CHECKING:
@@ -207,12 +206,11 @@ def _read_tables(
     def view_with_directories() -> IndexView:
         view = view_of(index.index_table, reading)
         if ahead is not None:
-            READ_COUNT.set(ahead)
-            view.opened.prefetch({leaf.field_id for leaf in PredicateTree(predicate).leaves})
+            view.opened.prefetch({leaf.field_id for leaf in PredicateTree(predicate).leaves}, ahead)
         return view
 
     with ThreadPoolExecutor(1, "puffin-index-view") as pool:
-        view = pool.submit(copy_context().run, view_with_directories)
+        view = pool.submit(view_with_directories)
         return files(), view.result()
 
 

@@ -86,7 +86,11 @@ def read_directories(searches: Sequence[tuple[LeafSearch, Ints]]) -> None:
     works = [(one, work) for one, undecided in searches for work in one.works(undecided)]
     state = searches[0][0].state
     state.view.opened.read_each(
-        lambda one: one[0].prepare(one[1]), works, lambda one: segment_of(one[1][0]), IndexReads(), state.clock
+        lambda one: one[0].prepare(one[1]),
+        works,
+        lambda one: segment_of(one[1][0]),
+        IndexReads(state.reads.count),
+        state.clock,
     )
 
 
@@ -200,7 +204,7 @@ class LeafSearch:
         for some in self._read_together(little if len(asked) > 1 and self._sharing is None else []):
             # What is in trouble is asked once more, alone, and says so then.
             read = self.state.view.opened.read_each(
-                _blocks, some, lambda one: segment_of(one.blob), IndexReads(), self.state.clock
+                _blocks, some, lambda one: segment_of(one.blob), IndexReads(self.state.reads.count), self.state.clock
             )
             every = [(one.blob, blocks) for one, blocks in zip(some, read, strict=True) if blocks is not None]
             for first in range(0, len(every), _BLOBS_AT_ONCE):

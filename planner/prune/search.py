@@ -32,7 +32,6 @@ from planner.view.index_view import IndexView
 from puffin_index.kinds.kind import Answer
 from puffin_index.kinds.registry import kinds_answering
 from puffin_index.storage.arrays import Flags, Ints
-from puffin_index.storage.files import READ_COUNT
 
 _MOST_CANDIDATES = 8
 """At most this many narrow leaves narrow the candidates of a wide leaf. More would barely shrink them."""
@@ -346,11 +345,7 @@ def prune(
     mode.
     """
     clock, reads = Clock(limits.seconds), IndexReads(shared=shared)
-    token = READ_COUNT.set(reads.count)
-    try:
-        return _prune(SearchState(view, PredicateTree(predicate), row_groups, limits, clock, reads))
-    finally:
-        READ_COUNT.reset(token)
+    return _prune(SearchState(view, PredicateTree(predicate), row_groups, limits, clock, reads))
 
 
 def expected_matches(view: IndexView, predicate: Predicate, row_groups: Ints) -> float:
@@ -382,7 +377,7 @@ def _prune(search: SearchState) -> Pruned:
 
 def _judge_by_zone_maps(search: SearchState) -> None:
     """Judge each leaf by the statistics of its column, as long as there is time."""
-    search.view.opened.prefetch({state.leaf.field_id for state in search.leaves})
+    search.view.opened.prefetch({state.leaf.field_id for state in search.leaves}, search.reads.count)
     for state in search.leaves:
         if search.is_finished:
             break

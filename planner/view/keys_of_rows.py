@@ -27,7 +27,7 @@ from puffin_index.keys.columns import Column
 from puffin_index.kinds.held_keys import HoldsKeys, KeysInMemory
 from puffin_index.kinds.registry import kinds_holding_keys
 from puffin_index.storage.arrays import Flags, Ints
-from puffin_index.storage.ranged import run
+from puffin_index.storage.ranged import Reading
 
 _SHARE_OF_CACHE: Final = 0.5
 """The keys that one query asks for may fill this share of the cache."""
@@ -53,14 +53,14 @@ class OpenedKeys:
 
 def open_keys(
     view: IndexView, directory: KindDirectory, row_groups: Ints, places: Ints, shared: SharedPayloads | None = None
-) -> OpenedKeys:
+) -> Reading[OpenedKeys]:
     """Open the payload that the row groups at some places share; `OpenSegments.weigh` then notes how large it became.
 
     Raises CorruptFileError if it is damaged, UnsupportedError if this release does not read it.
     """
     here = places[np.argsort(directory.base[row_groups[places]], kind="stable")]
     first = int(row_groups[here[0]])
-    opened = run(view.opened.open(directory, first, shared))
+    opened = yield from view.opened.open(directory, first, shared)
     if not isinstance(opened, HoldsKeys):
         raise UnsupportedError(f"a payload of kind {directory.kind} that holds no keys")
     return OpenedKeys(opened, here.tolist(), directory.base[row_groups[here]].tolist())
@@ -87,7 +87,7 @@ def keys_of_rows(
     segments = directory.segment[row_groups]
     read = partial(_read, view, directory, row_groups, rows)
     found: dict[int, Column] = {}
-    for part in view.opened.try_each(read, payloads, lambda places: int(segments[places[0]]), reads):
+    for part in view.opened.read_each(read, payloads, lambda places: int(segments[places[0]]), reads):
         if part is None:
             return None
         found.update(part)
@@ -100,10 +100,10 @@ def _read(
     row_groups: Ints,
     rows: Mapping[int, BitMap],
     places: Ints,
-) -> dict[int, Column]:
+) -> Reading[dict[int, Column]]:
     """The keys of the row groups that share a payload."""
-    opened = open_keys(view, directory, row_groups, places)
-    keys = opened.index.keys_of(opened.moved(lambda place: rows[int(row_groups[place])]))
+    opened = yield from open_keys(view, directory, row_groups, places)
+    keys = yield from opened.index.keys_of(opened.moved(lambda place: rows[int(row_groups[place])]))
     view.opened.weigh(directory, int(row_groups[places[0]]))
     own = [int(row_groups[place]) for place in opened.places]
     ends = np.cumsum([len(rows[one]) for one in own]).tolist()
@@ -118,14 +118,14 @@ class _Spent:
     nbytes: int = 0
 
 
-def decoded_keys(view: IndexView, directory: KindDirectory, row_group: int, opened: HoldsKeys) -> HoldsKeys:
+def decoded_keys(view: IndexView, directory: KindDirectory, row_group: int, opened: HoldsKeys) -> Reading[HoldsKeys]:
     """The keys of the payload of a row group in memory, decoded and kept unless they are there already.
 
     A payload that need not be decoded is returned as it is.
     """
     if (kept := _kept_keys(view, directory, row_group)) is not None:
         return kept
-    found = opened.in_memory()
+    found = yield from opened.in_memory()
     if found is None:
         return opened
     view.opened.keep(directory, row_group, "keys in memory", found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
@@ -33,10 +34,10 @@ from puffin_index.kinds.held_keys import HoldsKeys
 from puffin_index.segments.directory import STATISTICS, Directory, read_directory, read_statistics
 from puffin_index.segments.segment import align
 from puffin_index.storage.arrays import Ints
-from puffin_index.storage.files import is_local
-from puffin_index.storage.parallel import in_parallel, requests_at_once
+from puffin_index.storage.files import ReadCount, is_local
+from puffin_index.storage.parallel import requests_at_once
 from puffin_index.storage.parts import Part as Range, parts_of
-from puffin_index.storage.ranged import Blob, BytesReader, RangedReader, Reading, Wanted, answered, run
+from puffin_index.storage.ranged import Blob, BytesReader, RangedReader, Reading, Wanted, answered
 
 Part = TypeVar("Part")
 Item = TypeVar("Item")
@@ -65,13 +66,6 @@ class OpenSegments:
         self._io = io
         self._cache = cache
 
-    def each(self, read: Callable[[Item], Part], items: Sequence[Item]) -> list[Part]:
-        """Return the results of reading something for each item, in their order.
-
-        Requests to a remote store wait side by side; a local disk answers before threads could take turns.
-        """
-        return in_parallel(read, items, self._at_once)
-
     def read_each(
         self,
         read: Callable[[Item], Reading[Part]],
@@ -82,8 +76,8 @@ class OpenSegments:
     ) -> list[Part | None]:
         """Read something of a segment for each item; None where that was not possible.
 
-        From a store, what all of them want next is read side by side. `reads` notes what is in trouble. Nothing more is
-        begun once the time is over.
+        From a store, what some hundreds of them want next is read side by side, and the others take the places of those
+        that are done. `reads` counts, and notes what is in trouble. Nothing more is begun once the time is over.
         """
         found: list[Part | None] = [None] * len(items)
         readings: dict[int, Reading[Part]] = {}
@@ -92,50 +86,37 @@ class OpenSegments:
         def go_on(place: int, step: Callable[[Reading[Part]], Wanted]) -> None:
             try:
                 wanted[place] = step(readings[place])
+                return
             except StopIteration as end:
                 found[place] = end.value
             except READ_ERRORS as error:
                 reads.troubles.append(IndexTrouble.of(self._numbering.segments[segment_of(items[place])][0], error))
+            del readings[place]
 
-        for place, item in enumerate(items):
-            if clock is not None and clock.is_over:
-                break
-            readings[place] = read(item)
-            go_on(place, next)
-            while self.is_local and place in wanted:
-                own = wanted.pop(place)
-                go_on(place, partial(answered, wanted=own))
-        while wanted:
+        waiting = deque(enumerate(items))
+        while waiting or wanted:
+            while waiting and len(wanted) < self._at_once:
+                if clock is not None and clock.is_over:
+                    waiting.clear()
+                    break
+                place, item = waiting.popleft()
+                readings[place] = read(item)
+                go_on(place, next)
             some = _within_memory(wanted)
-            contents = self.files.fetch(list(some.values()), self._at_once)
-            for (place, own), data in zip(some.items(), contents, strict=True):
+            for (place, own), data in zip(some.items(), self._fetch(list(some.values()), reads.count), strict=True):
                 go_on(place, partial(answered, wanted=own, contents=data))
         return found
 
-    def try_each(
-        self,
-        read: Callable[[Item], Part],
-        items: Sequence[Item],
-        segment_of: Callable[[Item], int],
-        reads: IndexReads,
-        clock: Clock | None = None,
-    ) -> list[Part | None]:
-        """Do something with a segment for each item, as `each` does; None where that was not possible.
-
-        `reads` notes what is in trouble. Nothing more is begun once the time is over.
-        """
-
-        def attempt(item: Item) -> Part | IndexTrouble | None:
-            if clock is not None and clock.is_over:
-                return None
-            try:
-                return read(item)
-            except READ_ERRORS as error:
-                return IndexTrouble.of(self._numbering.segments[segment_of(item)][0], error)
-
-        results = self.each(attempt, items)
-        reads.troubles += [result for result in results if isinstance(result, IndexTrouble)]
-        return [None if isinstance(result, IndexTrouble) else result for result in results]
+    def _fetch(self, every: Sequence[Wanted], count: ReadCount) -> list[list[memoryview] | None]:
+        """Get what several readings want; None where each of them reads by itself."""
+        contents: list[list[memoryview] | None] = [None] * len(every)
+        if not self.is_local:
+            contents = self.files.fetch(every, self._at_once, count)
+        for wanted, data in zip(every, contents, strict=True):
+            for blob, (_, length) in wanted if data is None else ():
+                if isinstance(blob.reader, SegmentReader):
+                    count.add(length)
+        return contents
 
     @cached_property
     def _at_once(self) -> int:
@@ -146,7 +127,7 @@ class OpenSegments:
         """Whether all segments are files of this machine."""
         return all(is_local(location) for location, _ in self._numbering.segments)
 
-    def prefetch(self, fields: Collection[ColumnId]) -> None:
+    def prefetch(self, fields: Collection[ColumnId], count: ReadCount) -> None:
         """Read the directories of some columns that are not in memory yet, those of a segment by one request.
 
         Does nothing on a local disk. What cannot be read now is read again when it is used, and fails there.
@@ -159,7 +140,10 @@ class OpenSegments:
                 if self._cache.get((self._numbering.segments[segment][0], place)) is None:
                     missing.setdefault(segment, set()).add(place)
         self.read_each(
-            lambda segment: self._prefetch_segment(segment, sorted(missing[segment])), list(missing), int, IndexReads()
+            lambda segment: self._prefetch_segment(segment, sorted(missing[segment])),
+            list(missing),
+            int,
+            IndexReads(count),
         )
 
     def _prefetch_segment(self, segment: int, places: Sequence[tuple[int, int, str]]) -> Reading[None]:
@@ -184,11 +168,12 @@ class OpenSegments:
                 return kept.payload
         elif shared is not None and (opened := shared.find(key)) is not None:
             return opened
-        own, entry, reader = self._locate(directory, row_group)
+        own, entry, reader = yield from self._locate(directory, row_group)
         source: RangedReader = reader
         spans = np.array([[0, self._numbering.row_counts[row_group]]], np.int64)
         if is_merged:
-            spans = self._spans(directory.column, int(directory.segment[row_group]))[own.covered(entry)]
+            every = yield from self._spans(directory.column, int(directory.segment[row_group]))
+            spans = every[own.covered(entry)]
         elif not self.is_local and length <= _WHOLE_BYTES:
             offset = int(directory.offset[row_group])
             (data,) = yield [(Blob(reader, offset, length), (0, length))]
@@ -207,13 +192,13 @@ class OpenSegments:
         if kept is not None:
             self._cache.put(key, kept)
 
-    def keys_of(self, directory: KindDirectory, row_group: int, most: int) -> KeyArray | None:
+    def keys_of(self, directory: KindDirectory, row_group: int, most: int) -> Reading[KeyArray | None]:
         """The distinct keys of the payload of a row group; None if it does not list them, or has more than `most`."""
         kept = self.kept(directory, row_group, "keys")
         if isinstance(kept, np.ndarray | pa.Array):
             return kept if len(kept) <= most else None
-        opened = run(self.open(directory, row_group, None))
-        keys = opened.keys(most) if isinstance(opened, HoldsKeys) else None
+        opened = yield from self.open(directory, row_group, None)
+        keys = (yield from opened.keys(most)) if isinstance(opened, HoldsKeys) else None
         if keys is not None:
             self.keep(directory, row_group, "keys", keys)
         return keys
@@ -236,24 +221,25 @@ class OpenSegments:
         location = self._numbering.segments[int(directory.segment[row_group])][0]
         return location, directory.column, directory.kind, int(directory.entry[row_group]), directory.value_type.name
 
-    def _locate(self, directory: KindDirectory, row_group: int) -> tuple[Directory, int, SegmentReader]:
+    def _locate(self, directory: KindDirectory, row_group: int) -> Reading[tuple[Directory, int, SegmentReader]]:
         """The directory that tells of a payload, the payload's row in it, and a reader of the segment."""
         segment = int(directory.segment[row_group])
-        own = self.directory_of(self._numbering.placements[directory.column, directory.kind], segment)
+        own = yield from self.directory_of(self._numbering.placements[directory.column, directory.kind], segment)
         # The keys of a test are of the type that the whole view is read by.
         own = replace(own, type_name=directory.value_type.name)
         return own, int(directory.entry[row_group]), self._reader(segment)
 
-    def _spans(self, field_id: ColumnId, segment: int) -> Ints:
+    def _spans(self, field_id: ColumnId, segment: int) -> Reading[Ints]:
         """Base and row count of every row group of a segment, also of those whose data files the table has lost."""
-        rows = self.statistics_of(self._numbering.placements[field_id, STATISTICS], segment).row_count
+        statistics = yield from self.statistics_of(self._numbering.placements[field_id, STATISTICS], segment)
+        rows = statistics.row_count
         ends = np.cumsum(align(rows))
         return np.column_stack((ends - align(rows), rows))
 
     def _reader(self, segment: int) -> SegmentReader:
         return SegmentReader(self.files, *self._numbering.segments[segment])
 
-    def statistics_of(self, placement: Placement, segment: int) -> FieldStatistics:
+    def statistics_of(self, placement: Placement, segment: int) -> Reading[FieldStatistics]:
         """The statistics of a column in one segment."""
         return self._of_segment(
             placement,
@@ -262,7 +248,7 @@ class OpenSegments:
             lambda reader, place: segment_statistics(read_statistics(reader, *place, STATISTICS_COLUMNS)),
         )
 
-    def directory_of(self, placement: Placement, segment: int) -> Directory:
+    def directory_of(self, placement: Placement, segment: int) -> Reading[Directory]:
         """The directory of the payloads of a column and kind in one segment."""
         return self._of_segment(placement, segment, Directory, lambda reader, place: read_directory(reader, *place))
 
@@ -272,13 +258,19 @@ class OpenSegments:
         segment: int,
         form: type[Own],
         read: Callable[[RangedReader, tuple[int, int, str]], Own],
-    ) -> Own:
+    ) -> Reading[Own]:
         """Read a directory or statistics of one segment, unless they are in memory."""
         key = self._directory_key(placement, segment)
         kept = self._cache.get(key)
         if isinstance(kept, form):
             return kept
-        reader = kept.reader if isinstance(kept, StoredDirectory) else self._reader(segment)
+        if isinstance(kept, StoredDirectory):
+            reader = kept.reader
+        else:
+            offset, length, _ = key[1]
+            own = self._reader(segment)
+            (data,) = yield [(Blob(own, 0, own.size), (offset, length))]
+            reader = BytesReader(data, own.location, offset)
         found = read(reader, key[1])
         if int(placement.last_row_groups[segment]) >= found.row_group_count:
             raise CorruptFileError("directory with too few entries", location=key[0], offset=key[1][0])
@@ -289,21 +281,12 @@ class OpenSegments:
         return self._numbering.segments[segment][0], placement.locations[segment]
 
     def of_segments(
-        self, placement: Placement, reads: IndexReads, part_of: Callable[[Placement, int], Part]
+        self, placement: Placement, reads: IndexReads, part_of: Callable[[Placement, int], Reading[Part]]
     ) -> dict[int, Part]:
         """Read a part of every segment; segments in trouble are left out."""
-
-        def read(segment: int) -> Part:
-            return part_of(placement, segment)
-
         used = [int(segment) for segment in np.unique(placement.segment) if segment >= 0]
-        absent = [segment for segment in used if self._cache.get(self._directory_key(placement, segment)) is None]
-        parts = dict(zip(absent, self.try_each(read, absent, int, reads), strict=True))
-        for segment in used:
-            if segment not in parts:
-                # What is in memory needs no thread that waits for a store.
-                parts[segment] = self.try_each(read, [segment], int, reads)[0]
-        return {segment: part for segment in used if (part := parts[segment]) is not None}
+        parts = self.read_each(partial(part_of, placement), used, int, reads)
+        return {segment: part for segment, part in zip(used, parts, strict=True) if part is not None}
 
 
 def _within_memory(wanted: dict[int, Wanted]) -> dict[int, Wanted]:

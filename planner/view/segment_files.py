@@ -10,7 +10,7 @@ from cachetools import LRUCache
 from pyiceberg.io import FileIO
 
 from puffin_index.errors import READ_ERRORS
-from puffin_index.storage.files import FileReader, count_read, most_open_files
+from puffin_index.storage.files import FileReader, ReadCount, most_open_files
 from puffin_index.storage.objects import find_object, read_many
 from puffin_index.storage.parallel import in_parallel
 from puffin_index.storage.ranged import HeldRange, HeldRanges, Span, Wanted, near_spans
@@ -20,17 +20,17 @@ _MANY: Final = 16
 
 
 class SegmentFiles:
-    """Reads segments, and counts requests for the plan that asks. Safe to share between threads."""
+    """Reads segments. Safe to share between threads."""
 
     def __init__(self, io: FileIO) -> None:
         self._io = io
         self._lock = threading.Lock()
         self._opened: LRUCache[tuple[int, str], FileReader] = LRUCache(most_open_files())
 
-    def fetch(self, every: Sequence[Wanted], at_once: int) -> list[list[memoryview] | None]:
+    def fetch(self, every: Sequence[Wanted], at_once: int, count: ReadCount) -> list[list[memoryview] | None]:
         """Get what several readings want, side by side and near ranges as one request; None for those without luck.
 
-        At most `at_once` requests are under way at one time.
+        At most `at_once` requests are under way at one time. Counts those that succeed.
         """
         of_file: dict[tuple[str, int], set[Span]] = {}
         for blob, (offset, length) in (one for wanted in every for one in wanted):
@@ -38,11 +38,11 @@ class SegmentFiles:
                 place = blob.reader.location, blob.reader.size
                 of_file.setdefault(place, set()).add((blob.offset + offset, length))
         requests = [(*file, *span) for file, spans in of_file.items() for span in near_spans(spans)]
-        held = HeldRanges(
-            (request[0], HeldRange(*request[2:], data))
-            for request, data in zip(requests, self._read_all(requests, at_once), strict=True)
-            if data is not None
-        )
+        contents = zip(requests, self._read_all(requests, at_once), strict=True)
+        read = [(request[0], HeldRange(*request[2:], data)) for request, data in contents if data is not None]
+        for _, one in read:
+            count.add(one.length)
+        held = HeldRanges(read)
         return [_found(wanted, held) for wanted in every]
 
     def _read_all(self, requests: Sequence[tuple[str, int, int, int]], at_once: int) -> list[memoryview | None]:
@@ -50,11 +50,7 @@ class SegmentFiles:
         stored = [(one, *request[2:]) for one, request in zip(objects, requests, strict=True) if one is not None]
         if len(stored) < max(_MANY, len(requests)):
             return in_parallel(self._try_to_read, requests, at_once)
-        contents = read_many(stored, at_once)
-        for data in contents:
-            if data is not None:
-                count_read(len(data))
-        return contents
+        return read_many(stored, at_once)
 
     def _try_to_read(self, request: tuple[str, int, int, int]) -> memoryview | None:
         try:
@@ -64,7 +60,6 @@ class SegmentFiles:
 
     def read(self, location: str, size: int, offset: int, length: int) -> memoryview:
         """Return exactly `length` bytes from `offset` of the segment at a location, which has `size` bytes."""
-        count_read(length)
         # A process that was forked cannot use the connections of its parent.
         key = os.getpid(), location
         with self._lock:

@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Protocol, Self, TypeAlias
 
 import numpy as np
@@ -14,7 +13,7 @@ from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.leaf import LeafTest
 from puffin_index.keys.value_types import ValueType
 from puffin_index.storage.arrays import Flags, Ints
-from puffin_index.storage.ranged import Blob, Reading, run
+from puffin_index.storage.ranged import Blob, Reading, at_once, run
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +108,7 @@ class LookUp:
     @classmethod
     def of_nothing(cls) -> Self:
         """Return the look-up of a test that no row satisfies."""
-        return cls((0, 0), (0, 0), partial(_no_reading, RowSet(BitMap(), True)))
-
-
-def _no_reading(rows: RowSet, candidates: BitMap | None) -> Reading[RowSet]:
-    del candidates
-    yield from ()
-    return rows
+        return cls((0, 0), (0, 0), lambda _: at_once(RowSet(BitMap(), True)))
 
 
 class OpenIndex(ABC):

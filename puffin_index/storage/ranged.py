@@ -104,6 +104,12 @@ Reading: TypeAlias = Generator[Wanted, Sequence[memoryview], Result]
 """Work that yields the ranges that it needs next, and gets their bytes: `return` gives the result."""
 
 
+def at_once(result: Result) -> Reading[Result]:
+    """Do the work that has nothing to read."""
+    yield from ()
+    return result
+
+
 def answered(reading: Reading[Result], wanted: Wanted, contents: Sequence[memoryview] | None = None) -> Wanted:
     """Give some work what it wanted, read now by a request for each range if need be; return what it wants next."""
     try:

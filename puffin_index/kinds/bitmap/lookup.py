@@ -22,7 +22,7 @@ from puffin_index.roaring.union import StoredSets
 from puffin_index.storage.arrays import Ints, records_at
 from puffin_index.storage.hashing import xxh64_many
 from puffin_index.storage.parts import CHECKSUM_BYTES, Part, check_layout, corrupt
-from puffin_index.storage.ranged import Reading, near_groups, run
+from puffin_index.storage.ranged import Reading, at_once, near_groups
 
 
 class BitmapIndex(OpenIndex, HoldsKeys):
@@ -56,8 +56,7 @@ class BitmapIndex(OpenIndex, HoldsKeys):
 
     def prepare(self, asked: AskedTest) -> Reading[LookUp]:
         """Prepare a test; nothing is read for that."""
-        yield from ()
-        return LookUp((0, self._row_count), (3, self._blob.length), partial(self._rows, asked.test))
+        return at_once(LookUp((0, self._row_count), (3, self._blob.length), partial(self._rows, asked.test)))
 
     def _rows(self, test: LeafTest, candidates: BitMap | None) -> Reading[RowSet]:
         if candidates is not None and not candidates:
@@ -68,43 +67,45 @@ class BitmapIndex(OpenIndex, HoldsKeys):
             rows = yield from self._set_rows(test) if isinstance(test, SetTest) else self._range_rows(test)
         return RowSet(rows if candidates is None else rows & candidates, True)
 
-    def keys(self, most: int) -> KeyArray | None:
+    def keys(self, most: int) -> Reading[KeyArray | None]:
         """Return the keys of the entries; None if there are more than `most`."""
-        keys = run(self.entries.every()).keys
-        return None if len(keys) > most else keys.array()
+        table = yield from self.entries.every()
+        return None if len(table.keys) > most else table.keys.array()
 
-    def keys_of(self, rows: BitMap | None) -> Column:
+    def keys_of(self, rows: BitMap | None) -> Reading[Column]:
         """Return the keys of some rows, decoded from the row sets of all values."""
-        table = run(self.entries.every())
-        found, entries = self._rows_by_entry(table.places)
+        table = yield from self.entries.every()
+        found, entries = yield from self._rows_by_entry(table.places)
         codes = no_codes(self._row_count, len(table.places))
         codes[found] = entries + 1
         is_null = codes == 0
-        nulls = self._null_rows()
+        nulls = yield from self._read_nulls()
         is_whole = len(found) + len(nulls) == self._row_count and np.count_nonzero(is_null) == len(nulls)
         if not is_whole or not is_null[np.frombuffer(nulls.to_array(), np.uint32)].all():
             raise corrupt(self._blob, "rows of two values, or of none")
         own = codes if rows is None else codes[np.frombuffer(rows.to_array(), np.uint32)]
         return column_of_codes(self._value_type, table.keys.array(), own)
 
-    def sets_of(self) -> KeySets | None:
+    def sets_of(self) -> Reading[KeySets | None]:
         """Return the row set of each value; None if there are many values."""
-        table = run(self.entries.every())
+        table = yield from self.entries.every()
         if not are_few_keys(len(table.places), self._row_count):
             return None
-        rows, nulls = self._set_of_each(table.places), self._null_rows()
+        rows = yield from self._set_of_each(table.places)
+        nulls = yield from self._read_nulls()
         counts = [len(own) for own in (*rows, nulls)]
         # The sets add up to all rows only if they are disjoint and leave no row out.
         if sum(counts) != self._row_count or len(BitMap.union(nulls, *rows)) != self._row_count or 0 in counts[:-1]:
             raise corrupt(self._blob, "rows of two values, or of none")
         return KeySets(self._value_type, table.keys.array(), rows, nulls)
 
-    def distinct_of(self, rows: BitMap) -> DistinctKeys:
+    def distinct_of(self, rows: BitMap) -> Reading[DistinctKeys]:
         """Return the distinct keys of some rows; of all rows without reading a row set of a key."""
         if len(rows) < self._row_count:
-            return super().distinct_of(rows)
-        keys = run(self.entries.every()).keys
-        return DistinctKeys(keys.array(), self._row_count - len(self._null_rows()))
+            return (yield from super().distinct_of(rows))
+        table = yield from self.entries.every()
+        nulls = yield from self._read_nulls()
+        return DistinctKeys(table.keys.array(), self._row_count - len(nulls))
 
     def _valid_rows(self) -> Reading[BitMap]:
         nulls = yield from self._read_nulls()
@@ -125,10 +126,6 @@ class BitmapIndex(OpenIndex, HoldsKeys):
         found = yield from self._rows_of(places)
         return (yield from self._valid_rows()) - found if is_inside == test.negated else found
 
-    def _null_rows(self) -> BitMap:
-        """Return the NULL rows."""
-        return run(self._read_nulls())
-
     def _read_nulls(self) -> Reading[BitMap]:
         return self._rows_of(self.nulls)
 
@@ -138,17 +135,18 @@ class BitmapIndex(OpenIndex, HoldsKeys):
         sets = yield from self.sets(places)
         return singles | sets.union(self._row_count)
 
-    def _rows_by_entry(self, places: RowSetPlaces) -> tuple[Ints, Ints]:
+    def _rows_by_entry(self, places: RowSetPlaces) -> Reading[tuple[Ints, Ints]]:
         """Return the rows of all entries, in any order, and the entry of each row."""
         is_row = places.offsets < 0
-        found, sets = run(self.sets(places)).rows(self._row_count)
+        stored = yield from self.sets(places)
+        found, sets = stored.rows(self._row_count)
         rows = np.concatenate((self._single_rows(places), found))
         return rows, np.concatenate((np.flatnonzero(is_row), np.flatnonzero(~is_row)[sets]))
 
-    def _set_of_each(self, places: RowSetPlaces) -> list[BitMap]:
+    def _set_of_each(self, places: RowSetPlaces) -> Reading[list[BitMap]]:
         """Return the row set of each entry."""
-        singles = iter(self._single_rows(places).tolist())
-        others = iter(run(self.sets(places)).each(self._row_count))
+        stored = yield from self.sets(places)
+        singles, others = iter(self._single_rows(places).tolist()), iter(stored.each(self._row_count))
         return [BitMap([next(singles)]) if offset < 0 else next(others) for offset in places.offsets.tolist()]
 
     def _single_rows(self, places: RowSetPlaces) -> Ints:

@@ -22,7 +22,7 @@ from puffin_index.storage.arrays import Bytes, Flags, Ints, Rows
 from puffin_index.storage.binary import write_int32_be
 from puffin_index.storage.hashing import wang_hashes, xxh64_many
 from puffin_index.storage.parts import LAYOUT_VERSION, Part, check_layout, checksum32, corrupt, parts_of, read_parts
-from puffin_index.storage.ranged import Blob, Reading
+from puffin_index.storage.ranged import Blob, Reading, at_once
 
 PAIMON_BLOOM = "paimon-bloom-v1"
 BITS_OFFSET = 4
@@ -133,7 +133,6 @@ class BloomIndex(OpenIndex):
 
     def prepare(self, asked: AskedTest) -> Reading[LookUp]:
         """Prepare a test; nothing is read for that."""
-        yield from ()
         test = asked.test
 
         def rows(candidates: BitMap | None) -> Reading[RowSet]:
@@ -143,7 +142,7 @@ class BloomIndex(OpenIndex):
                 every = every if may_match else BitMap()
             return RowSet(every, not every)
 
-        return LookUp((0, self._row_count), (1, self._blob.length), rows)
+        return at_once(LookUp((0, self._row_count), (1, self._blob.length), rows))
 
     def _may_contain(self, keys: tuple[int, ...] | tuple[bytes, ...]) -> Reading[bool]:
         """Return whether the row group may have one of the keys."""

@@ -17,7 +17,7 @@ from puffin_index.kinds.bsi.slices import Half
 from puffin_index.kinds.held_keys import HoldsKeys, KeySets, Totals, Want, are_few_keys, join_totals
 from puffin_index.storage.arrays import Flags, Ints, Rows
 from puffin_index.storage.parts import corrupt
-from puffin_index.storage.ranged import Blob, Reading, run
+from puffin_index.storage.ranged import Blob, Reading, at_once
 
 CODES = ValueType("long")
 """The type of slices that hold codes of a dictionary."""
@@ -47,8 +47,7 @@ class BitSlicedIndex(OpenIndex, HoldsKeys):
 
     def prepare(self, asked: AskedTest) -> Reading[LookUp]:
         """Prepare a test; nothing is read for that."""
-        yield from ()
-        return LookUp((0, self.row_count), (1, self._blob.length), partial(self._rows, asked.test))
+        return at_once(LookUp((0, self.row_count), (1, self._blob.length), partial(self._rows, asked.test)))
 
     def _rows(self, test: LeafTest, candidates: BitMap | None) -> Reading[RowSet]:
         if isinstance(test, NullTest):
@@ -73,34 +72,37 @@ class BitSlicedIndex(OpenIndex, HoldsKeys):
             found |= yield from reader.search(own, candidates)
         return found
 
-    def keys_of(self, rows: BitMap | None) -> Column:
+    def keys_of(self, rows: BitMap | None) -> Reading[Column]:
         """Return the numbers of some rows."""
-        numbers, valid = self.numbers(None if rows is None else np.frombuffer(rows.to_array(), np.uint32))
+        numbers, valid = yield from self.numbers(None if rows is None else np.frombuffer(rows.to_array(), np.uint32))
         return Column(self._value_type, len(numbers), numbers, valid)
 
-    def totals_of_each(self, groups: Sequence[BitMap], want: Want = Want.ALL) -> list[Totals]:
+    def totals_of_each(self, groups: Sequence[BitMap], want: Want = Want.ALL) -> Reading[list[Totals]]:
         """Return the totals of each of some sets of rows, by counting in each slice."""
         among = [None if len(rows) == self.row_count else rows for rows in groups]
         if not want:
-            counts = [self.value_count if rows is None else len(run(self.null_rows(False, rows))) for rows in among]
-            return [Totals(count) for count in counts]
-        halves = self._half_sets()
+            counted: list[Totals] = []
+            for rows in among:
+                count = self.value_count if rows is None else len((yield from self.null_rows(False, rows)))
+                counted.append(Totals(count))
+            return counted
+        halves = yield from self._half_sets()
         return [join_totals([half.totals(rows, want) for half in halves]) for rows in among]
 
-    def numbers(self, rows: Rows | None = None) -> tuple[Ints, Flags | None]:
+    def numbers(self, rows: Rows | None = None) -> Reading[tuple[Ints, Flags | None]]:
         """Return the number of some ascending rows (0 for NULL), and which are not NULL; None for all in both places.
 
         Raises CorruptFileError if the blob is damaged.
         """
         if rows is not None and _DENSE * len(rows) > self.row_count:
-            numbers, valid = self.numbers()
+            numbers, valid = yield from self.numbers()
             return numbers[rows], None if valid is None or valid[rows].all() else valid[rows]
         count = self.row_count if rows is None else len(rows)
         numbers, valid = np.zeros(count, np.int64), np.zeros(count, np.bool_)
         if rows is not None and _SPARSE * len(rows) < self.row_count:
-            found = [half_sets.of_rows(rows) for half_sets in self._half_sets()]
+            found = [half_sets.of_rows(rows) for half_sets in (yield from self._half_sets())]
         else:
-            found = [flat.of_rows(rows) for flat in self._flat_halves()]
+            found = [flat.of_rows(rows) for flat in (yield from self._flat_halves())]
         for reader, (every_known, every_offset) in zip(self._readers, found, strict=True):
             half, known, offsets = reader.half, every_known[:count], every_offset[:count]
             # Beyond 63 bits, an offset is negative.
@@ -110,31 +112,36 @@ class BitSlicedIndex(OpenIndex, HoldsKeys):
             valid |= known
         return numbers, None if valid.all() else valid
 
-    def _flat_halves(self) -> list[FlatHalf]:
+    def _flat_halves(self) -> Reading[list[FlatHalf]]:
         """Return the numbers of each half."""
-        found = [reader.flat() for reader in self._readers]
+        found: list[FlatHalf] = []
+        for reader in self._readers:
+            found.append((yield from reader.flat()))
         if len(found) == 2 and bool((found[0].existence & found[1].existence).any()):
             raise self._other_numbers()
         return found
 
-    def _half_sets(self) -> list[HalfSets]:
+    def _half_sets(self) -> Reading[list[HalfSets]]:
         """Return the numbers of each half."""
-        found = [reader.sets() for reader in self._readers]
+        found: list[HalfSets] = []
+        for reader in self._readers:
+            found.append((yield from reader.sets()))
         if len(found) == 2 and found[0].existence.intersect(found[1].existence):
             raise self._other_numbers()
         return found
 
-    def sets_of(self) -> KeySets | None:
+    def sets_of(self) -> Reading[KeySets | None]:
         """Return the rows of each number, split by slice after slice; None if there may be many numbers."""
         halves = [reader.half for reader in self._readers]
         if not are_few_keys(sum(min(half.span + 1, half.row_count) for half in halves), self.row_count):
             return None
         found: dict[int, BitMap] = {}
-        for half in self._half_sets():
+        for half in (yield from self._half_sets()):
             found |= half.split()
         numbers = sorted(found)
         keys = np.array(numbers, np.int64)
-        return KeySets(self._value_type, keys, [found[number] for number in numbers], run(self.null_rows(True, None)))
+        nulls = yield from self.null_rows(True, None)
+        return KeySets(self._value_type, keys, [found[number] for number in numbers], nulls)
 
     def _other_numbers(self) -> CorruptFileError:
         return corrupt(self._blob, "bit slices of other numbers than they are said to have")

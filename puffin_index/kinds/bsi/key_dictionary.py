@@ -34,7 +34,7 @@ from puffin_index.kinds.held_keys import DistinctKeys, HoldsKeys, KeySets, Total
 from puffin_index.storage.arrays import Bytes, Ints
 from puffin_index.storage.binary import ByteCursor, write_int32_be, write_uint8
 from puffin_index.storage.parts import Part, checksum32, content_of_frame, corrupt, parts_of
-from puffin_index.storage.ranged import Blob, Reading, run
+from puffin_index.storage.ranged import Blob, Reading, at_once
 
 VERSION = 1
 INT_KEYS, BYTES_KEYS = 0, 1
@@ -137,18 +137,19 @@ class DictionaryReader:
             for block, (key, right) in zip(blocks, queries, strict=True)
         ]
 
-    def key(self, code: int) -> Key:
+    def key(self, code: int) -> Reading[Key]:
         """Return the key of a code, which is below `key_count`."""
-        codes = run(self._opened()).codes
+        directory = yield from self._opened()
+        codes = directory.codes
         block = int(np.searchsorted(codes, code, "right")) - 1
-        run(self._read_blocks([block] if block not in self._blocks else []))
+        yield from self._read_blocks([block] if block not in self._blocks else [])
         return self._blocks[block].key(code - int(codes[block]))
 
-    def keys(self) -> KeyArray:
+    def keys(self) -> Reading[KeyArray]:
         """Return all keys, ascending."""
-        directory = run(self._opened())
+        directory = yield from self._opened()
         numbers = range(len(directory.parts))
-        run(self._read_blocks([block for block in numbers if block not in self._blocks]))
+        yield from self._read_blocks([block for block in numbers if block not in self._blocks])
         blocks = [self._blocks[block] for block in numbers]
         check_separators(self._blob, directory.separators, blocks)
         return join_keys([block.array() for block in blocks], self._form == BYTES_KEYS)
@@ -221,9 +222,8 @@ class DictionaryCodedIndex(OpenIndex, HoldsKeys):
 
     def prepare(self, asked: AskedTest) -> Reading[LookUp]:
         """Prepare a test; nothing is read for that."""
-        yield from ()
         # The dictionary takes two requests before the slices: for its directory and for some of its blocks.
-        return LookUp((0, self._codes.row_count), (3, self._blob.length), partial(self._rows, asked.test))
+        return at_once(LookUp((0, self._codes.row_count), (3, self._blob.length), partial(self._rows, asked.test)))
 
     def _rows(self, test: LeafTest, candidates: BitMap | None) -> Reading[RowSet]:
         if isinstance(test, NullTest):
@@ -233,19 +233,22 @@ class DictionaryCodedIndex(OpenIndex, HoldsKeys):
         intervals = yield from self._code_intervals(test)
         return RowSet((yield from self._codes.search(intervals, candidates)), True)
 
-    def keys(self, most: int) -> KeyArray | None:
+    def keys(self, most: int) -> Reading[KeyArray | None]:
         """Return the keys of the dictionary; None if there are more than `most`."""
-        return None if run(self._dictionary.key_count()) > most else self._dictionary.keys()
+        key_count = yield from self._dictionary.key_count()
+        return None if key_count > most else (yield from self._dictionary.keys())
 
     @property
     def value_count(self) -> int:
         """The number of non-NULL rows, from the layout."""
         return self._codes.value_count
 
-    def keys_of(self, rows: BitMap | None) -> Column:
+    def keys_of(self, rows: BitMap | None) -> Reading[Column]:
         """Return the keys of some rows."""
-        codes, valid = self._codes.numbers(None if rows is None else np.frombuffer(rows.to_array(), np.uint32))
-        keys = self._dictionary.keys()
+        codes, valid = yield from self._codes.numbers(
+            None if rows is None else np.frombuffer(rows.to_array(), np.uint32)
+        )
+        keys = yield from self._dictionary.keys()
         known = codes if valid is None else codes[valid]
         if len(known) and not 0 <= int(known.min()) <= int(known.max()) < len(keys):
             raise corrupt(self._blob, "codes that the dictionary does not have")
@@ -256,43 +259,49 @@ class DictionaryCodedIndex(OpenIndex, HoldsKeys):
             self._value_type, len(codes), keys.take(pa.array(codes, mask=None if valid is None else ~valid)), valid
         )
 
-    def sets_of(self) -> KeySets | None:
+    def sets_of(self) -> Reading[KeySets | None]:
         """Return the rows of each key; None if there are many keys."""
-        found = self._codes.sets_of()
+        found = yield from self._codes.sets_of()
         if found is None:
             return None
-        keys = self._dictionary.keys()
+        keys = yield from self._dictionary.keys()
         if not isinstance(found.keys, np.ndarray) or not np.array_equal(found.keys, np.arange(len(keys))):
             raise corrupt(self._blob, "codes that the dictionary does not have")
         return KeySets(self._value_type, keys, found.rows, found.nulls)
 
-    def _of_codes(self, codes: Totals) -> Totals:
+    def _of_codes(self, codes: Totals) -> Reading[Totals]:
         """Return the totals of rows whose codes have some totals."""
         if codes.minimum is None:
             return codes
-        return Totals(codes.value_count, minimum=self._key(codes.minimum), maximum=self._key(codes.maximum))
+        minimum = yield from self._key(codes.minimum)
+        maximum = yield from self._key(codes.maximum)
+        return Totals(codes.value_count, minimum=minimum, maximum=maximum)
 
-    def distinct_of(self, rows: BitMap) -> DistinctKeys:
+    def distinct_of(self, rows: BitMap) -> Reading[DistinctKeys]:
         """Return the distinct keys of some rows; of all rows from the dictionary alone."""
         if len(rows) < self._codes.row_count:
-            return super().distinct_of(rows)
-        return DistinctKeys(self._dictionary.keys(), self.value_count)
+            return (yield from super().distinct_of(rows))
+        return DistinctKeys((yield from self._dictionary.keys()), self.value_count)
 
-    def totals_of_each(self, groups: Sequence[BitMap], want: Want = Want.ALL) -> list[Totals]:
+    def totals_of_each(self, groups: Sequence[BitMap], want: Want = Want.ALL) -> Reading[list[Totals]]:
         """Return the totals of each of some sets of rows; without sums, by counting in each slice of the codes."""
         if self._needs_keys(want):
-            return super().totals_of_each(groups, want)
-        return [self._of_codes(codes) for codes in self._codes.totals_of_each(groups, want & Want.ENDS)]
+            return (yield from super().totals_of_each(groups, want))
+        found: list[Totals] = []
+        for codes in (yield from self._codes.totals_of_each(groups, want & Want.ENDS)):
+            found.append((yield from self._of_codes(codes)))
+        return found
 
     def _needs_keys(self, want: Want) -> bool:
         """Return whether totals need the keys themselves: sums of codes are no sums of keys."""
         return Want.SUMS in want and (self._value_type.is_decimal or self._value_type.name in ("int", "long"))
 
-    def _key(self, code: Key | None) -> Key:
+    def _key(self, code: Key | None) -> Reading[Key]:
         """Return the key of a code."""
-        if not isinstance(code, int) or not 0 <= code < run(self._dictionary.key_count()):
+        key_count = yield from self._dictionary.key_count()
+        if not isinstance(code, int) or not 0 <= code < key_count:
             raise corrupt(self._blob, "codes that the dictionary does not have")
-        return self._dictionary.key(code)
+        return (yield from self._dictionary.key(code))
 
     def _code_intervals(self, test: SetTest | RangeTest) -> Reading[Intervals]:
         found = yield from self._codes_in(test) if isinstance(test, SetTest) else self._codes_between(test)

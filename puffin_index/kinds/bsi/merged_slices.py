@@ -18,7 +18,7 @@ from puffin_index.kinds.bsi.own_slices import open_slices
 from puffin_index.kinds.held_keys import DistinctKeys, HoldsKeys, KeySets, Totals, Want
 from puffin_index.roaring.read import row_set_of_ascending
 from puffin_index.storage.parts import corrupt
-from puffin_index.storage.ranged import Reading
+from puffin_index.storage.ranged import Reading, run
 
 
 class MergedSlices(OpenIndex, HoldsKeys):
@@ -44,7 +44,7 @@ class MergedSlices(OpenIndex, HoldsKeys):
         """Open the slices of all rows, without reading any."""
         return open_slices(self._payload)
 
-    def keys(self, most: int) -> KeyArray | None:
+    def keys(self, most: int) -> Reading[KeyArray | None]:
         """Return the keys of the dictionary; None without a dictionary, or if there are more than `most`."""
         return self._open().keys(most)
 
@@ -64,28 +64,28 @@ class MergedSlices(OpenIndex, HoldsKeys):
 
         return LookUp(bounds, own.cost, rows)
 
-    def keys_of(self, rows: BitMap | None) -> Column:
+    def keys_of(self, rows: BitMap | None) -> Reading[Column]:
         """Return the keys of some rows."""
         return self._open().keys_of(None if rows is None else self._numbers_of(rows))
 
-    def distinct_of(self, rows: BitMap) -> DistinctKeys:
+    def distinct_of(self, rows: BitMap) -> Reading[DistinctKeys]:
         """Return the distinct keys of some rows."""
         return self._open().distinct_of(self._numbers_of(rows))
 
-    def totals_of_each(self, groups: Sequence[BitMap], want: Want = Want.ALL) -> list[Totals]:
+    def totals_of_each(self, groups: Sequence[BitMap], want: Want = Want.ALL) -> Reading[list[Totals]]:
         """Return the totals of each of some disjoint sets of rows."""
         return self._open().totals_of_each([self._numbers_of(rows) for rows in groups], want)
 
-    def sets_of(self) -> KeySets | None:
+    def sets_of(self) -> Reading[KeySets | None]:
         """Return the rows of each key; None if there are many keys."""
-        found = self._open().sets_of()
+        found = yield from self._open().sets_of()
         if found is None:
             return None
         return replace(found, rows=[self._rows_of(own) for own in found.rows], nulls=self._rows_of(found.nulls))
 
     def columns(self) -> list[Column]:
         """Return the column of each row group, decoded from all slices."""
-        column = self.keys_of(None)
+        column = run(self.keys_of(None))
         return [
             column.part(first, first + count)
             for first, count in zip(self._firsts.tolist(), self._row_counts.tolist(), strict=True)

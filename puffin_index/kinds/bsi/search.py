@@ -24,7 +24,7 @@ from puffin_index.roaring.write import BLOCK_BYTES, block_count
 from puffin_index.storage.arrays import Bytes, Flags, Ints, Rows
 from puffin_index.storage.bit_packing import transpose_bits
 from puffin_index.storage.parts import Part, corrupt, parts_of
-from puffin_index.storage.ranged import Blob, Reading, run
+from puffin_index.storage.ranged import Blob, Reading
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -188,7 +188,7 @@ class HalfReader:
         rows = rows if candidates is None else rows & candidates
         return (yield from self._descend(rows, len(half.slices) - 1, wanted, lowest))
 
-    def flat(self) -> FlatHalf:
+    def flat(self) -> Reading[FlatHalf]:
         """Return the numbers as flat bits; reads all slices.
 
         Raises CorruptFileError if rows or slices contradict the numbers of the half.
@@ -196,7 +196,7 @@ class HalfReader:
         half, blob = self.half, self._blob
         is_full = half.row_count == self._row_count
         parts = [*([] if is_full else [half.existence]), *half.slices]
-        contents = run(self._contents(parts))
+        contents = yield from self._contents(parts)
         bits = np.zeros((len(parts), block_count(self._row_count) * BLOCK_BYTES), np.uint8)
         sets = [place for place, content in enumerate(contents) if not content.are_bits]
         for place, content in enumerate(contents):
@@ -211,13 +211,13 @@ class HalfReader:
             raise self._other_numbers()
         return FlatHalf(existence, slices)
 
-    def sets(self) -> HalfSets:
+    def sets(self) -> Reading[HalfSets]:
         """Return the numbers as row sets; reads all slices.
 
         Raises CorruptFileError if rows or slices contradict the numbers of the half.
         """
         bits = range(len(self.half.slices))
-        run(self._read([_EXISTENCE, *bits]))
+        yield from self._read([_EXISTENCE, *bits])
         rows, slices = self._sets[_EXISTENCE], [self._sets[bit] for bit in bits]
         # Slices of all rows have no others: that was checked as they were read.
         are_inside = len(rows) == self._row_count or all(rows.issuperset(ones) for ones in slices)

@@ -162,16 +162,17 @@ class Postings(OpenIndex, HoldsKeys):
     def _other_rows(self, blocks: Ints) -> CorruptFileError:
         return corrupt(self._blob, "row sets of other rows", int(self._directory.table.offsets[blocks[0]]))
 
-    def sets_of(self) -> KeySets | None:
+    def sets_of(self) -> Reading[KeySets | None]:
         """Return the row set of each key; None if there are many keys, or not each has a row set."""
-        run(self._directory.load(_NO_BLOCKS))
+        yield from self._directory.load(_NO_BLOCKS)
         blocks = np.arange(self._directory.block_count)
         if not are_few_keys(len(blocks), self._numbers.row_count):
             return None
-        run(self._directory.load())
+        yield from self._directory.load()
         if not self._directory.table.are_sets[blocks].all():
             return None
-        rows, nulls = run(self._read_sets(blocks)).each(self._limit), self.null_rows()
+        stored = yield from self._read_sets(blocks)
+        rows, nulls = stored.each(self._limit), (yield from self._read_nulls())
         counts = self._directory.row_counts(blocks)
         every = BitMap.union(nulls, *rows)
         are_disjoint = len(every) == sum(map(len, rows)) + len(nulls)
@@ -183,15 +184,16 @@ class Postings(OpenIndex, HoldsKeys):
         views = yield from parts_of(self._blob, self._directory.parts(blocks))
         return StoredSets.of(views, self._blob.location, self._blob.offset)
 
-    def keys_of(self, rows: BitMap | None) -> Column:
+    def keys_of(self, rows: BitMap | None) -> Reading[Column]:
         """Return the keys of some rows."""
-        return self.in_memory().keys_of(rows)
+        decoded = yield from self.in_memory()
+        return (yield from decoded.keys_of(rows))
 
-    def in_memory(self) -> CodedRows:
+    def in_memory(self) -> Reading[CodedRows]:
         """Decode the key of each row, or raise CorruptFileError if the blob is damaged."""
-        run(self._directory.load())
+        yield from self._directory.load()
         key_count = int(self._directory.table.keys[:-1].sum())
-        return code_rows(self._blob, self.key_rows(), key_count, self._numbers, self._value_type)
+        return (yield from code_rows(self._blob, self._parts(), key_count, self._numbers, self._value_type))
 
     def within(self, test: AskedTest) -> Reading[RowsWithin | None]:
         """Prepare to read the blocks of the keys of a test; the directory is read for that."""
@@ -213,38 +215,41 @@ class Postings(OpenIndex, HoldsKeys):
                     keys = pa.array(test.test.keys, pa.large_binary()) if self._is_bytes else places.keys[0::2]
                     parts.append(rows_of_keys((yield from self._read_asked(some, cuts)), keys))
                 else:
-                    parts.append(key_rows((yield from self._scan(some))))
+                    parts.append((yield from self._run_rows(some)))
             return parts
 
         return RowsWithin(self._blob, read, cost, self._numbers, self._value_type)
 
-    def counts_of(self, rows: BitMap) -> KeyCounts:
+    def counts_of(self, rows: BitMap) -> Reading[KeyCounts]:
         """Return the distinct keys of some rows; of all rows without decoding any."""
         if len(rows) < self._numbers.row_count:
-            sets = self.sets_of()
-            return self.in_memory().counts_of(rows) if sets is None else sets.among(rows)
-        keys, counts = self._every_key()
+            sets = yield from self.sets_of()
+            if sets is not None:
+                return sets.among(rows)
+            decoded = yield from self.in_memory()
+            return (yield from decoded.counts_of(rows))
+        keys, counts = yield from self._every_key()
         if int(counts.sum()) != self._counts[0]:
             raise corrupt(self._blob, "postings of another number of rows")
         return KeyCounts(self._value_type, keys, counts, self._counts[1])
 
-    def distinct_of(self, rows: BitMap) -> DistinctKeys:
+    def distinct_of(self, rows: BitMap) -> Reading[DistinctKeys]:
         """Return the distinct keys of some rows; of all rows without decoding any row."""
         if len(rows) < self._numbers.row_count:
-            return super().distinct_of(rows)
-        return DistinctKeys(self._key_list(), self._counts[0])
+            return (yield from super().distinct_of(rows))
+        return DistinctKeys((yield from self._key_list()), self._counts[0])
 
-    def _key_list(self) -> KeyArray:
+    def _key_list(self) -> Reading[KeyArray]:
         """Return all keys."""
-        parts = [
-            self._directory.keys_at(some) if are_sets else keys_of_blocks(run(self._scan(some)).raw)
-            for some, are_sets in self._stretches()
-        ]
+        yield from self._directory.load()
+        parts: list[KeyArray] = []
+        for some, are_sets in self._stretches():
+            keys = self._directory.keys_at(some) if are_sets else keys_of_blocks((yield from self._scan(some)).raw)
+            parts.append(keys)
         return join_keys(parts, self._is_bytes)
 
     def _stretches(self, chosen: Ints | None = None) -> Iterator[tuple[Ints, bool]]:
-        """Yield blocks (None for all), some at a time, and whether these are row sets."""
-        run(self._directory.load(chosen))
+        """Yield blocks (None for all) with loaded pages, some at a time, and whether these are row sets."""
         every = np.arange(self._directory.block_count) if chosen is None else chosen
         are_sets = self._directory.table.are_sets[every]
         chunks = np.arange(len(every)) // BLOCKS_AT_ONCE + np.cumsum(self._directory.row_counts(every)) // _ROWS_AT_ONCE
@@ -252,21 +257,29 @@ class Postings(OpenIndex, HoldsKeys):
         for some in np.split(every, ends) if len(every) else ():
             yield some, bool(self._directory.table.are_sets[some[0]])
 
-    def _every_key(self) -> tuple[KeyArray, Ints]:
+    def _every_key(self) -> Reading[tuple[KeyArray, Ints]]:
         """Return all keys and the number of rows of each."""
-        parts = [
-            (self._directory.keys_at(some), self._directory.row_counts(some))
-            if are_sets
-            else key_counts(run(self._scan(some)))
-            for some, are_sets in self._stretches()
-        ]
+        yield from self._directory.load()
+        parts: list[tuple[KeyArray, Ints]] = []
+        for some, are_sets in self._stretches():
+            if are_sets:
+                parts.append((self._directory.keys_at(some), self._directory.row_counts(some)))
+            else:
+                parts.append(key_counts((yield from self._scan(some))))
         keys = join_keys([keys for keys, _ in parts], self._is_bytes)
         return keys, np.concatenate([np.empty(0, np.int64), *(counts for _, counts in parts)])
 
     def key_rows(self, blocks: Ints | None = None) -> Iterator[KeyRows]:
         """Read and decode blocks, some at a time; None for all. Raises CorruptFileError on damage."""
+        run(self._directory.load(blocks))
+        return map(run, self._parts(blocks))
+
+    def _parts(self, blocks: Ints | None = None) -> Iterator[Reading[KeyRows]]:
         for some, are_sets in self._stretches(blocks):
-            yield run(self._set_rows(some)) if are_sets else key_rows(run(self._scan(some)))
+            yield self._set_rows(some) if are_sets else self._run_rows(some)
+
+    def _run_rows(self, blocks: Ints) -> Reading[KeyRows]:
+        return key_rows((yield from self._scan(blocks)))
 
     def _set_rows(self, blocks: Ints) -> Reading[KeyRows]:
         """Decode blocks that are row sets."""
@@ -277,10 +290,10 @@ class Postings(OpenIndex, HoldsKeys):
             raise self._other_rows(blocks)
         return KeyRows(self._directory.keys_at(blocks), sets, self._numbers.to_numbers(rows))
 
-    def keys(self, most: int) -> KeyArray | None:
+    def keys(self, most: int) -> Reading[KeyArray | None]:
         """Return the distinct keys, ascending; None if there are more than `most`."""
-        run(self._directory.load(_NO_BLOCKS))
-        return None if self._directory.key_count > most else self._key_list()
+        yield from self._directory.load(_NO_BLOCKS)
+        return None if self._directory.key_count > most else (yield from self._key_list())
 
     @property
     def directory(self) -> PostingsDirectory:
