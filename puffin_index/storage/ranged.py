@@ -156,12 +156,11 @@ def near_groups(starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
 
 @dataclass(slots=True)
 class HeldRange(Generic[Data]):
-    """A range of a file that was read ahead, or what becomes its bytes, and whether a part was asked for."""
+    """A range of a file that was read ahead, or what becomes its bytes."""
 
     offset: int
     length: int
     data: Data
-    is_used: bool = False
 
 
 class HeldRanges(Generic[Data]):
@@ -180,10 +179,4 @@ class HeldRanges(Generic[Data]):
         at = bisect_right(own, offset, key=lambda one: one.offset) - 1
         if at < 0 or offset + length > own[at].offset + own[at].length:
             return None
-        own[at].is_used = True
         return own[at]
-
-    @property
-    def unused(self) -> int:
-        """The number of ranges that were never asked for."""
-        return sum(not one.is_used for own in self._of_file.values() for one in own)
