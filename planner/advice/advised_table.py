@@ -13,7 +13,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from planner.advice.candidates import names_of
-from planner.arrow.plan import plan_files, snapshot_of, view_of
+from planner.arrow.plan import plan_files, snapshot_of
 from planner.clock import Clock
 from planner.condition.tree.nodes import EVERY_ROW, Predicate
 from planner.condition.tree.simplify import simplified
@@ -23,6 +23,7 @@ from planner.snapshot.files import ScanFile, list_scan_files
 from planner.snapshot.scan import Scan
 from planner.view.column_values import TriedValues
 from planner.view.index_view import IndexView
+from planner.view.views import view_of
 from puffin_index.data.column_source import reading_of
 from puffin_index.data.data_table import DataFile
 from puffin_index.definition.index_definition import ResolvedColumn

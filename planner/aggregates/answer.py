@@ -17,10 +17,10 @@ from planner.aggregates.statistics import settle
 from planner.prune.gate import Limits
 from planner.prune.verdicts import kept_mask
 from planner.snapshot.files import ScanFile
+from planner.view.cache import SharedPayloads
 from planner.view.directories import IndexReads
 from puffin_index.keys.map_key import column_and_key
 from puffin_index.storage.arrays import Floats, Ints
-from puffin_index.storage.files import READ_COUNT
 
 _COLUMN_SHARE: Final = 0.1
 """The share of a data file that a column takes if the manifest does not tell."""
@@ -87,17 +87,19 @@ def costs_of_data(rows: KnownRows, question: Question) -> Floats:
     return costs
 
 
-def answer(rows: KnownRows, question: Question, data_costs: Floats, limits: Limits = UNBOUNDED) -> Answer:
-    """Answer a question from statistics and indexes as far as they are exact.
+def answer(
+    rows: KnownRows,
+    question: Question,
+    data_costs: Floats,
+    limits: Limits = UNBOUNDED,
+    shared: SharedPayloads | None = None,
+) -> Answer:
+    """Answer a question from statistics and indexes as far as they are exact; `shared` has what is open already.
 
     An index that costs more than a row group's data is not read; beyond the limits, row groups are unread.
     """
-    reads = IndexReads()
-    token = READ_COUNT.set(reads.count)
-    try:
-        found = _answer(rows, question, data_costs, limits, reads)
-    finally:
-        READ_COUNT.reset(token)
+    reads = IndexReads(shared=shared)
+    found = _answer(rows, question, data_costs, limits, reads)
     warnings = tuple(map(str, reads.troubles))
     return replace(found, index_reads=reads.count.requests, index_bytes_read=reads.count.bytes, warnings=warnings)
 

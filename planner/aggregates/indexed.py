@@ -6,8 +6,9 @@ few keys are row sets, so that no key of a row is decoded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final, TypeVar
 
 import numpy as np
@@ -18,10 +19,10 @@ from pyroaring import BitMap
 from planner.aggregates.known_rows import KnownRows
 from planner.aggregates.partial import Partial
 from planner.aggregates.payloads import Payloads, choose_payloads, is_due, unit_numbers
-from planner.aggregates.question import AskedColumn, Question
+from planner.aggregates.question import Question
 from planner.clock import Clock
 from planner.prune.gate import Limits
-from planner.view.cache import SHARED
+from planner.view.cache import SharedPayloads
 from planner.view.directories import IndexReads, positions_by_number
 from planner.view.index_view import IndexView
 from planner.view.keys_of_rows import OpenedKeys, decoded_keys, open_keys
@@ -30,6 +31,7 @@ from puffin_index.keys.map_key import ColumnId
 from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.held_keys import HoldsKeys, Totals, Want, join_totals, totals_of_counts, totals_of_distinct
 from puffin_index.storage.arrays import Flags, Floats, Ints
+from puffin_index.storage.ranged import Reading
 
 T = TypeVar("T")
 
@@ -45,7 +47,7 @@ def each_unit(
     reads: IndexReads,
     data_costs: Floats,
     limits: Limits,
-    ask: Callable[[Unit], T | None],
+    ask: Callable[[Unit], Reading[T | None]],
 ) -> tuple[list[T], Ints]:
     """Ask the units of some positions of the plan, whose matching rows are known.
 
@@ -69,18 +71,18 @@ def each_unit(
     within = np.cumsum([spending[unit].sum() for unit in units]) <= limits.byte_budget
     units = units[: int(within.sum())]
     clock = Clock(limits.seconds)
-    if (shared := SHARED.get()) is not None:
-        shared.keep_no_more()
+    if reads.shared is not None:
+        reads.shared.keep_no_more()
 
-    def told(unit: Ints) -> T | None:
-        return ask(Unit(view, question, rows, positions[unit], row_groups[unit], payloads, unit))
+    def told(unit: Ints) -> Reading[T | None]:
+        return ask(Unit(view, question, rows, positions[unit], row_groups[unit], payloads, unit, reads.shared))
 
     def segment_of(unit: Ints) -> int:
         return int(payloads[0].directory_of(unit[0]).segment[row_groups[unit[0]]])
 
     found: list[T] = []
     is_answered = np.zeros(len(positions), np.bool_)
-    for unit, result in zip(units, view.try_each(told, units, segment_of, reads, clock), strict=True):
+    for unit, result in zip(units, view.opened.read_each(told, units, segment_of, reads, clock), strict=True):
         if result is not None:
             found.append(result)
             is_answered[unit] = True
@@ -135,59 +137,77 @@ class Unit:
     row_groups: Ints
     payloads: Sequence[Payloads]
     places: Ints
+    shared: SharedPayloads | None
     row_sets: dict[int, BitMap] = field(default_factory=dict)
 
-    def answer(self) -> Found | None:
+    def answer(self) -> Reading[Found | None]:
         """Return what indexes tell of the rows; None if an end is a zero, whose sign no index knows."""
-        found = self._answer()
+        found = yield from self._answer()
         return None if _has_zero_end(self.question, found) else found
 
-    def _answer(self) -> Found:
+    def _answer(self) -> Reading[Found]:
         if not self.question.groups:
-            return self._totals()
+            return (yield from self._totals())
         if len(self.payloads) == 1:
-            return self._counts(self.payloads[0])
-        groups = self._totals_of_groups() if self.question.has_key_groups else None
+            return (yield from self._counts(self.payloads[0]))
+        groups = (yield from self._totals_of_groups()) if self.question.has_key_groups else None
         if groups is not None:
             return Found(sum(sum(own.row_counts) for own in groups), groups=groups)
-        keys = self.keys()
+        keys = yield from self.keys()
         return Found(next(iter(keys.values())).row_count, columns=keys)
 
-    def keys(self) -> dict[ColumnId, Column]:
+    def keys(self) -> Reading[dict[ColumnId, Column]]:
         """Return the keys of each column in the matching rows, in the order of the positions."""
-        return {own.column.column: self._keys(own) for own in self.payloads}
+        found: dict[ColumnId, Column] = {}
+        for own in self.payloads:
+            found[own.column.column] = yield from self._keys(own)
+        return found
 
-    def _opened(self, own: Payloads) -> Iterator[OpenedKeys]:
-        """Yield each payload of a column."""
+    def _each(self, own: Payloads, ask: Callable[[OpenedKeys], Reading[T]]) -> Reading[list[T]]:
+        """Ask each payload of a column; each is released before the next is opened."""
+        told: list[T] = []
         for _, unordered in positions_by_number(own.numbers[self.places]):
             place, row_group = self.places[unordered[0]], int(self.row_groups[unordered[0]])
             directory = own.directory_of(place)
-            opened = open_keys(self.view, directory, self.row_groups, unordered)
+            opened = yield from open_keys(self.view, directory, self.row_groups, unordered, self.shared)
             if own.are_decoded[place] and own.may_be_kept and directory.merged[row_group]:
-                opened = replace(opened, index=decoded_keys(self.view, directory, row_group, opened.index))
+                decoded = yield from decoded_keys(self.view, directory, row_group, opened.index)
+                opened = replace(opened, index=decoded)
             elif (within := own.within.get(int(own.numbers[place]))) is not None:
                 opened = replace(opened, index=within)
-            yield opened
-            self.view.weigh(directory, row_group)
+            told.append((yield from ask(opened)))
+            self.view.opened.weigh(directory, row_group)
+        return told
 
-    def _asked(self, own: Payloads) -> Iterator[tuple[HoldsKeys, Sequence[int], BitMap]]:
-        """Yield each payload of a column, the places of its row groups in the unit, and the matching rows."""
-        for opened in self._opened(own):
-            yield opened.index, opened.places, opened.moved(self._rows)
+    def _each_asked(self, own: Payloads, ask: Callable[[HoldsKeys, BitMap], Reading[T]]) -> Reading[list[T]]:
+        """Ask each payload of a column for its matching rows."""
+        return self._each(own, lambda opened: ask(opened.index, opened.moved(self._rows)))
 
-    def _totals_of_groups(self) -> list[_GroupTotals] | None:
+    def _totals_of_groups(self) -> Reading[list[_GroupTotals] | None]:
         """The totals of groups by a column of few keys; None if the column has many."""
         group = self.question.groups[0].column
         by_column = {own.column.column: own for own in self.payloads}
-        parts: list[_KeyGroups] = []
-        for opened in self._opened(by_column[group]):
-            counts = self.view.row_counts[self.row_groups[list(opened.places)]].tolist()
-            part = _KeyGroups.of(opened, self._rows_unless_whole, counts)
-            if part is None:
-                return None
-            parts.append(part)
-        columns = [(asked, self._opened(by_column[asked.column])) for asked in self.question.columns]
-        return list(_totals_of_groups(parts, columns))
+        parts = yield from self._each(by_column[group], self._groups_in)
+        known = [part for part in parts if part is not None]
+        if len(known) < len(parts):
+            return None
+        counts = [part.row_counts for part in known]
+        chosen = [np.flatnonzero(own) for own in counts]
+        totals: list[dict[ColumnId, list[Totals]]] = [{} for _ in known]
+        for asked in self.question.columns:
+            in_parts = partial(_totals_in, known, chosen, asked.wanted_totals)
+            found = yield from self._each(by_column[asked.column], in_parts)
+            for at, own_totals in enumerate(totals):
+                own = [of_payload[at] for of_payload in found if of_payload[at]]
+                own_totals[asked.column] = [join_totals(of_group) for of_group in zip(*own, strict=True)]
+        return [
+            _GroupTotals(part.keys.take(groups), own_counts[groups].tolist(), own_totals)
+            for part, groups, own_counts, own_totals in zip(known, chosen, counts, totals, strict=True)
+        ]
+
+    def _groups_in(self, opened: OpenedKeys) -> Reading[_KeyGroups | None]:
+        counts = self.view.row_counts[self.row_groups[list(opened.places)]].tolist()
+        return _KeyGroups.of(opened, self._rows_unless_whole, counts)
 
     def _rows_unless_whole(self, at: int) -> BitMap | None:
         return None if self.rows.is_whole[self.positions[at]] else self._rows(at)
@@ -198,39 +218,43 @@ class Unit:
             self.row_sets[at] = self.rows.of(int(self.positions[at]))
         return self.row_sets[at]
 
-    def _counts(self, own: Payloads) -> Found:
+    def _counts(self, own: Payloads) -> Reading[Found]:
         """How often each key occurs: the answer to a question about one column."""
-        counts = [opened.counts_of(rows) for opened, _, rows in self._asked(own)]
+        counts = yield from self._each_asked(own, lambda index, rows: index.counts_of(rows))
         column = join_columns([_with_null(one.value_type, one.keys, one.null_count > 0) for one in counts])
         weights = [np.append(one.counts, one.null_count) if one.null_count else one.counts for one in counts]
         return Found(column.row_count, columns={own.column.column: column}, weights=np.concatenate(weights))
 
-    def _totals(self) -> Found:
+    def _totals(self) -> Reading[Found]:
         row_count = int(self.rows.matches[self.positions].sum())
         totals: dict[ColumnId, Totals] = {}
         distinct: dict[ColumnId, list[KeyArray]] = {}
         for own in self.payloads:
             asked, column = own.column, own.column.column
             if not asked.needs_distinct:
-                found = [opened.totals_of_each([rows], asked.wanted_totals)[0] for opened, _, rows in self._asked(own)]
+                totals_of = partial(_totals_of, asked.wanted_totals)
+                found = yield from self._each_asked(own, totals_of)
             elif asked.needs_sum:
-                counts = [opened.counts_of(rows) for opened, _, rows in self._asked(own)]
+                counts = yield from self._each_asked(own, lambda index, rows: index.counts_of(rows))
                 found, distinct[column] = [totals_of_counts(one) for one in counts], [one.keys for one in counts]
             else:
-                keys = [opened.distinct_of(rows) for opened, _, rows in self._asked(own)]
+                keys = yield from self._each_asked(own, lambda index, rows: index.distinct_of(rows))
                 found, distinct[column] = [totals_of_distinct(one) for one in keys], [one.keys for one in keys]
             totals[column] = join_totals(found)
         return Found(row_count, totals=totals, distinct=distinct)
 
-    def _keys(self, own: Payloads) -> Column:
+    def _keys(self, own: Payloads) -> Reading[Column]:
         """The keys of the matching rows, row group by row group, in the order of the positions."""
         parts: dict[int, Column] = {}
-        for opened, here, rows in self._asked(own):
-            column = opened.keys_of(rows)
-            counts = self.rows.matches[self.positions[list(here)]]
+
+        def cut(opened: OpenedKeys) -> Reading[None]:
+            column = yield from opened.index.keys_of(opened.moved(self._rows))
+            counts = self.rows.matches[self.positions[list(opened.places)]]
             ends = np.cumsum(counts)
-            for at, first, end in zip(here, (ends - counts).tolist(), ends.tolist(), strict=True):
+            for at, first, end in zip(opened.places, (ends - counts).tolist(), ends.tolist(), strict=True):
                 parts[at] = column.part(first, end)
+
+        yield from self._each(own, cut)
         return join_columns([parts[at] for at in range(len(self.positions))])
 
 
@@ -249,12 +273,12 @@ class _KeyGroups:
     @classmethod
     def of(
         cls, opened: OpenedKeys, rows_at: Callable[[int], BitMap | None], row_counts: Sequence[int]
-    ) -> _KeyGroups | None:
+    ) -> Reading[_KeyGroups | None]:
         """Return the groups of some rows; None if the payload has no row sets of its keys.
 
         `rows_at` returns the rows of interest of the row group at a place, numbered from 0; None for all.
         """
-        sets = opened.index.sets_of()
+        sets = yield from opened.index.sets_of()
         if sets is None:
             return None
         every = [*sets.rows, *([sets.nulls] if sets.nulls else [])]
@@ -278,13 +302,13 @@ class _KeyGroups:
             counts += [len(one) if among is None else among.intersection_cardinality(one) for one in own]
         return counts
 
-    def totals_in(self, opened: OpenedKeys, groups: Ints, want: Want) -> list[Totals]:
+    def totals_in(self, opened: OpenedKeys, groups: Ints, want: Want) -> Reading[list[Totals]]:
         """Return the totals that a payload tells of some groups; nothing if it covers none of their row groups."""
         places = [place for place in opened.places if place in self.rows]
         if not places:
             return []
         sets = [opened.moved({place: self._wanted(place, group) for place in places}.get) for group in groups.tolist()]
-        return opened.index.totals_of_each(sets, want)
+        return (yield from opened.index.totals_of_each(sets, want))
 
     def _wanted(self, place: int, group: int) -> BitMap:
         """The rows of interest of a group in a row group."""
@@ -292,23 +316,19 @@ class _KeyGroups:
         return rows if among is None else rows & among
 
 
-def _totals_of_groups(
-    parts: Sequence[_KeyGroups], columns: Sequence[tuple[AskedColumn, Iterable[OpenedKeys]]]
-) -> Iterator[_GroupTotals]:
-    """Yield the totals of the groups of each part; each payload of a column is released before the next is opened."""
-    counts = [part.row_counts for part in parts]
-    chosen = [np.flatnonzero(own) for own in counts]
-    totals: list[dict[ColumnId, list[Totals]]] = [{} for _ in parts]
-    for asked, payloads in columns:
-        found: list[list[list[Totals]]] = [[] for _ in parts]
-        for opened in payloads:
-            for part, groups, own in zip(parts, chosen, found, strict=True):
-                if some := part.totals_in(opened, groups, asked.wanted_totals):
-                    own.append(some)
-        for own_totals, own in zip(totals, found, strict=True):
-            own_totals[asked.column] = [join_totals(of_group) for of_group in zip(*own, strict=True)]
-    for part, groups, own_counts, own_totals in zip(parts, chosen, counts, totals, strict=True):
-        yield _GroupTotals(part.keys.take(groups), own_counts[groups].tolist(), own_totals)
+def _totals_of(want: Want, index: HoldsKeys, rows: BitMap) -> Reading[Totals]:
+    (found,) = yield from index.totals_of_each([rows], want)
+    return found
+
+
+def _totals_in(
+    parts: Sequence[_KeyGroups], chosen: Sequence[Ints], want: Want, opened: OpenedKeys
+) -> Reading[list[list[Totals]]]:
+    """The totals that a payload tells of the chosen groups of each part."""
+    found: list[list[Totals]] = []
+    for part, groups in zip(parts, chosen, strict=True):
+        found.append((yield from part.totals_in(opened, groups, want)))
+    return found
 
 
 def _with_null(value_type: ValueType, keys: KeyArray, has_null: bool) -> Column:

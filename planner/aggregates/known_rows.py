@@ -7,7 +7,7 @@ import numpy as np
 from pyroaring import BitMap
 
 from planner.condition.tree.nodes import EVERY_ROW, Predicate
-from planner.prune.found_rows import RowSets
+from planner.prune.row_sets import RowSets
 from planner.prune.verdicts import Reason, kept_mask
 from planner.snapshot.scan import Scan
 from puffin_index.data.deletes import deleted_positions

@@ -8,15 +8,15 @@ import numpy as np
 from planner.aggregates.known_rows import KnownRows
 from planner.aggregates.question import AskedColumn, Question
 from planner.condition.tree.nodes import Predicate, necessary_leaves
-from planner.view.cache import SHARED
-from planner.view.directories import FieldStatistics, IndexReads, KindDirectory, positions_by_number
+from planner.view.cache import SharedPayloads
+from planner.view.directories import FieldStatistics, IndexReads, KindDirectory, positions_by_number, segment_of
 from planner.view.index_view import IndexView
 from planner.view.keys_of_rows import add_cost, are_in_memory, may_be_kept
-from puffin_index.errors import READ_ERRORS
 from puffin_index.keys.asked import AskedTest
 from puffin_index.kinds.held_keys import HoldsKeys, KeysWithin, most_key_sets
 from puffin_index.kinds.registry import kinds_holding_keys
 from puffin_index.storage.arrays import Flags, Floats, Ints
+from puffin_index.storage.ranged import Reading
 
 _INDEX_WEIGHT = 0.5
 """An index byte is cheaper than a data byte, which is decompressed and decoded."""
@@ -128,7 +128,7 @@ def choose_payloads(
         costs = np.where(directory.known[row_groups], weight * lengths, np.inf)
         known.append(_OfKind(directory, costs, _INDEX_WEIGHT * lengths, are_decoded, must_decode))
         if kind.is_found_by_key and test is not None:
-            known.append(_within(view, known[-1], row_groups, rows.matches[positions], test))
+            known.append(_within(view, known[-1], row_groups, rows.matches[positions], test, reads))
     known = [own for own in known if np.isfinite(own.costs).any()]
     known.sort(key=lambda one: float(one.costs[np.isfinite(one.costs)].mean()))
     numbers, costs, spending = np.full(count, -1, np.int64), np.full(count, np.inf), np.zeros(count)
@@ -174,24 +174,35 @@ def _has_few_keys(view: IndexView, question: Question, statistics: FieldStatisti
     return np.asarray(few & statistics.known[row_groups], np.bool_)
 
 
-def _within(view: IndexView, whole: _OfKind, row_groups: Ints, matches: Ints, test: AskedTest) -> _OfKind:
+def _within(
+    view: IndexView,
+    whole: _OfKind,
+    row_groups: Ints,
+    matches: Ints,
+    test: AskedTest,
+    reads: IndexReads,
+) -> _OfKind:
     """Payloads that only have to give a few rows, with keys that a test narrows down."""
     directory, none = whole.directory, np.zeros(len(row_groups), np.bool_)
     lengths, costs = np.zeros(len(row_groups)), np.full(len(row_groups), np.inf)
     found: dict[int, KeysWithin] = {}
+    few: list[tuple[int, Ints]] = []
     for blob, here in positions_by_number(directory.blob[row_groups]):
-        row_group = int(row_groups[here[0]])
         are_few = _FEW_ROWS * matches[here].sum() < view.row_counts[row_groups[here]].sum()
-        if blob < 0 or not directory.merged[row_group] or not are_few:
-            continue
-        try:
-            keys = _read_before(directory, blob, test)
-            if keys is None:
-                opened: object = view.open_index(directory, row_group)
-                keys = opened.within(test) if isinstance(opened, HoldsKeys) else None
-        except READ_ERRORS:
-            # If the payload is asked for all of its keys, the trouble is told then.
-            continue
+        if are_few and directory.merged[row_groups[here[0]]]:
+            few.append((blob, here))
+
+    def within(one: tuple[int, Ints]) -> Reading[KeysWithin | None]:
+        blob, here = one
+        known = _read_before(directory, blob, test, reads.shared)
+        if known is not None:
+            return known
+        opened = yield from view.opened.open(directory, int(row_groups[here[0]]), reads.shared)
+        return (yield from opened.within(test)) if isinstance(opened, HoldsKeys) else None
+
+    # If a payload is asked for all of its keys, its trouble is told then.
+    every = view.opened.read_each(within, few, lambda one: segment_of(one[0]), IndexReads(reads.count))
+    for (blob, here), keys in zip(few, every, strict=True):
         if keys is not None:
             found[blob] = keys
             lengths[here] = keys.cost_bytes / len(here)
@@ -199,9 +210,10 @@ def _within(view: IndexView, whole: _OfKind, row_groups: Ints, matches: Ints, te
     return _OfKind(directory, costs, _INDEX_WEIGHT * lengths, none, none, found)
 
 
-def _read_before(directory: KindDirectory, blob: int, test: AskedTest) -> KeysWithin | None:
+def _read_before(
+    directory: KindDirectory, blob: int, test: AskedTest, shared: SharedPayloads | None
+) -> KeysWithin | None:
     """The keys of the rows of a payload that satisfy a test, if the look-up of the test has kept them."""
-    shared = SHARED.get()
     found = None if shared is None else shared.within.get((directory.column, directory.kind, blob))
     return found[1] if found is not None and found[0] == test.test else None
 

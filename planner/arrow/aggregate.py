@@ -12,15 +12,15 @@ import pyarrow as pa
 from planner.aggregates.partial import Partial, table_of
 from planner.aggregates.question import Question, ask
 from planner.arrow.arrow_scan import in_order, residual_of
-from planner.arrow.plan import Keys, plan_scan, snapshot_of
+from planner.arrow.plan import plan_scan, snapshot_of
 from planner.arrow.row_group_columns import DataRead
 from planner.arrow.row_group_reader import RowGroupReader, RowGroupTask, tasks_of
+from planner.arrow.wanted_keys import Keys
 from planner.clock import DEFAULT_MILLISECONDS
 from planner.condition.arrow.read import ReadExpression
 from planner.condition.session_time import DEFAULT_ZONE
 from planner.prune.gate import ROWS_BYTE_BUDGET, Limits
 from planner.report.scan_plan import ScanPlan
-from planner.view.cache import sharing_payloads
 from puffin_index.display import Cell, Described, Grid, Report, share_of
 from puffin_index.jobs.log_lines import level_of_trouble
 from puffin_index.keys.arrow_keys import column_of, signed_zeros
@@ -193,17 +193,16 @@ def aggregate_with_plan(
     if refresh:
         index.refresh()
     question = ask(aggregates, group_by, snapshot_of(index.data_table, snapshot_id)[1])
-    with sharing_payloads([asked.column for asked in question.every_column]):
-        planned = plan_scan(
-            index,
-            where,
-            snapshot_id,
-            limits,
-            refresh=False,
-            keys=keys,
-            question=question,
-            session_zone=session_zone,
-        )
+    planned = plan_scan(
+        index,
+        where,
+        snapshot_id,
+        limits,
+        refresh=False,
+        keys=keys,
+        question=question,
+        session_zone=session_zone,
+    )
     known = planned.aggregates
     assert known is not None
     parts, row_groups_read, data_read = [known.partial], 0, DataRead()

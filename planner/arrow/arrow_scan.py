@@ -11,9 +11,10 @@ import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 
-from planner.arrow.plan import Keys, plan_scan
+from planner.arrow.plan import plan_scan
 from planner.arrow.row_group_columns import DataRead
 from planner.arrow.row_group_reader import RowGroupReader, RowGroupTask, tasks_of
+from planner.arrow.wanted_keys import Keys
 from planner.clock import DEFAULT_MILLISECONDS
 from planner.condition.rows import Residual
 from planner.condition.session_time import DEFAULT_ZONE

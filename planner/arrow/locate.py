@@ -25,18 +25,20 @@ from planner.aggregates.partial import key_type
 from planner.aggregates.question import AskedColumn, Question, find_asked
 from planner.arrow.aggregate import EXACT_ROWS, log_warnings
 from planner.arrow.arrow_scan import in_order, residual_of
-from planner.arrow.plan import Keys, KeysError, arrow_array, keys_of_kind, plan_scan, snapshot_of
+from planner.arrow.plan import plan_scan, snapshot_of
 from planner.arrow.row_group_columns import DataRead
 from planner.arrow.row_group_reader import RowGroupReader, RowGroupTask, tasks_of
+from planner.arrow.wanted_keys import Keys, KeysError, arrow_array, keys_of_kind
 from planner.clock import DEFAULT_MILLISECONDS
 from planner.query import QueryAnswer
-from planner.view.cache import sharing_payloads
+from planner.view.cache import SharedPayloads
 from planner.view.directories import IndexReads
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.arrow_keys import NEGATIVE_ZERO_KEY, arrow_of_keys, key_array, signed_keys
 from puffin_index.keys.map_key import ColumnId
 from puffin_index.keys.value_types import ValueType
 from puffin_index.storage.arrays import Ints
+from puffin_index.storage.ranged import Reading
 from puffin_index.table_index import TableIndex
 
 _ROWS_AT_ONCE: Final = 1 << 20
@@ -96,9 +98,9 @@ def locate(
         index.refresh()
     asked = _AskedKeys.of(keys, snapshot_of(index.data_table, snapshot_id)[1])
     limits = replace(EXACT_ROWS, seconds=planning_milliseconds / 1000)
-    with sharing_payloads(list(asked.by_id)):
-        planned = plan_scan(index, None, snapshot_id, limits, refresh=False, keys=asked.values)
-        found, unread, warnings = _of_indexes(planned, asked)
+    shared = SharedPayloads(list(asked.by_id))
+    planned = plan_scan(index, None, snapshot_id, limits, refresh=False, keys=asked.values, shared=shared)
+    found, unread, warnings = _of_indexes(planned, asked)
     log_warnings((*planned.plan.warnings, *warnings))
     read = _of_data(index, planned, unread, asked, data_read or DataRead())
     return asked.table_of(asked.joined(chain(found, read)), planned.scan.paths)
@@ -146,9 +148,10 @@ class _AskedKeys:
         }
         return pa.table({"_file": files, "_pos": positions, **own})
 
-    def of_unit(self, unit: Unit) -> pa.Table | None:
+    def of_unit(self, unit: Unit) -> Reading[pa.Table | None]:
         """Locate the rows of a unit by the index; None if a key is a zero, whose sign no index knows."""
-        keys = {column: key_array(own) for column, own in unit.keys().items()}
+        found = yield from unit.keys()
+        keys = {column: key_array(own) for column, own in found.items()}
         if any(self.by_id[column].value_type.is_floating and _has_zero(own) for column, own in keys.items()):
             return None
         return self.located(*unit.rows.located(unit.positions), keys)
@@ -205,7 +208,7 @@ def _gathered(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
 def _of_indexes(planned: QueryAnswer, asked: _AskedKeys) -> tuple[list[pa.Table], Ints, list[str]]:
     """Locate rows by indexes. Returns them, the positions of the row groups to be read, and index troubles."""
-    plan, reads = planned.plan, IndexReads()
+    plan, reads = planned.plan, IndexReads(shared=planned.request.shared)
     known = KnownRows(planned.scan, planned.request.predicate, plan.reasons, plan.matches, planned.row_sets)
     left, found = known.positions, list[pa.Table]()
     if len(left) and not asked.unknown:

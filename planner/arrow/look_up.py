@@ -22,9 +22,10 @@ from planner.aggregates.question import AskedColumn, find_asked
 from planner.arrow.aggregate import EXACT_ROWS, log_warnings
 from planner.arrow.arrow_scan import in_order, project
 from planner.arrow.locate import arrays_of, asked_keys
-from planner.arrow.plan import Keys, KeysError, snapshot_of, view_of, with_keys
+from planner.arrow.plan import snapshot_of
 from planner.arrow.row_group_columns import DataRead
 from planner.arrow.row_group_reader import RowGroupReader, RowGroupTask, tasks_of
+from planner.arrow.wanted_keys import Keys, KeysError, with_keys
 from planner.clock import Clock
 from planner.condition.rows import Residual
 from planner.condition.tree.nodes import EVERY_ROW
@@ -32,6 +33,7 @@ from planner.condition.tree.simplify import simplified
 from planner.query import QueryRequest, answer_query
 from planner.snapshot.files import list_scan_files
 from planner.snapshot.scan import Scan
+from planner.view.views import view_of
 from puffin_index.data.column_source import reading_of
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.arrow_keys import column_of, key_array

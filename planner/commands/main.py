@@ -7,7 +7,7 @@ __all__ = ["main"]
 
 logs.OWN.append("planner")
 # Commands print what these loggers say as warnings of a plan.
-logs.QUIET.extend(("planner.prune.pruning", "planner.view.column_values"))
+logs.QUIET.extend(("planner.prune.state", "planner.view.column_values"))
 main.add_lazy(
     "planner.commands.advise", "planner.commands.build", "planner.commands.queries", "planner.commands.spark_conf"
 )

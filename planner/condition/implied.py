@@ -1,12 +1,7 @@
 """What a query implies about the rows of a scan besides its plain tests, and what finding that cost."""
 
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
-
-from puffin_index.storage.files import READ_COUNT, ReadCount
 
 Source: TypeAlias = Literal[
     "function", "join", "subquery", "join or subquery", "merge", "update", "delete", "keys", "top-k", "limit"
@@ -42,15 +37,3 @@ class Cost:
 
     seconds: float = 0.0
     bytes_read: int = 0
-
-
-@contextmanager
-def costs() -> Iterator[Cost]:
-    """Take down what the body of a `with` statement costs; known once the body has ended."""
-    cost, count, started = Cost(), ReadCount(), time.perf_counter()
-    token = READ_COUNT.set(count)
-    try:
-        yield cost
-    finally:
-        READ_COUNT.reset(token)
-        cost.seconds, cost.bytes_read = time.perf_counter() - started, count.bytes

@@ -16,14 +16,13 @@ from planner.condition.tree.nodes import Conjunction, Disjunction, Leaf, Nothing
 from planner.condition.tree.simplify import conjunction
 from planner.prune.distributed import Executors, prune_row_groups
 from planner.prune.gate import Limits
-from planner.prune.stages import expected_matches
+from planner.prune.search import expected_matches
 from planner.prune.verdicts import Pruned, Reason
 from planner.view.directories import IndexReads
 from planner.view.index_view import IndexView
 from planner.view.keys_of_rows import keys_of_rows
 from puffin_index.keys.columns import Column
 from puffin_index.storage.arrays import Flags, Ints
-from puffin_index.storage.files import READ_COUNT
 
 WIDE_SHARE: Final = 0.05
 """Finding the rows of a predicate that more rows satisfy takes long, unless other tests leave few candidates."""
@@ -121,12 +120,8 @@ class Counting:
         positions = {int(self.row_groups[position]): position for position in self.candidates}
         rows = {row_group: self.candidates[position] for row_group, position in positions.items()}
         reads = IndexReads()
-        token = READ_COUNT.set(reads.count)
-        try:
-            # Pruning by the predicate meets the same trouble and reports it.
-            found = keys_of_rows(self.view, column, rows, self.limits.byte_budget, reads)
-        finally:
-            READ_COUNT.reset(token)
+        # Pruning by the predicate meets the same trouble and reports it.
+        found = keys_of_rows(self.view, column, rows, self.limits.byte_budget, reads)
         self.bytes_read += reads.count.bytes
         if found is not None and all(isinstance(keys.keys, np.ndarray) for keys in found.values()):
             self.keys = {positions[row_group]: (rows[row_group], keys) for row_group, keys in found.items()}

@@ -23,8 +23,9 @@ from planner.first_rows.counting import WIDE_SHARE, Counting
 from planner.first_rows.threshold_guess import Guess
 from planner.prune.distributed import Executors, prune_row_groups
 from planner.prune.gate import Limits
-from planner.prune.stages import expected_matches
+from planner.prune.search import expected_matches
 from planner.prune.verdicts import Pruned, Reason
+from planner.view.cache import SharedPayloads
 from planner.view.directories import IndexReads
 from planner.view.index_view import IndexView
 from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest
@@ -120,6 +121,7 @@ def prune_first_rows(
     wanted: FirstRows | None,
     limits: Limits,
     executors: Executors | None = None,
+    shared: SharedPayloads | None = None,
 ) -> Enough:
     """Judge row groups of the view (int64), here or on executors, for a query that may want only some rows.
 
@@ -127,7 +129,7 @@ def prune_first_rows(
     deleted.
     """
     clock = Clock(limits.seconds)
-    plain = prune_row_groups(view, predicate, row_groups, limits, executors)
+    plain = prune_row_groups(view, predicate, row_groups, limits, executors, shared)
     if wanted is None or not is_exact(predicate) or not 0 < wanted.count <= MOST_ROWS:
         return Enough(plain)
     if np.count_nonzero(plain.kept) < 2 or clock.is_over:

@@ -17,10 +17,11 @@ import pyarrow.compute as pc
 from pyiceberg.table import StaticTable, Table
 
 from planner.condition.tree.nodes import Everything, Predicate
-from planner.prune.found_rows import RowSets
 from planner.prune.gate import DEFAULT_LIMITS, Limits
-from planner.prune.stages import prune
+from planner.prune.row_sets import RowSets
+from planner.prune.search import prune
 from planner.prune.verdicts import Pruned, Reason, Stage
+from planner.view.cache import SharedPayloads
 from planner.view.directories import IndexTrouble
 from planner.view.index_view import IndexView
 from puffin_index.data.column_source import FieldSource
@@ -224,10 +225,12 @@ def prune_row_groups(
     row_groups: Ints,
     limits: Limits = DEFAULT_LIMITS,
     executors: Executors | None = None,
+    shared: SharedPayloads | None = None,
 ) -> Pruned:
     """Judge row groups of a view (int64), in any order, here or on the executors of a Spark application.
 
-    Without a predicate all are kept, and nothing is read. Raises PuffinIndexError on index trouble in strict mode.
+    What is opened here of the columns of `shared` is kept there. Without a predicate all are kept, and nothing is read.
+    Raises PuffinIndexError on index trouble in strict mode.
     """
     if isinstance(predicate, Everything):
         count = len(row_groups)
@@ -237,4 +240,4 @@ def prune_row_groups(
     if executors is not None and executors.are_worth_it(len(row_groups), int(view.row_counts[row_groups].sum())):
         found = run_on_executors(executors, view, row_groups, limits, partial(_prune, predicate))
         return join_pruned(found, len(row_groups), limits)
-    return prune(view, predicate, row_groups, limits)
+    return prune(view, predicate, row_groups, limits, shared)

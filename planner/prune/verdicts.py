@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from planner.prune.found_rows import RowSets
+from planner.prune.row_sets import RowSets
 from planner.view.directories import IndexTrouble
 from puffin_index.keys.map_key import ColumnId
 from puffin_index.storage.arrays import Bytes, Flags, Ints

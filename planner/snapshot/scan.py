@@ -33,7 +33,8 @@ class Scan:
         unlisted: How many more row groups there are, which have no index.
         row_counts: For each row group its rows, 0 where it has no index.
         first_rows: For each row group the position of its first row in the data file, 0 where it has no index.
-        is_read_whole: For each row group whether readers of byte ranges read its data file whole or not at all.
+        by_ranges: Spark reads the rows, by ranges of bytes, so that some data files are read whole or not at all.
+        is_read_whole: For each row group whether its data file is such a file.
     """
 
     view: IndexView
@@ -48,6 +49,7 @@ class Scan:
     snapshot_id: int | None = None
     unlisted: int = 0
     unlisted_files: int = 0
+    by_ranges: bool = False
     is_indexed: Flags = field(init=False)
     row_counts: Ints = field(init=False)
     first_rows: Ints = field(init=False)
@@ -66,6 +68,8 @@ class Scan:
             else:
                 own = of_view[here]
             object.__setattr__(self, name, own)
+        if not self.by_ranges:
+            object.__setattr__(self, "is_read_whole", np.zeros(len(indexed), np.bool_))
 
     @classmethod
     def of_files(
@@ -76,6 +80,8 @@ class Scan:
         io: FileIO | None = None,
         table: str = "",
         snapshot_id: int | None = None,
+        *,
+        by_ranges: bool = False,
     ) -> Scan:
         """The scan of some data files, with their delete files if these are to be subtracted."""
         found = [view.row_groups_of(file) for file in files]
@@ -90,7 +96,19 @@ class Scan:
         has_deletes = np.array([file.has_deletes for file in files], np.bool_)[file_of]
         paths = tuple(file.path for file in files)
         own_files = dict(enumerate(known))
-        return cls(view, numbers, file_of, ordinals, has_deletes, paths, own_files, io or view.io, table, snapshot_id)
+        return cls(
+            view,
+            numbers,
+            file_of,
+            ordinals,
+            has_deletes,
+            paths,
+            own_files,
+            io or view.io,
+            table,
+            snapshot_id,
+            by_ranges=by_ranges,
+        )
 
     @classmethod
     def of_view(
@@ -100,6 +118,8 @@ class Scan:
         files: Mapping[int, FileWithDeletes] | None = None,
         has_deletes: Flags | None = None,
         io: FileIO | None = None,
+        *,
+        by_ranges: bool,
     ) -> Scan:
         """The scan of some row groups of a view, whose deletes are known by the view's numbers of data files.
 
@@ -110,7 +130,8 @@ class Scan:
         if has_deletes is None:
             has_deletes = np.isin(file_of, list(files or ()))
         ordinals = view.ordinals_in_file[here]
-        return cls(view, numbers, file_of, ordinals, has_deletes, view.paths, files or {}, io or view.io)
+        own_files, own_io = files or {}, io or view.io
+        return cls(view, numbers, file_of, ordinals, has_deletes, view.paths, own_files, own_io, by_ranges=by_ranges)
 
     def deletes_of(self, at: int) -> FileWithDeletes | None:
         """The data file of a row group with what deletes its rows; None if nothing does."""

@@ -291,7 +291,13 @@ class _Audit:
         sample = np.sort(self._sample(positions))
         numbers = request.scan.numbers[sample]
         if len(sample) < len(positions):
-            scan = Scan.of_view(request.scan.view, numbers, request.scan.files, io=request.scan.view.io)
+            scan = Scan.of_view(
+                request.scan.view,
+                numbers,
+                request.scan.files,
+                io=request.scan.view.io,
+                by_ranges=request.scan.by_ranges,
+            )
             answered = answer_query(replace(request, scan=scan, executors=None)).aggregates
             if answered is None:
                 self.unchecked += len(sample)

@@ -98,7 +98,6 @@ class PlannerCallback(JavaFunction):
         query = QueryRequest(
             scan=scan_of(request, index.view, numbers),
             predicate=UNKNOWN,
-            for_spark=True,
             # Not strict yet: what an older version of the index lacks, a newer one may have.
             limits=settings.limits(strict=False),
             executors=Executors(self._context, index.index_table, settings.planning_mode),

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 
 from pyiceberg.table import Table
 
-from planner.arrow.plan import view_of
 from planner.report.scan_plan import ScanPlan
 from planner.spark.catalogs import SparkCatalogs
 from planner.spark.known_index_tables import DataTable, KnownIndexTables
 from planner.spark.requests.hook_filters import schema_of
 from planner.spark.requests.wire import Request
 from planner.view.index_view import IndexView
+from planner.view.views import view_of
 from puffin_index.data.column_source import Reading, parse_name_mapping
 from puffin_index.errors import PuffinIndexError
 from puffin_index.jobs.log_lines import is_news

@@ -2,9 +2,7 @@
 
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
@@ -13,7 +11,7 @@ from cachetools import LRUCache
 from planner.view.segment_files import SegmentReader
 from puffin_index.keys.leaf import LeafTest
 from puffin_index.keys.map_key import ColumnId
-from puffin_index.kinds.base import MergedFilter, MergedIndex, RowGroupIndex
+from puffin_index.kinds.base import OpenIndex
 from puffin_index.kinds.held_keys import KeysWithin
 from puffin_index.storage.caches import cleared_by
 from puffin_index.storage.ranged import BytesReader
@@ -97,11 +95,10 @@ class Cached(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpenPayload:
-    """An opened payload, which begins with row group `first` of its segment, and what was read of its directory."""
+    """An opened payload of several row groups, and what was read of its directory."""
 
     reader: SegmentReader
-    payload: MergedIndex | MergedFilter
-    first: int
+    payload: OpenIndex
 
     @property
     def nbytes(self) -> int:
@@ -143,7 +140,7 @@ class SharedPayloads:
     def __init__(self, columns: Collection[ColumnId]) -> None:
         self.columns = frozenset(columns)
         self.within: dict[tuple[ColumnId, str, int], tuple[LeafTest, KeysWithin]] = {}
-        self._opened: dict[object, RowGroupIndex] = {}
+        self._opened: dict[object, OpenIndex] = {}
         self._bytes = 0
         self._keeps = True
 
@@ -151,32 +148,13 @@ class SharedPayloads:
         """Each payload is now returned once, then released."""
         self._keeps = False
 
-    def opened(self, key: object, length: int, open_payload: Callable[[], RowGroupIndex]) -> RowGroupIndex:
-        """Return the open payload of a key, of `length` stored bytes, or open it."""
-        if not self._keeps:
-            return self._opened.pop(key, None) or open_payload()
-        found = self._opened.get(key)
-        if found is None:
-            found = open_payload()
-            # Threads that add at the same time may exceed the bound a little, which only costs memory.
-            if self._bytes + length <= _MOST_SHARED_BYTES:
-                self._bytes += length
-                self._opened[key] = found
-        return found
+    def find(self, key: object) -> OpenIndex | None:
+        """Return the open payload of a key, if there is one."""
+        return self._opened.get(key) if self._keeps else self._opened.pop(key, None)
 
-
-SHARED: ContextVar[SharedPayloads | None] = ContextVar("SHARED", default=None)
-"""The payloads of the query that is being answered."""
-
-
-@contextmanager
-def sharing_payloads(columns: Collection[ColumnId]) -> Iterator[None]:
-    """Keep payloads of some columns open, unless an outer call keeps them already."""
-    if SHARED.get() is not None:
-        yield
-        return
-    token = SHARED.set(SharedPayloads(columns))
-    try:
-        yield
-    finally:
-        SHARED.reset(token)
+    def keep(self, key: object, opened: OpenIndex, length: int) -> None:
+        """Keep a payload of `length` stored bytes, as long as there is room."""
+        # Threads that add at the same time may exceed the bound a little, which only costs memory.
+        if self._keeps and self._bytes + length <= _MOST_SHARED_BYTES:
+            self._bytes += length
+            self._opened[key] = opened

@@ -1,6 +1,7 @@
 """The values that a column has in an index view, and tests that are decided over them: `upper(name) LIKE '%X%'`."""
 
 import logging
+import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -13,7 +14,7 @@ from pyiceberg.schema import Schema
 
 from planner.clock import Clock
 from planner.condition.as_sql import as_sql, column_text
-from planner.condition.implied import Cost, Implied, costs
+from planner.condition.implied import Cost, Implied
 from planner.condition.tree.nodes import UNKNOWN, ByValue, Leaf, Predicate, ValueTest
 from planner.condition.tree.simplify import chosen, conjunction
 from planner.condition.value_tests import verdicts
@@ -28,7 +29,6 @@ from puffin_index.keys.value_types import value_type_named
 from puffin_index.kinds.kind import Answer
 from puffin_index.kinds.registry import kinds_answering
 from puffin_index.storage.arrays import Ints
-from puffin_index.storage.files import READ_COUNT, ReadCount
 
 _log = logging.getLogger(__name__)
 
@@ -91,16 +91,12 @@ class ColumnValues:
 
 
 def values_to_try(
-    view: IndexView, column: ColumnId, value_type: str, row_groups: Ints, byte_budget: int
+    view: IndexView, column: ColumnId, value_type: str, row_groups: Ints, byte_budget: int, reads: IndexReads
 ) -> ColumnValues | KeyRange | str:
-    """Find the keys of a column if they are few enough for trying a test on each; see `column_values`.
-
-    What is read counts in `READ_COUNT`.
-    """
+    """Find the keys of a column if they are few enough for trying a test on each; see `column_values`."""
     rows = int(view.row_counts[row_groups].sum())
     most = min(max(rows // _ROWS_A_VALUE, _FEW_VALUES), _MOST_VALUES)
     leaf = Leaf(column, NullTest(is_null=False), value_type)
-    reads = IndexReads(READ_COUNT.get() or ReadCount())
     found = column_values(view, leaf, row_groups, most, byte_budget, reads)
     for trouble in reads.troubles:
         level = level_of_trouble(trouble.segment)
@@ -149,8 +145,8 @@ def _union(
         bytes_read += int(directory.length[payloads].sum())
         if len(payloads) > _MOST_PAYLOADS or bytes_read > most_bytes:
             return f"the values of the column take more than {_MOST_PAYLOADS} requests or {most_bytes} bytes"
-        read, troubles = partial(view.keys_of, directory, most=most), len(reads.troubles)
-        listed = view.try_each(read, payloads.tolist(), directory.segment.__getitem__, reads)
+        read, troubles = partial(view.opened.keys_of, directory, most=most), len(reads.troubles)
+        listed = view.opened.read_each(read, payloads.tolist(), directory.segment.__getitem__, reads)
         if len(reads.troubles) > troubles:
             return "a part of the index cannot be read"
         lists += [keys for keys in listed if keys is not None]
@@ -193,11 +189,11 @@ class ByValueTests(ABC):
             return UNKNOWN
         if leaf not in self.found:
             values, listing = self._values_of(leaf.field_id, leaf.value_type)
-            with costs() as cost:
-                predicate, text, seconds = (
-                    (UNKNOWN, f"not used, {values}", 0.0) if isinstance(values, str) else self._evaluate(leaf, values)
-                )
-            seconds += listing.seconds + cost.seconds
+            started = time.perf_counter()
+            predicate, text, seconds = (
+                (UNKNOWN, f"not used, {values}", 0.0) if isinstance(values, str) else self._evaluate(leaf, values)
+            )
+            seconds += listing.seconds + time.perf_counter() - started
             text = f"{as_sql(leaf, self.schema)}: {text}"
             self.found[leaf] = predicate, Implied("function", text, seconds=seconds, bytes_read=listing.bytes_read)
         return self.found[leaf][0]
@@ -205,11 +201,11 @@ class ByValueTests(ABC):
     def _values_of(self, column: ColumnId, value_type: str) -> tuple[ColumnValues | KeyRange | str, Cost]:
         key = column, value_type
         if key not in self._values:
-            with costs() as cost:
-                values = self._objection(value_type) or values_to_try(
-                    self.view, column, value_type, self.row_groups, self.byte_budget
-                )
-            self._values[key] = values, cost
+            started, reads = time.perf_counter(), IndexReads()
+            values = self._objection(value_type) or values_to_try(
+                self.view, column, value_type, self.row_groups, self.byte_budget, reads
+            )
+            self._values[key] = values, Cost(time.perf_counter() - started, reads.count.bytes)
         return self._values[key]
 
     @abstractmethod

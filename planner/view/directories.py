@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from planner.view.cache import SharedPayloads
 from puffin_index.errors import reason_at
 from puffin_index.keys.columns import KeyArray
 from puffin_index.keys.map_key import ColumnId
@@ -50,10 +51,11 @@ class IndexTrouble:
 
 @dataclass(slots=True)
 class IndexReads:
-    """What one plan reads of the index, and which parts it could not use."""
+    """What one plan reads of the index, which parts it could not use, and what it keeps open for later questions."""
 
     count: ReadCount = field(default_factory=ReadCount)
     troubles: list[IndexTrouble] = field(default_factory=list)
+    shared: SharedPayloads | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,7 +117,8 @@ class KindDirectory:
 
     Attributes:
         segment: Number of the segment in `IndexView.segments`; -1 where there is no payload.
-        base: First row of the row group in the segment's row space.
+        base: Number of the row group's first row in the answers of its payload: in the segment's row space if the
+            payload is merged, else 0.
         entry: Row of the segment's directory that tells of the payload.
         offset: Where the payload begins in the segment.
         merged: Whether it covers several row groups (sorted postings and the like), not just this one.
@@ -313,16 +316,17 @@ def gather_directory(
         | ~np.asarray(pc.is_in(part.blob_types, single_types).to_numpy(False), np.bool_)
         for part in parts
     ]
+    is_merged = np.concatenate(merged)[at] & known
     return KindDirectory(
         column=column,
         kind=kind,
         value_type=value_type_named(chosen[max(chosen)].type_name),
         segment=np.where(known, placement.segment, -1).astype(np.int32),
-        base=placement.base,
+        base=np.where(is_merged, placement.base, 0),
         entry=np.concatenate([np.arange(len(part)) for part in parts])[at].astype(np.int32),
         offset=np.concatenate([part.numbers("offset") for part in parts])[at],
         length=np.concatenate([part.numbers("length") for part in parts])[at],
-        merged=np.concatenate(merged)[at] & known,
+        merged=is_merged,
     )
 
 

@@ -5,100 +5,44 @@ Directories are read on first use, per column and kind, and kept: segments are i
 
 from __future__ import annotations
 
-import threading
 import weakref
-from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
-from dataclasses import replace
+from collections.abc import Collection
 from functools import cached_property
 from itertools import chain
 from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyiceberg.io import FileIO
 
-from planner.clock import Clock
 from planner.condition.tree.nodes import Leaf
-from planner.view.cache import CACHE, SHARED, Cached, IndexCache, OpenPayload, StoredDirectory
+from planner.view.cache import CACHE, Cached, IndexCache
 from planner.view.covered_row_groups import CoveredRowGroups
 from planner.view.directories import (
-    STATISTICS_COLUMNS,
     FieldStatistics,
     IndexReads,
-    IndexTrouble,
     KindDirectory,
     Placement,
     gather_directory,
     gather_statistics,
-    segment_statistics,
 )
-from planner.view.segment_files import SegmentFiles, SegmentReader
+from planner.view.experience import Experience
+from planner.view.open_segments import OpenSegments
+from planner.view.segment_files import SegmentFiles
 from puffin_index.data.column_source import FieldSource
-from puffin_index.errors import READ_ERRORS, CorruptFileError, PuffinIndexError, UnsupportedError
 from puffin_index.index_table.entries import field_kinds, with_kinds, without_sources
-from puffin_index.keys.columns import KeyArray
-from puffin_index.keys.leaf import LeafTest
 from puffin_index.keys.map_key import ColumnId
-from puffin_index.kinds.base import MergedFilter, MergedIndex, RowGroupIndex
-from puffin_index.kinds.held_keys import HoldsKeys
-from puffin_index.segments.directory import STATISTICS, Directory, FieldKind, read_directory, read_statistics
-from puffin_index.segments.segment import align
-from puffin_index.storage.arrays import Flags, Floats, Ints
-from puffin_index.storage.files import is_local
-from puffin_index.storage.parallel import in_parallel, requests_at_once
-from puffin_index.storage.parts import Part as Range, read_parts
-from puffin_index.storage.ranged import Blob, BytesReader, RangedReader
+from puffin_index.segments.directory import STATISTICS, FieldKind
+from puffin_index.storage.arrays import Flags, Ints
 
-Part = TypeVar("Part")
-Item = TypeVar("Item")
-Own = TypeVar("Own", FieldStatistics, Directory)
 Kept = TypeVar("Kept", bound=Cached)
-
-_DIRECTORY_GAP_BYTES = 256 * 1024
-"""Directories of other columns that are read along rather than asking a store twice."""
-
-_WHOLE_BYTES = 64 * 1024
-_MOST_RATIO = 64.0
-
-_MOST_PRESENCE = 0.9
-"""Experience makes no presence surer than this: a test that is never asked again could not be learned again."""
-
-
-class Experience:
-    """How much more often than expected tests of a column held, by column and kind of test: corrects later estimates.
-
-    Safe between threads. A view has few columns, so this stays small.
-    """
-
-    def __init__(self) -> None:
-        self._ratios: dict[tuple[ColumnId, type[LeafTest]], float] = {}
-        self._lock = threading.Lock()
-
-    def note(self, leaf: Leaf, expected: float, found: int) -> None:
-        """Note in how many row groups a leaf was expected by corrected estimates, and in how many it was found."""
-        key = leaf.field_id, type(leaf.test)
-        with self._lock:
-            # The root averages over several plans.
-            ratio = self._ratios.get(key, 1.0) * ((found + 1) / (expected + 1)) ** 0.5
-            self._ratios[key] = min(max(ratio, 1 / _MOST_RATIO), _MOST_RATIO)
-
-    def corrected(self, leaf: Leaf, presence: Floats) -> Floats:
-        """Correct the estimated presence of a leaf in row groups, where it is not proved."""
-        ratio = self._ratios.get((leaf.field_id, type(leaf.test)), 1.0)
-        if ratio == 1:
-            return presence
-        likely = np.minimum(1 - (1 - presence) ** ratio, np.maximum(presence, _MOST_PRESENCE))
-        return np.where(presence < 1, likely, presence)
 
 
 class IndexView(CoveredRowGroups):
     """One version of an index table, read for planning. Safe to share between threads.
 
     Made of the version's name, the rows of the index table, oldest first, and its FileIO. Directories of the columns
-    whose sources are `rejected` are left out. Opening a payload raises `CorruptFileError` if its directory is not what
-    was written, `UnsupportedError` if this release does not read such a payload.
+    whose sources are `rejected` are left out.
     """
 
     def __init__(
@@ -116,11 +60,11 @@ class IndexView(CoveredRowGroups):
         self._cache = cache
         # Tells this view's arrays in the cache from those of others.
         self._identity = object()
-        self.files = SegmentFiles(io)
+        self.opened = OpenSegments(self, io, cache)
         self._own_keys: set[object] = set()
         self.experience = Experience()
         # Cached parts of segments outlive the view; arrays that are numbered as in the view and open files do not.
-        weakref.finalize(self, _let_go, self.files, cache, self._own_keys).atexit = False
+        weakref.finalize(self, _let_go, self.opened.files, cache, self._own_keys).atexit = False
 
     def without_sources(self, rejected: frozenset[FieldSource]) -> IndexView:
         """The same view, numbered alike, without the indexes of columns that a scan finds somewhere else."""
@@ -136,74 +80,6 @@ class IndexView(CoveredRowGroups):
         """The indexes that at least one data file has."""
         return frozenset(chain.from_iterable(field_kinds(self._entries)))
 
-    def each(self, read: Callable[[Item], Part], items: Sequence[Item]) -> list[Part]:
-        """Return the results of reading something for each item, in their order.
-
-        Requests to a remote store wait side by side; a local disk answers before threads could take turns.
-        """
-        return in_parallel(read, items, self._at_once)
-
-    def each_ahead(self, read: Callable[[Item], Part], items: Sequence[Item]) -> list[Part]:
-        """Do the same, and read what each item reads first from a store side by side, before any thread is started."""
-        return self.each(read, items) if self.is_local else self.files.each_ahead(read, items, self._at_once)
-
-    def try_each(
-        self,
-        read: Callable[[Item], Part],
-        items: Sequence[Item],
-        segment_of: Callable[[Item], int],
-        reads: IndexReads,
-        clock: Clock | None = None,
-        *,
-        ahead: bool = False,
-    ) -> list[Part | None]:
-        """Read something of a segment for each item, as `each` or `each_ahead` do; None where that was not possible.
-
-        `reads` notes what is in trouble. Nothing more is begun once the time is over.
-        """
-
-        def attempt(item: Item) -> Part | IndexTrouble | None:
-            if clock is not None and clock.is_over:
-                return None
-            try:
-                return read(item)
-            except READ_ERRORS as error:
-                return IndexTrouble.of(self.segments[segment_of(item)][0], error)
-
-        results = (self.each_ahead if ahead else self.each)(attempt, items)
-        reads.troubles += [result for result in results if isinstance(result, IndexTrouble)]
-        return [None if isinstance(result, IndexTrouble) else result for result in results]
-
-    @cached_property
-    def _at_once(self) -> int:
-        return 1 if self.is_local else requests_at_once(self.io, self.segments[-1][0])
-
-    @cached_property
-    def is_local(self) -> bool:
-        """Whether all segments are files of this machine."""
-        return all(is_local(location) for location, _ in self.segments)
-
-    def prefetch(self, fields: Collection[ColumnId]) -> None:
-        """Read the directories of some columns that are not in memory yet, those of a segment by one request.
-
-        Does nothing on a local disk. What cannot be read now is read again when it is used, and fails there.
-        """
-        if self.is_local:
-            return
-        missing: dict[int, set[tuple[int, int, str]]] = {}
-        for (field_id, _), placement in self.placements.items():
-            for segment, place in placement.locations.items() if field_id in fields else ():
-                if self._cache.get((self.segments[segment][0], place)) is None:
-                    missing.setdefault(segment, set()).add(place)
-        self.each_ahead(lambda segment: self._prefetch_segment(segment, sorted(missing[segment])), list(missing))
-
-    def _prefetch_segment(self, segment: int, places: Sequence[tuple[int, int, str]]) -> None:
-        reader = self._reader(segment)
-        blob, ranges = Blob(reader, 0, reader.size), [Range(*place[:2]) for place in places]
-        with suppress(PuffinIndexError, OSError):
-            for place, data in zip(places, read_parts(blob, ranges, _DIRECTORY_GAP_BYTES), strict=True):
-                self._cache.put((reader.location, place), StoredDirectory(BytesReader(data, reader.location, place[0])))
-
     def statistics(self, leaf: Leaf, reads: IndexReads) -> FieldStatistics | None:
         """The statistics of a leaf's column that are of its type; None if no row group has any."""
         placement, key = self._place(leaf, STATISTICS)
@@ -211,7 +87,7 @@ class IndexView(CoveredRowGroups):
         if placement is None or isinstance(kept, FieldStatistics):
             return kept if isinstance(kept, FieldStatistics) else None
         troubles = len(reads.troubles)
-        parts = self._of_segments(placement, reads, self._segment_statistics)
+        parts = self.opened.of_segments(placement, reads, self.opened.statistics_of)
         return self._keep(key, gather_statistics(placement, leaf.value_type, parts), len(reads.troubles) == troubles)
 
     def directory(self, leaf: Leaf, kind: str, reads: IndexReads) -> KindDirectory | None:
@@ -221,7 +97,7 @@ class IndexView(CoveredRowGroups):
         if placement is None or isinstance(kept, KindDirectory):
             return kept if isinstance(kept, KindDirectory) else None
         troubles = len(reads.troubles)
-        parts = self._of_segments(placement, reads, self._segment_directory)
+        parts = self.opened.of_segments(placement, reads, self.opened.directory_of)
         found = gather_directory(leaf.field_id, kind, placement, leaf.value_type, parts)
         return self._keep(key, found, len(reads.troubles) == troubles)
 
@@ -239,171 +115,6 @@ class IndexView(CoveredRowGroups):
         """Which row groups have an index of a kind; nothing is read."""
         placement = self.placements.get((field_id, kind))
         return np.zeros(len(row_groups), np.bool_) if placement is None else placement.segment[row_groups] >= 0
-
-    def open_alone(self, directory: KindDirectory, row_group: int) -> RowGroupIndex:
-        """Open the payload of one row group; nothing is read yet but the directory, if it is no longer in memory.
-
-        A small payload is read whole from a store, which costs one round.
-        """
-        shared = SHARED.get()
-        if shared is None or directory.column not in shared.columns:
-            return self._open_alone(directory, row_group)
-        key, length = self._payload_key(directory, row_group), int(directory.length[row_group])
-        return shared.opened(key, length, lambda: self._open_alone(directory, row_group))
-
-    def _open_alone(self, directory: KindDirectory, row_group: int) -> RowGroupIndex:
-        own, entry, reader = self._locate(directory, row_group)
-        span = np.array([[0, self.row_counts[row_group]]], np.int64)
-        source: RangedReader = reader
-        offset, length = int(directory.offset[row_group]), int(directory.length[row_group])
-        if not self.is_local and length <= _WHOLE_BYTES:
-            source = BytesReader(Blob(reader, offset, length).read_all(), reader.location, offset)
-        opened = own.open(entry, source, span)
-        if isinstance(opened, MergedIndex | MergedFilter):
-            raise UnsupportedError(f"{own.location}: a payload of several row groups where one of a row group belongs")
-        return opened
-
-    def open_index(self, directory: KindDirectory, row_group: int) -> MergedIndex:
-        """Open a payload of several row groups that answers with rows; its opened form is kept."""
-        payload = self._opened(directory, row_group).payload
-        if not isinstance(payload, MergedIndex):
-            raise UnsupportedError(f"a payload of kind {directory.kind} that answers with no rows")
-        return payload
-
-    def open_filter(self, directory: KindDirectory, row_group: int) -> tuple[MergedFilter, int]:
-        """Open a payload of several row groups that tells which have no match; its opened form is kept.
-
-        Returns the filter, and the row group of the segment that it begins with.
-        """
-        opened = self._opened(directory, row_group)
-        if not isinstance(opened.payload, MergedFilter):
-            raise UnsupportedError(f"a payload of kind {directory.kind} that is no filter of row groups")
-        return opened.payload, opened.first
-
-    def _opened(self, directory: KindDirectory, row_group: int) -> OpenPayload:
-        """The payload of several row groups, opened by whichever view asked for it first."""
-        key = self._payload_key(directory, row_group)
-        kept = self._cache.get(key)
-        if isinstance(kept, OpenPayload):
-            kept.reader.files = self.files
-            return kept
-        own, entry, reader = self._locate(directory, row_group)
-        covered = own.covered(entry)
-        spans = self._spans(directory.column, int(directory.segment[row_group]))[covered]
-        payload = own.open(entry, reader, spans)
-        if not isinstance(payload, MergedIndex | MergedFilter):
-            raise UnsupportedError(f"{own.location}: a payload of one row group where one of several belongs")
-        opened = OpenPayload(reader, payload, covered.start)
-        self._cache.put(key, opened)
-        return opened
-
-    def weigh(self, directory: KindDirectory, row_group: int) -> None:
-        """Tell the cache how large a payload of several row groups has become by being read."""
-        key = self._payload_key(directory, row_group)
-        kept = self._cache.get(key)
-        if kept is not None:
-            self._cache.put(key, kept)
-
-    def keys_of(self, directory: KindDirectory, row_group: int, most: int) -> KeyArray | None:
-        """The distinct keys of the payload of a row group; None if it does not list them, or has more than `most`."""
-        kept = self.kept(directory, row_group, "keys")
-        if isinstance(kept, np.ndarray | pa.Array):
-            return kept if len(kept) <= most else None
-        is_merged = bool(directory.merged[row_group])
-        opened = (self.open_index if is_merged else self.open_alone)(directory, row_group)
-        keys = opened.keys(most) if isinstance(opened, HoldsKeys) else None
-        if keys is not None:
-            self.keep(directory, row_group, "keys", keys)
-        return keys
-
-    @property
-    def cache_bytes(self) -> int:
-        """How many bytes may be kept for this view and others."""
-        return self._cache.limit
-
-    def kept(self, directory: KindDirectory, row_group: int, form: str) -> Cached | None:
-        """What is kept of the payload of a row group in some form, if anything."""
-        return self._cache.get((*self._payload_key(directory, row_group), form))
-
-    def keep(self, directory: KindDirectory, row_group: int, form: str, value: Cached) -> None:
-        """Keep something of the payload of a row group, for all views, as long as the cache has room."""
-        self._cache.put((*self._payload_key(directory, row_group), form), value)
-
-    def _payload_key(self, directory: KindDirectory, row_group: int) -> tuple[object, ...]:
-        """Names a payload for all views: segments are immutable."""
-        location = self.segments[int(directory.segment[row_group])][0]
-        return location, directory.column, directory.kind, int(directory.entry[row_group]), directory.value_type.name
-
-    def ordinals(self, directory: KindDirectory, row_groups: Ints) -> npt.NDArray[np.int32]:
-        """Which row groups of their segments some row groups are."""
-        return self.placements[directory.column, directory.kind].row_group[row_groups]
-
-    def _locate(self, directory: KindDirectory, row_group: int) -> tuple[Directory, int, SegmentReader]:
-        """The directory that tells of a payload, the payload's row in it, and a reader of the segment."""
-        segment = int(directory.segment[row_group])
-        own = self._segment_directory(self.placements[directory.column, directory.kind], segment)
-        # The keys of a test are of the type that the whole view is read by.
-        own = replace(own, type_name=directory.value_type.name)
-        return own, int(directory.entry[row_group]), self._reader(segment)
-
-    def _spans(self, field_id: ColumnId, segment: int) -> Ints:
-        """Base and row count of every row group of a segment, also of those whose data files the table has lost."""
-        rows = self._segment_statistics(self.placements[field_id, STATISTICS], segment).row_count
-        ends = np.cumsum(align(rows))
-        return np.column_stack((ends - align(rows), rows))
-
-    def _reader(self, segment: int) -> SegmentReader:
-        return SegmentReader(self.files, *self.segments[segment])
-
-    def _segment_statistics(self, placement: Placement, segment: int) -> FieldStatistics:
-        return self._of_segment(
-            placement,
-            segment,
-            FieldStatistics,
-            lambda reader, place: segment_statistics(read_statistics(reader, *place, STATISTICS_COLUMNS)),
-        )
-
-    def _segment_directory(self, placement: Placement, segment: int) -> Directory:
-        return self._of_segment(placement, segment, Directory, lambda reader, place: read_directory(reader, *place))
-
-    def _of_segment(
-        self,
-        placement: Placement,
-        segment: int,
-        form: type[Own],
-        read: Callable[[RangedReader, tuple[int, int, str]], Own],
-    ) -> Own:
-        """Read a directory or statistics of one segment, unless they are in memory."""
-        key = self._directory_key(placement, segment)
-        kept = self._cache.get(key)
-        if isinstance(kept, form):
-            return kept
-        reader = kept.reader if isinstance(kept, StoredDirectory) else self._reader(segment)
-        found = read(reader, key[1])
-        if int(placement.last_row_groups[segment]) >= found.row_group_count:
-            raise CorruptFileError("directory with too few entries", location=key[0], offset=key[1][0])
-        self._cache.put(key, found)
-        return found
-
-    def _directory_key(self, placement: Placement, segment: int) -> tuple[str, tuple[int, int, str]]:
-        return self.segments[segment][0], placement.locations[segment]
-
-    def _of_segments(
-        self, placement: Placement, reads: IndexReads, part_of: Callable[[Placement, int], Part]
-    ) -> dict[int, Part]:
-        """Read a part of every segment; segments in trouble are left out."""
-
-        def read(segment: int) -> Part:
-            return part_of(placement, segment)
-
-        used = [int(segment) for segment in np.unique(placement.segment) if segment >= 0]
-        absent = [segment for segment in used if self._cache.get(self._directory_key(placement, segment)) is None]
-        parts = dict(zip(absent, self.try_each(read, absent, int, reads), strict=True))
-        for segment in used:
-            if segment not in parts:
-                # What is in memory needs no thread that waits for a store.
-                parts[segment] = self.try_each(read, [segment], int, reads)[0]
-        return {segment: part for segment in used if (part := parts[segment]) is not None}
 
 
 def _let_go(files: SegmentFiles, cache: IndexCache, keys: set[object]) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from pyroaring import BitMap
 
 from planner.condition.tree.nodes import Leaf
+from planner.view.cache import SharedPayloads
 from planner.view.directories import (
     FieldStatistics,
     IndexReads,
@@ -26,6 +27,7 @@ from puffin_index.keys.columns import Column
 from puffin_index.kinds.held_keys import HoldsKeys, KeysInMemory
 from puffin_index.kinds.registry import kinds_holding_keys
 from puffin_index.storage.arrays import Flags, Ints
+from puffin_index.storage.ranged import Reading
 
 _SHARE_OF_CACHE: Final = 0.5
 """The keys that one query asks for may fill this share of the cache."""
@@ -49,19 +51,19 @@ class OpenedKeys:
         return BitMap.union(BitMap(), *moved)
 
 
-def open_keys(view: IndexView, directory: KindDirectory, row_groups: Ints, places: Ints) -> OpenedKeys:
-    """Open the payload that the row groups at some places share; `IndexView.weigh` then notes how large it became.
+def open_keys(
+    view: IndexView, directory: KindDirectory, row_groups: Ints, places: Ints, shared: SharedPayloads | None = None
+) -> Reading[OpenedKeys]:
+    """Open the payload that the row groups at some places share; `OpenSegments.weigh` then notes how large it became.
 
     Raises CorruptFileError if it is damaged, UnsupportedError if this release does not read it.
     """
     here = places[np.argsort(directory.base[row_groups[places]], kind="stable")]
     first = int(row_groups[here[0]])
-    is_merged = bool(directory.merged[first])
-    opened: object = (view.open_index if is_merged else view.open_alone)(directory, first)
+    opened = yield from view.opened.open(directory, first, shared)
     if not isinstance(opened, HoldsKeys):
         raise UnsupportedError(f"a payload of kind {directory.kind} that holds no keys")
-    bases = directory.base[row_groups[here]] if is_merged else np.zeros(1, np.int64)
-    return OpenedKeys(opened, here.tolist(), bases.tolist())
+    return OpenedKeys(opened, here.tolist(), directory.base[row_groups[here]].tolist())
 
 
 def keys_of_rows(
@@ -85,7 +87,7 @@ def keys_of_rows(
     segments = directory.segment[row_groups]
     read = partial(_read, view, directory, row_groups, rows)
     found: dict[int, Column] = {}
-    for part in view.try_each(read, payloads, lambda places: int(segments[places[0]]), reads):
+    for part in view.opened.read_each(read, payloads, lambda places: int(segments[places[0]]), reads):
         if part is None:
             return None
         found.update(part)
@@ -98,11 +100,11 @@ def _read(
     row_groups: Ints,
     rows: Mapping[int, BitMap],
     places: Ints,
-) -> dict[int, Column]:
+) -> Reading[dict[int, Column]]:
     """The keys of the row groups that share a payload."""
-    opened = open_keys(view, directory, row_groups, places)
-    keys = opened.index.keys_of(opened.moved(lambda place: rows[int(row_groups[place])]))
-    view.weigh(directory, int(row_groups[places[0]]))
+    opened = yield from open_keys(view, directory, row_groups, places)
+    keys = yield from opened.index.keys_of(opened.moved(lambda place: rows[int(row_groups[place])]))
+    view.opened.weigh(directory, int(row_groups[places[0]]))
     own = [int(row_groups[place]) for place in opened.places]
     ends = np.cumsum([len(rows[one]) for one in own]).tolist()
     return {one: keys.part(first, end) for one, first, end in zip(own, [0, *ends[:-1]], ends, strict=True)}
@@ -116,22 +118,22 @@ class _Spent:
     nbytes: int = 0
 
 
-def decoded_keys(view: IndexView, directory: KindDirectory, row_group: int, opened: HoldsKeys) -> HoldsKeys:
+def decoded_keys(view: IndexView, directory: KindDirectory, row_group: int, opened: HoldsKeys) -> Reading[HoldsKeys]:
     """The keys of the payload of a row group in memory, decoded and kept unless they are there already.
 
     A payload that need not be decoded is returned as it is.
     """
     if (kept := _kept_keys(view, directory, row_group)) is not None:
         return kept
-    found = opened.in_memory()
+    found = yield from opened.in_memory()
     if found is None:
         return opened
-    view.keep(directory, row_group, "keys in memory", found)
+    view.opened.keep(directory, row_group, "keys in memory", found)
     return found
 
 
 def _kept_keys(view: IndexView, directory: KindDirectory, row_group: int) -> KeysInMemory | None:
-    found = view.kept(directory, row_group, "keys in memory")
+    found = view.opened.kept(directory, row_group, "keys in memory")
     return found if isinstance(found, KeysInMemory) else None
 
 
@@ -140,10 +142,10 @@ def add_cost(view: IndexView, directory: KindDirectory, row_group: int, cost: fl
 
     Returns what all queries have cost, in weighed bytes.
     """
-    kept = view.kept(directory, row_group, "cost")
+    kept = view.opened.kept(directory, row_group, "cost")
     spent = kept if isinstance(kept, _Spent) else _Spent()
     spent.cost += cost
-    view.keep(directory, row_group, "cost", spent)
+    view.opened.keep(directory, row_group, "cost", spent)
     return spent.cost
 
 
@@ -162,4 +164,4 @@ def may_be_kept(view: IndexView, statistics: FieldStatistics, directory: KindDir
     # One code a row, of the fewest bytes.
     bounds = statistics.bounds
     keys = rows if bounds is None else bounds[1] - bounds[0] + 1
-    return rows * np.min_scalar_type(min(keys, rows)).itemsize <= view.cache_bytes * _SHARE_OF_CACHE
+    return rows * np.min_scalar_type(min(keys, rows)).itemsize <= view.opened.cache_bytes * _SHARE_OF_CACHE

@@ -18,16 +18,17 @@ from puffin_index.data.row_groups import OpenDataFile, read_keys
 from puffin_index.errors import CorruptFileError, NotFoundError, PuffinIndexError, UnsupportedError, reason_at
 from puffin_index.formats.puffin import BLOB_CHECKSUM, PuffinFile, check_head, read_blob, read_footer
 from puffin_index.index_table.entries import EntryRow, directories_of
+from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.columns import SortedColumn
+from puffin_index.keys.leaf import SetTest
 from puffin_index.keys.map_key import split_kind
-from puffin_index.kinds.base import MergedFilter
 from puffin_index.kinds.kind import Proof
 from puffin_index.kinds.statistics import statistics_of
 from puffin_index.segments.directory import FieldKind, index_kind, int64_column, statistics_key
 from puffin_index.segments.segment import ROW_SPACE_ALIGNMENT, align
 from puffin_index.segments.source_segment import IndexedFile, SourceSegment, read_source
 from puffin_index.storage.files import FileReader
-from puffin_index.storage.ranged import RangedReader
+from puffin_index.storage.ranged import RangedReader, run
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +140,8 @@ def _check_places(source: SourceSegment, reader: RangedReader, key: FieldKind) -
             yield offset, "a payload that the footer does not have"
             continue
         try:
-            opened = source.open(key, row, reader)
-            if isinstance(opened, MergedFilter):
-                # Only the layout has the checksum of the directory, so the directory is read as a planner reads it.
-                opened.read_directory()
+            # Only the layout has the checksum of a payload's directory, so the directory is read as a planner reads it.
+            run(source.open(key, row, reader).prepare(AskedTest(SetTest(()))))
         except (CorruptFileError, UnsupportedError, NotFoundError) as error:
             yield offset, _finding(source.location, error).what
 

@@ -13,7 +13,7 @@ from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.leaf import LeafTest
 from puffin_index.keys.value_types import ValueType
 from puffin_index.storage.arrays import Flags, Ints
-from puffin_index.storage.ranged import Blob
+from puffin_index.storage.ranged import Blob, Reading, at_once, run
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +74,8 @@ class RowSet:
     exact: bool
 
 
-class RowGroupIndex(Protocol):
-    """An opened payload of one row group, which reads only the bytes that a test needs."""
-
-    def evaluate(self, test: LeafTest, candidates: BitMap | None = None) -> RowSet:
-        """Return the rows, of the candidates if given, that satisfy a test in the key domain of the column's type.
-
-        An implementation may stop reading as soon as no candidate is left.
-        """
+RowsOf: TypeAlias = Callable[[BitMap | None], Reading[RowSet]]
+"""Reads the rows that satisfy a test, among candidates if some are given."""
 
 
 class ReadBlocks(Protocol):
@@ -95,75 +89,48 @@ class ReadBlocks(Protocol):
         """
 
 
-class PreparedLookUp(Protocol):
-    """A test of one payload that covers several row groups."""
+@dataclass(frozen=True, slots=True, eq=False)
+class LookUp:
+    """A test of an opened payload, before its rows are read.
 
-    def count_bounds(self) -> tuple[int, int]:
-        """Return bounds on the number of rows that satisfy the test; read nothing but the directory."""
+    Attributes:
+        bounds: The least and the greatest number of rows that the answer has.
+        cost: The requests and bytes, at most, that `rows` takes.
+        blocks: Reads the blocks of the test, to be searched along with those of other payloads; None if the blocks
+            alone do not give the answer.
+    """
 
-    def cost(self) -> tuple[int, int]:
-        """Return the requests and bytes that `rows` takes."""
+    bounds: tuple[int, int]
+    cost: tuple[int, int]
+    rows: RowsOf
+    blocks: Callable[[], Reading[ReadBlocks]] | None = None
 
-    def rows(self, candidates: BitMap | None = None) -> BitMap:
-        """Return exactly the rows of the row space that satisfy the test; with candidates, only rows among these."""
-
-    def read(self, most_bytes: int) -> ReadBlocks | None:
-        """Read the blocks of the test, to be searched along with those of other payloads.
-
-        None if they exceed `most_bytes`, or if the payload has no blocks to search this way.
-        """
-        del most_bytes
-        return None
+    @classmethod
+    def of_nothing(cls) -> Self:
+        """Return the look-up of a test that no row satisfies."""
+        return cls((0, 0), (0, 0), lambda _: at_once(RowSet(BitMap(), True)))
 
 
-class MergedOpened(ABC):
-    """An opened payload that covers several row groups."""
+class OpenIndex(ABC):
+    """An opened payload of one row group or several, whose rows are numbered as its spans say."""
 
     @property
-    @abstractmethod
     def nbytes(self) -> int:
         """The approximate memory in bytes, including the read part of the directory."""
-
-
-class MergedIndex(MergedOpened):
-    """An opened payload that covers several row groups and answers with rows of the segment's row space."""
-
-    @property
-    def is_directory_known(self) -> bool:
-        """Whether memory has the part of the blob that each test reads first, if there is one."""
-        return True
-
-    @abstractmethod
-    def prepare(self, test: AskedTest) -> PreparedLookUp:
-        """Prepare a test; the result finds the keys of the test only once."""
-
-    def rows(self, test: LeafTest, candidates: BitMap | None = None) -> BitMap:
-        """Prepare a test and return its `PreparedLookUp.rows`."""
-        return self.prepare(AskedTest(test)).rows(candidates)
+        return 0
 
     @property
     def sizes(self) -> tuple[int, int] | None:
         """The numbers of non-NULL rows and of distinct keys; None if the directory does not tell."""
         return None
 
-
-class MergedFilter(MergedOpened):
-    """An opened payload that covers several row groups and tells which of them certainly have no match."""
-
     @abstractmethod
-    def read_directory(self) -> None:
-        """Read and check the directory, which every look-up needs; later calls read nothing."""
+    def prepare(self, asked: AskedTest) -> Reading[LookUp]:
+        """Prepare a test, and read what that takes of the directory."""
 
-    @abstractmethod
-    def cost(self, test: AskedTest) -> tuple[int, int]:
-        """Return the requests and bytes that `possible` would take after the directory reads of this method."""
-
-    @abstractmethod
-    def possible(self, test: AskedTest) -> Flags:
-        """Return, for each covered row group, whether one of its rows may satisfy the test."""
-
-
-OpenIndex: TypeAlias = RowGroupIndex | MergedIndex | MergedFilter
+    def evaluate(self, test: LeafTest, candidates: BitMap | None = None) -> RowSet:
+        """Prepare a test and read its rows, without anything else at the same time."""
+        return run(run(self.prepare(AskedTest(test))).rows(candidates))
 
 
 DROPPED = -1

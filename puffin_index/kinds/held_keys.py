@@ -17,6 +17,7 @@ from puffin_index.keys.columns import Column, KeyArray, SortedColumn, chosen_key
 from puffin_index.keys.leaf import Key
 from puffin_index.keys.value_types import ValueType, wide_decimal_limbs
 from puffin_index.storage.arrays import Flags, Ints
+from puffin_index.storage.ranged import Reading, at_once
 
 _FEW_KEYS, _MOST_KEYS, _ROWS_A_KEY = 8, 256, 256
 """Row sets are made of any keys up to the first number, of no more than the second, and of keys of this many rows."""
@@ -86,53 +87,54 @@ class HoldsKeys(ABC):
     """An opened index that knows the key of each row.
 
     Rows are numbered as in the answers of the index: from 0 in a payload of one row group, in the segment's row space
-    in a payload of several. All methods raise `CorruptFileError` if the payload is damaged.
+    in a payload of several. All readings raise `CorruptFileError` if the payload is
+    damaged.
     """
 
     @abstractmethod
-    def keys_of(self, rows: BitMap | None) -> Column:
+    def keys_of(self, rows: BitMap | None) -> Reading[Column]:
         """Return the keys of some rows, in the order of the rows; None for all rows of the payload."""
 
-    def keys(self, most: int) -> KeyArray | None:
+    def keys(self, most: int) -> Reading[KeyArray | None]:
         """Return the distinct keys, ascending; None if the payload does not list its keys, or has more than `most`."""
         del most
-        return None
+        return at_once(None)
 
-    def counts_of(self, rows: BitMap) -> KeyCounts:
+    def counts_of(self, rows: BitMap) -> Reading[KeyCounts]:
         """Return the distinct keys of some rows."""
-        sets = self.sets_of()
+        sets = yield from self.sets_of()
         if sets is not None:
             return sets.among(rows)
-        return _counts_of_column(self.keys_of(rows))
+        return _counts_of_column((yield from self.keys_of(rows)))
 
-    def distinct_of(self, rows: BitMap) -> DistinctKeys:
+    def distinct_of(self, rows: BitMap) -> Reading[DistinctKeys]:
         """Return the distinct keys of some rows."""
-        counted = self.counts_of(rows)
+        counted = yield from self.counts_of(rows)
         return DistinctKeys(counted.keys, int(counted.counts.sum()))
 
-    def sets_of(self) -> KeySets | None:
+    def sets_of(self) -> Reading[KeySets | None]:
         """Return the rows of each key; None if decoding all rows takes less time."""
-        return None
+        return at_once(None)
 
-    def in_memory(self) -> KeysInMemory | None:
+    def in_memory(self) -> Reading[KeysInMemory | None]:
         """Decode the key of each row; None if the payload gives the keys of some rows without decoding the others."""
-        return None
+        return at_once(None)
 
-    def within(self, test: AskedTest) -> KeysWithin | None:
+    def within(self, test: AskedTest) -> Reading[KeysWithin | None]:
         """Prepare to read the keys of rows that satisfy a test; None if that reads the keys of other rows as well."""
         del test
-        return None
+        return at_once(None)
 
-    def totals_of_each(self, groups: Sequence[BitMap], want: Want = Want.ALL) -> list[Totals]:
+    def totals_of_each(self, groups: Sequence[BitMap], want: Want = Want.ALL) -> Reading[list[Totals]]:
         """Return the totals of each of some disjoint sets of rows. The payload is read only once."""
         del want
         if len(groups) == 1:
-            return [totals_of_counts(self.counts_of(groups[0]))]
-        sets = self.sets_of()
+            return [totals_of_counts((yield from self.counts_of(groups[0])))]
+        sets = yield from self.sets_of()
         if sets is not None:
             return [totals_of_counts(sets.among(rows)) for rows in groups]
         every = BitMap.union(BitMap(), *groups)
-        column, numbers = self.keys_of(every), np.frombuffer(every.to_array(), np.uint32)
+        column, numbers = (yield from self.keys_of(every)), np.frombuffer(every.to_array(), np.uint32)
         places = [np.searchsorted(numbers, np.frombuffer(rows.to_array(), np.uint32)) for rows in groups]
         return [totals_of_counts(_counts_of_column(column.take(own))) for own in places]
 
@@ -153,7 +155,7 @@ class KeysWithin(HoldsKeys):
     """The number of bytes that are read for the keys."""
 
     @abstractmethod
-    def read_once(self) -> tuple[BitMap, KeysWithin]:
+    def read_once(self) -> Reading[tuple[BitMap, KeysWithin]]:
         """Read all rows that satisfy the test, and return the same keys in memory."""
 
 

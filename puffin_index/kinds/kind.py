@@ -28,6 +28,7 @@ from puffin_index.kinds.base import (
 )
 from puffin_index.kinds.held_keys import HoldsKeys
 from puffin_index.storage.arrays import Flags, Ints
+from puffin_index.storage.ranged import run
 
 
 class Proof(Protocol):
@@ -43,12 +44,12 @@ def proof_by_keys(index: HoldsKeys, row_counts: Ints) -> Proof:
 
     def prove(place: int, column: SortedColumn) -> Iterator[str]:
         if not decoded:
-            every = index.keys_of(None)
+            every = run(index.keys_of(None))
             ends = np.cumsum(row_counts)
             decoded.extend(starmap(every.part, zip((ends - row_counts).tolist(), ends.tolist(), strict=True)))
         yield from _compare_columns(decoded[place], column.column)
         if len(row_counts) == 1:
-            listed = index.keys(sys.maxsize)
+            listed = run(index.keys(sys.maxsize))
             if listed is not None and not _arrow_of(listed).equals(_arrow_of(column.keys)):
                 yield "a list of other keys than the data has"
 

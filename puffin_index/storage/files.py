@@ -6,7 +6,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol, cast
@@ -105,7 +104,7 @@ class FileReader(StreamReader, AbstractContextManager["FileReader"]):
 
 @dataclass(slots=True)
 class ReadCount:
-    """The number of requests and bytes read; the readers of one plan share a count across threads."""
+    """The number of requests and bytes read; what reads for one plan shares a count across threads."""
 
     requests: int = 0
     bytes: int = 0
@@ -116,17 +115,6 @@ class ReadCount:
         with self._lock:
             self.requests += 1
             self.bytes += length
-
-
-READ_COUNT: ContextVar[ReadCount | None] = ContextVar("READ_COUNT", default=None)
-"""The count of the current plan. Opened indexes outlive a plan: each of their reads counts for the plan that asks."""
-
-
-def count_read(length: int) -> None:
-    """Count a request of the current plan, if one counts."""
-    count = READ_COUNT.get()
-    if count is not None:
-        count.add(length)
 
 
 class NewFile(AbstractContextManager["NewFile"]):

@@ -11,7 +11,7 @@ import zstandard
 from puffin_index.errors import CorruptFileError, UnsupportedError
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.binary import Buffer
-from puffin_index.storage.ranged import GAP_BYTES, Blob, Span, UnreadError, near_spans
+from puffin_index.storage.ranged import GAP_BYTES, Blob, Reading, near_spans, run
 
 CHECKSUM_BYTES = 4
 LAYOUT_VERSION = 1
@@ -36,12 +36,19 @@ def checksum32(data: Buffer) -> int:
 
 
 def read_parts(blob: Blob, parts: Sequence[Part], gap_bytes: int = GAP_BYTES) -> list[memoryview]:
+    """Do `parts_of` by itself."""
+    return run(parts_of(blob, parts, gap_bytes))
+
+
+def parts_of(blob: Blob, parts: Sequence[Part], gap_bytes: int = GAP_BYTES) -> Reading[list[memoryview]]:
     """Read parts, by ascending offset, and check their checksums; parts at most `gap_bytes` apart share a request.
 
     Raises CorruptFileError if a part leaves the blob or does not match its checksum.
     """
+    if not parts:
+        return []
     spans = near_spans(((part.offset, part.length) for part in parts), gap_bytes)
-    starts, held = [start for start, _ in spans], _read_spans(blob, spans)
+    starts, held = [start for start, _ in spans], (yield [(blob, span) for span in spans])
     read: list[memoryview] = []
     for part in parts:
         at = bisect_right(starts, part.offset) - 1
@@ -49,20 +56,6 @@ def read_parts(blob: Blob, parts: Sequence[Part], gap_bytes: int = GAP_BYTES) ->
         read.append(own)
         if part.checksum is not None and checksum32(own) != part.checksum:
             raise corrupt(blob, "the bytes do not have their checksum", part.offset)
-    return read
-
-
-def _read_spans(blob: Blob, spans: Sequence[Span]) -> list[memoryview]:
-    """Read ranges of a blob; an `UnreadError` names all that are not in memory."""
-    read: list[memoryview] = []
-    unread: list[tuple[str, int, int]] = []
-    for offset, length in spans:
-        try:
-            read.append(blob.read(offset, length))
-        except UnreadError as error:
-            unread += error.spans
-    if unread:
-        raise UnreadError(unread)
     return read
 
 

@@ -7,7 +7,7 @@ bytes in memory, and a test can count the reads.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
@@ -88,14 +88,6 @@ class Blob:
         return self.read(0, self.length)
 
 
-class UnreadError(Exception):
-    """Says which ranges of files, as location, offset and length, a reader would have read that only tries to."""
-
-    def __init__(self, spans: Sequence[tuple[str, int, int]]) -> None:
-        super().__init__("ranges that are not in memory")
-        self.spans = spans
-
-
 GAP_BYTES: Final = 16 * 1024
 """Reading this many useless bytes costs less than another request."""
 
@@ -103,6 +95,39 @@ Span: TypeAlias = tuple[int, int]
 """Offset and length."""
 
 Data = TypeVar("Data")
+Result = TypeVar("Result")
+
+Wanted: TypeAlias = Sequence[tuple[Blob, Span]]
+"""Ranges of blobs that are to be read together."""
+
+Reading: TypeAlias = Generator[Wanted, Sequence[memoryview], Result]
+"""Work that yields the ranges that it needs next, and gets their bytes: `return` gives the result."""
+
+
+def at_once(result: Result) -> Reading[Result]:
+    """Do the work that has nothing to read."""
+    yield from ()
+    return result
+
+
+def answered(reading: Reading[Result], wanted: Wanted, contents: Sequence[memoryview] | None = None) -> Wanted:
+    """Give some work what it wanted, read now by a request for each range if need be; return what it wants next."""
+    try:
+        contents = [blob.read(*span) for blob, span in wanted] if contents is None else contents
+    except Exception as error:  # noqa: BLE001 - the work itself says what that means
+        return reading.throw(error)
+    return reading.send(contents)
+
+
+def run(reading: Reading[Result]) -> Result:
+    """Do some work by itself."""
+    try:
+        wanted = next(reading)
+        while True:
+            wanted = answered(reading, wanted)
+    except StopIteration as end:
+        result: Result = end.value
+        return result
 
 
 def near_spans(spans: Iterable[Span], gap_bytes: int = GAP_BYTES, most_bytes: int | None = None) -> list[Span]:
@@ -131,12 +156,11 @@ def near_groups(starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
 
 @dataclass(slots=True)
 class HeldRange(Generic[Data]):
-    """A range of a file that was read ahead, or what becomes its bytes, and whether a part was asked for."""
+    """A range of a file that was read ahead, or what becomes its bytes."""
 
     offset: int
     length: int
     data: Data
-    is_used: bool = False
 
 
 class HeldRanges(Generic[Data]):
@@ -155,10 +179,4 @@ class HeldRanges(Generic[Data]):
         at = bisect_right(own, offset, key=lambda one: one.offset) - 1
         if at < 0 or offset + length > own[at].offset + own[at].length:
             return None
-        own[at].is_used = True
         return own[at]
-
-    @property
-    def unused(self) -> int:
-        """The number of ranges that were never asked for."""
-        return sum(not one.is_used for own in self._of_file.values() for one in own)

@@ -13,14 +13,14 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
 
-from planner.arrow.plan import view_of
 from planner.clock import Clock
 from planner.condition.tree.nodes import Leaf, Predicate
 from planner.condition.tree.tree import PredicateTree
 from planner.prune.gate import DEFAULT_LIMITS, Limits
-from planner.prune.pruning import Pruning
+from planner.prune.state import SearchState
 from planner.view.directories import IndexReads
 from planner.view.index_view import IndexView
+from planner.view.views import view_of
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.column_source import reading_of
 from puffin_index.keys.leaf import LeafTest
@@ -62,6 +62,6 @@ def c(test: LeafTest) -> Leaf:
     return Leaf(2, test, "long")
 
 
-def pruning_of(view: IndexView, predicate: Predicate, limits: Limits = DEFAULT_LIMITS) -> Pruning:
+def pruning_of(view: IndexView, predicate: Predicate, limits: Limits = DEFAULT_LIMITS) -> SearchState:
     """All five row groups, before any stage has run."""
-    return Pruning(view, PredicateTree(predicate), EVERY, limits, Clock(60), IndexReads())
+    return SearchState(view, PredicateTree(predicate), EVERY, limits, Clock(60), IndexReads())

@@ -17,8 +17,8 @@ from puffin_index.keys.value_types import BYTES, dtype_of, from_stored, width_of
 from puffin_index.kinds.bitmap.blob import VERSION
 from puffin_index.storage.arrays import Ints, records_at
 from puffin_index.storage.binary import ByteCursor, write_uint32_be
-from puffin_index.storage.parts import CHECKSUM_BYTES, Part, checksum32, corrupt, read_parts
-from puffin_index.storage.ranged import Blob
+from puffin_index.storage.parts import CHECKSUM_BYTES, Part, checksum32, corrupt, parts_of
+from puffin_index.storage.ranged import Blob, Reading
 
 _WINDOW_BYTES = 64 * 1024
 
@@ -188,23 +188,28 @@ class Entries:
         self._known: BlockDirectory | None = None
         self._tables: dict[int, EntryTable] = {}
 
-    def with_keys(self, keys: Sequence[Key]) -> RowSetPlaces:
+    def with_keys(self, keys: Sequence[Key]) -> Reading[RowSetPlaces]:
         """Return the row sets of those keys that the blob has."""
-        found = self._find([(key, right) for key in keys for right in (False, True)])
-        return self.places([(low, high) for low, high in zip(found[0::2], found[1::2], strict=True) if low < high])
+        found = yield from self._find([(key, right) for key in keys for right in (False, True)])
+        return (
+            yield from self.places(
+                [(low, high) for low, high in zip(found[0::2], found[1::2], strict=True) if low < high]
+            )
+        )
 
-    def between(self, low: Query | None, high: Query | None) -> tuple[list[Span], list[Span]]:
+    def between(self, low: Query | None, high: Query | None) -> Reading[tuple[list[Span], list[Span]]]:
         """Return the entries between two places, and all other entries."""
-        found = self._find([query for query in (low, high) if query is not None])
+        found = yield from self._find([query for query in (low, high) if query is not None])
         first, last = (0, 0), (len(self._directory.parts), 0)
         start = first if low is None else found[0]
         end = max(start, last if high is None else found[-1])
         return [(start, end)], [(first, start), (end, last)]
 
-    def every(self) -> EntryTable:
+    def every(self) -> Reading[EntryTable]:
         """Return all entries, in ascending order."""
+        yield from self._open()
         blocks = range(len(self._directory.parts))
-        self._read(blocks)
+        yield from self._read(blocks)
         tables = [self._tables[block] for block in blocks]
         check_separators(self._blob, self._directory.keys, [table.keys for table in tables])
         keys = join_keys([table.keys.array() for table in tables], self._form == BYTES)
@@ -225,24 +230,28 @@ class Entries:
                 cost += int(lengths.clip(0).sum()) + len(lengths)
         return cost
 
-    def places(self, spans: Sequence[Span]) -> RowSetPlaces:
+    def places(self, spans: Sequence[Span]) -> Reading[RowSetPlaces]:
         """Return the row sets of some entries."""
         blocks = list(_blocks_of(spans))
-        self._read([block for block, _ in blocks])
+        yield from self._read([block for block, _ in blocks])
         places = ((self._tables[block].places, chosen) for block, chosen in blocks)
         return RowSetPlaces.joined(RowSetPlaces(own.offsets[chosen], own.lengths[chosen]) for own, chosen in places)
 
     @property
     def _directory(self) -> BlockDirectory:
-        if self._known is None:
-            data = read_parts(self._blob, [self._header])[0]
-            self._known = _parse_header(self._blob, data, self._row_count, self._form)
+        assert self._known is not None
         return self._known
 
-    def _find(self, queries: Sequence[Query]) -> list[Position]:
+    def _open(self) -> Reading[None]:
+        if self._known is None:
+            (data,) = yield from parts_of(self._blob, [self._header])
+            self._known = _parse_header(self._blob, data, self._row_count, self._form)
+
+    def _find(self, queries: Sequence[Query]) -> Reading[list[Position]]:
+        yield from self._open()
         directory = self._directory
         blocks = [directory.keys.rank(key, True) - 1 for key, _ in queries]
-        self._read(sorted({block for block in blocks if block >= 0}))
+        yield from self._read(sorted({block for block in blocks if block >= 0}))
         positions = [
             (block, self._tables[block].keys.rank(key, right)) if block >= 0 else (0, 0)
             for block, (key, right) in zip(blocks, queries, strict=True)
@@ -253,10 +262,11 @@ class Entries:
             for block, index in positions
         ]
 
-    def _read(self, blocks: Sequence[int]) -> None:
+    def _read(self, blocks: Sequence[int]) -> Reading[None]:
         missing = [block for block in blocks if block not in self._tables]
         parts = [self._directory.parts[block] for block in missing]
-        read = zip(missing, parts, read_parts(self._blob, parts), strict=True)
+        contents = yield from parts_of(self._blob, parts)
+        read = zip(missing, parts, contents, strict=True)
         self._tables |= {block: _parse_block(self._blob, data, part.offset, self._form) for block, part, data in read}
 
 

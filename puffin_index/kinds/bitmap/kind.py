@@ -33,7 +33,7 @@ from puffin_index.kinds.postings.build import POSTINGS, PlacedColumn, build_post
 from puffin_index.kinds.postings.look_up import Postings
 from puffin_index.kinds.postings.merge import merge_postings
 from puffin_index.storage.arrays import Ints
-from puffin_index.storage.ranged import Blob, BytesReader
+from puffin_index.storage.ranged import Blob, BytesReader, run
 
 _LAYOUTS = ("bitmaps", "postings")
 _SIZE = re.compile(r"(\d{1,9})\s*(b|bytes|k|kb|kib|m|mb|mib)?", re.IGNORECASE)
@@ -195,14 +195,14 @@ def _merged(parts: Sequence[MergePart]) -> list[MergedPayload]:
     runs = runs_of(
         parts, lambda part: part.payload.blob_type, _ROWS_AT_ONCE, lambda part: int(part.payload.spans[:, 1].sum())
     )
-    for run in runs:
-        postings += run if run[0].payload.blob_type == POSTINGS else [_as_postings(run)]
+    for some in runs:
+        postings += some if some[0].payload.blob_type == POSTINGS else [_as_postings(some)]
     return [MergedPayload(merge_postings(postings), count_kept(parts))]
 
 
 def _as_postings(parts: Sequence[MergePart]) -> MergePart:
     """Return the postings of row groups in place of the bitmaps of each, at the new bases."""
-    columns = [SortedColumn(BitmapIndex(part.payload).keys_of(None)) for part in parts]
+    columns = [SortedColumn(run(BitmapIndex(part.payload).keys_of(None))) for part in parts]
     spans, first = np.concatenate([part.new_spans for part in parts]), parts[0].payload
     own = build_postings(list(map(PlacedColumn, spans[:, 0].tolist(), columns)))
     blob = Blob(BytesReader.of(own.data, first.blob.location), 0, len(own.data))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from pyroaring import BitMap
 
 from puffin_index.errors import UnsupportedError
+from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.columns import Column, KeyArray
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import is_form_of
-from puffin_index.kinds.base import RowSet, StoredPayload
+from puffin_index.kinds.base import LookUp, OpenIndex, RowSet, StoredPayload
 from puffin_index.kinds.bitmap.blob import LAYOUT_NUMBERS, NO_NULLS, VERSION
 from puffin_index.kinds.bitmap.entries import Entries, RowSetPlaces
 from puffin_index.kinds.held_keys import DistinctKeys, HoldsKeys, KeySets, are_few_keys
@@ -19,10 +22,10 @@ from puffin_index.roaring.union import StoredSets
 from puffin_index.storage.arrays import Ints, records_at
 from puffin_index.storage.hashing import xxh64_many
 from puffin_index.storage.parts import CHECKSUM_BYTES, Part, check_layout, corrupt
-from puffin_index.storage.ranged import near_groups
+from puffin_index.storage.ranged import Reading, at_once, near_groups
 
 
-class BitmapIndex(HoldsKeys):
+class BitmapIndex(OpenIndex, HoldsKeys):
     """Answers any test from the entries of the tested values, and their row sets.
 
     Opening reads nothing, and raises UnsupportedError for a form of another type. All methods raise CorruptFileError if
@@ -51,90 +54,99 @@ class BitmapIndex(HoldsKeys):
         offset, length = self._nulls_at
         return RowSetPlaces.joined(()) if length == NO_NULLS else RowSetPlaces(np.array([offset]), np.array([length]))
 
-    def evaluate(self, test: LeafTest, candidates: BitMap | None = None) -> RowSet:
-        """Return the rows that satisfy `test`, among the candidates."""
+    def prepare(self, asked: AskedTest) -> Reading[LookUp]:
+        """Prepare a test; nothing is read for that."""
+        return at_once(LookUp((0, self._row_count), (3, self._blob.length), partial(self._rows, asked.test)))
+
+    def _rows(self, test: LeafTest, candidates: BitMap | None) -> Reading[RowSet]:
         if candidates is not None and not candidates:
             return RowSet(BitMap(), True)
         if isinstance(test, NullTest):
-            rows = self._null_rows() if test.is_null else self._valid_rows()
+            rows = yield from self._read_nulls() if test.is_null else self._valid_rows()
         else:
-            rows = self._set_rows(test) if isinstance(test, SetTest) else self._range_rows(test)
+            rows = yield from self._set_rows(test) if isinstance(test, SetTest) else self._range_rows(test)
         return RowSet(rows if candidates is None else rows & candidates, True)
 
-    def keys(self, most: int) -> KeyArray | None:
+    def keys(self, most: int) -> Reading[KeyArray | None]:
         """Return the keys of the entries; None if there are more than `most`."""
-        keys = self.entries.every().keys
-        return None if len(keys) > most else keys.array()
+        table = yield from self.entries.every()
+        return None if len(table.keys) > most else table.keys.array()
 
-    def keys_of(self, rows: BitMap | None) -> Column:
+    def keys_of(self, rows: BitMap | None) -> Reading[Column]:
         """Return the keys of some rows, decoded from the row sets of all values."""
-        table = self.entries.every()
-        found, entries = self._rows_by_entry(table.places)
+        table = yield from self.entries.every()
+        found, entries = yield from self._rows_by_entry(table.places)
         codes = no_codes(self._row_count, len(table.places))
         codes[found] = entries + 1
         is_null = codes == 0
-        nulls = self._null_rows()
+        nulls = yield from self._read_nulls()
         is_whole = len(found) + len(nulls) == self._row_count and np.count_nonzero(is_null) == len(nulls)
         if not is_whole or not is_null[np.frombuffer(nulls.to_array(), np.uint32)].all():
             raise corrupt(self._blob, "rows of two values, or of none")
         own = codes if rows is None else codes[np.frombuffer(rows.to_array(), np.uint32)]
         return column_of_codes(self._value_type, table.keys.array(), own)
 
-    def sets_of(self) -> KeySets | None:
+    def sets_of(self) -> Reading[KeySets | None]:
         """Return the row set of each value; None if there are many values."""
-        table = self.entries.every()
+        table = yield from self.entries.every()
         if not are_few_keys(len(table.places), self._row_count):
             return None
-        rows, nulls = self._set_of_each(table.places), self._null_rows()
+        rows = yield from self._set_of_each(table.places)
+        nulls = yield from self._read_nulls()
         counts = [len(own) for own in (*rows, nulls)]
         # The sets add up to all rows only if they are disjoint and leave no row out.
         if sum(counts) != self._row_count or len(BitMap.union(nulls, *rows)) != self._row_count or 0 in counts[:-1]:
             raise corrupt(self._blob, "rows of two values, or of none")
         return KeySets(self._value_type, table.keys.array(), rows, nulls)
 
-    def distinct_of(self, rows: BitMap) -> DistinctKeys:
+    def distinct_of(self, rows: BitMap) -> Reading[DistinctKeys]:
         """Return the distinct keys of some rows; of all rows without reading a row set of a key."""
         if len(rows) < self._row_count:
-            return super().distinct_of(rows)
-        keys = self.entries.every().keys
-        return DistinctKeys(keys.array(), self._row_count - len(self._null_rows()))
+            return (yield from super().distinct_of(rows))
+        table = yield from self.entries.every()
+        nulls = yield from self._read_nulls()
+        return DistinctKeys(table.keys.array(), self._row_count - len(nulls))
 
-    def _valid_rows(self) -> BitMap:
-        return BitMap(range(self._row_count)) - self._null_rows()
+    def _valid_rows(self) -> Reading[BitMap]:
+        nulls = yield from self._read_nulls()
+        return BitMap(range(self._row_count)) - nulls
 
-    def _set_rows(self, test: SetTest) -> BitMap:
-        found = self._rows_of(self.entries.with_keys(test.keys))
-        return self._valid_rows() - found if test.negated else found
+    def _set_rows(self, test: SetTest) -> Reading[BitMap]:
+        places = yield from self.entries.with_keys(test.keys)
+        found = yield from self._rows_of(places)
+        return (yield from self._valid_rows()) - found if test.negated else found
 
-    def _range_rows(self, test: RangeTest) -> BitMap:
+    def _range_rows(self, test: RangeTest) -> Reading[BitMap]:
         low = None if test.low is None else (test.low, not test.low_inclusive)
         high = None if test.high is None else (test.high, test.high_inclusive)
-        inside, outside = self.entries.between(low, high)
+        inside, outside = yield from self.entries.between(low, high)
         # The cheaper entries are read: those inside the range, or those outside, whose rows are then subtracted.
         is_inside = self.entries.cost(inside) <= self.entries.cost(outside)
-        found = self._rows_of(self.entries.places(inside if is_inside else outside))
-        return self._valid_rows() - found if is_inside == test.negated else found
+        places = yield from self.entries.places(inside if is_inside else outside)
+        found = yield from self._rows_of(places)
+        return (yield from self._valid_rows()) - found if is_inside == test.negated else found
 
-    def _null_rows(self) -> BitMap:
-        """Return the NULL rows."""
+    def _read_nulls(self) -> Reading[BitMap]:
         return self._rows_of(self.nulls)
 
-    def _rows_of(self, places: RowSetPlaces) -> BitMap:
+    def _rows_of(self, places: RowSetPlaces) -> Reading[BitMap]:
         """Return the rows of some entries."""
         singles = row_set_of(self._single_rows(places), self._row_count)
-        return singles | self.sets(places).union(self._row_count)
+        sets = yield from self.sets(places)
+        return singles | sets.union(self._row_count)
 
-    def _rows_by_entry(self, places: RowSetPlaces) -> tuple[Ints, Ints]:
+    def _rows_by_entry(self, places: RowSetPlaces) -> Reading[tuple[Ints, Ints]]:
         """Return the rows of all entries, in any order, and the entry of each row."""
         is_row = places.offsets < 0
-        found, sets = self.sets(places).rows(self._row_count)
+        stored = yield from self.sets(places)
+        found, sets = stored.rows(self._row_count)
         rows = np.concatenate((self._single_rows(places), found))
         return rows, np.concatenate((np.flatnonzero(is_row), np.flatnonzero(~is_row)[sets]))
 
-    def _set_of_each(self, places: RowSetPlaces) -> list[BitMap]:
+    def _set_of_each(self, places: RowSetPlaces) -> Reading[list[BitMap]]:
         """Return the row set of each entry."""
-        singles = iter(self._single_rows(places).tolist())
-        others = iter(self.sets(places).each(self._row_count))
+        stored = yield from self.sets(places)
+        singles, others = iter(self._single_rows(places).tolist()), iter(stored.each(self._row_count))
         return [BitMap([next(singles)]) if offset < 0 else next(others) for offset in places.offsets.tolist()]
 
     def _single_rows(self, places: RowSetPlaces) -> Ints:
@@ -144,7 +156,7 @@ class BitmapIndex(HoldsKeys):
             raise corrupt(self._blob, f"row {rows.max()} in a row group of {self._row_count} rows")
         return rows
 
-    def sets(self, places: RowSetPlaces) -> StoredSets:
+    def sets(self, places: RowSetPlaces) -> Reading[StoredSets]:
         """Read the row sets of those entries that have several rows, in the order of the entries."""
         several = places.offsets >= 0
         starts, lengths = places.offsets[several], places.lengths[several]
@@ -158,8 +170,8 @@ class BitmapIndex(HoldsKeys):
         firsts, request_ends = near_groups(starts[order], ends[order])
         begins = starts[order][firsts]
         sizes = request_ends - begins
-        requests = zip(begins.tolist(), sizes.tolist(), strict=True)
-        read = [self._blob.read(self.body_start + begin, size) for begin, size in requests]
+        requests = zip((self.body_start + begins).tolist(), sizes.tolist(), strict=True)
+        read = yield [(self._blob, request) for request in requests]
         data = read[0] if len(read) == 1 else memoryview(b"".join(read))
         # The bytes of each request follow those of the request before.
         moves = np.cumsum(sizes) - sizes - begins

@@ -12,16 +12,17 @@ import pyarrow as pa
 from pyroaring import BitMap
 
 from puffin_index.errors import UnsupportedError
+from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.columns import KeyArray, SortedColumn
-from puffin_index.keys.leaf import Key, LeafTest, SetTest
+from puffin_index.keys.leaf import Key, SetTest
 from puffin_index.keys.sorted_keys import bytes_of_keys
 from puffin_index.keys.value_types import FLOAT32, FLOAT64, form_of, from_stored, is_form_of, to_stored
-from puffin_index.kinds.base import Payload, RowGroupIndex, RowSet, StoredPayload
+from puffin_index.kinds.base import LookUp, OpenIndex, Payload, RowSet, StoredPayload
 from puffin_index.storage.arrays import Bytes, Flags, Ints, Rows
 from puffin_index.storage.binary import write_int32_be
 from puffin_index.storage.hashing import wang_hashes, xxh64_many
-from puffin_index.storage.parts import LAYOUT_VERSION, Part, check_layout, checksum32, corrupt, read_parts
-from puffin_index.storage.ranged import Blob
+from puffin_index.storage.parts import LAYOUT_VERSION, Part, check_layout, checksum32, corrupt, parts_of, read_parts
+from puffin_index.storage.ranged import Blob, Reading, at_once
 
 PAIMON_BLOOM = "paimon-bloom-v1"
 BITS_OFFSET = 4
@@ -106,7 +107,7 @@ class BloomBits:
         )
 
 
-class BloomIndex(RowGroupIndex):
+class BloomIndex(OpenIndex):
     """Answers set tests from a filter: exactly if no key can be in the row group, else with an upper bound.
 
     Raises UnsupportedError for another version or type, CorruptFileError if the layout contradicts the blob.
@@ -130,19 +131,25 @@ class BloomIndex(RowGroupIndex):
         self._pages = _pages(blob, bit_bytes, page_bytes, _unpack_pairs(packed))
         self._read: dict[int, Bytes] = {}
 
-    def evaluate(self, test: LeafTest, candidates: BitMap | None = None) -> RowSet:
-        """Return no rows if the filter has no key of a set test, else all candidates as an upper bound."""
-        every = BitMap(range(self._row_count)) if candidates is None else candidates.copy()
-        if not isinstance(test, SetTest) or test.negated or not every:
-            return RowSet(every, not every)
-        return RowSet(every, False) if self.may_contain(test.keys) else RowSet(BitMap(), True)
+    def prepare(self, asked: AskedTest) -> Reading[LookUp]:
+        """Prepare a test; nothing is read for that."""
+        test = asked.test
 
-    def may_contain(self, keys: tuple[int, ...] | tuple[bytes, ...]) -> bool:
+        def rows(candidates: BitMap | None) -> Reading[RowSet]:
+            every = BitMap(range(self._row_count)) if candidates is None else candidates.copy()
+            if every and isinstance(test, SetTest) and not test.negated:
+                may_match = yield from self._may_contain(test.keys)
+                every = every if may_match else BitMap()
+            return RowSet(every, not every)
+
+        return at_once(LookUp((0, self._row_count), (1, self._blob.length), rows))
+
+    def _may_contain(self, keys: tuple[int, ...] | tuple[bytes, ...]) -> Reading[bool]:
         """Return whether the row group may have one of the keys."""
         hashes = hashes_of_keys(keys, self.form)
         possible = np.ones(len(hashes), np.bool_)
         for positions in bit_positions(hashes, self._k, self._bit_count):
-            possible[possible] = self._bits_at(positions[possible])
+            possible[possible] = yield from self._bits_at(positions[possible])
             if not possible.any():
                 return False
         return True
@@ -151,12 +158,13 @@ class BloomIndex(RowGroupIndex):
         """Return the whole filter, the only one, after checking the checksums of its pages."""
         return [BloomBits(self._k, np.frombuffer(b"".join(read_parts(self._blob, self._pages)), np.uint8))]
 
-    def _bits_at(self, positions: Rows) -> Flags:
+    def _bits_at(self, positions: Rows) -> Reading[Flags]:
         page_bytes = self._pages[0].length
         places = positions >> 3
         pages = places // page_bytes
         missing = sorted(set(pages.tolist()) - self._read.keys())
-        for page, data in zip(missing, read_parts(self._blob, [self._pages[p] for p in missing]), strict=True):
+        contents = yield from parts_of(self._blob, [self._pages[page] for page in missing])
+        for page, data in zip(missing, contents, strict=True):
             self._read[page] = np.frombuffer(data, np.uint8)
         found = np.empty(len(positions), np.uint8)
         for page in np.unique(pages).tolist():

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from pyroaring import BitMap
 
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.leaf import SetTest
 from puffin_index.keys.value_types import is_form_of
-from puffin_index.kinds.base import MergedFilter, Payload, StoredPayload
+from puffin_index.kinds.base import LookUp, OpenIndex, Payload, RowSet, StoredPayload
 from puffin_index.kinds.bloom.filter import (
     MAXIMUM_BITS,
     MAXIMUM_BITS_A_KEY,
@@ -32,9 +33,9 @@ from puffin_index.storage.parts import (
     checksum32,
     corrupt,
     cost_of_parts,
-    read_parts,
+    parts_of,
 )
-from puffin_index.storage.ranged import Blob
+from puffin_index.storage.ranged import Blob, Reading, run
 
 BLOOM_MATRIX = "puffin-index-bloom-matrix-v1"
 DIRECTORY_VERSION = 2
@@ -84,7 +85,7 @@ class MatrixDirectory:
         return np.flatnonzero(self.matrix_of == matrix)
 
 
-class BloomMatrix(MergedFilter):
+class BloomMatrix(OpenIndex):
     """Tells which row groups may have a key. Memory keeps the directory once read, but no pages.
 
     Raises UnsupportedError for another version or type, CorruptFileError if the layout contradicts blob or row groups.
@@ -100,20 +101,15 @@ class BloomMatrix(MergedFilter):
             raise corrupt(blob, f"a bloom matrix of {count} row groups, not {row_groups}")
         self.form = form
         self._blob = blob
-        self._row_groups = row_groups
+        self._spans = payload.spans
         self._directory_part = Part(directory_from, blob.length - directory_from, checksum)
         self._directory: MatrixDirectory | None = None
 
-    def read_directory(self) -> None:
-        """Read the directory unless memory has it."""
-        _ = self.directory
-
-    @property
-    def directory(self) -> MatrixDirectory:
-        """The directory, read on first use."""
+    def directory(self) -> Reading[MatrixDirectory]:
+        """Return the directory, which is read unless memory has it."""
         if self._directory is None:
-            data = read_parts(self._blob, [self._directory_part])[0]
-            self._directory = _parse_directory(self._blob, data, self._directory_part.offset, self._row_groups)
+            (data,) = yield from parts_of(self._blob, [self._directory_part])
+            self._directory = _parse_directory(self._blob, data, self._directory_part.offset, len(self._spans))
         return self._directory
 
     @property
@@ -122,24 +118,42 @@ class BloomMatrix(MergedFilter):
         known = self._directory
         return _OBJECT_BYTES + (0 if known is None else known.matrix_of.nbytes + _OBJECT_BYTES * len(known.matrices))
 
-    def possible(self, test: AskedTest) -> Flags:
+    def prepare(self, asked: AskedTest) -> Reading[LookUp]:
+        """Prepare a test: the directory says which pages have the bits of its keys."""
+        row_count = int(self._spans[:, 1].sum())
+        directory = yield from self.directory()
+        is_set = isinstance(asked.test, SetTest) and not asked.test.negated
+        cost = self._cost(directory, asked) if is_set else (0, 0)
+
+        def rows(candidates: BitMap | None) -> Reading[RowSet]:
+            found = BitMap()
+            possible = (yield from self._possible(directory, asked)) if is_set else np.ones(len(self._spans), np.bool_)
+            for base, count in self._spans[possible].tolist():
+                found.add_range(base, base + count)
+            found = found if candidates is None else found & candidates
+            return RowSet(found, not found)
+
+        return LookUp((0, row_count), cost, rows)
+
+    def _possible(self, directory: MatrixDirectory, test: AskedTest) -> Reading[Flags]:
         """Return, for each covered row group, whether it may have one of the keys of a set test."""
-        found = np.zeros(self._row_groups, np.bool_)
-        matrices = self.directory.matrices
+        found = np.zeros(len(self._spans), np.bool_)
+        matrices = directory.matrices
         asked = [self._asked_bits(test, matrix) for matrix in matrices]
-        of_groups = [self.directory.row_groups(number) for number in range(len(matrices))]
+        of_groups = [directory.row_groups(number) for number in range(len(matrices))]
         step = max(1, _BYTES_AT_ONCE // (1 + sum(one.k * one.page_bytes * one.filters for one in matrices)))
         for first in range(0, asked[0].shape[1] if asked else 0, step):
             # All matrices at once: neighbouring pages of several share a request.
-            some = self._bits_of_all([bits[:, first : first + step] for bits in asked])
+            some = yield from self._bits_of_all(matrices, [bits[:, first : first + step] for bits in asked])
             for row_groups, bits in zip(of_groups, some, strict=True):
                 found[row_groups] |= bits.all(axis=0).any(axis=0)
         return found
 
-    def cost(self, test: AskedTest) -> tuple[int, int]:
-        """Return the requests and bytes that `possible` would take after the directory read of this method."""
-        matrices = self.directory.matrices
-        pages = [(one, np.unique((self._asked_bits(test, one) >> 3) // one.page_bytes).tolist()) for one in matrices]
+    def _cost(self, directory: MatrixDirectory, test: AskedTest) -> tuple[int, int]:
+        pages = [
+            (one, np.unique((self._asked_bits(test, one) >> 3) // one.page_bytes).tolist())
+            for one in directory.matrices
+        ]
         return cost_of_parts(one.page(number) for one, numbers in pages for number in numbers)
 
     def _asked_bits(self, test: AskedTest, matrix: Matrix) -> Ints:
@@ -153,15 +167,14 @@ class BloomMatrix(MergedFilter):
 
         return test.remember((matrix.k, matrix.filter_bytes, self.form), work_out)
 
-    def _bits_of_all(self, asked: Sequence[Ints]) -> list[Flags]:
+    def _bits_of_all(self, matrices: Sequence[Matrix], asked: Sequence[Ints]) -> Reading[list[Flags]]:
         """Read bits of all filters of each matrix: one more dimension, of the filters."""
-        matrices = self.directory.matrices
         pages = [
             np.unique((bits >> 3) // one.page_bytes, return_inverse=True)
             for one, bits in zip(matrices, asked, strict=True)
         ]
         found: list[Flags] = []
-        every = self._read_pages([(one, numbers) for one, (numbers, _) in zip(matrices, pages, strict=True)])
+        every = yield from self._read_pages([(one, numbers) for one, (numbers, _) in zip(matrices, pages, strict=True)])
         for one, bits, (_, owners), content in zip(matrices, asked, pages, every, strict=True):
             # Only the last page may be shorter, so every page begins at a multiple of the page's bytes.
             chosen = owners.reshape(bits.shape) * one.page_bytes + (bits >> 3) % one.page_bytes
@@ -169,10 +182,11 @@ class BloomMatrix(MergedFilter):
             found.append(np.moveaxis(own, 0, -1).astype(np.bool_))
         return found
 
-    def _read_pages(self, asked: Sequence[tuple[Matrix, Ints]]) -> list[Bytes]:
+    def _read_pages(self, asked: Sequence[tuple[Matrix, Ints]]) -> Reading[list[Bytes]]:
         """Read the bytes of all filters on pages of some matrices: shape (filters, bytes) each."""
         parts = [[matrix.page(number) for number in numbers.tolist()] for matrix, numbers in asked]
-        read = iter(read_parts(self._blob, [part for own in parts for part in own]))
+        contents = yield from parts_of(self._blob, [part for own in parts for part in own])
+        read = iter(contents)
         return [
             np.concatenate(
                 [_check_page(self._blob, part, next(read)).reshape(matrix.filters, -1) for part in own], axis=1
@@ -183,9 +197,10 @@ class BloomMatrix(MergedFilter):
     def filters(self) -> list[BloomBits]:
         """Return all filters, in the order of the row groups. Raises CorruptFileError if the blob is damaged."""
         found: dict[int, BloomBits] = {}
-        for number, one in enumerate(self.directory.matrices):
-            (every,) = self._read_pages([(one, np.arange(one.page_count))])
-            own = zip(self.directory.row_groups(number).tolist(), every, strict=True)
+        directory = run(self.directory())
+        for number, one in enumerate(directory.matrices):
+            (every,) = run(self._read_pages([(one, np.arange(one.page_count))]))
+            own = zip(directory.row_groups(number).tolist(), every, strict=True)
             found |= {row_group: BloomBits(one.k, bits) for row_group, bits in own}
         return [found[row_group] for row_group in sorted(found)]
 

@@ -1,22 +1,23 @@
 """Opened bit slices: comparisons of numbers, from the two halves of a blob."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 from pyroaring import BitMap
 
 from puffin_index.errors import CorruptFileError
-from puffin_index.keys.asked import INT64_MINIMUM, Intervals, clip, intervals_of, mirror
+from puffin_index.keys.asked import INT64_MINIMUM, AskedTest, Intervals, clip, intervals_of, mirror
 from puffin_index.keys.columns import Column
 from puffin_index.keys.leaf import LeafTest, NullTest
 from puffin_index.keys.value_types import ValueType
-from puffin_index.kinds.base import RowSet
+from puffin_index.kinds.base import LookUp, OpenIndex, RowSet
 from puffin_index.kinds.bsi.search import FlatHalf, HalfReader, HalfSets
 from puffin_index.kinds.bsi.slices import Half
 from puffin_index.kinds.held_keys import HoldsKeys, KeySets, Totals, Want, are_few_keys, join_totals
 from puffin_index.storage.arrays import Flags, Ints, Rows
 from puffin_index.storage.parts import corrupt
-from puffin_index.storage.ranged import Blob
+from puffin_index.storage.ranged import Blob, Reading, at_once
 
 CODES = ValueType("long")
 """The type of slices that hold codes of a dictionary."""
@@ -28,7 +29,7 @@ _SPARSE = 512
 """Where fewer than one row in this many is wanted, bits are looked up in row sets instead of flat bits."""
 
 
-class BitSlicedIndex(HoldsKeys):
+class BitSlicedIndex(OpenIndex, HoldsKeys):
     """Answer tests of integers from the two halves of a blob."""
 
     def __init__(
@@ -44,58 +45,64 @@ class BitSlicedIndex(HoldsKeys):
         """The number of rows that have a number, from the layout."""
         return sum(reader.half.row_count for reader in self._readers)
 
-    def evaluate(self, test: LeafTest, candidates: BitMap | None = None) -> RowSet:
-        """Return the rows that satisfy `test`, among the candidates."""
-        if isinstance(test, NullTest):
-            return RowSet(self.null_rows(test.is_null, candidates), True)
-        return RowSet(self.search(intervals_of(test), candidates), True)
+    def prepare(self, asked: AskedTest) -> Reading[LookUp]:
+        """Prepare a test; nothing is read for that."""
+        return at_once(LookUp((0, self.row_count), (1, self._blob.length), partial(self._rows, asked.test)))
 
-    def null_rows(self, is_null: bool, candidates: BitMap | None) -> BitMap:
+    def _rows(self, test: LeafTest, candidates: BitMap | None) -> Reading[RowSet]:
+        if isinstance(test, NullTest):
+            return RowSet((yield from self.null_rows(test.is_null, candidates)), True)
+        return RowSet((yield from self.search(intervals_of(test), candidates)), True)
+
+    def null_rows(self, is_null: bool, candidates: BitMap | None) -> Reading[BitMap]:
         """Return the rows without a number (`is_null`) or the rows with a number, among the candidates."""
         every = BitMap(range(self.row_count)) if candidates is None else candidates
         existing = BitMap()
         for reader in self._readers:
-            existing |= reader.existence()
+            existing |= yield from reader.existence()
         return every - existing if is_null else every & existing
 
-    def search(self, intervals: Intervals, candidates: BitMap | None) -> BitMap:
+    def search(self, intervals: Intervals, candidates: BitMap | None) -> Reading[BitMap]:
         """Return the rows whose number lies in one of the intervals (disjoint, ascending)."""
         found = BitMap()
         if candidates is not None and not candidates:
             return found
         for reader in self._readers:
             own = intervals if reader.half.sign > 0 else mirror(clip(intervals, INT64_MINIMUM, -1))
-            found |= reader.search(own, candidates)
+            found |= yield from reader.search(own, candidates)
         return found
 
-    def keys_of(self, rows: BitMap | None) -> Column:
+    def keys_of(self, rows: BitMap | None) -> Reading[Column]:
         """Return the numbers of some rows."""
-        numbers, valid = self.numbers(None if rows is None else np.frombuffer(rows.to_array(), np.uint32))
+        numbers, valid = yield from self.numbers(None if rows is None else np.frombuffer(rows.to_array(), np.uint32))
         return Column(self._value_type, len(numbers), numbers, valid)
 
-    def totals_of_each(self, groups: Sequence[BitMap], want: Want = Want.ALL) -> list[Totals]:
+    def totals_of_each(self, groups: Sequence[BitMap], want: Want = Want.ALL) -> Reading[list[Totals]]:
         """Return the totals of each of some sets of rows, by counting in each slice."""
         among = [None if len(rows) == self.row_count else rows for rows in groups]
         if not want:
-            counts = [self.value_count if rows is None else len(self.null_rows(False, rows)) for rows in among]
-            return [Totals(count) for count in counts]
-        halves = self._half_sets()
+            counted: list[Totals] = []
+            for rows in among:
+                count = self.value_count if rows is None else len((yield from self.null_rows(False, rows)))
+                counted.append(Totals(count))
+            return counted
+        halves = yield from self._half_sets()
         return [join_totals([half.totals(rows, want) for half in halves]) for rows in among]
 
-    def numbers(self, rows: Rows | None = None) -> tuple[Ints, Flags | None]:
+    def numbers(self, rows: Rows | None = None) -> Reading[tuple[Ints, Flags | None]]:
         """Return the number of some ascending rows (0 for NULL), and which are not NULL; None for all in both places.
 
         Raises CorruptFileError if the blob is damaged.
         """
         if rows is not None and _DENSE * len(rows) > self.row_count:
-            numbers, valid = self.numbers()
+            numbers, valid = yield from self.numbers()
             return numbers[rows], None if valid is None or valid[rows].all() else valid[rows]
         count = self.row_count if rows is None else len(rows)
         numbers, valid = np.zeros(count, np.int64), np.zeros(count, np.bool_)
         if rows is not None and _SPARSE * len(rows) < self.row_count:
-            found = [half_sets.of_rows(rows) for half_sets in self._half_sets()]
+            found = [half_sets.of_rows(rows) for half_sets in (yield from self._half_sets())]
         else:
-            found = [flat.of_rows(rows) for flat in self._flat_halves()]
+            found = [flat.of_rows(rows) for flat in (yield from self._flat_halves())]
         for reader, (every_known, every_offset) in zip(self._readers, found, strict=True):
             half, known, offsets = reader.half, every_known[:count], every_offset[:count]
             # Beyond 63 bits, an offset is negative.
@@ -105,31 +112,36 @@ class BitSlicedIndex(HoldsKeys):
             valid |= known
         return numbers, None if valid.all() else valid
 
-    def _flat_halves(self) -> list[FlatHalf]:
+    def _flat_halves(self) -> Reading[list[FlatHalf]]:
         """Return the numbers of each half."""
-        found = [reader.flat() for reader in self._readers]
+        found: list[FlatHalf] = []
+        for reader in self._readers:
+            found.append((yield from reader.flat()))
         if len(found) == 2 and bool((found[0].existence & found[1].existence).any()):
             raise self._other_numbers()
         return found
 
-    def _half_sets(self) -> list[HalfSets]:
+    def _half_sets(self) -> Reading[list[HalfSets]]:
         """Return the numbers of each half."""
-        found = [reader.sets() for reader in self._readers]
+        found: list[HalfSets] = []
+        for reader in self._readers:
+            found.append((yield from reader.sets()))
         if len(found) == 2 and found[0].existence.intersect(found[1].existence):
             raise self._other_numbers()
         return found
 
-    def sets_of(self) -> KeySets | None:
+    def sets_of(self) -> Reading[KeySets | None]:
         """Return the rows of each number, split by slice after slice; None if there may be many numbers."""
         halves = [reader.half for reader in self._readers]
         if not are_few_keys(sum(min(half.span + 1, half.row_count) for half in halves), self.row_count):
             return None
         found: dict[int, BitMap] = {}
-        for half in self._half_sets():
+        for half in (yield from self._half_sets()):
             found |= half.split()
         numbers = sorted(found)
         keys = np.array(numbers, np.int64)
-        return KeySets(self._value_type, keys, [found[number] for number in numbers], self.null_rows(True, None))
+        nulls = yield from self.null_rows(True, None)
+        return KeySets(self._value_type, keys, [found[number] for number in numbers], nulls)
 
     def _other_numbers(self) -> CorruptFileError:
         return corrupt(self._blob, "bit slices of other numbers than they are said to have")

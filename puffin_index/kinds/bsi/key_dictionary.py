@@ -5,6 +5,7 @@ The code of a key is its rank. Opened bit slices of codes compare keys of any ty
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -13,7 +14,7 @@ import zstandard
 from pyroaring import BitMap
 
 from puffin_index.errors import BuildError, UnsupportedError
-from puffin_index.keys.asked import Intervals, complement, union
+from puffin_index.keys.asked import AskedTest, Intervals, complement, union
 from puffin_index.keys.columns import Column, KeyArray, join_keys
 from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.sorted_keys import (
@@ -27,13 +28,13 @@ from puffin_index.keys.sorted_keys import (
     parse_separators,
 )
 from puffin_index.keys.value_types import Domain, ValueType
-from puffin_index.kinds.base import RowSet
+from puffin_index.kinds.base import LookUp, OpenIndex, RowSet
 from puffin_index.kinds.bsi.bit_sliced import BitSlicedIndex
 from puffin_index.kinds.held_keys import DistinctKeys, HoldsKeys, KeySets, Totals, Want
 from puffin_index.storage.arrays import Bytes, Ints
 from puffin_index.storage.binary import ByteCursor, write_int32_be, write_uint8
-from puffin_index.storage.parts import Part, checksum32, content_of_frame, corrupt, read_parts
-from puffin_index.storage.ranged import Blob
+from puffin_index.storage.parts import Part, checksum32, content_of_frame, corrupt, parts_of
+from puffin_index.storage.ranged import Blob, Reading, at_once
 
 VERSION = 1
 INT_KEYS, BYTES_KEYS = 0, 1
@@ -121,46 +122,49 @@ class DictionaryReader:
         self._directory: _Directory | None = None
         self._blocks: dict[int, SortedKeys] = {}
 
-    @property
-    def key_count(self) -> int:
-        """The number of keys in the dictionary."""
-        return self._opened().key_count
+    def key_count(self) -> Reading[int]:
+        """Return the number of keys in the dictionary."""
+        directory = yield from self._opened()
+        return directory.key_count
 
-    def ranks(self, queries: Sequence[tuple[Key, bool]]) -> list[int]:
+    def ranks(self, queries: Sequence[tuple[Key, bool]]) -> Reading[list[int]]:
         """Return, for each (key, right), how many keys are less than the key, or not greater where `right`."""
-        directory = self._opened()
+        directory = yield from self._opened()
         blocks = [directory.separators.rank(key, True) - 1 for key, _ in queries]
-        self._read_blocks(sorted({block for block in blocks if block >= 0 and block not in self._blocks}))
+        yield from self._read_blocks(sorted({block for block in blocks if block >= 0 and block not in self._blocks}))
         return [
             int(directory.codes[block]) + self._blocks[block].rank(key, right) if block >= 0 else 0
             for block, (key, right) in zip(blocks, queries, strict=True)
         ]
 
-    def key(self, code: int) -> Key:
+    def key(self, code: int) -> Reading[Key]:
         """Return the key of a code, which is below `key_count`."""
-        codes = self._opened().codes
-        block = int(np.searchsorted(codes[: len(self._opened().parts)], code, "right")) - 1
-        self._read_blocks([block] if block not in self._blocks else [])
+        directory = yield from self._opened()
+        codes = directory.codes
+        block = int(np.searchsorted(codes, code, "right")) - 1
+        yield from self._read_blocks([block] if block not in self._blocks else [])
         return self._blocks[block].key(code - int(codes[block]))
 
-    def keys(self) -> KeyArray:
+    def keys(self) -> Reading[KeyArray]:
         """Return all keys, ascending."""
-        numbers = range(len(self._opened().parts))
-        self._read_blocks([block for block in numbers if block not in self._blocks])
+        directory = yield from self._opened()
+        numbers = range(len(directory.parts))
+        yield from self._read_blocks([block for block in numbers if block not in self._blocks])
         blocks = [self._blocks[block] for block in numbers]
-        check_separators(self._blob, self._opened().separators, blocks)
+        check_separators(self._blob, directory.separators, blocks)
         return join_keys([block.array() for block in blocks], self._form == BYTES_KEYS)
 
-    def _opened(self) -> _Directory:
+    def _opened(self) -> Reading[_Directory]:
         if self._directory is None:
-            data = read_parts(self._blob, [self._part])[0]
+            (data,) = yield from parts_of(self._blob, [self._part])
             self._directory = _parse_directory(self._blob, data, self._form)
         return self._directory
 
-    def _read_blocks(self, missing: Sequence[int]) -> None:
-        directory = self._opened()
+    def _read_blocks(self, missing: Sequence[int]) -> Reading[None]:
+        directory = yield from self._opened()
         parts = [directory.parts[block] for block in missing]
-        for block, part, stored in zip(missing, parts, read_parts(self._blob, parts), strict=True):
+        contents = yield from parts_of(self._blob, parts)
+        for block, part, stored in zip(missing, parts, contents, strict=True):
             length, content = int(directory.content_lengths[block]), stored
             if len(stored) != length:
                 content = content_of_frame(self._blob, stored, part.offset, length, length)
@@ -207,7 +211,7 @@ def _parse_directory(blob: Blob, data: memoryview, asked_form: int) -> _Director
     return _Directory(key_count, codes, counts, parts, lengths, separators)
 
 
-class DictionaryCodedIndex(HoldsKeys):
+class DictionaryCodedIndex(OpenIndex, HoldsKeys):
     """Answer tests of keys from a dictionary and the slices of codes."""
 
     def __init__(self, blob: Blob, directory: Part, codes: BitSlicedIndex, value_type: ValueType) -> None:
@@ -216,27 +220,35 @@ class DictionaryCodedIndex(HoldsKeys):
         self._dictionary = DictionaryReader(blob, directory, value_type.domain)
         self._codes = codes
 
-    def evaluate(self, test: LeafTest, candidates: BitMap | None = None) -> RowSet:
-        """Return the rows that satisfy `test`, among the candidates."""
+    def prepare(self, asked: AskedTest) -> Reading[LookUp]:
+        """Prepare a test; nothing is read for that."""
+        # The dictionary takes two requests before the slices: for its directory and for some of its blocks.
+        return at_once(LookUp((0, self._codes.row_count), (3, self._blob.length), partial(self._rows, asked.test)))
+
+    def _rows(self, test: LeafTest, candidates: BitMap | None) -> Reading[RowSet]:
         if isinstance(test, NullTest):
-            return RowSet(self._codes.null_rows(test.is_null, candidates), True)
+            return RowSet((yield from self._codes.null_rows(test.is_null, candidates)), True)
         if candidates is not None and not candidates:
             return RowSet(BitMap(), True)
-        return RowSet(self._codes.search(self._code_intervals(test), candidates), True)
+        intervals = yield from self._code_intervals(test)
+        return RowSet((yield from self._codes.search(intervals, candidates)), True)
 
-    def keys(self, most: int) -> KeyArray | None:
+    def keys(self, most: int) -> Reading[KeyArray | None]:
         """Return the keys of the dictionary; None if there are more than `most`."""
-        return None if self._dictionary.key_count > most else self._dictionary.keys()
+        key_count = yield from self._dictionary.key_count()
+        return None if key_count > most else (yield from self._dictionary.keys())
 
     @property
     def value_count(self) -> int:
         """The number of non-NULL rows, from the layout."""
         return self._codes.value_count
 
-    def keys_of(self, rows: BitMap | None) -> Column:
+    def keys_of(self, rows: BitMap | None) -> Reading[Column]:
         """Return the keys of some rows."""
-        codes, valid = self._codes.numbers(None if rows is None else np.frombuffer(rows.to_array(), np.uint32))
-        keys = self._dictionary.keys()
+        codes, valid = yield from self._codes.numbers(
+            None if rows is None else np.frombuffer(rows.to_array(), np.uint32)
+        )
+        keys = yield from self._dictionary.keys()
         known = codes if valid is None else codes[valid]
         if len(known) and not 0 <= int(known.min()) <= int(known.max()) < len(keys):
             raise corrupt(self._blob, "codes that the dictionary does not have")
@@ -247,57 +259,65 @@ class DictionaryCodedIndex(HoldsKeys):
             self._value_type, len(codes), keys.take(pa.array(codes, mask=None if valid is None else ~valid)), valid
         )
 
-    def sets_of(self) -> KeySets | None:
+    def sets_of(self) -> Reading[KeySets | None]:
         """Return the rows of each key; None if there are many keys."""
-        found = self._codes.sets_of()
+        found = yield from self._codes.sets_of()
         if found is None:
             return None
-        keys = self._dictionary.keys()
+        keys = yield from self._dictionary.keys()
         if not isinstance(found.keys, np.ndarray) or not np.array_equal(found.keys, np.arange(len(keys))):
             raise corrupt(self._blob, "codes that the dictionary does not have")
         return KeySets(self._value_type, keys, found.rows, found.nulls)
 
-    def _of_codes(self, codes: Totals) -> Totals:
+    def _of_codes(self, codes: Totals) -> Reading[Totals]:
         """Return the totals of rows whose codes have some totals."""
         if codes.minimum is None:
             return codes
-        return Totals(codes.value_count, minimum=self._key(codes.minimum), maximum=self._key(codes.maximum))
+        minimum = yield from self._key(codes.minimum)
+        maximum = yield from self._key(codes.maximum)
+        return Totals(codes.value_count, minimum=minimum, maximum=maximum)
 
-    def distinct_of(self, rows: BitMap) -> DistinctKeys:
+    def distinct_of(self, rows: BitMap) -> Reading[DistinctKeys]:
         """Return the distinct keys of some rows; of all rows from the dictionary alone."""
         if len(rows) < self._codes.row_count:
-            return super().distinct_of(rows)
-        return DistinctKeys(self._dictionary.keys(), self.value_count)
+            return (yield from super().distinct_of(rows))
+        return DistinctKeys((yield from self._dictionary.keys()), self.value_count)
 
-    def totals_of_each(self, groups: Sequence[BitMap], want: Want = Want.ALL) -> list[Totals]:
+    def totals_of_each(self, groups: Sequence[BitMap], want: Want = Want.ALL) -> Reading[list[Totals]]:
         """Return the totals of each of some sets of rows; without sums, by counting in each slice of the codes."""
         if self._needs_keys(want):
-            return super().totals_of_each(groups, want)
-        return [self._of_codes(codes) for codes in self._codes.totals_of_each(groups, want & Want.ENDS)]
+            return (yield from super().totals_of_each(groups, want))
+        found: list[Totals] = []
+        for codes in (yield from self._codes.totals_of_each(groups, want & Want.ENDS)):
+            found.append((yield from self._of_codes(codes)))
+        return found
 
     def _needs_keys(self, want: Want) -> bool:
         """Return whether totals need the keys themselves: sums of codes are no sums of keys."""
         return Want.SUMS in want and (self._value_type.is_decimal or self._value_type.name in ("int", "long"))
 
-    def _key(self, code: Key | None) -> Key:
+    def _key(self, code: Key | None) -> Reading[Key]:
         """Return the key of a code."""
-        if not isinstance(code, int) or not 0 <= code < self._dictionary.key_count:
+        key_count = yield from self._dictionary.key_count()
+        if not isinstance(code, int) or not 0 <= code < key_count:
             raise corrupt(self._blob, "codes that the dictionary does not have")
-        return self._dictionary.key(code)
+        return (yield from self._dictionary.key(code))
 
-    def _code_intervals(self, test: SetTest | RangeTest) -> Intervals:
-        found = self._codes_in(test) if isinstance(test, SetTest) else self._codes_between(test)
-        return complement(found, 0, self._dictionary.key_count - 1) if test.negated else found
+    def _code_intervals(self, test: SetTest | RangeTest) -> Reading[Intervals]:
+        found = yield from self._codes_in(test) if isinstance(test, SetTest) else self._codes_between(test)
+        key_count = yield from self._dictionary.key_count()
+        return complement(found, 0, key_count - 1) if test.negated else found
 
-    def _codes_in(self, test: SetTest) -> Intervals:
-        ranks = self._dictionary.ranks([(key, right) for key in test.keys for right in (False, True)])
+    def _codes_in(self, test: SetTest) -> Reading[Intervals]:
+        ranks = yield from self._dictionary.ranks([(key, right) for key in test.keys for right in (False, True)])
         pairs = zip(ranks[0::2], ranks[1::2], strict=True)
         return union((low, high - 1) for low, high in pairs if low < high)
 
-    def _codes_between(self, test: RangeTest) -> Intervals:
+    def _codes_between(self, test: RangeTest) -> Reading[Intervals]:
         queries = [] if test.low is None else [(test.low, not test.low_inclusive)]
         queries += [] if test.high is None else [(test.high, test.high_inclusive)]
-        ranks = self._dictionary.ranks(queries)
+        ranks = yield from self._dictionary.ranks(queries)
+        key_count = yield from self._dictionary.key_count()
         low = 0 if test.low is None else ranks[0]
-        high = (self._dictionary.key_count if test.high is None else ranks[-1]) - 1
+        high = (key_count if test.high is None else ranks[-1]) - 1
         return ((low, high),) if low <= high else ()

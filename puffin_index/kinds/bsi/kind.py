@@ -25,6 +25,7 @@ from puffin_index.kinds.base import (
 from puffin_index.kinds.bsi.merged_slices import MergedSlices
 from puffin_index.kinds.bsi.own_slices import BSI, PAIMON_BSI, build_slices, is_small, open_slices
 from puffin_index.kinds.kind import Answer, IndexKind, KindBuilder, Options
+from puffin_index.storage.ranged import run
 
 MERGED_ROWS = 131_072
 """The most rows of all row groups of a payload (a single row group may have more); planning reads a payload at once."""
@@ -129,7 +130,7 @@ class BitSlicedKind(IndexKind):
             if payload.blob_type == BSI or not _may_merge(options):
                 yield as_it_was(part)
             else:
-                yield MergedPayload(self.build(SortedColumn(open_slices(payload).keys_of(None)), options), 1)
+                yield MergedPayload(self.build(SortedColumn(run(open_slices(payload).keys_of(None))), options), 1)
         yield from merge_no_larger(small, self._together) if small else ()
 
     def _together(self, parts: Sequence[MergePart]) -> list[MergedPayload]:
@@ -139,7 +140,7 @@ class BitSlicedKind(IndexKind):
         for part in parts:
             payload = part.payload
             several = len(payload.spans) > 1
-            columns = MergedSlices(payload).columns() if several else [open_slices(payload).keys_of(None)]
+            columns = MergedSlices(payload).columns() if several else [run(open_slices(payload).keys_of(None))]
             for place in np.flatnonzero(part.is_kept).tolist():
                 found += builder.gather(columns[place])
         return [*found, *builder.finish()]

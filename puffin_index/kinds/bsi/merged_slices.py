@@ -10,17 +10,18 @@ from pyroaring import BitMap
 
 from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.columns import Column, KeyArray
-from puffin_index.keys.leaf import LeafTest, NullTest
-from puffin_index.kinds.base import MergedIndex, PreparedLookUp, StoredPayload
+from puffin_index.keys.leaf import NullTest
+from puffin_index.kinds.base import LookUp, OpenIndex, RowSet, StoredPayload
 from puffin_index.kinds.bsi.bit_sliced import BitSlicedIndex
 from puffin_index.kinds.bsi.key_dictionary import DictionaryCodedIndex
 from puffin_index.kinds.bsi.own_slices import open_slices
 from puffin_index.kinds.held_keys import DistinctKeys, HoldsKeys, KeySets, Totals, Want
 from puffin_index.roaring.read import row_set_of_ascending
 from puffin_index.storage.parts import corrupt
+from puffin_index.storage.ranged import Reading, run
 
 
-class MergedSlices(MergedIndex, HoldsKeys):
+class MergedSlices(OpenIndex, HoldsKeys):
     """Answer any test with rows of the segment's row space. Memory keeps nothing that is read. Safe to share.
 
     Raises UnsupportedError for another version or domain, CorruptFileError if the layout contradicts blob or row
@@ -33,7 +34,6 @@ class MergedSlices(MergedIndex, HoldsKeys):
         self._firsts = np.cumsum(self._row_counts) - self._row_counts
         opened = self._open()
         self._value_count = opened.value_count
-        self._is_coded = isinstance(opened, DictionaryCodedIndex)
 
     @property
     def nbytes(self) -> int:
@@ -44,36 +44,48 @@ class MergedSlices(MergedIndex, HoldsKeys):
         """Open the slices of all rows, without reading any."""
         return open_slices(self._payload)
 
-    def keys(self, most: int) -> KeyArray | None:
+    def keys(self, most: int) -> Reading[KeyArray | None]:
         """Return the keys of the dictionary; None without a dictionary, or if there are more than `most`."""
         return self._open().keys(most)
 
-    def prepare(self, test: AskedTest) -> PreparedSlices:
-        """Prepare a test."""
-        return PreparedSlices(self, test.test)
+    def prepare(self, asked: AskedTest) -> Reading[LookUp]:
+        """Prepare a test: the layout says how many rows are NULL."""
+        test, most = asked.test, self._value_count
+        if isinstance(test, NullTest) and test.is_null:
+            most = int(self._row_counts.sum()) - most
+        bounds = (most if isinstance(test, NullTest) else 0), most
+        own = yield from self._open().prepare(asked)
 
-    def keys_of(self, rows: BitMap | None) -> Column:
+        def rows(candidates: BitMap | None) -> Reading[RowSet]:
+            found = yield from own.rows(None if candidates is None else self._numbers_of(candidates))
+            if len(found.rows) > most or (candidates is None and len(found.rows) < bounds[0]):
+                raise corrupt(self._payload.blob, "bit slices of other rows than they are said to have")
+            return RowSet(self._rows_of(found.rows), True)
+
+        return LookUp(bounds, own.cost, rows)
+
+    def keys_of(self, rows: BitMap | None) -> Reading[Column]:
         """Return the keys of some rows."""
         return self._open().keys_of(None if rows is None else self._numbers_of(rows))
 
-    def distinct_of(self, rows: BitMap) -> DistinctKeys:
+    def distinct_of(self, rows: BitMap) -> Reading[DistinctKeys]:
         """Return the distinct keys of some rows."""
         return self._open().distinct_of(self._numbers_of(rows))
 
-    def totals_of_each(self, groups: Sequence[BitMap], want: Want = Want.ALL) -> list[Totals]:
+    def totals_of_each(self, groups: Sequence[BitMap], want: Want = Want.ALL) -> Reading[list[Totals]]:
         """Return the totals of each of some disjoint sets of rows."""
         return self._open().totals_of_each([self._numbers_of(rows) for rows in groups], want)
 
-    def sets_of(self) -> KeySets | None:
+    def sets_of(self) -> Reading[KeySets | None]:
         """Return the rows of each key; None if there are many keys."""
-        found = self._open().sets_of()
+        found = yield from self._open().sets_of()
         if found is None:
             return None
         return replace(found, rows=[self._rows_of(own) for own in found.rows], nulls=self._rows_of(found.nulls))
 
     def columns(self) -> list[Column]:
         """Return the column of each row group, decoded from all slices."""
-        column = self.keys_of(None)
+        column = run(self.keys_of(None))
         return [
             column.part(first, first + count)
             for first, count in zip(self._firsts.tolist(), self._row_counts.tolist(), strict=True)
@@ -92,35 +104,3 @@ class MergedSlices(MergedIndex, HoldsKeys):
         some = np.frombuffer(numbers.to_array(), np.uint32)
         counts = np.diff(np.searchsorted(some, self._firsts), append=len(some))
         return row_set_of_ascending(some + np.repeat(self._bases - self._firsts, counts))
-
-
-class PreparedSlices(PreparedLookUp):
-    """A test of merged bit slices: bounds on the number of matching rows, the cost of reading them, and the rows."""
-
-    def __init__(self, index: MergedSlices, test: LeafTest) -> None:
-        self._index = index
-        self._test = test
-
-    def count_bounds(self) -> tuple[int, int]:
-        """Return bounds on the number of rows that satisfy the test, without reading anything."""
-        index = self._index
-        if isinstance(self._test, NullTest):
-            row_count = int(index._row_counts.sum())
-            matches = row_count - index._value_count if self._test.is_null else index._value_count
-            return matches, matches
-        return 0, index._value_count
-
-    def cost(self) -> tuple[int, int]:
-        """Return an approximate upper bound of the requests and bytes of `rows`."""
-        # A dictionary takes two requests before the slices: for its directory and for some of its blocks.
-        return 3 if self._index._is_coded else 1, self._index._payload.blob.length
-
-    def rows(self, candidates: BitMap | None = None) -> BitMap:
-        """Return exactly the rows that satisfy the test; with candidates (of the row space), only rows among these."""
-        index = self._index
-        among = None if candidates is None else index._numbers_of(candidates)
-        found = index._open().evaluate(self._test, among).rows
-        least, most = self.count_bounds()
-        if len(found) > most or (among is None and len(found) < least):
-            raise corrupt(index._payload.blob, "bit slices of other rows than they are said to have")
-        return index._rows_of(found)

@@ -23,8 +23,8 @@ from puffin_index.roaring.union import StoredSets, every_bit, popcount
 from puffin_index.roaring.write import BLOCK_BYTES, block_count
 from puffin_index.storage.arrays import Bytes, Flags, Ints, Rows
 from puffin_index.storage.bit_packing import transpose_bits
-from puffin_index.storage.parts import Part, corrupt, read_parts
-from puffin_index.storage.ranged import Blob
+from puffin_index.storage.parts import Part, corrupt, parts_of
+from puffin_index.storage.ranged import Blob, Reading
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -158,19 +158,19 @@ class HalfReader:
         if half.row_count == row_count:
             self._sets[_EXISTENCE] = BitMap(range(row_count))
 
-    def existence(self) -> BitMap:
+    def existence(self) -> Reading[BitMap]:
         """Return the rows that have a number in this half. Callers must not change the set."""
-        self._read([_EXISTENCE])
+        yield from self._read([_EXISTENCE])
         return self._sets[_EXISTENCE]
 
-    def search(self, intervals: Intervals, candidates: BitMap | None) -> BitMap:
+    def search(self, intervals: Intervals, candidates: BitMap | None) -> Reading[BitMap]:
         """Return the rows whose magnitude lies in one of the intervals, which ascend and do not touch."""
         half = self.half
         wanted = shift(clip(intervals, half.minimum, half.maximum), -half.minimum)
         if not wanted:
             return BitMap()
         if wanted == ((0, half.maximum - half.minimum),):
-            rows = self.existence()
+            rows = yield from self.existence()
             return rows.copy() if candidates is None else rows & candidates
         # No number exceeds the maximum, so an interval up to the maximum may end at all ones: that needs fewer slices.
         top = (1 << len(half.slices)) - 1
@@ -178,17 +178,17 @@ class HalfReader:
             wanted = (*wanted[:-1], (wanted[-1][0], top))
         lowest = _lowest_slice(wanted)
         if self._are_wide(wanted, candidates):
-            self._read(range(lowest, len(half.slices)))
+            yield from self._read([*([_EXISTENCE] if not wanted[0][0] else []), *range(lowest, len(half.slices))])
             found = self._between(wanted)
             return found if candidates is None else found & candidates
         # About log2(rows) upper bits already tell most numbers apart: a search seldom descends below those bits.
         bits = half.row_count.bit_length() + 1 if candidates is None else len(candidates).bit_length() + _MORE_BITS
-        self._read_first(max(lowest, len(half.slices) - bits), lowest)
-        rows = self.existence()
+        yield from self._read_first(max(lowest, len(half.slices) - bits), lowest)
+        rows = self._sets[_EXISTENCE]
         rows = rows if candidates is None else rows & candidates
-        return self._descend(rows, len(half.slices) - 1, wanted, lowest)
+        return (yield from self._descend(rows, len(half.slices) - 1, wanted, lowest))
 
-    def flat(self) -> FlatHalf:
+    def flat(self) -> Reading[FlatHalf]:
         """Return the numbers as flat bits; reads all slices.
 
         Raises CorruptFileError if rows or slices contradict the numbers of the half.
@@ -196,7 +196,7 @@ class HalfReader:
         half, blob = self.half, self._blob
         is_full = half.row_count == self._row_count
         parts = [*([] if is_full else [half.existence]), *half.slices]
-        contents = self._contents(parts)
+        contents = yield from self._contents(parts)
         bits = np.zeros((len(parts), block_count(self._row_count) * BLOCK_BYTES), np.uint8)
         sets = [place for place, content in enumerate(contents) if not content.are_bits]
         for place, content in enumerate(contents):
@@ -211,13 +211,13 @@ class HalfReader:
             raise self._other_numbers()
         return FlatHalf(existence, slices)
 
-    def sets(self) -> HalfSets:
+    def sets(self) -> Reading[HalfSets]:
         """Return the numbers as row sets; reads all slices.
 
         Raises CorruptFileError if rows or slices contradict the numbers of the half.
         """
         bits = range(len(self.half.slices))
-        self._read([_EXISTENCE, *bits])
+        yield from self._read([_EXISTENCE, *bits])
         rows, slices = self._sets[_EXISTENCE], [self._sets[bit] for bit in bits]
         # Slices of all rows have no others: that was checked as they were read.
         are_inside = len(rows) == self._row_count or all(rows.issuperset(ones) for ones in slices)
@@ -249,7 +249,7 @@ class HalfReader:
     def _from(self, bound: int) -> BitMap:
         """Return the rows whose numbers are at least a bound."""
         if not bound:
-            return self.existence().copy()
+            return self._sets[_EXISTENCE].copy()
         if bound >> len(self.half.slices):
             return BitMap()
         # Every row has all bits below the lowest one of the bound that the bound asks for.
@@ -262,7 +262,7 @@ class HalfReader:
                 rows |= self._sets[bit]
         return rows
 
-    def _descend(self, rows: BitMap, bit: int, intervals: Sequence[Interval], lowest: int) -> BitMap:
+    def _descend(self, rows: BitMap, bit: int, intervals: Sequence[Interval], lowest: int) -> Reading[BitMap]:
         """Return those rows whose numbers lie in one of the intervals.
 
         The rows agree in all bits above `bit`, the highest bit that is still unknown. The intervals are those of the
@@ -274,31 +274,33 @@ class HalfReader:
         if intervals[0] == (0, max(2 * middle - 1, 0)):
             return rows
         if bit not in self._sets:
-            self._read(range(lowest, bit + 1))
+            yield from self._read(range(lowest, bit + 1))
         ones = self._sets[bit]
         below = [(low, min(high, middle - 1)) for low, high in intervals if low < middle]
         above = [(max(low - middle, 0), high - middle) for low, high in intervals if high >= middle]
         if not above:
-            return self._descend(rows - ones, bit - 1, below, lowest)
-        found = self._descend(rows & ones, bit - 1, above, lowest)
-        return found | self._descend(rows - ones, bit - 1, below, lowest) if below else found
+            return (yield from self._descend(rows - ones, bit - 1, below, lowest))
+        found = yield from self._descend(rows & ones, bit - 1, above, lowest)
+        return found | (yield from self._descend(rows - ones, bit - 1, below, lowest)) if below else found
 
-    def _read_first(self, first: int, lowest: int) -> None:
+    def _read_first(self, first: int, lowest: int) -> Reading[None]:
         """Read the existence set and the slices from `first` on; all from `lowest` on if the others are small."""
         slices = self.half.slices
         if sum(part.length for part in slices[lowest:first]) <= _READ_AT_ONCE_BYTES:
             first = lowest
-        self._read([_EXISTENCE, *range(first, len(slices))])
+        yield from self._read([_EXISTENCE, *range(first, len(slices))])
 
-    def _contents(self, parts: Sequence[Part]) -> list[Content]:
-        stored = zip(parts, read_parts(self._blob, parts), strict=True)
+    def _contents(self, parts: Sequence[Part]) -> Reading[list[Content]]:
+        contents = yield from parts_of(self._blob, parts)
+        stored = zip(parts, contents, strict=True)
         return [content_of_part(self._blob, part, data, self._row_count, is_own=self._is_own) for part, data in stored]
 
-    def _read(self, places: Iterable[int]) -> None:
+    def _read(self, places: Iterable[int]) -> Reading[None]:
         """Read existence set and slices that are not read yet, by ascending place."""
         missing = [place for place in places if place not in self._sets]
         parts = [self.half.existence if place == _EXISTENCE else self.half.slices[place] for place in missing]
-        for place, part, content in zip(missing, parts, self._contents(parts), strict=True):
+        contents = yield from self._contents(parts)
+        for place, part, content in zip(missing, parts, contents, strict=True):
             self._sets[place] = row_set_of_content(self._blob, part, content, self._row_count)
 
 

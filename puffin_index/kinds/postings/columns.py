@@ -18,7 +18,7 @@ from puffin_index.kinds.postings.rows import decode_runs, row_set, runs_in, sect
 from puffin_index.kinds.postings.sort import RowNumbers
 from puffin_index.storage.arrays import Flags, Ints, ramps
 from puffin_index.storage.parts import corrupt
-from puffin_index.storage.ranged import Blob
+from puffin_index.storage.ranged import Blob, Reading, at_once
 
 Codes: TypeAlias = npt.NDArray[np.unsignedinteger]
 """One more than the place of each row's key; 0 for NULL. Of the smallest type that has them."""
@@ -129,15 +129,16 @@ class CodedRows(KeysInMemory):
         """The approximate memory in bytes."""
         return int(self.distinct_keys.nbytes) + self.codes.nbytes + self.numbers.nbytes
 
-    def keys_of(self, rows: BitMap | None) -> Column:
+    def keys_of(self, rows: BitMap | None) -> Reading[Column]:
         """Return the keys of some rows."""
-        return column_of_codes(self.value_type, self.distinct_keys, self._codes_of(rows))
+        return at_once(column_of_codes(self.value_type, self.distinct_keys, self._codes_of(rows)))
 
-    def counts_of(self, rows: BitMap) -> KeyCounts:
+    def counts_of(self, rows: BitMap) -> Reading[KeyCounts]:
         """Return the distinct keys of some rows, counted without sorting rows."""
         counts = np.bincount(self._codes_of(rows), minlength=1).astype(np.int64, copy=False)
         places = np.flatnonzero(counts[1:])
-        return KeyCounts(self.value_type, chosen_keys(self.distinct_keys, places), counts[1:][places], int(counts[0]))
+        keys = chosen_keys(self.distinct_keys, places)
+        return at_once(KeyCounts(self.value_type, keys, counts[1:][places], int(counts[0])))
 
     def _codes_of(self, rows: BitMap | None) -> Codes:
         numbers = self.numbers
@@ -147,8 +148,8 @@ class CodedRows(KeysInMemory):
 
 
 def code_rows(
-    blob: Blob, parts: Iterable[KeyRows], key_count: int, numbers: RowNumbers, value_type: ValueType
-) -> CodedRows:
+    blob: Blob, parts: Iterable[Reading[KeyRows]], key_count: int, numbers: RowNumbers, value_type: ValueType
+) -> Reading[CodedRows]:
     """Return the key of each row from all keys and their rows, ascending; only one part is in memory at a time.
 
     Raises CorruptFileError if a row has two keys or belongs to no row group, or if there are more keys.
@@ -156,7 +157,8 @@ def code_rows(
     codes = no_codes(numbers.limit, key_count)
     keys: list[KeyArray] = []
     first, row_count = 1, 0
-    for part in parts:
+    for reading in parts:
+        part = yield from reading
         if int(part.numbers.max(initial=0)) >= numbers.limit:
             raise corrupt(blob, "rows that no row group has")
         if first + len(part.keys) - 1 > key_count:
@@ -177,21 +179,21 @@ class RowsWithin(KeysWithin):
     """Answers with the rows of the row space that have some keys, which are read for each answer."""
 
     blob: Blob
-    read: Callable[[], Sequence[KeyRows]]
+    read: Callable[[], Reading[Sequence[KeyRows]]]
     cost_bytes: int
     numbers: RowNumbers
     value_type: ValueType
 
-    def read_once(self) -> tuple[BitMap, KeysWithin]:
+    def read_once(self) -> Reading[tuple[BitMap, KeysWithin]]:
         """Read all rows of the keys, and return the same keys in memory. Raises CorruptFileError on damage."""
-        parts = self.read()
+        parts = yield from self.read()
         numbers = np.concatenate([np.empty(0, np.int64), *(part.numbers for part in parts)])
         rows = row_set(numbers, None, self.numbers)
         if rows is None:
             raise corrupt(self.blob, "rows that no row group has")
-        return rows, replace(self, read=lambda: parts, cost_bytes=0)
+        return rows, replace(self, read=lambda: at_once(parts), cost_bytes=0)
 
-    def keys_of(self, rows: BitMap | None) -> Column:
+    def keys_of(self, rows: BitMap | None) -> Reading[Column]:
         """Return the keys of some rows.
 
         Raises CorruptFileError if the blob is damaged, or a row has none of the keys.
@@ -199,7 +201,7 @@ class RowsWithin(KeysWithin):
         if rows is None:
             raise corrupt(self.blob, "rows of other keys are asked for")
         wanted = self.numbers.to_numbers(np.frombuffer(rows.to_array(), np.uint32))
-        parts = self.read()
+        parts = yield from self.read()
         every = np.concatenate([np.empty(0, np.int64), *(part.numbers for part in parts)])
         codes, first = no_codes(len(every), sum(len(part.keys) for part in parts)), 0
         ends = np.cumsum([len(part.numbers) for part in parts]).tolist()

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from puffin_index.keys.asked import MANY_KEYS, AskedTest, Places
+from puffin_index.keys.asked import MANY_KEYS, Places
 from puffin_index.keys.columns import KeyArray
 from puffin_index.keys.sorted_keys import BytesKeys, IntKeys, SortedKeys
 from puffin_index.kinds.postings.pages import BLOCKS, PAGES, Page, parse_page
 from puffin_index.storage.arrays import Flags, Ints, ramps
-from puffin_index.storage.parts import Part, corrupt, cost_of_parts, read_parts
-from puffin_index.storage.ranged import GAP_BYTES, Blob
+from puffin_index.storage.parts import Part, corrupt, cost_of_parts, parts_of
+from puffin_index.storage.ranged import GAP_BYTES, Blob, Reading
 
 # The memory of one child: five numbers in the table or six in the root, and two flags.
 _CHILD_BYTES = 51
@@ -59,7 +59,7 @@ class BlockTable:
 class PostingsDirectory:
     """Find the blocks of keys; read the root and each needed page only once. Safe to share between threads.
 
-    The blocks end at `blocks_end` in the blob.
+    The blocks end at `blocks_end` in the blob. Nothing is known before `load`.
     """
 
     def __init__(self, blob: Blob, root: Part, is_bytes: bool, blocks_end: int, row_count: int) -> None:
@@ -79,14 +79,8 @@ class PostingsDirectory:
         return self._nbytes
 
     @property
-    def is_known(self) -> bool:
-        """Whether memory has the root page."""
-        return self._root is not None
-
-    @property
     def table(self) -> BlockTable:
         """The numbers of the blocks, known at both ends and on every page read by `locate` or `load`."""
-        self._opened()
         assert self._table is not None
         return self._table
 
@@ -97,10 +91,10 @@ class PostingsDirectory:
 
     @property
     def key_count(self) -> int:
-        """The number of keys of the blob."""
-        return int(self._opened().keys.sum())
+        """The number of keys of the blob; 0 before the root is loaded."""
+        return 0 if self._root is None else int(self._root.keys.sum())
 
-    def locate(self, keys: Ints | Sequence[bytes], right: Flags) -> tuple[Ints, Flags]:
+    def locate(self, keys: Ints | Sequence[bytes], right: Flags) -> Reading[tuple[Ints, Flags]]:
         """Find the place of each ascending key, before equal keys or (`right`) after them, as the directory tells.
 
         Return a block for each key, and whether the place lies inside the block, where only the block's keys tell the
@@ -114,9 +108,9 @@ class PostingsDirectory:
             pages = np.maximum(_last_not_above(root.separators, keys), 0)
         if pages[0] == pages[-1]:  # they ascend
             page = int(pages[0])
-            self._read_pages(pages[:1])
+            yield from self._read_pages(pages[:1])
             return self._locate_in(page, keys, right)
-        self._read_pages(np.unique(pages))
+        yield from self._read_pages(np.unique(pages))
         blocks, inside = np.zeros(len(keys), np.int64), np.zeros(len(keys), np.bool_)
         for page in np.unique(pages).tolist():
             chosen = np.flatnonzero(pages == page)
@@ -140,9 +134,10 @@ class PostingsDirectory:
         """Return the number of rows of blocks whose pages are loaded."""
         return self.table.rows[blocks + 1] - self.table.rows[blocks]
 
-    def load(self, blocks: Ints) -> None:
-        """Read the directory pages of some blocks."""
-        self._read_pages(self._pages_of(blocks))
+    def load(self, blocks: Ints | None = None) -> Reading[None]:
+        """Read the root, and the directory pages of some blocks, or of all."""
+        yield from self._open()
+        yield from self._read_pages(self._pages_of(np.arange(self.block_count) if blocks is None else blocks))
 
     def cost_of_pages(self, blocks: Ints) -> tuple[int, int]:
         """Return the requests and bytes for reading those directory pages of some blocks that are not read yet."""
@@ -166,8 +161,7 @@ class PostingsDirectory:
         return pa.array(found, pa.large_binary())
 
     def separators(self) -> Sequence[SortedKeys]:
-        """Read all pages and return the separators of all blocks, in order."""
-        self.load(np.arange(self.block_count))
+        """Return the separators of all blocks, whose pages are loaded, in order."""
         return [self._pages[page] for page in sorted(self._pages)]
 
     def _pages_of(self, blocks: Ints) -> Ints:
@@ -175,15 +169,18 @@ class PostingsDirectory:
         return np.unique(blocks // root.child_blocks) if root.level == PAGES else np.empty(0, np.int64)
 
     def _opened(self) -> Page:
-        if self._root is None:
-            with self._lock:
-                if self._root is None:
-                    self._open()
         assert self._root is not None
         return self._root
 
-    def _open(self) -> None:
-        data = read_parts(self._blob, [self._root_part])[0]
+    def _open(self) -> Reading[None]:
+        if self._root is not None:
+            return
+        (data,) = yield from parts_of(self._blob, [self._root_part])
+        with self._lock:
+            if self._root is None:
+                self._take_root(data)
+
+    def _take_root(self, data: memoryview) -> None:
         root = parse_page(self._blob, data, self._root_part.offset, self._is_bytes)
         if int(root.rows[-1]) != self._ends[1]:
             raise corrupt(self._blob, f"{root.rows[-1]} rows, not {self._ends[1]}", self._root_part.offset)
@@ -200,14 +197,15 @@ class PostingsDirectory:
         start = int(root.offsets[page])
         return Part(start, int(root.offsets[page + 1]) - start, int(root.checksums[page]))
 
-    def _read_pages(self, pages: Ints) -> None:
-        if all(page in self._pages for page in pages.tolist()):
-            return
+    def _read_pages(self, pages: Ints) -> Reading[None]:
+        missing = [page for page in pages.tolist() if page not in self._pages]
+        parts = [self._page_part(page) for page in missing]
+        contents = yield from parts_of(self._blob, parts)
         with self._lock:
-            missing = [page for page in pages.tolist() if page not in self._pages]
-            parts = [self._page_part(page) for page in missing]
-            for page, part, data in zip(missing, parts, read_parts(self._blob, parts), strict=True):
-                self._pages[page] = self._parse_child(page, part, data)
+            for page, part, data in zip(missing, parts, contents, strict=True):
+                # Another thread may have read the page by now.
+                if page not in self._pages:
+                    self._pages[page] = self._parse_child(page, part, data)
 
     def _parse_child(self, page: int, part: Part, data: memoryview) -> SortedKeys:
         root = self._opened()
@@ -296,22 +294,18 @@ class Cuts:
         )
 
 
-def cuts_of(test: AskedTest, directory: PostingsDirectory, is_bytes: bool) -> Cuts:
-    """Locate the places of a test among the blocks of some postings."""
-    return cuts_at(test.places(is_bytes), directory)
-
-
-def cuts_at(places: Places, directory: PostingsDirectory) -> Cuts:
-    """Locate places among the blocks of some postings."""
+def cuts_at(places: Places, directory: PostingsDirectory) -> Reading[Cuts]:
+    """Locate places among the blocks of some postings, whose root is loaded."""
     keys, right = places.keys, places.right
     if len(right) and not places.is_end.any():
-        return Cuts(*directory.locate(keys, right), keys, right, places.key_limits)
+        located = yield from directory.locate(keys, right)
+        return Cuts(*located, keys, right, places.key_limits)
     # A place before or after all keys has no key to search for: it lies before the first or after the last block.
     blocks = np.where(right, directory.block_count, 0)
     inside = np.zeros(len(right), np.bool_)
     asked = np.flatnonzero(~places.is_end)
     if len(asked):
-        blocks[asked], inside[asked] = directory.locate(_chosen(keys, asked), right[asked])
+        blocks[asked], inside[asked] = yield from directory.locate(_chosen(keys, asked), right[asked])
     return Cuts(blocks, inside, keys, right, places.key_limits)
 
 

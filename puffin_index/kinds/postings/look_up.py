@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +19,7 @@ from puffin_index.errors import CorruptFileError, UnsupportedError
 from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.columns import Column, KeyArray, join_keys
 from puffin_index.keys.leaf import NullTest, SetTest
-from puffin_index.kinds.base import MergedIndex, StoredPayload
+from puffin_index.kinds.base import LookUp, OpenIndex, RowSet, RowsOf, StoredPayload
 from puffin_index.kinds.held_keys import DistinctKeys, HoldsKeys, KeyCounts, KeySets, are_few_keys
 from puffin_index.kinds.postings.columns import (
     CodedRows,
@@ -36,7 +37,6 @@ from puffin_index.kinds.postings.directory import (
     bounds_of,
     cost_of_blocks,
     cuts_at,
-    cuts_of,
 )
 from puffin_index.kinds.postings.keys import AskedBlocks, keys_of_blocks
 from puffin_index.kinds.postings.parse import ParsedBlocks, parse_blocks, read_blocks
@@ -44,9 +44,11 @@ from puffin_index.kinds.postings.sort import RowNumbers
 from puffin_index.roaring.read import deserialize, row_set_of
 from puffin_index.roaring.union import StoredSets
 from puffin_index.storage.arrays import Ints
-from puffin_index.storage.parts import Part, check_layout, corrupt, read_parts
+from puffin_index.storage.parts import Part, check_layout, corrupt, parts_of
+from puffin_index.storage.ranged import Reading, run
 
 _LAYOUT_NUMBERS = 10
+_NO_BLOCKS = np.empty(0, np.int64)
 _ROWS_AT_ONCE = 4 * 1024 * 1024
 
 
@@ -60,7 +62,7 @@ class _Plan:
     cost: tuple[int, int]
 
 
-class Postings(MergedIndex, HoldsKeys):
+class Postings(OpenIndex, HoldsKeys):
     """Answer any test with rows of the segment's row space. Memory keeps the directory once read, but no blocks.
 
     Safe to share between threads. Raises UnsupportedError for another version or domain, CorruptFileError if the layout
@@ -96,26 +98,54 @@ class Postings(MergedIndex, HoldsKeys):
         return self._directory.nbytes + self._numbers.nbytes + nulls
 
     @property
-    def is_directory_known(self) -> bool:
-        """Whether memory has the root of the directory."""
-        return self._directory.is_known
-
-    @property
     def sizes(self) -> tuple[int, int]:
-        """The numbers of non-NULL rows and of distinct keys; reads the root of the directory."""
+        """The numbers of non-NULL rows and of distinct keys; no keys before a test of keys is prepared."""
         return self._counts[0], self._directory.key_count
 
-    def prepare(self, test: AskedTest) -> PreparedTest:
-        """Prepare a test; the result looks the keys up in the directory only once."""
-        return PreparedTest(self, test)
+    def prepare(self, asked: AskedTest) -> Reading[LookUp]:
+        """Find the places of a test in the directory, as few pages of it as that takes."""
+        # The places stay with the look-up: a test may have very many keys, and postings outlive a test.
+        test, (row_count, null_count) = asked.test, self._counts
+        if isinstance(test, NullTest):
+            count = null_count if test.is_null else row_count
+            return LookUp((count, count), self._nulls_cost(), self._null_test(test))
+        yield from self._directory.load(_NO_BLOCKS)
+        cuts = yield from cuts_at(asked.places(self._is_bytes), self._directory)
+        least, most = bounds_of(cuts, self._directory)
+        bounds = (row_count - most, row_count - least) if asked.negated else (least, most)
+        if not bounds[1]:
+            return LookUp.of_nothing()
+        plan = self._plan(cuts, asked.negated)
+        is_short = not plan.subtract and len(plan.blocks) > 0
+        return LookUp(bounds, plan.cost, partial(self._rows, plan), partial(self._blocks, plan) if is_short else None)
 
-    def _found(self, blocks: Ints, cuts: Cuts) -> BitMap:
-        """Return the rows between the cuts in some blocks with loaded pages."""
-        asked = self._read_asked(blocks, cuts)
-        return asked.rows_of_all([asked])[0]
+    def _null_test(self, test: NullTest) -> RowsOf:
+        def rows(candidates: BitMap | None) -> Reading[RowSet]:
+            nulls = yield from self._read_nulls()
+            found = nulls if test.is_null else self._every_row() - nulls
+            return RowSet(found.copy() if candidates is None else found & candidates, True)
 
-    def _read_asked(self, blocks: Ints, cuts: Cuts) -> AskedBlocks:
-        stored, are_sets = read_blocks(self._blob, self._directory, blocks), self._directory.table.are_sets[blocks]
+        return rows
+
+    def _rows(self, plan: _Plan, candidates: BitMap | None) -> Reading[RowSet]:
+        found = BitMap()
+        for first in range(0, len(plan.blocks), BLOCKS_AT_ONCE):
+            some = plan.blocks[first : first + BLOCKS_AT_ONCE]
+            yield from self._directory.load(some)
+            asked = yield from self._read_asked(some, plan.cuts)
+            found |= asked.rows_of_all([asked])[0]
+        if plan.subtract:
+            nulls = yield from self._read_nulls()
+            found = self._every_row() - nulls - found
+        return RowSet(found if candidates is None else found & candidates, True)
+
+    def _blocks(self, plan: _Plan) -> Reading[AskedBlocks]:
+        yield from self._directory.load(plan.blocks)
+        return (yield from self._read_asked(plan.blocks, plan.cuts))
+
+    def _read_asked(self, blocks: Ints, cuts: Cuts) -> Reading[AskedBlocks]:
+        stored = yield from read_blocks(self._blob, self._directory, blocks)
+        are_sets = self._directory.table.are_sets[blocks]
         rows = BitMap()
         if are_sets.any():
             sets, stored = stored.chosen(are_sets), stored.chosen(~are_sets)
@@ -132,15 +162,17 @@ class Postings(MergedIndex, HoldsKeys):
     def _other_rows(self, blocks: Ints) -> CorruptFileError:
         return corrupt(self._blob, "row sets of other rows", int(self._directory.table.offsets[blocks[0]]))
 
-    def sets_of(self) -> KeySets | None:
+    def sets_of(self) -> Reading[KeySets | None]:
         """Return the row set of each key; None if there are many keys, or not each has a row set."""
+        yield from self._directory.load(_NO_BLOCKS)
         blocks = np.arange(self._directory.block_count)
         if not are_few_keys(len(blocks), self._numbers.row_count):
             return None
-        self._directory.load(blocks)
+        yield from self._directory.load()
         if not self._directory.table.are_sets[blocks].all():
             return None
-        rows, nulls = self._read_sets(blocks).each(self._limit), self.null_rows()
+        stored = yield from self._read_sets(blocks)
+        rows, nulls = stored.each(self._limit), (yield from self._read_nulls())
         counts = self._directory.row_counts(blocks)
         every = BitMap.union(nulls, *rows)
         are_disjoint = len(every) == sum(map(len, rows)) + len(nulls)
@@ -148,110 +180,130 @@ class Postings(MergedIndex, HoldsKeys):
             raise self._other_rows(blocks)
         return KeySets(self._value_type, self._directory.keys_at(blocks), rows, nulls)
 
-    def _read_sets(self, blocks: Ints) -> StoredSets:
-        views = read_parts(self._blob, self._directory.parts(blocks))
+    def _read_sets(self, blocks: Ints) -> Reading[StoredSets]:
+        views = yield from parts_of(self._blob, self._directory.parts(blocks))
         return StoredSets.of(views, self._blob.location, self._blob.offset)
 
-    def keys_of(self, rows: BitMap | None) -> Column:
+    def keys_of(self, rows: BitMap | None) -> Reading[Column]:
         """Return the keys of some rows."""
-        return self.in_memory().keys_of(rows)
+        decoded = yield from self.in_memory()
+        return (yield from decoded.keys_of(rows))
 
-    def in_memory(self) -> CodedRows:
+    def in_memory(self) -> Reading[CodedRows]:
         """Decode the key of each row, or raise CorruptFileError if the blob is damaged."""
-        self._directory.load(np.arange(self._directory.block_count))
+        yield from self._directory.load()
         key_count = int(self._directory.table.keys[:-1].sum())
-        return code_rows(self._blob, self.key_rows(), key_count, self._numbers, self._value_type)
+        return (yield from code_rows(self._blob, self._parts(), key_count, self._numbers, self._value_type))
 
-    def within(self, test: AskedTest) -> RowsWithin | None:
+    def within(self, test: AskedTest) -> Reading[RowsWithin | None]:
         """Prepare to read the blocks of the keys of a test; the directory is read for that."""
         if isinstance(test.test, NullTest) or test.negated:
             return None
         places = test.places(self._is_bytes, one_by_one=True)
-        cuts = cuts_at(places, self._directory)
+        yield from self._directory.load(_NO_BLOCKS)
+        cuts = yield from cuts_at(places, self._directory)
         blocks = cuts.needed_blocks()
         cost = cost_of_blocks(blocks, self._directory)[1]
 
-        def read() -> list[KeyRows]:
-            if not isinstance(test.test, SetTest):
-                return list(self.key_rows(blocks))
-            keys = pa.array(test.test.keys, pa.large_binary()) if self._is_bytes else places.keys[0::2]
-            return [
-                self._set_rows(some) if are_sets else rows_of_keys(self._read_asked(some, cuts), keys)
-                for some, are_sets in self._stretches(blocks)
-            ]
+        def read() -> Reading[list[KeyRows]]:
+            yield from self._directory.load(blocks)
+            parts: list[KeyRows] = []
+            for some, are_sets in self._stretches(blocks):
+                if are_sets:
+                    parts.append((yield from self._set_rows(some)))
+                elif isinstance(test.test, SetTest):
+                    keys = pa.array(test.test.keys, pa.large_binary()) if self._is_bytes else places.keys[0::2]
+                    parts.append(rows_of_keys((yield from self._read_asked(some, cuts)), keys))
+                else:
+                    parts.append((yield from self._run_rows(some)))
+            return parts
 
         return RowsWithin(self._blob, read, cost, self._numbers, self._value_type)
 
-    def counts_of(self, rows: BitMap) -> KeyCounts:
+    def counts_of(self, rows: BitMap) -> Reading[KeyCounts]:
         """Return the distinct keys of some rows; of all rows without decoding any."""
         if len(rows) < self._numbers.row_count:
-            sets = self.sets_of()
-            return self.in_memory().counts_of(rows) if sets is None else sets.among(rows)
-        keys, counts = self._every_key()
+            sets = yield from self.sets_of()
+            if sets is not None:
+                return sets.among(rows)
+            decoded = yield from self.in_memory()
+            return (yield from decoded.counts_of(rows))
+        keys, counts = yield from self._every_key()
         if int(counts.sum()) != self._counts[0]:
             raise corrupt(self._blob, "postings of another number of rows")
         return KeyCounts(self._value_type, keys, counts, self._counts[1])
 
-    def distinct_of(self, rows: BitMap) -> DistinctKeys:
+    def distinct_of(self, rows: BitMap) -> Reading[DistinctKeys]:
         """Return the distinct keys of some rows; of all rows without decoding any row."""
         if len(rows) < self._numbers.row_count:
-            return super().distinct_of(rows)
-        return DistinctKeys(self._key_list(), self._counts[0])
+            return (yield from super().distinct_of(rows))
+        return DistinctKeys((yield from self._key_list()), self._counts[0])
 
-    def _key_list(self) -> KeyArray:
+    def _key_list(self) -> Reading[KeyArray]:
         """Return all keys."""
-        parts = [
-            self._directory.keys_at(some) if are_sets else keys_of_blocks(self._scan(some).raw)
-            for some, are_sets in self._stretches()
-        ]
+        yield from self._directory.load()
+        parts: list[KeyArray] = []
+        for some, are_sets in self._stretches():
+            keys = self._directory.keys_at(some) if are_sets else keys_of_blocks((yield from self._scan(some)).raw)
+            parts.append(keys)
         return join_keys(parts, self._is_bytes)
 
     def _stretches(self, chosen: Ints | None = None) -> Iterator[tuple[Ints, bool]]:
-        """Yield blocks (None for all), some at a time, and whether these are row sets."""
+        """Yield blocks (None for all) with loaded pages, some at a time, and whether these are row sets."""
         every = np.arange(self._directory.block_count) if chosen is None else chosen
-        self._directory.load(every)
         are_sets = self._directory.table.are_sets[every]
         chunks = np.arange(len(every)) // BLOCKS_AT_ONCE + np.cumsum(self._directory.row_counts(every)) // _ROWS_AT_ONCE
         ends = np.flatnonzero((np.diff(chunks) > 0) | (are_sets[1:] != are_sets[:-1])) + 1
         for some in np.split(every, ends) if len(every) else ():
             yield some, bool(self._directory.table.are_sets[some[0]])
 
-    def _every_key(self) -> tuple[KeyArray, Ints]:
+    def _every_key(self) -> Reading[tuple[KeyArray, Ints]]:
         """Return all keys and the number of rows of each."""
-        parts = [
-            (self._directory.keys_at(some), self._directory.row_counts(some))
-            if are_sets
-            else key_counts(self._scan(some))
-            for some, are_sets in self._stretches()
-        ]
+        yield from self._directory.load()
+        parts: list[tuple[KeyArray, Ints]] = []
+        for some, are_sets in self._stretches():
+            if are_sets:
+                parts.append((self._directory.keys_at(some), self._directory.row_counts(some)))
+            else:
+                parts.append(key_counts((yield from self._scan(some))))
         keys = join_keys([keys for keys, _ in parts], self._is_bytes)
         return keys, np.concatenate([np.empty(0, np.int64), *(counts for _, counts in parts)])
 
     def key_rows(self, blocks: Ints | None = None) -> Iterator[KeyRows]:
         """Read and decode blocks, some at a time; None for all. Raises CorruptFileError on damage."""
-        for some, are_sets in self._stretches(blocks):
-            yield self._set_rows(some) if are_sets else key_rows(self._scan(some))
+        run(self._directory.load(blocks))
+        return map(run, self._parts(blocks))
 
-    def _set_rows(self, blocks: Ints) -> KeyRows:
+    def _parts(self, blocks: Ints | None = None) -> Iterator[Reading[KeyRows]]:
+        for some, are_sets in self._stretches(blocks):
+            yield self._set_rows(some) if are_sets else self._run_rows(some)
+
+    def _run_rows(self, blocks: Ints) -> Reading[KeyRows]:
+        return key_rows((yield from self._scan(blocks)))
+
+    def _set_rows(self, blocks: Ints) -> Reading[KeyRows]:
         """Decode blocks that are row sets."""
-        rows, sets = self._read_sets(blocks).rows(self._limit)
+        stored = yield from self._read_sets(blocks)
+        rows, sets = stored.rows(self._limit)
         are_due = np.array_equal(np.bincount(sets, minlength=len(blocks)), self._directory.row_counts(blocks))
         if not are_due or not row_set_of(rows, self._limit) <= self._every_row():
             raise self._other_rows(blocks)
         return KeyRows(self._directory.keys_at(blocks), sets, self._numbers.to_numbers(rows))
 
-    def keys(self, most: int) -> KeyArray | None:
+    def keys(self, most: int) -> Reading[KeyArray | None]:
         """Return the distinct keys, ascending; None if there are more than `most`."""
-        return None if self._directory.key_count > most else self._key_list()
+        yield from self._directory.load(_NO_BLOCKS)
+        return None if self._directory.key_count > most else (yield from self._key_list())
 
     @property
     def directory(self) -> PostingsDirectory:
         """The directory of the blocks."""
         return self._directory
 
-    def _scan(self, blocks: Ints) -> ParsedBlocks:
+    def _scan(self, blocks: Ints) -> Reading[ParsedBlocks]:
         """Read and parse some blocks, ascending, whose pages are loaded."""
-        return parse_blocks([read_blocks(self._blob, self._directory, blocks)], self._is_bytes)
+        stored = yield from read_blocks(self._blob, self._directory, blocks)
+        return parse_blocks([stored], self._is_bytes)
 
     def _plan(self, cuts: Cuts, negated: bool) -> _Plan:
         inside = self._option(cuts, negated)
@@ -282,79 +334,14 @@ class Postings(MergedIndex, HoldsKeys):
 
     def null_rows(self) -> BitMap:
         """Return the NULL rows, which nobody may change."""
+        return run(self._read_nulls())
+
+    def _read_nulls(self) -> Reading[BitMap]:
         if self._nulls is None:
             place = self._blob.offset + self._nulls_part.offset
-            (stored,) = read_parts(self._blob, [self._nulls_part])
+            (stored,) = yield from parts_of(self._blob, [self._nulls_part])
             nulls = deserialize(stored, self._limit, location=self._blob.location, offset=place)
             if len(nulls) != self._counts[1] or not nulls <= self._every_row():
                 raise corrupt(self._blob, "a set of NULL rows of other row groups", self._nulls_part.offset)
             self._nulls = nulls
         return self._nulls
-
-    def _existing(self) -> BitMap:
-        return self._every_row() - self.null_rows()
-
-
-class PreparedTest:
-    """A test of postings: bounds on the number of matching rows, the cost of reading them, and the rows.
-
-    The places of the keys are kept here for all methods, not in the postings: a test may have very many keys, and
-    postings stay in memory much longer than a test.
-    """
-
-    def __init__(self, postings: Postings, asked: AskedTest) -> None:
-        self._postings = postings
-        self._asked = asked
-        self._test = asked.test
-        self._known_cuts: Cuts | None = None
-        self._known_plan: _Plan | None = None
-
-    # Not `cached_property`: before Python 3.12 its lock makes threads wait for each other, even across objects.
-    @property
-    def _cuts(self) -> Cuts:
-        if self._known_cuts is None:
-            self._known_cuts = cuts_of(self._asked, self._postings.directory, self._postings._is_bytes)
-        return self._known_cuts
-
-    @property
-    def _plan(self) -> _Plan:
-        if self._known_plan is None:
-            self._known_plan = self._postings._plan(self._cuts, self._asked.negated)
-        return self._known_plan
-
-    def count_bounds(self) -> tuple[int, int]:
-        """Return bounds on the number of rows that satisfy the test; reads only the directory."""
-        row_count, null_count = self._postings._counts
-        if isinstance(self._test, NullTest):
-            return (null_count, null_count) if self._test.is_null else (row_count, row_count)
-        least, most = bounds_of(self._cuts, self._postings.directory)
-        return (row_count - most, row_count - least) if self._asked.negated else (least, most)
-
-    def cost(self) -> tuple[int, int]:
-        """Return the requests and bytes that `rows` would take after the directory reads of this method."""
-        return self._postings._nulls_cost() if isinstance(self._test, NullTest) else self._plan.cost
-
-    def rows(self, candidates: BitMap | None = None) -> BitMap:
-        """Return exactly the rows that satisfy the test; with candidates (rows of the blob), only rows among these."""
-        postings = self._postings
-        if isinstance(self._test, NullTest):
-            found = postings.null_rows().copy() if self._test.is_null else postings._existing()
-        else:
-            plan = self._plan
-            postings.directory.load(plan.blocks)
-            found = BitMap()
-            for first in range(0, len(plan.blocks), BLOCKS_AT_ONCE):
-                found |= postings._found(plan.blocks[first : first + BLOCKS_AT_ONCE], plan.cuts)
-            if plan.subtract:
-                found = postings._existing() - found
-        return found if candidates is None else found & candidates
-
-    def read(self, most_bytes: int) -> AskedBlocks | None:
-        """Read the blocks of the test; None beyond `most_bytes`, or if the blocks alone do not give the answer."""
-        if isinstance(self._test, NullTest):
-            return None
-        plan = self._plan
-        if plan.subtract or not len(plan.blocks) or plan.cost[1] > most_bytes:
-            return None
-        self._postings.directory.load(plan.blocks)
-        return self._postings._read_asked(plan.blocks, plan.cuts)

@@ -26,6 +26,7 @@ from puffin_index.kinds.postings.pages import Child
 from puffin_index.kinds.postings.sort import OrderedRows, RowNumbers, order_keyed
 from puffin_index.storage.arrays import Flags, Ints, Rows
 from puffin_index.storage.parts import corrupt
+from puffin_index.storage.ranged import run
 
 ROWS_AT_ONCE = 4 * 1024 * 1024
 """The approximate number of rows in memory at a time; a single key with more rows exceeds the number."""
@@ -85,6 +86,7 @@ class _Source:
         self._is_kept = part.is_kept
         self._moves = np.zeros(len(payload.spans), np.int64)
         self._moves[self._is_kept] = new_firsts - self._numbers.firsts[self._is_kept]
+        run(self.postings.directory.load())
         pages = self.postings.directory.separators()
         self.separators: list[bytes] = [
             page.key(place) for page in pages if isinstance(page, BytesKeys) for place in range(len(page))

@@ -11,8 +11,8 @@ from puffin_index.kinds.postings.blocks import BLOCK_HEADER, SECTION_HEADER, STR
 from puffin_index.kinds.postings.directory import PostingsDirectory
 from puffin_index.storage.arrays import Flags, Ints, Words, ramps, records_at
 from puffin_index.storage.bit_packing import MAXIMUM_WIDTH, SLACK_BYTES, packed_bytes, unpack_streams
-from puffin_index.storage.parts import corrupt, read_parts
-from puffin_index.storage.ranged import Blob
+from puffin_index.storage.parts import corrupt, parts_of
+from puffin_index.storage.ranged import Blob, Reading
 
 COUNTS, FIRST_ROWS, GAPS, LENGTHS = range(STREAMS)
 _MAXIMUM_ROW_WIDTH = 32
@@ -108,17 +108,18 @@ class ParsedBlocks:
         return counts
 
 
-def read_blocks(blob: Blob, directory: PostingsDirectory, numbers: Ints) -> StoredBlocks:
+def read_blocks(blob: Blob, directory: PostingsDirectory, numbers: Ints) -> Reading[StoredBlocks]:
     """Read ascending blocks, whose directory pages are loaded; neighbours share a request.
 
     Raises CorruptFileError if a block does not match its checksum.
     """
     table = directory.table
+    contents = yield from parts_of(blob, directory.parts(numbers))
     return StoredBlocks(
         blob,
         numbers,
         table.offsets[numbers],
-        read_parts(blob, directory.parts(numbers)),
+        contents,
         table.keys[numbers],
         table.rows[numbers + 1] - table.rows[numbers],
         table.first_keys[numbers],

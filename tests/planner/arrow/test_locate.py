@@ -4,6 +4,7 @@ import logging
 import math
 from collections.abc import Sequence
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -17,13 +18,14 @@ from hypothesis import HealthCheck, given, note, settings, strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
 
 import planner
-from planner.arrow.plan import KeysError
 from planner.arrow.row_group_columns import DataRead
+from planner.arrow.wanted_keys import KeysError
+from planner.view.directories import IndexReads
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.data_table import list_data_files
 from puffin_index.errors import NotFoundError, UnsupportedError
 from puffin_index.storage.caches import clear_caches
-from puffin_index.storage.files import READ_COUNT, ReadCount
+from puffin_index.storage.files import ReadCount
 from tests.conftest import amount, create_table, temporary_catalog
 from tests.deletes_sample import commit_deletion_vectors, commit_equality_deletes, commit_positional_deletes
 from tests.planner.laws.random_tables import COLUMNS, KEY_COLUMNS, TYPES, RandomTable, sayable
@@ -273,7 +275,7 @@ def test_rows_that_are_deleted_by_equality_are_not_found(index: TableIndex, colu
     assert len(left) < len(before)
 
 
-def test_rows_and_their_keys_are_read_once(local_catalog: SqlCatalog) -> None:
+def test_rows_and_their_keys_are_read_once(local_catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
     ids = np.random.default_rng(5).permutation(20_000)
     rows = pa.table({"id": pa.array(ids, pa.int64())})
     index = build_index(
@@ -282,9 +284,8 @@ def test_rows_and_their_keys_are_read_once(local_catalog: SqlCatalog) -> None:
     keys = {"id": [3, 777, 19_000]}
     planner.locate(index, keys)  # reads directories
     after_planning = ReadCount()
-    token = READ_COUNT.set(after_planning)
+    monkeypatch.setattr("planner.arrow.locate.IndexReads", partial(IndexReads, after_planning))
     found = planner.locate(index, keys)
-    READ_COUNT.reset(token)
     assert sorted(found["id"].to_pylist()) == keys["id"]
     assert [int(ids[at]) for at in found["_pos"].to_pylist()] == found["id"].to_pylist()
     assert after_planning.bytes == 0

@@ -9,12 +9,13 @@ import pyarrow as pa
 import pytest
 
 import planner
-from planner.arrow.plan import plan_scan, view_of
+from planner.arrow.plan import plan_scan
 from planner.clock import Clock
 from planner.condition.sql.parser import read_where
 from planner.condition.tree.nodes import ByValue, Nothing
 from planner.prune.gate import Limits
 from planner.view.column_values import TriedValues
+from planner.view.views import view_of
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.column_source import Reading
 from puffin_index.errors import UnsupportedError

@@ -9,7 +9,8 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 import planner
-from planner.arrow.plan import KeysError, OrderSyntaxError
+from planner.arrow.order import OrderSyntaxError
+from planner.arrow.wanted_keys import KeysError
 from planner.condition.implied import Implied
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import NotFoundError, UnsupportedError

@@ -2,9 +2,8 @@
 
 import json
 
-from planner.condition.implied import Implied, costs
+from planner.condition.implied import Implied
 from puffin_index.display import as_json
-from puffin_index.storage.files import READ_COUNT
 
 
 def test_an_implied_predicate_says_what_is_known_of_it() -> None:
@@ -23,15 +22,3 @@ def test_an_implied_predicate_says_what_is_known_of_it() -> None:
         "seconds": 0.0015,
         "bytes_read": 77,
     }
-
-
-def test_a_cost_has_what_was_read_meanwhile() -> None:
-    with costs() as cost:
-        count = READ_COUNT.get()
-        assert count is not None
-        count.add(40)
-        count.add(2)
-
-    assert cost.bytes_read == 42
-    assert cost.seconds > 0
-    assert READ_COUNT.get() is None

@@ -22,11 +22,12 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from planner.arrow.aggregate import aggregate, count
 from planner.arrow.arrow_scan import scan
-from planner.arrow.plan import plan_files, view_of
+from planner.arrow.plan import plan_files
 from planner.condition.sql.parser import read_where
 from planner.condition.tree.simplify import simplified
 from planner.prune.gate import Limits
 from planner.view.index_view import IndexView
+from planner.view.views import view_of
 from puffin_index.data.column_source import reading_of
 from puffin_index.data.data_table import DataFile, list_data_files
 from puffin_index.errors import PuffinIndexError, UnsupportedError
@@ -80,7 +81,7 @@ class Trial:
         # If rows are wanted, indexes are asked that would not be worth it for the little data here.
         limits = Limits(rows_wanted=random.random() < 0.8)
         # Wide tests are looked up among the rows of others, as where their rows are many.
-        with patch("planner.prune.lookups._FEW_ROWS", random.choice([0, 2, 1000])):
+        with patch("planner.prune.leaf_search._FEW_ROWS", random.choice([0, 2, 1000])):
             self.check_plan(where, limits, matching)
             if random.random() < 0.3:
                 live = {path: rows & ~self.table.deleted[path] for path, rows in matching.items()}

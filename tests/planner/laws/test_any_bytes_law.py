@@ -24,9 +24,10 @@ from pyiceberg.expressions import (
 from pyiceberg.expressions.literals import StringLiteral
 
 import planner
-from planner.arrow.plan import plan_files, view_of
+from planner.arrow.plan import plan_files
 from planner.condition.tree.simplify import simplified
 from planner.report.scan_plan import ScanPlan
+from planner.view.views import view_of
 from puffin_index import TableIndex
 from puffin_index.data.column_source import reading_of
 from puffin_index.data.data_table import list_data_files

@@ -5,10 +5,11 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from planner.clock import Clock
 from planner.condition.tree.nodes import Conjunction
-from planner.prune.evaluate import RowEvaluator, exact_directories, has_exact_index, index_cost_bytes
+from planner.prune.segment_search import RowGroups, exact_directories, has_exact_index, index_cost_bytes
 from planner.prune.zone_map import Verdicts
 from planner.view.directories import IndexReads
 from puffin_index.keys.leaf import RangeTest, SetTest
+from puffin_index.storage.ranged import run
 from tests.planner.ten_rows import EVERY, POSTINGS, c, k, pruning_of, view_of_ten_rows
 
 SMALL = k(RangeTest(None, 3))  # row 0 of row groups 0, 1 and 2
@@ -17,9 +18,9 @@ UNINDEXED = c(SetTest((1,)))
 
 
 def test_an_upper_bound_that_is_empty_is_exact(local_catalog: SqlCatalog) -> None:
-    evaluator = RowEvaluator(pruning_of(view_of_ten_rows(local_catalog), Conjunction((SMALL, UNINDEXED))))
+    searched = RowGroups(pruning_of(view_of_ten_rows(local_catalog), Conjunction((SMALL, UNINDEXED))))
 
-    found = [evaluator.evaluate(position) for position in range(5)]
+    found = [run(searched.search(position)) for position in range(5)]
 
     assert [list(one.rows) for one in found] == [[0], [0], [0], [], []]
     assert [one.exact for one in found] == [False, False, False, True, True]
@@ -30,21 +31,21 @@ def test_no_index_is_read_for_a_leaf_with_a_verdict(local_catalog: SqlCatalog) -
     pruning.leaves[0].verdicts = Verdicts(
         possible=np.array([True, True, True, False, False]), certain=np.array([False, True, True, False, False])
     )
-    evaluator = RowEvaluator(pruning)
+    searched = RowGroups(pruning)
 
     # The verdicts say more than is true, so the answers show where they come from.
-    assert [list(evaluator.evaluate(position).rows) for position in range(1, 5)] == [[0, 1], [0, 1], [], []]
-    assert list(evaluator.evaluate(0).rows) == [0]
+    assert [list(run(searched.search(position)).rows) for position in range(1, 5)] == [[0, 1], [0, 1], [], []]
+    assert list(run(searched.search(0)).rows) == [0]
 
 
 def test_without_time_all_rows_are_an_upper_bound(local_catalog: SqlCatalog) -> None:
     pruning = pruning_of(view_of_ten_rows(local_catalog), SMALL)
     pruning.clock = Clock(0)
-    evaluator = RowEvaluator(pruning)
+    searched = RowGroups(pruning)
 
-    found = evaluator.evaluate(0)
+    found = run(searched.search(0))
 
-    assert (list(found.rows), found.exact, evaluator.late) == ([0, 1], False, {0})
+    assert (list(found.rows), found.exact, searched.late) == ([0, 1], False, {0})
 
 
 def test_the_kinds_that_answer_exactly_and_what_they_read(local_catalog: SqlCatalog) -> None:

@@ -10,10 +10,13 @@ from hypothesis import given, settings, strategies as st
 from pyroaring import BitMap
 
 from planner.condition.tree.nodes import UNKNOWN, Conjunction, Disjunction, Leaf, Nothing, Predicate
-from planner.prune.found_rows import FoundRows, joint_rows
+from planner.condition.tree.tree import PredicateTree
+from planner.prune.row_sets import FoundRows
+from planner.prune.segment_search import joint_rows
 from planner.view.directories import KindDirectory
 from puffin_index.keys.leaf import SetTest
 from puffin_index.keys.value_types import value_type_named
+from puffin_index.storage.arrays import Ints
 from tests.conftest import amount
 
 ROWS = 6
@@ -64,6 +67,11 @@ def leaves_of(predicate: Predicate) -> set[Leaf]:
             return set()
 
 
+def joined(predicate: Predicate, found: Mapping[Leaf, FoundRows], row_groups: Ints) -> FoundRows | None:
+    tree = PredicateTree(predicate)
+    return joint_rows(tree, [found.get(leaf) for leaf in tree.leaves], row_groups)
+
+
 @settings(max_examples=amount(60, 1_000))
 @given(TREES, PLACES, st.integers(0, 2**32), st.sampled_from([0, 512]))
 def test_joint_rows_are_those_that_sets_give(
@@ -90,10 +98,10 @@ def test_joint_rows_are_those_that_sets_give(
         if all(found[leaf].are_known(np.array([group]), of_leaves[LEAVES.index(leaf)][0]) for leaf in wanted)
     ]
 
-    joint = joint_rows(predicate, found, np.array(answered, np.int64))
+    joint = joined(predicate, found, np.array(answered, np.int64))
 
     due = rows_of(predicate, matching)
-    with patch("planner.prune.found_rows._MANY_ROWS", many):
+    with patch("planner.prune.row_sets._MANY_ROWS", many):
         told = [-1] * len(places) if joint is None else joint.counts(np.arange(len(places))).tolist()
     for group in range(len(places)):
         own = None if joint is None else joint.of(group)
@@ -110,17 +118,17 @@ def test_what_was_not_looked_up_gives_no_rows() -> None:
     found = {LEAVES[0]: FoundRows(directory_of([0]), np.array([ROWS]), {0: BitMap([1, 2])})}
     row_groups = np.array([0])
 
-    assert joint_rows(LEAVES[0], found, row_groups) is not None
-    assert joint_rows(LEAVES[0], found, row_groups[:0]) is None
-    assert joint_rows(Conjunction((LEAVES[0], LEAVES[1])), found, row_groups) is None
-    assert joint_rows(Conjunction((LEAVES[0], UNKNOWN)), found, row_groups) is None
-    assert joint_rows(Disjunction((LEAVES[0], Nothing())), found, row_groups) is None
-    assert joint_rows(Conjunction(()), found, row_groups) is None
+    assert joined(LEAVES[0], found, row_groups) is not None
+    assert joined(LEAVES[0], found, row_groups[:0]) is None
+    assert joined(Conjunction((LEAVES[0], LEAVES[1])), found, row_groups) is None
+    assert joined(Conjunction((LEAVES[0], UNKNOWN)), found, row_groups) is None
+    assert joined(Disjunction((LEAVES[0], Nothing())), found, row_groups) is None
+    assert joined(Conjunction(()), found, row_groups) is None
 
 
 @pytest.mark.parametrize("many", [0, 512])
 def test_row_groups_get_their_rows_up_to_the_end_of_the_row_space(many: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("planner.prune.found_rows._MANY_ROWS", many)
+    monkeypatch.setattr("planner.prune.row_sets._MANY_ROWS", many)
     bases, row_counts = np.array([0, 65_536, 2**32 - 65_536]), np.array([0, 10, 65_536])
     here = np.zeros(3, np.int32)
     directory = KindDirectory(

@@ -1,4 +1,4 @@
-"""Pruning ten rows in five row groups (`tests.planner.ten_rows`): which stage drops which row group, and why."""
+"""SearchState ten rows in five row groups (`tests.planner.ten_rows`): which stage drops which row group, and why."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from planner.condition.tree.nodes import Conjunction, Disjunction
 from planner.prune.gate import Limits
-from planner.prune.stages import prune
+from planner.prune.search import prune
 from planner.prune.verdicts import Pruned, Reason
 from puffin_index import IndexDefinition
 from puffin_index.keys.leaf import NullTest, RangeTest, SetTest

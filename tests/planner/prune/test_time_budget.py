@@ -17,7 +17,7 @@ from planner.condition.tree.nodes import Conjunction, Disjunction, Leaf, Nothing
 from planner.prune.distributed import prune_row_groups
 from planner.prune.estimate import JoinedEstimates
 from planner.prune.gate import Limits
-from planner.prune.lookups import LookUp
+from planner.prune.leaf_search import LeafSearch
 from planner.prune.verdicts import Reason
 from planner.prune.zone_map import JoinedVerdicts
 from puffin_index import IndexDefinition, TableIndex
@@ -166,15 +166,15 @@ def test_what_was_opened_in_time_is_read_as_well(local_catalog: SqlCatalog) -> N
         index.refresh()
         index.build(workers=1)
     index.refresh()
-    now, opened = [0.0], LookUp._open
+    now, opened = [0.0], LeafSearch.prepare
 
-    def slow(self: LookUp, work: tuple[int, Ints, AskedTest]) -> object:
+    def slow(self: LeafSearch, work: tuple[int, Ints, AskedTest]) -> object:
         now[0] += 1
         return opened(self, work)
 
     limits, predicate = Limits(seconds=4, rows_wanted=True), Leaf(1, SetTest((8,)), "long")
     with (
-        patch.object(LookUp, "_open", slow),
+        patch.object(LeafSearch, "prepare", slow),
         patch.object(Clock, "_waited", lambda _: 0.0),
         patch("planner.clock.time.monotonic", lambda: now[0]),
     ):

@@ -9,6 +9,7 @@ from planner.view.directories import IndexReads
 from puffin_index import IndexDefinition
 from puffin_index.data.data_table import DataFile, list_data_files
 from puffin_index.keys.leaf import RangeTest, SetTest
+from puffin_index.storage.ranged import run
 from tests.conftest import built, create_table
 from tests.planner.ten_rows import BITMAPS, EVERY, POSTINGS, ROWS, c, k, view_of_index, view_of_ten_rows
 
@@ -87,7 +88,7 @@ def test_a_payload_answers_for_its_row_group(local_catalog: SqlCatalog) -> None:
     directory = view.directory(LEAF, "bitmap", IndexReads())
     assert directory is not None
 
-    found = [view.open_alone(directory, row_group).evaluate(RangeTest(5, 8)) for row_group in range(5)]
+    found = [run(view.opened.open(directory, row_group, None)).evaluate(RangeTest(5, 8)) for row_group in range(5)]
 
     assert [list(rows.rows) for rows in found] == [[], [1], [1], [0, 1], []]
     assert all(rows.exact for rows in found)

@@ -8,9 +8,8 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from planner.view.segment_files import SegmentFiles, SegmentReader
 from puffin_index.errors import CorruptFileError, NotFoundError
-from puffin_index.storage.files import READ_COUNT, NewFile, ReadCount
-from puffin_index.storage.parts import Part, read_parts
-from puffin_index.storage.ranged import Blob
+from puffin_index.storage.files import NewFile, ReadCount
+from puffin_index.storage.ranged import Blob, BytesReader, Wanted
 from ssb_bench.stores.server import BUCKET, run_store
 from ssb_bench.studies.scale import simulate
 from tests.processes import run_python
@@ -73,35 +72,9 @@ def test_a_file_is_opened_again_when_it_fell_out_or_all_were_closed(
         readers[2].read(0, 1)
 
 
-def test_only_ranges_that_were_read_ahead_are_counted_as_read() -> None:
-    """A range that could not be read ahead is counted when its reader asks for it."""
-    with run_store() as store:
-        io = PyArrowFileIO(store.properties)
-        locations = [f"s3://{BUCKET}/{number}.puffin" for number in range(16)]
-        for location in locations:
-            with NewFile(io, location) as stream:
-                stream.write(bytes(100))
-        files = SegmentFiles(io)
-        ends = [200, *([100] * 15)]
-        token = READ_COUNT.set(ReadCount())
-        try:
-            with files.held(((location, 0, end) for location, end in zip(locations, ends, strict=True)), at_once=4):
-                held = READ_COUNT.get()
-                assert held is not None
-                assert (held.requests, held.bytes) == (15, 1500)
-                for location in locations:
-                    assert len(files.read(location, 100, 0, 100)) == 100
-        finally:
-            READ_COUNT.reset(token)
-
-    assert (held.requests, held.bytes) == (16, 1600)
-    assert files.read_in_vain == 0
-
-
-def test_what_each_item_reads_first_is_read_ahead_and_nothing_is_counted_twice() -> None:
-    """Each item but two reads two distant parts at once, and then a third one."""
+def test_what_readings_want_is_read_side_by_side_and_near_ranges_as_one() -> None:
+    """What cannot be read is not counted: its reader asks for it alone, and gets the error."""
     size, distance = 100_000, 40_000
-    calls: list[int] = []
     with run_store() as store:
         io = PyArrowFileIO(store.properties)
         files = SegmentFiles(io)
@@ -109,31 +82,17 @@ def test_what_each_item_reads_first_is_read_ahead_and_nothing_is_counted_twice()
         for number, reader in enumerate(readers):
             with NewFile(io, reader.location) as stream:
                 stream.write(bytes([number]) * size)
+        blobs = [Blob(reader, 0, size) for reader in readers]
+        in_memory = Blob(BytesReader.of(b"0123"), 1, 2)
+        missing = Blob(SegmentReader(files, f"s3://{BUCKET}/missing.puffin", size), 0, size)
 
-        def read(number: int) -> bytes | str:
-            calls.append(number)
-            if number == 16:
-                return "nothing is read"
-            blob = Blob(readers[number % 16], 0, size)
-            try:
-                if number == 17:
-                    return bytes(blob.read(size - 1, 2))
-                first = read_parts(blob, [Part(place * distance, 10) for place in range(2)])
-                return b"".join([*first, blob.read(2 * distance, 10)])
-            except CorruptFileError:
-                return "beyond the end"
+        for some in (blobs, blobs[:3]):
+            wanted: list[Wanted] = [[(blob, (0, 10)), (blob, (distance, 10))] for blob in some]
+            wanted += [[(some[1], (5, 10)), (in_memory, (0, 2))], [(missing, (0, 1))], [(some[0], (size - 1, 2))]]
+            counted = ReadCount()
+            *found, both, none, beyond = files.fetch(wanted, 4, counted)
 
-        counted = ReadCount()
-        token = READ_COUNT.set(counted)
-        try:
-            found = files.each_ahead(read, range(18), at_once=4)
-        finally:
-            READ_COUNT.reset(token)
-        with pytest.raises(ZeroDivisionError):
-            files.each_ahead(lambda number: 1 // number, [0], at_once=4)
-
-        assert found == [*(bytes([number]) * 30 for number in range(16)), "nothing is read", "beyond the end"]
-        assert sorted(calls) == sorted([*range(18), *range(16)])
-        assert (counted.requests, counted.bytes) == (48, 480)
-        assert (files.read_ahead, files.read_in_vain) == (32, 0)
-        assert bytes(readers[1].read(0, 1)) == b"\x01"
+            assert [b"".join(own or []) for own in found] == [bytes([number]) * 20 for number in range(len(some))]
+            assert [bytes(data) for data in both or []] == [b"\x01" * 10, b"12"]
+            assert (none, beyond) == (None, None)
+            assert (counted.requests, counted.bytes) == (2 * len(some), 20 * len(some) + 5)

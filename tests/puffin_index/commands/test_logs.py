@@ -17,7 +17,7 @@ if {service}:
 log = logging.getLogger("puffin_index.watch")
 log.info("%s", log_line("lag", table="ns.t", files=2))
 log.warning("not indexed: %s", "x")
-logging.getLogger("planner.prune.pruning").warning("index not used")
+logging.getLogger("planner.prune.state").warning("index not used")
 """
 
 

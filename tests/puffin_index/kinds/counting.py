@@ -3,7 +3,7 @@
 import numpy as np
 
 from puffin_index.keys.value_types import ValueType
-from puffin_index.kinds.base import Payload, RowGroupIndex, StoredPayload
+from puffin_index.kinds.base import OpenIndex, Payload, StoredPayload
 from puffin_index.kinds.registry import KINDS
 from puffin_index.storage.ranged import Blob
 from tests.counting_reader import CountingReader
@@ -20,7 +20,7 @@ def blob_of(data: bytes | bytearray | memoryview) -> tuple[Blob, CountingReader]
 
 def open_payload(
     kind: str, payload: Payload, value_type: ValueType, row_count: int
-) -> tuple[RowGroupIndex, CountingReader]:
+) -> tuple[OpenIndex, CountingReader]:
     """A payload opened by its layout, and the file's reader."""
     blob, reader = blob_of(payload.data)
     spans = np.array([[0, row_count]], np.int64)

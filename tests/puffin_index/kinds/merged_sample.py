@@ -9,11 +9,9 @@ from pyroaring import BitMap
 
 from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.columns import SortedColumn
-from puffin_index.keys.leaf import LeafTest, SetTest
+from puffin_index.keys.leaf import LeafTest
 from puffin_index.kinds.base import (
     DROPPED,
-    MergedFilter,
-    MergedIndex,
     MergedPayload,
     MergePart,
     OpenIndex,
@@ -23,7 +21,7 @@ from puffin_index.kinds.base import (
 from puffin_index.kinds.kind import IndexKind
 from puffin_index.kinds.postings.build import PlacedColumn, build_postings
 from puffin_index.kinds.registry import KINDS
-from puffin_index.storage.ranged import Blob
+from puffin_index.storage.ranged import Blob, run
 from tests.counting_reader import CountingReader
 from tests.puffin_index.kinds.columns import VALUES, Sample, rows_of, samples
 from tests.puffin_index.kinds.counting import blob_of
@@ -74,19 +72,12 @@ class Piece:
     def rows(self, test: LeafTest, data: bytes | None = None) -> BitMap:
         """The rows of the row space that may satisfy a test."""
         index, _ = self.opened(data)
-        if isinstance(index, MergedFilter):
-            if not isinstance(test, SetTest) or test.negated:
-                return BitMap.union(BitMap(), *(group.every_row for group in self.groups))
-            possible = zip(self.groups, index.possible(AskedTest(test)).tolist(), strict=True)
-            return BitMap.union(BitMap(), *(group.every_row for group, is_possible in possible if is_possible))
-        if isinstance(index, MergedIndex):
-            prepared = index.prepare(AskedTest(test))
-            least, most = prepared.count_bounds()
-            found = prepared.rows()
-            assert least <= len(found) <= most
-            return found
-        (group,) = self.groups
-        return _moved(index.evaluate(test).rows, group.base)
+        look_up = run(index.prepare(AskedTest(test)))
+        least, most = look_up.bounds
+        found = run(look_up.rows(None)).rows
+        assert least <= len(found) <= most
+        is_alone = len(self.groups) == 1 and self.payload.blob_type in kind_of(self.payload.blob_type).blob_types
+        return _moved(found, self.groups[0].base) if is_alone else found
 
 
 def kind_of(blob_type: str) -> IndexKind:

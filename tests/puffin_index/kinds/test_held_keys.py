@@ -16,6 +16,7 @@ from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.bsi.search import HalfSets
 from puffin_index.kinds.held_keys import HoldsKeys, KeySets, Totals, Want
 from puffin_index.kinds.registry import KINDS, kinds_holding_keys
+from puffin_index.storage.ranged import run
 from tests.conftest import amount
 from tests.puffin_index.kinds.columns import decimal_of, keys_of, sample_of
 from tests.puffin_index.kinds.merged_sample import (
@@ -62,28 +63,28 @@ def expected_totals(keys: Sequence[Key | None], value_type: ValueType) -> Totals
 
 
 def totals_of(piece: Piece, rows: BitMap, want: Want = Want.ALL) -> Totals:
-    (found,) = holder(piece).totals_of_each([rows], want)
+    (found,) = run(holder(piece).totals_of_each([rows], want))
     return found
 
 
 def check(piece: Piece, rows: BitMap, keys: Sequence[Key | None]) -> None:
     index = holder(piece)
-    assert keys_of(index.keys_of(rows)) == keys
-    counted = index.counts_of(rows)
+    assert keys_of(run(index.keys_of(rows))) == keys
+    counted = run(index.counts_of(rows))
     found = counted.keys.tolist() if counted.value_type.domain == "int64" else counted.keys.to_pylist()
     expected = Counter(keys)
     assert counted.null_count == expected.pop(None, 0)
     assert list(zip(found, counted.counts.tolist(), strict=True)) == sorted(expected.items())
-    distinct = index.distinct_of(rows)
+    distinct = run(index.distinct_of(rows))
     assert (list(distinct.keys), distinct.value_count) == (list(counted.keys), int(counted.counts.sum()))
-    sets = index.sets_of()
+    sets = run(index.sets_of())
     number = {row: place for place, row in enumerate(rows)}
     if sets is not None:
         check_sets(sets, rows, keys, number)
     groups = [BitMap([row]) for row in number] if len(number) < 5 else [BitMap(list(number)[at::3]) for at in range(3)]
     for want in (Want.ALL, Want.SUMS, Want.ENDS, Want(0)):
         check_totals(totals_of(piece, rows, want), keys, counted.value_type, want)
-        for own, totals in zip(groups, index.totals_of_each(groups, want), strict=True):
+        for own, totals in zip(groups, run(index.totals_of_each(groups, want)), strict=True):
             check_totals(totals, [keys[number[row]] for row in own], counted.value_type, want)
 
 
@@ -121,7 +122,7 @@ def test_keys_counts_and_totals_are_those_of_the_rows(
         }
         chosen = sorted(data.draw(st.sets(st.sampled_from(sorted(keys)), max_size=20)))
         all_but = sorted(keys.keys() - set(chosen))
-        assert keys_of(holder(piece).keys_of(None)) == list(keys.values())
+        assert keys_of(run(holder(piece).keys_of(None))) == list(keys.values())
         with (
             patch("puffin_index.kinds.held_keys._FEW_KEYS", data.draw(st.sampled_from([0, 8, 100]))),
             # Bit slices have three ways to the keys of some rows.
@@ -142,24 +143,24 @@ def test_damage_is_an_error_or_changes_nothing(
     values = [n * n % 7 for n in range(40)] if type_name == "long" else [f"v{n % 7}" for n in range(40)]
     pieces = segment(kind, options, placed([sample_of([*values, None, None], type_name)]))
     (piece,) = merged([pieces]) if is_merged else pieces
-    keys = keys_of(holder(piece).keys_of(None))
+    keys = keys_of(run(holder(piece).keys_of(None)))
     first = first_row(piece, piece.groups[0])
     every, places = BitMap(range(first, first + 42)), [first + place for place in range(0, 42, 5)]
     for damaged in flips(bytes(piece.payload.data)):
         try:
-            found = keys_of(holder(piece, damaged).keys_of(None))
-            totals = holder(piece, damaged).totals_of_each([every])
-            few = keys_of(holder(piece, damaged).keys_of(BitMap(places)))
+            found = keys_of(run(holder(piece, damaged).keys_of(None)))
+            totals = run(holder(piece, damaged).totals_of_each([every]))
+            few = keys_of(run(holder(piece, damaged).keys_of(BitMap(places))))
             with (
                 patch("puffin_index.kinds.bsi.bit_sliced._DENSE", 0),
                 patch("puffin_index.kinds.bsi.bit_sliced._SPARSE", 0),
             ):
-                fewer = keys_of(holder(piece, damaged).keys_of(BitMap(places)))
+                fewer = keys_of(run(holder(piece, damaged).keys_of(BitMap(places))))
         except (CorruptFileError, UnsupportedError):
             continue
         assert found == keys
         assert few == fewer == [keys[place] for place in range(0, 42, 5)]
-        assert totals == holder(piece).totals_of_each([every])
+        assert totals == run(holder(piece).totals_of_each([every]))
 
 
 def test_totals_of_numbers_beyond_64_bits_are_exact() -> None:
@@ -183,12 +184,12 @@ def test_only_kinds_with_few_keys_give_their_row_sets() -> None:
     few, many = sample_of([n % 3 for n in range(100)] + [None], "long"), sample_of(list(range(100)), "long")
     for kind, options in (("bitmap", {}), ("bsi", {})):
         (piece,) = segment(kind, options, placed([few]))
-        sets = holder(piece).sets_of()
+        sets = run(holder(piece).sets_of())
         assert sets is not None
         assert sets.keys.tolist() == [0, 1, 2]
         assert [list(rows)[:2] for rows in (*sets.rows, sets.nulls)] == [[0, 3], [1, 4], [2, 5], [100]]
         (piece,) = segment(kind, options, placed([many]))
-        assert holder(piece).sets_of() is None
+        assert run(holder(piece).sets_of()) is None
 
 
 def test_a_half_without_rows_has_no_numbers() -> None:
@@ -202,4 +203,4 @@ def test_row_sets_that_overlap_are_damage() -> None:
     damaged = data.replace(BitMap([2, 3, 4]).serialize(), BitMap([0, 3, 4]).serialize())
     assert damaged != data
     with pytest.raises(CorruptFileError):
-        holder(piece, damaged).sets_of()
+        run(holder(piece, damaged).sets_of())

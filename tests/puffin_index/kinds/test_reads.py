@@ -13,11 +13,12 @@ from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import value_type_named
-from puffin_index.kinds.base import RowGroupIndex
+from puffin_index.kinds.base import OpenIndex, RowSet
 from puffin_index.kinds.bloom.matrix import BloomMatrix
 from puffin_index.kinds.postings.look_up import Postings
 from puffin_index.kinds.registry import KINDS
-from puffin_index.storage.arrays import Ints
+from puffin_index.storage.arrays import Flags, Ints
+from puffin_index.storage.ranged import run
 from tests.counting_reader import CountingReader
 from tests.puffin_index.kinds.columns import Sample
 from tests.puffin_index.kinds.counting import open_payload
@@ -31,19 +32,22 @@ AT_MOST = 20
 """Requests of an equality over all row groups, once they are merged."""
 
 
-def _open(
-    kind: str, values: npt.NDArray[np.generic] | pa.Array, type_name: str
-) -> tuple[RowGroupIndex, CountingReader]:
+def _open(kind: str, values: npt.NDArray[np.generic] | pa.Array, type_name: str) -> tuple[OpenIndex, CountingReader]:
     value_type = value_type_named(type_name)
     array = values if isinstance(values, pa.Array) else pa.array(values)
     return open_payload(kind, KINDS[kind].build(SortedColumn(column_of(array, value_type)), {}), value_type, len(array))
 
 
-def _read(index: RowGroupIndex, reader: CountingReader, test: LeafTest) -> tuple[BitMap, int, int]:
+def _read(index: OpenIndex, reader: CountingReader, test: LeafTest) -> tuple[BitMap, int, int]:
     """The rows that satisfy a test, and the requests and bytes that they took."""
     before = (reader.requests, reader.bytes_read)
     rows = index.evaluate(test).rows
     return rows, reader.requests - before[0], reader.bytes_read - before[1]
+
+
+def _possible(piece: Piece, found: RowSet) -> Flags:
+    """Which row groups an upper bound has rows of."""
+    return np.array([bool(found.rows & group.every_row) for group in piece.groups])
 
 
 @pytest.fixture(scope="module")
@@ -214,7 +218,7 @@ def test_equality_in_merged_bitmaps_of_1000_row_groups_takes_3_requests_instead_
     assert _requests_before("bitmap", before, test) == 3 * ROW_GROUPS
     index, reader = after.opened()
     assert isinstance(index, Postings)
-    found = index.rows(test)
+    found = index.evaluate(test).rows
     assert reader.requests <= 3 <= AT_MOST
     for group in after.groups[::97]:
         values = np.array(group.sample.values)
@@ -227,11 +231,11 @@ def test_equality_in_merged_bitmaps_of_many_keys_takes_3_requests_and_not_many_b
     index, reader = after.opened()
     assert isinstance(index, Postings)
     key = int(after.groups[500].sample.values[3])
-    found = index.rows(SetTest((key,)))
+    found = index.evaluate(SetTest((key,))).rows
     assert after.groups[500].base + 3 in found
     assert reader.requests <= 3  # the root, perhaps a page, the block
     assert reader.bytes_read <= 48 * 1024
-    assert not index.rows(SetTest((key + 1,)))
+    assert not index.evaluate(SetTest((key + 1,))).rows
 
 
 @pytest.mark.parametrize("distinct", [3, 20_000])
@@ -242,10 +246,10 @@ def test_what_merged_bitmaps_would_read_is_what_they_read(distinct: int, test: L
     _, after = _pieces("bitmap", distinct, 500 if distinct == 3 else 40)
     index, reader = after.opened()
     assert isinstance(index, Postings)
-    prepared = index.prepare(AskedTest(test))
-    requests, length = prepared.cost()
+    prepared = run(index.prepare(AskedTest(test)))
+    requests, length = prepared.cost
     told = (reader.requests, reader.bytes_read)
-    prepared.rows()
+    run(prepared.rows(None))
     assert (reader.requests - told[0], reader.bytes_read - told[1]) == (requests, length)
 
 
@@ -254,8 +258,8 @@ def test_how_many_rows_a_key_has_is_told_without_its_row_set() -> None:
     index, reader = after.opened()
     assert isinstance(index, Postings)
     counts = [sum(group.sample.values.count(key) for group in after.groups) for key in (7, 14)]
-    assert index.prepare(AskedTest(SetTest((7, 14)))).count_bounds() == (sum(counts), sum(counts))
-    assert index.prepare(AskedTest(RangeTest(8, 20))).count_bounds() == (counts[1], counts[1])
+    assert run(index.prepare(AskedTest(SetTest((7, 14))))).bounds == (sum(counts), sum(counts))
+    assert run(index.prepare(AskedTest(RangeTest(8, 20)))).bounds == (counts[1], counts[1])
     assert reader.requests == 1
 
 
@@ -265,9 +269,10 @@ def test_equality_in_a_bloom_matrix_of_1000_row_groups_takes_4_requests_instead_
     assert _requests_before("bloom", before, SetTest((key,))) == ROW_GROUPS
     index, reader = after.opened()
     assert isinstance(index, BloomMatrix)
-    requests, length = index.cost(AskedTest(SetTest((key,))))
+    look_up = run(index.prepare(AskedTest(SetTest((key,)))))
+    requests, length = look_up.cost
     told = (reader.requests, reader.bytes_read)
-    possible = index.possible(AskedTest(SetTest((key,))))
+    possible = _possible(after, run(look_up.rows(None)))
     assert (reader.requests - told[0], reader.bytes_read - told[1]) == (requests, length)
     has_key = np.array([key in group.sample.values for group in after.groups])
     assert possible[has_key].all()
@@ -285,7 +290,7 @@ def test_filters_of_other_sizes_cost_few_requests_more() -> None:
     (after,) = merged([before])
     index, reader = after.opened()
     assert isinstance(index, BloomMatrix)
-    possible = index.possible(AskedTest(SetTest((samples[3].values[0],))))
+    possible = _possible(after, index.evaluate(SetTest((samples[3].values[0],))))
     assert possible[3]
     assert reader.requests <= AT_MOST
     assert len(after.payload.data) <= sum(len(piece.payload.data) for piece in before)
@@ -302,5 +307,5 @@ def test_equality_in_merged_postings_takes_3_requests() -> None:
     assert index is not None
     assert not isinstance(index, BloomMatrix)
     key = int(of_groups[500].values[3])
-    assert 500 * BLOCK_ROWS + 3 in index.rows(SetTest((key,)))
+    assert 500 * BLOCK_ROWS + 3 in index.evaluate(SetTest((key,))).rows
     assert reader.requests <= 3

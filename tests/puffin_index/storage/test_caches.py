@@ -98,7 +98,7 @@ def test_no_cache_holds_anything_after_it(local_catalog: SqlCatalog) -> None:
     held = sizes()
     assert {
         "planner.view.index_view.CACHE",
-        "planner.arrow.plan._views",
+        "planner.view.views._views",
         "planner.snapshot.files._snapshots",
         "puffin_index.data.parquet._footers",
     } <= {name for name, size in held.items() if size}

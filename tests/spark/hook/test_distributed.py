@@ -11,10 +11,10 @@ from pyspark import InheritableThread
 from pyspark.sql import SparkSession
 
 import planner
-from planner.arrow.plan import view_of
 from planner.condition.sql.parser import read_where
 from planner.condition.tree.simplify import simplified
 from planner.prune.distributed import LOCAL_ROW_GROUPS, Executors, prune_row_groups
+from planner.view.views import view_of
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.column_source import reading_of
 from puffin_index.errors import PuffinIndexError

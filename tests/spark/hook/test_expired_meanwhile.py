@@ -9,7 +9,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
 import planner
-import planner.query
+import planner.snapshot.judge
 import planner.spark.read_index
 from puffin_index import IndexDefinition, TableIndex
 from tests.spark import corpus_tables
@@ -111,7 +111,7 @@ def test_executors_that_miss_the_index_tables_metadata_are_trouble_that_is_mende
     session.conf.set("spark.puffin-index.planning-mode", "distributed")
     count = meanwhile(
         monkeypatch,
-        planner.query,
+        planner.snapshot.judge,
         "prune_first_rows",
         lambda: remove_after_upkeep(index, "metadata/*.metadata.json"),
     )

@@ -185,7 +185,7 @@ def test_a_test_takes_one_request_and_no_slices_where_no_number_is() -> None:
     piece = built([sample_of(numbers(1000, 13, seed).int_keys.tolist(), "long") for seed in range(50)])
     for test, requests in ((SetTest((77,)), 1), (RangeTest(100, 9000), 1), (SetTest((9000,)), 0), (NullTest(True), 0)):
         index, reader = piece.opened()
-        index.rows(test)
+        index.evaluate(test)
         assert reader.requests == requests
 
 
@@ -216,7 +216,7 @@ def test_a_part_with_a_good_checksum_is_still_not_trusted(content: bytes, reason
     damaged = replace(piece, payload=Payload(BSI, bytes(data[:start]) + content, layout))
     index, _ = damaged.opened()
     assert isinstance(index, MergedSlices)
-    for ask in (lambda: index.rows(SetTest((40,))), index.columns):
+    for ask in (lambda: index.evaluate(SetTest((40,))), index.columns):
         with pytest.raises(CorruptFileError, match=reason):
             ask()
 

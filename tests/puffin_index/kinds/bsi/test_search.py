@@ -12,6 +12,7 @@ from puffin_index.keys.columns import Column, SortedColumn
 from puffin_index.keys.value_types import value_type_named
 from puffin_index.kinds.bsi.bit_sliced import BitSlicedIndex
 from puffin_index.kinds.bsi.own_slices import build_slices
+from puffin_index.storage.ranged import run
 from tests.conftest import amount
 from tests.puffin_index.kinds.counting import open_payload
 
@@ -34,7 +35,7 @@ def test_a_bound_is_compared_with_bits_from_the_lowest_that_matters() -> None:
     for low in range(8):
         for high in range(low, 8):
             with patch("puffin_index.kinds.bsi.search._WIDE_SHARE", 0):
-                assert index.search(((low, high),), None) == BitMap(range(low, high + 1))
+                assert run(index.search(((low, high),), None)) == BitMap(range(low, high + 1))
 
 
 @pytest.mark.parametrize("most_wide", [-1, 100], ids=["from above", "from below"])
@@ -67,9 +68,9 @@ def test_rows_are_those_whose_number_lies_in_an_interval(
     ):
         index = opened(numbers, packed=packed)
         among = None if candidates is None else BitMap(row for row in candidates if row < len(numbers))
-        assert set(index.search(joined, among)) == due
+        assert set(run(index.search(joined, among))) == due
         # What was read for one search serves the next.
-        assert set(index.search(joined, among)) == due
+        assert set(run(index.search(joined, among))) == due
 
 
 def test_wide_and_narrow_ranges_of_many_rows() -> None:
@@ -78,4 +79,4 @@ def test_wide_and_narrow_ranges_of_many_rows() -> None:
     valid = numbers % 97 != 0
     for low, high in ((-(10**6), 0), (5, 9 * 10**6), (10**6, 10**6 + 50), (-5, 10**8)):
         due = np.flatnonzero(valid & (numbers >= low) & (numbers <= high))
-        assert index.search(((low, high),), None) == BitMap(due.tolist())
+        assert run(index.search(((low, high),), None)) == BitMap(due.tolist())

@@ -16,12 +16,11 @@ from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.leaf import LeafTest, RangeTest, SetTest
 from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.base import (
-    MergedFilter,
+    LookUp,
     MergedPayload,
     MergePart,
     OpenIndex,
     Payload,
-    RowGroupIndex,
     RowSet,
     StoredPayload,
     count_kept,
@@ -29,7 +28,7 @@ from puffin_index.kinds.base import (
 from puffin_index.kinds.kind import Answer, IndexKind, Options, Proof
 from puffin_index.storage.arrays import Flags, Ints
 from puffin_index.storage.parts import corrupt
-from puffin_index.storage.ranged import Blob
+from puffin_index.storage.ranged import Blob, Reading, run
 
 SINGLE = "test-first-bytes-v1"
 MERGED = "test-merged-first-bytes-v1"
@@ -48,49 +47,36 @@ def asked_bytes(test: LeafTest) -> Flags:
     return asked
 
 
-def read_sets(blob: Blob, row_groups: int) -> Flags:
+def read_sets(blob: Blob, row_groups: int) -> Reading[Flags]:
     """The sets of some row groups: shape (row groups, 256)."""
     if blob.length != _SET_BYTES * row_groups:
         raise corrupt(blob, f"{blob.length} bytes for the first bytes of {row_groups} row groups")
-    bits = np.frombuffer(blob.read_all(), np.uint8).reshape(row_groups, _SET_BYTES)
+    (data,) = yield [(blob, (0, blob.length))]
+    bits = np.frombuffer(data, np.uint8).reshape(row_groups, _SET_BYTES)
     return np.unpackbits(bits, axis=1, bitorder="little").view(np.bool_)
 
 
-class FirstBytes(RowGroupIndex):
-    """The set of one row group."""
-
-    def __init__(self, blob: Blob, row_count: int) -> None:
-        self._blob = blob
-        self._row_count = row_count
-
-    def evaluate(self, test: LeafTest, candidates: BitMap | None = None) -> RowSet:
-        every = BitMap(range(self._row_count)) if candidates is None else candidates.copy()
-        may_match = bool((read_sets(self._blob, 1)[0] & asked_bytes(test)).any())
-        return RowSet(every, False) if may_match else RowSet(BitMap(), True)
-
-
-class MergedFirstBytes(MergedFilter):
-    """The sets of several row groups."""
+class FirstBytes(OpenIndex):
+    """The sets of some row groups."""
 
     def __init__(self, payload: StoredPayload) -> None:
         self._blob = payload.blob
-        self._row_groups = len(payload.spans)
+        self._spans = payload.spans
 
-    @property
-    def nbytes(self) -> int:
-        return 100
+    def prepare(self, asked: AskedTest) -> Reading[LookUp]:
+        yield from ()
 
-    def read_directory(self) -> None:
-        """There is none."""
+        def rows(candidates: BitMap | None) -> Reading[RowSet]:
+            sets = yield from read_sets(self._blob, len(self._spans))
+            spans = self._spans[(sets & asked_bytes(asked.test)).any(axis=1)].tolist()
+            found = BitMap.union(BitMap(), *(BitMap(range(base, base + count)) for base, count in spans))
+            found = found if candidates is None else found & candidates
+            return RowSet(found, not found)
 
-    def cost(self, test: AskedTest) -> tuple[int, int]:
-        return 1, self._blob.length
-
-    def possible(self, test: AskedTest) -> Flags:
-        return (self.sets() & asked_bytes(test.test)).any(axis=1)
+        return LookUp((0, int(self._spans[:, 1].sum())), (1, self._blob.length), rows)
 
     def sets(self) -> Flags:
-        return read_sets(self._blob, self._row_groups)
+        return run(read_sets(self._blob, len(self._spans)))
 
 
 class FirstBytesKind(IndexKind):
@@ -115,30 +101,24 @@ class FirstBytesKind(IndexKind):
         return Payload(SINGLE, np.packbits(_set_of(column), bitorder="little").tobytes(), _NO_LAYOUT)
 
     def open(self, payload: StoredPayload) -> OpenIndex:
-        if payload.blob_type == MERGED:
-            return MergedFirstBytes(payload)
-        if payload.blob_type != SINGLE:
+        if payload.blob_type not in self.every_type:
             raise UnsupportedError(f"{payload.blob.location}: kind first-bytes reads no blob {payload.blob_type}")
-        return FirstBytes(payload.blob, payload.row_count)
+        return FirstBytes(payload)
 
     def answers(self, test: LeafTest) -> Answer:
         return Answer.UPPER_BOUND if isinstance(test, SetTest | RangeTest) and not test.negated else Answer.NONE
 
     def merge(self, parts: Sequence[MergePart], options: Options) -> Iterator[MergedPayload]:
         kept = [part for part in parts if part.is_kept.any()]
-        sets = [read_sets(part.payload.blob, len(part.new_bases))[part.is_kept] for part in kept]
+        sets = [FirstBytes(part.payload).sets()[part.is_kept] for part in kept]
         if sets:
             data = np.packbits(np.concatenate(sets), axis=1, bitorder="little").tobytes()
             yield MergedPayload(Payload(MERGED, data, _NO_LAYOUT), count_kept(kept))
 
     def proof(self, opened: OpenIndex, row_counts: Ints) -> Proof:
         def prove(place: int, column: SortedColumn) -> Iterator[str]:
-            if isinstance(opened, MergedFirstBytes):
-                stored = opened.sets()[place]
-            else:
-                assert isinstance(opened, FirstBytes)
-                stored = read_sets(opened._blob, 1)[0]
-            if (_set_of(column) & ~stored).any():
+            assert isinstance(opened, FirstBytes)
+            if (_set_of(column) & ~opened.sets()[place]).any():
                 yield "a first byte is missing"
 
         return prove

@@ -26,7 +26,7 @@ from puffin_index.kinds.postings.directory import _equal, _last_not_above
 from puffin_index.kinds.postings.look_up import Postings
 from puffin_index.kinds.postings.merge import merge_postings
 from puffin_index.kinds.registry import KINDS
-from puffin_index.storage.ranged import Blob
+from puffin_index.storage.ranged import Blob, run
 from tests.conftest import amount
 from tests.counting_reader import CountingReader
 from tests.puffin_index.kinds.columns import Sample, keys_of
@@ -56,19 +56,19 @@ def check_law(groups: Sequence[Group], tests: Sequence[LeafTest], sizes: Sizes) 
     every = BitMap.union(BitMap(), *(one.every_row for one in groups))
     for test in tests:
         postings, reader = opened(piece)
-        prepared = postings.prepare(AskedTest(test))
-        least, most = prepared.count_bounds()
+        prepared = run(postings.prepare(AskedTest(test)))
+        least, most = prepared.bounds
         blocks_end = len(BEFORE) + int(piece.payload.layout[5])
         assert all(offset >= blocks_end for offset, _ in reader.reads), "a block was read"
-        cost = prepared.cost()
+        cost = prepared.cost
         reader.taken()
         expected = expected_rows(groups, test)
-        assert prepared.rows() == expected
+        assert run(prepared.rows(None)).rows == expected
         assert reader.taken() == cost
         assert least <= len(expected) <= most
-        assert postings.rows(test) == expected
+        assert postings.evaluate(test).rows == expected
         for candidates in (BitMap(), every[::3], every[len(every) // 2 :], every[:1]):
-            assert postings.rows(test, candidates) == expected & candidates
+            assert postings.evaluate(test, candidates).rows == expected & candidates
 
 
 @given(cases(), st.sampled_from([TINY, Sizes()]))
@@ -107,9 +107,9 @@ def test_blocks_of_several_segments_are_searched_together(case: tuple[list[list[
     for test in [*tests[:1], *(SetTest((key,)) for key in known_keys([one for groups in segments for one in groups]))]:
         asked, expected = [], []
         for piece in pieces:
-            blocks = opened(piece)[0].prepare(AskedTest(test)).read(2**20)
+            blocks = run(opened(piece)[0].prepare(AskedTest(test))).blocks
             if blocks is not None:
-                asked.append(blocks)
+                asked.append(run(blocks()))
                 expected.append(expected_rows(piece.groups, test))
         if asked:
             assert asked[0].rows_of_all(asked) == expected
@@ -120,9 +120,9 @@ def test_a_bad_block_among_those_of_several_segments_is_an_error() -> None:
     asked = []
     for number in range(3):
         postings, _ = opened(built([group(0, range(100 * number, 100 * number + 50))], Sizes()))
-        blocks = postings.prepare(AskedTest(RangeTest(None, 10**6))).read(2**20)
+        blocks = run(postings.prepare(AskedTest(RangeTest(None, 10**6)))).blocks
         assert blocks is not None
-        asked.append(blocks)
+        asked.append(run(blocks()))
     bad = replace(asked[1].stored, views=[memoryview(bytes(len(view))) for view in asked[1].stored.views])
     with pytest.raises(CorruptFileError):
         asked[0].rows_of_all([asked[0], replace(asked[1], stored=bad), asked[2]])
@@ -171,16 +171,16 @@ def row_of(place: int) -> int:
 
 
 def bounds(postings: Postings, test: LeafTest) -> tuple[int, int]:
-    return postings.prepare(AskedTest(test)).count_bounds()
+    return run(postings.prepare(AskedTest(test))).bounds
 
 
 def check_reads(piece: Piece, key: Key, row: int) -> Postings:
     postings, reader = opened(piece)
-    assert postings.rows(SetTest((key,))) == BitMap([row])  # type: ignore[arg-type]  # a tuple of one type
+    assert postings.evaluate(SetTest((key,))).rows == BitMap([row])  # type: ignore[arg-type]  # a tuple of one type
     reads, length = reader.taken()
     assert reads <= 3
     assert length <= 64 * 1024
-    assert postings.rows(SetTest((key,))) == BitMap([row])  # type: ignore[arg-type]  # as above
+    assert postings.evaluate(SetTest((key,))).rows == BitMap([row])  # type: ignore[arg-type]  # as above
     assert reader.taken()[0] == 1, "the directory is kept"
     return postings
 
@@ -190,7 +190,7 @@ def test_a_look_up_among_a_million_keys_takes_3_reads_of_64_kib(million: Million
     assert len(piece.payload.data) < 3.6 * 1_000_000
     for place in (0, 1, 77_777, 999_999):
         postings = check_reads(piece, int(values[place]), row_of(place))
-        assert not postings.rows(SetTest((int(values[place]) + 1,)))
+        assert not postings.evaluate(SetTest((int(values[place]) + 1,))).rows
 
 
 def test_a_look_up_among_a_million_strings_takes_3_reads_of_64_kib() -> None:
@@ -210,7 +210,7 @@ def test_unique_keys_are_known_to_have_at_most_one_row(million: Million) -> None
 def test_a_wide_range_is_read_from_its_lesser_side(million: Million) -> None:
     piece, values = million
     postings, reader = opened(piece)
-    rows = postings.rows(RangeTest(64 * 10_000, None))
+    rows = postings.evaluate(RangeTest(64 * 10_000, None)).rows
     assert len(rows) == 990_000
     assert reader.taken()[1] < 200_000
     assert {row_of(int(place)) for place in np.flatnonzero(values < 64 * 10_000)}.isdisjoint(rows)
@@ -232,7 +232,7 @@ def test_postings_are_built_unless_bitmaps_are_asked_for(layout: str | None) -> 
 
 def _are_sets(piece: Piece) -> list[bool]:
     directory = opened(piece)[0].directory
-    directory.load(np.arange(directory.block_count))
+    run(directory.load())
     return [bool(is_set) for is_set in directory.table.are_sets[:-1]]
 
 
@@ -242,8 +242,8 @@ def test_keys_of_many_rows_are_row_sets(row_count: int, are_sets: bool) -> None:
     assert _are_sets(piece) == [are_sets] * 20
     postings, _ = opened(piece)
     for test in (SetTest((3, 4, 99)), SetTest((3,), True), RangeTest(5, 18), RangeTest(5, None, True, True, True)):
-        assert postings.rows(test) == expected_rows(piece.groups, test)
-    assert keys_of(postings.keys_of(None)) == piece.groups[0].sample.keys
+        assert postings.evaluate(test).rows == expected_rows(piece.groups, test)
+    assert keys_of(run(postings.keys_of(None))) == piece.groups[0].sample.keys
 
 
 @pytest.mark.parametrize("of", [int, str])
@@ -255,17 +255,17 @@ def test_a_dense_key_is_a_row_set_among_runs_of_rare_keys(of: type) -> None:
     assert sum(_are_sets(piece)) == 1
     assert len(_are_sets(piece)) > 10
     postings, _ = opened(piece)
-    every = keys_of(postings.keys_of(None))
+    every = keys_of(run(postings.keys_of(None)))
     dense = key_of(of(50), piece.groups[0].sample.value_type)
     above = key_of(of(60), piece.groups[0].sample.value_type)
     tests = [SetTest((dense,)), SetTest((dense, above), True), RangeTest(dense, above), RangeTest(None, dense)]
     for test in (*tests, RangeTest(dense, None, False), NullTest(True)):
-        assert postings.rows(test) == expected_rows(piece.groups, test)
-        within = postings.within(AskedTest(test)) if isinstance(test, SetTest) else None
+        assert postings.evaluate(test).rows == expected_rows(piece.groups, test)
+        within = run(postings.within(AskedTest(test))) if isinstance(test, SetTest) else None
         if within is not None:
-            rows, kept = within.read_once()
+            rows, kept = run(within.read_once())
             assert rows == expected_rows(piece.groups, test)
-            assert keys_of(kept.keys_of(rows)) == [every[at] for at in _places(piece, rows)]
+            assert keys_of(run(kept.keys_of(rows))) == [every[at] for at in _places(piece, rows)]
 
 
 def _places(piece: Piece, rows: BitMap) -> list[int]:
@@ -314,14 +314,12 @@ def test_bytes_that_are_wrong_under_good_checksums_do_no_harm(name: str, sizes: 
         try:
             postings, _ = opened(damaged)
             for test in chance.sample(tests, 4):
-                prepared = postings.prepare(AskedTest(test))
-                prepared.count_bounds()
-                prepared.cost()
-                assert prepared.rows() <= everything
+                prepared = run(postings.prepare(AskedTest(test)))
+                assert run(prepared.rows(None)).rows <= everything
         except DOCUMENTED:
             refused["rows"] += 1
         try:
-            assert opened(damaged)[0].keys_of(None).row_count == len(everything)
+            assert run(opened(damaged)[0].keys_of(None)).row_count == len(everything)
         except DOCUMENTED:
             refused["keys"] += 1
     assert min(refused.values()) > 0.2 * len(positions)
@@ -385,15 +383,15 @@ def test_threads_that_open_postings_together_do_not_forget_what_the_other_has_re
     reader = StoppedReader(piece.payload.data)
     postings = Postings(_stored(piece.payload, reader, [one.span for one in piece.groups]))
     answers: list[BitMap] = []
-    late = Thread(target=lambda: answers.append(postings.rows(test)))
+    late = Thread(target=lambda: answers.append(postings.evaluate(test).rows))
     late.start()
     reader.is_stopped.wait()
-    answers.append(postings.rows(test))
+    answers.append(postings.evaluate(test).rows)
     reader.go_on.set()
     late.join()
 
     assert answers == [expected_rows(piece.groups, test)] * 2
-    assert postings.rows(test) == answers[0]
+    assert postings.evaluate(test).rows == answers[0]
     least, most = bounds(postings, test)
     assert least <= len(answers[0]) <= most
 

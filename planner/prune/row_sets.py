@@ -1,16 +1,14 @@
-"""Rows by row group: what look-ups in merged payloads found, for one leaf or several, and what the row level gave.
+"""Rows by row group: what look-ups of leaves found in payloads, and what searches of single row groups gave.
 
 A look-up in a merged payload answers for all row groups that share the payload. Its rows stay as the payload gave
 them: one set of the segment's row space. Row sets of single row groups are cut out when somebody asks.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from pyroaring import BitMap
 
-from planner.condition.tree.nodes import Conjunction, Disjunction, Leaf, Predicate, leaves
 from planner.view.directories import Groups, KindDirectory, positions_by_number, segment_of
 from puffin_index.kinds.base import RowSet
 from puffin_index.roaring.write import BLOCK_BYTES, BLOCK_ROWS
@@ -101,48 +99,6 @@ class RowSets:
         self._bytes += min(2 * len(rows.rows), blocks * BLOCK_BYTES)
         if self._bytes <= _MOST_BYTES_KEPT:
             self.evaluated[row_group] = rows
-
-
-def joint_rows(predicate: Predicate, found: Mapping[Leaf, FoundRows], row_groups: Ints) -> FoundRows | None:
-    """Join the rows of leaves to the rows that satisfy a predicate, exactly: a segment at a time, not a row group.
-
-    Look-ups answered each leaf for `row_groups`. The result covers those whose leaves were all found in one segment. It
-    is None without such row groups, or if a part of the predicate is no leaf of `found`.
-    """
-    parts = [found.get(leaf) for leaf in leaves(predicate)]
-    known = [part for part in parts if part is not None]
-    if not len(row_groups) or len(known) < len(parts) or not known or not _has_leaves_only(predicate):
-        return None
-    first = known[0].directory
-    numbers = first.segment[row_groups]
-    same = np.logical_and.reduce([part.directory.segment[row_groups] == numbers for part in known])
-    segment = np.full(len(first.segment), -1, np.int32)
-    segment[row_groups[same]] = numbers[same]
-    # The joint rows of a segment stand for one payload, entry 0.
-    directory = replace(first, segment=segment, entry=np.zeros_like(first.entry))
-    rows = {number << 32: _rows_in(number, predicate, found) for number in np.unique(numbers[same]).tolist()}
-    return FoundRows(directory, known[0].row_counts, rows)
-
-
-def _has_leaves_only(predicate: Predicate) -> bool:
-    match predicate:
-        case Conjunction(children) | Disjunction(children):
-            return all(map(_has_leaves_only, children))
-        case _:
-            return isinstance(predicate, Leaf)
-
-
-def _rows_in(segment: int, predicate: Predicate, found: Mapping[Leaf, FoundRows]) -> BitMap:
-    match predicate:
-        case Conjunction(children):
-            fewest, *others = sorted((_rows_in(segment, child, found) for child in children), key=len)
-            return BitMap.intersection(fewest, *others)
-        case Disjunction(children):
-            return BitMap.union(*(_rows_in(segment, child, found) for child in children))
-        case Leaf():
-            return found[predicate].of_segment(segment)
-        case _:
-            raise TypeError(f"no rows are looked up for {predicate}")
 
 
 def _counts_between(rows: BitMap, lows: Ints, highs: Ints) -> Ints:

@@ -1,4 +1,4 @@
-"""What the stages of one pruning share: leaves, row groups, what is known of both so far, and the funnel."""
+"""What the stages of one search share: leaves, row groups, what is known of both so far, and the funnel."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from planner.clock import Clock
 from planner.condition.tree.nodes import Leaf
 from planner.condition.tree.tree import PredicateTree
 from planner.prune.estimate import Estimate
-from planner.prune.found_rows import FoundRows
 from planner.prune.gate import CostGate, Limits
+from planner.prune.row_sets import FoundRows
 from planner.prune.verdicts import Reason, Stage, Used
 from planner.prune.zone_map import JoinedVerdicts, Verdicts
 from planner.view.directories import FieldStatistics, IndexReads, selection_among
@@ -24,6 +24,7 @@ from planner.view.index_view import IndexView
 from puffin_index.errors import PuffinIndexError
 from puffin_index.jobs.log_lines import level_of_trouble
 from puffin_index.storage.arrays import Bytes, Flags, Ints, Selection
+from puffin_index.storage.ranged import Reading
 
 _log = logging.getLogger(__name__)
 
@@ -69,7 +70,7 @@ class LeafState:
 
 
 @dataclass(slots=True, eq=False)
-class Pruning:
+class SearchState:
     """Some row groups that are judged for one predicate. Positions are places among these row groups.
 
     Attributes:
@@ -80,7 +81,7 @@ class Pruning:
         matches: Matching rows where they are known exactly, else -1.
         alive: The positions that are still to be judged, ascending.
         used: What has dropped row groups so far, or had a part in that.
-        stages: The funnel so far, of this pruning and those that it came from.
+        stages: The funnel so far, of this search and those that it came from.
     """
 
     view: IndexView
@@ -115,16 +116,11 @@ class Pruning:
         """Whether a stage ends here: no row group or no time is left."""
         return not len(self.alive) or self.clock.is_over
 
-    def try_each(
-        self,
-        read: Callable[[Item], Part],
-        items: Sequence[Item],
-        segment_of: Callable[[Item], int],
-        *,
-        ahead: bool = False,
+    def read_each(
+        self, read: Callable[[Item], Reading[Part]], items: Sequence[Item], segment_of: Callable[[Item], int]
     ) -> list[Part | None]:
-        """Read something of the index for each item, see `IndexView.try_each`, as long as there is time."""
-        return self.view.try_each(read, items, segment_of, self.reads, self.clock, ahead=ahead)
+        """Read something of the index for each item, see `OpenSegments.read_each`, as long as there is time."""
+        return self.view.opened.read_each(read, items, segment_of, self.reads, self.clock)
 
     def selection(self, positions: Ints) -> Selection:
         """Ascending positions as an index into arrays."""
@@ -155,16 +151,16 @@ class Pruning:
         self.reasons[kept], self.matches[kept] = Reason.ALL_ROWS_MATCH, self.view.row_counts[self.row_groups[kept]]
         self.alive = self.alive[~impossible & ~certain]
 
-    def rest(self) -> Pruning:
-        """Return the row groups that are alive as a pruning of their own, so that all further arrays are short."""
+    def rest(self) -> SearchState:
+        """Return the row groups that are alive as a search of their own, so that all further arrays are short."""
         here = self.selection(self.alive)
-        rest = Pruning(self.view, self.tree, self.row_groups[here], self.limits, self.clock, self.reads)
+        rest = SearchState(self.view, self.tree, self.row_groups[here], self.limits, self.clock, self.reads)
         rest.used, rest.stages = self.used, self.stages
         for state, own in zip(self.leaves, rest.leaves, strict=True):
             own.statistics, own.verdicts = state.statistics, state.verdicts.at(here)
         return rest
 
-    def take(self, rest: Pruning) -> None:
+    def take(self, rest: SearchState) -> None:
         """Write down what is known of the `rest` by now."""
         self.reasons[self.alive], self.matches[self.alive] = rest.reasons, rest.matches
 
