@@ -77,7 +77,7 @@ LAYOUTS = st.builds(
     st.sampled_from([1, 3, 12]),
     st.sampled_from([200, 600, 3_000]),
     st.sampled_from(["bitmap", "bsi", "bloom", "both"]),
-    st.sampled_from(["auto", "postings", "bitmaps"]),
+    st.sampled_from(["postings", "bitmaps"]),
 )
 
 

@@ -373,7 +373,7 @@ class ImportedHistory(TableHistory):
     def change_what_was_indexed(self, rows: Rows, place: int, names: list[int], change: str) -> None:
         """Index all columns of a file without ids, then change what they are found by: every question is asked."""
         self.import_fields(self.stored_fields(rows, "none", 0, set()), 2, (False, True), (1, "a"))
-        self.define([column.name for column in leaf_columns(self.table.schema().fields)], "auto")
+        self.define([column.name for column in leaf_columns(self.table.schema().fields)], "postings")
         self.build()
         match change:
             case "rename":

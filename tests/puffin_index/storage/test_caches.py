@@ -20,11 +20,10 @@ from puffin_index.storage.caches import clear_caches, cleared_by
 from tests.planner.ten_rows import build_index
 
 LEFT_ALONE = {
-    "planner.condition.sql.parser._grammar",
     "planner.spark.requests.hook_filters.schema_of",
     "puffin_index.storage.threads._pool",
 }
-"""They hold no data of a table: schemas by text, the grammar, threads."""
+"""They hold no data of a table: schemas by text, threads."""
 
 
 def test_a_cache_is_emptied_under_its_lock() -> None:
