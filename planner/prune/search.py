@@ -345,7 +345,16 @@ def prune(
     mode.
     """
     clock, reads = Clock(limits.seconds), IndexReads(shared=shared)
-    return _prune(SearchState(view, PredicateTree(predicate), row_groups, limits, clock, reads))
+    search = SearchState(view, PredicateTree(predicate), row_groups, limits, clock, reads)
+    with search.stage("zone-map", Reason.ZONE_MAP):
+        _judge_by_zone_maps(search)
+        rest = search.rest()
+        _estimate(rest)
+    row_sets = IndexStages(rest).run()
+    search.take(rest)
+    return Pruned(
+        search.reasons, search.matches, tuple(search.stages), tuple(reads.troubles), row_sets, frozenset(search.used)
+    )
 
 
 def expected_matches(view: IndexView, predicate: Predicate, row_groups: Ints) -> float:
@@ -356,23 +365,6 @@ def expected_matches(view: IndexView, predicate: Predicate, row_groups: Ints) ->
         state.statistics = view.statistics(state.leaf, search.reads)
     _estimate(search)
     return float((search.gate.estimates.root.selectivity * view.row_counts[row_groups]).sum())
-
-
-def _prune(search: SearchState) -> Pruned:
-    with search.stage("zone-map", Reason.ZONE_MAP):
-        _judge_by_zone_maps(search)
-        rest = search.rest()
-        _estimate(rest)
-    row_sets = IndexStages(rest).run()
-    search.take(rest)
-    return Pruned(
-        search.reasons,
-        search.matches,
-        tuple(search.stages),
-        tuple(search.reads.troubles),
-        row_sets,
-        frozenset(search.used),
-    )
 
 
 def _judge_by_zone_maps(search: SearchState) -> None:

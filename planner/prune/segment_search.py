@@ -26,7 +26,7 @@ from puffin_index.kinds.base import RowSet
 from puffin_index.kinds.kind import Answer
 from puffin_index.kinds.registry import kind_named, kinds_answering
 from puffin_index.storage.arrays import Flags, Ints
-from puffin_index.storage.ranged import Reading, run
+from puffin_index.storage.ranged import Reading, at_once, run
 
 
 class RowSpace(Protocol):
@@ -162,9 +162,8 @@ class _Segment:
         return len(self.found[leaf]) if isinstance(leaf, int) else np.inf
 
     def rows(self, leaf: int, candidates: BitMap | None) -> Reading[RowSet]:
-        yield from ()
         own = self.found[leaf]
-        return RowSet(own if candidates is None else own & candidates, exact=True)
+        return at_once(RowSet(own if candidates is None else own & candidates, exact=True))
 
 
 def joint_rows(tree: PredicateTree, found: Sequence[FoundRows | None], row_groups: Ints) -> FoundRows | None:

@@ -230,7 +230,7 @@ class TriedValues(ByValueTests):
     def _can_evaluate(self, leaf: ByValue) -> bool:
         return isinstance(leaf.test, ValueTest)
 
-    def _objection(self, value_type: str) -> str:  # noqa: ARG002
+    def _objection(self, value_type: str) -> str:  # noqa: ARG002 - Spark's evaluator needs it
         return "the time that planning may take was over" if self.clock.is_over else ""
 
     def _evaluate(self, leaf: ByValue, values: ColumnValues | KeyRange) -> tuple[Predicate, str, float]:

@@ -293,9 +293,8 @@ public final class PruneScans extends Rule<LogicalPlan> implements Cloneable {
         for (LogicalPlan plan : subqueries.files) {
           lookAtScans(plan);
           // A scan of a subquery that waits for one more subquery may wait for ever: Spark
-          // describes the plans of all
-          // subqueries when one of them goes on, and before Spark 4.1 takes locks of nodes that
-          // wait.
+          // describes the plans of all subqueries when one of them goes on, and before Spark 4.1
+          // takes locks of nodes that wait.
           if (prunesWrites && !SPARK_3) {
             lookAtKeys(plan, !SPARK_4_0);
           }
@@ -364,8 +363,7 @@ public final class PruneScans extends Rule<LogicalPlan> implements Cloneable {
       }
       Expression condition = plan instanceof Filter filter ? filter.condition() : null;
       // MERGE, UPDATE and DELETE keep their scan: Iceberg validates their writes by what the scan
-      // has read. A scan that
-      // rewrites whole data files must read them whole.
+      // has read. A scan that rewrites whole data files must read them whole.
       boolean isWrite = plan instanceof RowLevelWrite;
       boolean mayWaitBelow = mayWait && (!isWrite || (plan instanceof WriteDelta && prunesWrites));
       for (LogicalPlan child : Lists.from(plan.children())) {

@@ -200,10 +200,8 @@ final class JoinKey extends AwaitedColumn {
   @Override
   public LogicalPlan filtered(LogicalPlan plan) throws ReflectiveOperationException {
     // Spark takes the keys from the broadcast that the join makes. Without one, the other side has
-    // to run once more. It
-    // then runs in the pool of all subqueries, where it must wait for no subquery. Runtime filters
-    // leave out only rows
-    // that a join leaves out as well.
+    // to run once more. It then runs in the pool of all subqueries, where it must wait for no
+    // subquery. Runtime filters leave out only rows that a join leaves out as well.
     LogicalPlan alone =
         values.transformAllExpressions(
             Lists.change(
