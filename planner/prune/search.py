@@ -48,6 +48,8 @@ class IndexStages:
         self._conjuncts = {tree.nodes[part].content for part in root.parts} if root.is_and else set()
         self._narrowing: list[LeafState] = []
         self._row_sets = RowSets()
+        # By leaf and kind: what was known when nothing was worth reading. It is not asked again for the same.
+        self._refused: dict[tuple[int, str], tuple[int, int, int]] = {}
         # By leaf, the positions where filters were asked.
         self._told: dict[int, Flags] = {}
 
@@ -97,8 +99,11 @@ class IndexStages:
             read_directories(searches)
 
     def _look_leaf_up(self, state: LeafState, kind: str, widest_share: float) -> None:
+        if widest_share == WIDE_SHARE and self._mean_selectivity(state) > WIDE_SHARE:
+            return
         directory, undecided = self._unanswered(state, kind)
-        if directory is None or not len(undecided):
+        known = (len(undecided), len(self._search.alive), sum(one.answered is not None for one in self._search.leaves))
+        if directory is None or not len(undecided) or self._refused.get((state.number, kind)) == known:
             return
         candidates = self._candidates(undecided)
         if candidates is not None and len(self._narrowing) > 1:
@@ -109,6 +114,8 @@ class IndexStages:
         leaf_search = LeafSearch(self._search, state, directory, widest_share, among)
         for found, counts in leaf_search.find(undecided):
             self._take(leaf_search, undecided, found, counts)
+        if state.answered is None and self._mean_selectivity(state) <= WIDE_SHARE:
+            self._refused[state.number, kind] = known
 
     def _drop_without(self, rows: FoundRows, positions: Ints) -> None:
         """Drop the positions where no row satisfies several leaves at once, before the next leaf is looked up."""

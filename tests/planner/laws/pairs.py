@@ -81,7 +81,7 @@ class Trial:
         # If rows are wanted, indexes are asked that would not be worth it for the little data here.
         limits = Limits(rows_wanted=random.random() < 0.8)
         # Wide tests are looked up among the rows of others, as where their rows are many.
-        with patch("planner.prune.leaf_search._FEW_ROWS", random.choice([0, 2, 1000])):
+        with patch("planner.prune.leaf_payloads._FEW_ROWS", random.choice([0, 2, 1000])):
             self.check_plan(where, limits, matching)
             if random.random() < 0.3:
                 live = {path: rows & ~self.table.deleted[path] for path, rows in matching.items()}

@@ -195,7 +195,7 @@ class History(TableHistory):
         check_every_door(self.index, self.table, references[self.step % len(references)], self.step)
 
     # Wide tests are looked up among the rows of others, as where their rows are many.
-    @patch("planner.prune.leaf_search._FEW_ROWS", 0)
+    @patch("planner.prune.leaf_payloads._FEW_ROWS", 0)
     def compare(self, ask: Ask, snapshot_id: int | None) -> None:
         table = self.table
         where, tree = ask(self.name_of(2, table, snapshot_id), self.name_of(3, table, snapshot_id))

@@ -424,7 +424,7 @@ class ImportedHistory(TableHistory):
             matches[live.file.file_path] = [sum(hits[group.start : group.stop]) for group in live.row_groups]
             found.update(tuple(row.values()) for row, hit in zip(rows, hits, strict=True) if hit)
         # Wide tests are looked up among the rows of others, as where their rows are many.
-        with patch("planner.prune.leaf_search._FEW_ROWS", (0, 2, 1000)[self.step % 3]):
+        with patch("planner.prune.leaf_payloads._FEW_ROWS", (0, 2, 1000)[self.step % 3]):
             self.compare_plan(where, snapshot_id, matches)
             names = [column.name for column in wanted]
             if is_odd:

@@ -10,10 +10,13 @@ from pyiceberg.types import LongType
 from planner.arrow.plan import plan, plan_scan
 from planner.condition.tree.nodes import Leaf
 from planner.prune.gate import DEFAULT_BYTE_BUDGET, Limits
+from planner.prune.leaf_payloads import Prepared, Work
+from planner.prune.leaf_search import LeafSearch
 from planner.report.scan_plan import ScanPlan
 from planner.view.index_view import Experience
 from puffin_index import IndexDefinition, TableIndex
-from puffin_index.keys.leaf import SetTest
+from puffin_index.keys.leaf import LeafTest, SetTest
+from puffin_index.storage.ranged import Reading
 from tests.conftest import built
 from tests.planner.ten_rows import build_index
 
@@ -137,6 +140,49 @@ def test_keys_that_are_everywhere_cost_a_sample_at_most(random_ids: tuple[TableI
     size = sum(row["file_size_in_bytes"] for row in index.data_table.inspect.files().to_pylist())
     assert 0 < found.index_bytes_read <= 0.02 * (size / 4 + 128 * 1024 * found.row_groups)
     assert plan(index, keys=keys, byte_budget=20_000).index_bytes_read == 0
+
+
+def test_a_list_is_not_looked_up_whole_where_a_few_of_its_keys_are(
+    local_catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    prepare = LeafSearch.prepare
+
+    def counted(self: LeafSearch, work: Work) -> Reading[Prepared]:
+        asked.append(len(work[2].test.keys) if isinstance(work[2].test, SetTest) else 0)
+        return prepare(self, work)
+
+    row_groups, rows = 10, 2_000
+    data = pa.table(
+        {
+            "id": pa.array(np.tile(2 * np.arange(rows), row_groups), pa.int64()),
+            "wide": np.arange(row_groups * rows).astype(str),
+        }
+    )
+    index = build_index(local_catalog, data, rows, IndexDefinition.of(bitmap=["id"]))
+    monkeypatch.setattr(LeafSearch, "prepare", counted)
+    # A row group of even numbers has no odd one, which its statistics do not tell.
+    assert plan(index, keys={"id": np.arange(0, rows, 2)}).reason_counts() == {"not-worth-reading": row_groups}
+    assert asked == [8]
+    assert plan(index, keys={"id": np.arange(1, rows, 2)}).reason_counts() == {"rows-empty": row_groups}
+    assert rows // 2 in asked
+
+
+def test_an_or_is_asked_once_where_nothing_is_worth_reading(
+    random_ids: tuple[TableIndex, np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[LeafTest] = []
+    prepare = LeafSearch.prepare
+
+    def noted(self: LeafSearch, work: Work) -> Reading[Prepared]:
+        asked.append(work[2].test)
+        return prepare(self, work)
+
+    index, _ = random_ids
+    monkeypatch.setattr(LeafSearch, "prepare", noted)
+    ranges = " OR ".join(f"id BETWEEN {first} AND {first + 4_000}" for first in (1_000, 100_000, 300_000))
+    assert plan(index, ranges).reason_counts() == {"not-worth-reading": IDS // ID_ROW_GROUP_ROWS}
+    assert len(asked) == len(set(asked))
 
 
 BURST, BURSTS, USERS = 12, 1_500, 150

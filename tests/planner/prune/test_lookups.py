@@ -65,7 +65,7 @@ def test_wide_ranges_whose_rows_are_wanted_are_left_to_bit_slices(
 
 
 def test_a_wide_leaf_is_looked_for_among_candidates(view: IndexView, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("planner.prune.leaf_search._FEW_ROWS", 0)  # so that four rows are many
+    monkeypatch.setattr("planner.prune.leaf_payloads._FEW_ROWS", 0)  # so that four rows are many
     pruning, directory = opened(view, RangeTest(5, 8), Limits(rows_wanted=True))
     narrow = FoundRows(directory, view.row_counts, {int(directory.blob[0]): BitMap([65_537, 196_608])})
 

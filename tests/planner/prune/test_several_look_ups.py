@@ -109,7 +109,7 @@ def test_what_several_look_ups_leave_is_what_a_plain_scan_finds(
     index: TableIndex, rows: pa.Table, where: str, few_rows: int
 ) -> None:
     expected = due(rows, where)
-    with patch("planner.prune.leaf_search._FEW_ROWS", few_rows):
+    with patch("planner.prune.leaf_payloads._FEW_ROWS", few_rows):
         counted = planner.count(index, where)
         batches = list(planner.scan(index, where))
     found = pa.Table.from_batches(batches) if batches else rows.slice(0, 0)
@@ -152,7 +152,7 @@ def test_rows_are_the_same_whichever_kind_gives_them(
 def test_a_wide_leaf_is_looked_for_among_the_rows_of_a_narrow_one(
     index: TableIndex, rows: pa.Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("planner.prune.leaf_search._FEW_ROWS", 0)
+    monkeypatch.setattr("planner.prune.leaf_payloads._FEW_ROWS", 0)
     seen: list[FoundRows | None] = []
     plain = LeafSearch.find
     monkeypatch.setattr(LeafSearch, "find", lambda self, at: (seen.append(self.candidates), plain(self, at))[1])
@@ -180,7 +180,7 @@ def test_candidates_lie_in_payloads_that_cover_a_part_of_a_segment(
     # As if all would take more bytes together.
     monkeypatch.setattr("puffin_index.kinds.base._BLOB_BYTES", -1_000_000)
     assert index.compact().segments == 1
-    monkeypatch.setattr("planner.prune.leaf_search._FEW_ROWS", 0)
+    monkeypatch.setattr("planner.prune.leaf_payloads._FEW_ROWS", 0)
 
     for where in ("a BETWEEN 40 AND 44 AND few <= 4", "a BETWEEN 40 AND 60 AND few <> 3", "a < 9 AND few IN (1, 2, 3)"):
         counted = planner.count(index, where)

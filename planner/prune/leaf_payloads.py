@@ -1,0 +1,188 @@
+"""Payloads of one kind: opening them for one leaf, and reading the rows that match."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from pyroaring import BitMap
+
+from planner.clock import Clock
+from planner.prune.row_sets import FoundRows
+from planner.prune.state import LeafState, SearchState
+from planner.prune.verdicts import Reason
+from planner.view.cache import SharedPayloads
+from planner.view.directories import IndexReads, KindDirectory, positions_by_number, segment_of
+from puffin_index.errors import CorruptFileError
+from puffin_index.keys.asked import AskedTest
+from puffin_index.keys.leaf import SetTest
+from puffin_index.kinds.base import LookUp, OpenIndex, ReadBlocks
+from puffin_index.kinds.held_keys import HoldsKeys
+from puffin_index.kinds.kind import Answer
+from puffin_index.kinds.registry import kind_named
+from puffin_index.storage.arrays import Ints
+from puffin_index.storage.ranged import Reading
+
+_FEW_ROWS = 65_536
+_LITTLE_BYTES = 256 * 1024
+_BLOBS_AT_ONCE = 32
+"""Payloads whose blocks are searched together."""
+
+_BYTES_AT_ONCE = 64 << 20
+"""Blocks that are in memory together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A payload that is open, before its rows are read: its number (`KindDirectory.blob`), and what is asked."""
+
+    blob: int
+    positions: Ints
+    payload: OpenIndex
+    asked: AskedTest
+    look_up: LookUp
+    nbytes: int
+    """The memory that the payload took before this test."""
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """How many rows match, at least and at most."""
+        return self.look_up.bounds
+
+    @property
+    def reads(self) -> int:
+        """How many requests the rows take."""
+        return self.look_up.cost[0]
+
+    @property
+    def cost(self) -> int:
+        """How many bytes the rows take."""
+        return self.look_up.cost[1]
+
+
+Work: TypeAlias = tuple[int, Ints, AskedTest]
+"""A payload's number, the positions that are asked about, and the test."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeafPayloads:
+    """Opens payloads of one kind for one leaf, and reads its rows: of a wide leaf those among candidates only.
+
+    A leaf whose share of the rows is greater than `widest_share` is left for later.
+    """
+
+    state: SearchState
+    leaf: LeafState
+    directory: KindDirectory
+    widest_share: float = 1.0
+    candidates: FoundRows | None = None
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the rows are no upper bounds."""
+        return kind_named(self.directory.kind).answers(self.leaf.leaf.test) == Answer.EXACT
+
+    def works(self, undecided: Ints, asked: AskedTest | None = None) -> list[Work]:
+        """What is to be looked up at some positions: the leaf's test, unless another one is asked."""
+        test = AskedTest(self.leaf.leaf.test) if asked is None else asked
+        blobs = positions_by_number(self.directory.blob[self.state.row_groups[undecided]])
+        return [(blob, undecided[here], test) for blob, here in blobs]
+
+    def prepare_all(self, works: Sequence[Work]) -> list[Prepared]:
+        """Open payloads side by side; without those in trouble, or not reached in time."""
+        state = self.state
+        # What is open when the time is over was opened for nothing. So half of the time is left for reading rows.
+        clock = Clock(state.clock.seconds_left / 2)
+        results = state.view.opened.read_each(self.prepare, works, lambda work: segment_of(work[0]), state.reads, clock)
+        if clock.is_over and self.widest_share == 1:
+            for work, result in zip(works, results, strict=True):
+                if result is None:
+                    state.refuse(work[1], Reason.TIME_BUDGET)
+        return [result for result in results if result is not None]
+
+    def prepare(self, work: Work) -> Reading[Prepared]:
+        """Open a payload, and read what the test takes of its directory."""
+        blob, positions, asked = work
+        payload = yield from self.state.view.opened.open(
+            self.directory, self.row_group_of(positions), self.state.reads.shared
+        )
+        nbytes = payload.nbytes
+        look_up = yield from payload.prepare(asked)
+        return Prepared(blob, positions, payload, asked, look_up, nbytes)
+
+    def rows_of_all(self, asked: list[Prepared]) -> dict[int, BitMap]:
+        """The rows by payload, where they could be read. Payloads with little to decode share array operations."""
+        found: dict[int, BitMap] = {}
+        little = [
+            one
+            for one in asked
+            if one.look_up.blocks is not None and 0 < one.bounds[1] <= _FEW_ROWS and one.cost <= _LITTLE_BYTES
+        ]
+        for some in self._read_together(little if len(asked) > 1 and self._sharing is None else []):
+            # What is in trouble is asked once more, alone, and says so then.
+            read = self.state.view.opened.read_each(
+                _blocks, some, lambda one: segment_of(one.blob), IndexReads(self.state.reads.count), self.state.clock
+            )
+            every = [(one.blob, blocks) for one, blocks in zip(some, read, strict=True) if blocks is not None]
+            for first in range(0, len(every), _BLOBS_AT_ONCE):
+                together = every[first : first + _BLOBS_AT_ONCE]
+                try:
+                    rows = together[0][1].rows_of_all([blocks for _, blocks in together])
+                except CorruptFileError:
+                    continue  # one of them is damaged; asked one by one, that one says so
+                found |= dict(zip([blob for blob, _ in together], rows, strict=True))
+        others = [one for one in asked if one.blob not in found]
+        read_alone = self.state.read_each(self._rows, others, lambda one: segment_of(one.blob))
+        return found | {one.blob: own for one, own in zip(others, read_alone, strict=True) if own is not None}
+
+    def _read_together(self, asked: list[Prepared]) -> Iterator[list[Prepared]]:
+        """Cut payloads into lists whose blocks fit into memory: a store is asked for each list once."""
+        little = np.array([one.cost for one in asked], np.int64)
+        most = _BLOBS_AT_ONCE * _LITTLE_BYTES if self.state.view.opened.is_local else _BYTES_AT_ONCE
+        for _, here in positions_by_number(np.cumsum(little) // most):
+            yield [asked[at] for at in here.tolist()]
+
+    @property
+    def _sharing(self) -> SharedPayloads | None:
+        """Where the keys of rows are kept, if somebody will ask for these: decoding both takes twice as long."""
+        shared, test = self.state.reads.shared, self.leaf.leaf.test
+        is_set = isinstance(test, SetTest) and not test.negated
+        return shared if shared is not None and is_set and self.directory.column in shared.columns else None
+
+    def _rows(self, one: Prepared) -> Reading[BitMap]:
+        if one.bounds[1] == 0:
+            return BitMap()
+        shared, payload = self._sharing, one.payload
+        if shared is not None and one.bounds[1] <= _FEW_ROWS and isinstance(payload, HoldsKeys):
+            within = yield from payload.within(one.asked)
+            if within is not None:
+                rows, kept = yield from within.read_once()
+                shared.within[self.directory.column, self.directory.kind, one.blob] = (self.leaf.leaf.test, kept)
+                return rows
+        # Rows of a wide leaf take space, so only the candidates are asked for.
+        candidates = self._candidates(one) if one.bounds[1] > _FEW_ROWS and self.is_exact else None
+        found = yield from one.look_up.rows(candidates)
+        return found.rows
+
+    def _candidates(self, one: Prepared) -> BitMap:
+        """The rows that may match in the asked row groups, in the row space of their segment."""
+        row_groups, segment = self.state.row_groups[one.positions], segment_of(one.blob)
+        bases = self.directory.base[row_groups]
+        rows = BitMap()
+        ends = bases + self.state.view.row_counts[row_groups]
+        for first, end in zip(bases.tolist(), ends.tolist(), strict=True):
+            rows.add_range(first, end)
+        if self.candidates is not None and self.candidates.are_known(row_groups, segment):
+            rows &= self.candidates.of_segment(segment)
+        return rows
+
+    def row_group_of(self, positions: Ints) -> int:
+        """One of the row groups that a payload covers: names the payload to the view."""
+        return int(self.state.row_groups[positions[0]])
+
+
+def _blocks(one: Prepared) -> Reading[ReadBlocks]:
+    assert one.look_up.blocks is not None
+    return one.look_up.blocks()
