@@ -275,7 +275,7 @@ def _open_orc(stream: ObjectStream | InputStream, file: DataFile, reading: Readi
         raise UnsupportedError(
             f"data file {file.path}: the columns of this ORC file have no field ids, and the table has no name mapping"
         )
-    footer = read_footer(stream, orc)
+    footer = read_footer(orc)
     if sum(len(field.leaves) for field in fields.fields) != len(footer.leaf_types):
         raise UnsupportedError(f"data file {file.path}: its columns are nested in a way that is not known")
     starts = range_starts(footer.offsets, footer.offsets, file.file_size)
