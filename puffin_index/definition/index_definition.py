@@ -10,7 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from pyiceberg.schema import Schema, _index_parents
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, PrimitiveType
@@ -150,11 +150,8 @@ def _indexed_type(name: str, field_type: IcebergType, key: str | None) -> Primit
     if key is None:
         if isinstance(field_type, PrimitiveType):
             return field_type
-        hint = (
-            f"name one of its keys: {name}{SEPARATOR}key"
-            if isinstance(field_type, MapType)
-            else "only leaves can be indexed"
-        )
+        is_map = isinstance(field_type, MapType)
+        hint = f"name one of its keys: {name}{SEPARATOR}key" if is_map else "only leaves can be indexed"
         raise DefinitionError(f"column {name!r} is a {field_type}: {hint}")
     if not isinstance(field_type, MapType):
         raise DefinitionError(f"column {name!r} is a {field_type}: `{SEPARATOR}` names a key of a map")
@@ -169,13 +166,11 @@ def _find_field(schema: Schema, name: str) -> NestedField:
         found = field_named(schema, name)
     except NotFoundError as error:
         raise DefinitionError(str(error)) from error
-    parents = _index_parents(schema)
-    above = parents.get(found.field_id)
-    while above is not None:
+    parents, above = _index_parents(schema), found.field_id
+    while (above := parents.get(above)) is not None:
         parent_type = schema.find_type(above)
         if isinstance(parent_type, ListType | MapType):
             raise DefinitionError(f"column {name!r} lies in a {parent_type}: a row may have many values there")
-        above = parents.get(above)
     return found
 
 
@@ -187,9 +182,27 @@ class BoundDefinition:
     warnings: tuple[str, ...]
 
 
-def to_json(columns: Iterable[ResolvedColumn]) -> str:
-    """Serialise a resolved definition (a property of the index table)."""
-    return stored_text({column.column_id: IndexedColumn(column.name, column.kinds) for column in columns})
+@dataclass(frozen=True, slots=True)
+class StoredColumn:
+    """A column of a stored definition by its name of old, whatever became of the column."""
+
+    column_id: ColumnId
+    name: str
+    kinds: Mapping[str, Options]
+
+
+AnyColumn = TypeVar("AnyColumn", StoredColumn, ResolvedColumn)
+
+
+def to_json(columns: Iterable[AnyColumn]) -> str:
+    """Serialise a definition (a property of the index table) in its order, leaving out columns without a kind."""
+    items: list[dict[str, Any]] = []
+    for column in sorted(columns, key=lambda column: place_of(column.column_id)):
+        field_id, key = column_and_key(column.column_id)
+        kinds = {kind: dict(options) for kind, options in column.kinds.items()}
+        item = {"field-id": field_id, "name": column.name, "kinds": kinds}
+        items += [item | ({} if key is None else {"map-key": key})] if kinds else []
+    return json.dumps(items, sort_keys=True)
 
 
 def from_json(text: str, schema: Schema) -> BoundDefinition:
@@ -199,8 +212,8 @@ def from_json(text: str, schema: Schema) -> BoundDefinition:
     """
     columns: list[ResolvedColumn] = []
     warnings: list[str] = []
-    for column_id, column in stored_columns(text).items():
-        field_id, key = column_and_key(column_id)
+    for column in stored_columns(text):
+        field_id, key = column_and_key(column.column_id)
         name = schema.find_column_name(field_id)
         if name is None:
             continue
@@ -212,25 +225,13 @@ def from_json(text: str, schema: Schema) -> BoundDefinition:
     return BoundDefinition(tuple(columns), tuple(warnings))
 
 
-def stored_columns(text: str) -> dict[ColumnId, IndexedColumn]:
-    """Return the columns of a stored definition by their names of old, whatever became of them."""
-    columns: dict[ColumnId, IndexedColumn] = {}
+def stored_columns(text: str) -> list[StoredColumn]:
+    """Return the columns of a stored definition."""
+    columns: list[StoredColumn] = []
     for item in json.loads(text):
-        key = item.get("map-key")
-        column_id = item["field-id"] if key is None else MapKey(item["field-id"], key)
-        columns[column_id] = IndexedColumn(item["name"], item["kinds"])
+        field_id, key = item["field-id"], item.get("map-key")
+        columns.append(StoredColumn(field_id if key is None else MapKey(field_id, key), item["name"], item["kinds"]))
     return columns
-
-
-def stored_text(columns: Mapping[ColumnId, IndexedColumn]) -> str:
-    """Serialise columns in the order of field ids and keys, leaving out columns without a kind."""
-    items: list[dict[str, Any]] = []
-    for column_id in sorted(columns, key=place_of):
-        name, kinds = columns[column_id].name, columns[column_id].kinds
-        field_id, key = column_and_key(column_id)
-        item = {"field-id": field_id, "name": name, "kinds": {kind: dict(kinds[kind]) for kind in kinds}}
-        items += [item | ({} if key is None else {"map-key": key})] if kinds else []
-    return json.dumps(items, sort_keys=True)
 
 
 def place_of(column: ColumnId) -> tuple[int, str]:
@@ -245,34 +246,23 @@ def index_of(column: ColumnId, kind: str) -> Index:
     return field_id, stored_kind(kind, key)
 
 
-def indexes_of(columns: Iterable[ResolvedColumn]) -> dict[Index, Options]:
+def indexes_of(columns: Iterable[AnyColumn]) -> dict[Index, Options]:
     """Return the options of each index of a definition."""
     return {index_of(column.column_id, kind): own for column in columns for kind, own in column.kinds.items()}
 
 
-def without_indexes(columns: Iterable[ResolvedColumn], gone: Container[Index]) -> tuple[ResolvedColumn, ...]:
+def without_indexes(columns: Iterable[AnyColumn], gone: Container[Index]) -> tuple[AnyColumn, ...]:
     """Leave indexes out of a definition, and columns without any other."""
-    left = (replace(column, kinds=_without(column.column_id, column.kinds, gone)) for column in columns)
-    return tuple(column for column in left if column.kinds)
-
-
-def stored_without_indexes(text: str, gone: Container[Index]) -> str:
-    """Leave indexes out of a stored definition, and columns without any other."""
-    columns = stored_columns(text)
-    return stored_text({one: replace(own, kinds=_without(one, own.kinds, gone)) for one, own in columns.items()})
-
-
-def _without(column: ColumnId, kinds: Mapping[str, Options], gone: Container[Index]) -> dict[str, Options]:
-    return {kind: options for kind, options in kinds.items() if index_of(column, kind) not in gone}
+    left: list[AnyColumn] = []
+    for column in columns:
+        kinds = {kind: own for kind, own in column.kinds.items() if index_of(column.column_id, kind) not in gone}
+        left += [replace(column, kinds=kinds)] if kinds else []
+    return tuple(left)
 
 
 def stored_kinds(text: str) -> dict[Index, Options]:
-    """Return the options of all stored indexes, whatever became of the columns."""
-    return {
-        index_of(column_id, kind): options
-        for column_id, column in stored_columns(text).items()
-        for kind, options in column.kinds.items()
-    }
+    """Return the options of all indexes of a stored definition."""
+    return indexes_of(stored_columns(text))
 
 
 def fit_warnings(columns: Sequence[ResolvedColumn], bytes_per_row: Mapping[int, float] | None = None) -> list[str]:
