@@ -32,6 +32,7 @@ from puffin_index.index_table.entries import (
     indexed_kinds,
     readable_entries,
     rows_by_segment,
+    segment_sizes,
     sources_of,
 )
 from puffin_index.index_table.table import read_entries
@@ -206,7 +207,7 @@ def read_status(data_table: Table, index_table: Table, columns: Sequence[Resolve
     lag = _lag(data_table, missing, snapshot)
     known = pa.array([path for path, *_ in indexed_kinds(entries, {file.identity for file in live})], pa.string())
     used = entries.filter(pc.is_in(entries["data_file"], known))
-    segments = _segment_sizes(used)
+    segments = segment_sizes(used)
     row_groups = _row_group_count(live)
     column_status = _column_status(columns, *_kind_sizes(index_table, used), column_bytes)
     return IndexStatus(
@@ -225,7 +226,7 @@ def read_status(data_table: Table, index_table: Table, columns: Sequence[Resolve
         outdated=(*_outdated_sources(every, live, reading), *_outdated_files(every, live)),
         left_out=tuple(_objections(data_table, missing[:_MOST_JUDGED], reading, columns)),
         live_index_bytes=sum(column.live_bytes for column in column_status),
-        total_index_bytes=sum(_segment_sizes(every).values()),
+        total_index_bytes=sum(segment_sizes(every).values()),
         index_table=".".join(index_table.name()),
     )
 
@@ -261,10 +262,6 @@ def _outdated_files(entries: pa.Table, files: Sequence[DataFile]) -> Iterator[st
     count = sum(file[:3] in elsewhere for file in live - known)
     if count:
         yield f"{count} data files: their partitions had other values when they were indexed"
-
-
-def _segment_sizes(entries: pa.Table) -> dict[str, int]:
-    return dict(zip(entries["segment"].to_pylist(), entries["segment_size_in_bytes"].to_pylist(), strict=True))
 
 
 def _unindexed(files: Sequence[DataFile], entries: pa.Table, columns: Sequence[ResolvedColumn]) -> list[DataFile]:

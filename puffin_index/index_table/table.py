@@ -14,7 +14,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Final
 
@@ -193,38 +193,31 @@ def _with_short_offsets(field: pa.Field) -> pa.Field:
 _ARROW_SCHEMA = pa.schema(map(_with_short_offsets, schema_to_pyarrow(SCHEMA, include_field_ids=False)))
 
 
-@dataclass(frozen=True, slots=True)
-class TableName:
-    """A table's name without its catalog."""
+class TableName(tuple[str, ...]):
+    """A table's name without its catalog, as PyIceberg takes it; as text, with dots."""
 
-    namespace: tuple[str, ...]
-    name: str
+    __slots__ = ()
 
     @classmethod
     def parse(cls, text: str) -> TableName:
         """Read `namespace.table`, or raise NotFoundError if the text has another form."""
-        parts = tuple(text.split("."))
-        if len(parts) < 2 or not all(parts):
+        name = cls(text.split("."))
+        if len(name) < 2 or not all(name):
             raise NotFoundError(f"{text!r} is not a table name: it should read namespace.table")
-        return cls(parts[:-1], parts[-1])
-
-    @classmethod
-    def of(cls, table: Table) -> TableName:
-        """Return the name of a loaded table."""
-        return cls(table.name()[:-1], table.name()[-1])
+        return name
 
     @property
-    def identifier(self) -> tuple[str, ...]:
-        """The name in PyIceberg's form."""
-        return (*self.namespace, self.name)
+    def namespace(self) -> tuple[str, ...]:
+        """The name without its last part."""
+        return self[:-1]
 
     def __str__(self) -> str:
-        return ".".join(self.identifier)
+        return ".".join(self)
 
 
 def index_table_name(data_table: TableName) -> TableName:
     """Return the default name of a data table's index table."""
-    return TableName(data_table.namespace, data_table.name + SUFFIX)
+    return TableName((*data_table.namespace, data_table[-1] + SUFFIX))
 
 
 def load_index_table(catalog: Catalog, name: TableName) -> Table:
@@ -235,7 +228,7 @@ def load_index_table(catalog: Catalog, name: TableName) -> Table:
     """
     try:
         with index_table_read(str(name)):
-            table = read_whole(catalog.load_table(name.identifier), with_data=True)
+            table = read_whole(catalog.load_table(name), with_data=True)
     except (NoSuchTableError, NoSuchNamespaceError) as error:
         raise NotFoundError(f"there is no index table {name}: run `puffin-index create` first") from error
     version = table.properties.get(PROPERTY_VERSION)
@@ -285,8 +278,11 @@ def read_entries(index_table: Table) -> pa.Table:
         return _ARROW_SCHEMA.empty_table()
     with index_table_read(".".join(index_table.name())):
         entries = _scan(index_table, index_table.scan())
-    entries = as_entries(entries)
-    return entries.sort_by([("added_at", "ascending"), ("data_file", "ascending")])
+    return (
+        entries.select(_ARROW_SCHEMA.names)
+        .cast(_ARROW_SCHEMA)
+        .sort_by([("added_at", "ascending"), ("data_file", "ascending")])
+    )
 
 
 def _scan(index_table: Table, scan: DataScan) -> pa.Table:
@@ -305,14 +301,6 @@ def _scan(index_table: Table, scan: DataScan) -> pa.Table:
         tasks = list(scan.plan_files())
         hold(task.file.file_path for task in tasks)
         return ArrowScan(index_table.metadata, io, scan.projection(), scan.row_filter).to_table(tasks)
-
-
-def as_entries(rows: pa.Table) -> pa.Table:
-    """Give rows the columns and types of the index table's rows.
-
-    Raises KeyError if a column is missing, pyarrow.ArrowException if a value has another type.
-    """
-    return rows.select(_ARROW_SCHEMA.names).cast(_ARROW_SCHEMA)
 
 
 def entries_of(segments: Sequence[Segment]) -> pa.Table:

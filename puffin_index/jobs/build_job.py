@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from pyiceberg.table import Table
-from pyiceberg.table.snapshots import Snapshot
 from sqlalchemy.exc import DBAPIError
 
 from puffin_index.data.column_source import reading_of
@@ -110,17 +109,33 @@ def build(
     """
     started = time.monotonic()
     set_properties(index_table, {}, commit_timeout_seconds)
-    missing = _find_missing(data_table, index_table, columns, engine, scope)
+    missing = find_missing(
+        scope.list_data_files(data_table),
+        columns,
+        readable_entries(read_entries(index_table), reading_of(data_table)),
+        engine.parallelism,
+        max_files=scope.max_files,
+    )
     snapshot = scope.find_snapshot(data_table)
+    about = {"table": ".".join(data_table.name()), "snapshot": snapshot.snapshot_id if snapshot else None}
     segments = JobSegments(index_table)
     committer = _Committer(data_table, index_table, missing, listener, segments, commit_timeout_seconds)
-    _log_start(data_table, snapshot, committer.progress, len(missing.batches))
-    batches = missing.batches
+    batches, all_of = missing.batches, committer.progress
+    total = {"files": all_of.files_total, "rows": all_of.rows_total, "bytes": all_of.bytes_total}
+    _log.info("%s", log_line("build started", **about, **total, segments=len(batches)))
     with segments:
         try:
             while batches:
                 skipped = len(committer.skipped)
-                tasks = [_segment_task(batch, data_table, index_table, segments.job_id) for batch in batches]
+                task = partial(
+                    SegmentTask,
+                    io=data_table.io,
+                    index_io=index_table.io,
+                    folder=segments_folder(index_table),
+                    reading=reading_of(data_table),
+                    job_id=segments.job_id,
+                )
+                tasks = [task(batch.files, batch.columns) for batch in batches]
                 with closing(engine.run(tasks)) as finished:
                     for segment in finished:
                         committer.add(segment)
@@ -138,33 +153,10 @@ def build(
         seconds=time.monotonic() - started,
         files_left=missing.left,
     )
-    _log_end(data_table, report)
-    return report
-
-
-def _find_missing(
-    data_table: Table, index_table: Table, columns: tuple[ResolvedColumn, ...], engine: Engine, scope: BuildScope
-) -> Missing:
-    return find_missing(
-        scope.list_data_files(data_table),
-        columns,
-        readable_entries(read_entries(index_table), reading_of(data_table)),
-        engine.parallelism,
-        max_files=scope.max_files,
-    )
-
-
-def _log_start(data_table: Table, snapshot: Snapshot | None, progress: BuildProgress, tasks: int) -> None:
-    table, snapshot_id = ".".join(data_table.name()), snapshot.snapshot_id if snapshot else None
-    total = {"files": progress.files_total, "rows": progress.rows_total, "bytes": progress.bytes_total}
-    _log.info("%s", log_line("build started", table=table, snapshot=snapshot_id, **total, segments=tasks))
-
-
-def _log_end(data_table: Table, report: BuildReport) -> None:
-    table, done = ".".join(data_table.name()), {"files": report.files, "rows": report.rows}
-    made = {"segments": report.segments, "index_bytes": report.index_bytes}
+    made = {name: getattr(report, name) for name in ("files", "rows", "segments", "index_bytes")}
     open_ends = {"skipped": len(report.skipped), "files_left": report.files_left}
-    _log.info("%s", log_line("build finished", table=table, **done, **made, **open_ends, seconds=report.seconds))
+    _log.info("%s", log_line("build finished", table=about["table"], **made, **open_ends, seconds=report.seconds))
+    return report
 
 
 def _without_bad_columns(batches: Sequence[FileBatch], skipped: Sequence[SkippedFile]) -> tuple[FileBatch, ...]:
@@ -187,18 +179,6 @@ def _by_file(skipped: Sequence[SkippedFile]) -> tuple[SkippedFile, ...]:
     return tuple(files.values())
 
 
-def _segment_task(batch: FileBatch, data_table: Table, index_table: Table, job_id: str) -> SegmentTask:
-    return SegmentTask(
-        files=batch.files,
-        columns=batch.columns,
-        io=data_table.io,
-        index_io=index_table.io,
-        folder=segments_folder(index_table),
-        reading=reading_of(data_table),
-        job_id=job_id,
-    )
-
-
 class _Committer:
     """Collects finished segments and adds them to the index table."""
 
@@ -218,7 +198,10 @@ class _Committer:
         self._lock_seconds = lock_seconds
         self._waiting: list[Segment] = []
         self._last_commit = time.monotonic()
-        self.skipped = [SkippedFile(file.path, _no_row_groups(file)) for file in missing.unsupported]
+        self.skipped = [
+            SkippedFile(file.path, f"data file {file.path}: {file.format} files have no row groups")
+            for file in missing.unsupported
+        ]
         self.row_groups = 0
         files = [file for batch in missing.batches for file in batch.files]
         self.progress = BuildProgress(
@@ -260,8 +243,8 @@ class _Committer:
             raise
         self._waiting = []
         self._last_commit = time.monotonic()
-        self._count(segments)
         if segments:
+            self._count(segments)
             done = {"files": self.progress.files_done, "of": self.progress.files_total, "rows": self.progress.rows_done}
             size, seconds = sum(segment.size for segment in segments), self._last_commit - started
             _log.info("%s", log_line("committed", segments=len(segments), index_bytes=size, seconds=seconds, **done))
@@ -314,7 +297,3 @@ class _Committer:
     def _tell(self) -> None:
         if self._listener is not None:
             self._listener(self.progress)
-
-
-def _no_row_groups(file: DataFile) -> str:
-    return f"data file {file.path}: {file.format} files have no row groups"

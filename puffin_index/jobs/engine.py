@@ -10,9 +10,11 @@ import os
 import re
 import sys
 import threading
+import uuid
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import suppress
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
@@ -57,16 +59,18 @@ def use_python_of_driver(context: SparkContext) -> None:
         context.pythonExec = sys.executable
 
 
-def background_engine(spark: SparkSession, tag: str, workers: int | None) -> Engine:
-    """Choose the engine that slows queries of the same application least.
+def engine_for(spark: SparkSession | None, workers: int | None, *, in_background: bool = False) -> Engine:
+    """Choose the engine; one in the background slows queries of the same application least.
 
     A segment occupies its task slot for seconds, whatever the pool. So if the executors are threads of the driver (a
-    local master), local processes of low priority do the work without any task slot.
+    local master), local processes of low priority do the work in the background without any task slot.
     """
+    if spark is None:
+        return LocalEngine(workers)
     context = context_of(spark, _WITHOUT_JVM)
-    if (context.master or "").startswith("local"):
+    if in_background and (context.master or "").startswith("local"):
         return LocalEngine(workers or max(1, context.defaultParallelism // 2), in_background=True)
-    return SparkEngine(spark, tag, in_background=True)
+    return SparkEngine(spark, in_background=in_background)
 
 
 class Engine(Protocol):
@@ -124,11 +128,11 @@ class SparkEngine:
     takes none from a running task, and a segment takes long. Jobs are cancelled by their tag.
     """
 
-    def __init__(self, spark: SparkSession, tag: str, *, in_background: bool = False) -> None:
+    def __init__(self, spark: SparkSession, *, in_background: bool = False) -> None:
         self._context = context_of(spark, _WITHOUT_JVM)
         use_python_of_driver(self._context)
         self._java_context = self._context._jsc.sc()
-        self._tag = tag
+        self._tag = f"puffin-index-{uuid.uuid4().hex}"
         self._cancelled = threading.Event()
         self._in_background = in_background
         slots = self._context.defaultParallelism
@@ -139,9 +143,7 @@ class SparkEngine:
         self._properties = self._java_context.getLocalProperties()
         with ThreadPoolExecutor(self.parallelism, thread_name_prefix="puffin-index-build") as threads:
             threads.submit(self._in_job, "ask executors", self._check_package).result()
-            yield from _results(
-                lambda write, task: threads.submit(self._run_task, write, task), tasks, self._in_background
-            )
+            yield from _results(partial(threads.submit, self._run_task), tasks, self._in_background)
 
     def _check_package(self) -> None:
         """Ask the executors whether they find this package: without it, each task fails with pages of stack traces."""

@@ -3,16 +3,19 @@
 import logging
 import random
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
+from typing import TypeAlias
 
 import pyarrow as pa
 from pyiceberg.table import Table
 
-from puffin_index.data.column_source import Reading, reading_of
+from puffin_index.data.column_source import reading_of
 from puffin_index.data.data_table import DataFile, FileIdentity, list_data_files, refresh_table, retained_files
-from puffin_index.data.row_groups import open_data_file
+from puffin_index.data.row_groups import OpenDataFile, open_data_file
 from puffin_index.display import Cell, Described, Report, share_of
 from puffin_index.errors import PuffinIndexError, reason_at
 from puffin_index.index_table.entries import (
@@ -33,6 +36,8 @@ from puffin_index.segments.source_segment import IndexedFile, SourceSegment
 from puffin_index.storage.files import FileReader
 
 DEFAULT_SAMPLE = 16
+
+OpenFile: TypeAlias = Callable[[DataFile], AbstractContextManager[OpenDataFile]]
 
 _log = logging.getLogger(__name__)
 
@@ -94,7 +99,8 @@ def verify(
     files = indexed_files(live_entries(readable, retained, wanted))
     row_groups = _chosen([file for file in files if file.origins <= sources.keys()], sample)
     # A data file that several segments index is opened for each of them, so its own trouble is found as often.
-    findings += dict.fromkeys(_check_data(data_table, index_table, row_groups, sources, retained, reading))
+    open_file = partial(open_data_file, data_table.io, reading=reading)
+    findings += dict.fromkeys(_check_data(index_table, row_groups, sources, retained, open_file))
     indexed = indexed_kinds(readable, {file.identity for file in live})
     return VerifyReport(
         table=".".join(data_table.name()),
@@ -152,12 +158,11 @@ def _chosen(files: Sequence[IndexedFile], sample: int | None) -> list[tuple[Inde
 
 
 def _check_data(
-    data_table: Table,
     index_table: Table,
     row_groups: Sequence[tuple[IndexedFile, int]],
     sources: Mapping[str, SourceSegment],
     retained: Mapping[FileIdentity, DataFile],
-    reading: Reading,
+    open_file: OpenFile,
 ) -> Iterator[Finding]:
     """Compare row groups with the data, segment by segment, of which one is open at a time."""
     by_segment: dict[str, dict[FileIdentity, tuple[IndexedFile, list[int]]]] = {}
@@ -170,26 +175,23 @@ def _check_data(
             with FileReader(index_table.io, segment, source.size) as reader:
                 proof = proofs_of(source, reader)
                 for identity, (file, ordinals) in files.items():
-                    yield from _check_file(data_table, file, ordinals, source, proof, retained[identity], reading)
+                    yield from _check_file(open_file(retained[identity]), file, ordinals, source, proof)
         except (PuffinIndexError, OSError) as error:
             yield Finding(segment, "", 0, f"cannot be read again: {reason_at(segment, error)}")
 
 
 def _check_file(
-    data_table: Table,
+    opening: AbstractContextManager[OpenDataFile],
     file: IndexedFile,
     ordinals: Sequence[int],
     source: SourceSegment,
     proof: ProofOf,
-    data_file: DataFile,
-    reading: Reading,
 ) -> Iterator[Finding]:
     path = file.file.path
     try:
-        with open_data_file(data_table.io, data_file, reading) as opened:
+        with opening as opened:
             if opened.row_counts != file.row_counts:
-                reason = f"row groups of {opened.row_counts} rows, indexed as {file.row_counts}"
-                yield Finding(path, "", 0, reason)
+                yield Finding(path, "", 0, f"row groups of {opened.row_counts} rows, indexed as {file.row_counts}")
                 return
             here = [key for key, part in file.parts.items() if part.segment == source.location]
             for key, ordinal in product(here, ordinals):

@@ -147,6 +147,7 @@ def _check_places(source: SourceSegment, reader: RangedReader, key: FieldKind) -
 
 
 _MOST_DECODED = 4
+_COMPARED_STATISTICS = ("row_count", "null_count", "nan_count", "distinct_count", "minimum", "maximum")
 
 ProofOf: TypeAlias = Callable[[FieldKind, int], Proof]
 """The proof of a payload of one segment, by its row in a directory."""
@@ -181,20 +182,13 @@ def check_row_group(
         column = SortedColumn(read_keys(opened, ordinal, split_kind(*key)[0], directory.value_type))
         row_group = file.parts[key].first_row_group + ordinal
         row = int(source.payload_rows[key][row_group])
-        prove = proof(key, row)
-        wrong = [*_check_values_of_statistics(column, source, key, row_group)]
-        wrong += prove(row_group - directory.covered(row).start, column)
+        stored = source.statistics[statistics_key(key)].slice(row_group, 1).to_pylist()[0]
+        statistics = statistics_of(column)
+        found = {name: getattr(statistics, name) for name in _COMPARED_STATISTICS}
+        differing = [name for name in found if stored[name] != found[name]]
+        wrong = [f"{name} is {stored[name]!r}, the data has {found[name]!r}" for name in differing]
+        wrong += proof(key, row)(row_group - directory.covered(row).start, column)
     except (CorruptFileError, UnsupportedError) as error:
         wrong = [error.reason if isinstance(error, CorruptFileError) else str(error)]
     for what in wrong:
         yield Finding(source.location, name, 0, what)
-
-
-def _check_values_of_statistics(
-    column: SortedColumn, source: SourceSegment, key: FieldKind, row_group: int
-) -> Iterator[str]:
-    stored = source.statistics[statistics_key(key)].slice(row_group, 1).to_pylist()[0]
-    found = statistics_of(column)
-    for name in ("row_count", "null_count", "nan_count", "distinct_count", "minimum", "maximum"):
-        if stored[name] != getattr(found, name):
-            yield f"{name} is {stored[name]!r}, the data has {getattr(found, name)!r}"

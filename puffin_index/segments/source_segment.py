@@ -120,7 +120,7 @@ class SourceSegment:
         """Return the approximate payload bytes of some neighbouring row groups."""
         return int(self.payload_shares[key][first : first + row_groups].sum())
 
-    def read_payload(self, reader: RangedReader, key: FieldKind, row: int) -> tuple[BlobMetadata, memoryview]:
+    def read_payload(self, reader: RangedReader, key: FieldKind, row: int) -> memoryview:
         """Read one payload by its directory row and check its checksum.
 
         Raises CorruptFileError if directory and footer disagree, or the payload is damaged.
@@ -132,7 +132,7 @@ class SourceSegment:
             raise CorruptFileError("a payload that the footer does not know", location=self.location, offset=offset)
         if BLOB_CHECKSUM not in blob.properties:
             raise CorruptFileError("a payload without a checksum", location=self.location, offset=offset)
-        return blob, read_blob(reader, blob)
+        return read_blob(reader, blob)
 
 
 def read_source(
