@@ -23,7 +23,7 @@ _SAID_AGAIN: Final = "puffin_index.jobs.build_handle"
 class _InUtc(logging.Formatter):
     """Writes times in UTC, to the millisecond."""
 
-    converter = time.gmtime
+    converter = staticmethod(time.gmtime)
     default_time_format = "%Y-%m-%dT%H:%M:%S"
     default_msec_format = "%s.%03dZ"
 

@@ -13,7 +13,7 @@ from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.leaf import LeafTest
 from puffin_index.keys.value_types import ValueType
 from puffin_index.storage.arrays import Flags, Ints
-from puffin_index.storage.ranged import Blob, Reading, at_once, run
+from puffin_index.storage.ranged import Blob, Reading, run
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +105,6 @@ class LookUp:
     rows: RowsOf
     blocks: Callable[[], Reading[ReadBlocks]] | None = None
 
-    @classmethod
-    def of_nothing(cls) -> Self:
-        """Return the look-up of a test that no row satisfies."""
-        return cls((0, 0), (0, 0), lambda _: at_once(RowSet(BitMap(), True)))
-
 
 class OpenIndex(ABC):
     """An opened payload of one row group or several, whose rows are numbered as its spans say."""
@@ -156,11 +151,6 @@ class MergePart:
     def new_spans(self) -> Ints:
         """Base and row count, in the new segment, of each kept row group: shape (n, 2)."""
         return np.stack((self.new_bases, self.payload.spans[:, 1]), axis=1)[self.is_kept]
-
-    @property
-    def is_unmoved(self) -> bool:
-        """Whether the new segment keeps all row groups at their old bases."""
-        return bool((self.new_bases == self.payload.spans[:, 0]).all())
 
 
 MERGED_BYTES = 128 * 1024 * 1024

@@ -189,8 +189,9 @@ _ROWS_AT_ONCE = 1024 * 1024
 
 
 def _merged(parts: Sequence[MergePart]) -> list[MergedPayload]:
-    if len(parts) == 1 and parts[0].payload.blob_type == POSTINGS and parts[0].is_unmoved:
-        return [as_it_was(parts[0])]
+    first = parts[0]
+    if len(parts) == 1 and first.payload.blob_type == POSTINGS and (first.new_bases == first.payload.spans[:, 0]).all():
+        return [as_it_was(first)]
     postings: list[MergePart] = []
     runs = runs_of(
         parts, lambda part: part.payload.blob_type, _ROWS_AT_ONCE, lambda part: int(part.payload.spans[:, 1].sum())

@@ -63,7 +63,7 @@ def merge_postings(
     ]
     null_rows = np.concatenate([numbers.rows_of(source.null_numbers()) for source in sources]).astype(np.uint32)
     row_count = numbers.row_count - len(null_rows)
-    are_sets = sum(source.set_keys for source in sources) <= most_set_keys(row_count)
+    are_sets = sum(source.key_count for source in sources) <= most_set_keys(row_count)
     data = bytearray()
     blocks: list[Child] = []
     before: bytes | None = None
@@ -91,23 +91,12 @@ class _Source:
         self.separators: list[bytes] = [
             page.key(place) for page in pages if isinstance(page, BytesKeys) for place in range(len(page))
         ]
+        table = self.postings.directory.table
+        self.first_keys, self.row_counts = table.first_keys[:-1], np.diff(table.rows)
+        # A key counts in every row group with rows.
+        self.key_count = self.postings.directory.key_count * int(np.count_nonzero(self._numbers.row_counts))
         self._next = 0
         self._pending: list[_Some] = []
-
-    @property
-    def set_keys(self) -> int:
-        """The number of keys, each counted in every row group with rows."""
-        return self.postings.directory.key_count * int(np.count_nonzero(self._numbers.row_counts))
-
-    @property
-    def first_keys(self) -> Ints:
-        """The first key of each block; only in the int64 domain."""
-        return self.postings.directory.table.first_keys[:-1]
-
-    @property
-    def row_counts(self) -> Ints:
-        """The number of rows of each block."""
-        return np.diff(self.postings.directory.table.rows)
 
     def below(self, limit: Key | None) -> list[_Some]:
         """Return all keys below a limit, or all keys without a limit, that no earlier call returned."""
@@ -144,7 +133,7 @@ class _Source:
 
     def null_numbers(self) -> Ints:
         """Return the new numbers of the NULL rows that are kept."""
-        rows = np.frombuffer(self.postings.null_rows().to_array(), np.uint32)
+        rows = np.frombuffer(run(self.postings.nulls()).to_array(), np.uint32)
         return self._moved(self._numbers.to_numbers(rows))[0]
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from puffin_index.kinds.postings.blocks import BLOCK_HEADER, SECTION_HEADER, STREAMS
-from puffin_index.kinds.postings.directory import PostingsDirectory
+from puffin_index.kinds.postings.directory import BlockTable, PostingsDirectory
 from puffin_index.storage.arrays import Flags, Ints, Words, ramps, records_at
 from puffin_index.storage.bit_packing import MAXIMUM_WIDTH, SLACK_BYTES, packed_bytes, unpack_streams
 from puffin_index.storage.parts import corrupt, parts_of
@@ -20,24 +20,17 @@ _MAXIMUM_ROW_WIDTH = 32
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredBlocks:
-    """The bytes of some blocks, by ascending number, and their description in the directory.
-
-    `first_keys` are those of the int64 domain.
-    """
+    """The bytes of some blocks, by ascending number, and the table of the directory that describes them."""
 
     blob: Blob
     numbers: Ints
-    offsets: Ints
     views: list[memoryview]
-    key_counts: Ints
-    row_counts: Ints
-    first_keys: Ints
+    table: BlockTable
 
     def chosen(self, some: Flags) -> StoredBlocks:
         """Return some of the blocks."""
         views = [self.views[place] for place in np.flatnonzero(some).tolist()]
-        columns = (column[some] for column in (self.key_counts, self.row_counts, self.first_keys))
-        return StoredBlocks(self.blob, self.numbers[some], self.offsets[some], views, *columns)
+        return StoredBlocks(self.blob, self.numbers[some], views, self.table)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -113,17 +106,7 @@ def read_blocks(blob: Blob, directory: PostingsDirectory, numbers: Ints) -> Read
 
     Raises CorruptFileError if a block does not match its checksum.
     """
-    table = directory.table
-    contents = yield from parts_of(blob, directory.parts(numbers))
-    return StoredBlocks(
-        blob,
-        numbers,
-        table.offsets[numbers],
-        contents,
-        table.keys[numbers],
-        table.rows[numbers + 1] - table.rows[numbers],
-        table.first_keys[numbers],
-    )
+    return StoredBlocks(blob, numbers, (yield from parts_of(blob, directory.parts(numbers))), directory.table)
 
 
 def parse_blocks(stored: Sequence[StoredBlocks], is_bytes: bool) -> ParsedBlocks:
@@ -146,7 +129,8 @@ def _parse_headers(stored: Sequence[StoredBlocks], is_bytes: bool) -> RawBlocks:
     joined = b"".join((*views, bytes(SLACK_BYTES)))
     starts = _before(np.array([len(view) for view in views], np.int64))
     header = records_at(np.frombuffer(joined, np.uint8), starts[:-1], BLOCK_HEADER)
-    keys = np.concatenate([blocks.key_counts for blocks in stored])
+    tables = [(blocks.table, blocks.numbers) for blocks in stored]
+    keys = np.concatenate([table.keys[numbers] for table, numbers in tables])
     words, sections = header["key_word"].astype(np.int64), header["sections"].astype(np.int64)
     key_bytes = words if is_bytes else packed_bytes(keys - 1, words)
     key_starts = starts[:-1] + BLOCK_HEADER.itemsize + 4 * sections
@@ -154,12 +138,12 @@ def _parse_headers(stored: Sequence[StoredBlocks], is_bytes: bool) -> RawBlocks:
         stored[0].blob,
         is_bytes,
         np.repeat(np.arange(len(stored)), [len(blocks.numbers) for blocks in stored]),
-        np.concatenate([blocks.offsets for blocks in stored]),
-        np.concatenate([blocks.first_keys for blocks in stored]),
+        np.concatenate([table.offsets[numbers] for table, numbers in tables]),
+        np.concatenate([table.first_keys[numbers] for table, numbers in tables]),
         memoryview(joined),
         starts,
         keys,
-        np.concatenate([blocks.row_counts for blocks in stored]),
+        np.concatenate([table.row_counts(numbers) for table, numbers in tables]),
         words,
         header["key_number"].astype(np.uint64),
         key_starts,
