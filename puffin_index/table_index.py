@@ -59,10 +59,7 @@ _log = logging.getLogger(__name__)
 
 
 class TableIndex(Described):
-    """The index of one Iceberg table.
-
-    `open` or `create` makes the object, which holds the data table (only read) and the index table.
-    """
+    """The index of one Iceberg table; holds the data table, which is only read, and the index table."""
 
     def __init__(self, catalog: Catalog, data_table: Table, index_table: Table) -> None:
         self.catalog = catalog
@@ -94,10 +91,7 @@ class TableIndex(Described):
 
     @classmethod
     def open_or_define(cls, catalog: Catalog, table: str) -> TableIndex:
-        """Open the index of a table; if the table only has properties that define an index, create the index.
-
-        Raises NotFoundError if the table does not exist, or has neither an index nor defining properties.
-        """
+        """Open the index of a table, or create the one that its properties define, or raise NotFoundError."""
         try:
             return cls.open(catalog, table)
         except NotFoundError:
@@ -140,10 +134,7 @@ class TableIndex(Described):
 
     @classmethod
     def follow(cls, catalog: Catalog, table: str) -> TableIndex:
-        """Open the index of a renamed table, and rename the index table after the table.
-
-        Raises NotFoundError if the table does not exist, or its namespace has no index of it.
-        """
+        """Open the index of a renamed table, and rename the index table, or raise NotFoundError if there is none."""
         data_table = open_table(catalog, TableName.parse(table))
         return cls(catalog, data_table, follow(catalog, data_table))
 
@@ -178,10 +169,7 @@ class TableIndex(Described):
         change_definition(self.data_table, self.index_table, lambda stored: stored.with_kinds(columns))
 
     def remove_kinds(self, definition: IndexDefinition) -> None:
-        """Take kinds out of the definition; queries no longer use them, and `expire` deletes their bytes.
-
-        Raises DefinitionError if the definition lacks one of the kinds, or nothing would be left.
-        """
+        """Take kinds out of the definition, or raise DefinitionError if one is missing or nothing would be left."""
         self.refresh()
         columns = resolve(definition, self.data_table.schema())
         change_definition(self.data_table, self.index_table, lambda stored: stored.without_kinds(columns))

@@ -145,8 +145,8 @@ def show(found: Described, *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(found.to_json(), default=str))
         return
-    report: Report | None = found.describe()
-    console.print(report.as_text(warns=False), highlight=False, soft_wrap=True, markup=False)
+    report: Report | None = (first := found.describe())
+    console.print(first.as_text(warns=False), highlight=False, soft_wrap=True, markup=False)
     while report is not None:
         for warning in report.warnings:
             warn(warning)
@@ -199,10 +199,7 @@ def table_command(command: Callable[..., object]) -> Callable[..., object]:
 
 
 def spark_session(name: str) -> SparkSession:
-    """Start or get a Spark session for a command.
-
-    Raises PuffinIndexError if PySpark is not installed or does not start.
-    """
+    """Start or get a Spark session, or raise PuffinIndexError if PySpark is not installed or does not start."""
     from puffin_index.jobs.worker_pool import settings_of_executors
 
     try:

@@ -71,10 +71,7 @@ class Reading:
     name_mapping: NameMapping | None = None
 
     def ids(self, field_id: int) -> tuple[int, ...]:
-        """Return the field ids that lead to a column through structs, for a map also those of its key and value.
-
-        Empty if the schema has no such column outside of lists and maps.
-        """
+        """Return the field ids that lead to a column outside of lists, for a map also those of key and value."""
         return self._paths.get(field_id, ())
 
     def names(self, field_id: int) -> tuple[tuple[str, ...], ...]:
@@ -137,10 +134,7 @@ def _names(mapped: Iterable[MappedField]) -> tuple[str, ...]:
 
 
 def reading_of(table: Table, schema: Schema | None = None) -> Reading:
-    """Return the rules by which scans of a table, with its current schema unless told, find columns.
-
-    Raises UnsupportedError if the table's name mapping cannot be read.
-    """
+    """Return the rules of a table's scans, or raise UnsupportedError if its name mapping cannot be read."""
     text = table.properties.get(NAME_MAPPING_PROPERTY)
     return Reading(schema or table.schema(), parse_name_mapping(text))
 

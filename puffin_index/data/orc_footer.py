@@ -81,10 +81,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 @contextmanager
 def open_orc(io: FileIO, location: str) -> Iterator[ORCFile]:
-    """Open an ORC file, or raise NotFoundError.
-
-    Raises CorruptFileError if the file is not an ORC file, or cannot be read in the block.
-    """
+    """Open an ORC file, or raise NotFoundError, or CorruptFileError if it cannot be read in the block."""
     try:
         stream = io.new_input(location).open(seekable=True)
     except FileNotFoundError as error:

@@ -130,10 +130,7 @@ def open_parquet(io: FileIO, location: str, size: int | None = None) -> Iterator
 
 @contextmanager
 def open_parquet_file(io: FileIO, location: str, size: int | None = None) -> Iterator[OpenParquet]:
-    """Open a Parquet file; its footer is read once and kept. A known size saves a request to a store.
-
-    Raises NotFoundError, or CorruptFileError if it is not a Parquet file.
-    """
+    """Open a Parquet file, whose footer is read once and kept, or raise NotFoundError or CorruptFileError."""
     with _footers_lock:
         footer = _footers.get((location, size))
     try:

@@ -83,10 +83,7 @@ class IndexDefinition:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedColumn:
-    """One column of a definition, or one key of a map (`map#k#key`), bound to a schema, with the options of each kind.
-
-    The field id is the map's for a key, which has the spelling of `puffin_index.keys.map_key`.
-    """
+    """One column of a definition, or one key of a map (`map#k#key`, as stored), bound to a schema, with options."""
 
     field_id: int
     name: str
@@ -166,8 +163,9 @@ def _find_field(schema: Schema, name: str) -> NestedField:
         found = field_named(schema, name)
     except NotFoundError as error:
         raise DefinitionError(str(error)) from error
-    parents, above = _index_parents(schema), found.field_id
-    while (above := parents.get(above)) is not None:
+    parents = _index_parents(schema)
+    above: int | None = found.field_id
+    while above is not None and (above := parents.get(above)) is not None:
         parent_type = schema.find_type(above)
         if isinstance(parent_type, ListType | MapType):
             raise DefinitionError(f"column {name!r} lies in a {parent_type}: a row may have many values there")
@@ -206,10 +204,7 @@ def to_json(columns: Iterable[AnyColumn]) -> str:
 
 
 def from_json(text: str, schema: Schema) -> BoundDefinition:
-    """Read a definition back and bind it to the current schema, leaving out dropped columns.
-
-    The warnings are about columns whose current type does not fit their indexes.
-    """
+    """Read a definition back and bind it to the schema, without dropped columns; warn of those that no longer fit."""
     columns: list[ResolvedColumn] = []
     warnings: list[str] = []
     for column in stored_columns(text):
@@ -266,11 +261,7 @@ def stored_kinds(text: str) -> dict[Index, Options]:
 
 
 def fit_warnings(columns: Sequence[ResolvedColumn], bytes_per_row: Mapping[int, float] | None = None) -> list[str]:
-    """Return one sentence for each kind that suits its column badly, in the order of the columns.
-
-    No data are read: type and size of a column suggest the number of distinct values. Sizes are bytes a row in the data
-    files, by field id, as far as known.
-    """
+    """Return a sentence for each kind that suits its column badly, by its type, and bytes a row where known."""
     sizes = bytes_per_row or {}
     return [
         f"column {column.name!r}: {sentence}"

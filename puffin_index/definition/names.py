@@ -106,10 +106,7 @@ class StoredDefinition:
         return replace(self, definition=to_json(stored.values()))
 
     def without_kinds(self, columns: Sequence[ResolvedColumn]) -> StoredDefinition:
-        """Take kinds away.
-
-        Raises DefinitionError if the definition lacks one of the kinds, or nothing would be left.
-        """
+        """Take kinds away, or raise DefinitionError if the definition lacks one, or nothing would be left."""
         stored = stored_columns(self.definition)
         for column in columns:
             for kind in column.kinds:

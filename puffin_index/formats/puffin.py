@@ -86,8 +86,7 @@ _FILE_METADATA = TypeAdapter(_FileMetadata)
 class PuffinWriter:
     """Write a Puffin file from front to back. The same calls give the same bytes.
 
-    The stream, written from its position on, is neither flushed nor closed. `created_by` names the program. Raises
-    ValueError if a property has a name that the writer sets itself.
+    The stream is neither flushed nor closed. Raises ValueError if a property has a name that the writer sets itself.
     """
 
     def __init__(self, stream: BinarySink, *, created_by: str, properties: Mapping[str, str] | None = None) -> None:
@@ -185,10 +184,7 @@ def read_footer(reader: RangedReader, footer_size: int | None = None, *, require
 
 
 def check_head(reader: RangedReader) -> None:
-    """Check the magic at the start of the file, which `read_footer` does not read.
-
-    Raises CorruptFileError if it is missing, UnsupportedError if it is that of another version.
-    """
+    """Check the magic at the start of the file: raises CorruptFileError, or UnsupportedError for another version."""
     _check_magic(reader.read(0, len(MAGIC)), reader.location, 0)
 
 

@@ -135,12 +135,9 @@ def live_entries(entries: pa.Table, retained: Collection[FileIdentity], wanted: 
 
 
 def needed_entries(data_table: Table, index_table: Table, wanted: Collection[FieldKind], entries: pa.Table) -> pa.Table:
-    """Leave out entries and directories that nothing needs.
+    """Leave out what nothing needs, or raise NotFoundError if the data table is gone or was replaced.
 
     The data table is loaded after the entries were read, so that files added meanwhile count as retained.
-
-    Raises:
-        NotFoundError: If the data table is gone or was replaced.
     """
     refresh_table(data_table)
     if not is_bound_to(index_table, str(data_table.metadata.table_uuid)):

@@ -66,10 +66,7 @@ def load_left_behind(catalog: Catalog, index_name: TableName, data_uuid: str) ->
 def list_index_tables(
     catalog: Catalog, namespace: tuple[str, ...], *, only_left_behind: bool = False
 ) -> dict[str, TableName]:
-    """Load the index tables of a namespace, only those of no existing table if wanted, by UUID of their data table.
-
-    The result is empty for a catalog that cannot list its tables.
-    """
+    """Load a namespace's index tables (or those left behind), by UUID of data table; none if it cannot be listed."""
     try:
         names = {identifier[-1] for identifier in catalog.list_tables(namespace)}
     except (RESTError, NoSuchNamespaceError, NotImplementedError) as error:

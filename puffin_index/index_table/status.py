@@ -45,10 +45,9 @@ from puffin_index.storage.ranged import BytesReader
 
 @dataclass(frozen=True, slots=True)
 class BuildScope:
-    """The data files to index; by default all data files of the current snapshot.
+    """The data files to index; by default all of the current snapshot. An index serves all snapshots with the file.
 
-    A snapshot, a branch or tag, a filter by Iceberg's own metadata, or a number of files bound it. An index belongs to
-    a data file, so files that other snapshots, branches and tags share are indexed once.
+    A snapshot, a branch or tag, a filter by Iceberg's own metadata, or a number of files bound it.
     """
 
     snapshot_id: int | None = None
@@ -57,18 +56,11 @@ class BuildScope:
     max_files: int | None = None
 
     def find_snapshot(self, table: Table) -> Snapshot | None:
-        """Return the snapshot to index in the table's present state; None while the table is empty.
-
-        Raises NotFoundError if the table lacks the snapshot, branch or tag.
-        """
+        """Return the snapshot to index, None while the table is empty, or raise NotFoundError if the table lacks it."""
         return find_snapshot(table, self.snapshot_id, self.ref)
 
     def list_data_files(self, table: Table) -> tuple[DataFile, ...]:
-        """Return the data files in the scope in the table's present state, with or without an index.
-
-        Raises NotFoundError without such a snapshot, branch or tag, DefinitionError if the filter does not fit the
-        table.
-        """
+        """List the data files in the scope, or raise NotFoundError, or DefinitionError if the filter does not fit."""
         snapshot = self.find_snapshot(table)
         if snapshot is None:
             return ()
@@ -119,20 +111,13 @@ class ColumnStatus:
 
 @dataclass(frozen=True, slots=True)
 class IndexStatus(Described):
-    """How much of a table's current snapshot is indexed.
+    """How much of a table's current snapshot is indexed, that is, by every index of the definition.
 
-    Attributes:
-        indexed_data_files: The data files with every index of the definition.
-        row_groups: Row groups of all data files (a file whose manifest entry lists none counts as one).
-        segments: Segments that cover the indexed files.
-        index_bytes: Bytes of those segments, which may hold indexes of other snapshots' files as well.
-        unindexed_bytes: Bytes of the data files that lack an index of the definition.
-        snapshots_behind: The number of snapshots from the one that added the oldest of these files to the current one;
-            0 without unindexed files.
-        outdated: Reasons, as sentences, why indexes of the snapshot's data files are unusable; builds make them anew.
-        left_out: Reasons why builds leave out data files, of the first ten files without an index.
-        live_index_bytes: Bytes of the definition's indexes that belong to data files of the current snapshot.
-        total_index_bytes: Bytes of all segments, whichever snapshot needs them.
+    A file whose manifest entry lists no row groups counts as one row group. `segments` and `index_bytes` are those of
+    the segments that cover the snapshot's files, `live_index_bytes` only payloads of these files, `total_index_bytes`
+    all segments. `unindexed_bytes` are those of data files. `snapshots_behind` counts from the snapshot that added the
+    oldest file without an index. `outdated` says why indexes are unusable until a build, `left_out` why builds leave
+    files out.
     """
 
     table: str
@@ -178,10 +163,7 @@ class IndexStatus(Described):
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """The lag of an index behind its table: the files that lack an index, their bytes, and snapshots behind.
-
-    These begin with the one that added the oldest such file, and end with the current one.
-    """
+    """The lag of an index: the files that lack one, their bytes, and snapshots since one added the oldest file."""
 
     snapshots: int
     files: int

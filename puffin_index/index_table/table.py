@@ -103,10 +103,7 @@ _LOCATION = re.compile(r"'([^']+)'|((?:\w[\w+.-]*:/|/).*)")
 
 @contextmanager
 def index_table_read(name: str) -> Iterator[None]:
-    """Translate errors of a block that reads files of an index table.
-
-    Raises DamagedIndexError if one is missing or broken, OSError with the table's name if one cannot be reached.
-    """
+    """Raise DamagedIndexError for what is missing or broken in a block, OSError for what cannot be reached."""
     try:
         yield
     except RequestException:
@@ -221,11 +218,7 @@ def index_table_name(data_table: TableName) -> TableName:
 
 
 def load_index_table(catalog: Catalog, name: TableName) -> Table:
-    """Load the index table.
-
-    Raises NotFoundError, DamagedIndexError if its metadata is missing or broken, UnsupportedError if it is of another
-    version.
-    """
+    """Load the index table, or raise NotFoundError, DamagedIndexError, or UnsupportedError for another version."""
     try:
         with index_table_read(str(name)):
             table = read_whole(catalog.load_table(name), with_data=True)
@@ -246,10 +239,7 @@ def is_bound_to(index_table: Table, data_table_uuid: str) -> bool:
 
 
 def refresh_index_table(index_table: Table) -> None:
-    """Load the newest state of an index table.
-
-    Raises NotFoundError if it is gone or its name is another's, DamagedIndexError if its metadata is missing or broken.
-    """
+    """Load the newest state of an index table, or raise NotFoundError or DamagedIndexError."""
     with index_table_read(".".join(index_table.name())):
         refresh_table(index_table, with_data=True)
 
@@ -270,10 +260,7 @@ def segments_folder(index_table: Table) -> str:
 
 
 def read_entries(index_table: Table) -> pa.Table:
-    """Read the rows of the index table (columns as in `SCHEMA`), in the order of their addition.
-
-    Raises DamagedIndexError if a file of the index table is missing or broken.
-    """
+    """Read the rows of the index table, as in `SCHEMA`, oldest first, or raise DamagedIndexError."""
     if index_table.current_snapshot() is None:
         return _ARROW_SCHEMA.empty_table()
     with index_table_read(".".join(index_table.name())):

@@ -214,10 +214,7 @@ class _Committer:
         self._tell()
 
     def add(self, segment: Segment) -> None:
-        """Take a finished segment; commit if the last commit is `COMMIT_INTERVAL_SECONDS` ago.
-
-        If the catalog stays locked, the segment waits for the next commit.
-        """
+        """Take a finished segment; commit after `COMMIT_INTERVAL_SECONDS`, or later while the catalog stays locked."""
         self.skipped.extend(segment.skipped)
         if segment.covered:
             self._waiting.append(segment)

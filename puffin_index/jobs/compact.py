@@ -85,8 +85,7 @@ def compact(
 ) -> CompactReport:
     """Rewrite small segments, and segments with few live bytes (or these only), as segments of the target size.
 
-    `wanted` has the options of each (field, kind) of the definition. Raises NotFoundError if the data table is gone or
-    was replaced.
+    `wanted` has the definition's options. Raises NotFoundError if the data table is gone or was replaced.
     """
     started = time.monotonic()
     entries = replace_entries(index_table, partial(needed_entries, data_table, index_table, wanted))

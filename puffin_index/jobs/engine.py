@@ -14,7 +14,6 @@ import uuid
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import suppress
-from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
@@ -143,7 +142,9 @@ class SparkEngine:
         self._properties = self._java_context.getLocalProperties()
         with ThreadPoolExecutor(self.parallelism, thread_name_prefix="puffin-index-build") as threads:
             threads.submit(self._in_job, "ask executors", self._check_package).result()
-            yield from _results(partial(threads.submit, self._run_task), tasks, self._in_background)
+            yield from _results(
+                lambda write, task: threads.submit(self._run_task, write, task), tasks, self._in_background
+            )
 
     def _check_package(self) -> None:
         """Ask the executors whether they find this package: without it, each task fails with pages of stack traces."""

@@ -1,14 +1,7 @@
 """Export: the payloads that an index has of a row group become a container that Paimon reads.
 
 A container of Paimon's is about one data file and says nothing of row groups, so it holds the indexes of one row group.
-
-| kind | Paimon's index name | blob types that Paimon reads |
-| --- | --- | --- |
-| bitmap | `bitmap` | `paimon-bitmap-v2` |
-| bsi | `bsi` | `paimon-bsi-v1` |
-| bloom | `bloom-filter` | `paimon-bloom-v1` |
-
-`puffin_index.keys.value_types` tells which Paimon type reads the payload of which Iceberg type.
+Each kind says which of its blobs Paimon reads, and by which name.
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence

@@ -64,10 +64,7 @@ def define_index_table(catalog: Catalog, data_table: Table, definition: str) -> 
 
 
 def ensure_index_table(catalog: Catalog, data_table: Table, definition: str) -> Table:
-    """Load the index table of a data table; create one with this definition if the table has no index.
-
-    Raises PuffinIndexError if this is impossible.
-    """
+    """Load the index table of a data table, or create one with this definition, or raise PuffinIndexError."""
     try:
         return follow(catalog, data_table)
     except NotFoundError:

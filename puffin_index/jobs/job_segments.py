@@ -25,11 +25,8 @@ _log = logging.getLogger(__name__)
 class JobSegments(AbstractContextManager["JobSegments"]):
     """The segments of one job, whose names begin with the id of the job.
 
-    As a context manager, the object cleans up after a failing block: it deletes segments of the job that no entry
-    names, also half-written segments of killed processes. Segments of a commit with unknown outcome stay.
-
-    Attributes:
-        job_id: The first digits of the names.
+    After a failing block it deletes those that no entry names, also half-written ones of killed processes. Segments of
+    a commit with unknown outcome stay.
     """
 
     def __init__(self, index_table: Table) -> None:

@@ -154,10 +154,7 @@ ProofOf: TypeAlias = Callable[[FieldKind, int], Proof]
 
 
 def proofs_of(source: SourceSegment, reader: RangedReader) -> ProofOf:
-    """Return the proofs of a segment's payloads.
-
-    The last ones are kept: a proof may have decoded its payload, and row groups are checked in sequence.
-    """
+    """Return the proofs of a segment's payloads; the last ones are kept, decoded, for the next row groups."""
 
     @lru_cache(_MOST_DECODED)
     def proof(key: FieldKind, row: int) -> Proof:

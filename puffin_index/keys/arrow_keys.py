@@ -30,10 +30,7 @@ _Number = TypeVar("_Number", bound=np.generic)
 
 
 def column_of(values: pa.Array | pa.ChunkedArray, value_type: ValueType) -> Column:
-    """Return the keys of an Arrow column, of a type that can hold `value_type`, or narrower before a promotion.
-
-    Raises UnsupportedError if the Arrow type does not fit, or a value is out of range.
-    """
+    """Return the keys of an Arrow column, perhaps narrower before a promotion, or raise UnsupportedError."""
     array = _one_array(values)
     row_count = len(array)
     valid = None if array.null_count == 0 else array.is_valid().to_numpy(zero_copy_only=False)
@@ -223,10 +220,7 @@ def key_array(column: Column) -> pa.Array:
 
 
 def signed_keys(values: pa.Array | pa.ChunkedArray, value_type: ValueType) -> pa.Array:
-    """Return the keys of Arrow values, as `key_array` has them; that of -0.0 is `NEGATIVE_ZERO_KEY`.
-
-    Raises UnsupportedError as `column_of` does.
-    """
+    """Return keys as `key_array` has them, `NEGATIVE_ZERO_KEY` for -0.0; raises UnsupportedError as `column_of`."""
     column = column_of(values, value_type)
     keys = key_array(column)
     return (

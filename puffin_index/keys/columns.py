@@ -63,14 +63,10 @@ _AT_ONCE = 65_536
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Column:
-    """The keys of one column in one row group.
+    """The keys of one column in one row group, one per row, and which rows are not NULL (None: all).
 
-    Attributes:
-        row_count: The number of rows, NULLs included.
-        keys: One key per row. In the int64 domain, numbers of `key_dtype`, undefined in NULL rows. In the bytes domain,
-            either values, which `bytes_keys` turns into keys, or keys coded by a dictionary of distinct keys that all
-            occur; NULL in NULL rows.
-        valid: Which rows are not NULL; None if no row is NULL.
+    In the int64 domain, keys are numbers of `key_dtype`, undefined in NULL rows. In the bytes domain they are NULL
+    there: values, which `bytes_keys` turns into keys, or keys coded by a dictionary of distinct keys that all occur.
     """
 
     value_type: ValueType

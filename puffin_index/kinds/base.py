@@ -18,12 +18,7 @@ from puffin_index.storage.ranged import Blob, Reading, run
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """The bytes of one index, of one row group or several.
-
-    Attributes:
-        layout: Numbers (int64), stored in the directory, that let a reader find parts of the payload without parsing.
-            Each kind defines their meaning.
-    """
+    """The bytes of one index, and numbers from which its kind finds parts of them without parsing."""
 
     blob_type: str
     data: bytes | bytearray | memoryview
@@ -53,10 +48,7 @@ class StoredPayload:
 
     @property
     def row_count(self) -> int:
-        """The number of rows of the only row group.
-
-        Raises CorruptFileError if the payload does not cover exactly one row group.
-        """
+        """The number of rows of the only row group, or CorruptFileError if there is not exactly one."""
         if len(self.spans) != 1:
             raise CorruptFileError(
                 f"a blob {self.blob_type} of {len(self.spans)} row groups",
@@ -82,22 +74,15 @@ class ReadBlocks(Protocol):
     """The blocks of a payload read for a test. The same array operations search the blocks of several payloads."""
 
     def rows_of_all(self, every: Sequence[Self]) -> list[BitMap]:
-        """Return the rows of each of several payloads, this one among them.
-
-        Raises:
-            CorruptFileError: If one of the payloads is damaged; the error may name another of them.
-        """
+        """Return the rows of several payloads, this one among them, or raise CorruptFileError, perhaps of another."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LookUp:
     """A test of an opened payload, before its rows are read.
 
-    Attributes:
-        bounds: The least and the greatest number of rows that the answer has.
-        cost: The requests and bytes, at most, that `rows` takes.
-        blocks: Reads the blocks of the test, to be searched along with those of other payloads; None if the blocks
-            alone do not give the answer.
+    `bounds` are the least and the greatest number of rows, `cost` the requests and bytes, at most, that `rows` takes.
+    `blocks` reads the test's blocks, to be searched along with those of other payloads; None if they do not suffice.
     """
 
     bounds: tuple[int, int]
@@ -134,10 +119,7 @@ DROPPED = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MergePart:
-    """A payload to merge, with the column's type today, and the new base of each row group, or `DROPPED`.
-
-    New bases are multiples of 65,536.
-    """
+    """A payload to merge, typed as today, and the new base of each row group, a multiple of 65,536 or `DROPPED`."""
 
     payload: StoredPayload
     new_bases: Ints

@@ -144,11 +144,7 @@ class IndexKind(ABC):
 
     @abstractmethod
     def open(self, payload: StoredPayload) -> OpenIndex:
-        """Open a payload without reading it.
-
-        Raises UnsupportedError for an unknown blob type, version or value type, CorruptFileError if the layout
-        contradicts the rest.
-        """
+        """Open a payload without reading it, or raise UnsupportedError, or CorruptFileError for another layout."""
 
     @abstractmethod
     def answers(self, test: LeafTest) -> Answer:

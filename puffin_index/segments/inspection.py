@@ -45,10 +45,7 @@ class PayloadPlace:
 
 @dataclass(frozen=True, slots=True)
 class DirectorySummary:
-    """One directory of a segment, or the `statistics` of one column, which have no payloads.
-
-    There are fewer payloads than row groups where some are merged.
-    """
+    """One directory of a segment, or a column's `statistics`, without payloads; some cover several row groups."""
 
     field_id: int
     kind: str
@@ -66,10 +63,7 @@ def is_container(reader: RangedReader) -> bool:
 
 
 def read_payload_places(reader: RangedReader, footer: PuffinFile) -> Iterator[PayloadPlace]:
-    """Yield the payloads of a segment, directory by directory.
-
-    Raises CorruptFileError if a directory is damaged, UnsupportedError if it is of a later version.
-    """
+    """Yield the payloads of a segment, or raise CorruptFileError or UnsupportedError for a directory."""
     for blob in footer.blobs:
         if blob.type == DIRECTORY_BLOB:
             field_id, directory = _read(reader, blob)
@@ -77,10 +71,7 @@ def read_payload_places(reader: RangedReader, footer: PuffinFile) -> Iterator[Pa
 
 
 def summarize_directories(reader: RangedReader, footer: PuffinFile) -> list[DirectorySummary]:
-    """Return a summary of each directory of a segment, in the order of the file; other Puffin files have no directory.
-
-    Raises CorruptFileError if a directory is damaged, UnsupportedError if it is of a later version.
-    """
+    """Return a summary of each directory of a segment, in order, or raise CorruptFileError or UnsupportedError."""
     summaries: list[DirectorySummary] = []
     for blob in footer.blobs:
         if blob.type == STATISTICS_BLOB:

@@ -65,10 +65,7 @@ class BlockDirectory:
 
 
 def _parse_header(blob: Blob, data: memoryview, row_count: int, form: int) -> BlockDirectory:
-    """Parse the header of a blob.
-
-    Raises CorruptFileError if the header is cut short, of another row group or version, or describes no blocks.
-    """
+    """Parse the header of a blob, or raise CorruptFileError if it is not of this row group and version, and whole."""
     cursor = ByteCursor(data, blob.location, blob.offset)
     version = cursor.uint8()
     rows, value_count, has_null = cursor.int32_be(), cursor.int32_be(), cursor.uint8()

@@ -47,10 +47,7 @@ def layout_of(options: Options) -> str:
 
 
 def _block_bytes_of(options: Options, value_type: ValueType) -> int | None:
-    """Return the block size of the options in bytes; None if the options leave the size open.
-
-    Raises DefinitionError if the size is not between 64 bytes and 64 MB.
-    """
+    """Return the block size, or None; raises DefinitionError if it is not between 64 bytes and 64 MB."""
     text = options.get("index-block-size")
     if text is None:
         return None

@@ -24,8 +24,7 @@ from puffin_index.storage.ranged import Reading, run
 class MergedSlices(OpenIndex, HoldsKeys):
     """Answer any test with rows of the segment's row space. Memory keeps nothing that is read. Safe to share.
 
-    Raises UnsupportedError for another version or domain, CorruptFileError if the layout contradicts blob or row
-    groups.
+    Raises UnsupportedError for another version or domain, CorruptFileError if the layout contradicts the rest.
     """
 
     def __init__(self, payload: StoredPayload) -> None:

@@ -68,10 +68,7 @@ def _is_number(value_type: ValueType) -> bool:
 
 
 def build_slices(ordered: SortedColumn, row_counts: Sequence[int], *, may_compress: bool) -> Payload:
-    """Build the payload of row groups; if allowed, slices are compressed where that pays.
-
-    If not, numbers of a single row group are in Paimon's format.
-    """
+    """Build the payload of row groups; numbers of one row group are in Paimon's format unless it may compress."""
     column = ordered.column
     is_coded = not fits_slices(column)
     # Slices first: the codes are freed before the dictionary is built, and computing the codes already sorts the keys.

@@ -66,10 +66,7 @@ def _places(rows: Rows, some: BitMap) -> Ints:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HalfSets:
-    """The rows with numbers of one sign, 1 or -1, and those of each bit of magnitude - minimum, lowest first.
-
-    Nobody changes the sets.
-    """
+    """The rows with numbers of a sign, and of each bit of magnitude - minimum, lowest first; nobody changes them."""
 
     sign: int
     minimum: int
@@ -189,10 +186,7 @@ class HalfReader:
         return (yield from self._descend(rows, len(half.slices) - 1, wanted, lowest))
 
     def flat(self) -> Reading[FlatHalf]:
-        """Return the numbers as flat bits; reads all slices.
-
-        Raises CorruptFileError if rows or slices contradict the numbers of the half.
-        """
+        """Return the numbers as flat bits, from all slices, or raise CorruptFileError if these contradict the half."""
         half, blob = self.half, self._blob
         is_full = half.row_count == self._row_count
         parts = [*([] if is_full else [half.existence]), *half.slices]
@@ -212,10 +206,7 @@ class HalfReader:
         return FlatHalf(existence, slices)
 
     def sets(self) -> Reading[HalfSets]:
-        """Return the numbers as row sets; reads all slices.
-
-        Raises CorruptFileError if rows or slices contradict the numbers of the half.
-        """
+        """Return the numbers as row sets, from all slices, or raise CorruptFileError if these contradict the half."""
         bits = range(len(self.half.slices))
         yield from self._read([_EXISTENCE, *bits])
         rows, slices = self._sets[_EXISTENCE], [self._sets[bit] for bit in bits]

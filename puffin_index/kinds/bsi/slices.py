@@ -169,10 +169,7 @@ def numbers_of_halves(halves: Sequence[Half | None], existence_gap: int) -> list
 
 
 def halves_of_layout(blob: Blob, numbers: Sequence[int], row_count: int, existence_gap: int) -> list[Half]:
-    """Return the halves that the numbers of a layout describe; `existence_gap` bytes lie behind each existence set.
-
-    Raises CorruptFileError if the numbers, at least `LEAST_NUMBERS`, do not fit the blob.
-    """
+    """Return the halves that at least `LEAST_NUMBERS` of a layout describe, or raise CorruptFileError."""
     position = LEAST_NUMBERS
     halves: list[Half] = []
     for sign, start in ((1, 0), (-1, _HALF_NUMBERS)):

@@ -55,10 +55,7 @@ def key_rows(blocks: ParsedBlocks) -> KeyRows:
 
 
 def rows_of_keys(asked: AskedBlocks, keys: KeyArray) -> KeyRows:
-    """Decode the rows of ascending keys, around each of which is an interval of the cuts.
-
-    Raises CorruptFileError on damage.
-    """
+    """Decode the rows of ascending keys, each in an interval of the cuts, or raise CorruptFileError."""
     blocks = parse_blocks([asked.stored], asked.is_bytes)
     runs = runs_of(blocks, [asked])
     there = np.flatnonzero(runs[0::2] < runs[1::2])
@@ -194,10 +191,7 @@ class RowsWithin(KeysWithin):
         return rows, replace(self, read=lambda: at_once(parts), cost_bytes=0)
 
     def keys_of(self, rows: BitMap | None) -> Reading[Column]:
-        """Return the keys of some rows.
-
-        Raises CorruptFileError if the blob is damaged, or a row has none of the keys.
-        """
+        """Return the keys of some rows, or raise CorruptFileError on damage or for a row with none of the keys."""
         if rows is None:
             raise corrupt(self.blob, "rows of other keys are asked for")
         wanted = self.numbers.to_numbers(np.frombuffer(rows.to_array(), np.uint32))

@@ -27,9 +27,8 @@ _EMPTY_BYTES = 4096
 class BlockTable:
     """The known numbers of the blocks: arrays by block number, filled as pages are read.
 
-    A block ends where the next begins; `rows` counts those of all blocks before each; `are_exact` says whether the
-    separator is the block's first key, `are_sets` whether the block is a row set; `first_keys` are separators of the
-    int64 domain.
+    A block ends where the next begins; `rows` counts those of all blocks before. `are_exact` marks separators that are
+    the block's first key, `are_sets` row sets; `first_keys` are separators of the int64 domain.
     """
 
     offsets: Ints

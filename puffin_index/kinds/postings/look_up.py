@@ -65,8 +65,7 @@ class _Plan:
 class Postings(OpenIndex, HoldsKeys):
     """Answer any test with rows of the segment's row space. Memory keeps the directory once read, but no blocks.
 
-    Safe to share between threads. Raises UnsupportedError for another version or domain, CorruptFileError if the layout
-    contradicts blob or row groups.
+    Safe to share. Raises UnsupportedError for another version or domain, CorruptFileError for another layout.
     """
 
     def __init__(self, payload: StoredPayload) -> None:

@@ -50,8 +50,7 @@ def merge_postings(
 ) -> Payload:
     """Merge postings whose new bases ascend through all parts, with about `rows_at_once` rows in memory.
 
-    Raises BuildError if the rows exceed the row space, CorruptFileError or UnsupportedError for a part that cannot be
-    read.
+    Raises BuildError if rows exceed the row space, CorruptFileError or UnsupportedError for an unreadable part.
     """
     is_bytes = parts[0].payload.value_type.domain == "bytes"
     numbers = RowNumbers.of(np.concatenate([part.new_spans for part in parts]))

@@ -102,10 +102,7 @@ class ParsedBlocks:
 
 
 def read_blocks(blob: Blob, directory: PostingsDirectory, numbers: Ints) -> Reading[StoredBlocks]:
-    """Read ascending blocks, whose directory pages are loaded; neighbours share a request.
-
-    Raises CorruptFileError if a block does not match its checksum.
-    """
+    """Read ascending blocks, whose directory pages are loaded, or raise CorruptFileError."""
     return StoredBlocks(blob, numbers, (yield from parts_of(blob, directory.parts(numbers))), directory.table)
 
 

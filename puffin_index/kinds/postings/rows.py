@@ -23,10 +23,7 @@ def rows_of_runs(
     owners: Ints,
     numbers: Sequence[RowNumbers],
 ) -> list[BitMap]:
-    """Return, for each of some blobs, the rows of ascending intervals of runs, which do not overlap.
-
-    Raises CorruptFileError if a number is not that of a row.
-    """
+    """Return each blob's rows of ascending, disjoint intervals of runs, or raise CorruptFileError for other numbers."""
     some = lows < highs
     lows, highs, owners = lows[some], highs[some], owners[some]
     sections = sections_of(blocks, lows, highs)
