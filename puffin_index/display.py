@@ -110,17 +110,13 @@ def as_json(value: Any) -> Any:
         case _ if is_dataclass(value):
             own = [field.name for field in fields(value) if not field.name.startswith("_")]
             listed = getattr(value, "JSON", ("*",))
-            names = (name for one in listed for name in (own if one == "*" else [one]))
-            return dict(_member(value, *name.partition("=")) for name in names)
+            names = (name.partition("=") for one in listed for name in (own if one == "*" else [one]))
+            found = {key.rpartition(".")[2]: attrgetter(name or key)(value) for key, _, name in names}
+            return {key: as_json(one() if callable(one) else one) for key, one in found.items()}
         case Iterable():
             return [as_json(one) for one in value]
         case _:
             return value
-
-
-def _member(value: object, key: str, _: str, name: str) -> tuple[str, Any]:
-    found = attrgetter(name or key)(value)
-    return key.rpartition(".")[2], as_json(found() if callable(found) else found)
 
 
 def format_bytes(count: int) -> str:

@@ -197,14 +197,10 @@ def locate_column(
             raise UnsupportedError(f"{about}: the file lacks the column, which has a default value there")
         return LocatedColumn(ColumnSource(fields.rule, ids, names, is_absent=True))
     if is_map:
-        _check_map(found[-1], ids[-2:], about)
+        if not pa.types.is_map(found[-1].field.type):
+            raise UnsupportedError(f"{about}: column {found[-1].field_id} is no map there")
+        if tuple(child.field_id for child in found[-1].children) != ids[-2:]:
+            raise UnsupportedError(f"{about}: the key or the value of the map has another field id than in the table")
     elif pa.types.is_nested(found[-1].field.type):
         raise UnsupportedError(f"{about}: the file has a {found[-1].field.type} there")
     return LocatedColumn(ColumnSource(fields.rule, ids, names), found)
-
-
-def _check_map(found: FileField, ids: tuple[int, ...], about: str) -> None:
-    if not pa.types.is_map(found.field.type):
-        raise UnsupportedError(f"{about}: column {found.field_id} is no map there")
-    if tuple(child.field_id for child in found.children) != ids:
-        raise UnsupportedError(f"{about}: the key or the value of the map has another field id than in the table")

@@ -59,16 +59,14 @@ def coded_by_dictionary(group: pq.RowGroupMetaData, fields: Iterable[FileField])
     names: list[str] = []
     for field in fields:
         # Arrow tells columns by their path, in which a dot leads into a struct.
-        if _is_text(field.field.type) and "." not in field.field.name:
+        arrow_type = field.field.type
+        is_text = pa.types.is_string(arrow_type) or pa.types.is_large_string(arrow_type)
+        if is_text and "." not in field.field.name:
             chunk = group.column(field.leaves[0])
             # Outside of a dictionary, the length of a value alone has four bytes.
             if chunk.has_dictionary_page and chunk.total_uncompressed_size < _LENGTH_BYTES * chunk.num_values:
                 names.append(field.field.name)
     return names
-
-
-def _is_text(arrow_type: pa.DataType) -> bool:
-    return bool(pa.types.is_string(arrow_type) or pa.types.is_large_string(arrow_type))
 
 
 @contextmanager

@@ -215,19 +215,13 @@ def open_data_file(io: FileIO, file: DataFile, reading: Reading) -> Iterator[Ope
         raise BuildError(f"data file not found: {file.path}") from error
     with cast(BinaryIO, stream):
         try:
-            opened = _open(stream, file, reading)
+            opened = (_open_orc if file.format == "ORC" else _open_parquet)(stream, file, reading)
         except FileNotFoundError as error:
             raise BuildError(f"data file not found: {file.path}") from error
         except (pa.ArrowException, OSError) as error:
             raise BuildError(f"data file {file.path} cannot be read as {file.format}: {error}") from error
         _check_rows(opened)
         yield opened
-
-
-def _open(stream: ObjectStream | InputStream, file: DataFile, reading: Reading) -> OpenDataFile:
-    if file.format == "ORC":
-        return _open_orc(stream, file, reading)
-    return _open_parquet(stream, file, reading)
 
 
 def _open_parquet(stream: ObjectStream | InputStream, file: DataFile, reading: Reading) -> OpenParquetFile:
@@ -239,16 +233,12 @@ def _open_parquet(stream: ObjectStream | InputStream, file: DataFile, reading: R
     assert fields is not None
     if sum(len(field.leaves) for field in fields.fields) != len(parquet.schema):
         raise UnsupportedError(f"data file {file.path}: its columns are nested in a way that is not known")
-    starts = _range_starts(parquet.metadata, file.file_size)
-    return OpenParquetFile(file, row_counts, starts, ordinals, fields, reading, parquet)
-
-
-def _range_starts(footer: pq.FileMetaData, file_size: int) -> tuple[int, ...]:
     # Manifests may list offsets in another order than the row groups, or offsets that readers do not use.
-    places = row_group_places(footer)
-    if places is None:
-        return (READ_WHOLE,) * int(footer.num_row_groups)
-    return range_starts([place.offset for place in places], [place.midpoint for place in places], file_size)
+    places = row_group_places(parquet.metadata)
+    starts = (READ_WHOLE,) * len(ordinals)
+    if places is not None:
+        starts = range_starts([one.offset for one in places], [one.midpoint for one in places], file.file_size)
+    return OpenParquetFile(file, row_counts, starts, ordinals, fields, reading, parquet)
 
 
 def _open_orc(stream: ObjectStream | InputStream, file: DataFile, reading: Reading) -> OpenOrcFile:

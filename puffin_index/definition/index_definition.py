@@ -291,7 +291,10 @@ def read_properties(properties: Mapping[str, str], schema: Schema) -> BoundDefin
         key = f"{_PREFIX}{index_type}.columns"
         names = [name.strip() for name in properties.get(key, "").split(",") if name.strip()]
         for name in dict.fromkeys(names):
-            options = _options_of(properties, f"{_PREFIX}{index_type}.{name}.")
+            prefix = f"{_PREFIX}{index_type}.{name}."
+            given = {key.removeprefix(prefix): value for key, value in properties.items() if key.startswith(prefix)}
+            # A remaining dot means an option of a column whose name begins like this column's name.
+            options = {key: value for key, value in given.items() if key and "." not in key}
             try:
                 column = _resolve_column(IndexedColumn(name, {kind: options}), schema)
             except DefinitionError as error:
@@ -299,12 +302,6 @@ def read_properties(properties: Mapping[str, str], schema: Schema) -> BoundDefin
             else:
                 columns = unite(columns, [column])
     return BoundDefinition(columns, tuple(warnings))
-
-
-def _options_of(properties: Mapping[str, str], prefix: str) -> Options:
-    names = ((key, key.removeprefix(prefix)) for key in properties if key.startswith(prefix))
-    # A remaining dot means an option of a column whose name begins like this column's name.
-    return {name: properties[key] for key, name in names if name and "." not in name}
 
 
 def unite(first: Sequence[ResolvedColumn], second: Sequence[ResolvedColumn]) -> tuple[ResolvedColumn, ...]:

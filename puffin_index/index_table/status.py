@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import ClassVar, TypeAlias
 
 import numpy as np
@@ -192,6 +193,9 @@ def read_status(data_table: Table, index_table: Table, columns: Sequence[Resolve
     segments = segment_sizes(used)
     row_groups = _row_group_count(live)
     column_status = _column_status(columns, *_kind_sizes(index_table, used), column_bytes)
+    at_once = requests_at_once(data_table.io, data_table.location())
+    judge = partial(objection, data_table.io, reading=reading, columns=columns)
+    reasons = in_parallel(judge, missing[:_MOST_JUDGED], at_once)
     return IndexStatus(
         table=".".join(data_table.name()),
         snapshot_id=snapshot.snapshot_id if snapshot else None,
@@ -206,19 +210,11 @@ def read_status(data_table: Table, index_table: Table, columns: Sequence[Resolve
         unindexed_bytes=lag.bytes,
         snapshots_behind=lag.snapshots,
         outdated=(*_outdated_sources(every, live, reading), *_outdated_files(every, live)),
-        left_out=tuple(_objections(data_table, missing[:_MOST_JUDGED], reading, columns)),
+        left_out=tuple(reason for reason in reasons if reason is not None),
         live_index_bytes=sum(column.live_bytes for column in column_status),
         total_index_bytes=sum(segment_sizes(every).values()),
         index_table=".".join(index_table.name()),
     )
-
-
-def _objections(
-    data_table: Table, files: Sequence[DataFile], reading: Reading, columns: Sequence[ResolvedColumn]
-) -> Iterator[str]:
-    at_once = requests_at_once(data_table.io, data_table.location())
-    reasons = in_parallel(lambda file: objection(data_table.io, file, reading, columns), files, at_once)
-    return (reason for reason in reasons if reason is not None)
 
 
 def _outdated_sources(entries: pa.Table, files: Sequence[DataFile], reading: Reading) -> Iterator[str]:

@@ -109,20 +109,16 @@ def index_table_read(name: str) -> Iterator[None]:
     except RequestException:
         raise
     except FileNotFoundError as error:
-        file = _location_in(error)
+        # PyArrow quotes the location without its scheme.
+        text = str(error.filename or error).splitlines()[0]
+        found = _LOCATION.search(text)
+        file = found[1] or found[2] if found else text
         raise DamagedIndexError(name, f"{file} is missing", file) from error
     except OSError as error:
         raise in_context(error, f"index table {name} cannot be read") from error
     except _BROKEN as error:
         reason = (str(error).splitlines() or [""])[0]
         raise DamagedIndexError(name, f"one of its files is broken ({type(error).__name__}: {reason})") from error
-
-
-def _location_in(error: FileNotFoundError) -> str:
-    """Return the missing file from the text of the error; PyArrow quotes the location without its scheme."""
-    text = str(error.filename or error).splitlines()[0]
-    found = _LOCATION.search(text)
-    return found[1] or found[2] if found else text
 
 
 SUFFIX = "__puffin_index"

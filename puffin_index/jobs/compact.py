@@ -98,7 +98,9 @@ def compact(
             try:
                 written = write_merged(files, sources, wanted, index_table.io, segments.new_location())
             except (CorruptFileError, UnsupportedError, NotFoundError) as error:
-                damaged = _source_in(error, files)
+                origins = frozenset(origin for file in files for origin in file.origins)
+                # An error that names no segment is one of all segments.
+                damaged = origins & {getattr(error, "location", None)} or origins
                 _log.log(max(map(level_of_trouble, sorted(damaged))), "segment not rewritten: %s", error)
                 skipped += [(name, str(error)) for name in sorted(damaged)]
                 undamaged = [file for file in files if not file.origins & damaged]
@@ -217,13 +219,6 @@ def _cut(
         return sum(live), sum(file.row_counts) + ROW_SPACE_ALIGNMENT * len(file.row_counts)
 
     return cut_in_order(files, sizes, (target_bytes, ROW_SPACE))
-
-
-def _source_in(error: PuffinIndexError, files: Sequence[IndexedFile]) -> frozenset[str]:
-    """Return the segment that an error names; all segments if the error names none."""
-    origins = frozenset(origin for file in files for origin in file.origins)
-    named = frozenset({error.location}) if isinstance(error, CorruptFileError) else frozenset()
-    return origins & named or origins
 
 
 def _commit(index_table: Table, files: Sequence[IndexedFile], segment: Segment) -> Segment:

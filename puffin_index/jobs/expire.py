@@ -18,7 +18,6 @@ from puffin_index.display import Cell, Described, Report, format_bytes
 from puffin_index.index_table.commit import commit
 from puffin_index.index_table.entries import needed_entries, replace_entries
 from puffin_index.index_table.stored_files import (
-    StoredFile,
     committed_segments,
     delete_files,
     list_stored_files,
@@ -109,7 +108,9 @@ def expire(
         and file.location not in used
         and (file.location in committed or file.modified < now - older_than)
     ]
-    table_files = _garbage_table_files(listed, index_table, now - older_than)
+    old = [file for file in listed if not file.is_segment and file.modified < now - older_than]
+    reachable = reachable_files(index_table) if old else set()
+    table_files = [file for file in old if file.location not in reachable]
     if not dry_run:
         delete_files(index_table.io, [*garbage, *table_files])
     return ExpireReport(
@@ -152,9 +153,3 @@ def _superseded(index_table: Table, before: datetime) -> list[int]:
     known = {snapshot.snapshot_id for snapshot in snapshots}
     old = {s.parent_snapshot_id for s in snapshots if s.timestamp_ms < limit and s.parent_snapshot_id is not None}
     return sorted((old & known) - protected)
-
-
-def _garbage_table_files(listed: list[StoredFile], index_table: Table, cutoff: datetime) -> list[StoredFile]:
-    old = [file for file in listed if not file.is_segment and file.modified < cutoff]
-    reachable = reachable_files(index_table) if old else set()
-    return [file for file in old if file.location not in reachable]

@@ -73,7 +73,11 @@ def export_indexes(
     The row group is that at a place from 0, or the only one. Raises NotFoundError without such a file or index,
     UnsupportedError if the row group is open or Paimon can read nothing.
     """
-    file = _find_file(data_table, data_file)
+    found = [file for file in retained_files(data_table).values() if f"/{file.path}".endswith(f"/{data_file}")]
+    if len(found) != 1:
+        table, what = ".".join(data_table.name()), f"{len(found)} data files" if found else "no data file"
+        raise NotFoundError(f"table {table} has {what} {data_file}; `explain --all` lists the data files")
+    (file,) = found
     names = {column.column_id: _container_name(column) for column in columns}
     indexed = _indexed(data_table, index_table, file, names)
     if row_group is None and len(indexed.row_counts) != 1:
@@ -96,14 +100,6 @@ def _places(
         if own:
             with FileReader(index_table.io, part.segment) as reader:
                 yield reader, part.first_row_group + row_group, own
-
-
-def _find_file(data_table: Table, name: str) -> DataFile:
-    files = [file for file in retained_files(data_table).values() if f"/{file.path}".endswith(f"/{name}")]
-    if len(files) == 1:
-        return files[0]
-    what = f"{len(files)} data files" if files else "no data file"
-    raise NotFoundError(f"table {'.'.join(data_table.name())} has {what} {name}; `explain --all` lists the data files")
 
 
 def _indexed(data_table: Table, index_table: Table, file: DataFile, columns: Container[ColumnId]) -> IndexedFile:

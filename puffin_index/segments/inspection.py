@@ -21,6 +21,7 @@ from puffin_index.segments.directory import (
 from puffin_index.storage.binary import write_int64_be
 from puffin_index.storage.ranged import RangedReader
 
+_PLACE = ("first_row_group", "row_groups", "offset", "length")
 _CONTAINER_MAGIC = write_int64_be(MAGIC)
 
 
@@ -67,7 +68,9 @@ def read_payload_places(reader: RangedReader, footer: PuffinFile) -> Iterator[Pa
     for blob in footer.blobs:
         if blob.type == DIRECTORY_BLOB:
             field_id, directory = _read(reader, blob)
-            yield from _payload_places(field_id, directory)
+            columns = (directory.numbers(name).tolist() for name in _PLACE)
+            for blob_type, *place in zip(directory.blob_types.to_pylist(), *columns, strict=True):
+                yield PayloadPlace(field_id, directory.kind, directory.type_name, blob_type, *place)
 
 
 def summarize_directories(reader: RangedReader, footer: PuffinFile) -> list[DirectorySummary]:
@@ -109,12 +112,6 @@ def _summary(blob: BlobMetadata, field_id: int, directory: Directory) -> Directo
         payload_bytes=int(directory.numbers("length").sum()),
         directory_bytes=blob.length,
     )
-
-
-def _payload_places(field_id: int, directory: Directory) -> Iterator[PayloadPlace]:
-    columns = (directory.numbers(name).tolist() for name in ("first_row_group", "row_groups", "offset", "length"))
-    for blob_type, *place in zip(directory.blob_types.to_pylist(), *columns, strict=True):
-        yield PayloadPlace(field_id, directory.kind, directory.type_name, blob_type, *place)
 
 
 @dataclass(frozen=True, slots=True)

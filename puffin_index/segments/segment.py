@@ -261,7 +261,10 @@ def _write_files(
         for written, column in enumerate(task.columns, 1):
             _write_column(segment, column, opened)
             listener(written)
-        covered = place_files(opened, [_sources(one, task.columns) for one in opened])
+        sources = [
+            {column.field_id: one.locate(column.field_id).source.to_text() for column in task.columns} for one in opened
+        ]
+        covered = place_files(opened, sources)
         return segment.finish(location, covered, skipped)
 
 
@@ -292,10 +295,6 @@ def objection(io: FileIO, file: DataFile, reading: Reading, columns: Sequence[Re
             return _sentence(_objections(opened, columns)) or None
     except (BuildError, UnsupportedError) as error:
         return str(error)
-
-
-def _sources(opened: OpenDataFile, columns: Sequence[ResolvedColumn]) -> dict[int, str]:
-    return {column.field_id: opened.locate(column.field_id).source.to_text() for column in columns}
 
 
 def _write_column(segment: SegmentWriter, column: ResolvedColumn, files: Sequence[OpenDataFile]) -> None:

@@ -66,7 +66,11 @@ def merge_postings(
     data = bytearray()
     blocks: list[Child] = []
     before: bytes | None = None
-    for ordered in _ranges(sources, numbers, is_bytes, rows_at_once):
+    for limit in (*_limits(sources, is_bytes, rows_at_once), None):
+        some = [one for source in sources for one in source.below(limit) if len(one.rows)]
+        if not some:
+            continue
+        ordered = _ordered(some, (numbers.limit - 1).bit_length(), is_bytes)
         blocks += append_blocks(data, ordered, numbers, sizes, before, are_sets=are_sets)
         before = ordered.dictionary[-1].as_py() if ordered.dictionary is not None else None
     if sum(block.row_count for block in blocks) != row_count:
@@ -149,16 +153,6 @@ def _without_unused(some: _Some) -> _Some:
         return some
     used, owners = np.unique(some.owners, return_inverse=True)
     return _Some(chosen_keys(some.keys, used), owners.astype(np.int64), some.rows)
-
-
-def _ranges(
-    sources: Sequence[_Source], numbers: RowNumbers, is_bytes: bool, rows_at_once: int
-) -> Iterator[OrderedRows]:
-    """Yield the rows of each range of keys, by ascending keys."""
-    for limit in (*_limits(sources, is_bytes, rows_at_once), None):
-        some = [one for source in sources for one in source.below(limit) if len(one.rows)]
-        if some:
-            yield _ordered(some, (numbers.limit - 1).bit_length(), is_bytes)
 
 
 def _limits(sources: Sequence[_Source], is_bytes: bool, rows_at_once: int) -> list[Key]:

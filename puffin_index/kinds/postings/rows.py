@@ -80,7 +80,9 @@ def decode_runs(blocks: ParsedBlocks, sections: Ints) -> tuple[Ints, Ints | None
     all_single = bool((blocks.rows[sections] == runs).all())
     lengths = None if all_single else blocks.stream(LENGTHS, sections)
     if lengths is not None:
-        _check_row_counts(blocks, sections, lengths)
+        sums = np.add.reduceat(lengths, np.cumsum(runs) - runs)
+        if bool((sums != blocks.rows[sections]).any()):
+            raise corrupt(blocks.raw.blob, "a section of another number of rows", int(blocks.raw.offsets[0]))
     if len(firsts) == int(runs.sum()):
         return firsts, lengths
     counts = blocks.group_counts(sections)
@@ -97,13 +99,6 @@ def decode_runs(blocks: ParsedBlocks, sections: Ints) -> tuple[Ints, Ints | None
     steps[group_runs[1:]] -= spans[:-1]
     np.cumsum(steps, out=steps)
     return steps, lengths
-
-
-def _check_row_counts(blocks: ParsedBlocks, sections: Ints, lengths: Ints) -> None:
-    runs = blocks.runs[sections]
-    sums = np.add.reduceat(lengths, np.cumsum(runs) - runs)
-    if bool((sums != blocks.rows[sections]).any()):
-        raise corrupt(blocks.raw.blob, "a section of another number of rows", int(blocks.raw.offsets[0]))
 
 
 def row_set(starts: Ints, lengths: Ints | None, numbers: RowNumbers) -> BitMap | None:
