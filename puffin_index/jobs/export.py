@@ -130,8 +130,13 @@ def fill_container(row_groups: Iterable[RowGroupPlace]) -> ExportedContainer:
         locations.append(segment.location)
         footer = read_footer(segment)
         for place in _asked(segment, footer, row_group, names):
-            name = _paimon_name(place)
-            if name is None:
+            kind = KINDS.get(plain_kind(place.kind))
+            name = None if kind is None else kind.paimon_name
+            if (
+                kind is None
+                or name is None
+                or not kind.paimon_reads(place.blob_type, value_type_named(place.value_type))
+            ):
                 left_out.append(place)
             else:
                 indexes.setdefault(names[place.column], {})[name] = _read_payload(segment, footer, place)
@@ -158,13 +163,6 @@ def _asked(
         fields = ", ".join(sorted(map(str, missing))) or "any field"
         raise NotFoundError(f"{segment.location}: row group {row_group} has no payload of {fields}")
     return [place for column in names for place in places if place.column == column]
-
-
-def _paimon_name(place: PayloadPlace) -> str | None:
-    """Return Paimon's name of the index; None if Paimon does not read the payload."""
-    kind = KINDS.get(plain_kind(place.kind))
-    value_type = value_type_named(place.value_type)
-    return kind.paimon_name if kind is not None and kind.paimon_reads(place.blob_type, value_type) else None
 
 
 def _read_payload(segment: RangedReader, footer: PuffinFile, place: PayloadPlace) -> bytes:

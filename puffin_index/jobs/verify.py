@@ -97,7 +97,10 @@ def verify(
             sources[location] = source
         _log.info("%s", log_line("segment checked", done=done, of=len(by_segment), findings=len(findings)))
     files = indexed_files(live_entries(readable, retained, wanted))
-    row_groups = _chosen([file for file in files if file.origins <= sources.keys()], sample)
+    readable_files = [file for file in files if file.origins <= sources.keys()]
+    row_groups = [(file, ordinal) for file in readable_files for ordinal in range(len(file.row_counts))]
+    if sample is not None and sample < len(row_groups):
+        row_groups = [row_groups[place] for place in sorted(random.sample(range(len(row_groups)), sample))]
     # A data file that several segments index is opened for each of them, so its own trouble is found as often.
     open_file = partial(open_data_file, data_table.io, reading=reading)
     findings += dict.fromkeys(_check_data(index_table, row_groups, sources, retained, open_file))
@@ -147,14 +150,6 @@ def _check_entries(entries: pa.Table, retained: Mapping[FileIdentity, DataFile])
         if here & own:
             yield Finding(path, "", 0, f"indexed twice: {sorted(here & own)}")
         here |= own
-
-
-def _chosen(files: Sequence[IndexedFile], sample: int | None) -> list[tuple[IndexedFile, int]]:
-    every = [(file, ordinal) for file in files for ordinal in range(len(file.row_counts))]
-    if sample is None or sample >= len(every):
-        return every
-    chosen = sorted(random.sample(range(len(every)), sample))
-    return [every[place] for place in chosen]
 
 
 def _check_data(

@@ -35,7 +35,9 @@ def column_of(values: pa.Array | pa.ChunkedArray, value_type: ValueType) -> Colu
     row_count = len(array)
     valid = None if array.null_count == 0 else array.is_valid().to_numpy(zero_copy_only=False)
     if array.null_count == row_count:
-        return Column(value_type, row_count, _null_keys(value_type, row_count), valid)
+        is_int = value_type.domain == "int64"
+        nothing = np.zeros(row_count, key_dtype(value_type)) if is_int else pa.nulls(row_count, pa.large_binary())
+        return Column(value_type, row_count, nothing, valid)
     try:
         keys = _int64_keys(array, value_type) if value_type.domain == "int64" else _bytes_values(array, value_type)
     except pa.ArrowException as error:
@@ -142,12 +144,6 @@ def _one_array(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     if isinstance(array, pa.DictionaryArray):
         array = array.dictionary_decode()
     return array.storage if isinstance(array, pa.ExtensionArray) else array
-
-
-def _null_keys(value_type: ValueType, row_count: int) -> IntColumnKeys | pa.LargeBinaryArray:
-    if value_type.domain == "int64":
-        return np.zeros(row_count, key_dtype(value_type))
-    return pa.nulls(row_count, pa.large_binary())
 
 
 def _int64_keys(array: pa.Array, value_type: ValueType) -> IntColumnKeys:

@@ -251,7 +251,10 @@ def _encode_bytes_keys(column: Column) -> tuple[pa.LargeBinaryArray, Rows, Rows]
             starts = starts_of(changes)
             rows = order if column.valid is None else gather(positions_of(column.valid), order)
             return distinct, starts, _codes_of(rows, starts, column.row_count)
-    encoded = _sort_dictionary(keys.dictionary_encode())
+    encoded = keys.dictionary_encode()
+    if not (pa.types.is_uint32(encoded.indices.type) and _is_ascending(encoded.dictionary)):
+        distinct, rank = sort_keys(encoded.dictionary)
+        encoded = pa.DictionaryArray.from_arrays(pa.array(rank).take(encoded.indices), distinct)
     codes = encoded.indices.fill_null(0).to_numpy()
     counts = np.bincount(codes if column.valid is None else codes[column.valid], minlength=len(encoded.dictionary))
     starts = np.zeros(len(counts) + 1, np.uint32)
@@ -273,14 +276,6 @@ def _codes_of(rows: Rows, starts: Rows, row_count: int) -> Rows:
         ends = np.clip(starts[first : last + 2], begin, end).astype(np.int64)
         codes[rows[begin:end]] = np.repeat(np.arange(first, last + 1, dtype=np.uint32), ends[1:] - ends[:-1])
     return codes
-
-
-def _sort_dictionary(encoded: pa.DictionaryArray) -> pa.DictionaryArray:
-    """Return an equal array with an ascending dictionary and uint32 indices."""
-    if pa.types.is_uint32(encoded.indices.type) and _is_ascending(encoded.dictionary):
-        return encoded
-    keys, rank = sort_keys(encoded.dictionary)
-    return pa.DictionaryArray.from_arrays(pa.array(rank).take(encoded.indices), keys)
 
 
 def _is_ascending(keys: pa.LargeBinaryArray) -> bool:

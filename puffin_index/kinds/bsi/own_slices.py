@@ -5,7 +5,7 @@ neighbouring rows often share a value, in runs too short for run containers, zst
 On values in random order zstd saves nothing. Saved reading and added decompression break even at about 230 MB/s.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import zstandard
@@ -100,21 +100,12 @@ def _compressed(contents: Sequence[Buffer]) -> list[Buffer] | None:
     """Return the smaller of each content and its zstd frame; None where samples show that compression does not pay."""
     compressor = zstandard.ZstdCompressor(level=_LEVEL)
     # A sample of each part decides, so that values in random order cost next to nothing.
-    samples = [_sample(content) for content in contents]
-    if _saving(samples, [compressor.compress(sample) for sample in samples]) < LEAST_SAVING:
+    starts = [max(0, len(content) - _SAMPLE_BYTES) // 2 for content in contents]
+    samples = [content[start : start + _SAMPLE_BYTES] for start, content in zip(starts, contents, strict=True)]
+    after, before = sum(min(len(one), len(compressor.compress(one))) for one in samples), sum(map(len, samples))
+    if not before or 1 - after / before < LEAST_SAVING:
         return None
     return [min(content, compressor.compress(content), key=len) for content in contents]
-
-
-def _sample(content: Buffer) -> Buffer:
-    start = max(0, len(content) - _SAMPLE_BYTES) // 2
-    return content[start : start + _SAMPLE_BYTES]
-
-
-def _saving(plain: Iterable[Buffer], compressed: Iterable[bytes]) -> float:
-    pairs = [(len(before), len(after)) for before, after in zip(plain, compressed, strict=True)]
-    before = sum(pair[0] for pair in pairs)
-    return 1 - sum(map(min, pairs)) / before if before else 0.0
 
 
 def _checksum_of(row_counts: Ints) -> int:

@@ -216,17 +216,14 @@ def content_of_part(blob: Blob, part: Part, stored: memoryview, row_count: int, 
     if not is_own:
         return Content(stored)
     if len(stored) != length and bytes(stored[: len(_MAGIC)]) == _MAGIC:
-        stored = content_of_frame(blob, stored, part.offset, 0, _longest_row_set(row_count))
+        # Every other row is a run, and no writer chose a smaller container.
+        longest = 8 + block_count(row_count) * (1 + 4 + 4 + 2 + 4 * (BLOCK_ROWS // 2))
+        stored = content_of_frame(blob, stored, part.offset, 0, longest)
     if len(stored) != length:
         return Content(stored)
     if row_count % 8 and stored[-1] >> row_count % 8:
         raise corrupt(blob, "plain bits beyond the last row", part.offset)
     return Content(stored, are_bits=True)
-
-
-def _longest_row_set(row_count: int) -> int:
-    """Return the most bytes of any row set: every other row is a run, and no writer chose a smaller container."""
-    return 8 + block_count(row_count) * (1 + 4 + 4 + 2 + 4 * (BLOCK_ROWS // 2))
 
 
 def row_set_of_content(blob: Blob, part: Part, content: Content, row_count: int) -> BitMap:
