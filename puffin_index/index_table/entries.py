@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io import FileIO
 from pyiceberg.table import Table, Transaction
 
 from puffin_index.data.column_source import FieldSource, Reading, reading_of
@@ -25,7 +26,7 @@ from puffin_index.index_table.table import is_bound_to, name_files, read_entries
 from puffin_index.kinds.registry import kind_named
 from puffin_index.segments.directory import FieldKind, is_statistics, statistics_key
 from puffin_index.segments.segment import ROW_SPACE_ALIGNMENT
-from puffin_index.segments.source_segment import IndexedFile, Part
+from puffin_index.segments.source_segment import IndexedFile, Part, SourceSegment, read_source
 
 _SOURCE = ["field_id", "source"]
 
@@ -47,6 +48,13 @@ def rows_by_segment(entries: pa.Table) -> dict[str, list[EntryRow]]:
 def directories_of(rows: Iterable[EntryRow]) -> dict[FieldKind, dict[str, Any]]:
     """Return the places of all directories that entries of one segment name, statistics included."""
     return {(one["field_id"], one["kind"]): one for row in rows for one in row["directories"]}
+
+
+def source_of(io: FileIO, rows: Sequence[EntryRow], *, with_statistics: bool = True) -> SourceSegment:
+    """Read the segment of some entries, as `read_source` does."""
+    places = [one for (_, kind), one in directories_of(rows).items() if with_statistics or not is_statistics(kind)]
+    size, footer_size = rows[0]["segment_size_in_bytes"], rows[0]["segment_footer_size_in_bytes"]
+    return read_source(io, rows[0]["segment"], size, footer_size, places)
 
 
 def field_kinds(entries: pa.Table) -> list[set[FieldKind]]:

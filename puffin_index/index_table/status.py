@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar, TypeAlias
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.expressions import BooleanExpression
@@ -34,14 +33,14 @@ from puffin_index.index_table.entries import (
     readable_entries,
     rows_by_segment,
     segment_sizes,
+    source_of,
     sources_of,
 )
 from puffin_index.index_table.table import read_entries
-from puffin_index.segments.directory import Directory, FieldKind, is_statistics, read_directory
+from puffin_index.segments.directory import FieldKind
 from puffin_index.segments.segment import objection
-from puffin_index.storage.files import FileReader
+from puffin_index.segments.source_segment import SourceSegment
 from puffin_index.storage.parallel import in_parallel, requests_at_once
-from puffin_index.storage.ranged import BytesReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,34 +266,23 @@ def _column_status(
 def _kind_sizes(index_table: Table, entries: pa.Table) -> tuple[KindSizes, KindSizes]:
     """Return the bytes of all payloads in the segments of entries, and about those that belong to their data files."""
     whole, live = KindSizes(), KindSizes()
-    segments = rows_by_segment(entries)
+    segments = list(rows_by_segment(entries).values())
     at_once = requests_at_once(index_table.io, index_table.location())
-    read = in_parallel(lambda one: _read_directories(index_table, *one), list(segments.items()), at_once)
-    for rows, directories in zip(segments.values(), read, strict=True):
-        is_live = {key: np.zeros(directory.row_group_count, np.bool_) for key, directory in directories.items()}
+    read = in_parallel(lambda rows: _read_segment(index_table, rows), segments, at_once)
+    for rows, source in zip(segments, read, strict=True):
+        for key, directory in source.directories.items():
+            whole[key] += int(directory.numbers("length").sum())
         for row in rows:
-            for key in is_live.keys() & directories_of([row]).keys():
-                is_live[key][row["first_row_group"] :][: len(row["row_counts"])] = True
-        for key, directory in directories.items():
-            lengths, counts = directory.numbers("length"), directory.numbers("row_groups")
-            live_counts = np.bincount(directory.payload_of_row_groups(), is_live[key], len(lengths))
-            whole[key] += int(lengths.sum())
-            live[key] += int((lengths * live_counts / counts).sum())
+            for key in source.directories.keys() & directories_of([row]).keys():
+                live[key] += source.live_bytes(key, row["first_row_group"], len(row["row_counts"]))
     return whole, live
 
 
-def _read_directories(index_table: Table, location: str, rows: Sequence[EntryRow]) -> dict[FieldKind, Directory]:
-    """Read the directories of a segment, which lie side by side, by one request."""
-    named = {key: one for key, one in directories_of(rows).items() if not is_statistics(key[1])}
-    places = {key: (one["offset"], one["length"], one["xxh64"]) for key, one in named.items()}
-    start = min((offset for offset, _, _ in places.values()), default=0)
-    end = max((offset + length for offset, length, _ in places.values()), default=0)
+def _read_segment(index_table: Table, rows: Sequence[EntryRow]) -> SourceSegment:
     try:
-        with FileReader(index_table.io, location, rows[0]["segment_size_in_bytes"]) as reader:
-            stored = BytesReader(reader.read(start, end - start), location, start)
+        return source_of(index_table.io, rows, with_statistics=False)
     except NotFoundError as error:
         raise NotFoundError(f"{error}: `puffin-index verify --repair` indexes its data files anew") from error
-    return {key: read_directory(stored, *place) for key, place in places.items()}
 
 
 def _row_group_count(files: Sequence[DataFile]) -> int:

@@ -20,12 +20,12 @@ from puffin_index.index_table.entries import (
     ROW_SPACE,
     TARGET_SEGMENT_BYTES,
     cut_in_order,
-    directories_of,
     indexed_files,
     needed_entries,
     replace_entries,
     rows_by_segment,
     segment_sizes,
+    source_of,
 )
 from puffin_index.index_table.table import entries_of, read_entries, refresh_index_table
 from puffin_index.jobs.job_segments import JobSegments
@@ -34,7 +34,7 @@ from puffin_index.kinds.kind import Options
 from puffin_index.segments.directory import FieldKind
 from puffin_index.segments.rewrite import write_merged
 from puffin_index.segments.segment import ROW_SPACE_ALIGNMENT, Segment
-from puffin_index.segments.source_segment import IndexedFile, SourceSegment, read_source
+from puffin_index.segments.source_segment import IndexedFile, SourceSegment
 from puffin_index.storage.parallel import in_parallel, requests_at_once
 
 LEAST_LIVE_SHARE = 0.5
@@ -165,10 +165,8 @@ def _read_sources(index_table: Table, entries: pa.Table) -> tuple[dict[str, Sour
     segments = rows_by_segment(entries)
 
     def read(segment: str) -> SourceSegment | str:
-        rows = segments[segment]
-        sizes = rows[0]["segment_size_in_bytes"], rows[0]["segment_footer_size_in_bytes"]
         try:
-            return read_source(index_table.io, segment, *sizes, directories_of(rows).values())
+            return source_of(index_table.io, segments[segment])
         except (PuffinIndexError, OSError) as error:
             _log.log(level_of_trouble(segment), "segment not rewritten: %s", error)
             return str(error)

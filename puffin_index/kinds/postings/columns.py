@@ -13,8 +13,15 @@ from puffin_index.keys.columns import Column, KeyArray, chosen_keys, join_keys
 from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.held_keys import KeyCounts, KeysInMemory, KeysWithin
 from puffin_index.kinds.postings.keys import AskedBlocks, keys_of_blocks, runs_of
-from puffin_index.kinds.postings.parse import LENGTHS, ParsedBlocks, parse_blocks
-from puffin_index.kinds.postings.rows import decode_runs, row_set, runs_in, sections_of
+from puffin_index.kinds.postings.parse import (
+    LENGTHS,
+    ParsedBlocks,
+    decode_runs,
+    parse_blocks,
+    row_set,
+    runs_in,
+    sections_of,
+)
 from puffin_index.kinds.postings.sort import RowNumbers
 from puffin_index.storage.arrays import Flags, Ints, ramps
 from puffin_index.storage.parts import corrupt

@@ -13,8 +13,7 @@ from puffin_index.keys.columns import KeyArray, join_keys
 from puffin_index.keys.sorted_keys import BytesKeys, parse_block_of_bytes
 from puffin_index.kinds.postings.blocks import KEY_CONTENT_LIMIT_BYTES
 from puffin_index.kinds.postings.directory import Cuts
-from puffin_index.kinds.postings.parse import ParsedBlocks, RawBlocks, StoredBlocks, parse_blocks
-from puffin_index.kinds.postings.rows import rows_of_runs
+from puffin_index.kinds.postings.parse import ParsedBlocks, RawBlocks, StoredBlocks, parse_blocks, rows_of_runs
 from puffin_index.kinds.postings.sort import RowNumbers
 from puffin_index.storage.arrays import Flags, Ints
 from puffin_index.storage.bit_packing import unpack_streams
