@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar, TypeAlias
@@ -191,7 +191,13 @@ def read_status(data_table: Table, index_table: Table, columns: Sequence[Resolve
     used = entries.filter(pc.is_in(entries["data_file"], known))
     segments = segment_sizes(used)
     row_groups = _row_group_count(live)
-    column_status = _column_status(columns, *_kind_sizes(index_table, used), column_bytes)
+    whole, of_files = _kind_sizes(index_table, used)
+    column_status: list[ColumnStatus] = []
+    for column in columns:
+        keys = {kind: (column.field_id, column.stored_kind(kind)) for kind in column.kinds}
+        kinds, live_kinds = ({kind: sizes[key] for kind, key in keys.items()} for sizes in (whole, of_files))
+        data_bytes = column_bytes.get(column.field_id)
+        column_status.append(ColumnStatus(column.name, column.field_id, kinds, data_bytes, live_kinds))
     at_once = requests_at_once(data_table.io, data_table.location())
     judge = partial(objection, data_table.io, reading=reading, columns=columns)
     reasons = in_parallel(judge, missing[:_MOST_JUDGED], at_once)
@@ -205,10 +211,10 @@ def read_status(data_table: Table, index_table: Table, columns: Sequence[Resolve
         segments=len(segments),
         index_bytes=sum(segments.values()),
         data_bytes=sum(file.file_size for file in live),
-        columns=column_status,
+        columns=tuple(column_status),
         unindexed_bytes=lag.bytes,
         snapshots_behind=lag.snapshots,
-        outdated=(*_outdated_sources(every, live, reading), *_outdated_files(every, live)),
+        outdated=tuple(_outdated(every, live, reading)),
         left_out=tuple(reason for reason in reasons if reason is not None),
         live_index_bytes=sum(column.live_bytes for column in column_status),
         total_index_bytes=sum(segment_sizes(every).values()),
@@ -216,24 +222,18 @@ def read_status(data_table: Table, index_table: Table, columns: Sequence[Resolve
     )
 
 
-def _outdated_sources(entries: pa.Table, files: Sequence[DataFile], reading: Reading) -> Iterator[str]:
-    """Yield sentences about columns that scans read from another source than the index was built from."""
+def _outdated(entries: pa.Table, files: Sequence[DataFile], reading: Reading) -> Iterator[str]:
+    """Yield sentences about columns that scans read from another source, and files whose partition had other values."""
     rejected = reading.rejects(sources_of(entries))
-    if not rejected:
-        return
-    live = {file.path for file in files}
+    paths = {file.path for file in files} if rejected else set()
     affected: dict[tuple[str, str], set[str]] = {}
     for path, directories in zip(entries["data_file"].to_pylist(), entries["directories"].to_pylist(), strict=True):
-        for field_id, source in {(one["field_id"], one["source"]) for one in directories} if path in live else ():
+        for field_id, source in {(one["field_id"], one["source"]) for one in directories} if path in paths else ():
             if (field_id, source) in rejected:
                 name = str(reading.schema.find_column_name(field_id))
                 affected.setdefault((name, str(reading.objection(field_id, source))), set()).add(path)
-    for (name, reason), paths in sorted(affected.items()):
-        yield f"column {name} of {len(paths)} data files: {reason} when it was indexed"
-
-
-def _outdated_files(entries: pa.Table, files: Sequence[DataFile]) -> Iterator[str]:
-    """Yield sentences about data files whose partition has other values than at the time of indexing."""
+    for (name, reason), of_files in sorted(affected.items()):
+        yield f"column {name} of {len(of_files)} data files: {reason} when it was indexed"
     live, known = {file.identity for file in files}, set(entry_files(entries))
     elsewhere = {(path, size, rows) for path, size, rows, _ in known - live}
     count = sum(file[:3] in elsewhere for file in live - known)
@@ -249,18 +249,6 @@ def _unindexed(files: Sequence[DataFile], entries: pa.Table, columns: Sequence[R
 def _lag(data_table: Table, missing: Sequence[DataFile], head: Snapshot | None) -> Lag:
     behind = count_snapshots_behind(data_table, head, {file.path for file in missing})
     return Lag(behind, len(missing), sum(file.file_size for file in missing))
-
-
-def _column_status(
-    columns: Sequence[ResolvedColumn], whole: KindSizes, live: KindSizes, column_bytes: Mapping[int, int]
-) -> tuple[ColumnStatus, ...]:
-    status: list[ColumnStatus] = []
-    for column in columns:
-        keys = {kind: (column.field_id, column.stored_kind(kind)) for kind in column.kinds}
-        kinds, live_kinds = ({kind: sizes[key] for kind, key in keys.items()} for sizes in (whole, live))
-        data_bytes = column_bytes.get(column.field_id)
-        status.append(ColumnStatus(column.name, column.field_id, kinds, data_bytes, live_kinds))
-    return tuple(status)
 
 
 def _kind_sizes(index_table: Table, entries: pa.Table) -> tuple[KindSizes, KindSizes]:

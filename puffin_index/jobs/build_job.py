@@ -120,7 +120,7 @@ def build(
     about = {"table": ".".join(data_table.name()), "snapshot": snapshot.snapshot_id if snapshot else None}
     segments = JobSegments(index_table)
     committer = _Committer(data_table, index_table, missing, listener, segments, commit_timeout_seconds)
-    batches, all_of = missing.batches, committer.progress
+    batches, all_of = missing.batches, committer.progress()
     total = {"files": all_of.files_total, "rows": all_of.rows_total, "bytes": all_of.bytes_total}
     _log.info("%s", log_line("build started", **about, **total, segments=len(batches)))
     with segments:
@@ -142,13 +142,14 @@ def build(
                 batches = _without_bad_columns(batches, committer.skipped[skipped:])
         finally:
             committer.commit()
+    done = committer.progress()
     report = BuildReport(
         snapshot_id=snapshot.snapshot_id if snapshot else None,
-        files=committer.progress.files_done,
-        row_groups=committer.row_groups,
-        rows=committer.progress.rows_done,
-        segments=committer.progress.segments,
-        index_bytes=committer.progress.index_bytes,
+        files=done.files_done,
+        row_groups=sum(len(file.row_counts) for segment in committer.committed for file in segment.covered),
+        rows=done.rows_done,
+        segments=done.segments,
+        index_bytes=done.index_bytes,
         skipped=_by_file(committer.skipped),
         seconds=time.monotonic() - started,
         files_left=missing.left,
@@ -202,16 +203,23 @@ class _Committer:
             SkippedFile(file.path, f"data file {file.path}: {file.format} files have no row groups")
             for file in missing.unsupported
         ]
-        self.row_groups = 0
-        files = [file for batch in missing.batches for file in batch.files]
-        self.progress = BuildProgress(
-            files_done=0,
-            files_total=len(files),
-            rows_done=0,
-            rows_total=sum(file.record_count for file in files),
-            bytes_total=sum(file.file_size for file in files),
-        )
+        self.committed: list[Segment] = []
+        self._files = [file for batch in missing.batches for file in batch.files]
         self._tell()
+
+    def progress(self) -> BuildProgress:
+        """Return the progress."""
+        covered = [file.file for segment in self.committed for file in segment.covered]
+        return BuildProgress(
+            files_done=len(covered),
+            files_total=len(self._files),
+            rows_done=sum(file.record_count for file in covered),
+            rows_total=sum(file.record_count for file in self._files),
+            segments=len(self.committed),
+            index_bytes=sum(segment.size for segment in self.committed),
+            bytes_done=sum(file.file_size for file in covered),
+            bytes_total=sum(file.file_size for file in self._files),
+        )
 
     def add(self, segment: Segment) -> None:
         """Take a finished segment; commit after `COMMIT_INTERVAL_SECONDS`, or later while the catalog stays locked."""
@@ -241,23 +249,12 @@ class _Committer:
         self._waiting = []
         self._last_commit = time.monotonic()
         if segments:
-            self._count(segments)
-            done = {"files": self.progress.files_done, "of": self.progress.files_total, "rows": self.progress.rows_done}
+            self.committed += segments
+            now = self.progress()
+            done = {"files": now.files_done, "of": now.files_total, "rows": now.rows_done}
             size, seconds = sum(segment.size for segment in segments), self._last_commit - started
             _log.info("%s", log_line("committed", segments=len(segments), index_bytes=size, seconds=seconds, **done))
             self._tell()
-
-    def _count(self, segments: Sequence[Segment]) -> None:
-        covered = [file for segment in segments for file in segment.covered]
-        self.row_groups += sum(len(file.row_counts) for file in covered)
-        self.progress = replace(
-            self.progress,
-            files_done=self.progress.files_done + len(covered),
-            rows_done=self.progress.rows_done + sum(file.file.record_count for file in covered),
-            segments=self.progress.segments + len(segments),
-            index_bytes=self.progress.index_bytes + sum(segment.size for segment in segments),
-            bytes_done=self.progress.bytes_done + sum(file.file.file_size for file in covered),
-        )
 
     def _append(self, segments: list[Segment]) -> list[Segment]:
         """Add segments to the index table, except files that another builder has added; delete segments left empty.
@@ -293,4 +290,4 @@ class _Committer:
 
     def _tell(self) -> None:
         if self._listener is not None:
-            self._listener(self.progress)
+            self._listener(self.progress())

@@ -3,7 +3,7 @@
 The code of a key is its rank. Opened bit slices of codes compare keys of any type by the slices of their codes.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -51,14 +51,15 @@ def serialize_dictionary(keys: KeyArray) -> tuple[bytearray, int]:
     if isinstance(keys, np.ndarray):
         starts = np.append(np.arange(0, len(keys), _INT_BLOCK_KEYS), len(keys))
         # Neighbouring keys differ mostly in their low bytes: a plane of each byte compresses better than whole keys.
-        planes = (
-            keys[low:high].astype(">i8").view(np.uint8).reshape(-1, 8).T for low, high in pairwise(starts.tolist())
-        )
-        contents, separators = (own.tobytes() for own in planes), keys[starts[:-1]].astype(">i8").tobytes()
+        blocks = (keys[low:high].astype(">i8").view(np.uint8) for low, high in pairwise(starts.tolist()))
+        contents = (block.reshape(-1, 8).T.tobytes() for block in blocks)
+        separators = keys[starts[:-1]].astype(">i8").tobytes()
     else:
         data, offsets = bytes_of_keys(keys)
         starts = cut_blocks(offsets[1:] + 4 * np.arange(1, len(keys) + 1), _BLOCK_LIMIT_BYTES)
-        contents, separators = _bytes_contents(data, offsets, starts), _separators(data, offsets, starts[:-1].tolist())
+        ends = (offsets[low : high + 1] for low, high in pairwise(starts.tolist()))
+        contents = (np.diff(own).astype(">u4").tobytes() + data[own[0] : own[-1]].tobytes() for own in ends)
+        separators = _separators(data, offsets, starts[:-1].tolist())
     block_count = len(starts) - 1
     directory = np.zeros((_DIRECTORY_COLUMNS, block_count), ">u4")
     directory_bytes = directory.nbytes + len(separators)
@@ -78,12 +79,6 @@ def serialize_dictionary(keys: KeyArray) -> tuple[bytearray, int]:
     head += write_int32_be(directory_bytes) + write_int32_be(len(dictionary) - blocks_from)
     dictionary[:blocks_from] = head + directory.tobytes() + separators
     return dictionary, blocks_from
-
-
-def _bytes_contents(data: Bytes, offsets: Ints, starts: Ints) -> Iterator[bytes]:
-    for low, high in pairwise(starts.tolist()):
-        ends = offsets[low : high + 1]
-        yield np.diff(ends).astype(">u4").tobytes() + data[ends[0] : ends[-1]].tobytes()
 
 
 def _separators(data: Bytes, offsets: Ints, starts: Sequence[int]) -> bytes:
