@@ -15,7 +15,7 @@ from conformance.tables import KitTable
 from puffin_index.data.column_source import Reading
 from puffin_index.data.data_table import DataFile
 from puffin_index.definition.index_definition import IndexDefinition, resolve
-from puffin_index.segments.rewrite import MergeJob, write_merged
+from puffin_index.segments.rewrite import write_merged
 from puffin_index.segments.segment import Segment, SegmentTask, write_segment
 from puffin_index.segments.source_segment import IndexedFile, Part, read_source
 
@@ -93,4 +93,4 @@ def compact_segments(table: KitTable, definition: IndexDefinition, files: Iterab
         for column in resolve(definition, table.schema)
         for kind, kind_options in column.kinds.items()
     }
-    return write_merged(MergeJob(indexed, sources, options, io), f"{SCHEME}compacted.puffin")
+    return write_merged(indexed, sources, options, io, f"{SCHEME}compacted.puffin")

@@ -41,10 +41,7 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The description of an object: facts by name (empty texts are left out), grids, sentences, and warnings.
-
-    `below` describes what is behind it.
-    """
+    """Describes an object: facts by name (empty texts are left out), grids, sentences, warnings, what is behind it."""
 
     title: str
     facts: Mapping[str, Cell] = field(default_factory=dict)
@@ -82,11 +79,7 @@ class Report:
 
 
 class Described:
-    """An object that is shown by its description.
-
-    Attributes:
-        JSON: What JSON has of the object: names of attributes, dotted or as `key=name`; `*` for all fields.
-    """
+    """Is shown by its description; `JSON` lists attributes, dotted or as `key=name`, or `*` for all fields."""
 
     __slots__ = ()
     JSON: ClassVar[tuple[str, ...]] = ("*",)
@@ -117,17 +110,13 @@ def as_json(value: Any) -> Any:
         case _ if is_dataclass(value):
             own = [field.name for field in fields(value) if not field.name.startswith("_")]
             listed = getattr(value, "JSON", ("*",))
-            names = (name for one in listed for name in (own if one == "*" else [one]))
-            return dict(_member(value, *name.partition("=")) for name in names)
+            names = (name.partition("=") for one in listed for name in (own if one == "*" else [one]))
+            found = {key.rpartition(".")[2]: attrgetter(name or key)(value) for key, _, name in names}
+            return {key: as_json(one() if callable(one) else one) for key, one in found.items()}
         case Iterable():
             return [as_json(one) for one in value]
         case _:
             return value
-
-
-def _member(value: object, key: str, _: str, name: str) -> tuple[str, Any]:
-    found = attrgetter(name or key)(value)
-    return key.rpartition(".")[2], as_json(found() if callable(found) else found)
 
 
 def format_bytes(count: int) -> str:
@@ -191,10 +180,7 @@ def _lines_of(grid: Grid) -> list[str]:
 
 
 def show_live(shown: object) -> Callable[[object], None]:
-    """Show an object below the notebook cell that runs, and return what replaces it by another.
-
-    Nothing is shown outside of notebooks.
-    """
+    """Show an object below the notebook cell that runs, if any, and return what replaces it by another."""
     # In a notebook IPython is imported already.
     module = sys.modules.get("IPython")
     shell = module.get_ipython() if module is not None else None

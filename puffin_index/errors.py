@@ -1,17 +1,4 @@
-"""The errors of this project, one tree under `PuffinIndexError`.
-
-PuffinIndexError
-├── CorruptFileError       bytes that break their format (also a `ValueError`)
-├── UnsupportedError       a version, flag, type or feature that this release does not know
-├── DefinitionError        an index definition that does not fit the table
-│   └── IndexExistsError   a name that another index has
-├── WhereSyntaxError       a WHERE text that does not parse (also a `ValueError`)
-├── NotFoundError          a table, column, index or file that is not there
-├── DamagedIndexError      an index table whose own files are missing or broken
-├── MissingExtraError      a package of an extra that is not installed (also an `ImportError`)
-├── CatalogError           a catalog that cannot be reached or is not configured
-└── BuildError             a build that could not finish
-"""
+"""The errors of this project, all `PuffinIndexError`."""
 
 import re
 from collections.abc import Iterable
@@ -48,12 +35,7 @@ class IndexExistsError(DefinitionError):
 
 
 class WhereSyntaxError(PuffinIndexError, ValueError):
-    """Say that a WHERE text does not parse, with a caret under the place.
-
-    Attributes:
-        position: The zero-based character offset of the error.
-        expected: The possible continuations at that position.
-    """
+    """Say that a WHERE text does not parse at a zero-based offset, and what could stand there."""
 
     def __init__(self, text: str, position: int, expected: str) -> None:
         self.text = text
@@ -77,12 +59,7 @@ class NotFoundError(PuffinIndexError):
 
 
 class DamagedIndexError(PuffinIndexError):
-    """Say that files of an index table itself are missing or broken, and how to get out.
-
-    Attributes:
-        index_table: The name of the index table.
-        file: The location of the file, if known.
-    """
+    """Say that files of an index table itself (perhaps one) are missing or broken, and how to get out."""
 
     def __init__(self, index_table: str, reason: str, file: str | None = None) -> None:
         self.index_table = index_table

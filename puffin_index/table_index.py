@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import uuid
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -43,7 +42,7 @@ from puffin_index.jobs.build_job import BuildProgress, BuildReport, ProgressList
 from puffin_index.jobs.compact import FEWEST_SMALL, CompactReport, compact, is_due
 from puffin_index.jobs.define import change_definition, stored_definition
 from puffin_index.jobs.drop import DropReport, drop_index
-from puffin_index.jobs.engine import Engine, LocalEngine, SparkEngine, background_engine
+from puffin_index.jobs.engine import Engine, engine_for
 from puffin_index.jobs.expire import DEFAULT_GRACE, ExpireReport, expire
 from puffin_index.jobs.export import ExportedContainer, export_indexes
 from puffin_index.jobs.follow import define_index_table, ensure_index_table, follow
@@ -60,10 +59,7 @@ _log = logging.getLogger(__name__)
 
 
 class TableIndex(Described):
-    """The index of one Iceberg table.
-
-    `open` or `create` makes the object, which holds the data table (only read) and the index table.
-    """
+    """The index of one Iceberg table; holds the data table, which is only read, and the index table."""
 
     def __init__(self, catalog: Catalog, data_table: Table, index_table: Table) -> None:
         self.catalog = catalog
@@ -77,17 +73,10 @@ class TableIndex(Described):
         No index is built yet. Indexes of columns and kinds that the new definition keeps stay in use. Kinds that suit
         their column badly are logged as warnings (`puffin_index.definition.index_definition`).
 
-        Args:
-            table: `namespace.table`.
-            definition: The columns, kinds and options.
-            replace: Whether the new definition may take kinds or options away; if not, this is an error. What goes is
-                logged.
-
-        Raises:
-            NotFoundError: If the table does not exist.
-            DefinitionError: If the definition does not fit the table, or takes something away and must not.
+        What the new definition takes away is logged, or an error unless `replace`. Raises NotFoundError if the table
+        does not exist, DefinitionError if the definition does not fit the table, or takes something away and must not.
         """
-        data_table = open_table(catalog, TableName.parse(table).identifier)
+        data_table = open_table(catalog, TableName.parse(table))
         columns = resolve(definition, data_table.schema())
         _warn_of_misfits(data_table, columns)
         with suppress(NotFoundError):
@@ -102,14 +91,11 @@ class TableIndex(Described):
 
     @classmethod
     def open_or_define(cls, catalog: Catalog, table: str) -> TableIndex:
-        """Open the index of a table; if the table only has properties that define an index, create the index.
-
-        Raises NotFoundError if the table does not exist, or has neither an index nor defining properties.
-        """
+        """Open the index of a table, or create the one that its properties define, or raise NotFoundError."""
         try:
             return cls.open(catalog, table)
         except NotFoundError:
-            data_table = open_table(catalog, TableName.parse(table).identifier)
+            data_table = open_table(catalog, TableName.parse(table))
             found = read_properties(data_table.properties, data_table.schema())
             for warning in found.warnings:
                 _log.warning("%s", warning)
@@ -119,22 +105,15 @@ class TableIndex(Described):
 
     @classmethod
     def add(cls, catalog: Catalog, table: str, name: str, definition: IndexDefinition) -> TableIndex:
-        """Add a named index to the definition of a table; create the index table if it is missing.
+        """Add an index of a free name to the definition of a table; create the index table if it is missing.
 
-        Args:
-            table: `namespace.table`.
-            name: The name, which must be free.
-            definition: The columns, kinds and options. Indexes that exist keep their options if none are given.
-
-        Raises:
-            NotFoundError: If the table does not exist.
-            IndexExistsError: If another index has the name.
-            DefinitionError: If the definition does not fit the table, or an index exists with other options.
+        Indexes that exist keep their options if none are given. Raises NotFoundError if the table does not exist,
+        IndexExistsError if another index has the name, DefinitionError if the definition does not fit the table, or an
+        index exists with other options.
         """
-        data_table = open_table(catalog, TableName.parse(table).identifier)
+        data_table = open_table(catalog, TableName.parse(table))
         columns = resolve(definition, data_table.schema())
-        for warning in fit_warnings(columns):
-            _log.warning("%s", warning)
+        _warn_of_misfits(data_table, columns)
         index_table = ensure_index_table(catalog, data_table, to_json(()))
         change_definition(data_table, index_table, lambda stored: stored.with_index(name, columns))
         return cls(catalog, data_table, index_table)
@@ -147,19 +126,16 @@ class TableIndex(Described):
         DamagedIndexError if the metadata of the index table is missing or broken.
         """
         name = TableName.parse(table)
-        data_table = open_table(catalog, name.identifier)
+        data_table = open_table(catalog, name)
         index_table = find_index_table(catalog, data_table)
-        if TableName.of(index_table) != catalogue.index_table_name(name):
-            _log.warning("%s", following_hint(catalog, name, TableName.of(index_table)))
+        if TableName(index_table.name()) != catalogue.index_table_name(name):
+            _log.warning("%s", following_hint(catalog, name, TableName(index_table.name())))
         return cls(catalog, data_table, index_table)
 
     @classmethod
     def follow(cls, catalog: Catalog, table: str) -> TableIndex:
-        """Open the index of a renamed table, and rename the index table after the table.
-
-        Raises NotFoundError if the table does not exist, or its namespace has no index of it.
-        """
-        data_table = open_table(catalog, TableName.parse(table).identifier)
+        """Open the index of a renamed table, and rename the index table, or raise NotFoundError if there is none."""
+        data_table = open_table(catalog, TableName.parse(table))
         return cls(catalog, data_table, follow(catalog, data_table))
 
     def __repr__(self) -> str:
@@ -169,12 +145,7 @@ class TableIndex(Described):
     def describe(self) -> Report:
         """Describe the index."""
         options = [
-            (
-                column.name,
-                str(column.value_type.name),
-                kind,
-                ", ".join(f"{key} = {value}" for key, value in own.items()),
-            )
+            (column.name, column.value_type.name, kind, ", ".join(f"{key} = {value}" for key, value in own.items()))
             for column in self.columns
             for kind, own in sorted(column.kinds.items())
         ]
@@ -198,10 +169,7 @@ class TableIndex(Described):
         change_definition(self.data_table, self.index_table, lambda stored: stored.with_kinds(columns))
 
     def remove_kinds(self, definition: IndexDefinition) -> None:
-        """Take kinds out of the definition; queries no longer use them, and `expire` deletes their bytes.
-
-        Raises DefinitionError if the definition lacks one of the kinds, or nothing would be left.
-        """
+        """Take kinds out of the definition, or raise DefinitionError if one is missing or nothing would be left."""
         self.refresh()
         columns = resolve(definition, self.data_table.schema())
         change_definition(self.data_table, self.index_table, lambda stored: stored.without_kinds(columns))
@@ -237,14 +205,14 @@ class TableIndex(Described):
         return tuple(warning for part in self._bound for warning in part.warnings)
 
     @property
-    def _definition(self) -> str:
+    def _stored(self) -> str:
         return self.index_table.properties[catalogue.PROPERTY_DEFINITION]
 
     @property
     def _bound(self) -> tuple[BoundDefinition, BoundDefinition]:
         """The definition from `create`, and that from table properties."""
         schema = self.data_table.schema()
-        return from_json(self._definition, schema), read_properties(self.data_table.properties, schema)
+        return from_json(self._stored, schema), read_properties(self.data_table.properties, schema)
 
     def refresh(self) -> None:
         """Load the newest state of both tables, or raise NotFoundError if one of the tables is gone."""
@@ -266,18 +234,14 @@ class TableIndex(Described):
             spark: The session whose executors do the work; None for a pool of local processes.
             progress: Called after each commit. Without it, a notebook shows the progress.
             workers: The number of local processes; the number of cores by default.
-            scope: The snapshot to index, and the data files of the snapshot.
             commit_timeout_seconds: How long the build waits for a catalog that another process has locked.
 
-        Raises:
-            BuildError: If the build cannot finish; committed segments stay.
-            DBAPIError: If the catalog stays locked.
-            NotFoundError: If the table lacks the snapshot, branch or tag.
+        Raises BuildError if the build cannot finish (committed segments stay), DBAPIError if the catalog stays locked,
+        NotFoundError if the table lacks the snapshot, branch or tag.
         """
         while_locked(self.refresh, commit_timeout_seconds)
         listener = progress if progress is not None else show_live(BuildProgress(0, 0, 0, 0))
-        engine = self._engine(spark, workers, in_background=False)
-        return self._build(engine, listener, scope, commit_timeout_seconds)
+        return self._build(engine_for(spark, workers), listener, scope, commit_timeout_seconds)
 
     def build_async(
         self,
@@ -292,17 +256,13 @@ class TableIndex(Described):
         """Start `build` in the background: of a live Spark application, or in local processes.
 
         Args:
-            spark: The session whose executors do the work; None for a pool of local processes.
-            workers: The number of local processes; the number of cores by default.
-            scope: The snapshot to index, and the data files of the snapshot.
             beside_queries: Whether to favour the application's queries: the build leaves them half of the task slots
                 (all slots on a local master) and runs at low priority.
             after: A build to wait for first; both would index the same data files otherwise.
-            commit_timeout_seconds: How long the build waits for a catalog that another process has locked.
         """
-        engine = self._engine(spark, workers, in_background=beside_queries)
+        engine = engine_for(spark, workers, in_background=beside_queries)
         # The handle's thread gets tables of its own, so that refreshing the tables here does not disturb the thread.
-        other = TableIndex.open(self.catalog, ".".join(self.data_table.name()))
+        other = TableIndex.open(self.catalog, self.name)
 
         def run(listener: ProgressListener) -> BuildReport:
             if after is not None:
@@ -321,20 +281,13 @@ class TableIndex(Described):
         report = build(self.data_table, self.index_table, self.columns, engine, listener, scope, commit_timeout_seconds)
         return replace(report, warnings=warnings)
 
-    @staticmethod
-    def _engine(spark: SparkSession | None, workers: int | None, *, in_background: bool) -> Engine:
-        if spark is None:
-            return LocalEngine(workers)
-        tag = f"puffin-index-{uuid.uuid4().hex}"
-        return background_engine(spark, tag, workers) if in_background else SparkEngine(spark, tag)
-
     def verify(self, sample: int | None = DEFAULT_SAMPLE, *, repair: bool = False) -> VerifyReport:
         """Check the index: coverage, checksums, directories, and a sample of row groups (None: all) against the data.
 
         With `repair`, bad entries are dropped and their data files indexed anew at once, by local processes.
         """
         self.refresh()
-        report = verify(self.data_table, self.index_table, self._wanted, sample)
+        report = verify(self.data_table, self.index_table, indexes_of(self.columns), sample)
         if not repair or not report.findings:
             return report
         dropped = drop_bad_entries(self.index_table, report.findings)
@@ -380,13 +333,9 @@ class TableIndex(Described):
         return export_indexes(self.data_table, self.index_table, self.columns, data_file, row_group)
 
     @property
-    def _wanted(self) -> dict[FieldKind, Options]:
-        return indexes_of(self.columns)
-
-    @property
     def _kept(self) -> dict[FieldKind, Options]:
         """The indexes to keep, with their options; also indexes of columns that only older snapshots have."""
-        return stored_kinds(self._definition) | self._wanted
+        return stored_kinds(self._stored) | indexes_of(self.columns)
 
     def status(self) -> IndexStatus:
         """Return the coverage of the current snapshot and the size of the indexes."""

@@ -19,10 +19,7 @@ def parse_duration(text: str) -> timedelta:
 
 
 def parse_size(text: str) -> int:
-    """Read a size of at least 1 byte, such as `256MiB`; units are binary.
-
-    Raises UnsupportedError if the text is no size.
-    """
+    """Read a size of at least 1 byte, in binary units, such as `256MiB`, or raise UnsupportedError."""
     parts = _SIZE.fullmatch(text.strip().lower())
     if parts is None or int(parts[1]) == 0:
         raise UnsupportedError(f"{text!r} is not a size such as 256MiB")

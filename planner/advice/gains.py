@@ -75,7 +75,7 @@ class Gains:
         """Whether Spark takes an answer by groups, at the most that the sample's numbers of values allow."""
         groups = 1.0
         for leaf in self.queries[number].groups:
-            statistics = self._sample.view.statistics(leaf, IndexReads())
+            statistics = self._sample.view.statistics(leaf.field_id, leaf.value_type, IndexReads())
             if statistics is None:
                 return False
             distinct = statistics.distinct_count[statistics.known]

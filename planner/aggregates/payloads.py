@@ -101,13 +101,13 @@ def choose_payloads(
     # Where all rows of a payload that is ordered by key match, the rows of each key are counted without decoding them.
     is_counted = asked.needs_distinct or bool(question.groups)
     can_count = is_counted and (not question.groups or len(question.every_column) == 1)
-    statistics = view.statistics(asked.leaf, reads)
+    statistics = view.statistics(asked.column, asked.value_type.name, reads)
     has_sets = _has_few_keys(view, question, statistics, row_groups)
     is_whole, test = rows.is_whole[positions], _test_of(rows.predicate, asked)
     known: list[_OfKind] = []
     may_keep = True
     for kind in kinds_holding_keys():
-        directory = view.directory(asked.leaf, kind.name, reads)
+        directory = view.directory(asked.column, asked.value_type.name, kind.name, reads)
         if directory is None or not directory.known[row_groups].any():
             continue
         blobs = directory.blob[row_groups]

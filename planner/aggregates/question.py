@@ -9,9 +9,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType
 
 from planner.condition.columns import find_column
-from planner.condition.tree.nodes import Leaf
 from puffin_index.errors import PuffinIndexError, UnsupportedError
-from puffin_index.keys.leaf import NullTest
 from puffin_index.keys.map_key import ColumnId
 from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.held_keys import Want
@@ -45,11 +43,6 @@ class AskedColumn:
     needs_least: bool = False
     needs_greatest: bool = False
     needs_distinct: bool = False
-
-    @property
-    def leaf(self) -> Leaf:
-        """A leaf that names the column, for asking a view."""
-        return Leaf(self.column, NullTest(is_null=True), self.value_type.name)
 
     @property
     def wanted_totals(self) -> Want:

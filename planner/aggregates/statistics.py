@@ -41,7 +41,7 @@ def settle(view: IndexView, question: Question, row_groups: Ints, reads: IndexRe
     found: dict[ColumnId, FieldStatistics] = {}
     groups = {group.column for group in question.groups}
     for asked in question.every_column:
-        statistics = view.statistics(asked.leaf, reads)
+        statistics = view.statistics(asked.column, asked.value_type.name, reads)
         if statistics is None or asked.needs_distinct:
             return [], np.zeros(len(row_groups), np.bool_)
         found[asked.column] = statistics
@@ -116,11 +116,11 @@ def _may_answer(view: IndexView, question: Question, row_groups: Ints) -> bool:
     """Whether directories allow an answer: an index of each column, and no doubles that lose bits."""
     reads = IndexReads()
     for asked in question.every_column:
-        statistics = view.statistics(asked.leaf, reads)
+        statistics = view.statistics(asked.column, asked.value_type.name, reads)
         if statistics is None or not statistics.known[row_groups].any():
             return False
     for asked in {question.groups[place].column: question.groups[place] for place in question.added_doubles}.values():
-        statistics = view.statistics(asked.leaf, reads)
+        statistics = view.statistics(asked.column, asked.value_type.name, reads)
         if statistics is not None and _lose_bits(statistics, row_groups):
             return False
     return True
@@ -129,7 +129,7 @@ def _may_answer(view: IndexView, question: Question, row_groups: Ints) -> bool:
 def _has_many_groups(view: IndexView, question: Question, row_groups: Ints) -> bool:
     """Whether a column to group by may have more values than the answer may have groups."""
     for group in question.groups:
-        statistics = view.statistics(group.leaf, IndexReads())
+        statistics = view.statistics(group.column, group.value_type.name, IndexReads())
         if statistics is not None and most_distinct(statistics) > MOST_GROUPS:
             # Of bytes, the number over all row groups may count a value once for each.
             known = row_groups[statistics.known[row_groups]]

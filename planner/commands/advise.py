@@ -23,7 +23,7 @@ from puffin_index.index_table.table import TableName
 def _open_data_table(table: NamedTable) -> Table:
     """Open the table of a command, whether it has an index or not."""
     catalog, name = table.open_catalog()
-    return open_table(catalog, TableName.parse(name).identifier)
+    return open_table(catalog, TableName.parse(name))
 
 
 def _speed_option(help_text: str) -> Callable[[Callable[..., object]], Callable[..., object]]:

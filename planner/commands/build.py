@@ -132,9 +132,7 @@ def _progress_bar(hidden: bool) -> Iterator[Callable[[BuildProgress], None]]:
         task = progress.add_task("indexing", total=None)
 
         def listen(now: BuildProgress) -> None:
-            done = f"{now.files_done} of {now.files_total} files, {now.rows_done:,} of {now.rows_total:,} rows"
-            text = f"indexing {done}, {format_bytes(now.index_bytes)} of index"
-            progress.update(task, total=now.bytes_total, completed=now.bytes_done, description=text)
+            progress.update(task, total=now.bytes_total, completed=now.bytes_done, description=f"indexing {now}")
 
         yield listen
 

@@ -22,6 +22,7 @@ from planner.view.directories import IndexReads
 from planner.view.index_view import IndexView
 from planner.view.keys_of_rows import keys_of_rows
 from puffin_index.keys.columns import Column
+from puffin_index.keys.map_key import ColumnId
 from puffin_index.storage.arrays import Flags, Ints
 
 WIDE_SHARE: Final = 0.05
@@ -70,7 +71,7 @@ class Counting:
         pruned = self._prune(predicate, at)
         return self._counted(at, pruned)
 
-    def first(self, predicate: Predicate, first: Predicate, at: Ints, column: Leaf) -> Counted:
+    def first(self, predicate: Predicate, first: Predicate, at: Ints, column: tuple[ColumnId, str]) -> Counted:
         """Count the rows, among the candidates if there are any, that satisfy a predicate and come first."""
         if self.candidates is None:
             return self.of(conjunction([predicate, first]), at)
@@ -114,14 +115,14 @@ class Counting:
         self.bytes_read += sum(stage.bytes_read for stage in pruned.stages)
         return pruned
 
-    def _read_keys(self, column: Leaf) -> None:
+    def _read_keys(self, column: tuple[ColumnId, str]) -> None:
         """Read the keys of all candidates at once, if some index has the keys of rows."""
         assert self.candidates is not None
         positions = {int(self.row_groups[position]): position for position in self.candidates}
         rows = {row_group: self.candidates[position] for row_group, position in positions.items()}
         reads = IndexReads()
         # Pruning by the predicate meets the same trouble and reports it.
-        found = keys_of_rows(self.view, column, rows, self.limits.byte_budget, reads)
+        found = keys_of_rows(self.view, *column, rows, self.limits.byte_budget, reads)
         self.bytes_read += reads.count.bytes
         if found is not None and all(isinstance(keys.keys, np.ndarray) for keys in found.values()):
             self.keys = {positions[row_group]: (rows[row_group], keys) for row_group, keys in found.items()}

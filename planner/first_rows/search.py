@@ -148,7 +148,7 @@ def prune_first_rows(
 
 def _first_of(counting: Counting, predicate: Predicate, plain: Pruned, wanted: int, order: Order) -> Enough:
     """Keep the row groups that have the first rows of an order."""
-    statistics = counting.view.statistics(order.nulls(), IndexReads())
+    statistics = counting.view.statistics(order.field_id, order.value_type, IndexReads())
     if statistics is None:
         return Enough(plain)
     guess = Guess(
@@ -286,7 +286,8 @@ class _Search:
     def _count(self, first: Predicate) -> tuple[int, bool]:
         """Count the rows that come first; say whether counting is of use here. Enough rows settle row groups."""
         tests = conjunction([self._own, first])
-        counted = self._counting.first(self._predicate, tests, self._left, self._order.nulls())
+        column = self._order.field_id, self._order.value_type
+        counted = self._counting.first(self._predicate, tests, self._left, column)
         found, pruned, self._reach = counted.total, counted.pruned, counted.reach
         if found < self._wanted:
             return found, found > 0 or not (pruned.kept & (pruned.matches < 0)).any()

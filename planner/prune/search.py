@@ -129,7 +129,10 @@ class IndexStages:
     def _merged(self, state: LeafState, kind: str) -> tuple[KindDirectory | None, Ints]:
         """The directory of a leaf's payloads, and the undecided positions whose payload covers several row groups."""
         search = self._search
-        directory, undecided = search.view.directory(state.leaf, kind, search.reads), search.undecided(state)
+        directory, undecided = (
+            search.view.directory(state.leaf.field_id, state.leaf.value_type, kind, search.reads),
+            search.undecided(state),
+        )
         if directory is None:
             return None, undecided[:0]
         return directory, undecided[directory.merged[search.row_groups[undecided]]]
@@ -210,13 +213,17 @@ class IndexStages:
 
     def _probe(self, state: LeafState, kind: str) -> None:
         search, leaf = self._search, state.leaf
-        directory = search.view.directory(leaf, kind, search.reads)
+        directory = search.view.directory(leaf.field_id, leaf.value_type, kind, search.reads)
         if directory is None:
             return
         undecided = search.undecided(state)
         undecided = undecided[directory.known[search.row_groups[undecided]]]
         for exact in kinds_answering(leaf.test, Answer.EXACT):
-            other = search.view.directory(leaf, exact.name, search.reads) if exact.rank(leaf.test) == 0 else None
+            other = (
+                search.view.directory(leaf.field_id, leaf.value_type, exact.name, search.reads)
+                if exact.rank(leaf.test) == 0
+                else None
+            )
             if other is not None:
                 # For about the same bytes that kind tells which rows match. What it has merged was asked already.
                 undecided = undecided[~other.known[search.row_groups[undecided]]]
@@ -369,7 +376,7 @@ def expected_matches(view: IndexView, predicate: Predicate, row_groups: Ints) ->
     limits = Limits(rows_wanted=True)
     search = SearchState(view, PredicateTree(predicate), row_groups, limits, Clock(limits.seconds), IndexReads())
     for state in search.leaves:
-        state.statistics = view.statistics(state.leaf, search.reads)
+        state.statistics = view.statistics(state.leaf.field_id, state.leaf.value_type, search.reads)
     _estimate(search)
     return float((search.gate.estimates.root.selectivity * view.row_counts[row_groups]).sum())
 
@@ -380,7 +387,7 @@ def _judge_by_zone_maps(search: SearchState) -> None:
     for state in search.leaves:
         if search.is_finished:
             break
-        state.statistics = search.view.statistics(state.leaf, search.reads)
+        state.statistics = search.view.statistics(state.leaf.field_id, state.leaf.value_type, search.reads)
         if state.statistics is not None:
             state.verdicts = judge_by_zone_map(state.leaf.test, state.statistics, search.row_groups)
     search.settle(Reason.ZONE_MAP)

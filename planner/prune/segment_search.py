@@ -192,7 +192,10 @@ def joint_rows(tree: PredicateTree, found: Sequence[FoundRows | None], row_group
 
 def exact_directories(view: IndexView, leaf: Leaf, reads: IndexReads) -> list[KindDirectory]:
     """The directories of kinds that answer a leaf exactly, the one that reads the fewest bytes first."""
-    found = [view.directory(leaf, kind.name, reads) for kind in kinds_answering(leaf.test, Answer.EXACT)]
+    found = [
+        view.directory(leaf.field_id, leaf.value_type, kind.name, reads)
+        for kind in kinds_answering(leaf.test, Answer.EXACT)
+    ]
     return [directory for directory in found if directory is not None]
 
 

@@ -186,8 +186,8 @@ class _SampledScans(JavaFunction):
         self._sample = BitMap()
         self._snapshots: set[int | None] = set()
         name = TableName.parse(query.table.name)
-        self._table = name_text([query.answer.plan.table.partition(".")[0], *name.identifier])
-        table = open_table(query.table.catalog, name.identifier)
+        self._table = name_text([query.answer.plan.table.partition(".")[0], *name])
+        table = open_table(query.table.catalog, name)
         current = table.current_snapshot()
         wanted = query.request.snapshot
         self._version = "" if wanted in (None, current and current.snapshot_id) else f" VERSION AS OF {wanted}"

@@ -113,7 +113,7 @@ class KnownIndexTables:
         # Two tables may have swapped their names. Queries of the other table then find its index table here.
         uuid = index_table.properties.get(PROPERTY_DATA_TABLE_UUID, "")
         with self._lock:
-            self._places[table.catalog, uuid] = TableName.of(index_table)
+            self._places[table.catalog, uuid] = TableName(index_table.name())
         return index_table if is_bound_to(index_table, table.uuid) else self._left_behind(table)
 
     def _left_behind(self, table: DataTable) -> Table | None:
@@ -128,7 +128,7 @@ class KnownIndexTables:
             if is_due:
                 self._searches.put(place)
             return None
-        hint = following_hint(table.catalog, TableName.parse(table.name), TableName.of(index_table))
+        hint = following_hint(table.catalog, TableName.parse(table.name), TableName(index_table.name()))
         if is_news(f"{table.uuid}: {hint}"):
             _log.warning("%s", hint)
         return index_table

@@ -148,7 +148,7 @@ def _kept_by_statistics(query: PlannedQuery) -> Flags:
     verdicts = JoinedVerdicts(tree, len(scan.numbers))
     reads = IndexReads()
     for number, leaf in enumerate(tree.leaves):
-        statistics = scan.view.statistics(leaf, reads)
+        statistics = scan.view.statistics(leaf.field_id, leaf.value_type, reads)
         if statistics is not None:
             verdicts.put(number, judge_by_zone_map(leaf.test, statistics, scan.numbers))
     return verdicts.root.possible

@@ -3,6 +3,7 @@
 import logging
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Final
@@ -15,14 +16,14 @@ from pyiceberg.schema import Schema
 from planner.clock import Clock
 from planner.condition.as_sql import as_sql, column_text
 from planner.condition.implied import Cost, Implied
-from planner.condition.tree.nodes import UNKNOWN, ByValue, Leaf, Predicate, ValueTest
+from planner.condition.tree.nodes import UNKNOWN, ByValue, Predicate, ValueTest
 from planner.condition.tree.simplify import chosen, conjunction
 from planner.condition.value_tests import verdicts
-from planner.view.directories import FieldStatistics, IndexReads, taken
+from planner.view.directories import FieldStatistics, IndexReads, KindDirectory, taken
 from planner.view.index_view import IndexView
 from puffin_index.jobs.log_lines import level_of_trouble
 from puffin_index.keys.columns import Column, KeyArray
-from puffin_index.keys.leaf import NullTest, SetTest
+from puffin_index.keys.leaf import SetTest
 from puffin_index.keys.map_key import ColumnId
 from puffin_index.keys.merge import rank_keys
 from puffin_index.keys.value_types import value_type_named
@@ -96,8 +97,7 @@ def values_to_try(
     """Find the keys of a column if they are few enough for trying a test on each; see `column_values`."""
     rows = int(view.row_counts[row_groups].sum())
     most = min(max(rows // _ROWS_A_VALUE, _FEW_VALUES), _MOST_VALUES)
-    leaf = Leaf(column, NullTest(is_null=False), value_type)
-    found = column_values(view, leaf, row_groups, most, byte_budget, reads)
+    found = column_values(view, column, value_type, row_groups, most, byte_budget, reads)
     for trouble in reads.troubles:
         level = level_of_trouble(trouble.segment)
         _log.log(level, "values of a column not listed: %s: %s", trouble.segment, trouble.reason)
@@ -105,15 +105,21 @@ def values_to_try(
 
 
 def column_values(
-    view: IndexView, leaf: Leaf, row_groups: Ints, most: int, most_bytes: int, reads: IndexReads
+    view: IndexView,
+    column: ColumnId,
+    value_type: str,
+    row_groups: Ints,
+    most: int,
+    most_bytes: int,
+    reads: IndexReads,
 ) -> ColumnValues | KeyRange | str:
-    """Find the keys of the column of a leaf, by at most `most_bytes` of payloads; `row_groups` all have an index of it.
+    """Find the keys of a column, by at most `most_bytes` of payloads; `row_groups` all have an index of it.
 
     Statistics give the keys where the column has integers of a small range, and in row groups with a single key. Other
     keys are read from the payloads of indexes that list their keys. Returns at most `most` keys, of all indexed row
     groups of the view; if these cannot be listed, the range of integer keys, otherwise the reason.
     """
-    statistics = view.statistics(leaf, reads)
+    statistics = view.statistics(column, value_type, reads)
     if statistics is None:
         return "the column has no index"
     if not statistics.known[row_groups].all():
@@ -123,20 +129,26 @@ def column_values(
         return ColumnValues(bounds)
     if int(statistics.distinct_count[statistics.has_values].max(initial=0)) > most:
         return bounds or f"the column has more than {most} values"
-    found = _union(view, leaf, statistics, most, most_bytes, reads)
+    kinds = kinds_answering(SetTest(()), Answer.EXACT)
+    directories = (view.directory(column, value_type, kind.name, reads) for kind in kinds)
+    found = _union(view, directories, statistics, most, most_bytes, reads)
     return found if isinstance(found, ColumnValues) else bounds or found
 
 
 def _union(
-    view: IndexView, leaf: Leaf, statistics: FieldStatistics, most: int, most_bytes: int, reads: IndexReads
+    view: IndexView,
+    directories: Iterable[KindDirectory | None],
+    statistics: FieldStatistics,
+    most: int,
+    most_bytes: int,
+    reads: IndexReads,
 ) -> ColumnValues | str:
     """Return the keys of all row groups that have any, or the reason why some are not known."""
     single = np.flatnonzero(statistics.has_values & (statistics.distinct_count == 1))
     lists: list[KeyArray] = [taken(statistics.minimum, single)]
     missing = statistics.has_values & (statistics.distinct_count > 1)
     bytes_read = 0
-    for kind in kinds_answering(SetTest(()), Answer.EXACT):
-        directory = view.directory(leaf, kind.name, reads)
+    for directory in directories:
         here = np.flatnonzero(missing & directory.known) if directory is not None else ()
         if directory is None or not len(here):
             continue

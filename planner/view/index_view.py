@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.io import FileIO
 
-from planner.condition.tree.nodes import Leaf
 from planner.view.cache import CACHE, Cached, IndexCache
 from planner.view.covered_row_groups import CoveredRowGroups
 from planner.view.directories import (
@@ -80,29 +79,29 @@ class IndexView(CoveredRowGroups):
         """The indexes that at least one data file has."""
         return frozenset(chain.from_iterable(field_kinds(self._entries)))
 
-    def statistics(self, leaf: Leaf, reads: IndexReads) -> FieldStatistics | None:
-        """The statistics of a leaf's column that are of its type; None if no row group has any."""
-        placement, key = self._place(leaf, STATISTICS)
+    def statistics(self, column: ColumnId, value_type: str, reads: IndexReads) -> FieldStatistics | None:
+        """The statistics of a column that are of a type; None if no row group has any."""
+        placement, key = self._place(column, value_type, STATISTICS)
         kept = self._cache.get(key)
         if placement is None or isinstance(kept, FieldStatistics):
             return kept if isinstance(kept, FieldStatistics) else None
         troubles = len(reads.troubles)
         parts = self.opened.of_segments(placement, reads, self.opened.statistics_of)
-        return self._keep(key, gather_statistics(placement, leaf.value_type, parts), len(reads.troubles) == troubles)
+        return self._keep(key, gather_statistics(placement, value_type, parts), len(reads.troubles) == troubles)
 
-    def directory(self, leaf: Leaf, kind: str, reads: IndexReads) -> KindDirectory | None:
-        """Where the payloads of a kind lie for a leaf's column and type; None without any."""
-        placement, key = self._place(leaf, kind)
+    def directory(self, column: ColumnId, value_type: str, kind: str, reads: IndexReads) -> KindDirectory | None:
+        """Where the payloads of a kind lie for a column and type; None without any."""
+        placement, key = self._place(column, value_type, kind)
         kept = self._cache.get(key)
         if placement is None or isinstance(kept, KindDirectory):
             return kept if isinstance(kept, KindDirectory) else None
         troubles = len(reads.troubles)
         parts = self.opened.of_segments(placement, reads, self.opened.directory_of)
-        found = gather_directory(leaf.field_id, kind, placement, leaf.value_type, parts)
+        found = gather_directory(column, kind, placement, value_type, parts)
         return self._keep(key, found, len(reads.troubles) == troubles)
 
-    def _place(self, leaf: Leaf, kind: str) -> tuple[Placement | None, object]:
-        return self.placements.get((leaf.field_id, kind)), (self._identity, leaf.field_id, kind, leaf.value_type)
+    def _place(self, column: ColumnId, value_type: str, kind: str) -> tuple[Placement | None, object]:
+        return self.placements.get((column, kind)), (self._identity, column, kind, value_type)
 
     def _keep(self, key: object, value: Kept | None, is_complete: bool) -> Kept | None:
         """Keep arrays as long as the view lives, unless a segment was unreadable: it may be readable soon."""

@@ -13,7 +13,6 @@ from typing import Final
 import numpy as np
 from pyroaring import BitMap
 
-from planner.condition.tree.nodes import Leaf
 from planner.view.cache import SharedPayloads
 from planner.view.directories import (
     FieldStatistics,
@@ -24,6 +23,7 @@ from planner.view.directories import (
 from planner.view.index_view import IndexView
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.columns import Column
+from puffin_index.keys.map_key import ColumnId
 from puffin_index.kinds.held_keys import HoldsKeys, KeysInMemory
 from puffin_index.kinds.registry import kinds_holding_keys
 from puffin_index.storage.arrays import Flags, Ints
@@ -67,16 +67,21 @@ def open_keys(
 
 
 def keys_of_rows(
-    view: IndexView, leaf: Leaf, rows: Mapping[int, BitMap], byte_budget: float, reads: IndexReads
+    view: IndexView,
+    column: ColumnId,
+    value_type: str,
+    rows: Mapping[int, BitMap],
+    byte_budget: float,
+    reads: IndexReads,
 ) -> dict[int, Column] | None:
-    """Return the keys of some rows of the column of a leaf, by row group of the view, in the order of the rows.
+    """Return the keys of some rows of a column, by row group of the view, in the order of the rows.
 
     Returns None if no index has the keys of all of them without decoding the keys of all other rows, if that takes more
     bytes of payloads than `byte_budget`, or if an index cannot be read.
     """
     row_groups = np.array(list(rows), np.int64)
     for kind in kinds_holding_keys():
-        directory = None if kind.is_found_by_key else view.directory(leaf, kind.name, reads)
+        directory = None if kind.is_found_by_key else view.directory(column, value_type, kind.name, reads)
         if directory is None or not directory.known[row_groups].all():
             continue
         payloads = [places for _, places in positions_by_number(directory.blob[row_groups])]

@@ -3,7 +3,7 @@
 import json
 import logging
 import sys
-from datetime import UTC, datetime
+import time
 from typing import Final, Literal, TypeAlias
 
 LogFormat: TypeAlias = Literal["text", "json"]
@@ -20,7 +20,15 @@ _SAID_AGAIN: Final = "puffin_index.jobs.build_handle"
 """A service says why a pass failed, so that its background build need not say so as well."""
 
 
-class _Text(logging.Formatter):
+class _InUtc(logging.Formatter):
+    """Writes times in UTC, to the millisecond."""
+
+    converter = staticmethod(time.gmtime)
+    default_time_format = "%Y-%m-%dT%H:%M:%S"
+    default_msec_format = "%s.%03dZ"
+
+
+class _Text(_InUtc):
     """Plain text: errors that other packages log themselves are one line."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -35,22 +43,13 @@ class _Text(logging.Formatter):
         return f"{super().format(brief)}: {reason_of(error)}"
 
 
-class _Timed(_Text):
-    """Text behind the time in UTC."""
-
-    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802 # logging's name
-        """Return the time, to the millisecond."""
-        del datefmt
-        return _time_of(record)
-
-
-class _Json(logging.Formatter):
+class _Json(_InUtc):
     """One JSON object a line; the pairs of a structured line (`puffin_index.jobs.log_lines`) are its members."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
         members: dict[str, object] = {
-            "time": _time_of(record),
+            "time": self.formatTime(record),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
@@ -62,15 +61,11 @@ class _Json(logging.Formatter):
         return json.dumps(members, default=str, ensure_ascii=False)
 
 
-def _time_of(record: logging.LogRecord) -> str:
-    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 def configure_logs(log_format: LogFormat, *, verbose: bool) -> None:
     """Write log lines to the standard error: warnings, and what is done if that is wanted."""
     handler = logging.StreamHandler(sys.stderr)
     # What is done has times, a warning of a single command needs none.
-    handler.setFormatter(_Json() if log_format == "json" else _Timed(_TIMED) if verbose else _Text(_TEXT))
+    handler.setFormatter(_Json() if log_format == "json" else _Text(_TIMED) if verbose else _Text(_TEXT))
     if not verbose:
         handler.addFilter(lambda record: record.name not in QUIET)
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, handlers=[handler])
@@ -88,4 +83,4 @@ def log_as_a_service() -> None:
     logging.getLogger(_SAID_AGAIN).setLevel(logging.CRITICAL)
     for handler in logging.getLogger().handlers:
         if not isinstance(handler.formatter, _Json):
-            handler.setFormatter(_Timed(_TIMED))
+            handler.setFormatter(_Text(_TIMED))

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
+from pkgutil import get_data
 from typing import TYPE_CHECKING
 
 import click
@@ -38,7 +38,8 @@ class LazyGroup(click.Group):
         """The module of each command, and the first sentence of its docstring, from the source alone."""
         found: dict[str, tuple[str, str]] = {}
         for module in self._modules:
-            for node in ast.parse(_source(module)).body:
+            package, _, name_of_file = module.rpartition(".")
+            for node in ast.parse(get_data(package, f"{name_of_file}.py") or b"").body:
                 if isinstance(node, ast.FunctionDef) and (name := _COMMAND.fullmatch(node.name)):
                     text = " ".join((ast.get_docstring(node) or "").split())
                     found[name[1].replace("_", "-")] = module, text.partition(". ")[0].removesuffix(".") + "."
@@ -80,13 +81,6 @@ class LazyGroup(click.Group):
             formatter.write_dl(rows)
 
 
-def _source(module: str) -> str:
-    spec = find_spec(module)
-    assert spec is not None
-    assert spec.origin is not None
-    return Path(spec.origin).read_text(encoding="utf-8")
-
-
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyspark.sql import SparkSession
@@ -106,24 +100,16 @@ class _Group(LazyGroup):
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
-        except BrokenPipeError:
-            raise
-        except _known_errors() as error:
-            error_console.print(f"[bold red]error:[/] {escape(_sentence(error))}", highlight=False, soft_wrap=True)
+        except Exception as error:
+            # Python asks for the classes once there is an error.
+            from puffin_index.index_table.open_catalog import PASSING_ERRORS, SILENCE
+
+            if isinstance(error, BrokenPipeError) or not isinstance(error, PASSING_ERRORS):
+                raise
+            is_silence = isinstance(error, SILENCE)
+            text = f"the catalog does not answer: {str(error).splitlines()[0]}" if is_silence else str(error)
+            error_console.print(f"[bold red]error:[/] {escape(text)}", highlight=False, soft_wrap=True)
             sys.exit(1)
-
-
-def _known_errors() -> tuple[type[Exception], ...]:
-    # Python asks for the classes once there is an error.
-    from puffin_index.index_table.open_catalog import PASSING_ERRORS
-
-    return PASSING_ERRORS
-
-
-def _sentence(error: Exception) -> str:
-    from puffin_index.index_table.open_catalog import SILENCE
-
-    return f"the catalog does not answer: {str(error).splitlines()[0]}" if isinstance(error, SILENCE) else str(error)
 
 
 def escape(text: str) -> str:
@@ -159,8 +145,8 @@ def show(found: Described, *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(found.to_json(), default=str))
         return
-    report: Report | None = found.describe()
-    console.print(found.describe().as_text(warns=False), highlight=False, soft_wrap=True, markup=False)
+    report: Report | None = (first := found.describe())
+    console.print(first.as_text(warns=False), highlight=False, soft_wrap=True, markup=False)
     while report is not None:
         for warning in report.warnings:
             warn(warning)
@@ -213,10 +199,7 @@ def table_command(command: Callable[..., object]) -> Callable[..., object]:
 
 
 def spark_session(name: str) -> SparkSession:
-    """Start or get a Spark session for a command.
-
-    Raises PuffinIndexError if PySpark is not installed or does not start.
-    """
+    """Start or get a Spark session, or raise PuffinIndexError if PySpark is not installed or does not start."""
     from puffin_index.jobs.worker_pool import settings_of_executors
 
     try:

@@ -71,10 +71,7 @@ class Reading:
     name_mapping: NameMapping | None = None
 
     def ids(self, field_id: int) -> tuple[int, ...]:
-        """Return the field ids that lead to a column through structs, for a map also those of its key and value.
-
-        Empty if the schema has no such column outside of lists and maps.
-        """
+        """Return the field ids that lead to a column outside of lists, for a map also those of key and value."""
         return self._paths.get(field_id, ())
 
     def names(self, field_id: int) -> tuple[tuple[str, ...], ...]:
@@ -137,10 +134,7 @@ def _names(mapped: Iterable[MappedField]) -> tuple[str, ...]:
 
 
 def reading_of(table: Table, schema: Schema | None = None) -> Reading:
-    """Return the rules by which scans of a table, with its current schema unless told, find columns.
-
-    Raises UnsupportedError if the table's name mapping cannot be read.
-    """
+    """Return the rules of a table's scans, or raise UnsupportedError if its name mapping cannot be read."""
     text = table.properties.get(NAME_MAPPING_PROPERTY)
     return Reading(schema or table.schema(), parse_name_mapping(text))
 
@@ -203,14 +197,10 @@ def locate_column(
             raise UnsupportedError(f"{about}: the file lacks the column, which has a default value there")
         return LocatedColumn(ColumnSource(fields.rule, ids, names, is_absent=True))
     if is_map:
-        _check_map(found[-1], ids[-2:], about)
+        if not pa.types.is_map(found[-1].field.type):
+            raise UnsupportedError(f"{about}: column {found[-1].field_id} is no map there")
+        if tuple(child.field_id for child in found[-1].children) != ids[-2:]:
+            raise UnsupportedError(f"{about}: the key or the value of the map has another field id than in the table")
     elif pa.types.is_nested(found[-1].field.type):
         raise UnsupportedError(f"{about}: the file has a {found[-1].field.type} there")
     return LocatedColumn(ColumnSource(fields.rule, ids, names), found)
-
-
-def _check_map(found: FileField, ids: tuple[int, ...], about: str) -> None:
-    if not pa.types.is_map(found.field.type):
-        raise UnsupportedError(f"{about}: column {found.field_id} is no map there")
-    if tuple(child.field_id for child in found.children) != ids:
-        raise UnsupportedError(f"{about}: the key or the value of the map has another field id than in the table")

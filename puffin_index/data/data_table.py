@@ -72,10 +72,7 @@ def _known_tables(catalog: Catalog, identifier: tuple[str, ...]) -> list[str]:
 
 
 def refresh_table(table: Table, *, with_data: bool = False) -> None:
-    """Load the newest state of a table, whose data files, if small, are always read whole.
-
-    Raises NotFoundError if the table is gone, or another table has its name.
-    """
+    """Load the newest state of a table, or raise NotFoundError if it is gone or another table has its name."""
     name, before = ".".join(table.name()), table.io
     try:
         read_whole(table.refresh(), before, with_data=with_data)
@@ -87,10 +84,7 @@ def refresh_table(table: Table, *, with_data: bool = False) -> None:
 
 
 def find_snapshot(table: Table, snapshot_id: int | None = None, ref: str | None = None) -> Snapshot | None:
-    """Find a snapshot by its id, branch or tag; by default the current one, None in an empty table.
-
-    Raises NotFoundError if the table has no such snapshot, branch or tag.
-    """
+    """Find a snapshot by id, branch or tag, or raise NotFoundError; by default the current one, None without one."""
     name = ".".join(table.name())
     if snapshot_id is not None:
         found = table.snapshot_by_id(snapshot_id)
@@ -108,10 +102,7 @@ def find_snapshot(table: Table, snapshot_id: int | None = None, ref: str | None 
 def list_data_files(
     table: Table, snapshot_id: int | None = None, row_filter: BooleanExpression | None = None
 ) -> tuple[DataFile, ...]:
-    """List the data files of a snapshot, by default the current one, that remain after Iceberg's own pruning.
-
-    Raises NotFoundError if the table has no such snapshot.
-    """
+    """List the data files of a snapshot that remain after Iceberg's own pruning, or raise NotFoundError without it."""
     return tuple(data_file_of(table, file) for file in _listed(table, snapshot_id, row_filter))
 
 
@@ -130,8 +121,7 @@ def measure_data_files(table: Table, field_ids: Collection[int]) -> tuple[list[D
 def count_snapshots_behind(table: Table, head: Snapshot | None, missing: Collection[str]) -> int:
     """Count the snapshots from the one that added the oldest data file without an index to the head, including both.
 
-    All retained ancestors count if the snapshot that added one of the missing files has expired; none without such
-    files.
+    All retained ancestors count if a snapshot that added one of these files has expired; none without such files.
     """
     left = set(missing)
     behind = 0

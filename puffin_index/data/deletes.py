@@ -75,8 +75,7 @@ def is_kept(delete_file: DeleteFile) -> bool:
 def deleted_positions(io: FileIO, data_file: str, delete_files: Iterable[DeleteFile]) -> BitMap:
     """Read the positions, from 0, of a data file's deleted rows. Delete files are kept, as they never change.
 
-    Raises UnsupportedError for an unknown format or positions beyond 2^32, CorruptFileError for a broken file, and
-    NotFoundError.
+    Raises UnsupportedError for an unknown format or positions beyond 2^32, CorruptFileError, and NotFoundError.
     """
     rows = BitMap()
     for delete_file in delete_files:

@@ -79,10 +79,7 @@ class FileFields:
 
 
 def identify_fields(schema: pa.Schema, file_format: str, name_mapping: NameMapping | None) -> FileFields | None:
-    """Match the fields of a `PARQUET` or `ORC` file with table columns.
-
-    Returns None for an ORC file whose columns have to be found by their current names.
-    """
+    """Match the fields of a file with table columns; None for an ORC file that is read by current names."""
     key = ORC_FIELD_ID if file_format == "ORC" else PARQUET_FIELD_ID
     named = [(field.name, field) for field in schema]
 

@@ -75,11 +75,8 @@ class ColumnChunk:
     def part(self, dictionary_at: int | None, data_at: int, size: int, values: int) -> bytes:
         """Return the bytes of a ColumnChunk for some pages of this one.
 
-        Args:
-            dictionary_at: The offset of the dictionary page; None without one.
-            data_at: The offset of the first data page.
-            size: The bytes of all pages.
-            values: The values of the data pages, NULLs included.
+        These are the offsets of dictionary page (None without one) and first data page, the bytes of all pages, and the
+        values of the data pages, NULLs included.
         """
         numbers = {_COLUMN_VALUES: values, _COLUMN_BYTES: size, _COLUMN_DATA_PAGE: data_at}
         if dictionary_at is not None:
@@ -103,10 +100,7 @@ class FooterLayout:
         return sum(len(value) for _, value in self.file_fields.values()) + sum(map(len, self.row_groups))
 
     def chunks(self, ordinal: int, leaves: Collection[int], location: str) -> dict[int, ColumnChunk]:
-        """Return chunks of leaves in a row group, but none that is encrypted or lies elsewhere.
-
-        Raises CorruptFileError if the row group is broken.
-        """
+        """Return chunks of leaves in a row group, if not encrypted or elsewhere, or raise CorruptFileError."""
         chunks: dict[int, ColumnChunk] = {}
         with broken_means_corrupt("the row group", location, 0):
             reader = CompactReader(self.row_groups[ordinal])
@@ -168,10 +162,7 @@ cleared_by(_layouts.clear, _layouts_lock)
 
 @cached(_layouts, key=lambda _, location, size: (location, size), lock=_layouts_lock)
 def layout_of(footer: pq.FileMetaData, location: str, size: int) -> FooterLayout:
-    """Cut the footer of a file of some size into its parts, once a file.
-
-    Raises CorruptFileError if the footer is broken.
-    """
+    """Cut the footer of a file of some size into its parts, once a file, or raise CorruptFileError."""
     del size
     written = io.BytesIO()
     footer.write_metadata_file(written)
@@ -224,13 +215,7 @@ class OffsetIndex:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeldRows:
-    """Which pages of a column chunk hold some rows.
-
-    Attributes:
-        pages: The pages, ascending.
-        row_counts: The rows of each.
-        positions: The place of each row among the rows of these pages.
-    """
+    """Which pages of a column chunk hold some rows, ascending, the rows of each, and each row's place among theirs."""
 
     pages: Ints
     row_counts: Ints
@@ -291,10 +276,7 @@ def parse_offset_index(data: Buffer, chunk: ColumnChunk, row_count: int, locatio
 
 
 def _page_locations(data: Buffer) -> Ints:
-    """Offset, bytes and first row of each page: shape (pages, 3).
-
-    Raises ValueError if a page lacks one of the three.
-    """
+    """Offset, bytes and first row of each page: shape (pages, 3); raises ValueError if a page lacks one of them."""
     reader = CompactReader(bytes(data))
     for number, kind in reader.fields():
         if (number, kind) != (_PAGE_LOCATIONS, LIST):

@@ -31,10 +31,7 @@ from puffin_index.storage.ranged import RangedReader, near_groups
 
 
 def read_ranges(reader: RangedReader, offsets: Ints, sizes: Ints, at_once: int = 1) -> list[memoryview]:
-    """Read ranges of a file, in any order, with some requests side by side; near ranges share a request.
-
-    Raises CorruptFileError if a range leaves the file.
-    """
+    """Read ranges in any order, some requests side by side, near ones together, or raise CorruptFileError."""
     if not len(offsets):
         return []
     order = np.argsort(offsets, kind="stable")
@@ -59,8 +56,7 @@ def can_assemble(arrow_type: pa.DataType) -> bool:
 def assemble(arrow_type: pa.DataType, leaves: Sequence[pa.Array]) -> pa.Array:
     """Put a column, for whose type `can_assemble` holds, together from its leaves, each as Arrow reads it alone.
 
-    A map is a list of structs of one field there. Raises ValueError if the leaves do not agree on NULLs or lengths of
-    lists.
+    A map is a list of structs of one field there. Raises ValueError if leaves disagree on NULLs or lengths of lists.
     """
     first = leaves[0]
     if len(leaves) == 1:
@@ -145,11 +141,9 @@ cleared_by(_chunks.clear, _cache_lock)
 
 @dataclass(frozen=True, slots=True)
 class LeafPages:
-    """All pages of a leaf's column chunk, and those to read: at least one.
+    """All pages of a leaf's column chunk, those to read (at least one), and the bytes of these and of a dictionary.
 
-    Attributes:
-        held: The pages to read. Leaves whose pages begin at the same rows share it.
-        byte_count: The bytes of the pages to read and of the dictionary.
+    Leaves whose pages begin at the same rows share `held`.
     """
 
     chunk: ColumnChunk
@@ -290,9 +284,7 @@ class PageReader:
         dictionary: memoryview,
         pages: Sequence[memoryview],
     ) -> int:
-        """Check page headers against the offset index; return the number of values in the pages.
-
-        `ranges` are those of the leaf.
+        """Check page headers against the offset index (`ranges` are the leaf's), and count the values in the pages.
 
         Raises CorruptFileError if a page is no such page, or has other lengths or rows than the offset index says.
         """

@@ -48,7 +48,11 @@ class OpenParquet:
 
     def with_dictionaries(self, names: Sequence[str]) -> pq.ParquetFile:
         """Return a reader of the same file that gives some columns as dictionaries (`coded_by_dictionary`)."""
-        return _reader(self._stream, self.parquet.metadata, names) if names else self.parquet
+        return (
+            parquet_file(self._stream, metadata=self.parquet.metadata, read_dictionary=list(names))
+            if names
+            else self.parquet
+        )
 
 
 def coded_by_dictionary(group: pq.RowGroupMetaData, fields: Iterable[FileField]) -> list[str]:
@@ -59,16 +63,14 @@ def coded_by_dictionary(group: pq.RowGroupMetaData, fields: Iterable[FileField])
     names: list[str] = []
     for field in fields:
         # Arrow tells columns by their path, in which a dot leads into a struct.
-        if _is_text(field.field.type) and "." not in field.field.name:
+        arrow_type = field.field.type
+        is_text = pa.types.is_string(arrow_type) or pa.types.is_large_string(arrow_type)
+        if is_text and "." not in field.field.name:
             chunk = group.column(field.leaves[0])
             # Outside of a dictionary, the length of a value alone has four bytes.
             if chunk.has_dictionary_page and chunk.total_uncompressed_size < _LENGTH_BYTES * chunk.num_values:
                 names.append(field.field.name)
     return names
-
-
-def _is_text(arrow_type: pa.DataType) -> bool:
-    return bool(pa.types.is_string(arrow_type) or pa.types.is_large_string(arrow_type))
 
 
 @contextmanager
@@ -89,28 +91,26 @@ class FetchedParquet(pq.ParquetFile):  # type: ignore[misc]  # PyArrow has no ty
         if options.get("metadata") is None:
             stream.fetch_tail()
         super().__init__(stream, **options)
-        self._fetched = stream
-
-    def fetch(self, now: Iterable[Chunks], later: Iterable[Chunks] = ()) -> None:
-        """Begin to read what is asked for next, near chunks in one request, and what fits into memory of the rest."""
-        ahead = (span for chunks in later for span in self._spans(*chunks))
-        self._fetched.fetch([span for chunks in now for span in self._spans(*chunks)], ahead)
-
-    def _spans(self, row_group: int, leaves: Sequence[int]) -> list[Span]:
-        chunks = [self.metadata.row_group(row_group).column(leaf) for leaf in leaves]
-        return [(_start(chunk), chunk.total_compressed_size) for chunk in chunks if chunk.total_compressed_size]
-
-
-def _start(chunk: pq.ColumnChunkMetaData) -> int:
-    if chunk.has_dictionary_page and 0 < chunk.dictionary_page_offset < chunk.data_page_offset:
-        return int(chunk.dictionary_page_offset)
-    return int(chunk.data_page_offset)
+        self.stream = stream
 
 
 def fetch_columns(parquet: pq.ParquetFile, now: Iterable[Chunks], later: Iterable[Chunks] = ()) -> None:
-    """Begin to read column chunks, if the file is in a store that can be asked side by side; see `FetchedParquet`."""
+    """Begin to read what is asked for next, near chunks in one request, and what fits into memory of the rest.
+
+    Nothing is read ahead of a file that is not in a store that can be asked side by side.
+    """
     if isinstance(parquet, FetchedParquet):
-        parquet.fetch(now, later)
+        ahead = (span for chunks in later for span in _spans(parquet, *chunks))
+        parquet.stream.fetch([span for chunks in now for span in _spans(parquet, *chunks)], ahead)
+
+
+def _spans(parquet: pq.ParquetFile, row_group: int, leaves: Sequence[int]) -> Iterator[Span]:
+    for leaf in leaves:
+        chunk = parquet.metadata.row_group(row_group).column(leaf)
+        begins_with_dictionary = chunk.has_dictionary_page and 0 < chunk.dictionary_page_offset < chunk.data_page_offset
+        start = chunk.dictionary_page_offset if begins_with_dictionary else chunk.data_page_offset
+        if chunk.total_compressed_size:
+            yield int(start), chunk.total_compressed_size
 
 
 def parquet_file(stream: ObjectStream | InputStream | BinaryIO, **options: object) -> pq.ParquetFile:
@@ -130,17 +130,14 @@ def open_parquet(io: FileIO, location: str, size: int | None = None) -> Iterator
 
 @contextmanager
 def open_parquet_file(io: FileIO, location: str, size: int | None = None) -> Iterator[OpenParquet]:
-    """Open a Parquet file; its footer is read once and kept. A known size saves a request to a store.
-
-    Raises NotFoundError, or CorruptFileError if it is not a Parquet file.
-    """
+    """Open a Parquet file, whose footer is read once and kept, or raise NotFoundError or CorruptFileError."""
     with _footers_lock:
         footer = _footers.get((location, size))
     try:
         stream = open_stream(io, location, size)
         with cast(BinaryIO, stream):
             try:
-                parquet = _reader(stream, footer)
+                parquet = parquet_file(stream, metadata=footer)
             except pa.ArrowInvalid as error:
                 raise CorruptFileError(f"it cannot be read as Parquet: {error}", location=location) from error
             with _footers_lock:
@@ -149,12 +146,6 @@ def open_parquet_file(io: FileIO, location: str, size: int | None = None) -> Ite
             yield OpenParquet(parquet, StreamReader(stream, location), stream)
     except FileNotFoundError as error:
         raise NotFoundError(f"file not found: {location}") from error
-
-
-def _reader(
-    stream: ObjectStream | InputStream, footer: pq.FileMetaData | None, coded: Sequence[str] = ()
-) -> pq.ParquetFile:
-    return parquet_file(stream, metadata=footer, read_dictionary=list(coded))
 
 
 _MAGIC_BYTES = 4

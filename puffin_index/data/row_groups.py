@@ -43,8 +43,7 @@ READ_WHOLE = -1
 def range_starts(offsets: Sequence[int], points: Sequence[int], file_size: int) -> tuple[int, ...]:
     """Choose the start of each row group's range; a range ends where the next range in the file begins.
 
-    That is a row group's offset, as the footer states it, where it is exact. All starts are `READ_WHOLE` if two row
-    groups have the same point or a point lies outside the file.
+    That is a row group's stated offset where it is exact. All starts are `READ_WHOLE` if points are equal or outside.
     """
     order = np.argsort(np.asarray(points, np.int64), kind="stable")
     point, offset = np.asarray(points, np.int64)[order], np.asarray(offsets, np.int64)[order]
@@ -70,12 +69,9 @@ _ORC_TIMESTAMPS_ARE_CHECKED = int(pa.__version__.split(".")[0]) >= 26
 
 @dataclass(frozen=True)
 class OpenDataFile(ABC):
-    """A data file whose footer agrees with the manifest, or some row groups of it.
+    """A data file whose footer agrees with the manifest, or some row groups of it, by their ordinals in the file.
 
-    Attributes:
-        row_counts: The number of rows of each row group.
-        row_group_offsets: The start of the byte range that reads each row group alone.
-        ordinals: The ordinals of the row groups in the file.
+    `row_group_offsets` are the starts of the byte ranges that read each row group alone.
     """
 
     file: DataFile
@@ -86,10 +82,7 @@ class OpenDataFile(ABC):
     reading: Reading
 
     def choose(self, chosen: Sequence[int]) -> Self:
-        """Choose row groups by their ordinals; ordinals that the file lacks are left out.
-
-        The rows of the chosen file are those of the chosen row groups, and its bytes about theirs.
-        """
+        """Choose row groups of the file by their ordinals; the bytes of the result are about theirs."""
         kept = tuple(ordinal for ordinal in chosen if ordinal < len(self.row_counts))
         row_counts = tuple(self.row_counts[ordinal] for ordinal in kept)
         size = self.file.file_size * sum(row_counts) // max(1, self.file.record_count)
@@ -103,24 +96,15 @@ class OpenDataFile(ABC):
 
     @abstractmethod
     def check_type(self, field_id: int, value_type: ValueType | None = None) -> None:
-        """Check that Iceberg and Arrow read the same values of a column from the file.
-
-        Raises UnsupportedError if they do not, or the values of this file cannot be read without a loss.
-        """
+        """Check that Iceberg and Arrow read the same values from the file without a loss, or raise UnsupportedError."""
 
     def fetch(self, row_groups: Sequence[int], field_id: int) -> None:
-        """Begin to read a column of row groups that `read_column` will be asked for in this order; none: stop.
-
-        As many as fit into memory are read, and only from a store. Arrow reads an ORC stripe as it likes.
-        """
+        """Begin to read a column from a store, as far as memory allows, for `read_column` in this order; none: stop."""
         del row_groups, field_id
 
     @abstractmethod
     def read_column(self, row_group: int, field_id: int, map_key: str | None = None) -> Iterator[pa.Array]:
-        """Read a column of the file, or a key of a map, in one row group, in batches of rows.
-
-        Raises OSError or pyarrow.ArrowException if the bytes cannot be read or decoded.
-        """
+        """Read a column, or a key of a map, in batches of rows, or raise OSError or pyarrow.ArrowException."""
 
 
 @dataclass(frozen=True)
@@ -200,8 +184,7 @@ class OpenOrcFile(OpenDataFile):
 def read_keys(opened: OpenDataFile, row_group: int, column: ColumnId, value_type: ValueType) -> Column:
     """Read the keys of a column, or of a key of a map, in one row group; all NULL if the file lacks the column.
 
-    Raises UnsupportedError if the values are not of this type or would lose something, BuildError if they cannot be
-    read.
+    Raises UnsupportedError if values are not of this type or would lose something, BuildError if they cannot be read.
     """
     row_count = opened.row_counts[row_group]
     field_id, map_key = column_and_key(column)
@@ -232,19 +215,13 @@ def open_data_file(io: FileIO, file: DataFile, reading: Reading) -> Iterator[Ope
         raise BuildError(f"data file not found: {file.path}") from error
     with cast(BinaryIO, stream):
         try:
-            opened = _open(stream, file, reading)
+            opened = (_open_orc if file.format == "ORC" else _open_parquet)(stream, file, reading)
         except FileNotFoundError as error:
             raise BuildError(f"data file not found: {file.path}") from error
         except (pa.ArrowException, OSError) as error:
             raise BuildError(f"data file {file.path} cannot be read as {file.format}: {error}") from error
         _check_rows(opened)
         yield opened
-
-
-def _open(stream: ObjectStream | InputStream, file: DataFile, reading: Reading) -> OpenDataFile:
-    if file.format == "ORC":
-        return _open_orc(stream, file, reading)
-    return _open_parquet(stream, file, reading)
 
 
 def _open_parquet(stream: ObjectStream | InputStream, file: DataFile, reading: Reading) -> OpenParquetFile:
@@ -256,16 +233,12 @@ def _open_parquet(stream: ObjectStream | InputStream, file: DataFile, reading: R
     assert fields is not None
     if sum(len(field.leaves) for field in fields.fields) != len(parquet.schema):
         raise UnsupportedError(f"data file {file.path}: its columns are nested in a way that is not known")
-    starts = _range_starts(parquet.metadata, file.file_size)
-    return OpenParquetFile(file, row_counts, starts, ordinals, fields, reading, parquet)
-
-
-def _range_starts(footer: pq.FileMetaData, file_size: int) -> tuple[int, ...]:
     # Manifests may list offsets in another order than the row groups, or offsets that readers do not use.
-    places = row_group_places(footer)
-    if places is None:
-        return (READ_WHOLE,) * int(footer.num_row_groups)
-    return range_starts([place.offset for place in places], [place.midpoint for place in places], file_size)
+    places = row_group_places(parquet.metadata)
+    starts = (READ_WHOLE,) * len(ordinals)
+    if places is not None:
+        starts = range_starts([one.offset for one in places], [one.midpoint for one in places], file.file_size)
+    return OpenParquetFile(file, row_counts, starts, ordinals, fields, reading, parquet)
 
 
 def _open_orc(stream: ObjectStream | InputStream, file: DataFile, reading: Reading) -> OpenOrcFile:
@@ -275,7 +248,7 @@ def _open_orc(stream: ObjectStream | InputStream, file: DataFile, reading: Readi
         raise UnsupportedError(
             f"data file {file.path}: the columns of this ORC file have no field ids, and the table has no name mapping"
         )
-    footer = read_footer(stream, orc)
+    footer = read_footer(orc)
     if sum(len(field.leaves) for field in fields.fields) != len(footer.leaf_types):
         raise UnsupportedError(f"data file {file.path}: its columns are nested in a way that is not known")
     starts = range_starts(footer.offsets, footer.offsets, file.file_size)

@@ -52,10 +52,7 @@ class _BrokenError(ValueError):
 
 @dataclass(slots=True)
 class CompactReader:
-    """Reads values from front to back.
-
-    Every method raises what `broken_means_corrupt` catches if the bytes end early or break the protocol.
-    """
+    """Reads values from front to back; all methods raise what `broken_means_corrupt` catches."""
 
     data: bytes | memoryview
     at: int = 0

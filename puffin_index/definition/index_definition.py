@@ -10,7 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from pyiceberg.schema import Schema, _index_parents
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, PrimitiveType
@@ -83,10 +83,7 @@ class IndexDefinition:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedColumn:
-    """One column of a definition, or one key of a map (`map#k#key`), bound to a schema, with the options of each kind.
-
-    The field id is the map's for a key, which has the spelling of `puffin_index.keys.map_key`.
-    """
+    """One column of a definition, or one key of a map (`map#k#key`, as stored), bound to a schema, with options."""
 
     field_id: int
     name: str
@@ -150,11 +147,8 @@ def _indexed_type(name: str, field_type: IcebergType, key: str | None) -> Primit
     if key is None:
         if isinstance(field_type, PrimitiveType):
             return field_type
-        hint = (
-            f"name one of its keys: {name}{SEPARATOR}key"
-            if isinstance(field_type, MapType)
-            else "only leaves can be indexed"
-        )
+        is_map = isinstance(field_type, MapType)
+        hint = f"name one of its keys: {name}{SEPARATOR}key" if is_map else "only leaves can be indexed"
         raise DefinitionError(f"column {name!r} is a {field_type}: {hint}")
     if not isinstance(field_type, MapType):
         raise DefinitionError(f"column {name!r} is a {field_type}: `{SEPARATOR}` names a key of a map")
@@ -170,12 +164,11 @@ def _find_field(schema: Schema, name: str) -> NestedField:
     except NotFoundError as error:
         raise DefinitionError(str(error)) from error
     parents = _index_parents(schema)
-    above = parents.get(found.field_id)
-    while above is not None:
+    above: int | None = found.field_id
+    while above is not None and (above := parents.get(above)) is not None:
         parent_type = schema.find_type(above)
         if isinstance(parent_type, ListType | MapType):
             raise DefinitionError(f"column {name!r} lies in a {parent_type}: a row may have many values there")
-        above = parents.get(above)
     return found
 
 
@@ -187,20 +180,35 @@ class BoundDefinition:
     warnings: tuple[str, ...]
 
 
-def to_json(columns: Iterable[ResolvedColumn]) -> str:
-    """Serialise a resolved definition (a property of the index table)."""
-    return stored_text({column.column_id: IndexedColumn(column.name, column.kinds) for column in columns})
+@dataclass(frozen=True, slots=True)
+class StoredColumn:
+    """A column of a stored definition by its name of old, whatever became of the column."""
+
+    column_id: ColumnId
+    name: str
+    kinds: Mapping[str, Options]
+
+
+AnyColumn = TypeVar("AnyColumn", StoredColumn, ResolvedColumn)
+
+
+def to_json(columns: Iterable[AnyColumn]) -> str:
+    """Serialise a definition (a property of the index table) in its order, leaving out columns without a kind."""
+    items: list[dict[str, Any]] = []
+    for column in sorted(columns, key=lambda column: place_of(column.column_id)):
+        field_id, key = column_and_key(column.column_id)
+        kinds = {kind: dict(options) for kind, options in column.kinds.items()}
+        item = {"field-id": field_id, "name": column.name, "kinds": kinds}
+        items += [item | ({} if key is None else {"map-key": key})] if kinds else []
+    return json.dumps(items, sort_keys=True)
 
 
 def from_json(text: str, schema: Schema) -> BoundDefinition:
-    """Read a definition back and bind it to the current schema, leaving out dropped columns.
-
-    The warnings are about columns whose current type does not fit their indexes.
-    """
+    """Read a definition back and bind it to the schema, without dropped columns; warn of those that no longer fit."""
     columns: list[ResolvedColumn] = []
     warnings: list[str] = []
-    for column_id, column in stored_columns(text).items():
-        field_id, key = column_and_key(column_id)
+    for column in stored_columns(text):
+        field_id, key = column_and_key(column.column_id)
         name = schema.find_column_name(field_id)
         if name is None:
             continue
@@ -212,25 +220,13 @@ def from_json(text: str, schema: Schema) -> BoundDefinition:
     return BoundDefinition(tuple(columns), tuple(warnings))
 
 
-def stored_columns(text: str) -> dict[ColumnId, IndexedColumn]:
-    """Return the columns of a stored definition by their names of old, whatever became of them."""
-    columns: dict[ColumnId, IndexedColumn] = {}
+def stored_columns(text: str) -> list[StoredColumn]:
+    """Return the columns of a stored definition."""
+    columns: list[StoredColumn] = []
     for item in json.loads(text):
-        key = item.get("map-key")
-        column_id = item["field-id"] if key is None else MapKey(item["field-id"], key)
-        columns[column_id] = IndexedColumn(item["name"], item["kinds"])
+        field_id, key = item["field-id"], item.get("map-key")
+        columns.append(StoredColumn(field_id if key is None else MapKey(field_id, key), item["name"], item["kinds"]))
     return columns
-
-
-def stored_text(columns: Mapping[ColumnId, IndexedColumn]) -> str:
-    """Serialise columns in the order of field ids and keys, leaving out columns without a kind."""
-    items: list[dict[str, Any]] = []
-    for column_id in sorted(columns, key=place_of):
-        name, kinds = columns[column_id].name, columns[column_id].kinds
-        field_id, key = column_and_key(column_id)
-        item = {"field-id": field_id, "name": name, "kinds": {kind: dict(kinds[kind]) for kind in kinds}}
-        items += [item | ({} if key is None else {"map-key": key})] if kinds else []
-    return json.dumps(items, sort_keys=True)
 
 
 def place_of(column: ColumnId) -> tuple[int, str]:
@@ -245,42 +241,27 @@ def index_of(column: ColumnId, kind: str) -> Index:
     return field_id, stored_kind(kind, key)
 
 
-def indexes_of(columns: Iterable[ResolvedColumn]) -> dict[Index, Options]:
+def indexes_of(columns: Iterable[AnyColumn]) -> dict[Index, Options]:
     """Return the options of each index of a definition."""
     return {index_of(column.column_id, kind): own for column in columns for kind, own in column.kinds.items()}
 
 
-def without_indexes(columns: Iterable[ResolvedColumn], gone: Container[Index]) -> tuple[ResolvedColumn, ...]:
+def without_indexes(columns: Iterable[AnyColumn], gone: Container[Index]) -> tuple[AnyColumn, ...]:
     """Leave indexes out of a definition, and columns without any other."""
-    left = (replace(column, kinds=_without(column.column_id, column.kinds, gone)) for column in columns)
-    return tuple(column for column in left if column.kinds)
-
-
-def stored_without_indexes(text: str, gone: Container[Index]) -> str:
-    """Leave indexes out of a stored definition, and columns without any other."""
-    columns = stored_columns(text)
-    return stored_text({one: replace(own, kinds=_without(one, own.kinds, gone)) for one, own in columns.items()})
-
-
-def _without(column: ColumnId, kinds: Mapping[str, Options], gone: Container[Index]) -> dict[str, Options]:
-    return {kind: options for kind, options in kinds.items() if index_of(column, kind) not in gone}
+    left: list[AnyColumn] = []
+    for column in columns:
+        kinds = {kind: own for kind, own in column.kinds.items() if index_of(column.column_id, kind) not in gone}
+        left += [replace(column, kinds=kinds)] if kinds else []
+    return tuple(left)
 
 
 def stored_kinds(text: str) -> dict[Index, Options]:
-    """Return the options of all stored indexes, whatever became of the columns."""
-    return {
-        index_of(column_id, kind): options
-        for column_id, column in stored_columns(text).items()
-        for kind, options in column.kinds.items()
-    }
+    """Return the options of all indexes of a stored definition."""
+    return indexes_of(stored_columns(text))
 
 
 def fit_warnings(columns: Sequence[ResolvedColumn], bytes_per_row: Mapping[int, float] | None = None) -> list[str]:
-    """Return one sentence for each kind that suits its column badly, in the order of the columns.
-
-    No data are read: type and size of a column suggest the number of distinct values. Sizes are bytes a row in the data
-    files, by field id, as far as known.
-    """
+    """Return a sentence for each kind that suits its column badly, by its type, and bytes a row where known."""
     sizes = bytes_per_row or {}
     return [
         f"column {column.name!r}: {sentence}"
@@ -310,7 +291,10 @@ def read_properties(properties: Mapping[str, str], schema: Schema) -> BoundDefin
         key = f"{_PREFIX}{index_type}.columns"
         names = [name.strip() for name in properties.get(key, "").split(",") if name.strip()]
         for name in dict.fromkeys(names):
-            options = _options_of(properties, f"{_PREFIX}{index_type}.{name}.")
+            prefix = f"{_PREFIX}{index_type}.{name}."
+            given = {key.removeprefix(prefix): value for key, value in properties.items() if key.startswith(prefix)}
+            # A remaining dot means an option of a column whose name begins like this column's name.
+            options = {key: value for key, value in given.items() if key and "." not in key}
             try:
                 column = _resolve_column(IndexedColumn(name, {kind: options}), schema)
             except DefinitionError as error:
@@ -318,12 +302,6 @@ def read_properties(properties: Mapping[str, str], schema: Schema) -> BoundDefin
             else:
                 columns = unite(columns, [column])
     return BoundDefinition(columns, tuple(warnings))
-
-
-def _options_of(properties: Mapping[str, str], prefix: str) -> Options:
-    names = ((key, key.removeprefix(prefix)) for key in properties if key.startswith(prefix))
-    # A remaining dot means an option of a column whose name begins like this column's name.
-    return {name: properties[key] for key, name in names if name and "." not in name}
 
 
 def unite(first: Sequence[ResolvedColumn], second: Sequence[ResolvedColumn]) -> tuple[ResolvedColumn, ...]:

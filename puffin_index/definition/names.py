@@ -10,17 +10,18 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, count
 
 from puffin_index.definition.index_definition import (
     Index,
-    IndexedColumn,
     ResolvedColumn,
+    StoredColumn,
     index_of,
     indexes_of,
     stored_columns,
     stored_kinds,
-    stored_text,
-    stored_without_indexes,
+    to_json,
+    without_indexes,
 )
 from puffin_index.errors import DefinitionError, IndexExistsError, NotFoundError
 from puffin_index.keys.map_key import SEPARATOR, column_and_key, split_kind, stored_kind
@@ -53,7 +54,9 @@ class StoredDefinition:
         taken = {one.name.casefold() for one in given}
         derived: list[NamedIndex] = []
         for index in sorted(columns.keys() - {index for one in given for index in one.indexes}):
-            name = _free_name(derived_name(columns[index], split_kind(*index)[1]), taken)
+            name = derived_name(columns[index], split_kind(*index)[1])
+            numbered = chain([name], (f"{name}_{number}" for number in count(2)))
+            name = next(one for one in numbered if one.casefold() not in taken)
             taken.add(name.casefold())
             derived.append(NamedIndex(name, frozenset([index]), is_given=False))
         return (*given, *derived)
@@ -85,39 +88,36 @@ class StoredDefinition:
                 index = index_of(column.column_id, kind)
                 found = known.get(index, options)
                 if options and found != options:
+                    holders = ", ".join(one.name for one in self.all_names if index in one.indexes)
                     raise DefinitionError(
-                        f"column {column.name!r} has a {kind} index with {_options_text(found)} already "
-                        f"({self._holders(index)}): drop it first"
+                        f"column {column.name!r} has a {kind} index with {_options_text(found)} already ({holders}): "
+                        "drop it first"
                     )
         given = (*self._given, NamedIndex(name, frozenset(indexes_of(columns))))
         return replace(self.with_kinds(columns), names=_to_json(given))
 
     def with_kinds(self, columns: Sequence[ResolvedColumn]) -> StoredDefinition:
         """Add kinds; a kind that is there already gets the new options, if any are given."""
-        stored = stored_columns(self.definition)
+        stored = {one.column_id: one for one in stored_columns(self.definition)}
         for column in columns:
             known = stored[column.column_id].kinds if column.column_id in stored else {}
             new = {kind: options for kind, options in column.kinds.items() if options or kind not in known}
-            stored[column.column_id] = IndexedColumn(column.name, {**known, **new})
-        return replace(self, definition=stored_text(stored))
+            stored[column.column_id] = StoredColumn(column.column_id, column.name, {**known, **new})
+        return replace(self, definition=to_json(stored.values()))
 
     def without_kinds(self, columns: Sequence[ResolvedColumn]) -> StoredDefinition:
-        """Take kinds away.
-
-        Raises DefinitionError if the definition lacks one of the kinds, or nothing would be left.
-        """
+        """Take kinds away, or raise DefinitionError if the definition lacks one, or nothing would be left."""
         stored = stored_columns(self.definition)
         for column in columns:
-            here = stored[column.column_id].kinds if column.column_id in stored else {}
-            missing = [kind for kind in column.kinds if kind not in here]
-            if missing:
-                there = "; ".join(f"{one.name}: {', '.join(sorted(one.kinds))}" for one in stored.values())
-                reason = f"column {column.name!r} has no {missing[0]} to remove; the definition has {there}"
-                raise DefinitionError(reason)
-        gone = indexes_of(columns).keys()
-        if stored_kinds(self.definition).keys() <= gone:
+            for kind in column.kinds:
+                if index_of(column.column_id, kind) not in indexes_of(stored):
+                    there = "; ".join(f"{one.name}: {', '.join(sorted(one.kinds))}" for one in stored)
+                    reason = f"column {column.name!r} has no {kind} to remove; the definition has {there}"
+                    raise DefinitionError(reason)
+        left = without_indexes(stored, indexes_of(columns))
+        if not left:
             raise DefinitionError("nothing of the definition would be left: `puffin-index drop` drops the index")
-        return replace(self, definition=stored_without_indexes(self.definition, gone))
+        return replace(self, definition=to_json(left))
 
     def losses(self, columns: Sequence[ResolvedColumn]) -> list[str]:
         """Return what a new definition takes away from this one, kind by kind, as text."""
@@ -148,7 +148,8 @@ class StoredDefinition:
                 f"properties of the table (`file-index.*.columns`) define the {kind} index of column {column!r}: "
                 "take the column out of these properties first"
             )
-        return replace(self, definition=stored_without_indexes(self.definition, gone), names=_to_json(others))
+        left = without_indexes(stored_columns(self.definition), gone)
+        return replace(self, definition=to_json(left), names=_to_json(others))
 
     @property
     def _given(self) -> tuple[NamedIndex, ...]:
@@ -156,23 +157,18 @@ class StoredDefinition:
         existing = self._columns()
         given: list[NamedIndex] = []
         for item in json.loads(self.names or "[]"):
-            indexes = (
-                (index["field-id"], stored_kind(index["kind"], index.get("map-key"))) for index in item["indexes"]
-            )
-            found = frozenset(index for index in indexes if index in existing)
+            indexes = {(one["field-id"], stored_kind(one["kind"], one.get("map-key"))) for one in item["indexes"]}
+            found = frozenset(indexes & existing.keys())
             if found:
                 given.append(NamedIndex(item["name"], found))
         return tuple(given)
 
     def _columns(self) -> dict[Index, str]:
         """Return all indexes with the names of their columns, as far as known the current ones."""
-        stored = {one: column.name for one, column in stored_columns(self.definition).items()}
+        stored = {column.column_id: column.name for column in stored_columns(self.definition)}
         names = stored | {column.column_id: column.name for column in self.from_properties}
         every = stored_kinds(self.definition) | indexes_of(self.from_properties)
         return {index: names[split_kind(*index)[0]] for index in every}
-
-    def _holders(self, index: Index) -> str:
-        return ", ".join(one.name for one in self.all_names if index in one.indexes)
 
     def _describe_all(self) -> str:
         return "; ".join(self.describe(one) for one in self.all_names) or "none"
@@ -183,23 +179,12 @@ def derived_name(column: str, kind: str) -> str:
     return f"{_NO_IDENTIFIER.sub('_', column.replace(SEPARATOR, '_'))}_{kind}"
 
 
-def _free_name(name: str, taken: set[str]) -> str:
-    number = 1
-    free = name
-    while free.casefold() in taken:
-        number += 1
-        free = f"{name}_{number}"
-    return free
-
-
 def _options_text(options: Mapping[str, str]) -> str:
     return ", ".join(f"{key}={value}" for key, value in sorted(options.items())) or "no options"
 
 
 def _to_json(names: Sequence[NamedIndex]) -> str:
-    return json.dumps(
-        [{"name": one.name, "indexes": [_index_item(index) for index in sorted(one.indexes)]} for one in names]
-    )
+    return json.dumps([{"name": one.name, "indexes": list(map(_index_item, sorted(one.indexes)))} for one in names])
 
 
 def _index_item(index: Index) -> dict[str, object]:

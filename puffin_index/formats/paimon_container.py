@@ -64,10 +64,8 @@ def write_container(indexes: Mapping[str, Mapping[str, bytes | None]]) -> bytes:
 def read_container(reader: RangedReader) -> Container:
     """Read and check the head of exactly a container, in one ranged read, or two if it is large. No index is read.
 
-    The format has no checksum: damage to a name or to the bytes of an index stays unnoticed. Damage to a number is
-    noticed, as the bodies have to follow each other from the end of the head to the end of the container.
-
-    Raises CorruptFileError if the bytes break the format, UnsupportedError if the version is unknown.
+    Without a checksum, damage to names and indexes stays unnoticed. Damage to a number is noticed, as the bodies follow
+    each other from the head to the end. Raises CorruptFileError, or UnsupportedError for another version.
     """
     head = _read_head(reader)
     cursor = ByteCursor(head[_PREAMBLE_BYTES:], reader.location, _PREAMBLE_BYTES)
@@ -96,19 +94,13 @@ def map_key_column(column: str, key: str) -> str:
 
 
 def encode_modified_utf8(text: str) -> bytes:
-    """Return the bytes of `text` in Java's modified UTF-8, without a length.
-
-    Raises UnicodeEncodeError if the text has a lone surrogate.
-    """
+    """Return the bytes of a text in Java's modified UTF-8; raises UnicodeEncodeError for a lone surrogate."""
     text.encode("utf-8")
     return _SUPPLEMENTARY.sub(_surrogates, text).encode("utf-8", "surrogatepass").replace(b"\0", b"\xc0\x80")
 
 
 def decode_modified_utf8(data: bytes) -> str:
-    """Return the text of bytes in Java's modified UTF-8; each text has exactly one spelling.
-
-    Raises UnicodeError if `encode_modified_utf8` gives these bytes for no text.
-    """
+    """Return the text of bytes in Java's modified UTF-8, or raise UnicodeError unless they are its only spelling."""
     halves = data.replace(b"\xc0\x80", b"\0").decode("utf-8", "surrogatepass")
     text = halves.encode("utf-16-be", "surrogatepass").decode("utf-16-be")
     if encode_modified_utf8(text) != data:

@@ -86,8 +86,7 @@ _FILE_METADATA = TypeAdapter(_FileMetadata)
 class PuffinWriter:
     """Write a Puffin file from front to back. The same calls give the same bytes.
 
-    The stream, written from its position on, is neither flushed nor closed. `created_by` names the program. Raises
-    ValueError if a property has a name that the writer sets itself.
+    The stream is neither flushed nor closed. Raises ValueError if a property has a name that the writer sets itself.
     """
 
     def __init__(self, stream: BinarySink, *, created_by: str, properties: Mapping[str, str] | None = None) -> None:
@@ -142,13 +141,18 @@ class PuffinWriter:
         Raises ValueError once finished or failed, or for a lone surrogate; UnsupportedError for more than 2 GiB, the
         format's limit; OSError if the stream took only a part.
         """
-        payload = _serialize_footer(_FileMetadata(tuple(self._blobs), self._properties))
+        metadata = _FileMetadata(tuple(self._blobs), self._properties)
+        # The bytes are those of Iceberg's Java writer, but for control characters, which Java escapes in upper case.
+        document = _FILE_METADATA.dump_python(metadata, by_alias=True, exclude_defaults=True)
+        properties = {**self._properties, FOOTER_CHECKSUM: _checksum(document)}
+        document["properties"] = dict(sorted(properties.items()))
+        payload = json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
         if len(payload) > _INT32_MAX:
             raise UnsupportedError(f"a Puffin footer of {len(payload)} bytes: the format ends at {_INT32_MAX}")
         footer_offset = self._position
         self._write(MAGIC + payload + write_int32_le(len(payload)) + bytes(4) + MAGIC)
         self._writable = False
-        return PuffinFile(tuple(self._blobs), self._properties, self._position, self._position - footer_offset)
+        return PuffinFile(metadata.blobs, self._properties, self._position, self._position - footer_offset)
 
     def _write(self, data: bytes) -> None:
         if not self._writable:
@@ -185,10 +189,7 @@ def read_footer(reader: RangedReader, footer_size: int | None = None, *, require
 
 
 def check_head(reader: RangedReader) -> None:
-    """Check the magic at the start of the file, which `read_footer` does not read.
-
-    Raises CorruptFileError if it is missing, UnsupportedError if it is that of another version.
-    """
+    """Check the magic at the start of the file: raises CorruptFileError, or UnsupportedError for another version."""
     _check_magic(reader.read(0, len(MAGIC)), reader.location, 0)
 
 
@@ -276,18 +277,6 @@ def _declared_footer_size(end: memoryview, reader: RangedReader) -> int:
             offset=end_offset,
         )
     return payload_size + _FOOTER_FRAME_BYTES
-
-
-def _serialize_footer(metadata: _FileMetadata) -> bytes:
-    """Serialise the payload, with a `footer-xxh64` added, in the spelling of Iceberg's Java writer.
-
-    Properties are in the order of their names. The bytes equal those of Java, except for escapes of control characters,
-    which Java writes in upper case. Raises UnicodeEncodeError if a text has a lone surrogate.
-    """
-    document = _FILE_METADATA.dump_python(metadata, by_alias=True, exclude_defaults=True)
-    properties = {**metadata.properties, FOOTER_CHECKSUM: _checksum(document)}
-    document["properties"] = dict(sorted(properties.items()))
-    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _parse_footer(

@@ -7,13 +7,14 @@ definition has one of the entry's kinds, and if no earlier entry has the same ki
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.expressions import AlwaysTrue
-from pyiceberg.table import Table
+from pyiceberg.io import FileIO
+from pyiceberg.table import Table, Transaction
 
 from puffin_index.data.column_source import FieldSource, Reading, reading_of
 from puffin_index.data.data_table import DataFile, FileIdentity, refresh_table, retained_files
@@ -25,10 +26,12 @@ from puffin_index.index_table.table import is_bound_to, name_files, read_entries
 from puffin_index.kinds.registry import kind_named
 from puffin_index.segments.directory import FieldKind, is_statistics, statistics_key
 from puffin_index.segments.segment import ROW_SPACE_ALIGNMENT
-from puffin_index.segments.source_segment import IndexedFile, Part
+from puffin_index.segments.source_segment import IndexedFile, Part, SourceSegment, read_source
 
 _SOURCE = ["field_id", "source"]
 
+
+_Item = TypeVar("_Item")
 
 EntryRow: TypeAlias = dict[str, Any]
 """One entry by the names of its columns."""
@@ -45,6 +48,13 @@ def rows_by_segment(entries: pa.Table) -> dict[str, list[EntryRow]]:
 def directories_of(rows: Iterable[EntryRow]) -> dict[FieldKind, dict[str, Any]]:
     """Return the places of all directories that entries of one segment name, statistics included."""
     return {(one["field_id"], one["kind"]): one for row in rows for one in row["directories"]}
+
+
+def source_of(io: FileIO, rows: Sequence[EntryRow], *, with_statistics: bool = True) -> SourceSegment:
+    """Read the segment of some entries, as `read_source` does."""
+    places = [one for (_, kind), one in directories_of(rows).items() if with_statistics or not is_statistics(kind)]
+    size, footer_size = rows[0]["segment_size_in_bytes"], rows[0]["segment_footer_size_in_bytes"]
+    return read_source(io, rows[0]["segment"], size, footer_size, places)
 
 
 def field_kinds(entries: pa.Table) -> list[set[FieldKind]]:
@@ -133,12 +143,9 @@ def live_entries(entries: pa.Table, retained: Collection[FileIdentity], wanted: 
 
 
 def needed_entries(data_table: Table, index_table: Table, wanted: Collection[FieldKind], entries: pa.Table) -> pa.Table:
-    """Leave out entries and directories that nothing needs.
+    """Leave out what nothing needs, or raise NotFoundError if the data table is gone or was replaced.
 
     The data table is loaded after the entries were read, so that files added meanwhile count as retained.
-
-    Raises:
-        NotFoundError: If the data table is gone or was replaced.
     """
     refresh_table(data_table)
     if not is_bound_to(index_table, str(data_table.metadata.table_uuid)):
@@ -173,8 +180,7 @@ def append_entries(index_table: Table, new: pa.Table, reading: Reading, lock_sec
         added = with_kinds(new, [kinds - found.get(file, set()) for file, kinds in of_files])
         if entries is not every:
             with index_table.transaction() as transaction:
-                transaction.overwrite(pa.concat_tables([entries, added]), AlwaysTrue())
-                name_files(index_table, transaction)
+                write_entries(index_table, transaction, pa.concat_tables([entries, added]))
         elif len(added):
             with index_table.transaction() as transaction:
                 transaction.append(added)
@@ -182,6 +188,15 @@ def append_entries(index_table: Table, new: pa.Table, reading: Reading, lock_sec
         return added
 
     return commit(index_table, attempt, lock_seconds)
+
+
+def write_entries(index_table: Table, transaction: Transaction, entries: pa.Table) -> None:
+    """Put entries in the place of all others."""
+    if len(entries):
+        transaction.overwrite(entries, AlwaysTrue())
+    else:
+        transaction.delete(AlwaysTrue())
+    name_files(index_table, transaction)
 
 
 def replace_entries(index_table: Table, change: Callable[[pa.Table], pa.Table]) -> pa.Table:
@@ -196,18 +211,14 @@ def replace_entries(index_table: Table, change: Callable[[pa.Table], pa.Table]) 
         if changed.equals(entries):
             return entries
         with index_table.transaction() as transaction:
-            if len(changed):
-                transaction.overwrite(changed, AlwaysTrue())
-            else:
-                transaction.delete(AlwaysTrue())
-            name_files(index_table, transaction)
+            write_entries(index_table, transaction, changed)
         return changed
 
     return commit(index_table, attempt)
 
 
 TARGET_SEGMENT_BYTES = 256 * 1024 * 1024
-_ROW_SPACE = 2**32
+ROW_SPACE = 2**32
 """Rows of a segment are numbered in 32 bits, the gaps between row groups included."""
 
 
@@ -276,18 +287,29 @@ def _cut(
     # Two rounds of tasks keep cores from idling behind the largest task; the minimum prevents tiny segments.
     rows_for_parallelism = max(1_000_000, rows // max(1, 2 * parallelism))
     rows_per_batch = min(target_bytes // bytes_per_row, rows_for_parallelism)
-    batches: list[FileBatch] = []
-    current: list[DataFile] = []
-    current_rows = current_space = 0
-    for file in files:
-        space = file.record_count + ROW_SPACE_ALIGNMENT * max(1, len(file.split_offsets))
-        full = current_rows + file.record_count > rows_per_batch or current_space + space > _ROW_SPACE
-        if current and full:
-            batches.append(FileBatch(tuple(current), columns))
-            current, current_rows, current_space = [], 0, 0
-        current.append(file)
-        current_rows += file.record_count
-        current_space += space
-    if current:
-        batches.append(FileBatch(tuple(current), columns))
-    return batches
+
+    def sizes(file: DataFile) -> tuple[int, int]:
+        return file.record_count, file.record_count + ROW_SPACE_ALIGNMENT * max(1, len(file.split_offsets))
+
+    return [FileBatch(tuple(some), columns) for some in cut_in_order(files, sizes, (rows_per_batch, ROW_SPACE))]
+
+
+def cut_in_order(
+    items: Iterable[_Item], sizes_of: Callable[[_Item], Sequence[int]], limits: Sequence[int]
+) -> list[list[_Item]]:
+    """Cut items into groups whose sizes add up to no more than some limits; a single item may have more."""
+    groups: list[list[_Item]] = []
+    room = list(limits)
+    for item in items:
+        own = sizes_of(item)
+        room = [left - size for left, size in zip(room, own, strict=True)]
+        if not groups or min(room) < 0:
+            groups.append([])
+            room = [limit - size for limit, size in zip(limits, own, strict=True)]
+        groups[-1].append(item)
+    return groups
+
+
+def segment_sizes(entries: pa.Table) -> dict[str, int]:
+    """Return the size of each segment of some entries, in bytes."""
+    return dict(zip(entries["segment"].to_pylist(), entries["segment_size_in_bytes"].to_pylist(), strict=True))

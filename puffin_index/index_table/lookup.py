@@ -25,7 +25,7 @@ def find_index_table(catalog: Catalog, data_table: Table) -> Table:
     Raises NotFoundError without one, DamagedIndexError if that of the default name cannot be read, UnsupportedError if
     a later release made it.
     """
-    name, data_uuid = TableName.of(data_table), str(data_table.metadata.table_uuid)
+    name, data_uuid = TableName(data_table.name()), str(data_table.metadata.table_uuid)
     own_name = index_table_name(name)
     try:
         index_table = load_index_table(catalog, own_name)
@@ -55,9 +55,9 @@ def load_left_behind(catalog: Catalog, index_name: TableName, data_uuid: str) ->
         return None
     if not is_bound_to(index_table, data_uuid):
         return None
-    owner = TableName(index_name.namespace, index_name.name.removesuffix(SUFFIX))
+    owner = TableName((*index_name.namespace, index_name[-1].removesuffix(SUFFIX)))
     try:
-        is_owned = str(catalog.load_table(owner.identifier).metadata.table_uuid) == data_uuid
+        is_owned = str(catalog.load_table(owner).metadata.table_uuid) == data_uuid
     except NoSuchTableError:
         is_owned = False
     return None if is_owned else index_table
@@ -66,10 +66,7 @@ def load_left_behind(catalog: Catalog, index_name: TableName, data_uuid: str) ->
 def list_index_tables(
     catalog: Catalog, namespace: tuple[str, ...], *, only_left_behind: bool = False
 ) -> dict[str, TableName]:
-    """Load the index tables of a namespace, only those of no existing table if wanted, by UUID of their data table.
-
-    The result is empty for a catalog that cannot list its tables.
-    """
+    """Load a namespace's index tables (or those left behind), by UUID of data table; none if it cannot be listed."""
     try:
         names = {identifier[-1] for identifier in catalog.list_tables(namespace)}
     except (RESTError, NoSuchNamespaceError, NotImplementedError) as error:
@@ -79,7 +76,7 @@ def list_index_tables(
     for name in sorted(names):
         if not name.endswith(SUFFIX) or (only_left_behind and name.removesuffix(SUFFIX) in names):
             continue
-        index_name = TableName(namespace, name)
+        index_name = TableName((*namespace, name))
         try:
             properties = load_index_table(catalog, index_name).properties
         except (PuffinIndexError, OSError) as error:

@@ -41,10 +41,7 @@ def split_catalog(table: str) -> tuple[str, str]:
 
 
 def open_catalog(name: str, overrides: Mapping[str, str]) -> Catalog:
-    """Open a catalog, some of whose configured properties are overridden.
-
-    Raises CatalogError if no catalog is configured under that name, or the catalog does not exist.
-    """
+    """Open a catalog with some properties overridden, or raise CatalogError if it is not configured or not there."""
     properties = {**(Config().get_catalog_config(name) or {}), **overrides}
     if not properties:
         raise CatalogError(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import ClassVar, TypeAlias
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.expressions import BooleanExpression
@@ -32,22 +32,22 @@ from puffin_index.index_table.entries import (
     indexed_kinds,
     readable_entries,
     rows_by_segment,
+    segment_sizes,
+    source_of,
     sources_of,
 )
 from puffin_index.index_table.table import read_entries
-from puffin_index.segments.directory import Directory, FieldKind, is_statistics, read_directory
+from puffin_index.segments.directory import FieldKind
 from puffin_index.segments.segment import objection
-from puffin_index.storage.files import FileReader
+from puffin_index.segments.source_segment import SourceSegment
 from puffin_index.storage.parallel import in_parallel, requests_at_once
-from puffin_index.storage.ranged import BytesReader
 
 
 @dataclass(frozen=True, slots=True)
 class BuildScope:
-    """The data files to index; by default all data files of the current snapshot.
+    """The data files to index; by default all of the current snapshot. An index serves all snapshots with the file.
 
-    A snapshot, a branch or tag, a filter by Iceberg's own metadata, or a number of files bound it. An index belongs to
-    a data file, so files that other snapshots, branches and tags share are indexed once.
+    A snapshot, a branch or tag, a filter by Iceberg's own metadata, or a number of files bound it.
     """
 
     snapshot_id: int | None = None
@@ -56,18 +56,11 @@ class BuildScope:
     max_files: int | None = None
 
     def find_snapshot(self, table: Table) -> Snapshot | None:
-        """Return the snapshot to index in the table's present state; None while the table is empty.
-
-        Raises NotFoundError if the table lacks the snapshot, branch or tag.
-        """
+        """Return the snapshot to index, None while the table is empty, or raise NotFoundError if the table lacks it."""
         return find_snapshot(table, self.snapshot_id, self.ref)
 
     def list_data_files(self, table: Table) -> tuple[DataFile, ...]:
-        """Return the data files in the scope in the table's present state, with or without an index.
-
-        Raises NotFoundError without such a snapshot, branch or tag, DefinitionError if the filter does not fit the
-        table.
-        """
+        """List the data files in the scope, or raise NotFoundError, or DefinitionError if the filter does not fit."""
         snapshot = self.find_snapshot(table)
         if snapshot is None:
             return ()
@@ -118,20 +111,13 @@ class ColumnStatus:
 
 @dataclass(frozen=True, slots=True)
 class IndexStatus(Described):
-    """How much of a table's current snapshot is indexed.
+    """How much of a table's current snapshot is indexed, that is, by every index of the definition.
 
-    Attributes:
-        indexed_data_files: The data files with every index of the definition.
-        row_groups: Row groups of all data files (a file whose manifest entry lists none counts as one).
-        segments: Segments that cover the indexed files.
-        index_bytes: Bytes of those segments, which may hold indexes of other snapshots' files as well.
-        unindexed_bytes: Bytes of the data files that lack an index of the definition.
-        snapshots_behind: The number of snapshots from the one that added the oldest of these files to the current one;
-            0 without unindexed files.
-        outdated: Reasons, as sentences, why indexes of the snapshot's data files are unusable; builds make them anew.
-        left_out: Reasons why builds leave out data files, of the first ten files without an index.
-        live_index_bytes: Bytes of the definition's indexes that belong to data files of the current snapshot.
-        total_index_bytes: Bytes of all segments, whichever snapshot needs them.
+    A file whose manifest entry lists no row groups counts as one row group. `segments` and `index_bytes` are those of
+    the segments that cover the snapshot's files, `live_index_bytes` only payloads of these files, `total_index_bytes`
+    all segments. `unindexed_bytes` are those of data files. `snapshots_behind` counts from the snapshot that added the
+    oldest file without an index. `outdated` says why indexes are unusable until a build, `left_out` why builds leave
+    files out.
     """
 
     table: str
@@ -177,10 +163,7 @@ class IndexStatus(Described):
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """The lag of an index behind its table: the files that lack an index, their bytes, and snapshots behind.
-
-    These begin with the one that added the oldest such file, and end with the current one.
-    """
+    """The lag of an index: the files that lack one, their bytes, and snapshots since one added the oldest file."""
 
     snapshots: int
     files: int
@@ -206,9 +189,18 @@ def read_status(data_table: Table, index_table: Table, columns: Sequence[Resolve
     lag = _lag(data_table, missing, snapshot)
     known = pa.array([path for path, *_ in indexed_kinds(entries, {file.identity for file in live})], pa.string())
     used = entries.filter(pc.is_in(entries["data_file"], known))
-    segments = _segment_sizes(used)
+    segments = segment_sizes(used)
     row_groups = _row_group_count(live)
-    column_status = _column_status(columns, *_kind_sizes(index_table, used), column_bytes)
+    whole, of_files = _kind_sizes(index_table, used)
+    column_status: list[ColumnStatus] = []
+    for column in columns:
+        keys = {kind: (column.field_id, column.stored_kind(kind)) for kind in column.kinds}
+        kinds, live_kinds = ({kind: sizes[key] for kind, key in keys.items()} for sizes in (whole, of_files))
+        data_bytes = column_bytes.get(column.field_id)
+        column_status.append(ColumnStatus(column.name, column.field_id, kinds, data_bytes, live_kinds))
+    at_once = requests_at_once(data_table.io, data_table.location())
+    judge = partial(objection, data_table.io, reading=reading, columns=columns)
+    reasons = in_parallel(judge, missing[:_MOST_JUDGED], at_once)
     return IndexStatus(
         table=".".join(data_table.name()),
         snapshot_id=snapshot.snapshot_id if snapshot else None,
@@ -219,52 +211,34 @@ def read_status(data_table: Table, index_table: Table, columns: Sequence[Resolve
         segments=len(segments),
         index_bytes=sum(segments.values()),
         data_bytes=sum(file.file_size for file in live),
-        columns=column_status,
+        columns=tuple(column_status),
         unindexed_bytes=lag.bytes,
         snapshots_behind=lag.snapshots,
-        outdated=(*_outdated_sources(every, live, reading), *_outdated_files(every, live)),
-        left_out=tuple(_objections(data_table, missing[:_MOST_JUDGED], reading, columns)),
+        outdated=tuple(_outdated(every, live, reading)),
+        left_out=tuple(reason for reason in reasons if reason is not None),
         live_index_bytes=sum(column.live_bytes for column in column_status),
-        total_index_bytes=sum(_segment_sizes(every).values()),
+        total_index_bytes=sum(segment_sizes(every).values()),
         index_table=".".join(index_table.name()),
     )
 
 
-def _objections(
-    data_table: Table, files: Sequence[DataFile], reading: Reading, columns: Sequence[ResolvedColumn]
-) -> Iterator[str]:
-    at_once = requests_at_once(data_table.io, data_table.location())
-    reasons = in_parallel(lambda file: objection(data_table.io, file, reading, columns), files, at_once)
-    return (reason for reason in reasons if reason is not None)
-
-
-def _outdated_sources(entries: pa.Table, files: Sequence[DataFile], reading: Reading) -> Iterator[str]:
-    """Yield sentences about columns that scans read from another source than the index was built from."""
+def _outdated(entries: pa.Table, files: Sequence[DataFile], reading: Reading) -> Iterator[str]:
+    """Yield sentences about columns that scans read from another source, and files whose partition had other values."""
     rejected = reading.rejects(sources_of(entries))
-    if not rejected:
-        return
-    live = {file.path for file in files}
+    paths = {file.path for file in files} if rejected else set()
     affected: dict[tuple[str, str], set[str]] = {}
     for path, directories in zip(entries["data_file"].to_pylist(), entries["directories"].to_pylist(), strict=True):
-        for field_id, source in {(one["field_id"], one["source"]) for one in directories} if path in live else ():
+        for field_id, source in {(one["field_id"], one["source"]) for one in directories} if path in paths else ():
             if (field_id, source) in rejected:
                 name = str(reading.schema.find_column_name(field_id))
                 affected.setdefault((name, str(reading.objection(field_id, source))), set()).add(path)
-    for (name, reason), paths in sorted(affected.items()):
-        yield f"column {name} of {len(paths)} data files: {reason} when it was indexed"
-
-
-def _outdated_files(entries: pa.Table, files: Sequence[DataFile]) -> Iterator[str]:
-    """Yield sentences about data files whose partition has other values than at the time of indexing."""
+    for (name, reason), of_files in sorted(affected.items()):
+        yield f"column {name} of {len(of_files)} data files: {reason} when it was indexed"
     live, known = {file.identity for file in files}, set(entry_files(entries))
     elsewhere = {(path, size, rows) for path, size, rows, _ in known - live}
     count = sum(file[:3] in elsewhere for file in live - known)
     if count:
         yield f"{count} data files: their partitions had other values when they were indexed"
-
-
-def _segment_sizes(entries: pa.Table) -> dict[str, int]:
-    return dict(zip(entries["segment"].to_pylist(), entries["segment_size_in_bytes"].to_pylist(), strict=True))
 
 
 def _unindexed(files: Sequence[DataFile], entries: pa.Table, columns: Sequence[ResolvedColumn]) -> list[DataFile]:
@@ -277,49 +251,26 @@ def _lag(data_table: Table, missing: Sequence[DataFile], head: Snapshot | None) 
     return Lag(behind, len(missing), sum(file.file_size for file in missing))
 
 
-def _column_status(
-    columns: Sequence[ResolvedColumn], whole: KindSizes, live: KindSizes, column_bytes: Mapping[int, int]
-) -> tuple[ColumnStatus, ...]:
-    status: list[ColumnStatus] = []
-    for column in columns:
-        keys = {kind: (column.field_id, column.stored_kind(kind)) for kind in column.kinds}
-        kinds, live_kinds = ({kind: sizes[key] for kind, key in keys.items()} for sizes in (whole, live))
-        data_bytes = column_bytes.get(column.field_id)
-        status.append(ColumnStatus(column.name, column.field_id, kinds, data_bytes, live_kinds))
-    return tuple(status)
-
-
 def _kind_sizes(index_table: Table, entries: pa.Table) -> tuple[KindSizes, KindSizes]:
     """Return the bytes of all payloads in the segments of entries, and about those that belong to their data files."""
     whole, live = KindSizes(), KindSizes()
-    segments = rows_by_segment(entries)
+    segments = list(rows_by_segment(entries).values())
     at_once = requests_at_once(index_table.io, index_table.location())
-    read = in_parallel(lambda one: _read_directories(index_table, *one), list(segments.items()), at_once)
-    for rows, directories in zip(segments.values(), read, strict=True):
-        is_live = {key: np.zeros(directory.row_group_count, np.bool_) for key, directory in directories.items()}
+    read = in_parallel(lambda rows: _read_segment(index_table, rows), segments, at_once)
+    for rows, source in zip(segments, read, strict=True):
+        for key, directory in source.directories.items():
+            whole[key] += int(directory.numbers("length").sum())
         for row in rows:
-            for key in is_live.keys() & directories_of([row]).keys():
-                is_live[key][row["first_row_group"] :][: len(row["row_counts"])] = True
-        for key, directory in directories.items():
-            lengths, counts = directory.numbers("length"), directory.numbers("row_groups")
-            live_counts = np.bincount(directory.payload_of_row_groups(), is_live[key], len(lengths))
-            whole[key] += int(lengths.sum())
-            live[key] += int((lengths * live_counts / counts).sum())
+            for key in source.directories.keys() & directories_of([row]).keys():
+                live[key] += source.live_bytes(key, row["first_row_group"], len(row["row_counts"]))
     return whole, live
 
 
-def _read_directories(index_table: Table, location: str, rows: Sequence[EntryRow]) -> dict[FieldKind, Directory]:
-    """Read the directories of a segment, which lie side by side, by one request."""
-    named = {key: one for key, one in directories_of(rows).items() if not is_statistics(key[1])}
-    places = {key: (one["offset"], one["length"], one["xxh64"]) for key, one in named.items()}
-    start = min((offset for offset, _, _ in places.values()), default=0)
-    end = max((offset + length for offset, length, _ in places.values()), default=0)
+def _read_segment(index_table: Table, rows: Sequence[EntryRow]) -> SourceSegment:
     try:
-        with FileReader(index_table.io, location, rows[0]["segment_size_in_bytes"]) as reader:
-            stored = BytesReader(reader.read(start, end - start), location, start)
+        return source_of(index_table.io, rows, with_statistics=False)
     except NotFoundError as error:
         raise NotFoundError(f"{error}: `puffin-index verify --repair` indexes its data files anew") from error
-    return {key: read_directory(stored, *place) for key, place in places.items()}
 
 
 def _row_group_count(files: Sequence[DataFile]) -> int:

@@ -114,10 +114,7 @@ def _filesystem(io: FileIO, location: str) -> tuple[FileSystem, str]:
 
 
 def reachable_files(table: Table) -> set[str]:
-    """Return the locations of all files in the metadata of an index table, for all snapshots.
-
-    Raises DamagedIndexError if a file of the table is missing or broken.
-    """
+    """Return the locations of all files in the metadata of all snapshots, or raise DamagedIndexError."""
 
     def read() -> set[str]:
         found = {table.metadata_location, *(entry.metadata_file for entry in table.metadata.metadata_log)}
@@ -131,10 +128,7 @@ def reachable_files(table: Table) -> set[str]:
 
 
 def committed_segments(table: Table) -> set[str]:
-    """Return the locations of all segments in any snapshot of an index table.
-
-    Raises DamagedIndexError if a file of the table is missing or broken.
-    """
+    """Return the locations of all segments in any snapshot of an index table, or raise DamagedIndexError."""
 
     def read() -> set[str]:
         found: set[str] = set()

@@ -14,7 +14,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Final
 
@@ -103,29 +103,22 @@ _LOCATION = re.compile(r"'([^']+)'|((?:\w[\w+.-]*:/|/).*)")
 
 @contextmanager
 def index_table_read(name: str) -> Iterator[None]:
-    """Translate errors of a block that reads files of an index table.
-
-    Raises DamagedIndexError if one is missing or broken, OSError with the table's name if one cannot be reached.
-    """
+    """Raise DamagedIndexError for what is missing or broken in a block, OSError for what cannot be reached."""
     try:
         yield
     except RequestException:
         raise
     except FileNotFoundError as error:
-        file = _location_in(error)
+        # PyArrow quotes the location without its scheme.
+        text = str(error.filename or error).splitlines()[0]
+        found = _LOCATION.search(text)
+        file = found[1] or found[2] if found else text
         raise DamagedIndexError(name, f"{file} is missing", file) from error
     except OSError as error:
         raise in_context(error, f"index table {name} cannot be read") from error
     except _BROKEN as error:
         reason = (str(error).splitlines() or [""])[0]
         raise DamagedIndexError(name, f"one of its files is broken ({type(error).__name__}: {reason})") from error
-
-
-def _location_in(error: FileNotFoundError) -> str:
-    """Return the missing file from the text of the error; PyArrow quotes the location without its scheme."""
-    text = str(error.filename or error).splitlines()[0]
-    found = _LOCATION.search(text)
-    return found[1] or found[2] if found else text
 
 
 SUFFIX = "__puffin_index"
@@ -193,49 +186,38 @@ def _with_short_offsets(field: pa.Field) -> pa.Field:
 _ARROW_SCHEMA = pa.schema(map(_with_short_offsets, schema_to_pyarrow(SCHEMA, include_field_ids=False)))
 
 
-@dataclass(frozen=True, slots=True)
-class TableName:
-    """A table's name without its catalog."""
+class TableName(tuple[str, ...]):
+    """A table's name without its catalog, as PyIceberg takes it; as text, with dots."""
 
-    namespace: tuple[str, ...]
-    name: str
+    __slots__ = ()
 
     @classmethod
     def parse(cls, text: str) -> TableName:
         """Read `namespace.table`, or raise NotFoundError if the text has another form."""
-        parts = tuple(text.split("."))
-        if len(parts) < 2 or not all(parts):
+        name = cls(text.split("."))
+        if len(name) < 2 or not all(name):
             raise NotFoundError(f"{text!r} is not a table name: it should read namespace.table")
-        return cls(parts[:-1], parts[-1])
-
-    @classmethod
-    def of(cls, table: Table) -> TableName:
-        """Return the name of a loaded table."""
-        return cls(table.name()[:-1], table.name()[-1])
+        return name
 
     @property
-    def identifier(self) -> tuple[str, ...]:
-        """The name in PyIceberg's form."""
-        return (*self.namespace, self.name)
+    def namespace(self) -> tuple[str, ...]:
+        """The name without its last part."""
+        return self[:-1]
 
     def __str__(self) -> str:
-        return ".".join(self.identifier)
+        return ".".join(self)
 
 
 def index_table_name(data_table: TableName) -> TableName:
     """Return the default name of a data table's index table."""
-    return TableName(data_table.namespace, data_table.name + SUFFIX)
+    return TableName((*data_table.namespace, data_table[-1] + SUFFIX))
 
 
 def load_index_table(catalog: Catalog, name: TableName) -> Table:
-    """Load the index table.
-
-    Raises NotFoundError, DamagedIndexError if its metadata is missing or broken, UnsupportedError if it is of another
-    version.
-    """
+    """Load the index table, or raise NotFoundError, DamagedIndexError, or UnsupportedError for another version."""
     try:
         with index_table_read(str(name)):
-            table = read_whole(catalog.load_table(name.identifier), with_data=True)
+            table = read_whole(catalog.load_table(name), with_data=True)
     except (NoSuchTableError, NoSuchNamespaceError) as error:
         raise NotFoundError(f"there is no index table {name}: run `puffin-index create` first") from error
     version = table.properties.get(PROPERTY_VERSION)
@@ -253,10 +235,7 @@ def is_bound_to(index_table: Table, data_table_uuid: str) -> bool:
 
 
 def refresh_index_table(index_table: Table) -> None:
-    """Load the newest state of an index table.
-
-    Raises NotFoundError if it is gone or its name is another's, DamagedIndexError if its metadata is missing or broken.
-    """
+    """Load the newest state of an index table, or raise NotFoundError or DamagedIndexError."""
     with index_table_read(".".join(index_table.name())):
         refresh_table(index_table, with_data=True)
 
@@ -277,16 +256,16 @@ def segments_folder(index_table: Table) -> str:
 
 
 def read_entries(index_table: Table) -> pa.Table:
-    """Read the rows of the index table (columns as in `SCHEMA`), in the order of their addition.
-
-    Raises DamagedIndexError if a file of the index table is missing or broken.
-    """
+    """Read the rows of the index table, as in `SCHEMA`, oldest first, or raise DamagedIndexError."""
     if index_table.current_snapshot() is None:
         return _ARROW_SCHEMA.empty_table()
     with index_table_read(".".join(index_table.name())):
         entries = _scan(index_table, index_table.scan())
-    entries = as_entries(entries)
-    return entries.sort_by([("added_at", "ascending"), ("data_file", "ascending")])
+    return (
+        entries.select(_ARROW_SCHEMA.names)
+        .cast(_ARROW_SCHEMA)
+        .sort_by([("added_at", "ascending"), ("data_file", "ascending")])
+    )
 
 
 def _scan(index_table: Table, scan: DataScan) -> pa.Table:
@@ -305,14 +284,6 @@ def _scan(index_table: Table, scan: DataScan) -> pa.Table:
         tasks = list(scan.plan_files())
         hold(task.file.file_path for task in tasks)
         return ArrowScan(index_table.metadata, io, scan.projection(), scan.row_filter).to_table(tasks)
-
-
-def as_entries(rows: pa.Table) -> pa.Table:
-    """Give rows the columns and types of the index table's rows.
-
-    Raises KeyError if a column is missing, pyarrow.ArrowException if a value has another type.
-    """
-    return rows.select(_ARROW_SCHEMA.names).cast(_ARROW_SCHEMA)
 
 
 def entries_of(segments: Sequence[Segment]) -> pa.Table:

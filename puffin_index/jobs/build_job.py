@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from pyiceberg.table import Table
-from pyiceberg.table.snapshots import Snapshot
 from sqlalchemy.exc import DBAPIError
 
 from puffin_index.data.column_source import reading_of
@@ -110,61 +109,55 @@ def build(
     """
     started = time.monotonic()
     set_properties(index_table, {}, commit_timeout_seconds)
-    missing = _find_missing(data_table, index_table, columns, engine, scope)
-    snapshot = scope.find_snapshot(data_table)
-    segments = JobSegments(index_table)
-    committer = _Committer(data_table, index_table, missing, listener, segments, commit_timeout_seconds)
-    _log_start(data_table, snapshot, committer.progress, len(missing.batches))
-    batches = missing.batches
-    with segments:
-        try:
-            while batches:
-                skipped = len(committer.skipped)
-                tasks = [_segment_task(batch, data_table, index_table, segments.job_id) for batch in batches]
-                with closing(engine.run(tasks)) as finished:
-                    for segment in finished:
-                        committer.add(segment)
-                batches = _without_bad_columns(batches, committer.skipped[skipped:])
-        finally:
-            committer.commit()
-    report = BuildReport(
-        snapshot_id=snapshot.snapshot_id if snapshot else None,
-        files=committer.progress.files_done,
-        row_groups=committer.row_groups,
-        rows=committer.progress.rows_done,
-        segments=committer.progress.segments,
-        index_bytes=committer.progress.index_bytes,
-        skipped=_by_file(committer.skipped),
-        seconds=time.monotonic() - started,
-        files_left=missing.left,
-    )
-    _log_end(data_table, report)
-    return report
-
-
-def _find_missing(
-    data_table: Table, index_table: Table, columns: tuple[ResolvedColumn, ...], engine: Engine, scope: BuildScope
-) -> Missing:
-    return find_missing(
+    missing = find_missing(
         scope.list_data_files(data_table),
         columns,
         readable_entries(read_entries(index_table), reading_of(data_table)),
         engine.parallelism,
         max_files=scope.max_files,
     )
-
-
-def _log_start(data_table: Table, snapshot: Snapshot | None, progress: BuildProgress, tasks: int) -> None:
-    table, snapshot_id = ".".join(data_table.name()), snapshot.snapshot_id if snapshot else None
-    total = {"files": progress.files_total, "rows": progress.rows_total, "bytes": progress.bytes_total}
-    _log.info("%s", log_line("build started", table=table, snapshot=snapshot_id, **total, segments=tasks))
-
-
-def _log_end(data_table: Table, report: BuildReport) -> None:
-    table, done = ".".join(data_table.name()), {"files": report.files, "rows": report.rows}
-    made = {"segments": report.segments, "index_bytes": report.index_bytes}
+    snapshot = scope.find_snapshot(data_table)
+    about = {"table": ".".join(data_table.name()), "snapshot": snapshot.snapshot_id if snapshot else None}
+    segments = JobSegments(index_table)
+    committer = _Committer(data_table, index_table, missing, listener, segments, commit_timeout_seconds)
+    batches, all_of = missing.batches, committer.progress()
+    total = {"files": all_of.files_total, "rows": all_of.rows_total, "bytes": all_of.bytes_total}
+    _log.info("%s", log_line("build started", **about, **total, segments=len(batches)))
+    with segments:
+        try:
+            while batches:
+                skipped = len(committer.skipped)
+                task = partial(
+                    SegmentTask,
+                    io=data_table.io,
+                    index_io=index_table.io,
+                    folder=segments_folder(index_table),
+                    reading=reading_of(data_table),
+                    job_id=segments.job_id,
+                )
+                tasks = [task(batch.files, batch.columns) for batch in batches]
+                with closing(engine.run(tasks)) as finished:
+                    for segment in finished:
+                        committer.add(segment)
+                batches = _without_bad_columns(batches, committer.skipped[skipped:])
+        finally:
+            committer.commit()
+    done = committer.progress()
+    report = BuildReport(
+        snapshot_id=snapshot.snapshot_id if snapshot else None,
+        files=done.files_done,
+        row_groups=sum(len(file.row_counts) for segment in committer.committed for file in segment.covered),
+        rows=done.rows_done,
+        segments=done.segments,
+        index_bytes=done.index_bytes,
+        skipped=_by_file(committer.skipped),
+        seconds=time.monotonic() - started,
+        files_left=missing.left,
+    )
+    made = {name: getattr(report, name) for name in ("files", "rows", "segments", "index_bytes")}
     open_ends = {"skipped": len(report.skipped), "files_left": report.files_left}
-    _log.info("%s", log_line("build finished", table=table, **done, **made, **open_ends, seconds=report.seconds))
+    _log.info("%s", log_line("build finished", table=about["table"], **made, **open_ends, seconds=report.seconds))
+    return report
 
 
 def _without_bad_columns(batches: Sequence[FileBatch], skipped: Sequence[SkippedFile]) -> tuple[FileBatch, ...]:
@@ -187,18 +180,6 @@ def _by_file(skipped: Sequence[SkippedFile]) -> tuple[SkippedFile, ...]:
     return tuple(files.values())
 
 
-def _segment_task(batch: FileBatch, data_table: Table, index_table: Table, job_id: str) -> SegmentTask:
-    return SegmentTask(
-        files=batch.files,
-        columns=batch.columns,
-        io=data_table.io,
-        index_io=index_table.io,
-        folder=segments_folder(index_table),
-        reading=reading_of(data_table),
-        job_id=job_id,
-    )
-
-
 class _Committer:
     """Collects finished segments and adds them to the index table."""
 
@@ -218,23 +199,30 @@ class _Committer:
         self._lock_seconds = lock_seconds
         self._waiting: list[Segment] = []
         self._last_commit = time.monotonic()
-        self.skipped = [SkippedFile(file.path, _no_row_groups(file)) for file in missing.unsupported]
-        self.row_groups = 0
-        files = [file for batch in missing.batches for file in batch.files]
-        self.progress = BuildProgress(
-            files_done=0,
-            files_total=len(files),
-            rows_done=0,
-            rows_total=sum(file.record_count for file in files),
-            bytes_total=sum(file.file_size for file in files),
-        )
+        self.skipped = [
+            SkippedFile(file.path, f"data file {file.path}: {file.format} files have no row groups")
+            for file in missing.unsupported
+        ]
+        self.committed: list[Segment] = []
+        self._files = [file for batch in missing.batches for file in batch.files]
         self._tell()
 
-    def add(self, segment: Segment) -> None:
-        """Take a finished segment; commit if the last commit is `COMMIT_INTERVAL_SECONDS` ago.
+    def progress(self) -> BuildProgress:
+        """Return the progress."""
+        covered = [file.file for segment in self.committed for file in segment.covered]
+        return BuildProgress(
+            files_done=len(covered),
+            files_total=len(self._files),
+            rows_done=sum(file.record_count for file in covered),
+            rows_total=sum(file.record_count for file in self._files),
+            segments=len(self.committed),
+            index_bytes=sum(segment.size for segment in self.committed),
+            bytes_done=sum(file.file_size for file in covered),
+            bytes_total=sum(file.file_size for file in self._files),
+        )
 
-        If the catalog stays locked, the segment waits for the next commit.
-        """
+    def add(self, segment: Segment) -> None:
+        """Take a finished segment; commit after `COMMIT_INTERVAL_SECONDS`, or later while the catalog stays locked."""
         self.skipped.extend(segment.skipped)
         if segment.covered:
             self._waiting.append(segment)
@@ -260,24 +248,13 @@ class _Committer:
             raise
         self._waiting = []
         self._last_commit = time.monotonic()
-        self._count(segments)
         if segments:
-            done = {"files": self.progress.files_done, "of": self.progress.files_total, "rows": self.progress.rows_done}
+            self.committed += segments
+            now = self.progress()
+            done = {"files": now.files_done, "of": now.files_total, "rows": now.rows_done}
             size, seconds = sum(segment.size for segment in segments), self._last_commit - started
             _log.info("%s", log_line("committed", segments=len(segments), index_bytes=size, seconds=seconds, **done))
             self._tell()
-
-    def _count(self, segments: Sequence[Segment]) -> None:
-        covered = [file for segment in segments for file in segment.covered]
-        self.row_groups += sum(len(file.row_counts) for file in covered)
-        self.progress = replace(
-            self.progress,
-            files_done=self.progress.files_done + len(covered),
-            rows_done=self.progress.rows_done + sum(file.file.record_count for file in covered),
-            segments=self.progress.segments + len(segments),
-            index_bytes=self.progress.index_bytes + sum(segment.size for segment in segments),
-            bytes_done=self.progress.bytes_done + sum(file.file.file_size for file in covered),
-        )
 
     def _append(self, segments: list[Segment]) -> list[Segment]:
         """Add segments to the index table, except files that another builder has added; delete segments left empty.
@@ -313,8 +290,4 @@ class _Committer:
 
     def _tell(self) -> None:
         if self._listener is not None:
-            self._listener(self.progress)
-
-
-def _no_row_groups(file: DataFile) -> str:
-    return f"data file {file.path}: {file.format} files have no row groups"
+            self._listener(self.progress())

@@ -17,21 +17,24 @@ from pyiceberg.table import Table
 from puffin_index.display import Cell, Described, Report, format_bytes
 from puffin_index.errors import CorruptFileError, NotFoundError, PuffinIndexError, UnsupportedError
 from puffin_index.index_table.entries import (
+    ROW_SPACE,
     TARGET_SEGMENT_BYTES,
-    directories_of,
+    cut_in_order,
     indexed_files,
     needed_entries,
     replace_entries,
     rows_by_segment,
+    segment_sizes,
+    source_of,
 )
 from puffin_index.index_table.table import entries_of, read_entries, refresh_index_table
 from puffin_index.jobs.job_segments import JobSegments
 from puffin_index.jobs.log_lines import level_of_trouble, log_line
 from puffin_index.kinds.kind import Options
 from puffin_index.segments.directory import FieldKind
-from puffin_index.segments.rewrite import MergeJob, write_merged
+from puffin_index.segments.rewrite import write_merged
 from puffin_index.segments.segment import ROW_SPACE_ALIGNMENT, Segment
-from puffin_index.segments.source_segment import IndexedFile, SourceSegment, read_source
+from puffin_index.segments.source_segment import IndexedFile, SourceSegment
 from puffin_index.storage.parallel import in_parallel, requests_at_once
 
 LEAST_LIVE_SHARE = 0.5
@@ -41,7 +44,6 @@ FEWEST_SMALL = 8
 """The fewest small segments that make an automatic compaction due: fewer would rewrite the same bytes over and over."""
 
 _SMALL_SHARE = 0.5
-_ROW_SPACE = 2**32
 _log = logging.getLogger(__name__)
 
 Shape: TypeAlias = tuple[tuple[int, str, str], ...]
@@ -73,18 +75,6 @@ class CompactReport(Described):
         return Report("compaction", facts, warnings=skipped)
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    options: Mapping[FieldKind, Options]
-    bins: tuple[tuple[IndexedFile, ...], ...]
-    sources: Mapping[str, SourceSegment]
-    skipped: tuple[tuple[str, str], ...]
-
-    @property
-    def rewritten(self) -> int:
-        return len({origin for files in self.bins for file in files for origin in file.origins})
-
-
 def compact(
     data_table: Table,
     index_table: Table,
@@ -95,29 +85,38 @@ def compact(
 ) -> CompactReport:
     """Rewrite small segments, and segments with few live bytes (or these only), as segments of the target size.
 
-    `wanted` has the options of each (field, kind) of the definition. Raises NotFoundError if the data table is gone or
-    was replaced.
+    `wanted` has the definition's options. Raises NotFoundError if the data table is gone or was replaced.
     """
     started = time.monotonic()
     entries = replace_entries(index_table, partial(needed_entries, data_table, index_table, wanted))
-    plan = _plan(index_table, entries, wanted, target_bytes, sparse_only)
-    skipped, made = list(plan.skipped), list[Segment]()
+    bins, sources, skipped = _plan(index_table, entries, target_bytes, sparse_only)
+    made: list[Segment] = []
     with JobSegments(index_table) as segments:
-        for files in plan.bins:
-            written = _write(index_table, segments, files, plan, skipped)
-            if written is None:
+        left = bins.copy()
+        while left:
+            files = left.pop(0)
+            try:
+                written = write_merged(files, sources, wanted, index_table.io, segments.new_location())
+            except (CorruptFileError, UnsupportedError, NotFoundError) as error:
+                origins = frozenset(origin for file in files for origin in file.origins)
+                # An error that names no segment is one of all segments.
+                damaged = origins & {getattr(error, "location", None)} or origins
+                _log.log(max(map(level_of_trouble, sorted(damaged))), "segment not rewritten: %s", error)
+                skipped += [(name, str(error)) for name in sorted(damaged)]
+                undamaged = [file for file in files if not file.origins & damaged]
+                left = [undamaged, *left] if undamaged else left
                 continue
             with segments.committing([written.location]):
                 segment = _commit(index_table, files, written)
             if segment.covered:
                 made.append(segment)
-                _log.info("%s", log_line("segment merged", done=len(made), of=len(plan.bins), index_bytes=segment.size))
+                _log.info("%s", log_line("segment merged", done=len(made), of=len(bins), index_bytes=segment.size))
     refresh_index_table(index_table)
     after = read_entries(index_table)
     return CompactReport(
         segments_before=len(set(entries["segment"].to_pylist())),
         segments_after=len(set(after["segment"].to_pylist())),
-        rewritten=plan.rewritten,
+        rewritten=len({origin for files in bins for file in files for origin in file.origins}),
         segments=len(made),
         files=sum(len(segment.covered) for segment in made),
         index_bytes=sum(segment.size for segment in made),
@@ -128,13 +127,13 @@ def compact(
 
 def is_due(entries: pa.Table, target_bytes: int = TARGET_SEGMENT_BYTES, fewest: int = FEWEST_SMALL) -> bool:
     """Return whether at least `fewest` small segments make a compaction worthwhile, by the index table alone."""
-    sizes = dict(zip(entries["segment"].to_pylist(), entries["segment_size_in_bytes"].to_pylist(), strict=True))
-    return len([size for size in sizes.values() if size < _SMALL_SHARE * target_bytes]) >= fewest
+    return sum(size < _SMALL_SHARE * target_bytes for size in segment_sizes(entries).values()) >= fewest
 
 
 def _plan(
-    index_table: Table, entries: pa.Table, wanted: Mapping[FieldKind, Options], target_bytes: int, sparse_only: bool
-) -> _Plan:
+    index_table: Table, entries: pa.Table, target_bytes: int, sparse_only: bool
+) -> tuple[list[list[IndexedFile]], dict[str, SourceSegment], list[tuple[str, str]]]:
+    """Return the data files of each new segment, the segments to copy from, and the unreadable ones with reasons."""
     sources, skipped = _read_sources(index_table, entries)
     files = [file for file in indexed_files(entries) if file.origins <= sources.keys()]
     live = dict.fromkeys(sources, 0)
@@ -150,7 +149,7 @@ def _plan(
         in_parts = len(file.origins) > 1 and not sparse_only
         if shape is not None and (in_parts or file.origins & chosen):
             by_shape.setdefault(shape, []).append(file)
-    bins: list[tuple[IndexedFile, ...]] = []
+    bins: list[list[IndexedFile]] = []
     for of_shape in by_shape.values():
         cut = _cut(of_shape, sources, target_bytes)
         origins = {origin for file in of_shape for origin in file.origins}
@@ -158,7 +157,7 @@ def _plan(
         # Rewriting must make segments fewer or smaller; otherwise every compaction would repeat it.
         if len(cut) < len(origins) or origins & sparse or in_parts:
             bins += cut
-    return _Plan(wanted, tuple(bins), sources, tuple(skipped))
+    return bins, sources, skipped
 
 
 def _read_sources(index_table: Table, entries: pa.Table) -> tuple[dict[str, SourceSegment], list[tuple[str, str]]]:
@@ -166,10 +165,8 @@ def _read_sources(index_table: Table, entries: pa.Table) -> tuple[dict[str, Sour
     segments = rows_by_segment(entries)
 
     def read(segment: str) -> SourceSegment | str:
-        rows = segments[segment]
-        sizes = rows[0]["segment_size_in_bytes"], rows[0]["segment_footer_size_in_bytes"]
         try:
-            return read_source(index_table.io, segment, *sizes, directories_of(rows).values())
+            return source_of(index_table.io, segments[segment])
         except (PuffinIndexError, OSError) as error:
             _log.log(level_of_trouble(segment), "segment not rewritten: %s", error)
             return str(error)
@@ -209,56 +206,21 @@ def _shape(file: IndexedFile, sources: Mapping[str, SourceSegment]) -> Shape | N
 
 def _cut(
     files: Sequence[IndexedFile], sources: Mapping[str, SourceSegment], target_bytes: int
-) -> list[tuple[IndexedFile, ...]]:
+) -> list[list[IndexedFile]]:
     """Cut files into groups, one for each new segment."""
-    bins: list[list[IndexedFile]] = []
-    size = space = 0
-    for file in files:
-        own = sum(
+
+    def sizes(file: IndexedFile) -> tuple[int, int]:
+        live = (
             sources[part.segment].live_bytes(key, part.first_row_group, len(file.row_counts))
             for key, part in file.parts.items()
         )
-        own_space = sum(file.row_counts) + ROW_SPACE_ALIGNMENT * len(file.row_counts)
-        if not bins or size + own > target_bytes or space + own_space > _ROW_SPACE:
-            bins.append([])
-            size = space = 0
-        bins[-1].append(file)
-        size += own
-        space += own_space
-    return [tuple(some) for some in bins]
+        return sum(live), sum(file.row_counts) + ROW_SPACE_ALIGNMENT * len(file.row_counts)
 
-
-def _write(
-    index_table: Table,
-    segments: JobSegments,
-    files: Sequence[IndexedFile],
-    plan: _Plan,
-    skipped: list[tuple[str, str]],
-) -> Segment | None:
-    """Write one segment, leaving out files whose old segments turn out to be damaged; None if no file is left."""
-    while files:
-        try:
-            job = MergeJob(files, plan.sources, plan.options, index_table.io)
-            return write_merged(job, segments.new_location())
-        except (CorruptFileError, UnsupportedError, NotFoundError) as error:
-            damaged = _source_in(error, files)
-            _log.log(max(map(level_of_trouble, sorted(damaged))), "segment not rewritten: %s", error)
-            skipped += [(name, str(error)) for name in sorted(damaged)]
-            files = [file for file in files if not file.origins & damaged]
-    return None
-
-
-def _source_in(error: PuffinIndexError, files: Sequence[IndexedFile]) -> frozenset[str]:
-    """Return the segment that an error names; all segments if the error names none."""
-    origins = frozenset(origin for file in files for origin in file.origins)
-    named = frozenset({error.location}) if isinstance(error, CorruptFileError) else frozenset()
-    return origins & named or origins
+    return cut_in_order(files, sizes, (target_bytes, ROW_SPACE))
 
 
 def _commit(index_table: Table, files: Sequence[IndexedFile], segment: Segment) -> Segment:
     """Commit one segment; return the segment with the files that have moved to it."""
-    written = {file.file.path for file in segment.covered}
-    files = [file for file in files if file.file.path in written]
     moved: set[str] = set()
 
     def change(entries: pa.Table) -> pa.Table:

@@ -3,13 +3,12 @@
 from collections.abc import Callable
 
 import pyarrow as pa
-from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table import Table
 
 from puffin_index.definition.index_definition import Index, read_properties, stored_kinds
 from puffin_index.definition.names import StoredDefinition
 from puffin_index.index_table.commit import commit
-from puffin_index.index_table.entries import field_kinds, with_kinds
+from puffin_index.index_table.entries import field_kinds, with_kinds, write_entries
 from puffin_index.index_table.table import PROPERTY_DEFINITION, PROPERTY_NAMES, read_entries
 
 
@@ -41,27 +40,18 @@ def change_definition(
             kinds = field_kinds(entries)
             if any(own & gone for own in kinds):
                 left = with_kinds(entries, [own - gone for own in kinds])
-        _commit(index_table, changed, left)
+        properties = {PROPERTY_DEFINITION: changed.definition}
+        if changed.names is not None:
+            properties[PROPERTY_NAMES] = changed.names
+        # Catalogs merge changes of properties made at the same time, and reject only snapshots on top of another than
+        # the current one. So each change of the definition makes a snapshot, be it of the same entries.
+        with index_table.transaction() as transaction:
+            transaction.set_properties(properties)
+            if left is None:
+                with transaction.update_snapshot().fast_append():
+                    pass
+            else:
+                write_entries(index_table, transaction, left)
         return gone
 
     return commit(index_table, attempt)
-
-
-def _commit(index_table: Table, stored: StoredDefinition, entries: pa.Table | None) -> None:
-    """Set the properties and, unless None, all entries.
-
-    Catalogs merge changes of properties made at the same time, and reject only snapshots on top of another than the
-    current one. So each change of the definition makes a snapshot, be it of the same entries.
-    """
-    properties = {PROPERTY_DEFINITION: stored.definition}
-    if stored.names is not None:
-        properties[PROPERTY_NAMES] = stored.names
-    with index_table.transaction() as transaction:
-        transaction.set_properties(properties)
-        if entries is None:
-            with transaction.update_snapshot().fast_append():
-                pass
-        elif len(entries):
-            transaction.overwrite(entries, AlwaysTrue())
-        else:
-            transaction.delete(AlwaysTrue())

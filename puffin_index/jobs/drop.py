@@ -78,15 +78,13 @@ def drop_index_table(catalog: Catalog, index_table: Table) -> DropReport:
         _log.warning("dropped with its entries: %s", error)
     listed = list_stored_files(io, location)
     own = own_files(index_table, listed)
-    segments = [file for file in own if file.is_segment]
-    table_files = [file for file in own if not file.is_segment]
-    delete_files(io, segments)
+    delete_files(io, [file for file in own if file.is_segment])
     with suppress(NoSuchTableError):
         catalog.drop_table(index_table.name())
-    delete_files(io, table_files)
+    delete_files(io, [file for file in own if not file.is_segment])
     delete_empty_folders(io, location)
     kept = {file.location for file in listed} - {file.location for file in own}
-    return _report(TableName.of(index_table), own, tuple(sorted(kept)))
+    return _report(TableName(index_table.name()), own, tuple(sorted(kept)))
 
 
 def _drop_damaged(catalog: Catalog, error: DamagedIndexError) -> DropReport:
@@ -95,7 +93,7 @@ def _drop_damaged(catalog: Catalog, error: DamagedIndexError) -> DropReport:
     location = _own_location(catalog, error)
     if location is None:
         _log.warning("files of index table %s are left behind in its location: %s", name, error.reason)
-        catalog.drop_table(name.identifier)
+        catalog.drop_table(name)
         return _report(name, (), ())
     io = load_file_io(catalog.properties, location)
     listed = list_stored_files(io, location)
@@ -103,7 +101,7 @@ def _drop_damaged(catalog: Catalog, error: DamagedIndexError) -> DropReport:
     # Files go before the catalog's entry: as long as the catalog names the table, a drop can be run again.
     delete_files(io, files)
     delete_empty_folders(io, location)
-    catalog.drop_table(name.identifier)
+    catalog.drop_table(name)
     return _report(name, files, tuple(sorted(file.location for file in listed if not file.is_ours)))
 
 
@@ -118,12 +116,8 @@ def _own_location(catalog: Catalog, error: DamagedIndexError) -> str | None:
 
 
 def _report(name: TableName, deleted: Sequence[StoredFile], kept: tuple[str, ...]) -> DropReport:
-    return DropReport(
-        index_table=str(name),
-        segments=sum(file.is_segment for file in deleted),
-        bytes=sum(file.size for file in deleted),
-        kept=kept,
-    )
+    segments, size = sum(file.is_segment for file in deleted), sum(file.size for file in deleted)
+    return DropReport(str(name), segments, size, kept)
 
 
 def _find(catalog: Catalog, name: TableName) -> Table:
@@ -150,9 +144,9 @@ def _find(catalog: Catalog, name: TableName) -> Table:
 
 def _load(catalog: Catalog, name: TableName) -> Table | None:
     try:
-        if not name.name.endswith(SUFFIX):
-            return catalog.load_table(name.identifier)
+        if not name[-1].endswith(SUFFIX):
+            return catalog.load_table(name)
         with index_table_read(str(name)):
-            return catalog.load_table(name.identifier)
+            return catalog.load_table(name)
     except (NoSuchTableError, NoSuchNamespaceError):
         return None

@@ -10,6 +10,7 @@ import os
 import re
 import sys
 import threading
+import uuid
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import suppress
@@ -57,16 +58,18 @@ def use_python_of_driver(context: SparkContext) -> None:
         context.pythonExec = sys.executable
 
 
-def background_engine(spark: SparkSession, tag: str, workers: int | None) -> Engine:
-    """Choose the engine that slows queries of the same application least.
+def engine_for(spark: SparkSession | None, workers: int | None, *, in_background: bool = False) -> Engine:
+    """Choose the engine; one in the background slows queries of the same application least.
 
     A segment occupies its task slot for seconds, whatever the pool. So if the executors are threads of the driver (a
-    local master), local processes of low priority do the work without any task slot.
+    local master), local processes of low priority do the work in the background without any task slot.
     """
+    if spark is None:
+        return LocalEngine(workers)
     context = context_of(spark, _WITHOUT_JVM)
-    if (context.master or "").startswith("local"):
+    if in_background and (context.master or "").startswith("local"):
         return LocalEngine(workers or max(1, context.defaultParallelism // 2), in_background=True)
-    return SparkEngine(spark, tag, in_background=True)
+    return SparkEngine(spark, in_background=in_background)
 
 
 class Engine(Protocol):
@@ -124,11 +127,11 @@ class SparkEngine:
     takes none from a running task, and a segment takes long. Jobs are cancelled by their tag.
     """
 
-    def __init__(self, spark: SparkSession, tag: str, *, in_background: bool = False) -> None:
+    def __init__(self, spark: SparkSession, *, in_background: bool = False) -> None:
         self._context = context_of(spark, _WITHOUT_JVM)
         use_python_of_driver(self._context)
         self._java_context = self._context._jsc.sc()
-        self._tag = tag
+        self._tag = f"puffin-index-{uuid.uuid4().hex}"
         self._cancelled = threading.Event()
         self._in_background = in_background
         slots = self._context.defaultParallelism

@@ -5,7 +5,7 @@ the index table is read, so that every listed file of a commit made meanwhile co
 """
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -18,7 +18,6 @@ from puffin_index.display import Cell, Described, Report, format_bytes
 from puffin_index.index_table.commit import commit
 from puffin_index.index_table.entries import needed_entries, replace_entries
 from puffin_index.index_table.stored_files import (
-    StoredFile,
     committed_segments,
     delete_files,
     list_stored_files,
@@ -89,7 +88,8 @@ def expire(
     listed = own_files(index_table, list_stored_files(index_table.io, index_table.location()))
     refresh_index_table(index_table)
     before = read_entries(index_table)
-    after = kept = _drop_entries(data_table, index_table, wanted, dry_run)
+    change = partial(needed_entries, data_table, index_table, wanted)
+    after = kept = change(read_entries(index_table)) if dry_run else replace_entries(index_table, change)
     if not dry_run:
         compact(data_table, index_table, wanted, sparse_only=True)
     committed = committed_segments(index_table)
@@ -101,8 +101,16 @@ def expire(
         refresh_index_table(index_table)
         after = read_entries(index_table)
     used = set(after["segment"].to_pylist())
-    garbage = _garbage_segments(listed, used, committed, now - older_than)
-    table_files = _garbage_table_files(listed, index_table, now - older_than)
+    garbage = [
+        file
+        for file in listed
+        if file.is_segment
+        and file.location not in used
+        and (file.location in committed or file.modified < now - older_than)
+    ]
+    old = [file for file in listed if not file.is_segment and file.modified < now - older_than]
+    reachable = reachable_files(index_table) if old else set()
+    table_files = [file for file in old if file.location not in reachable]
     if not dry_run:
         delete_files(index_table.io, [*garbage, *table_files])
     return ExpireReport(
@@ -130,13 +138,6 @@ def _expire_snapshots(index_table: Table, superseded_before: datetime) -> None:
         raise CommitFailedException(str(error)) from error
 
 
-def _drop_entries(data_table: Table, index_table: Table, wanted: Collection[FieldKind], dry_run: bool) -> pa.Table:
-    def change(entries: pa.Table) -> pa.Table:
-        return needed_entries(data_table, index_table, wanted, entries)
-
-    return change(read_entries(index_table)) if dry_run else replace_entries(index_table, change)
-
-
 def _directory_count(entries: pa.Table, of_entries: pa.Table) -> int:
     """Count the directories of those entries that another set of entries has as well."""
     kept = set(zip(of_entries["data_file"].to_pylist(), of_entries["segment"].to_pylist(), strict=True))
@@ -152,21 +153,3 @@ def _superseded(index_table: Table, before: datetime) -> list[int]:
     known = {snapshot.snapshot_id for snapshot in snapshots}
     old = {s.parent_snapshot_id for s in snapshots if s.timestamp_ms < limit and s.parent_snapshot_id is not None}
     return sorted((old & known) - protected)
-
-
-def _garbage_segments(
-    listed: list[StoredFile], used: set[str], committed: set[str], cutoff: datetime
-) -> list[StoredFile]:
-    return [
-        file
-        for file in listed
-        if file.is_segment and file.location not in used and (file.location in committed or file.modified < cutoff)
-    ]
-
-
-def _garbage_table_files(listed: list[StoredFile], index_table: Table, cutoff: datetime) -> list[StoredFile]:
-    old = [file for file in listed if not file.is_segment and file.modified < cutoff]
-    if not old:
-        return []
-    reachable = reachable_files(index_table)
-    return [file for file in old if file.location not in reachable]

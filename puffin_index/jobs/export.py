@@ -1,14 +1,7 @@
 """Export: the payloads that an index has of a row group become a container that Paimon reads.
 
 A container of Paimon's is about one data file and says nothing of row groups, so it holds the indexes of one row group.
-
-| kind | Paimon's index name | blob types that Paimon reads |
-| --- | --- | --- |
-| bitmap | `bitmap` | `paimon-bitmap-v2` |
-| bsi | `bsi` | `paimon-bsi-v1` |
-| bloom | `bloom-filter` | `paimon-bloom-v1` |
-
-`puffin_index.keys.value_types` tells which Paimon type reads the payload of which Iceberg type.
+Each kind says which of its blobs Paimon reads, and by which name.
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -80,7 +73,11 @@ def export_indexes(
     The row group is that at a place from 0, or the only one. Raises NotFoundError without such a file or index,
     UnsupportedError if the row group is open or Paimon can read nothing.
     """
-    file = _find_file(data_table, data_file)
+    found = [file for file in retained_files(data_table).values() if f"/{file.path}".endswith(f"/{data_file}")]
+    if len(found) != 1:
+        table, what = ".".join(data_table.name()), f"{len(found)} data files" if found else "no data file"
+        raise NotFoundError(f"table {table} has {what} {data_file}; `explain --all` lists the data files")
+    (file,) = found
     names = {column.column_id: _container_name(column) for column in columns}
     indexed = _indexed(data_table, index_table, file, names)
     if row_group is None and len(indexed.row_counts) != 1:
@@ -103,14 +100,6 @@ def _places(
         if own:
             with FileReader(index_table.io, part.segment) as reader:
                 yield reader, part.first_row_group + row_group, own
-
-
-def _find_file(data_table: Table, name: str) -> DataFile:
-    files = [file for file in retained_files(data_table).values() if f"/{file.path}".endswith(f"/{name}")]
-    if len(files) == 1:
-        return files[0]
-    what = f"{len(files)} data files" if files else "no data file"
-    raise NotFoundError(f"table {'.'.join(data_table.name())} has {what} {name}; `explain --all` lists the data files")
 
 
 def _indexed(data_table: Table, index_table: Table, file: DataFile, columns: Container[ColumnId]) -> IndexedFile:
@@ -141,8 +130,13 @@ def fill_container(row_groups: Iterable[RowGroupPlace]) -> ExportedContainer:
         locations.append(segment.location)
         footer = read_footer(segment)
         for place in _asked(segment, footer, row_group, names):
-            name = _paimon_name(place)
-            if name is None:
+            kind = KINDS.get(plain_kind(place.kind))
+            name = None if kind is None else kind.paimon_name
+            if (
+                kind is None
+                or name is None
+                or not kind.paimon_reads(place.blob_type, value_type_named(place.value_type))
+            ):
                 left_out.append(place)
             else:
                 indexes.setdefault(names[place.column], {})[name] = _read_payload(segment, footer, place)
@@ -169,13 +163,6 @@ def _asked(
         fields = ", ".join(sorted(map(str, missing))) or "any field"
         raise NotFoundError(f"{segment.location}: row group {row_group} has no payload of {fields}")
     return [place for column in names for place in places if place.column == column]
-
-
-def _paimon_name(place: PayloadPlace) -> str | None:
-    """Return Paimon's name of the index; None if Paimon does not read the payload."""
-    kind = KINDS.get(plain_kind(place.kind))
-    value_type = value_type_named(place.value_type)
-    return kind.paimon_name if kind is not None and kind.paimon_reads(place.blob_type, value_type) else None
 
 
 def _read_payload(segment: RangedReader, footer: PuffinFile, place: PayloadPlace) -> bytes:

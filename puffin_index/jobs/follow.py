@@ -64,15 +64,12 @@ def define_index_table(catalog: Catalog, data_table: Table, definition: str) -> 
 
 
 def ensure_index_table(catalog: Catalog, data_table: Table, definition: str) -> Table:
-    """Load the index table of a data table; create one with this definition if the table has no index.
-
-    Raises PuffinIndexError if this is impossible.
-    """
+    """Load the index table of a data table, or create one with this definition, or raise PuffinIndexError."""
     try:
         return follow(catalog, data_table)
     except NotFoundError:
         _make_room(catalog, data_table)
-        return create_index_table(catalog, index_table_name(TableName.of(data_table)), data_table, definition)
+        return create_index_table(catalog, index_table_name(TableName(data_table.name())), data_table, definition)
 
 
 def follow(catalog: Catalog, data_table: Table) -> Table:
@@ -82,14 +79,14 @@ def follow(catalog: Catalog, data_table: Table) -> Table:
     data table has no index table.
     """
     index_table = find_index_table(catalog, data_table)
-    name = TableName.of(data_table)
-    if TableName.of(index_table) != index_table_name(name):
+    name = TableName(data_table.name())
+    if TableName(index_table.name()) != index_table_name(name):
         _make_room(catalog, data_table)
         try:
             index_table = _rename(catalog, index_table, name)
         except (NotImplementedError, RESTError) as error:
             _log.warning(
-                "%s, but the catalog does not: %s", following_hint(catalog, name, TableName.of(index_table)), error
+                "%s, but the catalog does not: %s", following_hint(catalog, name, TableName(index_table.name())), error
             )
     set_properties(index_table, {PROPERTY_DATA_TABLE: str(name)})
     return index_table
@@ -98,16 +95,16 @@ def follow(catalog: Catalog, data_table: Table) -> Table:
 def _rename(catalog: Catalog, index_table: Table, data_table: TableName) -> Table:
     name = index_table_name(data_table)
     try:
-        return catalog.rename_table(index_table.name(), name.identifier)
+        return catalog.rename_table(index_table.name(), name)
     except (NoSuchTableError, TableAlreadyExistsError) as error:
         raise PuffinIndexError(
-            f"index table {TableName.of(index_table)} cannot be renamed to {name}: {error}"
+            f"index table {TableName(index_table.name())} cannot be renamed to {name}: {error}"
         ) from error
 
 
 def _make_room(catalog: Catalog, data_table: Table) -> None:
     """Free the name of a data table's index table, if the index table of another data table has it."""
-    name = TableName.of(data_table)
+    name = TableName(data_table.name())
     try:
         index_table = load_index_table(catalog, index_table_name(name))
     except NotFoundError:
@@ -120,18 +117,18 @@ def _make_room(catalog: Catalog, data_table: Table) -> None:
         with suppress(NotFoundError):
             drop_index_table(catalog, index_table)
         return
-    _log.warning("index table %s belongs to %s, and is renamed", TableName.of(index_table), owner)
+    _log.warning("index table %s belongs to %s, and is renamed", TableName(index_table.name()), owner)
     set_properties(_rename(catalog, index_table, owner), {PROPERTY_DATA_TABLE: str(owner)})
 
 
 def _find_table(catalog: Catalog, namespace: tuple[str, ...], table_uuid: str) -> TableName | None:
     for identifier in catalog.list_tables(namespace):
-        name = TableName(namespace, identifier[-1])
-        if name.name.endswith(SUFFIX):
+        name = TableName((*namespace, identifier[-1]))
+        if name[-1].endswith(SUFFIX):
             continue
         # A table that PyIceberg cannot read, such as one with a VARIANT column, cannot have an index either.
         with suppress(NoSuchTableError, ValidationError, OSError):
-            if str(catalog.load_table(name.identifier).metadata.table_uuid) == table_uuid:
+            if str(catalog.load_table(name).metadata.table_uuid) == table_uuid:
                 return name
     return None
 
@@ -185,17 +182,15 @@ def default_location(catalog: Catalog, name: TableName) -> str:
     """
     if isinstance(catalog, MetastoreCatalog):
         namespace = catalog.namespace_to_string(name.namespace)
-        return catalog._resolve_table_location(None, namespace, name.name)
+        return catalog._resolve_table_location(None, namespace, name[-1])
     # Only the service knows the location. A staged table already has it, and is not in the catalog yet.
-    staged = catalog.create_table_transaction(name.identifier, SCHEMA)
+    staged = catalog.create_table_transaction(name, SCHEMA)
     return staged.table_metadata.location.rstrip("/")
 
 
 def _create_at(catalog: Catalog, name: TableName, properties: dict[str, str], location: str) -> Table:
     try:
-        return catalog.create_table(
-            name.identifier, SCHEMA, location, properties={**properties, PROPERTY_LOCATION: location}
-        )
+        return catalog.create_table(name, SCHEMA, location, properties={**properties, PROPERTY_LOCATION: location})
     except TableAlreadyExistsError:
         index_table = load_index_table(catalog, name)
         if index_table.location() != location:
@@ -206,14 +201,14 @@ def _create_at(catalog: Catalog, name: TableName, properties: dict[str, str], lo
     except OSError:
         with suppress(OSError):
             # Metadata is written before the catalog is asked: metadata cut short by a full disk belongs to no table.
-            if not catalog.table_exists(name.identifier):
+            if not catalog.table_exists(name):
                 _delete_own(catalog, location)
         raise
 
 
 def _create_where_catalog_says(catalog: Catalog, name: TableName, properties: dict[str, str]) -> Table:
     try:
-        index_table = catalog.create_table(name.identifier, SCHEMA, properties=properties)
+        index_table = catalog.create_table(name, SCHEMA, properties=properties)
     except TableAlreadyExistsError:
         return load_index_table(catalog, name)
     except ValueError as error:
@@ -224,7 +219,7 @@ def _create_where_catalog_says(catalog: Catalog, name: TableName, properties: di
     with suppress(OSError):
         files = list_stored_files(index_table.io, index_table.location())
         if has_other_metadata(index_table, files):
-            catalog.drop_table(name.identifier)
+            catalog.drop_table(name)
             delete_files(index_table.io, [file for file in files if file.location == index_table.metadata_location])
             raise CatalogError(
                 f"files of another table lie in {index_table.location()}, where catalog {catalog.name!r} places index "

@@ -3,7 +3,7 @@
 import logging
 import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from types import TracebackType
 
 from pyiceberg.exceptions import CommitFailedException, ValidationException
@@ -25,11 +25,8 @@ _log = logging.getLogger(__name__)
 class JobSegments(AbstractContextManager["JobSegments"]):
     """The segments of one job, whose names begin with the id of the job.
 
-    As a context manager, the object cleans up after a failing block: it deletes segments of the job that no entry
-    names, also half-written segments of killed processes. Segments of a commit with unknown outcome stay.
-
-    Attributes:
-        job_id: The first digits of the names.
+    After a failing block it deletes those that no entry names, also half-written ones of killed processes. Segments of
+    a commit with unknown outcome stay.
     """
 
     def __init__(self, index_table: Table) -> None:
@@ -48,7 +45,9 @@ class JobSegments(AbstractContextManager["JobSegments"]):
         try:
             yield
         except (CommitFailedException, ValidationException, PuffinIndexError, OSError, DBAPIError) as error:
-            if _says_not_committed(error):
+            # All files are written before the catalog is asked, so an error of the file system precedes the commit. A
+            # database that answers with an error has rolled back. A lost connection leaves the outcome open.
+            if not isinstance(error, RequestException) and not getattr(error, "connection_invalidated", False):
                 self._in_doubt.clear()
             raise
         self._in_doubt.clear()
@@ -69,19 +68,10 @@ class JobSegments(AbstractContextManager["JobSegments"]):
         own = [file for file in listed if file.name.startswith(self.job_id)]
         surplus = [file for file in own if file.location not in self._in_doubt]
         # The catalog may not answer, so it is asked only if there is something to delete.
-        committed = self._committed() if surplus else set()
+        committed: set[str] = set()
+        # The index may have been dropped meanwhile.
+        with suppress(NotFoundError):
+            if surplus:
+                refresh_index_table(self._index_table)
+                committed.update(read_entries(self._index_table)["segment"].to_pylist())
         delete_files(self._index_table.io, [file for file in surplus if file.location not in committed])
-
-    def _committed(self) -> set[str]:
-        try:
-            refresh_index_table(self._index_table)
-        except NotFoundError:
-            # The index was dropped meanwhile.
-            return set()
-        return set(read_entries(self._index_table)["segment"].to_pylist())
-
-
-def _says_not_committed(error: Exception) -> bool:
-    # All files are written before the catalog is asked, so an error of the file system precedes the commit. A database
-    # that answers with an error has rolled back. A lost connection leaves the outcome open.
-    return not isinstance(error, RequestException) and not getattr(error, "connection_invalidated", False)

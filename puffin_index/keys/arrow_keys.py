@@ -30,15 +30,14 @@ _Number = TypeVar("_Number", bound=np.generic)
 
 
 def column_of(values: pa.Array | pa.ChunkedArray, value_type: ValueType) -> Column:
-    """Return the keys of an Arrow column, of a type that can hold `value_type`, or narrower before a promotion.
-
-    Raises UnsupportedError if the Arrow type does not fit, or a value is out of range.
-    """
+    """Return the keys of an Arrow column, perhaps narrower before a promotion, or raise UnsupportedError."""
     array = _one_array(values)
     row_count = len(array)
     valid = None if array.null_count == 0 else array.is_valid().to_numpy(zero_copy_only=False)
     if array.null_count == row_count:
-        return Column(value_type, row_count, _null_keys(value_type, row_count), valid)
+        is_int = value_type.domain == "int64"
+        nothing = np.zeros(row_count, key_dtype(value_type)) if is_int else pa.nulls(row_count, pa.large_binary())
+        return Column(value_type, row_count, nothing, valid)
     try:
         keys = _int64_keys(array, value_type) if value_type.domain == "int64" else _bytes_values(array, value_type)
     except pa.ArrowException as error:
@@ -147,12 +146,6 @@ def _one_array(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     return array.storage if isinstance(array, pa.ExtensionArray) else array
 
 
-def _null_keys(value_type: ValueType, row_count: int) -> IntColumnKeys | pa.LargeBinaryArray:
-    if value_type.domain == "int64":
-        return np.zeros(row_count, key_dtype(value_type))
-    return pa.nulls(row_count, pa.large_binary())
-
-
 def _int64_keys(array: pa.Array, value_type: ValueType) -> IntColumnKeys:
     found = array.type
     if value_type.is_floating and pa.types.is_floating(found):
@@ -223,10 +216,7 @@ def key_array(column: Column) -> pa.Array:
 
 
 def signed_keys(values: pa.Array | pa.ChunkedArray, value_type: ValueType) -> pa.Array:
-    """Return the keys of Arrow values, as `key_array` has them; that of -0.0 is `NEGATIVE_ZERO_KEY`.
-
-    Raises UnsupportedError as `column_of` does.
-    """
+    """Return keys as `key_array` has them, `NEGATIVE_ZERO_KEY` for -0.0; raises UnsupportedError as `column_of`."""
     column = column_of(values, value_type)
     keys = key_array(column)
     return (

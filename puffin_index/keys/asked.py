@@ -106,10 +106,7 @@ class AskedTest:
         self._remembered: dict[object, object] = {}
 
     def places(self, is_bytes: bool, *, one_by_one: bool = False) -> Places:
-        """Return the places around the tested keys, in the bytes domain or the int64 domain, ignoring negation.
-
-        With `one_by_one`, each key of a set has an interval of its own.
-        """
+        """Return the places around the tested keys, as if not negated; with `one_by_one`, around each key of a set."""
         if one_by_one and isinstance(self.test, SetTest) and not is_bytes:
             keys = np.repeat(np.array(self.test.keys, np.int64), 2)
             right = np.tile([False, True], len(self.test.keys))

@@ -43,8 +43,12 @@ def order_bytes(keys: pa.LargeBinaryArray, few: int = _FEW) -> Rows:
     while len(places):
         at += told_bits // 8
         rows, groups = order[places], np.cumsum(changes, dtype=np.uint32) - np.uint32(1)
-        if len(rows) <= few or 2 * len(rows) > before or _room(groups) < _LEAST_BITS:
-            order[places] = rows[_compared(keys, rows, groups)]
+        # The window bits that fit into one integer with group and place.
+        room = _WINDOW_BITS - int(groups[-1]).bit_length() - len(groups).bit_length()
+        if len(rows) <= few or 2 * len(rows) > before or room < _LEAST_BITS:
+            table = pa.table({"group": pa.array(groups), "key": keys.take(pa.array(rows))})
+            by_group = [("group", "ascending"), ("key", "ascending")]
+            order[places] = rows[pc.sort_indices(table, sort_keys=by_group).to_numpy()]
             break
         before = len(rows)
         within, changes, told_bits = _order_windows(_windows(data, offsets, rows, at), groups)
@@ -103,11 +107,6 @@ def _windows(data: Bytes, offsets: Ints, rows: Rows | None, at: int) -> Words:
     return windows
 
 
-def _room(groups: Rows) -> int:
-    """Return the number of window bits that fit into one integer with group and place."""
-    return _WINDOW_BITS - int(groups[-1]).bit_length() - len(groups).bit_length()
-
-
 def _order_windows(windows: Words, groups: Rows | None) -> tuple[Rows, Flags, int]:
     """Order windows by group, then by as many upper bits as fit, then by place.
 
@@ -126,10 +125,3 @@ def _tied(changes: Flags) -> Flags:
     tied = ~changes
     tied[:-1] |= tied[1:]
     return tied
-
-
-def _compared(keys: pa.LargeBinaryArray, rows: Rows, groups: Rows) -> Words:
-    """Return the places of some strings, ordered by group, then by the strings themselves."""
-    table = pa.table({"group": pa.array(groups), "key": keys.take(pa.array(rows))})
-    order: Words = pc.sort_indices(table, sort_keys=[("group", "ascending"), ("key", "ascending")]).to_numpy()
-    return order

@@ -63,14 +63,10 @@ _AT_ONCE = 65_536
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Column:
-    """The keys of one column in one row group.
+    """The keys of one column in one row group, one per row, and which rows are not NULL (None: all).
 
-    Attributes:
-        row_count: The number of rows, NULLs included.
-        keys: One key per row. In the int64 domain, numbers of `key_dtype`, undefined in NULL rows. In the bytes domain,
-            either values, which `bytes_keys` turns into keys, or keys coded by a dictionary of distinct keys that all
-            occur; NULL in NULL rows.
-        valid: Which rows are not NULL; None if no row is NULL.
+    In the int64 domain, keys are numbers of `key_dtype`, undefined in NULL rows. In the bytes domain they are NULL
+    there: values, which `bytes_keys` turns into keys, or keys coded by a dictionary of distinct keys that all occur.
     """
 
     value_type: ValueType
@@ -255,7 +251,10 @@ def _encode_bytes_keys(column: Column) -> tuple[pa.LargeBinaryArray, Rows, Rows]
             starts = starts_of(changes)
             rows = order if column.valid is None else gather(positions_of(column.valid), order)
             return distinct, starts, _codes_of(rows, starts, column.row_count)
-    encoded = _sort_dictionary(keys.dictionary_encode())
+    encoded = keys.dictionary_encode()
+    if not (pa.types.is_uint32(encoded.indices.type) and _is_ascending(encoded.dictionary)):
+        distinct, rank = sort_keys(encoded.dictionary)
+        encoded = pa.DictionaryArray.from_arrays(pa.array(rank).take(encoded.indices), distinct)
     codes = encoded.indices.fill_null(0).to_numpy()
     counts = np.bincount(codes if column.valid is None else codes[column.valid], minlength=len(encoded.dictionary))
     starts = np.zeros(len(counts) + 1, np.uint32)
@@ -277,14 +276,6 @@ def _codes_of(rows: Rows, starts: Rows, row_count: int) -> Rows:
         ends = np.clip(starts[first : last + 2], begin, end).astype(np.int64)
         codes[rows[begin:end]] = np.repeat(np.arange(first, last + 1, dtype=np.uint32), ends[1:] - ends[:-1])
     return codes
-
-
-def _sort_dictionary(encoded: pa.DictionaryArray) -> pa.DictionaryArray:
-    """Return an equal array with an ascending dictionary and uint32 indices."""
-    if pa.types.is_uint32(encoded.indices.type) and _is_ascending(encoded.dictionary):
-        return encoded
-    keys, rank = sort_keys(encoded.dictionary)
-    return pa.DictionaryArray.from_arrays(pa.array(rank).take(encoded.indices), keys)
 
 
 def _is_ascending(keys: pa.LargeBinaryArray) -> bool:

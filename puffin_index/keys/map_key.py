@@ -48,10 +48,7 @@ def column_and_key(column: ColumnId) -> tuple[int, str | None]:
 
 
 def split_name(name: str) -> tuple[str, str | None]:
-    """Split `column#k#key`; the key of any other name is None.
-
-    Raises DefinitionError if the column or the key is missing.
-    """
+    """Split `column#k#key`, or raise DefinitionError if a part is missing; the key of any other name is None."""
     column, separator, key = name.partition(SEPARATOR)
     if not separator:
         return name, None
@@ -109,10 +106,7 @@ def key_text(text: str, key_type: IcebergType) -> str:
 
 
 def values_of_key(maps: pa.MapArray, key: str) -> pa.Array:
-    """Return each row's value for a key, NULL in rows without a value; maps have the keys of the file.
-
-    Raises UnsupportedError if keys of this Arrow type have no text.
-    """
+    """Return each row's value for a key, or NULL; raises UnsupportedError if keys of this Arrow type have no text."""
     offsets = maps.offsets.to_numpy()
     first, last = int(offsets[0]), int(offsets[-1])
     matches = pc.equal(*_comparable(maps.keys.slice(first, last - first), key))

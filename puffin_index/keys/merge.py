@@ -35,7 +35,7 @@ def merge_keys(arrays: Sequence[pa.LargeBinaryArray], spill_bytes: int = SPILL_B
     """Merge arrays of distinct, ascending keys without NULLs, with about `spill_bytes` of them in memory."""
     if len(arrays) == 1:
         return MergedKeys(arrays[0], (np.arange(len(arrays[0]), dtype=np.uint32),))
-    total_bytes = sum(_key_bytes(array) for array in arrays)
+    total_bytes = sum(len(bytes_of_keys(array)[0]) + 8 * len(array) for array in arrays)
     if total_bytes <= spill_bytes:
         return _merge_in_memory(arrays)
     bounds = _cut_ranges(arrays, -(-total_bytes // spill_bytes))
@@ -82,10 +82,6 @@ def rank_keys(arrays: Sequence[pa.LargeBinaryArray]) -> tuple[pa.LargeBinaryArra
     encoded = every.dictionary_encode()
     keys, rank = sort_keys(encoded.dictionary)
     return keys, rank[encoded.indices.to_numpy()]
-
-
-def _key_bytes(array: pa.LargeBinaryArray) -> int:
-    return len(bytes_of_keys(array)[0]) + 8 * len(array)
 
 
 def _merge_in_memory(arrays: Sequence[pa.LargeBinaryArray]) -> MergedKeys:

@@ -90,10 +90,7 @@ def parse_separators(cursor: ByteCursor, count: int, is_bytes: bool, order: Lite
 def parse_block_of_bytes(
     blob: Blob, content: memoryview, offset: int, count: int, order: Literal["<", ">"]
 ) -> BytesKeys:
-    """Parse the keys of a block at an offset of the blob: their uint32 lengths, then their bytes.
-
-    Raises CorruptFileError if they do not fill the content.
-    """
+    """Parse the uint32 lengths of a block's keys and the keys, or raise CorruptFileError if they do not fill it."""
     if len(content) < 4 * count:
         raise corrupt(blob, f"{count} keys in {len(content)} bytes", offset)
     ends = 4 * count + np.cumsum(np.frombuffer(content[: 4 * count], f"{order}u4"), dtype=np.int64)
@@ -103,10 +100,7 @@ def parse_block_of_bytes(
 
 
 def check_separators(blob: Blob, separators: SortedKeys, blocks: Sequence[SortedKeys]) -> None:
-    """Check that a search by the separators of all blocks finds the first and the last key of each.
-
-    Raises CorruptFileError if it does not.
-    """
+    """Check that a search by separators finds the first and last key of each block, or raise CorruptFileError."""
     for block, keys in enumerate(blocks):
         ends = (keys.key(0), keys.key(-1)) if len(keys) else ()
         if any(separators.rank(end, True) != block + 1 for end in ends):
@@ -129,10 +123,7 @@ def common_prefix(one: Buffer, other: Buffer) -> int:
 
 
 def cut_blocks(ends: Ints, limit_bytes: int) -> Ints:
-    """Cut entries, by their ends, into blocks of at most `limit_bytes`, or of one larger entry; return first entries.
-
-    The number of entries follows.
-    """
+    """Cut entries, by ends, into blocks of up to a limit or of one entry; return first entries, and their number."""
     starts = [0] if len(ends) else []
     while starts and starts[-1] < len(ends):
         first = starts[-1]

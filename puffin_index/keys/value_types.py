@@ -90,10 +90,7 @@ def _decimal_of(name: str) -> tuple[int, int]:
 
 
 def value_type_of(iceberg_type: object) -> ValueType:
-    """Return the value type of an Iceberg type.
-
-    Raises UnsupportedError if values of the type have no keys: structs, lists, maps, variants, geometries, unknown.
-    """
+    """Return the value type of an Iceberg type, or raise UnsupportedError if its values have no keys."""
     return value_type_named(str(iceberg_type))
 
 

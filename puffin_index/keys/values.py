@@ -71,7 +71,8 @@ def _floating_key(value: object, value_type: ValueType) -> int | None:
 def _temporal_key(value: object, name: str) -> int | None:
     match value:
         case datetime() if name.startswith("timestamp"):
-            micros = (_naive_utc(value) - _EPOCH) // timedelta(microseconds=1)
+            naive = value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
+            micros = (naive - _EPOCH) // timedelta(microseconds=1)
             return micros * _NANOS_PER_MICRO if name.endswith("_ns") else micros
         case datetime():
             return None
@@ -81,10 +82,6 @@ def _temporal_key(value: object, name: str) -> int | None:
             return ((value.hour * 60 + value.minute) * 60 + value.second) * 1_000_000 + value.microsecond
         case _:
             return None
-
-
-def _naive_utc(value: datetime) -> datetime:
-    return value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
 
 
 def _unscaled(value: object, value_type: ValueType) -> int | None:

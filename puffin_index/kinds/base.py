@@ -13,17 +13,12 @@ from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.leaf import LeafTest
 from puffin_index.keys.value_types import ValueType
 from puffin_index.storage.arrays import Flags, Ints
-from puffin_index.storage.ranged import Blob, Reading, at_once, run
+from puffin_index.storage.ranged import Blob, Reading, run
 
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """The bytes of one index, of one row group or several.
-
-    Attributes:
-        layout: Numbers (int64), stored in the directory, that let a reader find parts of the payload without parsing.
-            Each kind defines their meaning.
-    """
+    """The bytes of one index, and numbers from which its kind finds parts of them without parsing."""
 
     blob_type: str
     data: bytes | bytearray | memoryview
@@ -53,10 +48,7 @@ class StoredPayload:
 
     @property
     def row_count(self) -> int:
-        """The number of rows of the only row group.
-
-        Raises CorruptFileError if the payload does not cover exactly one row group.
-        """
+        """The number of rows of the only row group, or CorruptFileError if there is not exactly one."""
         if len(self.spans) != 1:
             raise CorruptFileError(
                 f"a blob {self.blob_type} of {len(self.spans)} row groups",
@@ -82,33 +74,21 @@ class ReadBlocks(Protocol):
     """The blocks of a payload read for a test. The same array operations search the blocks of several payloads."""
 
     def rows_of_all(self, every: Sequence[Self]) -> list[BitMap]:
-        """Return the rows of each of several payloads, this one among them.
-
-        Raises:
-            CorruptFileError: If one of the payloads is damaged; the error may name another of them.
-        """
+        """Return the rows of several payloads, this one among them, or raise CorruptFileError, perhaps of another."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LookUp:
     """A test of an opened payload, before its rows are read.
 
-    Attributes:
-        bounds: The least and the greatest number of rows that the answer has.
-        cost: The requests and bytes, at most, that `rows` takes.
-        blocks: Reads the blocks of the test, to be searched along with those of other payloads; None if the blocks
-            alone do not give the answer.
+    `bounds` are the least and the greatest number of rows, `cost` the requests and bytes, at most, that `rows` takes.
+    `blocks` reads the test's blocks, to be searched along with those of other payloads; None if they do not suffice.
     """
 
     bounds: tuple[int, int]
     cost: tuple[int, int]
     rows: RowsOf
     blocks: Callable[[], Reading[ReadBlocks]] | None = None
-
-    @classmethod
-    def of_nothing(cls) -> Self:
-        """Return the look-up of a test that no row satisfies."""
-        return cls((0, 0), (0, 0), lambda _: at_once(RowSet(BitMap(), True)))
 
 
 class OpenIndex(ABC):
@@ -139,10 +119,7 @@ DROPPED = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MergePart:
-    """A payload to merge, with the column's type today, and the new base of each row group, or `DROPPED`.
-
-    New bases are multiples of 65,536.
-    """
+    """A payload to merge, typed as today, and the new base of each row group, a multiple of 65,536 or `DROPPED`."""
 
     payload: StoredPayload
     new_bases: Ints
@@ -156,11 +133,6 @@ class MergePart:
     def new_spans(self) -> Ints:
         """Base and row count, in the new segment, of each kept row group: shape (n, 2)."""
         return np.stack((self.new_bases, self.payload.spans[:, 1]), axis=1)[self.is_kept]
-
-    @property
-    def is_unmoved(self) -> bool:
-        """Whether the new segment keeps all row groups at their old bases."""
-        return bool((self.new_bases == self.payload.spans[:, 0]).all())
 
 
 MERGED_BYTES = 128 * 1024 * 1024

@@ -72,8 +72,7 @@ class Want(Flag):
 class Totals:
     """The keys of some rows taken together. What nobody wanted is 0 or None.
 
-    Sums of positive and negative keys are exact; decimals count by their unscaled values, and other types than integers
-    and decimals have no meaningful sums.
+    Sums of positive and negative keys are exact, of decimals' unscaled values; other types than numbers have none.
     """
 
     value_count: int
@@ -84,11 +83,9 @@ class Totals:
 
 
 class HoldsKeys(ABC):
-    """An opened index that knows the key of each row.
+    """An opened index that knows the key of each row. All readings raise CorruptFileError on damage.
 
-    Rows are numbered as in the answers of the index: from 0 in a payload of one row group, in the segment's row space
-    in a payload of several. All readings raise `CorruptFileError` if the payload is
-    damaged.
+    Rows are numbered as in its answers: from 0 for one row group, in the segment's row space for several.
     """
 
     @abstractmethod

@@ -18,14 +18,7 @@ from puffin_index.errors import DefinitionError, UnsupportedError
 from puffin_index.keys.columns import Column, KeyArray, SortedColumn, plain_keys
 from puffin_index.keys.leaf import LeafTest
 from puffin_index.keys.value_types import ValueType
-from puffin_index.kinds.base import (
-    MergedPayload,
-    MergePart,
-    OpenIndex,
-    Payload,
-    StoredPayload,
-    as_it_was,
-)
+from puffin_index.kinds.base import MergedPayload, MergePart, OpenIndex, Payload, StoredPayload, as_it_was
 from puffin_index.kinds.held_keys import HoldsKeys
 from puffin_index.storage.arrays import Flags, Ints
 from puffin_index.storage.ranged import run
@@ -40,13 +33,10 @@ class Proof(Protocol):
 
 def proof_by_keys(index: HoldsKeys, row_counts: Ints) -> Proof:
     """Return a proof that compares the keys of all rows, decoded once, and the listed keys of a single row group."""
-    decoded: list[Column] = []
+    every, ends = run(index.keys_of(None)), np.cumsum(row_counts)
+    decoded = list(starmap(every.part, zip((ends - row_counts).tolist(), ends.tolist(), strict=True)))
 
     def prove(place: int, column: SortedColumn) -> Iterator[str]:
-        if not decoded:
-            every = run(index.keys_of(None))
-            ends = np.cumsum(row_counts)
-            decoded.extend(starmap(every.part, zip((ends - row_counts).tolist(), ends.tolist(), strict=True)))
         yield from _compare_columns(decoded[place], column.column)
         if len(row_counts) == 1:
             listed = run(index.keys(sys.maxsize))
@@ -154,11 +144,7 @@ class IndexKind(ABC):
 
     @abstractmethod
     def open(self, payload: StoredPayload) -> OpenIndex:
-        """Open a payload without reading it.
-
-        Raises UnsupportedError for an unknown blob type, version or value type, CorruptFileError if the layout
-        contradicts the rest.
-        """
+        """Open a payload without reading it, or raise UnsupportedError, or CorruptFileError for another layout."""
 
     @abstractmethod
     def answers(self, test: LeafTest) -> Answer:

@@ -13,13 +13,9 @@ QUANTILE_COUNT = 32
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ColumnStatistics:
-    """The statistics of a column's keys in one row group.
+    """The statistics of a column's keys in one row group; NaN is a value, the greatest.
 
-    Attributes:
-        nan_count: The number of NaN rows. NaN is a value, the greatest.
-        distinct_count: The number of distinct keys.
-        quantiles: The keys at evenly spaced ranks of the sorted keys, from the first to the last; empty if all rows are
-            NULL.
+    Quantiles are the keys at evenly spaced ranks, from the first to the last, or none if all rows are NULL.
     """
 
     row_count: int

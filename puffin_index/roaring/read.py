@@ -22,10 +22,7 @@ _SPARSE = 64
 
 
 def deserialize(data: Buffer, row_count: int, *, location: str = "<bytes>", offset: int = 0) -> BitMap:
-    """Read one serialised set of rows below `row_count`, which takes all bytes.
-
-    Raises CorruptFileError if the bytes are not such a set.
-    """
+    """Read one serialised set of rows below `row_count`, which takes all bytes, or raise CorruptFileError."""
     try:
         rows = BitMap.deserialize(bytes(data))
     except (ValueError, IndexError) as error:

@@ -162,10 +162,7 @@ def require(holds: Flags, reason: str) -> None:
 
 
 def _parse_containers(raw: Bytes, starts: Ints, ends: Ints) -> LooseContainers:
-    """Find the containers of serialised sets without decoding any.
-
-    Raises BrokenSetError if the headers of a set break the format.
-    """
+    """Find the containers of serialised sets without decoding any, or raise BrokenSetError."""
     cookies = _uint32_at(raw, starts)
     with_runs = cookies & 0xFFFF == RUN_COOKIE
     require(with_runs | (cookies == COOKIE), "no cookie")

@@ -121,7 +121,9 @@ def lay_out_sets(containers: Containers, has_runs: Flags, set_count: int, gap: i
     starts = np.cumsum(sizes) - sizes + np.cumsum(headers)[containers.sets] + gap * containers.sets
     sets = SerializedSets(np.zeros(offsets[-1], np.uint8), offsets)
     _write_headers(sets, containers, starts, counts, with_runs)
-    _write_flags(sets, containers, has_runs, counts)
+    ordinals = _ordinals(counts)[has_runs]
+    places = sets.offsets[containers.sets[has_runs]] + 4 + (ordinals >> 3)
+    np.bitwise_or.at(sets.data, places, (1 << (ordinals & 7)).astype(np.uint8))
     return Frame(sets, has_runs, starts)
 
 
@@ -143,17 +145,6 @@ def _write_headers(
     offsets_at = (keys_at + 4 * counts)[containers.sets] + 4 * ordinals
     relative = (starts - begins[containers.sets]).astype("<u4")
     _scatter(sets.data, offsets_at[listed], relative[listed])
-
-
-def _write_flags(
-    sets: SerializedSets,
-    containers: Containers,
-    has_runs: Flags,
-    counts: Ints,
-) -> None:
-    ordinals = _ordinals(counts)[has_runs]
-    places = sets.offsets[containers.sets[has_runs]] + 4 + (ordinals >> 3)
-    np.bitwise_or.at(sets.data, places, (1 << (ordinals & 7)).astype(np.uint8))
 
 
 def _ordinals(counts: Ints) -> Ints:

@@ -132,10 +132,7 @@ class Directory:
         return StoredPayload(blob, self.blob_types[row].as_py(), layout, self.value_type, spans)
 
     def open(self, row: int, reader: RangedReader, spans: Ints) -> OpenIndex:
-        """Open a payload without reading it; see `payload`.
-
-        Raises CorruptFileError if the layout contradicts payload or row groups, UnsupportedError if it is not known.
-        """
+        """Open a payload without reading it, or raise CorruptFileError, or UnsupportedError if it is not known."""
         return index_kind(self.kind).open(self.payload(row, reader, spans))
 
     def _at(self, name: str, row: int) -> int:
@@ -143,20 +140,14 @@ class Directory:
 
 
 def read_directory(reader: RangedReader, offset: int, length: int, checksum: str) -> Directory:
-    """Read the directory of an index from a segment, with one ranged read, and check its xxh64 (16 hex digits).
-
-    Raises CorruptFileError if it is damaged, UnsupportedError if it is of a later version.
-    """
+    """Read the directory of an index and check its xxh64, or raise CorruptFileError or UnsupportedError."""
     return parse_directory(_read(reader, offset, length, checksum), location=reader.location, offset=offset)
 
 
 def read_statistics(
     reader: RangedReader, offset: int, length: int, checksum: str, columns: Sequence[str]
 ) -> pa.RecordBatch:
-    """Read required columns of a column's statistics, one row per row group, with one ranged read; check the xxh64.
-
-    Raises CorruptFileError if they are damaged, UnsupportedError if they are of a later version.
-    """
+    """Read a column's statistics, one row per row group, and check the xxh64; errors are as for directories."""
     return parse_batch(_read(reader, offset, length, checksum), columns, location=reader.location, offset=offset)
 
 
@@ -168,10 +159,7 @@ def _read(reader: RangedReader, offset: int, length: int, checksum: str) -> memo
 
 
 def parse_directory(data: memoryview, *, location: str, offset: int) -> Directory:
-    """Parse the directory of an index.
-
-    Raises CorruptFileError if it is damaged or lacks a row group, UnsupportedError if it is of a later version.
-    """
+    """Parse the directory of an index, or raise CorruptFileError, or UnsupportedError for a later version."""
     batch = parse_batch(data, DIRECTORY.names, location=location, offset=offset)
     kind = metadata_of(batch, "kind", location=location, offset=offset)
     value_type = metadata_of(batch, "value-type", location=location, offset=offset)
@@ -197,10 +185,7 @@ def _flaw_of(batch: pa.RecordBatch) -> str | None:
 
 
 def metadata_of(batch: pa.RecordBatch, name: str, *, location: str, offset: int) -> str:
-    """Return `kind` or `value-type` from the metadata of a directory or of statistics.
-
-    Raises CorruptFileError if the metadata lacks the name.
-    """
+    """Return `kind` or `value-type` of a directory or of statistics, or raise CorruptFileError if it is missing."""
     value = (batch.schema.metadata or {}).get(name.encode())
     if value is None:
         raise CorruptFileError(f"a directory without {name}", location=location, offset=offset)
@@ -208,10 +193,7 @@ def metadata_of(batch: pa.RecordBatch, name: str, *, location: str, offset: int)
 
 
 def parse_batch(data: memoryview, columns: Sequence[str], *, location: str, offset: int) -> pa.RecordBatch:
-    """Parse any directory blob with required columns.
-
-    Raises CorruptFileError if it is damaged, UnsupportedError if it is of a later version.
-    """
+    """Parse a directory blob with required columns: CorruptFileError, or UnsupportedError for a later version."""
     try:
         # A small batch is decompressed before threads could take it over.
         options = pa.ipc.IpcReadOptions(use_threads=len(data) > _LARGE_BYTES)

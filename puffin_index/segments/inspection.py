@@ -21,6 +21,7 @@ from puffin_index.segments.directory import (
 from puffin_index.storage.binary import write_int64_be
 from puffin_index.storage.ranged import RangedReader
 
+_PLACE = ("first_row_group", "row_groups", "offset", "length")
 _CONTAINER_MAGIC = write_int64_be(MAGIC)
 
 
@@ -45,10 +46,7 @@ class PayloadPlace:
 
 @dataclass(frozen=True, slots=True)
 class DirectorySummary:
-    """One directory of a segment, or the `statistics` of one column, which have no payloads.
-
-    There are fewer payloads than row groups where some are merged.
-    """
+    """One directory of a segment, or a column's `statistics`, without payloads; some cover several row groups."""
 
     field_id: int
     kind: str
@@ -66,21 +64,17 @@ def is_container(reader: RangedReader) -> bool:
 
 
 def read_payload_places(reader: RangedReader, footer: PuffinFile) -> Iterator[PayloadPlace]:
-    """Yield the payloads of a segment, directory by directory.
-
-    Raises CorruptFileError if a directory is damaged, UnsupportedError if it is of a later version.
-    """
+    """Yield the payloads of a segment, or raise CorruptFileError or UnsupportedError for a directory."""
     for blob in footer.blobs:
         if blob.type == DIRECTORY_BLOB:
             field_id, directory = _read(reader, blob)
-            yield from _payload_places(field_id, directory)
+            columns = (directory.numbers(name).tolist() for name in _PLACE)
+            for blob_type, *place in zip(directory.blob_types.to_pylist(), *columns, strict=True):
+                yield PayloadPlace(field_id, directory.kind, directory.type_name, blob_type, *place)
 
 
 def summarize_directories(reader: RangedReader, footer: PuffinFile) -> list[DirectorySummary]:
-    """Return a summary of each directory of a segment, in the order of the file; other Puffin files have no directory.
-
-    Raises CorruptFileError if a directory is damaged, UnsupportedError if it is of a later version.
-    """
+    """Return a summary of each directory of a segment, in order, or raise CorruptFileError or UnsupportedError."""
     summaries: list[DirectorySummary] = []
     for blob in footer.blobs:
         if blob.type == STATISTICS_BLOB:
@@ -118,12 +112,6 @@ def _summary(blob: BlobMetadata, field_id: int, directory: Directory) -> Directo
         payload_bytes=int(directory.numbers("length").sum()),
         directory_bytes=blob.length,
     )
-
-
-def _payload_places(field_id: int, directory: Directory) -> Iterator[PayloadPlace]:
-    columns = (directory.numbers(name).tolist() for name in ("first_row_group", "row_groups", "offset", "length"))
-    for blob_type, *place in zip(directory.blob_types.to_pylist(), *columns, strict=True):
-        yield PayloadPlace(field_id, directory.kind, directory.type_name, blob_type, *place)
 
 
 @dataclass(frozen=True, slots=True)

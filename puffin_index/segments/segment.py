@@ -52,10 +52,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class DirectoryLocation:
-    """The place of the directory of one (field, stored kind), or of a column's `statistics`, and its xxh64.
-
-    Planners read directories without the segment's footer.
-    """
+    """The place of one index's directory, or of a column's `statistics`, and its xxh64: planners read no footer."""
 
     field_id: int
     kind: str
@@ -66,14 +63,9 @@ class DirectoryLocation:
 
 @dataclass(frozen=True, slots=True)
 class CoveredFile:
-    """A data file that a segment covers.
+    """A data file that a segment covers, and the ordinal and base of its first row group in the segment's row space.
 
-    Attributes:
-        row_counts: The number of rows of each row group.
-        row_group_offsets: The start of each row group's byte range (`puffin_index.data.row_groups`).
-        first_row_group: The ordinal, in the segment, of the file's first row group.
-        first_base: The base, in the segment's row space, of the file's first row group.
-        sources: The source of each indexed column in the file (`puffin_index.data.column_source`), by field id.
+    `row_group_offsets` are those of `puffin_index.data.row_groups`; `sources` are of each indexed column, by field id.
     """
 
     file: DataFile
@@ -109,13 +101,9 @@ class Segment:
 class SegmentTask:
     """Everything that a worker needs to write one segment; pickled to executors and processes.
 
-    Attributes:
-        io: The FileIO of the data table (FileIO objects pickle with their properties).
-        folder: The folder of the new segment. Each run of the task chooses a new file name: Spark reruns tasks of lost
-            executors and runs slow tasks twice, and the file of another run may still exist.
-        reading: The rules by which scans of the table find columns in data files.
-        job_id: The first digits of the file name (`new_segment_location`).
-        row_groups: The ordinals of the row groups to cover in some of the files, by identity; of other files, all.
+    `folder` is that of the new segment. Each run of the task chooses a new file name, which begins with `job_id`: Spark
+    reruns tasks of lost executors and runs slow tasks twice, and the file of another run may still exist. `row_groups`
+    are those to cover in some of the files; of other files, all.
     """
 
     files: tuple[DataFile, ...]
@@ -273,7 +261,10 @@ def _write_files(
         for written, column in enumerate(task.columns, 1):
             _write_column(segment, column, opened)
             listener(written)
-        covered = place_files(opened, [_sources(one, task.columns) for one in opened])
+        sources = [
+            {column.field_id: one.locate(column.field_id).source.to_text() for column in task.columns} for one in opened
+        ]
+        covered = place_files(opened, sources)
         return segment.finish(location, covered, skipped)
 
 
@@ -304,10 +295,6 @@ def objection(io: FileIO, file: DataFile, reading: Reading, columns: Sequence[Re
             return _sentence(_objections(opened, columns)) or None
     except (BuildError, UnsupportedError) as error:
         return str(error)
-
-
-def _sources(opened: OpenDataFile, columns: Sequence[ResolvedColumn]) -> dict[int, str]:
-    return {column.field_id: opened.locate(column.field_id).source.to_text() for column in columns}
 
 
 def _write_column(segment: SegmentWriter, column: ResolvedColumn, files: Sequence[OpenDataFile]) -> None:

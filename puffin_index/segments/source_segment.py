@@ -120,11 +120,8 @@ class SourceSegment:
         """Return the approximate payload bytes of some neighbouring row groups."""
         return int(self.payload_shares[key][first : first + row_groups].sum())
 
-    def read_payload(self, reader: RangedReader, key: FieldKind, row: int) -> tuple[BlobMetadata, memoryview]:
-        """Read one payload by its directory row and check its checksum.
-
-        Raises CorruptFileError if directory and footer disagree, or the payload is damaged.
-        """
+    def read_payload(self, reader: RangedReader, key: FieldKind, row: int) -> memoryview:
+        """Read one payload and check its checksum, or raise CorruptFileError if it or the directory is damaged."""
         directory = self.directories[key]
         offset, length = (int(directory.numbers(name)[row]) for name in ("offset", "length"))
         blob = self.blobs.get((offset, *key))
@@ -132,7 +129,7 @@ class SourceSegment:
             raise CorruptFileError("a payload that the footer does not know", location=self.location, offset=offset)
         if BLOB_CHECKSUM not in blob.properties:
             raise CorruptFileError("a payload without a checksum", location=self.location, offset=offset)
-        return blob, read_blob(reader, blob)
+        return read_blob(reader, blob)
 
 
 def read_source(
@@ -140,8 +137,7 @@ def read_source(
 ) -> SourceSegment:
     """Read a segment's footer, and directories at the places that an entry of the index table has.
 
-    Raises CorruptFileError if it is damaged or a directory lacks a row group, UnsupportedError if it is of a later
-    version, and NotFoundError.
+    Raises CorruptFileError if it is damaged or lacks a row group, UnsupportedError if it is later, and NotFoundError.
     """
     with FileReader(io, location, size) as file:
         # Directories, the list of row groups and the footer lie side by side: one request gets all.

@@ -24,10 +24,7 @@ write_float64_be = Struct(">d").pack
 
 
 def check_inside(what: str, size: int, offset: int, length: int, location: str, base_offset: int = 0) -> None:
-    """Raise `CorruptFileError` unless `length` bytes from `offset` lie inside `size` bytes.
-
-    The error names `location` and counts offsets from `base_offset`, the start of these bytes in that file.
-    """
+    """Raise `CorruptFileError`, at an offset of a file, unless a range lies inside `size` bytes from `base_offset`."""
     if offset < 0 or length < 0 or offset + length > size:
         raise CorruptFileError(
             f"{what} at {offset}..{offset + length} does not lie in {size} bytes",
@@ -37,10 +34,7 @@ def check_inside(what: str, size: int, offset: int, length: int, location: str, 
 
 
 class ByteCursor:
-    """Read bytes from front to back, never past their end.
-
-    Each reading method raises `CorruptFileError`, without moving, if the bytes end too early.
-    """
+    """Read bytes from front to back; all methods raise CorruptFileError, without moving, at their end."""
 
     __slots__ = ("_base_offset", "_data", "_location", "_position")
 
@@ -72,10 +66,7 @@ class ByteCursor:
         return self._data[start : self._position]
 
     def count(self, value: int, item_bytes: int, what: str = "items") -> int:
-        """Return `value` if the bytes left have room for that many items of at least `item_bytes` each.
-
-        Callers check a count this way before they allocate memory for the items.
-        """
+        """Return a count of items if the bytes left have room: to be checked before memory is allocated for them."""
         if value < 0 or value * item_bytes > self.remaining:
             raise self.corrupt(f"{value} {what} of {item_bytes} bytes or more do not fit in {self.remaining} bytes")
         return value

@@ -21,8 +21,5 @@ def clear_caches() -> None:
 
 
 def user_folder() -> Path:
-    """Return the folder of what is kept for later processes of the same user; it may not exist yet.
-
-    Raises RuntimeError if the user has no home.
-    """
+    """Return the folder of what later processes of the user find; raises RuntimeError if the user has no home."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "puffin-index"

@@ -26,7 +26,7 @@ _MOST_OPEN_UNKNOWN = 256
 
 
 class _PositionalStream(Protocol):
-    def read_at(self, nbytes: int, offset: int) -> bytes: ...
+    def read_at(self, nbytes: int, offset: int) -> bytes | memoryview: ...
 
 
 def open_stream(io: FileIO, location: str, size: int | None = None) -> ObjectStream | InputStream:
@@ -50,7 +50,10 @@ class StreamReader:
 
     def __init__(self, stream: ObjectStream | InputStream, location: str, size: int | None = None) -> None:
         self.location = location
-        self.size = _size_of(stream) if size is None else size
+        if size is None:
+            position, size = stream.tell(), stream.seek(0, os.SEEK_END)
+            stream.seek(position)
+        self.size = size
         self._lock = threading.Lock()
         self._stream = stream
 
@@ -58,29 +61,19 @@ class StreamReader:
         """Return exactly `length` bytes from `offset`."""
         check_inside("range", self.size, offset, length, self.location)
         try:
-            data = self._read(offset, length)
+            # PyArrow's streams and ours read at a position without moving a cursor, so threads need no lock.
+            if hasattr(self._stream, "read_at"):
+                data = cast(_PositionalStream, self._stream).read_at(length, offset)
+            else:
+                with self._lock:
+                    self._stream.seek(offset)
+                    data = self._stream.read(length)
         except FileNotFoundError as error:
             raise NotFoundError(f"file not found: {self.location}") from error
         if len(data) != length:
             message = f"the file ends early: {len(data)} of {length} bytes read"
             raise CorruptFileError(message, location=self.location, offset=offset)
         return memoryview(data)
-
-    def _read(self, offset: int, length: int) -> bytes | memoryview:
-        # PyArrow's streams and ours read at a position without moving a cursor, so threads need no lock.
-        if hasattr(self._stream, "read_at"):
-            return cast(_PositionalStream, self._stream).read_at(length, offset)
-        with self._lock:
-            self._stream.seek(offset)
-            return self._stream.read(length)
-
-
-def _size_of(stream: ObjectStream | InputStream) -> int:
-    """The size of a stream, whose position stays."""
-    position = stream.tell()
-    size = stream.seek(0, os.SEEK_END)
-    stream.seek(position)
-    return size
 
 
 class FileReader(StreamReader, AbstractContextManager["FileReader"]):

@@ -80,15 +80,14 @@ class ObjectStream(io.RawIOBase):
         """Return bytes from the current position on."""
         left = max(0, self.size - self._position)
         length = left if size is None or size < 0 else min(size, left)
-        data = self._at(self._position, length)
-        self._position += length
-        return data
-
-    def _at(self, offset: int, length: int) -> memoryview:
+        offset = self._position
         held = self._ahead.find(self.stored.location, offset, length)
         if held is None:
-            return self._read_span(offset, length)
-        return held.data.result()[offset - held.offset : offset - held.offset + length]
+            data = self._read_span(offset, length)
+        else:
+            data = held.data.result()[offset - held.offset : offset - held.offset + length]
+        self._position += length
+        return data
 
     def close(self) -> None:
         """Let go of what was fetched.

@@ -53,10 +53,7 @@ class StoredObject:
     _key: str
 
     def read(self, offset: int, length: int) -> memoryview:
-        """Return up to `length` bytes from `offset`: fewer where the object ends.
-
-        Raises FileNotFoundError if there is no such object, OSError if the store cannot be read.
-        """
+        """Return up to `length` bytes from an offset, or raise FileNotFoundError, or OSError if it cannot be read."""
         from obstore import get_range
 
         if not length:
@@ -74,10 +71,7 @@ class StoredObject:
             return memoryview(await get_range_async(self._store, self._key, start=offset, length=length)).cast("B")
 
     def read_all(self) -> memoryview:
-        """Return the whole object, by one request.
-
-        Raises FileNotFoundError if there is no such object, OSError if the store cannot be read.
-        """
+        """Return the whole object, by one request, or raise FileNotFoundError, or OSError if it cannot be read."""
         from obstore import get
 
         with self._errors():

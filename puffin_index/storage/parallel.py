@@ -108,10 +108,7 @@ def release_memory() -> None:
 
 
 def in_parallel(function: Callable[[Item], Result], items: Sequence[Item], at_once: int = MOST_AT_ONCE) -> list[Result]:
-    """Return the results of a function for some items, in their order; context variables are those of the caller.
-
-    Raises whatever the function raises for the first item that fails.
-    """
+    """Return a function's results in the order of the items, with the caller's context, or raise the first error."""
     # A worker that waited for other workers of the pool could wait for ever.
     if len(items) < 2 or at_once < 2 or getattr(_worker, "busy", False):
         return [function(item) for item in items]

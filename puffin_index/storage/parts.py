@@ -41,10 +41,7 @@ def read_parts(blob: Blob, parts: Sequence[Part], gap_bytes: int = GAP_BYTES) ->
 
 
 def parts_of(blob: Blob, parts: Sequence[Part], gap_bytes: int = GAP_BYTES) -> Reading[list[memoryview]]:
-    """Read parts, by ascending offset, and check their checksums; parts at most `gap_bytes` apart share a request.
-
-    Raises CorruptFileError if a part leaves the blob or does not match its checksum.
-    """
+    """Read parts, by ascending offset, near ones together, or raise CorruptFileError for a wrong checksum."""
     if not parts:
         return []
     spans = near_spans(((part.offset, part.length) for part in parts), gap_bytes)
@@ -104,10 +101,7 @@ def _decompressor() -> zstandard.ZstdDecompressor:
 
 
 def check_layout(blob: Blob, layout: Ints, minimum_count: int) -> list[int]:
-    """Check version and length of a layout; return the layout as ints.
-
-    Raises UnsupportedError for another version, CorruptFileError if it is too short.
-    """
+    """Return a layout as ints, or raise UnsupportedError for another version, CorruptFileError if it is too short."""
     numbers: list[int] = layout.tolist()
     if numbers and numbers[0] != LAYOUT_VERSION:
         raise UnsupportedError(f"{blob.location}: layout version {numbers[0]} is not one that this release knows")

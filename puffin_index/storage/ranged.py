@@ -29,10 +29,7 @@ class RangedReader(Protocol):
         """The file's size in bytes."""
 
     def read(self, offset: int, length: int) -> memoryview:
-        """Return exactly `length` bytes from `offset`.
-
-        Raises CorruptFileError if the range does not lie inside the file.
-        """
+        """Return exactly `length` bytes from `offset`, or raise CorruptFileError if the file does not have them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from pyroaring import BitMap
 from planner.condition.as_sql import HIDDEN, conjuncts_as_sql, name_text
 from planner.condition.iceberg_filters import read_filter
 from planner.condition.spark.read import read_node, spark_type
-from planner.condition.tree.nodes import UNKNOWN, ByValue, Everything, Leaf, Predicate, leaves
+from planner.condition.tree.nodes import UNKNOWN, ByValue, Everything, Predicate, leaves
 from planner.condition.tree.simplify import among, compared, conjunction, simplified
 from planner.first_rows.search import FirstRows, Order
 from planner.prune.estimate import key_presence, most_distinct
@@ -224,8 +224,7 @@ def wanted_runtime_fields(
 
 
 def _statistics(field: int, schema: Schema, view: IndexView) -> FieldStatistics | None:
-    leaf = Leaf(field, NullTest(is_null=False), value_type_of(schema.find_type(field)).name)
-    return view.statistics(leaf, IndexReads())
+    return view.statistics(field, value_type_of(schema.find_type(field)).name, IndexReads())
 
 
 def _has_at_most(statistics: FieldStatistics | None, rows: int | None) -> bool:

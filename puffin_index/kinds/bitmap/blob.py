@@ -82,7 +82,10 @@ def _entries(ordered: SortedColumn, nulls: Rows) -> tuple[_Entries, SerializedSe
         chosen, lengths = np.concatenate((nulls, chosen)), np.append(len(nulls), lengths)
     sets = serialize_row_sets(chosen, np.append(0, np.cumsum(lengths, dtype=np.int64)), CHECKSUM_BYTES)
     _check_size(len(sets.data), ordered.distinct_count)
-    _seal(sets)
+    # The checksum of each set stands in the gap behind the set.
+    starts, ends = sets.offsets[:-1], sets.offsets[1:] - CHECKSUM_BYTES
+    seals = (xxh64_many(sets.data, starts, ends - starts) & np.uint64(0xFFFF_FFFF)).astype(">u4")
+    sets.data[ends[:, None] + np.arange(CHECKSUM_BYTES)] = seals.view(np.uint8).reshape(-1, CHECKSUM_BYTES)
     offsets = sets.offsets[1:] if len(nulls) else sets.offsets
     form = form_of(ordered.column.value_type)
     return _Entries(form, ordered.keys, rows[ordered.starts[:-1]], several, offsets), sets
@@ -93,13 +96,6 @@ def _check_size(size: int, value_count: int) -> None:
         raise BuildError(
             f"the bitmaps of {value_count} values take {size} bytes, {_MAXIMUM_BYTES} at most are possible"
         )
-
-
-def _seal(sets: SerializedSets) -> None:
-    """Write the checksum of each set into the gap behind the set."""
-    starts, ends = sets.offsets[:-1], sets.offsets[1:] - CHECKSUM_BYTES
-    seals = (xxh64_many(sets.data, starts, ends - starts) & np.uint64(0xFFFF_FFFF)).astype(">u4")
-    sets.data[ends[:, None] + np.arange(CHECKSUM_BYTES)] = seals.view(np.uint8).reshape(-1, CHECKSUM_BYTES)
 
 
 def _write_blocks(head: bytes, entries: _Entries, body_bytes: int, block_bytes: int | None) -> tuple[Bytes, int]:

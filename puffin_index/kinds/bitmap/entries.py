@@ -20,9 +20,6 @@ from puffin_index.storage.binary import ByteCursor, write_uint32_be
 from puffin_index.storage.parts import CHECKSUM_BYTES, Part, checksum32, corrupt, parts_of
 from puffin_index.storage.ranged import Blob, Reading
 
-_WINDOW_BYTES = 64 * 1024
-
-
 Query: TypeAlias = tuple[Key, bool]
 """A key, and whether to look for the place after the key instead of before the key."""
 Position: TypeAlias = tuple[int, int]
@@ -65,10 +62,7 @@ class BlockDirectory:
 
 
 def _parse_header(blob: Blob, data: memoryview, row_count: int, form: int) -> BlockDirectory:
-    """Parse the header of a blob.
-
-    Raises CorruptFileError if the header is cut short, of another row group or version, or describes no blocks.
-    """
+    """Parse the header of a blob, or raise CorruptFileError if it is not of this row group and version, and whole."""
     cursor = ByteCursor(data, blob.location, blob.offset)
     version = cursor.uint8()
     rows, value_count, has_null = cursor.int32_be(), cursor.int32_be(), cursor.uint8()
@@ -133,48 +127,18 @@ def _table(keys: SortedKeys, entries: npt.NDArray[np.void]) -> EntryTable:
 
 
 def _chain(blob: Blob, data: memoryview, start: int, count: int, tail_bytes: int) -> tuple[Ints, Ints]:
-    """Return the start and end of the bytes of each length-prefixed value.
-
-    Only the length of a value tells where the next value begins. To avoid a loop over values, the search handles a
-    window of bytes at once: it computes for every byte where a value beginning there would lead, then follows these
-    leads in steps of 1, 2, 4, ... values (`_follow`).
-    """
-    raw = np.frombuffer(data, np.uint8)
-    found: list[Ints] = []
-    position, missing = start, count
-    while missing:
-        if position + 4 > len(data):
-            raise corrupt(blob, f"{missing} entries are missing", position)
-        window = raw[position : position + _WINDOW_BYTES + 3]
-        wide = np.pad(window[: len(window)], (0, 3)).astype(np.int64)
-        lengths = (wide[:-3] << 24) | (wide[1:-2] << 16) | (wide[2:-1] << 8) | wide[3:]
-        span = min(len(window) - 3, _WINDOW_BYTES)
-        places = _follow(np.arange(span) + 4 + lengths[:span] + tail_bytes, missing)
-        last = int(places[-1])
-        found.append(places + position)
-        missing -= len(places)
-        position += last + 4 + int(lengths[last]) + tail_bytes
-        if position > len(data):
-            raise corrupt(blob, "an entry that is cut short", position)
-    if not found:
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    places = np.concatenate(found)
-    lengths = records_at(raw, places, np.dtype(">i4")).astype(np.int64)
-    return places + 4, places + 4 + lengths
-
-
-def _follow(leads: Ints, limit: int) -> Ints:
-    """Return place 0 and the places it leads to, one after the other, up to the end of the window or `limit` places.
-
-    Each round doubles the known places: `jump` leads as many values ahead as there are known places.
-    """
-    outside = len(leads)
-    jump = np.append(np.minimum(leads, outside), outside)
-    places = np.zeros(1, np.int64)
-    while len(places) < limit and places[-1] < outside:
-        places = np.concatenate((places, jump[places]))
-        jump = jump[jump]
-    return places[places < outside][:limit]
+    """Return the start and end of the bytes of each length-prefixed value."""
+    starts: list[int] = []
+    ends: list[int] = []
+    for left in range(count, 0, -1):
+        if start + 4 > len(data):
+            raise corrupt(blob, f"{left} entries are missing", start)
+        starts.append(start + 4)
+        ends.append(start + 4 + int.from_bytes(data[start : start + 4], "big"))
+        start = ends[-1] + tail_bytes
+        if start > len(data):
+            raise corrupt(blob, "an entry that is cut short", start)
+    return np.array(starts, np.int64), np.array(ends, np.int64)
 
 
 class Entries:

@@ -47,10 +47,7 @@ def layout_of(options: Options) -> str:
 
 
 def _block_bytes_of(options: Options, value_type: ValueType) -> int | None:
-    """Return the block size of the options in bytes; None if the options leave the size open.
-
-    Raises DefinitionError if the size is not between 64 bytes and 64 MB.
-    """
+    """Return the block size, or None; raises DefinitionError if it is not between 64 bytes and 64 MB."""
     text = options.get("index-block-size")
     if text is None:
         return None
@@ -189,8 +186,9 @@ _ROWS_AT_ONCE = 1024 * 1024
 
 
 def _merged(parts: Sequence[MergePart]) -> list[MergedPayload]:
-    if len(parts) == 1 and parts[0].payload.blob_type == POSTINGS and parts[0].is_unmoved:
-        return [as_it_was(parts[0])]
+    first = parts[0]
+    if len(parts) == 1 and first.payload.blob_type == POSTINGS and (first.new_bases == first.payload.spans[:, 0]).all():
+        return [as_it_was(first)]
     postings: list[MergePart] = []
     runs = runs_of(
         parts, lambda part: part.payload.blob_type, _ROWS_AT_ONCE, lambda part: int(part.payload.spans[:, 1].sum())

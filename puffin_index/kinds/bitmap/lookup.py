@@ -62,9 +62,10 @@ class BitmapIndex(OpenIndex, HoldsKeys):
         if candidates is not None and not candidates:
             return RowSet(BitMap(), True)
         if isinstance(test, NullTest):
-            rows = yield from self._read_nulls() if test.is_null else self._valid_rows()
+            rows = yield from self._rows_of(self.nulls) if test.is_null else self._valid_rows()
         else:
-            rows = yield from self._set_rows(test) if isinstance(test, SetTest) else self._range_rows(test)
+            found, is_answer = yield from self._tested_rows(test)
+            rows = found if is_answer else (yield from self._valid_rows()) - found
         return RowSet(rows if candidates is None else rows & candidates, True)
 
     def keys(self, most: int) -> Reading[KeyArray | None]:
@@ -75,11 +76,14 @@ class BitmapIndex(OpenIndex, HoldsKeys):
     def keys_of(self, rows: BitMap | None) -> Reading[Column]:
         """Return the keys of some rows, decoded from the row sets of all values."""
         table = yield from self.entries.every()
-        found, entries = yield from self._rows_by_entry(table.places)
+        stored = yield from self.sets(table.places)
+        of_sets, sets = stored.rows(self._row_count)
+        is_row = table.places.offsets < 0
+        found = np.concatenate((self._single_rows(table.places), of_sets))
         codes = no_codes(self._row_count, len(table.places))
-        codes[found] = entries + 1
+        codes[found] = np.concatenate((np.flatnonzero(is_row), np.flatnonzero(~is_row)[sets])) + 1
         is_null = codes == 0
-        nulls = yield from self._read_nulls()
+        nulls = yield from self._rows_of(self.nulls)
         is_whole = len(found) + len(nulls) == self._row_count and np.count_nonzero(is_null) == len(nulls)
         if not is_whole or not is_null[np.frombuffer(nulls.to_array(), np.uint32)].all():
             raise corrupt(self._blob, "rows of two values, or of none")
@@ -91,8 +95,11 @@ class BitmapIndex(OpenIndex, HoldsKeys):
         table = yield from self.entries.every()
         if not are_few_keys(len(table.places), self._row_count):
             return None
-        rows = yield from self._set_of_each(table.places)
-        nulls = yield from self._read_nulls()
+        stored = yield from self.sets(table.places)
+        singles, others = iter(self._single_rows(table.places).tolist()), iter(stored.each(self._row_count))
+        offsets = table.places.offsets.tolist()
+        rows = [BitMap([next(singles)]) if offset < 0 else next(others) for offset in offsets]
+        nulls = yield from self._rows_of(self.nulls)
         counts = [len(own) for own in (*rows, nulls)]
         # The sets add up to all rows only if they are disjoint and leave no row out.
         if sum(counts) != self._row_count or len(BitMap.union(nulls, *rows)) != self._row_count or 0 in counts[:-1]:
@@ -104,50 +111,31 @@ class BitmapIndex(OpenIndex, HoldsKeys):
         if len(rows) < self._row_count:
             return (yield from super().distinct_of(rows))
         table = yield from self.entries.every()
-        nulls = yield from self._read_nulls()
+        nulls = yield from self._rows_of(self.nulls)
         return DistinctKeys(table.keys.array(), self._row_count - len(nulls))
 
     def _valid_rows(self) -> Reading[BitMap]:
-        nulls = yield from self._read_nulls()
+        nulls = yield from self._rows_of(self.nulls)
         return BitMap(range(self._row_count)) - nulls
 
-    def _set_rows(self, test: SetTest) -> Reading[BitMap]:
-        places = yield from self.entries.with_keys(test.keys)
-        found = yield from self._rows_of(places)
-        return (yield from self._valid_rows()) - found if test.negated else found
-
-    def _range_rows(self, test: RangeTest) -> Reading[BitMap]:
+    def _tested_rows(self, test: SetTest | RangeTest) -> Reading[tuple[BitMap, bool]]:
+        """Return the rows of a test, or all other rows that are not NULL, and which of both."""
+        if isinstance(test, SetTest):
+            places = yield from self.entries.with_keys(test.keys)
+            return (yield from self._rows_of(places)), not test.negated
         low = None if test.low is None else (test.low, not test.low_inclusive)
         high = None if test.high is None else (test.high, test.high_inclusive)
         inside, outside = yield from self.entries.between(low, high)
         # The cheaper entries are read: those inside the range, or those outside, whose rows are then subtracted.
         is_inside = self.entries.cost(inside) <= self.entries.cost(outside)
         places = yield from self.entries.places(inside if is_inside else outside)
-        found = yield from self._rows_of(places)
-        return (yield from self._valid_rows()) - found if is_inside == test.negated else found
-
-    def _read_nulls(self) -> Reading[BitMap]:
-        return self._rows_of(self.nulls)
+        return (yield from self._rows_of(places)), is_inside != test.negated
 
     def _rows_of(self, places: RowSetPlaces) -> Reading[BitMap]:
         """Return the rows of some entries."""
         singles = row_set_of(self._single_rows(places), self._row_count)
         sets = yield from self.sets(places)
         return singles | sets.union(self._row_count)
-
-    def _rows_by_entry(self, places: RowSetPlaces) -> Reading[tuple[Ints, Ints]]:
-        """Return the rows of all entries, in any order, and the entry of each row."""
-        is_row = places.offsets < 0
-        stored = yield from self.sets(places)
-        found, sets = stored.rows(self._row_count)
-        rows = np.concatenate((self._single_rows(places), found))
-        return rows, np.concatenate((np.flatnonzero(is_row), np.flatnonzero(~is_row)[sets]))
-
-    def _set_of_each(self, places: RowSetPlaces) -> Reading[list[BitMap]]:
-        """Return the row set of each entry."""
-        stored = yield from self.sets(places)
-        singles, others = iter(self._single_rows(places).tolist()), iter(stored.each(self._row_count))
-        return [BitMap([next(singles)]) if offset < 0 else next(others) for offset in places.offsets.tolist()]
 
     def _single_rows(self, places: RowSetPlaces) -> Ints:
         """Return the rows of entries of one row, or raise CorruptFileError if a row lies beyond the row group."""
@@ -176,12 +164,8 @@ class BitmapIndex(OpenIndex, HoldsKeys):
         # The bytes of each request follow those of the request before.
         moves = np.cumsum(sizes) - sizes - begins
         starts = starts + moves[np.searchsorted(begins, starts, "right") - 1]
-        self._check_seals(data, starts, lengths)
-        return StoredSets(data, starts, lengths, self._blob.location, self._blob.offset + self.body_start)
-
-    def _check_seals(self, data: memoryview, starts: Ints, lengths: Ints) -> None:
-        """Check the seals behind row sets, at starts and lengths in the data."""
         raw = np.frombuffer(data, np.uint8)
         seals = records_at(raw, starts + lengths, np.dtype(">u4"))
         if bool(((xxh64_many(raw, starts, lengths) & np.uint64(0xFFFF_FFFF)) != seals).any()):
             raise corrupt(self._blob, "the bytes do not have their checksum", self.body_start)
+        return StoredSets(data, starts, lengths, self._blob.location, self._blob.offset + self.body_start)

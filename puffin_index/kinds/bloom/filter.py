@@ -14,7 +14,7 @@ from pyroaring import BitMap
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.columns import KeyArray, SortedColumn
-from puffin_index.keys.leaf import Key, SetTest
+from puffin_index.keys.leaf import SetTest
 from puffin_index.keys.sorted_keys import bytes_of_keys
 from puffin_index.keys.value_types import FLOAT32, FLOAT64, form_of, from_stored, is_form_of, to_stored
 from puffin_index.kinds.base import LookUp, OpenIndex, Payload, RowSet, StoredPayload
@@ -49,7 +49,8 @@ def hashes_of_keys(keys: tuple[int, ...] | tuple[bytes, ...], form: int) -> Ints
     """Return the hashes of those keys that a stored form can represent."""
     if not keys:
         return np.empty(0, np.int64)
-    hashes = key_hashes(_array_of(keys), form)
+    is_int = isinstance(keys[0], int)
+    hashes = key_hashes(np.array(keys, np.int64) if is_int else pa.array(keys, pa.large_binary()), form)
     if form == FLOAT32:  # a key that no float represents must not match the float it rounds to
         asked = np.array(keys, np.int64)
         hashes = hashes[from_stored(to_stored(asked, FLOAT32), FLOAT32) == asked]
@@ -128,7 +129,7 @@ class BloomIndex(OpenIndex):
         self.form = form
         self._bit_count = 8 * bit_bytes
         self._k = k
-        self._pages = _pages(blob, bit_bytes, page_bytes, _unpack_pairs(packed))
+        self._pages = _pages(blob, bit_bytes, page_bytes, np.array(packed, ">i8").view(">u4").tolist())
         self._read: dict[int, Bytes] = {}
 
     def prepare(self, asked: AskedTest) -> Reading[LookUp]:
@@ -174,12 +175,6 @@ class BloomIndex(OpenIndex):
         return bits
 
 
-def _array_of(keys: Sequence[Key]) -> KeyArray:
-    if isinstance(keys[0], int):
-        return np.array(keys, np.int64)
-    return pa.array(keys, pa.large_binary())
-
-
 def build_filter(column: SortedColumn, items: int | None, fpp: float, room: float) -> Payload:
     """Build the filter of a row group, sized for `items` keys, or for `room` times its distinct keys.
 
@@ -195,7 +190,8 @@ def build_filter(column: SortedColumn, items: int | None, fpp: float, room: floa
     _set_bits(bits, keys, form, k)
     page_bytes = _page_bytes(len(bits))
     checksums = [checksum32(bits[start : start + page_bytes].data) for start in range(0, len(bits), page_bytes)]
-    layout = [LAYOUT_VERSION, form, k, page_bytes, *_pack_pairs(checksums)]
+    pairs = [*checksums, 0][: len(checksums) + len(checksums) % 2]
+    layout = [LAYOUT_VERSION, form, k, page_bytes, *np.array(pairs, ">u4").view(">i8").tolist()]
     return Payload(PAIMON_BLOOM, data, np.array(layout, np.int64))
 
 
@@ -235,14 +231,3 @@ def _pages(blob: Blob, bit_bytes: int, page_bytes: int, checksums: Sequence[int]
         Part(BITS_OFFSET + start, min(page_bytes, bit_bytes - start), checksum)
         for start, checksum in zip(starts, checksums, strict=False)
     ]
-
-
-def _pack_pairs(checksums: Sequence[int]) -> list[int]:
-    even = np.array([*checksums, 0][: len(checksums) + len(checksums) % 2], ">u4")
-    packed: list[int] = even.view(">i8").tolist()
-    return packed
-
-
-def _unpack_pairs(packed: Sequence[int]) -> list[int]:
-    checksums: list[int] = np.array(packed, ">i8").view(">u4").tolist()
-    return checksums

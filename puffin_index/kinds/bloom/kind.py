@@ -115,12 +115,10 @@ class BloomKind(IndexKind):
         """Prove a filter by looking up every key of its row group."""
         del row_counts
         assert isinstance(opened, BloomMatrix | BloomIndex)
-        filters: list[BloomBits] = []
+        filters, form = opened.filters(), opened.form
 
         def prove(place: int, column: SortedColumn) -> Iterator[str]:
-            if not filters:
-                filters.extend(opened.filters())
-            if not filters[place].contains_all(key_hashes(column.keys, opened.form)):
+            if not filters[place].contains_all(key_hashes(column.keys, form)):
                 yield "the bloom filter misses a value"
 
         return prove

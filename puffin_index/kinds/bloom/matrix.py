@@ -123,7 +123,12 @@ class BloomMatrix(OpenIndex):
         row_count = int(self._spans[:, 1].sum())
         directory = yield from self.directory()
         is_set = isinstance(asked.test, SetTest) and not asked.test.negated
-        cost = self._cost(directory, asked) if is_set else (0, 0)
+        pages = (
+            one.page(number)
+            for one in (directory.matrices if is_set else ())
+            for number in np.unique((self._asked_bits(asked, one) >> 3) // one.page_bytes).tolist()
+        )
+        cost = cost_of_parts(pages)
 
         def rows(candidates: BitMap | None) -> Reading[RowSet]:
             found = BitMap()
@@ -148,13 +153,6 @@ class BloomMatrix(OpenIndex):
             for row_groups, bits in zip(of_groups, some, strict=True):
                 found[row_groups] |= bits.all(axis=0).any(axis=0)
         return found
-
-    def _cost(self, directory: MatrixDirectory, test: AskedTest) -> tuple[int, int]:
-        pages = [
-            (one, np.unique((self._asked_bits(test, one) >> 3) // one.page_bytes).tolist())
-            for one in directory.matrices
-        ]
-        return cost_of_parts(one.page(number) for one, numbers in pages for number in numbers)
 
     def _asked_bits(self, test: AskedTest, matrix: Matrix) -> Ints:
         """Return the bits of each key in filters of a matrix: shape (k, keys), shared by matrices of one shape."""

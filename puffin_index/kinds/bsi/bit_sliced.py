@@ -90,10 +90,7 @@ class BitSlicedIndex(OpenIndex, HoldsKeys):
         return [join_totals([half.totals(rows, want) for half in halves]) for rows in among]
 
     def numbers(self, rows: Rows | None = None) -> Reading[tuple[Ints, Flags | None]]:
-        """Return the number of some ascending rows (0 for NULL), and which are not NULL; None for all in both places.
-
-        Raises CorruptFileError if the blob is damaged.
-        """
+        """Return numbers of ascending rows (0: NULL), and which are not NULL (None: all), or raise CorruptFileError."""
         if rows is not None and _DENSE * len(rows) > self.row_count:
             numbers, valid = yield from self.numbers()
             return numbers[rows], None if valid is None or valid[rows].all() else valid[rows]

@@ -3,7 +3,7 @@
 The code of a key is its rank. Opened bit slices of codes compare keys of any type by the slices of their codes.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -50,11 +50,16 @@ def serialize_dictionary(keys: KeyArray) -> tuple[bytearray, int]:
     """Return a dictionary of distinct keys, ascending, and the length of its header and directory."""
     if isinstance(keys, np.ndarray):
         starts = np.append(np.arange(0, len(keys), _INT_BLOCK_KEYS), len(keys))
-        contents, separators = _int_contents(keys, starts), keys[starts[:-1]].astype(">i8").tobytes()
+        # Neighbouring keys differ mostly in their low bytes: a plane of each byte compresses better than whole keys.
+        blocks = (keys[low:high].astype(">i8").view(np.uint8) for low, high in pairwise(starts.tolist()))
+        contents = (block.reshape(-1, 8).T.tobytes() for block in blocks)
+        separators = keys[starts[:-1]].astype(">i8").tobytes()
     else:
         data, offsets = bytes_of_keys(keys)
         starts = cut_blocks(offsets[1:] + 4 * np.arange(1, len(keys) + 1), _BLOCK_LIMIT_BYTES)
-        contents, separators = _bytes_contents(data, offsets, starts), _separators(data, offsets, starts[:-1].tolist())
+        ends = (offsets[low : high + 1] for low, high in pairwise(starts.tolist()))
+        contents = (np.diff(own).astype(">u4").tobytes() + data[own[0] : own[-1]].tobytes() for own in ends)
+        separators = _separators(data, offsets, starts[:-1].tolist())
     block_count = len(starts) - 1
     directory = np.zeros((_DIRECTORY_COLUMNS, block_count), ">u4")
     directory_bytes = directory.nbytes + len(separators)
@@ -74,18 +79,6 @@ def serialize_dictionary(keys: KeyArray) -> tuple[bytearray, int]:
     head += write_int32_be(directory_bytes) + write_int32_be(len(dictionary) - blocks_from)
     dictionary[:blocks_from] = head + directory.tobytes() + separators
     return dictionary, blocks_from
-
-
-def _int_contents(keys: Ints, starts: Ints) -> Iterator[bytes]:
-    # Neighbouring keys differ mostly in their low bytes: a plane of each byte compresses better than whole keys.
-    for low, high in pairwise(starts.tolist()):
-        yield keys[low:high].astype(">i8").view(np.uint8).reshape(-1, 8).T.tobytes()
-
-
-def _bytes_contents(data: Bytes, offsets: Ints, starts: Ints) -> Iterator[bytes]:
-    for low, high in pairwise(starts.tolist()):
-        ends = offsets[low : high + 1]
-        yield np.diff(ends).astype(">u4").tobytes() + data[ends[0] : ends[-1]].tobytes()
 
 
 def _separators(data: Bytes, offsets: Ints, starts: Sequence[int]) -> bytes:
@@ -269,14 +262,6 @@ class DictionaryCodedIndex(OpenIndex, HoldsKeys):
             raise corrupt(self._blob, "codes that the dictionary does not have")
         return KeySets(self._value_type, keys, found.rows, found.nulls)
 
-    def _of_codes(self, codes: Totals) -> Reading[Totals]:
-        """Return the totals of rows whose codes have some totals."""
-        if codes.minimum is None:
-            return codes
-        minimum = yield from self._key(codes.minimum)
-        maximum = yield from self._key(codes.maximum)
-        return Totals(codes.value_count, minimum=minimum, maximum=maximum)
-
     def distinct_of(self, rows: BitMap) -> Reading[DistinctKeys]:
         """Return the distinct keys of some rows; of all rows from the dictionary alone."""
         if len(rows) < self._codes.row_count:
@@ -285,16 +270,18 @@ class DictionaryCodedIndex(OpenIndex, HoldsKeys):
 
     def totals_of_each(self, groups: Sequence[BitMap], want: Want = Want.ALL) -> Reading[list[Totals]]:
         """Return the totals of each of some sets of rows; without sums, by counting in each slice of the codes."""
-        if self._needs_keys(want):
+        # Sums of codes are no sums of keys.
+        if Want.SUMS in want and (self._value_type.is_decimal or self._value_type.name in ("int", "long")):
             return (yield from super().totals_of_each(groups, want))
         found: list[Totals] = []
         for codes in (yield from self._codes.totals_of_each(groups, want & Want.ENDS)):
-            found.append((yield from self._of_codes(codes)))
+            if codes.minimum is None:
+                found.append(codes)
+                continue
+            minimum = yield from self._key(codes.minimum)
+            maximum = yield from self._key(codes.maximum)
+            found.append(Totals(codes.value_count, minimum=minimum, maximum=maximum))
         return found
-
-    def _needs_keys(self, want: Want) -> bool:
-        """Return whether totals need the keys themselves: sums of codes are no sums of keys."""
-        return Want.SUMS in want and (self._value_type.is_decimal or self._value_type.name in ("int", "long"))
 
     def _key(self, code: Key | None) -> Reading[Key]:
         """Return the key of a code."""
@@ -304,20 +291,15 @@ class DictionaryCodedIndex(OpenIndex, HoldsKeys):
         return (yield from self._dictionary.key(code))
 
     def _code_intervals(self, test: SetTest | RangeTest) -> Reading[Intervals]:
-        found = yield from self._codes_in(test) if isinstance(test, SetTest) else self._codes_between(test)
-        key_count = yield from self._dictionary.key_count()
-        return complement(found, 0, key_count - 1) if test.negated else found
-
-    def _codes_in(self, test: SetTest) -> Reading[Intervals]:
-        ranks = yield from self._dictionary.ranks([(key, right) for key in test.keys for right in (False, True)])
-        pairs = zip(ranks[0::2], ranks[1::2], strict=True)
-        return union((low, high - 1) for low, high in pairs if low < high)
-
-    def _codes_between(self, test: RangeTest) -> Reading[Intervals]:
-        queries = [] if test.low is None else [(test.low, not test.low_inclusive)]
-        queries += [] if test.high is None else [(test.high, test.high_inclusive)]
+        if isinstance(test, SetTest):
+            queries = [(key, right) for key in test.keys for right in (False, True)]
+        else:
+            queries = [] if test.low is None else [(test.low, not test.low_inclusive)]
+            queries += [] if test.high is None else [(test.high, test.high_inclusive)]
         ranks = yield from self._dictionary.ranks(queries)
         key_count = yield from self._dictionary.key_count()
-        low = 0 if test.low is None else ranks[0]
-        high = (key_count if test.high is None else ranks[-1]) - 1
-        return ((low, high),) if low <= high else ()
+        if isinstance(test, RangeTest):
+            ranks = [*([0] if test.low is None else []), *ranks, *([key_count] if test.high is None else [])]
+        pairs = zip(ranks[0::2], ranks[1::2], strict=True)
+        found = union((low, high - 1) for low, high in pairs if low < high)
+        return complement(found, 0, key_count - 1) if test.negated else found

@@ -22,8 +22,7 @@ from puffin_index.kinds.base import (
     as_it_was,
     merge_no_larger,
 )
-from puffin_index.kinds.bsi.merged_slices import MergedSlices
-from puffin_index.kinds.bsi.own_slices import BSI, PAIMON_BSI, build_slices, is_small, open_slices
+from puffin_index.kinds.bsi.own_slices import BSI, PAIMON_BSI, MergedSlices, build_slices, is_small, open_slices
 from puffin_index.kinds.kind import Answer, IndexKind, KindBuilder, Options
 from puffin_index.storage.ranged import run
 

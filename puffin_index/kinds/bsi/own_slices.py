@@ -5,16 +5,21 @@ neighbouring rows often share a value, in runs too short for run containers, zst
 On values in random order zstd saves nothing. Saved reading and added decompression break even at about 230 MB/s.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import zstandard
+from pyroaring import BitMap
 
 from puffin_index.errors import UnsupportedError
-from puffin_index.keys.asked import INT64_MINIMUM
-from puffin_index.keys.columns import Column, SortedColumn
+from puffin_index.keys.asked import INT64_MINIMUM, AskedTest
+from puffin_index.keys.columns import Column, KeyArray, SortedColumn
+from puffin_index.keys.leaf import NullTest
 from puffin_index.keys.value_types import ValueType
-from puffin_index.kinds.base import Payload, StoredPayload
+from puffin_index.kinds.base import LookUp, OpenIndex, Payload, RowSet, StoredPayload
 from puffin_index.kinds.bsi.bit_sliced import CODES, BitSlicedIndex
 from puffin_index.kinds.bsi.key_dictionary import HEADER_BYTES, DictionaryCodedIndex, serialize_dictionary
 from puffin_index.kinds.bsi.slices import (
@@ -29,10 +34,13 @@ from puffin_index.kinds.bsi.slices import (
     numbers_of_halves,
     serialize_numbers,
 )
+from puffin_index.kinds.held_keys import DistinctKeys, HoldsKeys, KeySets, Totals, Want
+from puffin_index.roaring.read import row_set_of_ascending
 from puffin_index.roaring.write import BLOCK_ROWS, block_count
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.binary import Buffer
 from puffin_index.storage.parts import LAYOUT_VERSION, Part, check_layout, checksum32, corrupt
+from puffin_index.storage.ranged import Reading, run
 
 PAIMON_BSI = "paimon-bsi-v1"
 BSI = "puffin-index-bsi-v1"
@@ -68,10 +76,7 @@ def _is_number(value_type: ValueType) -> bool:
 
 
 def build_slices(ordered: SortedColumn, row_counts: Sequence[int], *, may_compress: bool) -> Payload:
-    """Build the payload of row groups; if allowed, slices are compressed where that pays.
-
-    If not, numbers of a single row group are in Paimon's format.
-    """
+    """Build the payload of row groups; numbers of one row group are in Paimon's format unless it may compress."""
     column = ordered.column
     is_coded = not fits_slices(column)
     # Slices first: the codes are freed before the dictionary is built, and computing the codes already sorts the keys.
@@ -103,21 +108,12 @@ def _compressed(contents: Sequence[Buffer]) -> list[Buffer] | None:
     """Return the smaller of each content and its zstd frame; None where samples show that compression does not pay."""
     compressor = zstandard.ZstdCompressor(level=_LEVEL)
     # A sample of each part decides, so that values in random order cost next to nothing.
-    samples = [_sample(content) for content in contents]
-    if _saving(samples, [compressor.compress(sample) for sample in samples]) < LEAST_SAVING:
+    starts = [max(0, len(content) - _SAMPLE_BYTES) // 2 for content in contents]
+    samples = [content[start : start + _SAMPLE_BYTES] for start, content in zip(starts, contents, strict=True)]
+    after, before = sum(min(len(one), len(compressor.compress(one))) for one in samples), sum(map(len, samples))
+    if not before or 1 - after / before < LEAST_SAVING:
         return None
     return [min(content, compressor.compress(content), key=len) for content in contents]
-
-
-def _sample(content: Buffer) -> Buffer:
-    start = max(0, len(content) - _SAMPLE_BYTES) // 2
-    return content[start : start + _SAMPLE_BYTES]
-
-
-def _saving(plain: Iterable[Buffer], compressed: Iterable[bytes]) -> float:
-    pairs = [(len(before), len(after)) for before, after in zip(plain, compressed, strict=True)]
-    before = sum(pair[0] for pair in pairs)
-    return 1 - sum(map(min, pairs)) / before if before else 0.0
 
 
 def _checksum_of(row_counts: Ints) -> int:
@@ -162,3 +158,87 @@ def _not_read(payload: StoredPayload) -> UnsupportedError:
     return UnsupportedError(
         f"{payload.blob.location}: kind bsi reads no blob {payload.blob_type} of a {payload.value_type.name} column"
     )
+
+
+class MergedSlices(OpenIndex, HoldsKeys):
+    """Answer any test with rows of the segment's row space. Memory keeps nothing that is read. Safe to share.
+
+    Raises UnsupportedError for another version or domain, CorruptFileError if the layout contradicts the rest.
+    """
+
+    def __init__(self, payload: StoredPayload) -> None:
+        self._payload = payload
+        self._bases, self._row_counts = payload.spans.T
+        self._firsts = np.cumsum(self._row_counts) - self._row_counts
+        opened = self._open()
+        self._value_count = opened.value_count
+
+    @property
+    def nbytes(self) -> int:
+        """The approximate memory in bytes."""
+        return sum(array.nbytes for array in (self._payload.spans, self._firsts, self._payload.layout))
+
+    def _open(self) -> BitSlicedIndex | DictionaryCodedIndex:
+        """Open the slices of all rows, without reading any."""
+        return open_slices(self._payload)
+
+    def keys(self, most: int) -> Reading[KeyArray | None]:
+        """Return the keys of the dictionary; None without a dictionary, or if there are more than `most`."""
+        return self._open().keys(most)
+
+    def prepare(self, asked: AskedTest) -> Reading[LookUp]:
+        """Prepare a test: the layout says how many rows are NULL."""
+        test, most = asked.test, self._value_count
+        if isinstance(test, NullTest) and test.is_null:
+            most = int(self._row_counts.sum()) - most
+        bounds = (most if isinstance(test, NullTest) else 0), most
+        own = yield from self._open().prepare(asked)
+
+        def rows(candidates: BitMap | None) -> Reading[RowSet]:
+            found = yield from own.rows(None if candidates is None else self._numbers_of(candidates))
+            if len(found.rows) > most or (candidates is None and len(found.rows) < bounds[0]):
+                raise corrupt(self._payload.blob, "bit slices of other rows than they are said to have")
+            return RowSet(self._rows_of(found.rows), True)
+
+        return LookUp(bounds, own.cost, rows)
+
+    def keys_of(self, rows: BitMap | None) -> Reading[Column]:
+        """Return the keys of some rows."""
+        return self._open().keys_of(None if rows is None else self._numbers_of(rows))
+
+    def distinct_of(self, rows: BitMap) -> Reading[DistinctKeys]:
+        """Return the distinct keys of some rows."""
+        return self._open().distinct_of(self._numbers_of(rows))
+
+    def totals_of_each(self, groups: Sequence[BitMap], want: Want = Want.ALL) -> Reading[list[Totals]]:
+        """Return the totals of each of some disjoint sets of rows."""
+        return self._open().totals_of_each([self._numbers_of(rows) for rows in groups], want)
+
+    def sets_of(self) -> Reading[KeySets | None]:
+        """Return the rows of each key; None if there are many keys."""
+        found = yield from self._open().sets_of()
+        if found is None:
+            return None
+        return replace(found, rows=[self._rows_of(own) for own in found.rows], nulls=self._rows_of(found.nulls))
+
+    def columns(self) -> list[Column]:
+        """Return the column of each row group, decoded from all slices."""
+        column = run(self.keys_of(None))
+        return [
+            column.part(first, first + count)
+            for first, count in zip(self._firsts.tolist(), self._row_counts.tolist(), strict=True)
+        ]
+
+    def _numbers_of(self, rows: BitMap) -> BitMap:
+        """Return the numbers of those rows that lie in the row groups of the blob."""
+        some = np.frombuffer(rows.to_array(), np.uint32).astype(np.int64)
+        owners = np.searchsorted(self._bases, some, "right") - 1
+        inside = (owners >= 0) & (some - self._bases[owners] < self._row_counts[owners])
+        owners = owners[inside]
+        return row_set_of_ascending(some[inside] - self._bases[owners] + self._firsts[owners])
+
+    def _rows_of(self, numbers: BitMap) -> BitMap:
+        """Return the rows, in the row space, behind some numbers."""
+        some = np.frombuffer(numbers.to_array(), np.uint32)
+        counts = np.diff(np.searchsorted(some, self._firsts), append=len(some))
+        return row_set_of_ascending(some + np.repeat(self._bases - self._firsts, counts))

@@ -41,15 +41,12 @@ class FlatHalf:
         """Return which of some rows (None for all) have a number here, and magnitude - minimum of each (else 0)."""
         if rows is None:
             known = np.unpackbits(self.existence, bitorder="little").astype(np.bool_)
-            return known, _as_numbers(transpose_bits(self._padded(self.slices)))
+            padded = np.zeros((-(-len(self.slices) // 8) * 8, self.slices.shape[1]), np.uint8)
+            padded[: len(self.slices)] = self.slices
+            return known, _as_numbers(transpose_bits(padded))
         byte, bit = rows >> 3, (rows & 7).astype(np.uint8)
         known = (self.existence[byte] >> bit & 1).astype(np.bool_)
         return known, _as_numbers(np.packbits(self.slices[:, byte] >> bit & 1, axis=0, bitorder="little").T)
-
-    @staticmethod
-    def _padded(slices: Bytes) -> Bytes:
-        missing = -len(slices) % 8
-        return np.concatenate((slices, np.zeros((missing, slices.shape[1]), np.uint8))) if missing else slices
 
 
 def _as_numbers(columns: Bytes) -> Ints:
@@ -66,10 +63,7 @@ def _places(rows: Rows, some: BitMap) -> Ints:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HalfSets:
-    """The rows with numbers of one sign, 1 or -1, and those of each bit of magnitude - minimum, lowest first.
-
-    Nobody changes the sets.
-    """
+    """The rows with numbers of a sign, and of each bit of magnitude - minimum, lowest first; nobody changes them."""
 
     sign: int
     minimum: int
@@ -81,19 +75,17 @@ class HalfSets:
         count = len(self.existence) if among is None else self.existence.intersection_cardinality(among)
         if not count:
             return Totals(0)
-        total = self.minimum * count + self._offsets(among) if Want.SUMS in want else 0
+        total = 0
+        if Want.SUMS in want:
+            # No slice has a row that does not exist.
+            counts = (len(ones) if among is None else among.intersection_cardinality(ones) for ones in self.slices)
+            total = self.minimum * count + sum(ones << bit for bit, ones in enumerate(counts))
         positive, negative = (total, 0) if self.sign > 0 else (0, -total)
         if Want.ENDS not in want:
             return Totals(count, positive, negative)
         rows = self.existence if among is None else self.existence & among
         ends = sorted(self.sign * self._end(rows, is_least=is_least) for is_least in (True, False))
         return Totals(count, positive, negative, *ends)
-
-    def _offsets(self, rows: BitMap | None) -> int:
-        """Return the sum of magnitude - minimum of some rows; None for all. No slice has a row that does not exist."""
-        if rows is None:
-            return sum(len(ones) << bit for bit, ones in enumerate(self.slices))
-        return sum(rows.intersection_cardinality(ones) << bit for bit, ones in enumerate(self.slices))
 
     def _end(self, rows: BitMap, *, is_least: bool) -> int:
         """Return the smallest or largest magnitude of some rows: each slice leaves the rows that reach that end."""
@@ -183,16 +175,17 @@ class HalfReader:
             return found if candidates is None else found & candidates
         # About log2(rows) upper bits already tell most numbers apart: a search seldom descends below those bits.
         bits = half.row_count.bit_length() + 1 if candidates is None else len(candidates).bit_length() + _MORE_BITS
-        yield from self._read_first(max(lowest, len(half.slices) - bits), lowest)
+        first = max(lowest, len(half.slices) - bits)
+        # All slices that matter are read at once if the others are small.
+        if sum(part.length for part in half.slices[lowest:first]) <= _READ_AT_ONCE_BYTES:
+            first = lowest
+        yield from self._read([_EXISTENCE, *range(first, len(half.slices))])
         rows = self._sets[_EXISTENCE]
         rows = rows if candidates is None else rows & candidates
         return (yield from self._descend(rows, len(half.slices) - 1, wanted, lowest))
 
     def flat(self) -> Reading[FlatHalf]:
-        """Return the numbers as flat bits; reads all slices.
-
-        Raises CorruptFileError if rows or slices contradict the numbers of the half.
-        """
+        """Return the numbers as flat bits, from all slices, or raise CorruptFileError if these contradict the half."""
         half, blob = self.half, self._blob
         is_full = half.row_count == self._row_count
         parts = [*([] if is_full else [half.existence]), *half.slices]
@@ -212,10 +205,7 @@ class HalfReader:
         return FlatHalf(existence, slices)
 
     def sets(self) -> Reading[HalfSets]:
-        """Return the numbers as row sets; reads all slices.
-
-        Raises CorruptFileError if rows or slices contradict the numbers of the half.
-        """
+        """Return the numbers as row sets, from all slices, or raise CorruptFileError if these contradict the half."""
         bits = range(len(self.half.slices))
         yield from self._read([_EXISTENCE, *bits])
         rows, slices = self._sets[_EXISTENCE], [self._sets[bit] for bit in bits]
@@ -282,13 +272,6 @@ class HalfReader:
             return (yield from self._descend(rows - ones, bit - 1, below, lowest))
         found = yield from self._descend(rows & ones, bit - 1, above, lowest)
         return found | (yield from self._descend(rows - ones, bit - 1, below, lowest)) if below else found
-
-    def _read_first(self, first: int, lowest: int) -> Reading[None]:
-        """Read the existence set and the slices from `first` on; all from `lowest` on if the others are small."""
-        slices = self.half.slices
-        if sum(part.length for part in slices[lowest:first]) <= _READ_AT_ONCE_BYTES:
-            first = lowest
-        yield from self._read([_EXISTENCE, *range(first, len(slices))])
 
     def _contents(self, parts: Sequence[Part]) -> Reading[list[Content]]:
         contents = yield from parts_of(self._blob, parts)

@@ -169,10 +169,7 @@ def numbers_of_halves(halves: Sequence[Half | None], existence_gap: int) -> list
 
 
 def halves_of_layout(blob: Blob, numbers: Sequence[int], row_count: int, existence_gap: int) -> list[Half]:
-    """Return the halves that the numbers of a layout describe; `existence_gap` bytes lie behind each existence set.
-
-    Raises CorruptFileError if the numbers, at least `LEAST_NUMBERS`, do not fit the blob.
-    """
+    """Return the halves that at least `LEAST_NUMBERS` of a layout describe, or raise CorruptFileError."""
     position = LEAST_NUMBERS
     halves: list[Half] = []
     for sign, start in ((1, 0), (-1, _HALF_NUMBERS)):
@@ -219,17 +216,14 @@ def content_of_part(blob: Blob, part: Part, stored: memoryview, row_count: int, 
     if not is_own:
         return Content(stored)
     if len(stored) != length and bytes(stored[: len(_MAGIC)]) == _MAGIC:
-        stored = content_of_frame(blob, stored, part.offset, 0, _longest_row_set(row_count))
+        # Every other row is a run, and no writer chose a smaller container.
+        longest = 8 + block_count(row_count) * (1 + 4 + 4 + 2 + 4 * (BLOCK_ROWS // 2))
+        stored = content_of_frame(blob, stored, part.offset, 0, longest)
     if len(stored) != length:
         return Content(stored)
     if row_count % 8 and stored[-1] >> row_count % 8:
         raise corrupt(blob, "plain bits beyond the last row", part.offset)
     return Content(stored, are_bits=True)
-
-
-def _longest_row_set(row_count: int) -> int:
-    """Return the most bytes of any row set: every other row is a run, and no writer chose a smaller container."""
-    return 8 + block_count(row_count) * (1 + 4 + 4 + 2 + 4 * (BLOCK_ROWS // 2))
 
 
 def row_set_of_content(blob: Blob, part: Part, content: Content, row_count: int) -> BitMap:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import zstandard
 
@@ -157,7 +156,9 @@ def _write_some(runs: _Runs, writer: _IntKeyWriter | _BytesKeyWriter, limit: int
     for block, key_part in enumerate(key_parts):
         own = sections[section : section + section_counts[block]]
         section += len(own)
-        data = _block(key_part, own)
+        header = np.array((len(own), key_part.word, key_part.number), BLOCK_HEADER)
+        lengths = np.array([len(section) for section in own], "<u4")
+        data = b"".join((header.tobytes(), lengths.tobytes(), key_part.content, *own))
         yield WrittenBlock(data, int(row_counts[block]), int(key_counts[block]), int(runs.keys[block_keys[block]]))
 
 
@@ -199,12 +200,6 @@ def _bits(bounds: Sequence[Ints], run_counts: Ints) -> Ints:
     return bits
 
 
-def _block(key_part: _KeyPart, sections: Sequence[bytes]) -> bytes:
-    header = np.array((len(sections), key_part.word, key_part.number), BLOCK_HEADER)
-    lengths = np.array([len(section) for section in sections], "<u4")
-    return b"".join((header.tobytes(), lengths.tobytes(), key_part.content, *sections))
-
-
 def _write_sections(runs: _Runs, section_runs: Ints) -> list[bytes]:
     """Encode sections; section i holds the runs from `section_runs[i]` up to `section_runs[i + 1]`."""
     is_first = np.zeros(len(runs.starts), np.bool_)
@@ -223,7 +218,7 @@ def _write_sections(runs: _Runs, section_runs: Ints) -> list[bytes]:
         least, widths, above = _above_least(numbers.view(np.uint64), ends[stream])
         headers["widths"][:, stream], headers["least"][:, stream] = widths, least
         packed.append(pack_streams(above, ends[stream], widths))
-    return [b"".join(parts) for parts in zip(_each(headers), *packed, strict=True)]
+    return [b"".join(parts) for parts in zip(map(np.void.tobytes, headers), *packed, strict=True)]
 
 
 def _streams(runs: _Runs, first_runs: Ints, is_later: Flags) -> Iterator[Ints]:
@@ -243,11 +238,6 @@ def _above_least(numbers: Words, ends: Ints) -> tuple[Words, Ints, Words]:
         return least, np.zeros(len(least), np.int64), numbers
     least, most = bounds_of_streams(numbers, ends)
     return least, bit_lengths(most - least), numbers - np.repeat(least, np.diff(ends))
-
-
-def _each(headers: npt.NDArray[np.void]) -> list[memoryview]:
-    data, size = memoryview(headers.tobytes()), headers.dtype.itemsize
-    return [data[start : start + size] for start in range(0, len(data), size)]
 
 
 class _IntKeyWriter:

@@ -13,8 +13,15 @@ from puffin_index.keys.columns import Column, KeyArray, chosen_keys, join_keys
 from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.held_keys import KeyCounts, KeysInMemory, KeysWithin
 from puffin_index.kinds.postings.keys import AskedBlocks, keys_of_blocks, runs_of
-from puffin_index.kinds.postings.parse import LENGTHS, ParsedBlocks, parse_blocks
-from puffin_index.kinds.postings.rows import decode_runs, row_set, runs_in, sections_of
+from puffin_index.kinds.postings.parse import (
+    LENGTHS,
+    ParsedBlocks,
+    decode_runs,
+    parse_blocks,
+    row_set,
+    runs_in,
+    sections_of,
+)
 from puffin_index.kinds.postings.sort import RowNumbers
 from puffin_index.storage.arrays import Flags, Ints, ramps
 from puffin_index.storage.parts import corrupt
@@ -55,10 +62,7 @@ def key_rows(blocks: ParsedBlocks) -> KeyRows:
 
 
 def rows_of_keys(asked: AskedBlocks, keys: KeyArray) -> KeyRows:
-    """Decode the rows of ascending keys, around each of which is an interval of the cuts.
-
-    Raises CorruptFileError on damage.
-    """
+    """Decode the rows of ascending keys, each in an interval of the cuts, or raise CorruptFileError."""
     blocks = parse_blocks([asked.stored], asked.is_bytes)
     runs = runs_of(blocks, [asked])
     there = np.flatnonzero(runs[0::2] < runs[1::2])
@@ -194,10 +198,7 @@ class RowsWithin(KeysWithin):
         return rows, replace(self, read=lambda: at_once(parts), cost_bytes=0)
 
     def keys_of(self, rows: BitMap | None) -> Reading[Column]:
-        """Return the keys of some rows.
-
-        Raises CorruptFileError if the blob is damaged, or a row has none of the keys.
-        """
+        """Return the keys of some rows, or raise CorruptFileError on damage or for a row with none of the keys."""
         if rows is None:
             raise corrupt(self.blob, "rows of other keys are asked for")
         wanted = self.numbers.to_numbers(np.frombuffer(rows.to_array(), np.uint32))

@@ -27,9 +27,8 @@ _EMPTY_BYTES = 4096
 class BlockTable:
     """The known numbers of the blocks: arrays by block number, filled as pages are read.
 
-    A block ends where the next begins; `rows` counts those of all blocks before each; `are_exact` says whether the
-    separator is the block's first key, `are_sets` whether the block is a row set; `first_keys` are separators of the
-    int64 domain.
+    A block ends where the next begins; `rows` counts those of all blocks before. `are_exact` marks separators that are
+    the block's first key, `are_sets` row sets; `first_keys` are separators of the int64 domain.
     """
 
     offsets: Ints
@@ -45,6 +44,10 @@ class BlockTable:
         """Return a table without known numbers."""
         offsets, rows, keys, checksums, first_keys = np.zeros((5, block_count + 1), np.int64)
         return cls(offsets, rows, keys, checksums, first_keys, *np.zeros((2, block_count + 1), np.bool_))
+
+    def row_counts(self, blocks: Ints) -> Ints:
+        """Return the number of rows of some blocks."""
+        return self.rows[blocks + 1] - self.rows[blocks]
 
     def fill(self, first: int, page: Page) -> None:
         """Copy the numbers from a page whose first block is `first`."""
@@ -130,10 +133,6 @@ class PostingsDirectory:
         after = ~before & are_exact & (self.table.keys[first + at] == 1)
         return first + np.where(after, at + 1, at), ~(before | after)
 
-    def row_counts(self, blocks: Ints) -> Ints:
-        """Return the number of rows of blocks whose pages are loaded."""
-        return self.table.rows[blocks + 1] - self.table.rows[blocks]
-
     def load(self, blocks: Ints | None = None) -> Reading[None]:
         """Read the root, and the directory pages of some blocks, or of all."""
         yield from self._open()
@@ -178,9 +177,9 @@ class PostingsDirectory:
         (data,) = yield from parts_of(self._blob, [self._root_part])
         with self._lock:
             if self._root is None:
-                self._take_root(data)
+                self._root = self._parse_root(data)
 
-    def _take_root(self, data: memoryview) -> None:
+    def _parse_root(self, data: memoryview) -> Page:
         root = parse_page(self._blob, data, self._root_part.offset, self._is_bytes)
         if int(root.rows[-1]) != self._ends[1]:
             raise corrupt(self._blob, f"{root.rows[-1]} rows, not {self._ends[1]}", self._root_part.offset)
@@ -189,8 +188,8 @@ class PostingsDirectory:
         if root.level == BLOCKS:
             self._pages[0] = self._take(self._table, 0, root)
         self._nbytes += _CHILD_BYTES * len(root)
-        # The root is set last: to other threads, its presence means that the table is ready.
-        self._root = root
+        # The caller sets the root last: to other threads, its presence means that the table is ready.
+        return root
 
     def _page_part(self, page: int) -> Part:
         root = self._opened()
@@ -321,7 +320,7 @@ def bounds_of(cuts: Cuts, directory: PostingsDirectory) -> tuple[int, int]:
         blocks, owners = np.unique(blocks, return_inverse=True)
         asked = np.bincount(owners, asked).astype(np.int64)
     # Each key of a block that the test does not ask for has at least one row.
-    most_within = table.rows[blocks + 1] - table.rows[blocks] - np.maximum(table.keys[blocks] - asked, 0)
+    most_within = table.row_counts(blocks) - np.maximum(table.keys[blocks] - asked, 0)
     total = int(most[~within].sum()) + int(most_within.sum())
     return int(np.maximum(least, 0).sum()), min(total, int(table.rows[-1]))
 

@@ -13,8 +13,7 @@ from puffin_index.keys.columns import KeyArray, join_keys
 from puffin_index.keys.sorted_keys import BytesKeys, parse_block_of_bytes
 from puffin_index.kinds.postings.blocks import KEY_CONTENT_LIMIT_BYTES
 from puffin_index.kinds.postings.directory import Cuts
-from puffin_index.kinds.postings.parse import ParsedBlocks, RawBlocks, StoredBlocks, parse_blocks
-from puffin_index.kinds.postings.rows import rows_of_runs
+from puffin_index.kinds.postings.parse import ParsedBlocks, RawBlocks, StoredBlocks, parse_blocks, rows_of_runs
 from puffin_index.kinds.postings.sort import RowNumbers
 from puffin_index.storage.arrays import Flags, Ints
 from puffin_index.storage.bit_packing import unpack_streams
@@ -22,10 +21,7 @@ from puffin_index.storage.parts import content_of_frame, corrupt
 
 
 def _first_runs(blocks: ParsedBlocks, places: Ints, ranks: Ints) -> Ints:
-    """Return, for each rank in a block (by ascending places), the first run of the key with this rank.
-
-    Raises CorruptFileError if the run counts of keys do not add up to the runs of their section.
-    """
+    """Return the first run of the key of each rank in a block, by ascending places, or raise CorruptFileError."""
     begins = blocks.section_runs[blocks.block_sections[places]]
     ends = blocks.section_runs[blocks.block_sections[places + 1]]
     # A block of several sections has one key: its only ranks are 0 and 1, so its first section suffices.
@@ -57,10 +53,7 @@ def _distinct(numbers: Ints) -> tuple[Ints, Ints]:
 
 
 def _ranks(raw: RawBlocks, places: Ints, keys: Ints | Sequence[bytes], right: Flags) -> Ints:
-    """Return, for each key, how many keys of a block (by ascending places) are less, or not greater where `right`.
-
-    Raises CorruptFileError if the keys of a block are damaged.
-    """
+    """Return how many keys of a block, by ascending places, come before each key, or raise CorruptFileError."""
     blocks, owners = _distinct(places)
     if not isinstance(keys, np.ndarray):
         opened = [_bytes_keys(raw, block) for block in blocks.tolist()]
@@ -129,10 +122,7 @@ class AskedBlocks:
     rows: BitMap
 
     def rows_of_all(self, every: Sequence[AskedBlocks]) -> list[BitMap]:
-        """Return, for each of several blobs, the rows with the keys asked for, all of one domain.
-
-        Raises CorruptFileError if a block is damaged; with several blobs, the error may name another of them.
-        """
+        """Return the rows with the keys asked for of each of several blobs of a domain, or raise CorruptFileError."""
         some = [one for one in every if len(one.stored.numbers)]
         if not some:
             return [one.rows for one in every]

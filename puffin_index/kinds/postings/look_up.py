@@ -45,7 +45,7 @@ from puffin_index.roaring.read import deserialize, row_set_of
 from puffin_index.roaring.union import StoredSets
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.parts import Part, check_layout, corrupt, parts_of
-from puffin_index.storage.ranged import Reading, run
+from puffin_index.storage.ranged import Reading, at_once, run
 
 _LAYOUT_NUMBERS = 10
 _NO_BLOCKS = np.empty(0, np.int64)
@@ -65,8 +65,7 @@ class _Plan:
 class Postings(OpenIndex, HoldsKeys):
     """Answer any test with rows of the segment's row space. Memory keeps the directory once read, but no blocks.
 
-    Safe to share between threads. Raises UnsupportedError for another version or domain, CorruptFileError if the layout
-    contradicts blob or row groups.
+    Safe to share. Raises UnsupportedError for another version or domain, CorruptFileError for another layout.
     """
 
     def __init__(self, payload: StoredPayload) -> None:
@@ -87,7 +86,7 @@ class Postings(OpenIndex, HoldsKeys):
         self._counts = (row_count, null_count)
         self._nulls_part = Part(nulls_from, pages_from - nulls_from, nulls_sum)
         root = Part(root_from, blob.length - root_from, root_sum)
-        self._directory = PostingsDirectory(blob, root, self._is_bytes, nulls_from, row_count)
+        self.directory = PostingsDirectory(blob, root, self._is_bytes, nulls_from, row_count)
         self._every: BitMap | None = None
         self._nulls: BitMap | None = BitMap() if null_count == 0 else None
 
@@ -95,12 +94,12 @@ class Postings(OpenIndex, HoldsKeys):
     def nbytes(self) -> int:
         """The approximate memory in bytes, including the read part of the directory."""
         nulls = 0 if self._nulls is None else self._nulls_part.length
-        return self._directory.nbytes + self._numbers.nbytes + nulls
+        return self.directory.nbytes + self._numbers.nbytes + nulls
 
     @property
     def sizes(self) -> tuple[int, int]:
         """The numbers of non-NULL rows and of distinct keys; no keys before a test of keys is prepared."""
-        return self._counts[0], self._directory.key_count
+        return self._counts[0], self.directory.key_count
 
     def prepare(self, asked: AskedTest) -> Reading[LookUp]:
         """Find the places of a test in the directory, as few pages of it as that takes."""
@@ -109,19 +108,19 @@ class Postings(OpenIndex, HoldsKeys):
         if isinstance(test, NullTest):
             count = null_count if test.is_null else row_count
             return LookUp((count, count), self._nulls_cost(), self._null_test(test))
-        yield from self._directory.load(_NO_BLOCKS)
-        cuts = yield from cuts_at(asked.places(self._is_bytes), self._directory)
-        least, most = bounds_of(cuts, self._directory)
+        yield from self.directory.load(_NO_BLOCKS)
+        cuts = yield from cuts_at(asked.places(self._is_bytes), self.directory)
+        least, most = bounds_of(cuts, self.directory)
         bounds = (row_count - most, row_count - least) if asked.negated else (least, most)
         if not bounds[1]:
-            return LookUp.of_nothing()
+            return LookUp((0, 0), (0, 0), lambda _: at_once(RowSet(BitMap(), True)))
         plan = self._plan(cuts, asked.negated)
         is_short = not plan.subtract and len(plan.blocks) > 0
         return LookUp(bounds, plan.cost, partial(self._rows, plan), partial(self._blocks, plan) if is_short else None)
 
     def _null_test(self, test: NullTest) -> RowsOf:
         def rows(candidates: BitMap | None) -> Reading[RowSet]:
-            nulls = yield from self._read_nulls()
+            nulls = yield from self.nulls()
             found = nulls if test.is_null else self._every_row() - nulls
             return RowSet(found.copy() if candidates is None else found & candidates, True)
 
@@ -131,57 +130,55 @@ class Postings(OpenIndex, HoldsKeys):
         found = BitMap()
         for first in range(0, len(plan.blocks), BLOCKS_AT_ONCE):
             some = plan.blocks[first : first + BLOCKS_AT_ONCE]
-            yield from self._directory.load(some)
+            yield from self.directory.load(some)
             asked = yield from self._read_asked(some, plan.cuts)
             found |= asked.rows_of_all([asked])[0]
         if plan.subtract:
-            nulls = yield from self._read_nulls()
+            nulls = yield from self.nulls()
             found = self._every_row() - nulls - found
         return RowSet(found if candidates is None else found & candidates, True)
 
     def _blocks(self, plan: _Plan) -> Reading[AskedBlocks]:
-        yield from self._directory.load(plan.blocks)
+        yield from self.directory.load(plan.blocks)
         return (yield from self._read_asked(plan.blocks, plan.cuts))
 
     def _read_asked(self, blocks: Ints, cuts: Cuts) -> Reading[AskedBlocks]:
-        stored = yield from read_blocks(self._blob, self._directory, blocks)
-        are_sets = self._directory.table.are_sets[blocks]
+        stored = yield from read_blocks(self._blob, self.directory, blocks)
+        are_sets = self.directory.table.are_sets[blocks]
         rows = BitMap()
         if are_sets.any():
             sets, stored = stored.chosen(are_sets), stored.chosen(~are_sets)
-            row_count = int(sets.row_counts.sum())
-            rows = StoredSets.of(sets.views, self._blob.location, self._blob.offset).union(self._limit, row_count)
+            row_count = int(sets.table.row_counts(sets.numbers).sum())
+            rows = StoredSets.of(sets.views, self._blob.location, self._blob.offset).union(
+                self._numbers.row_limit, row_count
+            )
             if len(rows) != row_count or not rows <= self._every_row():
                 raise self._other_rows(blocks)
         return AskedBlocks(stored, cuts, self._numbers, self._is_bytes, rows)
 
-    @property
-    def _limit(self) -> int:
-        return self._numbers.row_limit
-
     def _other_rows(self, blocks: Ints) -> CorruptFileError:
-        return corrupt(self._blob, "row sets of other rows", int(self._directory.table.offsets[blocks[0]]))
+        return corrupt(self._blob, "row sets of other rows", int(self.directory.table.offsets[blocks[0]]))
 
     def sets_of(self) -> Reading[KeySets | None]:
         """Return the row set of each key; None if there are many keys, or not each has a row set."""
-        yield from self._directory.load(_NO_BLOCKS)
-        blocks = np.arange(self._directory.block_count)
+        yield from self.directory.load(_NO_BLOCKS)
+        blocks = np.arange(self.directory.block_count)
         if not are_few_keys(len(blocks), self._numbers.row_count):
             return None
-        yield from self._directory.load()
-        if not self._directory.table.are_sets[blocks].all():
+        yield from self.directory.load()
+        if not self.directory.table.are_sets[blocks].all():
             return None
         stored = yield from self._read_sets(blocks)
-        rows, nulls = stored.each(self._limit), (yield from self._read_nulls())
-        counts = self._directory.row_counts(blocks)
+        rows, nulls = stored.each(self._numbers.row_limit), (yield from self.nulls())
+        counts = self.directory.table.row_counts(blocks)
         every = BitMap.union(nulls, *rows)
         are_disjoint = len(every) == sum(map(len, rows)) + len(nulls)
         if [len(own) for own in rows] != counts.tolist() or not are_disjoint or every != self._every_row():
             raise self._other_rows(blocks)
-        return KeySets(self._value_type, self._directory.keys_at(blocks), rows, nulls)
+        return KeySets(self._value_type, self.directory.keys_at(blocks), rows, nulls)
 
     def _read_sets(self, blocks: Ints) -> Reading[StoredSets]:
-        views = yield from parts_of(self._blob, self._directory.parts(blocks))
+        views = yield from parts_of(self._blob, self.directory.parts(blocks))
         return StoredSets.of(views, self._blob.location, self._blob.offset)
 
     def keys_of(self, rows: BitMap | None) -> Reading[Column]:
@@ -191,8 +188,8 @@ class Postings(OpenIndex, HoldsKeys):
 
     def in_memory(self) -> Reading[CodedRows]:
         """Decode the key of each row, or raise CorruptFileError if the blob is damaged."""
-        yield from self._directory.load()
-        key_count = int(self._directory.table.keys[:-1].sum())
+        yield from self.directory.load()
+        key_count = int(self.directory.table.keys[:-1].sum())
         return (yield from code_rows(self._blob, self._parts(), key_count, self._numbers, self._value_type))
 
     def within(self, test: AskedTest) -> Reading[RowsWithin | None]:
@@ -200,13 +197,13 @@ class Postings(OpenIndex, HoldsKeys):
         if isinstance(test.test, NullTest) or test.negated:
             return None
         places = test.places(self._is_bytes, one_by_one=True)
-        yield from self._directory.load(_NO_BLOCKS)
-        cuts = yield from cuts_at(places, self._directory)
+        yield from self.directory.load(_NO_BLOCKS)
+        cuts = yield from cuts_at(places, self.directory)
         blocks = cuts.needed_blocks()
-        cost = cost_of_blocks(blocks, self._directory)[1]
+        cost = cost_of_blocks(blocks, self.directory)[1]
 
         def read() -> Reading[list[KeyRows]]:
-            yield from self._directory.load(blocks)
+            yield from self.directory.load(blocks)
             parts: list[KeyRows] = []
             for some, are_sets in self._stretches(blocks):
                 if are_sets:
@@ -241,29 +238,31 @@ class Postings(OpenIndex, HoldsKeys):
 
     def _key_list(self) -> Reading[KeyArray]:
         """Return all keys."""
-        yield from self._directory.load()
+        yield from self.directory.load()
         parts: list[KeyArray] = []
         for some, are_sets in self._stretches():
-            keys = self._directory.keys_at(some) if are_sets else keys_of_blocks((yield from self._scan(some)).raw)
+            keys = self.directory.keys_at(some) if are_sets else keys_of_blocks((yield from self._scan(some)).raw)
             parts.append(keys)
         return join_keys(parts, self._is_bytes)
 
     def _stretches(self, chosen: Ints | None = None) -> Iterator[tuple[Ints, bool]]:
         """Yield blocks (None for all) with loaded pages, some at a time, and whether these are row sets."""
-        every = np.arange(self._directory.block_count) if chosen is None else chosen
-        are_sets = self._directory.table.are_sets[every]
-        chunks = np.arange(len(every)) // BLOCKS_AT_ONCE + np.cumsum(self._directory.row_counts(every)) // _ROWS_AT_ONCE
+        every = np.arange(self.directory.block_count) if chosen is None else chosen
+        are_sets = self.directory.table.are_sets[every]
+        chunks = (
+            np.arange(len(every)) // BLOCKS_AT_ONCE + np.cumsum(self.directory.table.row_counts(every)) // _ROWS_AT_ONCE
+        )
         ends = np.flatnonzero((np.diff(chunks) > 0) | (are_sets[1:] != are_sets[:-1])) + 1
         for some in np.split(every, ends) if len(every) else ():
-            yield some, bool(self._directory.table.are_sets[some[0]])
+            yield some, bool(self.directory.table.are_sets[some[0]])
 
     def _every_key(self) -> Reading[tuple[KeyArray, Ints]]:
         """Return all keys and the number of rows of each."""
-        yield from self._directory.load()
+        yield from self.directory.load()
         parts: list[tuple[KeyArray, Ints]] = []
         for some, are_sets in self._stretches():
             if are_sets:
-                parts.append((self._directory.keys_at(some), self._directory.row_counts(some)))
+                parts.append((self.directory.keys_at(some), self.directory.table.row_counts(some)))
             else:
                 parts.append(key_counts((yield from self._scan(some))))
         keys = join_keys([keys for keys, _ in parts], self._is_bytes)
@@ -271,7 +270,7 @@ class Postings(OpenIndex, HoldsKeys):
 
     def key_rows(self, blocks: Ints | None = None) -> Iterator[KeyRows]:
         """Read and decode blocks, some at a time; None for all. Raises CorruptFileError on damage."""
-        run(self._directory.load(blocks))
+        run(self.directory.load(blocks))
         return map(run, self._parts(blocks))
 
     def _parts(self, blocks: Ints | None = None) -> Iterator[Reading[KeyRows]]:
@@ -284,25 +283,20 @@ class Postings(OpenIndex, HoldsKeys):
     def _set_rows(self, blocks: Ints) -> Reading[KeyRows]:
         """Decode blocks that are row sets."""
         stored = yield from self._read_sets(blocks)
-        rows, sets = stored.rows(self._limit)
-        are_due = np.array_equal(np.bincount(sets, minlength=len(blocks)), self._directory.row_counts(blocks))
-        if not are_due or not row_set_of(rows, self._limit) <= self._every_row():
+        rows, sets = stored.rows(self._numbers.row_limit)
+        are_due = np.array_equal(np.bincount(sets, minlength=len(blocks)), self.directory.table.row_counts(blocks))
+        if not are_due or not row_set_of(rows, self._numbers.row_limit) <= self._every_row():
             raise self._other_rows(blocks)
-        return KeyRows(self._directory.keys_at(blocks), sets, self._numbers.to_numbers(rows))
+        return KeyRows(self.directory.keys_at(blocks), sets, self._numbers.to_numbers(rows))
 
     def keys(self, most: int) -> Reading[KeyArray | None]:
         """Return the distinct keys, ascending; None if there are more than `most`."""
-        yield from self._directory.load(_NO_BLOCKS)
-        return None if self._directory.key_count > most else (yield from self._key_list())
-
-    @property
-    def directory(self) -> PostingsDirectory:
-        """The directory of the blocks."""
-        return self._directory
+        yield from self.directory.load(_NO_BLOCKS)
+        return None if self.directory.key_count > most else (yield from self._key_list())
 
     def _scan(self, blocks: Ints) -> Reading[ParsedBlocks]:
         """Read and parse some blocks, ascending, whose pages are loaded."""
-        stored = yield from read_blocks(self._blob, self._directory, blocks)
+        stored = yield from read_blocks(self._blob, self.directory, blocks)
         return parse_blocks([stored], self._is_bytes)
 
     def _plan(self, cuts: Cuts, negated: bool) -> _Plan:
@@ -310,12 +304,12 @@ class Postings(OpenIndex, HoldsKeys):
         # The other blocks take at least all bytes but those of the inside: up to one half, the inside is cheaper.
         if 2 * inside.cost[1] <= self._nulls_part.offset:
             return inside
-        outside = self._option(cuts.complement(self._directory.block_count), not negated)
+        outside = self._option(cuts.complement(self.directory.block_count), not negated)
         return min(inside, outside, key=lambda option: option.cost[1])
 
     def _option(self, cuts: Cuts, subtract: bool) -> _Plan:
         blocks = cuts.needed_blocks()
-        costs = [cost_of_blocks(blocks, self._directory), self._directory.cost_of_pages(blocks)]
+        costs = [cost_of_blocks(blocks, self.directory), self.directory.cost_of_pages(blocks)]
         costs += [self._nulls_cost()] if subtract else []
         return _Plan(cuts, blocks, subtract, (sum(cost[0] for cost in costs), sum(cost[1] for cost in costs)))
 
@@ -325,22 +319,18 @@ class Postings(OpenIndex, HoldsKeys):
     def _every_row(self) -> BitMap:
         if self._every is None:
             every = BitMap()
-            spans = zip(self._numbers.bases.tolist(), self._numbers.row_counts.tolist(), strict=True)
-            for base, row_count in spans:
+            for base, row_count in zip(self._numbers.bases.tolist(), self._numbers.row_counts.tolist(), strict=True):
                 every.add_range(base, base + row_count)
             # Set only when complete: other threads may read the set at any time.
             self._every = every
         return self._every
 
-    def null_rows(self) -> BitMap:
+    def nulls(self) -> Reading[BitMap]:
         """Return the NULL rows, which nobody may change."""
-        return run(self._read_nulls())
-
-    def _read_nulls(self) -> Reading[BitMap]:
         if self._nulls is None:
             place = self._blob.offset + self._nulls_part.offset
             (stored,) = yield from parts_of(self._blob, [self._nulls_part])
-            nulls = deserialize(stored, self._limit, location=self._blob.location, offset=place)
+            nulls = deserialize(stored, self._numbers.row_limit, location=self._blob.location, offset=place)
             if len(nulls) != self._counts[1] or not nulls <= self._every_row():
                 raise corrupt(self._blob, "a set of NULL rows of other row groups", self._nulls_part.offset)
             self._nulls = nulls

@@ -50,8 +50,7 @@ def merge_postings(
 ) -> Payload:
     """Merge postings whose new bases ascend through all parts, with about `rows_at_once` rows in memory.
 
-    Raises BuildError if the rows exceed the row space, CorruptFileError or UnsupportedError for a part that cannot be
-    read.
+    Raises BuildError if rows exceed the row space, CorruptFileError or UnsupportedError for an unreadable part.
     """
     is_bytes = parts[0].payload.value_type.domain == "bytes"
     numbers = RowNumbers.of(np.concatenate([part.new_spans for part in parts]))
@@ -63,11 +62,15 @@ def merge_postings(
     ]
     null_rows = np.concatenate([numbers.rows_of(source.null_numbers()) for source in sources]).astype(np.uint32)
     row_count = numbers.row_count - len(null_rows)
-    are_sets = sum(source.set_keys for source in sources) <= most_set_keys(row_count)
+    are_sets = sum(source.key_count for source in sources) <= most_set_keys(row_count)
     data = bytearray()
     blocks: list[Child] = []
     before: bytes | None = None
-    for ordered in _ranges(sources, numbers, is_bytes, rows_at_once):
+    for limit in (*_limits(sources, is_bytes, rows_at_once), None):
+        some = [one for source in sources for one in source.below(limit) if len(one.rows)]
+        if not some:
+            continue
+        ordered = _ordered(some, (numbers.limit - 1).bit_length(), is_bytes)
         blocks += append_blocks(data, ordered, numbers, sizes, before, are_sets=are_sets)
         before = ordered.dictionary[-1].as_py() if ordered.dictionary is not None else None
     if sum(block.row_count for block in blocks) != row_count:
@@ -91,23 +94,12 @@ class _Source:
         self.separators: list[bytes] = [
             page.key(place) for page in pages if isinstance(page, BytesKeys) for place in range(len(page))
         ]
+        table = self.postings.directory.table
+        self.first_keys, self.row_counts = table.first_keys[:-1], np.diff(table.rows)
+        # A key counts in every row group with rows.
+        self.key_count = self.postings.directory.key_count * int(np.count_nonzero(self._numbers.row_counts))
         self._next = 0
         self._pending: list[_Some] = []
-
-    @property
-    def set_keys(self) -> int:
-        """The number of keys, each counted in every row group with rows."""
-        return self.postings.directory.key_count * int(np.count_nonzero(self._numbers.row_counts))
-
-    @property
-    def first_keys(self) -> Ints:
-        """The first key of each block; only in the int64 domain."""
-        return self.postings.directory.table.first_keys[:-1]
-
-    @property
-    def row_counts(self) -> Ints:
-        """The number of rows of each block."""
-        return np.diff(self.postings.directory.table.rows)
 
     def below(self, limit: Key | None) -> list[_Some]:
         """Return all keys below a limit, or all keys without a limit, that no earlier call returned."""
@@ -144,7 +136,7 @@ class _Source:
 
     def null_numbers(self) -> Ints:
         """Return the new numbers of the NULL rows that are kept."""
-        rows = np.frombuffer(self.postings.null_rows().to_array(), np.uint32)
+        rows = np.frombuffer(run(self.postings.nulls()).to_array(), np.uint32)
         return self._moved(self._numbers.to_numbers(rows))[0]
 
 
@@ -161,16 +153,6 @@ def _without_unused(some: _Some) -> _Some:
         return some
     used, owners = np.unique(some.owners, return_inverse=True)
     return _Some(chosen_keys(some.keys, used), owners.astype(np.int64), some.rows)
-
-
-def _ranges(
-    sources: Sequence[_Source], numbers: RowNumbers, is_bytes: bool, rows_at_once: int
-) -> Iterator[OrderedRows]:
-    """Yield the rows of each range of keys, by ascending keys."""
-    for limit in (*_limits(sources, is_bytes, rows_at_once), None):
-        some = [one for source in sources for one in source.below(limit) if len(one.rows)]
-        if some:
-            yield _ordered(some, (numbers.limit - 1).bit_length(), is_bytes)
 
 
 def _limits(sources: Sequence[_Source], is_bytes: bool, rows_at_once: int) -> list[Key]:

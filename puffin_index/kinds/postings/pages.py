@@ -121,10 +121,7 @@ class Page:
 
 
 def parse_page(blob: Blob, data: memoryview, offset: int, is_bytes: bool) -> Page:
-    """Parse the bytes of the page at an offset of the blob.
-
-    Raises UnsupportedError if the page is of another version or form, CorruptFileError if it is damaged.
-    """
+    """Parse the page at an offset of the blob, or raise UnsupportedError or CorruptFileError."""
     cursor = ByteCursor(data, blob.location, blob.offset + offset)
     version, of_form, level, flags = (cursor.uint8() for _ in range(4))
     if version != VERSION or of_form != is_bytes or level not in (BLOCKS, PAGES) or flags:

@@ -6,9 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from pyroaring import BitMap
 
 from puffin_index.kinds.postings.blocks import BLOCK_HEADER, SECTION_HEADER, STREAMS
-from puffin_index.kinds.postings.directory import PostingsDirectory
+from puffin_index.kinds.postings.directory import BlockTable, PostingsDirectory
+from puffin_index.kinds.postings.sort import RowNumbers
+from puffin_index.roaring.read import row_set_of_ascending
 from puffin_index.storage.arrays import Flags, Ints, Words, ramps, records_at
 from puffin_index.storage.bit_packing import MAXIMUM_WIDTH, SLACK_BYTES, packed_bytes, unpack_streams
 from puffin_index.storage.parts import corrupt, parts_of
@@ -20,24 +23,17 @@ _MAXIMUM_ROW_WIDTH = 32
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredBlocks:
-    """The bytes of some blocks, by ascending number, and their description in the directory.
-
-    `first_keys` are those of the int64 domain.
-    """
+    """The bytes of some blocks, by ascending number, and the table of the directory that describes them."""
 
     blob: Blob
     numbers: Ints
-    offsets: Ints
     views: list[memoryview]
-    key_counts: Ints
-    row_counts: Ints
-    first_keys: Ints
+    table: BlockTable
 
     def chosen(self, some: Flags) -> StoredBlocks:
         """Return some of the blocks."""
         views = [self.views[place] for place in np.flatnonzero(some).tolist()]
-        columns = (column[some] for column in (self.key_counts, self.row_counts, self.first_keys))
-        return StoredBlocks(self.blob, self.numbers[some], self.offsets[some], views, *columns)
+        return StoredBlocks(self.blob, self.numbers[some], views, self.table)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,21 +105,8 @@ class ParsedBlocks:
 
 
 def read_blocks(blob: Blob, directory: PostingsDirectory, numbers: Ints) -> Reading[StoredBlocks]:
-    """Read ascending blocks, whose directory pages are loaded; neighbours share a request.
-
-    Raises CorruptFileError if a block does not match its checksum.
-    """
-    table = directory.table
-    contents = yield from parts_of(blob, directory.parts(numbers))
-    return StoredBlocks(
-        blob,
-        numbers,
-        table.offsets[numbers],
-        contents,
-        table.keys[numbers],
-        table.rows[numbers + 1] - table.rows[numbers],
-        table.first_keys[numbers],
-    )
+    """Read ascending blocks, whose directory pages are loaded, or raise CorruptFileError."""
+    return StoredBlocks(blob, numbers, (yield from parts_of(blob, directory.parts(numbers))), directory.table)
 
 
 def parse_blocks(stored: Sequence[StoredBlocks], is_bytes: bool) -> ParsedBlocks:
@@ -146,7 +129,8 @@ def _parse_headers(stored: Sequence[StoredBlocks], is_bytes: bool) -> RawBlocks:
     joined = b"".join((*views, bytes(SLACK_BYTES)))
     starts = _before(np.array([len(view) for view in views], np.int64))
     header = records_at(np.frombuffer(joined, np.uint8), starts[:-1], BLOCK_HEADER)
-    keys = np.concatenate([blocks.key_counts for blocks in stored])
+    tables = [(blocks.table, blocks.numbers) for blocks in stored]
+    keys = np.concatenate([table.keys[numbers] for table, numbers in tables])
     words, sections = header["key_word"].astype(np.int64), header["sections"].astype(np.int64)
     key_bytes = words if is_bytes else packed_bytes(keys - 1, words)
     key_starts = starts[:-1] + BLOCK_HEADER.itemsize + 4 * sections
@@ -154,12 +138,12 @@ def _parse_headers(stored: Sequence[StoredBlocks], is_bytes: bool) -> RawBlocks:
         stored[0].blob,
         is_bytes,
         np.repeat(np.arange(len(stored)), [len(blocks.numbers) for blocks in stored]),
-        np.concatenate([blocks.offsets for blocks in stored]),
-        np.concatenate([blocks.first_keys for blocks in stored]),
+        np.concatenate([table.offsets[numbers] for table, numbers in tables]),
+        np.concatenate([table.first_keys[numbers] for table, numbers in tables]),
         memoryview(joined),
         starts,
         keys,
-        np.concatenate([blocks.row_counts for blocks in stored]),
+        np.concatenate([table.row_counts(numbers) for table, numbers in tables]),
         words,
         header["key_number"].astype(np.uint64),
         key_starts,
@@ -198,3 +182,116 @@ def _parse_sections(raw: RawBlocks) -> ParsedBlocks:
     fits &= (np.add.reduceat(rows, first_sections) == raw.row_counts)[owners]
     raw.require(np.logical_and.reduceat(fits, first_sections), "a section whose header does not fit it")
     return ParsedBlocks(raw, _before(runs), block_sections, runs, groups, rows, counts, widths, least, stream_starts)
+
+
+_SECTIONS_AT_ONCE = 256
+_LONG_RUN_ROWS = 64
+_LOW_HALF = np.uint64(0xFFFF_FFFF)
+
+
+def rows_of_runs(
+    blocks: ParsedBlocks,
+    lows: Ints,
+    highs: Ints,
+    owners: Ints,
+    numbers: Sequence[RowNumbers],
+) -> list[BitMap]:
+    """Return each blob's rows of ascending, disjoint intervals of runs, or raise CorruptFileError for other numbers."""
+    some = lows < highs
+    lows, highs, owners = lows[some], highs[some], owners[some]
+    sections = sections_of(blocks, lows, highs)
+    found = [BitMap() for _ in numbers]
+    for place in range(0, len(sections), _SECTIONS_AT_ONCE):
+        starts, lengths, counts = runs_in(blocks, sections[place : place + _SECTIONS_AT_ONCE], lows, highs)
+        own_counts = np.bincount(owners, counts).astype(np.int64)
+        own_ends = np.cumsum(own_counts)
+        for owner in np.flatnonzero(own_counts).tolist():
+            own = slice(own_ends[owner] - own_counts[owner], own_ends[owner])
+            rows = row_set(starts[own], None if lengths is None else lengths[own], numbers[owner])
+            if rows is None:
+                raise corrupt(blocks.raw.blob, "rows that no row group has", int(blocks.raw.offsets[0]))
+            found[owner] |= rows
+    return found
+
+
+def sections_of(blocks: ParsedBlocks, lows: Ints, highs: Ints) -> Ints:
+    """Return the sections of ascending intervals of runs, none of them empty."""
+    firsts = np.searchsorted(blocks.section_runs, lows, "right") - 1
+    ends = np.searchsorted(blocks.section_runs, highs, "left")
+    sections = ramps(firsts, ends - firsts)
+    return np.unique(sections) if len(lows) > 1 else sections
+
+
+def runs_in(blocks: ParsedBlocks, sections: Ints, lows: Ints, highs: Ints) -> tuple[Ints, Ints | None, Ints]:
+    """Return the first number and length of the runs in some sections, and the number of runs of each interval."""
+    starts, lengths = decode_runs(blocks, sections)
+    own_lows = _own_places(blocks, sections, lows)
+    counts = _own_places(blocks, sections, highs) - own_lows
+    if int(counts.sum()) < len(starts):
+        chosen = ramps(own_lows, counts)
+        starts = starts[chosen]
+        lengths = None if lengths is None else lengths[chosen]
+    return starts, lengths, counts
+
+
+def _own_places(blocks: ParsedBlocks, sections: Ints, places: Ints) -> Ints:
+    """Translate places among all runs into places among the runs of some sections alone."""
+    counts = blocks.runs[sections]
+    begins = blocks.section_runs[sections]
+    owners = np.searchsorted(begins, places, "right") - 1
+    own = np.minimum(places - begins[owners], counts[owners]) + (np.cumsum(counts) - counts)[owners]
+    return np.where(owners < 0, 0, own)
+
+
+def decode_runs(blocks: ParsedBlocks, sections: Ints) -> tuple[Ints, Ints | None]:
+    """Return the number of the first row of each run of some sections, and the length of each run; None if all are 1.
+
+    Raises CorruptFileError if a section's runs or rows do not add up to the numbers in its header.
+    """
+    firsts = blocks.stream(FIRST_ROWS, sections)
+    runs = blocks.runs[sections]
+    all_single = bool((blocks.rows[sections] == runs).all())
+    lengths = None if all_single else blocks.stream(LENGTHS, sections)
+    if lengths is not None:
+        sums = np.add.reduceat(lengths, np.cumsum(runs) - runs)
+        if bool((sums != blocks.rows[sections]).any()):
+            raise corrupt(blocks.raw.blob, "a section of another number of rows", int(blocks.raw.offsets[0]))
+    if len(firsts) == int(runs.sum()):
+        return firsts, lengths
+    counts = blocks.group_counts(sections)
+    group_runs = np.cumsum(counts) - counts
+    steps = np.empty(int(runs.sum()), np.int64)
+    is_later = np.ones(len(steps), np.bool_)
+    is_later[group_runs] = False
+    gaps = blocks.stream(GAPS, sections)
+    gaps += 1 if lengths is None else lengths[:-1][is_later[1:]]
+    steps[is_later] = gaps
+    # One sum over all groups replaces one per group: the step to a group's first run leads back from the run before.
+    steps[group_runs] = firsts
+    spans = np.add.reduceat(steps, group_runs)
+    steps[group_runs[1:]] -= spans[:-1]
+    np.cumsum(steps, out=steps)
+    return steps, lengths
+
+
+def row_set(starts: Ints, lengths: Ints | None, numbers: RowNumbers) -> BitMap | None:
+    """Return the rows of disjoint runs of numbers, in any order; None if a run leaves its row group."""
+    if int((starts if lengths is None else starts + lengths - 1).max(initial=0)) >= numbers.limit:
+        return None
+    # Ascending rows let the set be built container by container. Start and length share a word to be sorted together.
+    if lengths is None:
+        ordered, counts = np.sort(starts.astype(np.uint32)).astype(np.int64), np.ones(len(starts), np.int64)
+    else:
+        packed = np.sort((starts << 32 | lengths).view(np.uint64))
+        ordered, counts = (packed >> np.uint64(32)).view(np.int64), (packed & _LOW_HALF).view(np.int64)
+    rows = numbers.to_rows(ordered, counts)
+    if rows is None:
+        return None
+    if lengths is None:
+        return row_set_of_ascending(rows)
+    if int(counts.sum()) <= _LONG_RUN_ROWS * len(counts):
+        return row_set_of_ascending(ramps(rows, counts))
+    found = BitMap()
+    for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
+        found.add_range(row, row + count)
+    return found

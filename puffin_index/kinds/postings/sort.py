@@ -64,10 +64,7 @@ class RowNumbers:
         return checksum32(np.stack((self.bases, self.row_counts), axis=1).astype("<i8").tobytes())
 
     def to_rows(self, starts: Ints, lengths: Ints) -> Ints | None:
-        """Return the first row, in the row space, of each run of numbers; None if a run leaves its row group.
-
-        The first numbers ascend, each below `limit`.
-        """
+        """Return the first row of each run of ascending numbers below `limit`; None if a run leaves its row group."""
         cuts = np.append(np.searchsorted(starts, self.firsts), len(starts))
         counts = np.diff(cuts)
         if bool((starts + lengths > np.repeat(self.firsts + self.row_counts, counts)).any()):

@@ -53,7 +53,7 @@ def test_candidates_change_no_count(local_catalog: SqlCatalog, definition: Index
         for least in sorted(random.sample(range(2_000), 6)):
             keys = Leaf(1, RangeTest(least, None), "long")
             first = disjunction([nulls, keys]) if nulls_first else keys
-            counted = counting.first(where, first, at, nulls)
+            counted = counting.first(where, first, at, (nulls.field_id, nulls.value_type))
             plain = counting.of(conjunction([where, first]), at)
 
             assert counted.counts.tolist() == plain.counts.tolist()

@@ -23,7 +23,8 @@ def view(local_catalog: SqlCatalog) -> IndexView:
 
 def opened(view: IndexView, test: LeafTest, limits: Limits) -> tuple[SearchState, KindDirectory]:
     pruning = pruning_of(view, k(test), limits)
-    directory = view.directory(pruning.leaves[0].leaf, "bitmap", pruning.reads)
+    leaf = pruning.leaves[0].leaf
+    directory = view.directory(leaf.field_id, leaf.value_type, "bitmap", pruning.reads)
     assert directory is not None
     return pruning, directory
 

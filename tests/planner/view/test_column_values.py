@@ -36,7 +36,9 @@ COLUMNS = {
 def values_of(
     view: IndexView, leaf: Leaf = LEAF, most: int = 100, most_bytes: int = 10**6
 ) -> ColumnValues | KeyRange | str:
-    return column_values(view, leaf, np.arange(view.row_group_count), most, most_bytes, IndexReads())
+    return column_values(
+        view, leaf.field_id, leaf.value_type, np.arange(view.row_group_count), most, most_bytes, IndexReads()
+    )
 
 
 def leaves_of(index: TableIndex) -> dict[str, Leaf]:
@@ -131,7 +133,9 @@ def test_a_column_that_has_an_index_in_some_row_groups_only_has_no_list(local_ca
     assert 0 < len(covered) < view.row_group_count
 
     assert values_of(view, leaf) == "some row groups have no index of the column"
-    assert isinstance(column_values(view, leaf, covered, 100, 10**6, IndexReads()), ColumnValues)
+    assert isinstance(
+        column_values(view, leaf.field_id, leaf.value_type, covered, 100, 10**6, IndexReads()), ColumnValues
+    )
 
 
 def test_lists_of_other_keys_have_other_fingerprints(local_catalog: SqlCatalog) -> None:

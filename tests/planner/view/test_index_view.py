@@ -49,7 +49,7 @@ def test_a_file_that_is_not_the_one_that_was_indexed_has_no_row_groups(local_cat
 
 
 def test_statistics_are_arrays_of_one_element_a_row_group(local_catalog: SqlCatalog) -> None:
-    statistics = view_of_ten_rows(local_catalog).statistics(LEAF, IndexReads())
+    statistics = view_of_ten_rows(local_catalog).statistics(LEAF.field_id, LEAF.value_type, IndexReads())
 
     assert statistics is not None
     assert statistics.row_count.tolist() == [2, 2, 2, 2, 2]
@@ -63,7 +63,9 @@ def test_statistics_are_arrays_of_one_element_a_row_group(local_catalog: SqlCata
 def test_a_directory_says_which_payload_answers_for_which_row_group(
     local_catalog: SqlCatalog, definition: IndexDefinition, merged: list[bool], payloads: int
 ) -> None:
-    directory = view_of_ten_rows(local_catalog, definition).directory(LEAF, "bitmap", IndexReads())
+    directory = view_of_ten_rows(local_catalog, definition).directory(
+        LEAF.field_id, LEAF.value_type, "bitmap", IndexReads()
+    )
 
     assert directory is not None
     assert directory.known.tolist() == [True] * 5
@@ -73,19 +75,18 @@ def test_a_directory_says_which_payload_answers_for_which_row_group(
 
 def test_what_has_no_index_has_no_directory(local_catalog: SqlCatalog) -> None:
     view = view_of_ten_rows(local_catalog)
-    other_type = type(LEAF)(LEAF.field_id, SetTest((b"5",)), "string")
 
     assert view.has(1, "bitmap", EVERY).all()
     assert not view.has(1, "bloom", EVERY).any()
-    assert view.directory(LEAF, "bloom", IndexReads()) is None
-    assert view.statistics(c(SetTest((1,))), IndexReads()) is None
+    assert view.directory(LEAF.field_id, LEAF.value_type, "bloom", IndexReads()) is None
+    assert view.statistics(c(SetTest((1,))).field_id, LEAF.value_type, IndexReads()) is None
     # The column's keys are numbers: they say nothing about a string.
-    assert view.statistics(other_type, IndexReads()) is None
+    assert view.statistics(LEAF.field_id, "string", IndexReads()) is None
 
 
 def test_a_payload_answers_for_its_row_group(local_catalog: SqlCatalog) -> None:
     view = view_of_ten_rows(local_catalog)
-    directory = view.directory(LEAF, "bitmap", IndexReads())
+    directory = view.directory(LEAF.field_id, LEAF.value_type, "bitmap", IndexReads())
     assert directory is not None
 
     found = [run(view.opened.open(directory, row_group, None)).evaluate(RangeTest(5, 8)) for row_group in range(5)]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 from pyarrow import orc
 
-from puffin_index.data.orc_footer import lz4_size, read_footer
+from puffin_index.data.orc_footer import read_footer
 from puffin_index.data.parquet import row_group_places
 from puffin_index.data.row_groups import READ_WHOLE, range_starts
 from tests.parquet_footer_edit import Struct, columns, edit_footer, metadata, row_groups
@@ -17,10 +17,6 @@ from tests.parquet_footer_edit import Struct, columns, edit_footer, metadata, ro
 SIZE = 1_000
 GROUPS = 20
 _LONG = 6
-
-
-def repeated(parts: list[tuple[bytes, int]]) -> bytes:
-    return b"".join(part * times for part, times in parts)
 
 
 @given(st.lists(st.tuples(st.integers(-5, SIZE + 5), st.integers(-5, SIZE + 5)), max_size=12))
@@ -121,7 +117,7 @@ def test_stripes_of_an_orc_file_are_found(tmp_path: Path, compression: str, rows
     orc.write_table(table, path, compression=compression, stripe_size=65_536, batch_size=1_024)
     with path.open("rb") as stream:
         opened = orc.ORCFile(stream)
-        footer = read_footer(stream, opened)
+        footer = read_footer(opened)
 
         rows = [opened.read_stripe(at, columns=["a"]).num_rows for at in range(opened.nstripes)]
         assert footer.row_counts == tuple(rows)
@@ -129,12 +125,3 @@ def test_stripes_of_an_orc_file_are_found(tmp_path: Path, compression: str, rows
     assert offsets[0] == len(b"ORC")
     assert offsets == sorted(set(offsets))
     assert offsets[-1] < path.stat().st_size
-
-
-@given(st.lists(st.tuples(st.binary(min_size=1, max_size=40), st.integers(1, 60)), min_size=1).map(repeated))
-def test_the_size_of_an_lz4_block_is_told_before_it_is_decompressed(data: bytes) -> None:
-    """Arrow's ORC writer compresses no footer by LZ4; Java's does."""
-    block = pa.compress(data, "lz4_raw", asbytes=True)
-
-    assert lz4_size(block) == len(data)
-    assert pa.decompress(block, lz4_size(block), "lz4_raw", asbytes=True) == data

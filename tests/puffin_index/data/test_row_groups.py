@@ -95,8 +95,7 @@ def read(opened: OpenDataFile, field_id: int, key: str | None = None) -> list[ob
 
 def first_bytes(file: DataFile) -> tuple[int, ...]:
     if file.format == "ORC":
-        with open(file.path, "rb") as stream:
-            return read_footer(stream, orc.ORCFile(stream)).offsets
+        return read_footer(orc.ORCFile(file.path)).offsets
     metadata = pq.ParquetFile(file.path).metadata
     columns = [metadata.row_group(group).column(0) for group in range(metadata.num_row_groups)]
     return tuple(column.dictionary_page_offset or column.data_page_offset for column in columns)

@@ -37,7 +37,7 @@ from tests.puffin_index.indexed_table import (
 )
 
 NOW = timedelta(0)
-INDEX = TableName(("ns",), "t__puffin_index")
+INDEX = TableName(("ns", "t__puffin_index"))
 
 
 class PlacingCatalog(SqlCatalog):
@@ -71,7 +71,7 @@ def placed_anywhere(catalog: SqlCatalog) -> TableIndex:
         "write.metadata.delete-after-commit.enabled": "true",
         "commit.retry.num-retries": "0",
     }
-    catalog.create_table(INDEX.identifier, SCHEMA, properties=properties)
+    catalog.create_table(INDEX, SCHEMA, properties=properties)
     index = TableIndex.open(catalog, "ns.t")
     index.build(workers=1)
     return index
@@ -160,7 +160,7 @@ def test_a_place_where_anothers_files_lie_is_refused(placing_catalog: SqlCatalog
     check_entries(TableIndex.open(placing_catalog, "ns.h"))
     assert (
         first.index_table.location()
-        == load_index_table(placing_catalog, TableName(("ns",), "h__puffin_index")).location()
+        == load_index_table(placing_catalog, TableName(("ns", "h__puffin_index"))).location()
     )
 
 
@@ -174,7 +174,7 @@ def test_who_comes_second_leaves_no_files(local_catalog: SqlCatalog) -> None:
     assert late.location() == index.index_table.location()
     assert set(folder_of(index).parent.rglob("*")) == before
     with pytest.raises(TableAlreadyExistsError):
-        local_catalog.create_table(INDEX.identifier, SCHEMA)
+        local_catalog.create_table(INDEX, SCHEMA)
     assert len(read_entries(late)) == 1
 
 
@@ -193,7 +193,7 @@ def test_a_catalog_without_a_place_is_told_of_a_warehouse(placing_catalog: SqlCa
     homeless = SqlCatalog("local", uri=placing_catalog.properties["uri"])
     with pytest.raises(CatalogError, match=r"has no place for index table ns\.t__puffin_index, as a `warehouse`"):
         TableIndex.create(homeless, "ns.t", DEFINITION)
-    assert not homeless.table_exists(INDEX.identifier)
+    assert not homeless.table_exists(INDEX)
     homeless.close()
 
 

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from puffin_index import BuildHandle, BuildReport, IndexDefinition, TableIndex
 from puffin_index.jobs.build_job import ProgressListener, build
-from puffin_index.jobs.engine import LocalEngine, SparkEngine, background_engine
+from puffin_index.jobs.engine import LocalEngine, SparkEngine, engine_for
 from tests.conftest import amount
 
 pytestmark = pytest.mark.spark
@@ -37,7 +37,7 @@ def start(index: TableIndex, engine: SparkEngine) -> BuildHandle:
 
 
 def test_executors_build_in_the_background_with_half_of_the_slots(spark: SparkSession, index: TableIndex) -> None:
-    engine = SparkEngine(spark, "background", in_background=True)
+    engine = SparkEngine(spark, in_background=True)
 
     report = start(index, engine).wait(120)
 
@@ -47,7 +47,7 @@ def test_executors_build_in_the_background_with_half_of_the_slots(spark: SparkSe
 
 
 def test_a_cancelled_build_ends_soon_and_another_one_finishes(spark: SparkSession, index: TableIndex) -> None:
-    engine = SparkEngine(spark, "cancelled", in_background=True)
+    engine = SparkEngine(spark, in_background=True)
     handle = start(index, engine)
     while handle.status() == "running" and not spark.sparkContext.statusTracker().getActiveJobsIds():
         time.sleep(0.01)
@@ -62,4 +62,4 @@ def test_a_cancelled_build_ends_soon_and_another_one_finishes(spark: SparkSessio
 
 
 def test_a_local_master_leaves_all_slots_to_queries(spark: SparkSession) -> None:
-    assert isinstance(background_engine(spark, "local", None), LocalEngine)
+    assert isinstance(engine_for(spark, None, in_background=True), LocalEngine)

@@ -17,8 +17,7 @@ from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import value_type_named
 from puffin_index.kinds.base import Payload
 from puffin_index.kinds.bsi.kind import MERGED_ROWS, SlicesBuilder
-from puffin_index.kinds.bsi.merged_slices import MergedSlices
-from puffin_index.kinds.bsi.own_slices import BSI, build_slices, is_small
+from puffin_index.kinds.bsi.own_slices import BSI, MergedSlices, build_slices, is_small
 from puffin_index.kinds.registry import KINDS
 from puffin_index.storage.arrays import Flags
 from puffin_index.storage.parts import checksum32
