@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io import InputFile, OutputFile
-from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
+from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO, schema_to_pyarrow
 
 from conformance.tables import KitTable
 from puffin_index.data.column_source import Reading
@@ -43,15 +43,12 @@ class KitIO(PyArrowFileIO):
 
 def write_table(table: KitTable, folder: Path) -> list[DataFile]:
     """Write the data files of a table, with field ids."""
-    fields = [
-        pa.field(column.name, column.arrow, metadata={"PARQUET:field_id": str(number)})
-        for number, column in enumerate(table.columns, 1)
-    ]
+    schema = schema_to_pyarrow(table.schema)
     files: list[DataFile] = []
     for number, row_groups in enumerate(table.files):
         rows, path = sum(row_groups), folder / f"{number}.parquet"
-        columns = [column.values(number, rows) for column in table.columns]
-        data = pa.table([pa.array(v, f.type) for v, f in zip(columns, fields, strict=True)], schema=pa.schema(fields))
+        columns = zip(table.columns, schema.types, strict=True)
+        data = pa.table([pa.array(column.values(number, rows), kind) for column, kind in columns], schema=schema)
         # Not compressed: a segment has the offsets of row groups, which should not depend on a library's version.
         with pq.ParquetWriter(path, data.schema, compression="none", use_dictionary=False) as writer:
             first = 0

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from math import inf, nan
 from typing import Any
 
-import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
     BinaryType,
@@ -31,8 +31,6 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-EPOCH = datetime(1970, 1, 1)
-
 
 @dataclass(frozen=True)
 class KitColumn:
@@ -41,23 +39,19 @@ class KitColumn:
     Attributes:
         name: The name.
         iceberg: The type.
-        arrow: The type in the data files.
-        pool: The values to choose from; empty if `value_of` gives them.
-        value_of: The value of a row, by the number of its data file and its number in the file.
+        source: The values to choose from, or the value of a row by the number of its data file and its number there.
     """
 
     name: str
     iceberg: IcebergType
-    arrow: pa.DataType
-    pool: Sequence[Any] = ()
-    value_of: Callable[[int, int], Any] | None = None
+    source: Sequence[Any] | Callable[[int, int], Any]
 
     def values(self, file: int, rows: int) -> list[Any]:
         """Give the values of a data file; every eleventh row of a pool is NULL."""
-        if self.value_of is not None:
-            return [self.value_of(file, row) for row in range(rows)]
-        size = len(self.pool)
-        return [None if row % 11 == 4 else self.pool[(row * row + row // 3 + 5 * file) % size] for row in range(rows)]
+        if callable(self.source):
+            return [self.source(file, row) for row in range(rows)]
+        pool = self.source
+        return [None if row % 11 == 4 else pool[(row * row + row // 3 + 5 * file) % len(pool)] for row in range(rows)]
 
 
 @dataclass(frozen=True)
@@ -74,17 +68,16 @@ class KitTable:
         return Schema(*(NestedField(n, c.name, c.iceberg, required=False) for n, c in enumerate(self.columns, 1)))
 
 
-def _moment(text: str) -> datetime:
-    return datetime.fromisoformat(text)
-
-
-_TIMES = (
-    "1970-01-01T00:00:00",
-    "1969-12-31T23:59:59.999999",
-    "2020-02-29T12:30:00.000001",
-    "1582-10-04T01:02:03",
-    "9999-12-31T23:59:59.999999",
-)
+_MOMENTS = [
+    datetime.fromisoformat(text)
+    for text in (
+        "1970-01-01T00:00:00",
+        "1969-12-31T23:59:59.999999",
+        "2020-02-29T12:30:00.000001",
+        "1582-10-04T01:02:03",
+        "9999-12-31T23:59:59.999999",
+    )
+]
 _WIDE = (
     "0.00",
     "-0.01",
@@ -113,7 +106,6 @@ _TEXTS = (
     "%_",
     "zz" * 40,
 )
-_UUIDS = tuple(bytes([n * 37 % 256] * 16) for n in range(5))
 
 
 def _tags(file: int, row: int) -> list[tuple[str, str]] | None:
@@ -132,124 +124,56 @@ def _place(file: int, row: int) -> dict[str, int | None] | None:
 
 
 TYPES = (
-    KitColumn("flag", BooleanType(), pa.bool_(), (True, False, False)),
-    KitColumn("small", IntegerType(), pa.int32(), (0, 1, -1, 7, 2**31 - 1, -(2**31), 42)),
-    KitColumn("big", LongType(), pa.int64(), (0, 5, -5, 1 << 40, -(1 << 40), 2**63 - 1, 1 - 2**63, 6)),
-    KitColumn("lowest", LongType(), pa.int64(), (-(2**63), 0, 2**63 - 1, 3, 4)),
-    KitColumn(
-        "day",
-        DateType(),
-        pa.date32(),
-        tuple(date(1970, 1, 1) + timedelta(n) for n in (0, -1, 1, 18_321, 18_322, -200_000)),
-    ),
-    KitColumn(
-        "hour", TimeType(), pa.time64("us"), (time(0), time(23, 59, 59, 999_999), time(12, 30), time(12, 30, 0, 1))
-    ),
-    KitColumn("moment", TimestampType(), pa.timestamp("us"), tuple(map(_moment, _TIMES))),
-    KitColumn(
-        "instant",
-        TimestamptzType(),
-        pa.timestamp("us", "UTC"),
-        tuple(_moment(text).replace(tzinfo=UTC) for text in _TIMES),
-    ),
-    KitColumn(
-        "price",
-        DecimalType(9, 2),
-        pa.decimal128(9, 2),
-        tuple(map(Decimal, ("0.00", "-0.01", "1234567.89", "-9999999.99", "4.50"))),
-    ),
-    KitColumn("wide", DecimalType(38, 2), pa.decimal128(38, 2), tuple(map(Decimal, _WIDE))),
-    KitColumn(
-        "ratio", FloatType(), pa.float32(), (0.0, -0.0, 1.5, -2.5, float("nan"), float("inf"), float("-inf"), 1e-45)
-    ),
-    KitColumn(
-        "amount",
-        DoubleType(),
-        pa.float64(),
-        (-0.0, 0.0, 0.1, -1.5, float("nan"), float("inf"), float("-inf"), 5e-324, 1.7976931348623157e308),
-    ),
-    KitColumn("name", StringType(), pa.string(), _TEXTS),
-    KitColumn("code", BinaryType(), pa.binary(), (b"", b"\x00", b"\x00\xff", b"\xff", b"abc")),
-    KitColumn("key", FixedType(3), pa.binary(3), (b"\x00\x00\x00", b"abc", b"\xff\xfe\xfd")),
-    KitColumn("id", UUIDType(), pa.binary(16), _UUIDS),
-    KitColumn("nothing", IntegerType(), pa.int32(), (None,)),
-    KitColumn(
-        "place",
-        StructType(NestedField(101, "floor", IntegerType(), required=False)),
-        pa.struct([pa.field("floor", pa.int32(), metadata={"PARQUET:field_id": "101"})]),
-        (),
-        _place,
-    ),
-    KitColumn(
-        "tags",
-        MapType(102, StringType(), 103, StringType(), value_required=False),
-        pa.map_(
-            pa.field("key", pa.string(), False, {"PARQUET:field_id": "102"}),
-            pa.field("value", pa.string(), True, {"PARQUET:field_id": "103"}),
-        ),
-        (),
-        _tags,
-    ),
-    KitColumn(
-        "counts",
-        MapType(104, IntegerType(), 105, LongType(), value_required=False),
-        pa.map_(
-            pa.field("key", pa.int32(), False, {"PARQUET:field_id": "104"}),
-            pa.field("value", pa.int64(), True, {"PARQUET:field_id": "105"}),
-        ),
-        (),
-        _counts,
-    ),
+    KitColumn("flag", BooleanType(), (True, False, False)),
+    KitColumn("small", IntegerType(), (0, 1, -1, 7, 2**31 - 1, -(2**31), 42)),
+    KitColumn("big", LongType(), (0, 5, -5, 1 << 40, -(1 << 40), 2**63 - 1, 1 - 2**63, 6)),
+    KitColumn("lowest", LongType(), (-(2**63), 0, 2**63 - 1, 3, 4)),
+    KitColumn("day", DateType(), [date(1970, 1, 1) + timedelta(n) for n in (0, -1, 1, 18_321, 18_322, -200_000)]),
+    KitColumn("hour", TimeType(), (time(0), time(23, 59, 59, 999_999), time(12, 30), time(12, 30, 0, 1))),
+    KitColumn("moment", TimestampType(), _MOMENTS),
+    KitColumn("instant", TimestamptzType(), [moment.replace(tzinfo=UTC) for moment in _MOMENTS]),
+    KitColumn("price", DecimalType(9, 2), [*map(Decimal, ("0.00", "-0.01", "1234567.89", "-9999999.99", "4.50"))]),
+    KitColumn("wide", DecimalType(38, 2), [*map(Decimal, _WIDE)]),
+    KitColumn("ratio", FloatType(), (0.0, -0.0, 1.5, -2.5, nan, inf, -inf, 1e-45)),
+    KitColumn("amount", DoubleType(), (-0.0, 0.0, 0.1, -1.5, nan, inf, -inf, 5e-324, 1.7976931348623157e308)),
+    KitColumn("name", StringType(), _TEXTS),
+    KitColumn("code", BinaryType(), (b"", b"\x00", b"\x00\xff", b"\xff", b"abc")),
+    KitColumn("key", FixedType(3), (b"\x00\x00\x00", b"abc", b"\xff\xfe\xfd")),
+    KitColumn("id", UUIDType(), [bytes([n * 37 % 256] * 16) for n in range(5)]),
+    KitColumn("nothing", IntegerType(), (None,)),
+    KitColumn("place", StructType(NestedField(101, "floor", IntegerType(), required=False)), _place),
+    KitColumn("tags", MapType(102, StringType(), 103, StringType(), value_required=False), _tags),
+    KitColumn("counts", MapType(104, IntegerType(), 105, LongType(), value_required=False), _counts),
 )
 """One column of each type, with the values at the ends of the type."""
 
 SMALL = KitTable("small", TYPES, ((30, 12), (1,), (0, 17)))
 """Row groups of 30, 12, 1, 0 and 17 rows."""
 
+_SIDES = ("left", "right", "middle")
 LARGE = KitTable(
     "large",
     (
+        KitColumn("steps", LongType(), lambda file, row: None if row % 5_000 < 40 else row % 1_000 * 4 - 800 + file),
+        KitColumn("parity", IntegerType(), lambda _, row: row % 2),
+        KitColumn("cycle", IntegerType(), lambda file, row: (row + file) % 23),
         KitColumn(
-            "steps",
-            LongType(),
-            pa.int64(),
-            (),
-            lambda file, row: None if row % 5_000 < 40 else row % 1_000 * 4 - 800 + file,
+            "side", StringType(), lambda file, row: None if row % 1_000 == 7 else _SIDES[(row * row // 5 + file) % 3]
         ),
-        KitColumn("parity", IntegerType(), pa.int32(), (), lambda _, row: row % 2),
-        KitColumn("cycle", IntegerType(), pa.int32(), (), lambda file, row: (row + file) % 23),
-        KitColumn(
-            *("side", StringType(), pa.string(), ()),
-            lambda file, row: None if row % 1_000 == 7 else ("left", "right", "middle")[(row * row // 5 + file) % 3],
-        ),
-        KitColumn("block", IntegerType(), pa.int32(), (), lambda file, row: row // 9_000 + file),
-        KitColumn(
-            "word",
-            StringType(),
-            pa.string(),
-            (),
-            lambda _, row: None if row // 700 % 9 == 5 else f"word {row // 700 * 31 % 50}",
-        ),
+        KitColumn("block", IntegerType(), lambda file, row: row // 9_000 + file),
+        KitColumn("word", StringType(), lambda _, row: None if row // 700 % 9 == 5 else f"word {row // 700 * 31 % 50}"),
     ),
     ((66_000, 300), (52_000,)),
 )
 """Large row groups: compressed slices, blocks that are row sets, keys of several sections; and a small one."""
 
 NUMBER = KitColumn(
-    *("number", LongType(), pa.int64(), ()),
-    lambda file, row: None if row % 97 == 50 else (row + 100 * file) * 2 % 1_201 - 600,
+    "number", LongType(), lambda file, row: None if row % 97 == 50 else (row + 100 * file) * 2 % 1_201 - 600
 )
+PATH = KitColumn("path", StringType(), lambda _, row: None if row % 97 == 51 else f"{'/long' * 220}/{row % 950:04d}")
+"""Texts that only differ behind a thousand letters."""
 
-
-def _paths(count: int, rows: int) -> KitColumn:
-    """A column of so many texts, each for so many rows, that only differ behind a thousand letters."""
-    return KitColumn(
-        *("path", StringType(), pa.string(), ()),
-        lambda _, row: None if row % 97 == 51 else f"{'/long' * 220}/{row // rows % count:04d}",
-    )
-
-
-KEYS = KitTable("keys", (NUMBER, _paths(950, 1)), ((700, 650), (650,)))
+KEYS = KitTable("keys", (NUMBER, PATH), ((700, 650), (650,)))
 """Many keys, and long ones: postings of two levels."""
 
 ALONE = KitTable("alone", (NUMBER,), ((1_500,),))

@@ -3,12 +3,10 @@
 import logging
 import pkgutil
 import sys
-from collections.abc import Callable, Sequence
-from functools import wraps
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
-from typing import Any, Final, TypeAlias, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, TypeAlias, get_args, get_origin, get_type_hints
 
 import click
 from rich.console import Console, Group
@@ -18,52 +16,30 @@ from puffin_index.commands.logs import OWN, configure_logs
 from puffin_index.errors import PuffinIndexError
 from ssb_bench.commands.demo import show
 from ssb_bench.data.dataset import generate as make_dataset, require_dataset
-from ssb_bench.data.layout import Layout, read_record, write_record
+from ssb_bench.data.layout import BenchError, Layout, read_record, write_record
 from ssb_bench.report.page import write_page
 from ssb_bench.report.picture import draw, save
 from ssb_bench.report.tables import parts_of
-from ssb_bench.results.record import Record, newest_run
-from ssb_bench.spark_runs.bench import Bench
-from ssb_bench.spark_runs.index import build_index, define_index
-from ssb_bench.spark_runs.load import DEFAULT_ROW_GROUP_ROWS, load
+from ssb_bench.results.record import Record
+from ssb_bench.spark_runs.bench import Bench, Repeats
+from ssb_bench.spark_runs.load import DEFAULT_ROW_GROUP_ROWS, define_index, load as load_tables, record_build
 from ssb_bench.spark_runs.session import require_java
 
-FILE = click.Path(path_type=Path, dir_okay=False)
 _TYPES: Final[dict[object, click.ParamType[Any]]] = {
     int: click.IntRange(min=1),
     float: click.FloatRange(min=0),
     bool: click.BOOL,
     str: click.STRING,
+    Path: click.Path(path_type=Path),
 }
-
-# Any: click calls a command with whatever its options are.
+# Any: commands have whatever options they have.
 Command: TypeAlias = Callable[..., Any]
-Option: TypeAlias = Callable[[Command], Command]
+RowGroupRows: TypeAlias = Annotated[int, "Rows of a row group of lineorder."]
 
-
-def setting(name: str, default: object, text: str, kind: click.ParamType[Any] = _TYPES[int]) -> Option:
-    """Make an option with a default that its help shows."""
-    return click.option(name, type=kind, default=default, show_default=True, help=text)
-
-
-row_group_option = setting("--row-group-rows", DEFAULT_ROW_GROUP_ROWS, "Rows of a row group of lineorder.")
-
-
-def bench_options(command: Command) -> Command:
-    """Add `--data`, `--sf`, `--cores` and `--memory`; the command gets a `bench`."""
-    folder = click.Path(path_type=Path, file_okay=False)
-
-    @setting("--data", Path("data"), "Directory of the data; each scale factor has its own below it.", folder)
-    @setting("--sf", 1.0, "Scale factor.", click.FLOAT)
-    @setting("--cores", 2, "Spark's threads.")
-    @setting("--memory", "3g", "Heap of Spark's process.", click.STRING)
-    @wraps(command)
-    def with_bench(*, data: Path, sf: float, cores: int, memory: str, **others: object) -> object:
-        # A pipe or a log has no width of its own; the 80 columns that rich assumes would break the tables.
-        console = Console(width=None if sys.stdout.isatty() else 180)
-        return command(bench=Bench(Layout.of(data, sf), cores, memory, console), **others)
-
-    return with_bench
+STUDIES: Final = {
+    module.name: import_module(f"ssb_bench.studies.{module.name}")
+    for module in pkgutil.iter_modules(ssb_bench.studies.__path__)
+}
 
 
 @click.group()
@@ -79,21 +55,28 @@ def cli() -> None:
     logging.getLogger("ssb_bench").setLevel(logging.INFO)
 
 
-@cli.command()
-@bench_options
-@row_group_option
-@setting("--repeats", 5, "Measured executions of each query on each side, after one that warms up.")
-def demo(bench: Bench, row_group_rows: int, repeats: int) -> None:
+def make_bench(
+    *,
+    data: Annotated[Path, "Directory of the data; each scale factor has its own below it."] = Path("data"),
+    sf: Annotated[float, "Scale factor."] = 1.0,
+    cores: Annotated[int, "Spark's threads."] = 2,
+    memory: Annotated[str, "Heap of Spark's process."] = "3g",
+) -> Bench:
+    """Make what every command gets; raise BenchError for an impossible scale factor."""
+    # A pipe or a log has no width of its own; the 80 columns that rich assumes would break the tables.
+    console = Console(width=None if sys.stdout.isatty() else 180)
+    return Bench(Layout.of(data, sf), cores, memory, console)
+
+
+def demo(bench: Bench, *, row_group_rows: RowGroupRows = DEFAULT_ROW_GROUP_ROWS, repeats: Repeats = 5) -> None:
     """Show the whole way: data, table, an index built while queries run, the comparison, a picture."""
     # A missing Java is said before the data take their minutes.
     require_java()
     make_dataset(bench.layout)
     show(bench, row_group_rows=row_group_rows, repeats=repeats)
-    _finish(bench, STUDIES["run"], "run")
+    _finish(bench, "run")
 
 
-@cli.command()
-@bench_options
 def generate(bench: Bench) -> None:
     """Make the five SSB tables as Parquet files."""
     dataset = make_dataset(bench.layout)
@@ -102,52 +85,49 @@ def generate(bench: Bench) -> None:
     bench.console.print(f"{dataset.data_bytes / 1e6:.0f} MB in {bench.layout.ssb}", soft_wrap=True)
 
 
-@cli.command("load")
-@bench_options
-@row_group_option
-def load_command(bench: Bench, row_group_rows: int) -> None:
+def load(bench: Bench, *, row_group_rows: RowGroupRows = DEFAULT_ROW_GROUP_ROWS) -> None:
     """Write the SSB tables into Iceberg through Spark, and prove that all rows arrived."""
     require_dataset(bench.layout)
     with bench.session() as spark:
-        loaded = load(spark, bench.layout, row_group_rows=row_group_rows)
+        loaded = load_tables(spark, bench.layout, row_group_rows=row_group_rows)
     bench.console.print(
-        f"lineorder: {loaded.rows:,} rows, {loaded.row_groups} row groups of {loaded.smallest_row_group_rows:,} to "
-        f"{loaded.largest_row_group_rows:,} rows, {loaded.data_files} files, {loaded.data_bytes / 1e6:.0f} MB, "
-        f"written in {loaded.write_seconds:.1f} s"
+        f"lineorder: {loaded.rows:,} rows, {loaded.row_groups} row groups of {loaded.row_group_rows:,} rows, "
+        f"{loaded.data_files} files, {loaded.data_bytes / 1e6:.0f} MB, written in {loaded.write_seconds:.1f} s"
     )
 
 
-@cli.command()
-@bench_options
 def build(bench: Bench) -> None:
     """Define the index of lineorder and build what is missing of it."""
     index = define_index(bench.layout)
     logging.getLogger("puffin_index.jobs").setLevel(logging.INFO)
     with bench.session() as spark:
-        report = build_index(spark, bench.layout, index)
+        report = record_build(bench.layout, index.build(spark), in_background=False)
     built = f"{report.row_groups} row groups indexed in {report.seconds:.1f} s, {report.index_bytes / 1e6:.1f} MB"
     bench.console.print(built if report.rows else "nothing to build")
 
 
-@cli.command()
-@bench_options
-@click.option("--run", "file", type=FILE, help="A run; the newest by default.")
-@click.option("--page", type=FILE, help="Where to write the HTML page; beside the run by default.")
-def report(bench: Bench, file: Path | None, page: Path | None) -> None:
+def report(
+    bench: Bench,
+    *,
+    run: Annotated[Path | None, "A run; the newest by default."] = None,
+    page: Annotated[Path | None, "Where to write the HTML page; beside the run by default."] = None,
+) -> None:
     """Print a run as a table, draw it, and make an HTML page of it and of what else was measured."""
-    path = file or newest_run(bench.layout.runs)
-    run, html = read_record(path, Record), page or path.with_suffix(".html")
+    path = run or bench.layout.result("run")
+    if not path.exists():
+        raise BenchError(f"there is no {path}: run `ssb-bench run` first")
+    record, html = read_record(path, Record), page or path.with_suffix(".html")
     others = [bench.layout.result(name) for name in STUDIES if name != "run"]
-    pictures = write_page([run, *(read_record(one, Record) for one in others if one.exists())], html)
-    _show(bench.console, run, path)
+    pictures = write_page([record, *(read_record(one, Record) for one in others if one.exists())], html)
+    _show(bench.console, record, path)
     bench.console.print(f"page: {html}\npictures of the page: {pictures}", soft_wrap=True)
 
 
-def _finish(bench: Bench, study: ModuleType, name: str) -> None:
+def _finish(bench: Bench, study: str) -> None:
     """Write what a study measured, print and draw it, and exit with 1 if there are failures."""
-    record = bench.record(name, study.TITLE)
-    path = record.file_in(bench.layout.runs)
-    for file in (path, bench.layout.result(name)):
+    record = bench.record(study, STUDIES[study].TITLE)
+    path = record.file_in(bench.layout.root / "runs")
+    for file in (path, bench.layout.result(study)):
         write_record(file, record)
     _show(bench.console, record, path)
     if record.failures:
@@ -162,29 +142,29 @@ def _show(console: Console, record: Record, path: Path) -> None:
     console.print(f"JSON: {path}\npicture: {picture}", soft_wrap=True)
 
 
-def _add(name: str, study: ModuleType) -> None:
-    """Make a command of a study, with an option for each parameter of its `measure`."""
+def _add(name: str, work: Command) -> None:
+    """Make a command that gives a bench to some work, with an option for each other parameter of both."""
 
-    def run_study(bench: Bench, **options: object) -> None:
-        study.measure(bench, **options)
-        _finish(bench, study, name)
+    def run(**options: Any) -> None:
+        bench = make_bench(**{option: options.pop(option) for option in make_bench.__kwdefaults__ or ()})
+        work(bench, **options)
+        if name in STUDIES:
+            _finish(bench, name)
 
-    command: Command = run_study
-    for parameter, hint in reversed(get_type_hints(study.measure, include_extras=True).items()):
-        if parameter in study.measure.__kwdefaults__:
-            command = _option(parameter, hint, study.measure.__kwdefaults__[parameter])(command)
-    cli.command(name, help=study.measure.__doc__)(bench_options(command))
+    command: Command = run
+    for function in (work, make_bench):
+        hints = get_type_hints(function, include_extras=True)
+        for parameter, default in reversed((function.__kwdefaults__ or {}).items()):
+            command = _option(parameter, hints[parameter], default)(command)
+    cli.command(name, help=work.__doc__)(command)
 
 
-def _option(parameter: str, hint: Any, default: object) -> Option:
+def _option(parameter: str, hint: Any, default: object) -> Callable[[Command], Command]:
     """Make an option of a parameter: its type, its help, and the values to choose from, if any, stand in its hint."""
     text, *choices = hint.__metadata__
-    kind = hint.__origin__
-    is_many = get_origin(kind) is tuple
-    # The first type of `tuple[int, ...]` and of `int | None` is that of a value.
-    typed: click.ParamType[Any] = _TYPES[(get_args(kind) or (kind,))[0]]
-    if choices:
-        typed = click.Choice([*choices[0]])
+    kind, is_many = hint.__origin__, get_origin(hint.__origin__) is tuple
+    # The first type of `tuple[int, ...]` and of `Path | None` is that of a value.
+    typed: click.ParamType[Any] = click.Choice([*choices[0]]) if choices else _TYPES[(get_args(kind) or (kind,))[0]]
     name = f"--{parameter.replace('_', '-')}"
     return click.option(
         f"{name}/--no-{name[2:]}" if kind is bool else name,
@@ -198,18 +178,16 @@ def _option(parameter: str, hint: Any, default: object) -> Option:
     )
 
 
-STUDIES: Final = {
-    module.name: import_module(f"ssb_bench.studies.{module.name}")
-    for module in pkgutil.iter_modules(ssb_bench.studies.__path__)
-}
+for _work in (demo, generate, load, build, report):
+    _add(_work.__name__, _work)
 for _name, _study in STUDIES.items():
-    _add(_name, _study)
+    _add(_name, _study.measure)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command, that of the command line unless told; print an error of ours as one sentence and exit 1."""
+def main() -> None:
+    """Run the command of the command line; print an error of ours as one sentence and exit 1."""
     try:
-        cli(arguments, prog_name="ssb-bench")
+        cli(prog_name="ssb-bench")
     except PuffinIndexError as error:
         Console(stderr=True).print(f"[bold red]error:[/] {error}", soft_wrap=True)
         sys.exit(1)

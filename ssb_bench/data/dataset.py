@@ -1,7 +1,13 @@
-"""Make the SSB tables as Parquet files: TPC-H by `tpchgen-cli`, part by part, reshaped by DuckDB in bounded memory.
+"""Make the SSB tables as Parquet files: TPC-H by `tpchgen-cli`, reshaped by DuckDB by the rules of the SSB paper.
 
-Each file is written under another name and renamed when it is whole, so a run that was stopped goes on where it was.
-`dataset.json` is written last and says that everything is there.
+SSB (O'Neil, O'Neil, Chen, Revilak: Star Schema Benchmark, revision 3) is TPC-H reshaped: `lineorder` is lineitem joined
+with orders, prices are whole cents, `partsupp` is gone, customer and supplier are smaller, part grows with log2 of the
+scale factor, and `date` is a table. TPC-H keys are folded onto the smaller tables by modulo. Where the generator draws
+a random number that TPC-H does not have, the MD5 of the key stands for it, so a scale factor gives one set of rows.
+Keys, dates (yyyymmdd) and cents are INTEGER, but for the order key (BIGINT: its keys are sparse and outgrow 32 bits).
+
+Each file of SSB, and the folder of TPC-H, is written under another name and renamed when it is whole, so a run that
+was stopped goes on where it was. `dataset.json` is written last and says that everything is there.
 """
 
 import logging
@@ -10,27 +16,50 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
+from string import Template
 from typing import Final
 
 import duckdb
 import pyarrow.parquet as pq
 
-from ssb_bench.data import tables
 from ssb_bench.data.layout import SSB_TABLES, BenchError, Layout, read_if_there, write_record
 
 RULES_VERSION: Final = 2
-"""Raised when a rule of `tables` changes, so that older files are made anew."""
+"""Raised when a rule of the tables changes, so that older files are made anew."""
 
 FEWEST_FILES: Final = 8
 _THREADS: Final = 2
 PARQUET_ROW_GROUP_ROWS: Final = 122_880
-_WHOLE_SOURCES: Final = ("nation", "region", "customer", "supplier", "part", "orders")
-
-
 _log = logging.getLogger(__name__)
+
+DATE_DAYS: Final = 2556
+# TPC-H rounds its small tables down to whole rows; a floor of one keeps every foreign key valid at tiny scales.
+_CUSTOMERS_PER_SCALE: Final = 30_000
+_SUPPLIERS_PER_SCALE: Final = 2_000
+_PARTS_BASE: Final = 200_000
+
+
+def part_rows(scale_factor: float) -> int:
+    """Count the parts: 200,000 * floor(1 + log2 SF), and in proportion below scale 1, where the rule has no value."""
+    if scale_factor >= 1:
+        return _PARTS_BASE * math.floor(1 + math.log2(scale_factor))
+    return max(1, int(_PARTS_BASE * scale_factor))
+
+
+def dimension_rows(scale_factor: float) -> dict[str, int]:
+    """Count the rows of each table but lineorder."""
+    customers, suppliers = (max(1, int(each * scale_factor)) for each in (_CUSTOMERS_PER_SCALE, _SUPPLIERS_PER_SCALE))
+    return {"customer": customers, "supplier": suppliers, "part": part_rows(scale_factor), "date": DATE_DAYS}
+
+
+def table_sql(table: str, scale_factor: float, **sources: object) -> str:
+    """Give the query of a table; `sources` are the paths that its file names."""
+    rows = {f"{name}s": count for name, count in dimension_rows(scale_factor).items()} | {"days": DATE_DAYS}
+    text = files("ssb_bench.data").joinpath("sql", f"{table}.sql").read_text(encoding="utf-8")
+    return Template(text).substitute(rows, **sources)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +84,21 @@ def generate(layout: Layout, *, keep_tpch: bool = False) -> Dataset:
     Raises BenchError if the TPC-H generator is missing or fails, or if rows are missing at the end.
     """
     finished = read_dataset(layout)
-    if finished is None and layout.dataset_json.exists():
+    if finished is not None:
+        return finished
+    if layout.dataset_json.exists():
         shutil.rmtree(layout.ssb)  # made by other rules
-    if finished is None:
-        _make(layout, keep_tpch)
-        finished = _finish(layout)
-        if not keep_tpch:
-            shutil.rmtree(layout.tpch, ignore_errors=True)
-    return finished
+    _make(layout)
+    rows = {table: sum(map(_rows, layout.files(table))) for table in SSB_TABLES}
+    for table, count in dimension_rows(layout.scale_factor).items():
+        if rows[table] != count:
+            raise BenchError(f"SSB table {table} has {rows[table]:,} rows where {count:,} are due")
+    data_bytes = sum(file.stat().st_size for table in SSB_TABLES for file in layout.files(table))
+    dataset = Dataset(layout.scale_factor, RULES_VERSION, rows, data_bytes)
+    write_record(layout.dataset_json, dataset)
+    if not keep_tpch:
+        shutil.rmtree(layout.tpch, ignore_errors=True)
+    return dataset
 
 
 def read_dataset(layout: Layout) -> Dataset | None:
@@ -76,64 +112,47 @@ def require_dataset(layout: Layout) -> Dataset:
     dataset = read_dataset(layout)
     if dataset is None:
         raise BenchError(
-            f"no SSB data of scale factor {layout.scale_factor:g} in {layout.data}: "
-            f"run `ssb-bench generate --sf {layout.scale_factor:g} --data {layout.data}` first"
+            f"no SSB data of scale factor {layout.scale_factor:g} in {layout.root.parent}: "
+            f"run `ssb-bench generate --sf {layout.scale_factor:g} --data {layout.root.parent}` first"
         )
     return dataset
 
 
 def open_duckdb(layout: Layout) -> duckdb.DuckDBPyConnection:
     """Open an in-memory DuckDB that spills under the layout, with a view for each SSB table that has files."""
-    spill = layout.root / "duckdb_spill"
-    connection = duckdb.connect()
-    connection.execute(f"SET threads = {_THREADS}; SET memory_limit = '2GB'")
-    connection.execute(f"SET temp_directory = '{spill}'; SET enable_progress_bar = false")
+    spill = str(layout.root / "duckdb_spill")
+    connection = duckdb.connect(config={"threads": _THREADS, "memory_limit": "2GB", "temp_directory": spill})
+    connection.execute("SET enable_progress_bar = false")
     for table in SSB_TABLES:
-        if any((layout.ssb / table).glob("*.parquet")):
-            connection.execute(
-                f"CREATE VIEW \"{table}\" AS SELECT * FROM read_parquet('{layout.ssb / table}/*.parquet')"
-            )
+        if layout.files(table):
+            connection.execute(f"CREATE VIEW \"{table}\" AS FROM read_parquet('{layout.ssb / table}/*.parquet')")
     return connection
 
 
-def _make(layout: Layout, keep_tpch: bool) -> None:
-    """Make each missing file."""
-    files = lineorder_files(layout)
+def _make(layout: Layout) -> None:
+    """Make the TPC-H files, and each missing file of them; count that no row of lineorder was lost."""
+    targets = lineorder_files(layout)
+    if not layout.tpch.exists():
+        unfinished = layout.tpch.with_suffix(".tmp")
+        unfinished.mkdir(parents=True, exist_ok=True)
+        _run_tpchgen(layout, unfinished, "nation,region,customer,supplier,part,orders")
+        _run_tpchgen(layout, unfinished, "lineitem", "--parts", str(len(targets)))
+        unfinished.rename(layout.tpch)
     with open_duckdb(layout) as connection:
-        _log.info("making customer, supplier, part, date")
-        _make_dimensions(connection, layout)
-        for number, target in enumerate(files):
-            if not target.exists():
-                _log.info("making file %d of %d of lineorder", number + 1, len(files))
-                _make_lineorder(connection, layout, number, target, keep_tpch)
-
-
-def _make_dimensions(connection: duckdb.DuckDBPyConnection, layout: Layout) -> None:
-    whole = [source for source in _WHOLE_SOURCES if not (layout.tpch / f"{source}.parquet").exists()]
-    if whole:
-        _run_tpchgen(layout, whole)
-    for table in tables.dimension_rows(layout.scale_factor):
-        target = layout.ssb / table / f"{table}.parquet"
-        if not target.exists():
-            _copy(connection, tables.table_sql(table, layout.scale_factor, tpch=layout.tpch), target)
-
-
-def _make_lineorder(
-    connection: duckdb.DuckDBPyConnection, layout: Layout, number: int, target: Path, keep_tpch: bool
-) -> None:
-    """Make one file of lineorder of one part of TPC-H's lineitem, and count that no row was lost."""
-    part, parts = number + 1, len(lineorder_files(layout))
-    lineitem, orders = layout.tpch / "lineitem" / f"lineitem.{part}.parquet", layout.tpch / "orders.parquet"
-    if not lineitem.exists():
-        _run_tpchgen(layout, ["lineitem"], "--parts", str(parts), "--part", str(part))
-    sql = tables.table_sql("lineorder", layout.scale_factor, lineitem=lineitem, orders=orders)
-    _copy(connection, sql, target, _rows(lineitem))
-    if not keep_tpch:
-        lineitem.unlink()
+        for table in dimension_rows(layout.scale_factor):
+            sql = table_sql(table, layout.scale_factor, tpch=layout.tpch)
+            _copy(connection, sql, layout.ssb / table / f"{table}.parquet")
+        for number, target in enumerate(targets, 1):
+            lineitem, orders = layout.tpch / "lineitem" / f"lineitem.{number}.parquet", layout.tpch / "orders.parquet"
+            sql = table_sql("lineorder", layout.scale_factor, lineitem=lineitem, orders=orders)
+            _copy(connection, sql, target, _rows(lineitem))
 
 
 def _copy(connection: duckdb.DuckDBPyConnection, sql: str, target: Path, rows_due: int | None = None) -> None:
-    """Write a query's rows to a Parquet file that is there completely or not at all."""
+    """Write a query's rows to a Parquet file that is there completely or not at all; leave one that is there alone."""
+    if target.exists():
+        return
+    _log.info("making %s", target.name)
     target.parent.mkdir(parents=True, exist_ok=True)
     unfinished = target.with_name(target.name + ".tmp")
     connection.execute(
@@ -144,36 +163,17 @@ def _copy(connection: duckdb.DuckDBPyConnection, sql: str, target: Path, rows_du
     os.replace(unfinished, target)
 
 
-def _run_tpchgen(layout: Layout, sources: Sequence[str], *extra: str) -> None:
-    layout.tpch.mkdir(parents=True, exist_ok=True)
-    command = [
-        *(str(_tpchgen()), "parquet", "--scale-factor", f"{layout.scale_factor:g}", "--output-dir", str(layout.tpch)),
-        *("--tables", ",".join(sources), "--num-threads", str(_THREADS), "--overwrite", "--quiet", *extra),
-    ]
+def _run_tpchgen(layout: Layout, folder: Path, tables: str, *extra: str) -> None:
+    places = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    program = shutil.which("tpchgen-cli", path=places)
+    if program is None:
+        raise BenchError("tpchgen-cli is not installed: install the `bench` extra of this package")
+    command = [program, "parquet", "--scale-factor", f"{layout.scale_factor:g}", "--output-dir", str(folder)]
+    command += ["--tables", tables, "--num-threads", str(_THREADS), "--overwrite", "--quiet", *extra]
     finished = subprocess.run(command, capture_output=True, text=True, check=False)
     if finished.returncode != 0:
         message = (finished.stderr or finished.stdout).strip().splitlines() or ["no message"]
         raise BenchError(f"tpchgen-cli ended with {finished.returncode}: {message[-1]}")
-
-
-def _tpchgen() -> Path:
-    beside = Path(sys.executable).with_name("tpchgen-cli")
-    found = beside if beside.exists() else shutil.which("tpchgen-cli")
-    if found is None:
-        raise BenchError("tpchgen-cli is not installed: install the `bench` extra of this package")
-    return Path(found)
-
-
-def _finish(layout: Layout) -> Dataset:
-    """Count what is there, refuse a table of the wrong size, and write `dataset.json`."""
-    rows = {table: sum(_rows(file) for file in layout.files(table)) for table in SSB_TABLES}
-    for table, count in tables.dimension_rows(layout.scale_factor).items():
-        if rows[table] != count:
-            raise BenchError(f"SSB table {table} has {rows[table]:,} rows where {count:,} are due")
-    data_bytes = sum(file.stat().st_size for table in SSB_TABLES for file in layout.files(table))
-    dataset = Dataset(layout.scale_factor, RULES_VERSION, rows, data_bytes)
-    write_record(layout.dataset_json, dataset)
-    return dataset
 
 
 def _rows(file: Path) -> int:

@@ -17,14 +17,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
 from string import Template
-from typing import Final, Literal, get_args
+from typing import Final, Literal
 
 import duckdb
 
 from ssb_bench.data.layout import BenchError
-
-Operator = Literal["=", ">", ">=", "<", "<="]
-Reason = Literal["in the data", "value at the same rank", "range has values", "range moved to values"]
 
 Workload = Literal["count", "rows", "aggregate", "ssb", "shapes"]
 
@@ -48,181 +45,110 @@ QUERIES_OF: Final[dict[Workload, tuple[str, ...]]] = {
 }
 ALL_QUERIES: Final = tuple(name for names in QUERIES_OF.values() for name in names)
 
-_ONE_TABLE: Final = re.compile(r"SELECT .*? FROM lineorder\s+WHERE (?P<where>.*)", re.DOTALL)
-_COUNT: Final = "SELECT count(*) FROM lineorder"
-_VARIANTS: Final[dict[str, tuple[Workload, str, str]]] = {
-    "rows": ("rows", "SELECT * FROM lineorder", "all columns of the rows"),
+_ONE_TABLE: Final = re.compile(r"SELECT .*? FROM lineorder\s+WHERE (.*)", re.DOTALL)
+_VARIANTS: Final[dict[Workload, tuple[str, str]]] = {
+    "rows": ("*", "all columns of the rows"),
     "aggregate": (
-        "aggregate",
-        "SELECT sum(lo_extendedprice), min(lo_orderdate), max(lo_quantity), count(DISTINCT lo_custkey) FROM lineorder",
+        "sum(lo_extendedprice), min(lo_orderdate), max(lo_quantity), count(DISTINCT lo_custkey)",
         "a sum, two extremes and a count of distinct customers",
     ),
 }
-_HEADER: Final = re.compile(r"--\s*(?P<key>\w+):\s*(?P<value>.+?)\s*")
-_PARAMETER: Final = re.compile(r"(?P<name>\w+)\s+(?P<column>\w+)\s+(?P<operator>[<>=]+)\s+(?P<literal>-?\d+)")
+"""What stands in place of `count(*)`, and what that is."""
+
+_HEADER: Final = re.compile(r"--\s*(\w+):\s*(.+?)\s*")
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A literal of the source: `column operator literal`, called `name` in the SQL."""
+    """A literal of the source, `column operator literal`, called `name` in the SQL, and what is used on the data."""
 
     name: str
     column: str
-    operator: Operator
+    operator: str
     literal: int
+    used: int
+
+    def __str__(self) -> str:
+        what = f"{self.column} {self.operator} {self.literal}"
+        if self.used == self.literal:
+            return f"{what}: {'in the data' if self.operator == '=' else 'range has values'}"
+        return f"{what} -> {self.used}: {'value at the same rank' if self.operator == '=' else 'range moved to values'}"
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query file: SQL with `$name` in place of literals, its parameters, and the workload.
-
-    `rows` and `aggregate` are variants of `count`.
-    """
+    """A query; until it is fitted to data, `$name` stands in place of the literals in its SQL."""
 
     name: str
     title: str
     parameters: tuple[Parameter, ...]
-    template: str
+    sql: str
     workload: Workload = "count"
 
-
-@dataclass(frozen=True, slots=True)
-class FittedLiteral:
-    """What a parameter became on the data at hand, and why."""
-
-    parameter: Parameter
-    used: int
-    reason: Reason
-
-    def __str__(self) -> str:
-        what = f"{self.parameter.column} {self.parameter.operator} {self.parameter.literal}"
-        return (
-            f"{what}: {self.reason}" if self.used == self.parameter.literal else f"{what} -> {self.used}: {self.reason}"
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class FittedQuery:
-    """A query that can be run: SQL with literals."""
-
-    query: Query
-    sql: str
-    literals: tuple[FittedLiteral, ...]
-
     @property
-    def where(self) -> str | None:
-        """The predicate of a query of lineorder alone; None for another query."""
+    def where(self) -> str:
+        """The predicate of a query of lineorder alone; raises BenchError for another query."""
         match = _ONE_TABLE.fullmatch(self.sql)
-        return None if match is None else match["where"]
-
-
-def count_predicates(queries: Sequence[FittedQuery]) -> dict[str, str]:
-    """Give the predicates of counts of lineorder, by the names of the queries.
-
-    Raises BenchError if a query is anything else.
-    """
-    for query in queries:
-        if query.where is None or query.query.workload != "count":
-            raise BenchError(f"{query.query.name} is not a count of lineorder")
-    return {query.query.name: query.where for query in queries if query.where is not None}
-
-
-@dataclass(frozen=True, slots=True)
-class Values:
-    """The values of lineorder's columns, asked of DuckDB."""
-
-    _connection: duckdb.DuckDBPyConnection
-
-    def greatest_at_most(self, column: str, value: int) -> int | None:
-        """Give the greatest value of a column that is not above `value`, or None."""
-        return self._single(f"SELECT max({column}) FROM lineorder WHERE {column} <= {value}")
-
-    def least_at_least(self, column: str, value: int) -> int | None:
-        """Give the least value of a column that is not below `value`, or None."""
-        return self._single(f"SELECT min({column}) FROM lineorder WHERE {column} >= {value}")
-
-    def _single(self, sql: str) -> int | None:
-        row = self._connection.execute(sql).fetchone()
-        return None if row is None or row[0] is None else int(row[0])
+        if match is None:
+            raise BenchError(f"{self.name} is not a query of lineorder alone")
+        return match[1]
 
 
 def load_query(name: str) -> Query:
-    """Read a query of this package by name, or raise BenchError if there is no such query."""
-    if name not in ALL_QUERIES:
-        raise BenchError(f"there is no query {name!r}; there are {', '.join(ALL_QUERIES)}")
-    base, _, variant = name.partition("-")
-    workload = next(workload for workload, names in QUERIES_OF.items() if base in names)
-    query = parse_query((_FOLDER / workload / f"{base}.sql").read_text(encoding="utf-8"))
-    return _variant_of(query, variant) if variant else replace(query, workload=workload)
-
-
-def _variant_of(query: Query, variant: str) -> Query:
-    """Make a query that counts rows into one that gives the rows themselves, or aggregates."""
-    workload, select, title = _VARIANTS[variant]
-    if not query.template.startswith(_COUNT):
-        raise BenchError(f"query {query.name} does not begin with {_COUNT}")
-    template = select + query.template.removeprefix(_COUNT)
-    name = f"{query.name}-{variant}"
-    return replace(query, name=name, title=f"{query.title}: {title}", template=template, workload=workload)
+    """Read a query of this package by name."""
+    workload = next(workload for workload, names in QUERIES_OF.items() if name in names)
+    select, title = _VARIANTS.get(workload, ("", ""))
+    file = _FOLDER / ("count" if select else workload) / f"{name.removesuffix(f'-{workload}')}.sql"
+    query = replace(parse_query(file.read_text(encoding="utf-8")), name=name, workload=workload)
+    if not select:
+        return query
+    return replace(query, title=f"{query.title}: {title}", sql=query.sql.replace("count(*)", select, 1))
 
 
 def parse_query(text: str) -> Query:
-    """Read a query file.
-
-    Raises BenchError if a header line is missing or has another form, or a parameter is not used by the SQL.
-    """
-    headers = [match for line in text.splitlines() if (match := _HEADER.fullmatch(line))]
-    fields = {match["key"]: match["value"] for match in headers if match["key"] != "param"}
-    missing = {"name", "title", "source", "note"} - fields.keys()
-    if missing:
-        raise BenchError(f"query file without {', '.join(sorted(missing))}")
-    parameters = tuple(_parse_parameter(match["value"]) for match in headers if match["key"] == "param")
-    template = "\n".join(line for line in text.splitlines() if line and not line.startswith("--"))
-    if set(Template(template).get_identifiers()) != {parameter.name for parameter in parameters}:
-        raise BenchError(f"query {fields['name']}: its parameters are not the names in its SQL")
-    return Query(fields["name"], fields["title"], parameters, template)
+    """Read a query file."""
+    headers = [(match[1], match[2]) for line in text.splitlines() if (match := _HEADER.fullmatch(line))]
+    words = (value.split() for key, value in headers if key == "param")
+    parameters = tuple(Parameter(name, column, how, int(value), int(value)) for name, column, how, value in words)
+    sql = "\n".join(line for line in text.splitlines() if line and not line.startswith("--"))
+    fields = dict(headers)
+    return Query(fields["name"], fields["title"], parameters, sql)
 
 
-def _parse_parameter(text: str) -> Parameter:
-    match = _PARAMETER.fullmatch(text)
-    if match is None or match["operator"] not in get_args(Operator):
-        raise BenchError(f"not a parameter (NAME COLUMN OPERATOR LITERAL): {text}")
-    operators: dict[str, Operator] = {operator: operator for operator in get_args(Operator)}
-    return Parameter(match["name"], match["column"], operators[match["operator"]], int(match["literal"]))
+def fit(query: Query, data: duckdb.DuckDBPyConnection) -> Query:
+    """Fit the literals of a query to lineorder by the rule above; raise BenchError if a column has no values."""
+    fitted = tuple(replace(one, used=_fitted(one, query.parameters, data)) for one in query.parameters)
+    sql = Template(query.sql).substitute({parameter.name: parameter.used for parameter in fitted})
+    return replace(query, parameters=fitted, sql=sql)
 
 
-def fit(query: Query, values: Values) -> FittedQuery:
-    """Fit the literals of a query to the data by the rule above, or raise BenchError if a column has no values."""
-    literals = tuple(_fit_parameter(parameter, query.parameters, values) for parameter in query.parameters)
-    used = {fitted.parameter.name: fitted.used for fitted in literals}
-    return FittedQuery(query, Template(query.template).substitute(used), literals)
-
-
-def _fit_parameter(parameter: Parameter, parameters: Sequence[Parameter], values: Values) -> FittedLiteral:
+def _fitted(parameter: Parameter, parameters: Sequence[Parameter], data: duckdb.DuckDBPyConnection) -> int:
     if parameter.operator == "=":
-        used = _at_rank(parameter.column, parameter.literal, values)
-        return FittedLiteral(parameter, used, "in the data" if used == parameter.literal else "value at the same rank")
+        return _at_rank(parameter.column, parameter.literal, data)
     bounds = [other for other in parameters if other.column == parameter.column and other.operator != "="]
-    move = _range_move(parameter.column, bounds, values)
-    return FittedLiteral(parameter, parameter.literal + move, "range moved to values" if move else "range has values")
+    return parameter.literal + _range_move(parameter.column, bounds, data)
 
 
-def _at_rank(column: str, literal: int, values: Values) -> int:
-    below = values.greatest_at_most(column, literal)
-    found = values.least_at_least(column, literal) if below is None else below
+def _at_rank(column: str, literal: int, data: duckdb.DuckDBPyConnection) -> int:
+    below = _single(data, f"SELECT max({column}) FROM lineorder WHERE {column} <= {literal}")
+    found = _single(data, f"SELECT min({column}) FROM lineorder") if below is None else below
     if found is None:
         raise BenchError(f"{column} has no values")
     return found
 
 
-def _range_move(column: str, bounds: Sequence[Parameter], values: Values) -> int:
+def _single(data: duckdb.DuckDBPyConnection, sql: str) -> int | None:
+    [(value,)] = data.execute(sql).fetchall()
+    return None if value is None else int(value)
+
+
+def _range_move(column: str, bounds: Sequence[Parameter], data: duckdb.DuckDBPyConnection) -> int:
     """Give by how much the bounds of an integer range have to move until the range holds a value; 0 if it does."""
     lower = [bound.literal + (bound.operator == ">") for bound in bounds if bound.operator in (">", ">=")]
     upper = [bound.literal - (bound.operator == "<") for bound in bounds if bound.operator in ("<", "<=")]
     if not lower:
-        least = _at_rank(column, min(upper), values)
-        return max(0, least - min(upper))
-    first = values.least_at_least(column, max(lower))
+        return max(0, _at_rank(column, min(upper), data) - min(upper))
+    first = _single(data, f"SELECT min({column}) FROM lineorder WHERE {column} >= {max(lower)}")
     if first is None:
-        return _at_rank(column, max(lower), values) - max(lower)
+        return _at_rank(column, max(lower), data) - max(lower)
     return 0 if not upper or first <= min(upper) else first - max(lower)

@@ -26,19 +26,16 @@ def write_page(records: Sequence[Record], path: Path) -> Path:
 
 
 def _section(record: Record, folder: Path) -> str:
-    parts = "".join(map(_html, parts_of(record)))
-    machine = "".join(f"<dt>{escape(key)}</dt><dd>{escape(str(fact))}</dd>" for key, fact in record.machine.items())
-    details = f"<details><summary>machine</summary><dl>{machine}</dl></details>\n"
-    return f"<section><h2>{escape(record.title)}</h2>\n{_picture(record, folder)}{parts}{details}</section>"
-
-
-def _picture(record: Record, folder: Path) -> str:
-    picture, file = draw(record), folder / f"{record.study}.svg"
+    picture, file, title = draw(record), folder / f"{record.study}.svg", escape(record.title)
     for path in (file, file.with_suffix(".png")):
         save(picture, path)
     _, _, svg = file.read_text(encoding="utf-8").partition("<svg ")
     # A screen reader reads the label.
-    return f'<figure><svg role="img" aria-label="{escape(record.title)}: times and counts" {svg}</figure>\n'
+    figure = f'<figure><svg role="img" aria-label="{title}: times and counts" {svg}</figure>\n'
+    parts = "".join(map(_html, parts_of(record)))
+    machine = "".join(f"<dt>{escape(key)}</dt><dd>{escape(str(fact))}</dd>" for key, fact in record.machine.items())
+    details = f"<details><summary>machine</summary><dl>{machine}</dl></details>\n"
+    return f"<section><h2>{title}</h2>\n{figure}{parts}{details}</section>"
 
 
 def _html(part: Part) -> str:

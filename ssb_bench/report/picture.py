@@ -1,12 +1,14 @@
 """The picture of a record, by matplotlib: a row of panels for each heading, with bars for the sides of each name."""
 
+from collections.abc import Iterator
+from itertools import cycle
 from pathlib import Path
 from typing import Any, Final
 
 import matplotlib as mpl
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from ssb_bench.report.tables import shown, unit_of
@@ -19,6 +21,7 @@ _DRAWN_COUNTS: Final = 2
 
 _DPI: Final = 130
 _SMALL: Final = 7.0
+_RANGE: Final = {"ecolor": "#333333", "elinewidth": 0.8}
 # Any: matplotlib types the keys of its settings as one long list of literals.
 _STYLE: Final[dict[Any, Any]] = {
     "font.size": 9,
@@ -48,67 +51,58 @@ def draw(record: Record) -> Figure:
     heights = [0.9 + 0.17 * max(sum(map(len, rows.values())) + len(rows), 9) for rows in headings.values()] or [1.0]
     figure = Figure(figsize=(15, 1.0 + sum(heights)), layout="constrained")
     panels = figure.subplots(len(heights), 1 + len(counts), squeeze=False, height_ratios=heights)
-    colors = dict(zip(dict.fromkeys(step.side for step in record.steps), _COLORS * 9, strict=False))
-    legend: dict[str, Artist] = {}
+    colors = dict(zip(dict.fromkeys(step.side for step in record.steps), cycle(_COLORS), strict=False))
     for (heading, rows), (times, *others) in zip(headings.items(), panels, strict=False):
         _draw_times(times, rows, colors)
         times.set_title(heading, loc="left")
         for name, axes in zip(counts, others, strict=True):
             _draw_count(axes, name, rows, colors)
-        for axes in (times, *others):
-            handles, labels = axes.get_legend_handles_labels()
-            legend |= dict(zip(labels, handles, strict=True))
-    figure.legend([*legend.values()], [*legend], loc="outside lower center", ncols=5, frameon=False)
+    patches = [Patch(color=color) for color in colors.values()]
+    figure.legend(patches, [*colors], loc="outside lower center", ncols=5, frameon=False)
     figure.suptitle(f"{record.title}, scale factor {record.scale_factor:g}", fontsize=14, fontweight="bold")
     return figure
 
 
-def _places(rows: dict[str, list[Step]]) -> list[tuple[float, Step, Step]]:
+def _places(axes: Axes, rows: dict[str, list[Step]], unit: str) -> Iterator[tuple[int, Step, Step]]:
     """Say where the bar of each step lies, the first name on top; beside it, the first side of its name."""
-    places, at = [], 0
+    at, middles = 0, list[float]()
     for steps in rows.values():
-        places += [(float(at + number), step, steps[0]) for number, step in enumerate(steps)]
+        yield from ((at + number, step, steps[0]) for number, step in enumerate(steps))
+        middles.append(at + (len(steps) - 1) / 2)
         at += len(steps) + 1
-    return places
+    axes.set_xlabel(unit)
+    axes.set_yticks(middles, [*rows])
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(max(at, 2) - 1.2, -0.8)
+    axes.grid(axis="x")
 
 
 def _draw_times(axes: Axes, rows: dict[str, list[Step]], colors: dict[str, str]) -> None:
     greatest = 0.0
-    for place, step, base in _places(rows):
+    for place, step, base in _places(axes, rows, "seconds: median, min to max, and how many times as fast"):
         if step.median is None:
             continue
-        axes.barh(place, step.median, 0.95, color=colors[step.side], label=step.side)
-        ends = [[step.median - min(step.seconds)], [max(step.seconds) - step.median]]
-        axes.errorbar(step.median, place, xerr=ends, fmt="none", ecolor="#333333", elinewidth=0.8)
-        greatest = max(greatest, *step.seconds)
+        most = max(step.seconds)
+        ends = [[step.median - min(step.seconds)], [most - step.median]]
+        axes.barh(place, step.median, 0.95, color=colors[step.side], xerr=ends, error_kw=_RANGE)
+        greatest = max(greatest, most)
         if (ratio := times_as_fast(base, step)) is not None:
             text = f"{ratio:.1f}\N{MULTIPLICATION SIGN}"
-            axes.text(max(step.seconds) * 1.08, place, text, ha="left", va="center", fontsize=_SMALL, fontweight="bold")
+            axes.text(most * 1.08, place, text, ha="left", va="center", fontsize=_SMALL, fontweight="bold")
     if greatest:
         axes.set_xscale("log")
         axes.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
         axes.xaxis.set_minor_formatter(NullFormatter())
         axes.set_xlim(right=greatest * 2.2)
-    _label(axes, rows, "seconds: median, min to max, and how many times as fast")
 
 
 def _draw_count(axes: Axes, name: str, rows: dict[str, list[Step]], colors: dict[str, str]) -> None:
-    there = [(place, step) for place, step, _ in _places(rows) if name in step.counts]
-    scale = 1e6 if name.endswith("bytes") else 1
-    for place, step in there:
-        bars = axes.barh(place, step.counts[name] / scale, 0.95, color=colors[step.side])
-        axes.bar_label(bars, [shown(name, step.counts[name])], fontsize=_SMALL, padding=2)
-    axes.set_xlim(0, 1.2 * max([step.counts[name] / scale for _, step in there], default=1) or 1)
+    greatest, scale = 0.0, 1e6 if name.endswith("bytes") else 1
+    for place, step, _ in _places(axes, rows, unit_of(name)):
+        if name in step.counts:
+            bars = axes.barh(place, step.counts[name] / scale, 0.95, color=colors[step.side])
+            axes.bar_label(bars, [shown(name, step.counts[name])], fontsize=_SMALL, padding=2)
+            greatest = max(greatest, step.counts[name] / scale)
+    axes.set_xlim(0, 1.2 * greatest or 1)
     axes.xaxis.set_major_locator(MaxNLocator(6, prune="upper"))
-    _label(axes, rows, unit_of(name))
-
-
-def _label(axes: Axes, rows: dict[str, list[Step]], unit: str) -> None:
-    axes.set_xlabel(unit)
-    places = _places(rows)
-    names = {name: [place for place, step, _ in places if step.name == name] for name in rows}
-    axes.set_yticks([sum(own) / len(own) for own in names.values()], [*names])
-    axes.tick_params(axis="y", length=0)
-    axes.set_ylim(max((place for place, _, _ in places), default=0.0) + 0.8, -0.8)
-    axes.grid(axis="x")

@@ -4,13 +4,14 @@
 a name; the cases of both, if there are several, are added up, and those that miss a target are listed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from statistics import geometric_mean
 from typing import Final, TypeAlias
 
 from rich.table import Table
 from rich.text import Text
 
-from ssb_bench.results.record import Facts, Number, Record, Step, mean_of, times_as_fast, together
+from ssb_bench.results.record import Number, Record, Step, times_as_fast, together
 
 Part: TypeAlias = Text | Table
 
@@ -24,17 +25,14 @@ def parts_of(record: Record) -> Iterator[Part]:
     """Lay out a record: facts, a table for each heading, what the sides come to, missed targets, failures."""
     yield Text(f"{record.title}: scale factor {record.scale_factor:g}, {record.started_at}", style="bold")
     for what, facts in record.facts.items():
-        yield Text(f"{what}: {_listed(facts)}", style=PLAIN)
+        yield Text(f"{what}: {', '.join(_said(*fact) for fact in facts.items())}", style=PLAIN)
     for heading in dict.fromkeys(step.heading for step in record.steps):
         rows = [sides for (own, _), sides in record.rows().items() if own == heading]
         yield _table(heading, rows)
         yield from _means(rows)
     missed = [step for step in record.steps if step.missed]
     for step in missed[:_MOST_LISTED]:
-        over = step.missed.items()
-        texts = [
-            f"{unit_of(name)} {shown(name, found)} (at most {shown(name, step.most[name])})" for name, found in over
-        ]
+        texts = [f"{_said(*over)} (at most {shown(over[0], step.most[over[0]])})" for over in step.missed.items()]
         yield Text(f"MISSED  {step.title}: {', '.join(texts)}", style=BAD)
     if len(missed) > _MOST_LISTED:
         yield Text(f"MISSED  {len(missed) - _MOST_LISTED} more, which are in the JSON", style=BAD)
@@ -53,11 +51,8 @@ def unit_of(name: str) -> str:
     return name.replace("bytes", "MB").replace("seconds", "s")
 
 
-def _listed(facts: Facts) -> str:
-    return ", ".join(
-        f"{name} {fact}" if isinstance(fact, str) else f"{unit_of(name)} {shown(name, fact)}"
-        for name, fact in facts.items()
-    )
+def _said(name: str, fact: Number | str) -> str:
+    return f"{name} {fact}" if isinstance(fact, str) else f"{unit_of(name)} {shown(name, fact)}"
 
 
 def _table(heading: str, rows: list[dict[str, list[Step]]]) -> Table:
@@ -66,11 +61,10 @@ def _table(heading: str, rows: list[dict[str, list[Step]]]) -> Table:
     )
     steps = [step for sides in rows for own in sides.values() for step in own]
     counts = dict.fromkeys(name for step in steps for name in step.counts)
-    has_answers, has_firsts = (
-        any(getattr(step, name) is not None for step in steps) for name in ("answer", "first_seconds")
-    )
-    for text in ("", "side"):
-        table.add_column(text, no_wrap=not text)
+    has_answers = any(step.answer is not None for step in steps)
+    has_firsts = any(step.first_seconds is not None for step in steps)
+    table.add_column("", no_wrap=True)
+    table.add_column("side")
     for text in (*["answer"] * has_answers, *map(unit_of, counts), *["first s"] * has_firsts):
         table.add_column(text.replace(" ", "\n"), justify="right")
     for text in ("median\ns", "min..max\ns", "ratio"):
@@ -81,41 +75,27 @@ def _table(heading: str, rows: list[dict[str, list[Step]]]) -> Table:
             step = together(own)
             base = base or step
             missed = {name for one in own for name in one.missed}
+            answer = step.answer or ""
             table.add_row(
-                *("" if base is not step else step.name, side, *[_answer(step)] * has_answers),
-                *(_count(name, step, missed) for name in counts),
-                *[_seconds(step.first_seconds)] * has_firsts,
-                *_times(step, missed),
+                *("" if base is not step else step.name, side),
+                *[f"{int(answer):,}" if answer.isdecimal() else answer] * has_answers,
+                *(_number(name, step.counts.get(name), missed) for name in counts),
+                *[_number("seconds", step.first_seconds)] * has_firsts,
+                Text("null", style=BAD) if step.failure else _number("seconds", step.median, missed),
+                "..".join(shown("seconds", end(step.seconds)) for end in (min, max) if step.seconds),
                 _ratio(times_as_fast(base, step)),
             )
     return table
 
 
-def _answer(step: Step) -> str:
-    answer = step.answer or ""
-    return f"{int(answer):,}" if answer.isdecimal() else answer
-
-
-def _count(name: str, step: Step, missed: set[str]) -> Text:
-    return Text(shown(name, step.counts[name]) if name in step.counts else "", style=BAD if name in missed else "")
-
-
-def _seconds(value: float | None) -> str:
-    return "" if value is None else shown("seconds", value)
-
-
-def _times(step: Step, missed: set[str]) -> tuple[Text, str]:
-    if step.failure is not None:
-        return Text("null", style=BAD), ""
-    least, most = (_seconds(end(step.seconds, default=None)) for end in (min, max))
-    return Text(_seconds(step.median), style=BAD if "seconds" in missed else ""), f"{least}..{most}" if least else ""
+def _number(name: str, value: Number | None, missed: Collection[str] = ()) -> Text:
+    return Text("" if value is None else shown(name, value), style=BAD if name in missed else "")
 
 
 def _ratio(ratio: float | None) -> Text:
     if ratio is None:
         return Text()
-    style = "" if abs(ratio - 1) <= NOISE_BAND else GOOD if ratio > 1 else SLOW
-    return Text(f"{ratio:.2f}", style=style)
+    return Text(f"{ratio:.2f}", "" if abs(ratio - 1) <= NOISE_BAND else GOOD if ratio > 1 else SLOW)
 
 
 def _means(rows: list[dict[str, list[Step]]]) -> Iterator[Text]:
@@ -127,4 +107,5 @@ def _means(rows: list[dict[str, list[Step]]]) -> Iterator[Text]:
             if (ratio := times_as_fast(base, step)) is not None:
                 ratios.setdefault((step.side, base.side), []).append(ratio)
     for (side, base_side), found in ratios.items():
-        yield Text(f"{side}: {mean_of(found)} times as fast as {base_side}, geometric mean", style=PLAIN)
+        mean = f"{geometric_mean(found):.2f} (of {len(found)}, {min(found):.2f} to {max(found):.2f})"
+        yield Text(f"{side}: {mean} times as fast as {base_side}, geometric mean", style=PLAIN)

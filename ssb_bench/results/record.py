@@ -1,16 +1,11 @@
 """What a study measured: steps of one form, whatever they are, as plain data and JSON."""
 
-from __future__ import annotations
-
 import datetime
-import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, TypeAlias
-
-from ssb_bench.data.layout import BenchError
+from typing import Literal, TypeAlias
 
 Number: TypeAlias = int | float
 Facts: TypeAlias = dict[str, Number | str]
@@ -18,19 +13,16 @@ Facts: TypeAlias = dict[str, Number | str]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Executions of one thing on one side.
+    """Executions of one thing (`name`) on one side; steps of a name are held against its first side.
 
     Attributes:
-        name: What was done, such as `q1`. Steps of a name are held against its first side.
         side: How it was done: `without` or `with` the index, or by which system.
-        seconds: Of the measured executions.
+        seconds: Of the measured executions; none if there is a `failure`.
         first_seconds: Of the first execution where that is apart.
         counts: What an execution counted, such as rows: medians. Names end in `bytes` or `seconds` with that unit.
-        answer: What came out.
         most: Targets: `seconds` (the median) or counts that are not to be exceeded.
         heading: The part of the study that it belongs to.
         case: Which one it is of several steps that make one row of a table.
-        failure: Why it has no seconds.
     """
 
     name: str
@@ -43,11 +35,6 @@ class Step:
     heading: str = ""
     case: str = ""
     failure: str | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse seconds that no clock gives."""
-        if any(not math.isfinite(value) or value <= 0 for value in self.seconds):
-            raise ValueError(f"{self.name}: timings must be finite and greater than zero: {self.seconds}")
 
     @property
     def title(self) -> str:
@@ -70,8 +57,6 @@ class Step:
 class Record:
     """One execution of a study: its begin (ISO 8601, UTC), facts by what they are of, and what went wrong besides."""
 
-    FORMAT: ClassVar = "ssb-bench/record/1"
-
     study: str
     title: str
     started_at: str
@@ -80,6 +65,7 @@ class Record:
     facts: dict[str, Facts]
     steps: tuple[Step, ...]
     troubles: tuple[str, ...] = ()
+    format: Literal["ssb-bench/record/1"] = "ssb-bench/record/1"
 
     @property
     def failures(self) -> list[str]:
@@ -115,21 +101,3 @@ def times_as_fast(base: Step, step: Step) -> float | None:
     if base.side == step.side or base.median is None or step.median is None:
         return None
     return base.median / step.median
-
-
-def now() -> str:
-    """Give the time as records have it."""
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-
-
-def mean_of(ratios: Sequence[float]) -> str:
-    """Say the geometric mean of some ratios, and their range."""
-    return f"{statistics.geometric_mean(ratios):.2f} (of {len(ratios)}, {min(ratios):.2f} to {max(ratios):.2f})"
-
-
-def newest_run(runs: Path) -> Path:
-    """Find the newest run of the queries, or raise BenchError if there is none."""
-    found = sorted(runs.glob("run-*.json"))
-    if not found:
-        raise BenchError(f"no run under {runs}: run `ssb-bench run` first")
-    return found[-1]

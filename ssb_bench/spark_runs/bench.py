@@ -3,16 +3,14 @@
 A study is a module of `ssb_bench.studies` with a `TITLE` and a function `measure(bench, *, options)`. Its file is all
 that it takes: the command `ssb-bench NAME` has an option for each parameter, and its help is the docstring.
 
-`measure` sets up what it needs, and gives tasks to `Bench.compare`. A `Task` has a name and does the same work on
-several sides (`without` and `with` the index, or several systems). Work is a function that does it once and says what
-it has `Seen`: the answer, counts such as rows or bytes, and its own seconds if they are not those of the call.
+`measure` gives tasks to `Bench.compare`. A `Task` has a name and does the same work on several sides (`without` and
+`with` the index, or several systems). Work is a function that does it once and says what it has `Seen`: the answer,
+counts such as rows or bytes, and its own seconds if they are not those of the call.
 
 `compare` runs the sides in turns (without, with, with, without), so that a drift of the machine hits all alike, after
-rounds that warm up. A task whose rounds take long has fewer, two at least. An answer other than that of the first side
-(or than the one that is due) and an exception are failures: the side stops, and its step has the reason in place of
-seconds. Each side of a task gives a `Step`, and the steps and the facts that were noted are the `Record`.
-
-What has no two sides adds steps of its own. One table, one picture and one page (`ssb_bench.report`) show any record.
+rounds that warm up. A task whose rounds take long has fewer. An answer other than that of the first side (or than the
+one that is due) and an exception are failures: the side stops, and its step has the reason in place of seconds. The
+steps of the sides and the facts that were noted are the `Record`, which `ssb_bench.report` shows.
 """
 
 import logging
@@ -21,7 +19,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Final, TypeAlias, TypeVar
+from datetime import UTC, datetime
+from typing import Annotated, Final, TypeAlias
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -30,9 +29,9 @@ from rich.console import Console
 
 from puffin_index.errors import PuffinIndexError
 from ssb_bench.data.layout import Layout
-from ssb_bench.results.record import Facts, Number, Record, Step, now
+from ssb_bench.results.record import Facts, Number, Record, Step
 from ssb_bench.spark_runs.jars import session_jars
-from ssb_bench.spark_runs.session import create_session, describe_host, describe_machine, require_java, stderr_to
+from ssb_bench.spark_runs.session import create_session, describe_machine, require_java, stderr_to
 
 # Iceberg estimates the dimension `part` as larger than Spark's 10 MB. Joining it would shuffle all of lineorder, which
 # takes five times as long as all else and hides what an index costs.
@@ -43,7 +42,6 @@ EXPECTED: Final = (PuffinIndexError, PySparkException, Py4JError, OSError)
 ROUNDS_SECONDS: Final = 15.0
 LEAST_ROUNDS: Final = 2
 Repeats: TypeAlias = Annotated[int, "Measured executions of each side, after one that warms up."]
-A = TypeVar("A")
 _log = logging.getLogger(__name__)
 
 
@@ -79,9 +77,6 @@ class _Running:
     due: object
     seen: dict[str, list[Seen]]
     failures: dict[str, str] = field(default_factory=dict)
-
-    def measured_seconds(self, warm_ups: int) -> float:
-        return sum(one.seconds or 0.0 for seen in self.seen.values() for one in seen[warm_ups:])
 
     def execute(self, side: str) -> None:
         if side in self.failures:
@@ -128,8 +123,8 @@ class Bench:
     memory: str = "3g"
     console: Console = field(default_factory=lambda: Console(quiet=True))
     spark: SparkSession | None = None
-    started_at: str = field(default_factory=now)
-    machine: Facts = field(default_factory=lambda: dict(describe_host()))
+    started_at: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    machine: Facts = field(default_factory=lambda: dict(describe_machine()))
     facts: dict[str, Facts] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     troubles: list[str] = field(default_factory=list)
@@ -165,12 +160,13 @@ class Bench:
         running = [_Running(task, task.due, {side: [] for side in task.works}) for task in tasks]
         for number in range(warm_ups + repeats):
             for one in running:
-                if number >= warm_ups + LEAST_ROUNDS and one.measured_seconds(warm_ups) > ROUNDS_SECONDS:
+                took = sum(each.seconds or 0.0 for seen in one.seen.values() for each in seen[warm_ups:])
+                if number >= warm_ups + LEAST_ROUNDS and took > ROUNDS_SECONDS:
                     continue
                 if number in (0, warm_ups):
                     what = "measuring" if number == warm_ups else "warming up"
                     _log.info("%s %s", what, ", ".join(filter(None, (one.task.heading, one.task.name))))
-                for side in turn([*one.task.works], number):
+                for side in [*one.task.works][:: 1 if number % 2 == 0 else -1]:
                     one.execute(side)
         steps = [step for one in running for step in one.steps(warm_ups)]
         self.steps += steps
@@ -180,8 +176,3 @@ class Bench:
         """Give what was measured."""
         measured = (self.machine, self.facts, tuple(self.steps), tuple(self.troubles))
         return Record(study, title, self.started_at, self.layout.scale_factor, *measured)
-
-
-def turn(arms: Sequence[A], number: int) -> Sequence[A]:
-    """Give the arms of a round: forwards, backwards, forwards, ..."""
-    return arms if number % 2 == 0 else arms[::-1]

@@ -1,19 +1,20 @@
-"""Write the SSB tables into Iceberg through Spark, in row groups of chosen rows."""
+"""Write the SSB tables into Iceberg through Spark, in row groups of chosen rows; the index of lineorder."""
 
 import logging
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Final
 
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from puffin_index import IndexDefinition
-from ssb_bench.data.dataset import open_duckdb, require_dataset
+from puffin_index import BuildReport, IndexDefinition, TableIndex
+from ssb_bench.data.dataset import require_dataset
 from ssb_bench.data.layout import NAMESPACE, SSB_TABLES, BenchError, Layout, local_path, read_if_there, write_record
 from ssb_bench.results.record import Facts
-from ssb_bench.spark_runs.session import CATALOG
+from ssb_bench.spark_runs.bench import Bench
+from ssb_bench.spark_runs.session import CATALOG, open_catalog
 
 MOST_PAGE_ROWS: Final = 20_000
 """Rows of a page at most, as Iceberg's and parquet-java's writers have it by default."""
@@ -27,25 +28,34 @@ def page_rows(row_group_rows: int, most: int = MOST_PAGE_ROWS) -> int:
 
     A row group whose greatest such divisor is below a tenth of `most` has one page a column chunk.
     """
-    for pages in range(-(-row_group_rows // most), 10 * row_group_rows // most + 1):
-        if row_group_rows % pages == 0:
-            return row_group_rows // pages
-    return row_group_rows
+    pages = range(-(-row_group_rows // most), 10 * row_group_rows // most + 1)
+    return next((row_group_rows // each for each in pages if row_group_rows % each == 0), row_group_rows)
 
 
 def row_group_properties(rows: DataFrame, row_group_rows: int, most_page_rows: int = MOST_PAGE_ROWS) -> dict[str, str]:
     """Give the table properties by which Iceberg's writer cuts row groups of `row_group_rows` rows into even pages.
 
-    The writer looks at the size of a row group after every so many rows as `check-min` and `check-max` say, and cuts
-    the row group when the size is over the target. Parquet's library gives the first page at least `check-min` rows, so
-    both are the rows of a page. Then the target has to lie between the sizes of a row group with and without its last
-    page. A trial tells the size: one row group of the first rows, in a table that is dropped again. So the rows of all
-    row groups must take nearly the same bytes.
+    The writer looks at the size of a row group after every `check-min` rows, and cuts one that is over the target.
+    Parquet's library gives the first page at least `check-min` rows, so that is the rows of a page. Then the target has
+    to lie between the sizes of a row group with and without its last page, which a trial in a table of its own tells.
+    So the rows of all row groups must take nearly the same bytes.
     """
     page = page_rows(row_group_rows, most_page_rows)
-    pages = row_group_rows // page
+    pages, target = row_group_rows // page, 1
     # The writer cuts at its first look where a row group is one page.
-    target = 1 if pages == 1 else int(_trial_bytes(rows, row_group_rows, page) * (1 - 0.5 / pages))
+    if pages > 1:
+        spark = rows.sparkSession
+        write_table(rows.limit(row_group_rows).coalesce(1), _TRIAL, _properties(page, _LARGEST_TARGET))
+        try:
+            file = spark.sql(f"SELECT file_path FROM {_TRIAL}.files").collect()[0][0]
+            row_group = pq.read_metadata(local_path(file)).row_group(0)
+        finally:
+            spark.sql(f"DROP TABLE {_TRIAL} PURGE")
+        columns = [row_group.column(ordinal) for ordinal in range(row_group.num_columns)]
+        # The writer's idea of a size leaves dictionaries out until the row group ends.
+        dictionaries = sum(c.data_page_offset - c.dictionary_page_offset for c in columns if c.has_dictionary_page)
+        in_pages = (sum(c.total_compressed_size for c in columns) - dictionaries) / row_group.num_rows
+        target = int(in_pages * (row_group_rows - page / 2))
     return _properties(page, target)
 
 
@@ -61,99 +71,45 @@ def _properties(page: int, target_bytes: int) -> dict[str, str]:
     }
 
 
-def _trial_bytes(rows: DataFrame, row_group_rows: int, page: int) -> float:
-    """Write the first rows as one row group; give the bytes of the data pages of a whole row group."""
-    spark = rows.sparkSession
-    write_table(rows.limit(row_group_rows).coalesce(1), _TRIAL, _properties(page, _LARGEST_TARGET))
-    try:
-        file = spark.sql(f"SELECT file_path FROM {_TRIAL}.files").collect()[0][0]
-        row_group = pq.read_metadata(local_path(file)).row_group(0)
-    finally:
-        spark.sql(f"DROP TABLE {_TRIAL} PURGE")
-    columns = [row_group.column(ordinal) for ordinal in range(row_group.num_columns)]
-    # The writer's idea of a size leaves dictionaries out until the row group ends.
-    dictionaries = sum(c.data_page_offset - c.dictionary_page_offset for c in columns if c.has_dictionary_page)
-    in_pages = sum(c.total_compressed_size for c in columns) - dictionaries
-    return float(in_pages * row_group_rows / row_group.num_rows)
-
-
 TABLE: Final = f"{NAMESPACE}.lineorder"
 LINEORDER: Final = f"{CATALOG}.{TABLE}"
+BLOOM_TABLE: Final = f"{LINEORDER}_bloom"
 RANGED_COLUMNS: Final = ("lo_ordtotalprice", "lo_revenue")
 DEFINITION: Final = IndexDefinition.of(bitmap=["lo_suppkey", *RANGED_COLUMNS], bsi=RANGED_COLUMNS)
 """What serves the Volcano queries."""
 
 DEFAULT_ROW_GROUP_ROWS: Final = 50_000
-_CHECKED_COLUMNS: Final = ("lo_orderkey", "lo_linenumber", "lo_ordtotalprice", "lo_revenue", "lo_orderdate")
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What `load` wrote, as the Parquet footers tell it; the last row group of a file is smaller than the others."""
+    """What `load` wrote, as Iceberg's metadata tell it."""
 
-    scale_factor: float
     rows: int
     data_files: int
     row_groups: int
     row_group_rows: int
     data_bytes: int
     write_seconds: float
-    smallest_row_group_rows: int
-    largest_row_group_rows: int
     snapshot_id: int
 
     @property
     def facts(self) -> Facts:
         """What a record says of it."""
-        names = ("rows", "data_files", "row_groups", "row_group_rows", "data_bytes", "write_seconds")
-        return {name: getattr(self, name) for name in names}
+        return {name: fact for name, fact in asdict(self).items() if name != "snapshot_id"}
 
 
-def load(
-    spark: SparkSession,
-    layout: Layout,
-    *,
-    row_group_rows: int = DEFAULT_ROW_GROUP_ROWS,
-) -> Load:
+def load(spark: SparkSession, layout: Layout, *, row_group_rows: int = DEFAULT_ROW_GROUP_ROWS) -> Load:
     """Make the Iceberg tables, unless they are there with the same row-group size.
 
-    Raises BenchError if the SSB files are not there, or if rows did not arrive as they were.
+    Raises BenchError if the SSB files are not there, or if rows did not arrive.
     """
-    require_dataset(layout)
+    dataset = require_dataset(layout)
     if row_group_rows < 1:
         raise BenchError(f"a row group cannot have {row_group_rows} rows")
     finished = read_if_there(layout.load_json, Load)
-    if finished is None or finished.row_group_rows != row_group_rows:
-        finished = _load(spark, layout, row_group_rows)
-    return finished
-
-
-def require_load(layout: Layout) -> Load:
-    """Read what `load` left, or raise BenchError if there is nothing complete."""
-    loaded = read_if_there(layout.load_json, Load)
-    if loaded is None:
-        raise BenchError(
-            f"the SSB tables of scale factor {layout.scale_factor:g} are not in Iceberg yet: "
-            f"run `ssb-bench load --sf {layout.scale_factor:g} --data {layout.data}` first"
-        )
-    return loaded
-
-
-def prove_arrival(spark: SparkSession, layout: Layout, table: str) -> None:
-    """Compare the row count of a table, and for lineorder the sums of some columns, with DuckDB on the SSB files.
-
-    Raises BenchError if they differ. Queries on half a table are fast, so a half table must not pass.
-    """
-    columns = _CHECKED_COLUMNS if table == "lineorder" else ()
-    projection = ", ".join(["count(*)", *(f"CAST(sum({column}) AS BIGINT)" for column in columns)])
-    with open_duckdb(layout) as connection:
-        due = connection.execute(f'SELECT {projection} FROM "{table}"').fetchone()
-    arrived = spark.sql(f"SELECT {projection} FROM {CATALOG}.{NAMESPACE}.{table}").first()
-    if due is None or arrived is None or tuple(due) != tuple(arrived):
-        raise BenchError(f"{table} did not arrive whole in Iceberg: {projection} is {arrived}, {due} is due")
-
-
-def _load(spark: SparkSession, layout: Layout, row_group_rows: int) -> Load:
+    if finished is not None and finished.row_group_rows == row_group_rows:
+        return finished
     layout.load_json.unlink(missing_ok=True)
     spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {CATALOG}.{NAMESPACE}")
     seconds = 0.0
@@ -163,11 +119,26 @@ def _load(spark: SparkSession, layout: Layout, row_group_rows: int) -> Load:
         rows = table_rows(spark, layout, table)
         properties = row_group_properties(rows, row_group_rows) if table == "lineorder" else {}
         seconds = write_table(rows, f"{CATALOG}.{NAMESPACE}.{table}", properties)
-    _log.info("checking that all rows arrived")
-    for table in SSB_TABLES:
-        prove_arrival(spark, layout, table)
-    loaded = _describe(spark, layout, row_group_rows, seconds)
+        # Queries on half a table are fast. That values are the same is seen by the answers of queries.
+        arrived, due = spark.table(f"{CATALOG}.{NAMESPACE}.{table}").count(), dataset.rows[table]
+        if arrived != due:
+            raise BenchError(f"{table} did not arrive whole in Iceberg: it has {arrived:,} rows, {due:,} are due")
+    sums = "sum(record_count), count(*), sum(size(split_offsets)), sum(file_size_in_bytes)"
+    row_count, files, row_groups, size = spark.sql(f"SELECT {sums} FROM {LINEORDER}.files").collect()[0]
+    snapshot = spark.sql(f"SELECT snapshot_id FROM {LINEORDER}.snapshots").collect()[0][0]
+    loaded = Load(row_count, files, row_groups, row_group_rows, size, seconds, snapshot)
     write_record(layout.load_json, loaded)
+    return loaded
+
+
+def require_load(layout: Layout) -> Load:
+    """Read what `load` left, or raise BenchError if there is nothing complete."""
+    loaded = read_if_there(layout.load_json, Load)
+    if loaded is None:
+        raise BenchError(
+            f"the SSB tables of scale factor {layout.scale_factor:g} are not in Iceberg yet: "
+            f"run `ssb-bench load --sf {layout.scale_factor:g} --data {layout.root.parent}` first"
+        )
     return loaded
 
 
@@ -187,64 +158,67 @@ def write_table(rows: DataFrame, name: str, properties: Mapping[str, str]) -> fl
     return time.perf_counter() - started
 
 
-def _describe(spark: SparkSession, layout: Layout, row_group_rows: int, write_seconds: float) -> Load:
-    files = spark.sql(f"SELECT file_path, file_size_in_bytes, split_offsets FROM {LINEORDER}.files").collect()
-    rows: list[int] = []
-    for file in files:
-        footer = pq.read_metadata(local_path(file.file_path))
-        if footer.num_row_groups != len(file.split_offsets):
-            raise BenchError(f"{file.file_path} has {footer.num_row_groups} row groups, Iceberg says otherwise")
-        rows.extend(footer.row_group(ordinal).num_rows for ordinal in range(footer.num_row_groups))
-    snapshot = spark.sql(f"SELECT snapshot_id FROM {LINEORDER}.snapshots ORDER BY committed_at DESC LIMIT 1").first()
-    if snapshot is None or not rows:
-        raise BenchError("lineorder is empty in Iceberg")
-    return Load(
-        scale_factor=layout.scale_factor,
-        row_group_rows=row_group_rows,
-        rows=sum(rows),
-        data_files=len(files),
-        row_groups=len(rows),
-        smallest_row_group_rows=min(rows),
-        largest_row_group_rows=max(rows),
-        data_bytes=sum(file.file_size_in_bytes for file in files),
-        write_seconds=write_seconds,
-        snapshot_id=snapshot.snapshot_id,
-    )
+def make_bloom_table(spark: SparkSession, layout: Layout) -> Facts:
+    """Write lineorder with Parquet bloom filters; say what the filters took.
 
-
-BLOOM_TABLE: Final = f"{CATALOG}.{NAMESPACE}.lineorder_bloom"
-FALSE_POSITIVES: Final = 0.01
-_MOST_BYTES: Final = 16 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class BloomTable:
-    """What writing the table took; the snapshot is that of lineorder with the same rows."""
-
-    source_snapshot_id: int
-    write_seconds: float
-    data_bytes: int
-
-
-def make_bloom_table(spark: SparkSession, layout: Layout) -> BloomTable:
-    """Write the table, unless it is there with the rows of the present lineorder.
-
-    The filters are sized for as many distinct values as a row group has rows, with one false positive in a hundred.
+    They are sized for as many distinct values as a row group has rows, with one false positive in a hundred.
     """
-    loaded, record = require_load(layout), layout.warehouse / "bloom.json"
-    made = read_if_there(record, BloomTable)
-    if made is not None and made.source_snapshot_id == loaded.snapshot_id:
-        return made
-    record.unlink(missing_ok=True)
-    rows = table_rows(spark, layout, "lineorder")
+    loaded, rows = require_load(layout), table_rows(spark, layout, "lineorder")
     properties = row_group_properties(rows, loaded.row_group_rows)
-    properties["write.parquet.bloom-filter-max-bytes"] = str(_MOST_BYTES)
+    properties["write.parquet.bloom-filter-max-bytes"] = str(16 << 20)
     for column in RANGED_COLUMNS:
         properties[f"write.parquet.bloom-filter-enabled.column.{column}"] = "true"
-        properties[f"write.parquet.bloom-filter-fpp.column.{column}"] = str(FALSE_POSITIVES)
+        properties[f"write.parquet.bloom-filter-fpp.column.{column}"] = "0.01"
         properties[f"write.parquet.bloom-filter-ndv.column.{column}"] = str(loaded.row_group_rows)
     seconds = write_table(rows, BLOOM_TABLE, properties)
     size = spark.sql(f"SELECT sum(file_size_in_bytes) FROM {BLOOM_TABLE}.files").collect()[0][0]
-    made = BloomTable(loaded.snapshot_id, seconds, int(size))
-    write_record(record, made)
-    return made
+    return {"index_bytes": size - loaded.data_bytes, "write_seconds": seconds}
+
+
+@dataclass(frozen=True, slots=True)
+class BuildRecord:
+    """What the build of the present index took."""
+
+    snapshot_id: int
+    build_seconds: float
+    in_background: bool
+
+
+def define_index(layout: Layout) -> TableIndex:
+    """Define the index of lineorder; an index of the same columns is kept. Raises BenchError without the table."""
+    require_load(layout)
+    return TableIndex.create(open_catalog(layout.warehouse), TABLE, DEFINITION)
+
+
+def open_index(layout: Layout) -> TableIndex:
+    """Open the index of lineorder, or raise BenchError if the table is not loaded, NotFoundError without an index."""
+    require_load(layout)
+    return TableIndex.open(open_catalog(layout.warehouse), TABLE)
+
+
+def record_build(layout: Layout, report: BuildReport, *, in_background: bool) -> BuildReport:
+    """Remember what a build took, unless there was nothing to build."""
+    if report.rows:
+        record = BuildRecord(require_load(layout).snapshot_id, report.seconds, in_background)
+        write_record(layout.warehouse / "build.json", record)
+    return report
+
+
+def describe_index(layout: Layout) -> Facts:
+    """Say what the index is, from the index table and the remembered build."""
+    status = open_index(layout).status()
+    columns = (f"{one.name} ({', '.join(one.kinds)}, {one.index_bytes / 1e6:.1f} MB)" for one in status.columns)
+    facts: Facts = {"columns": "; ".join(columns)}
+    facts |= {"indexed_row_groups": status.indexed_row_groups, "index_bytes": status.index_bytes}
+    record = read_if_there(layout.warehouse / "build.json", BuildRecord)
+    if record is not None and record.snapshot_id == status.snapshot_id:
+        facts |= {"build_seconds": record.build_seconds, "built": "beside queries" * record.in_background or "alone"}
+    return facts
+
+
+def note_table(bench: Bench) -> Load:
+    """Note the table and its index, or raise BenchError if the table is not loaded, NotFoundError without an index."""
+    loaded = require_load(bench.layout)
+    bench.note("table", **loaded.facts)
+    bench.note("index", **describe_index(bench.layout))
+    return loaded

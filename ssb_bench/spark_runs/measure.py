@@ -9,6 +9,7 @@
 """
 
 import hashlib
+import re
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeVar
 
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import SparkSession
 
 import planner
 from planner.report.scan_plan import ScanPlan
@@ -63,10 +64,9 @@ def rows_text(count: int) -> str:
 
 
 def measure(spark: SparkSession, sql: str, *, fetch: bool = True) -> Measurement:
-    """Run a query once, alone in the application, and measure it.
+    """Run a query once, alone in the application, and measure it; raise what Spark raises.
 
-    Rows that are not fetched go into Spark's `noop` sink: bringing millions of rows to Python would hide what reading
-    them takes. Raises what Spark raises.
+    Rows that are not fetched go into Spark's `noop` sink: millions of rows in Python would hide what reading takes.
     """
     context = spark.sparkContext
     group = f"ssb-bench-{uuid.uuid4().hex}"
@@ -74,19 +74,17 @@ def measure(spark: SparkSession, sql: str, *, fetch: bool = True) -> Measurement
     try:
         bytes_before = _process_bytes(spark)
         started = time.perf_counter()
-        rows = spark.sql(sql).collect() if fetch else _discarded(spark, sql)
+        query, rows = spark.sql(sql), None
+        if fetch:
+            rows = query.collect()
+        else:
+            query.write.format("noop").mode("overwrite").save()
         seconds = time.perf_counter() - started
         bytes_after = _process_bytes(spark)
     finally:
         context._jsc.clearJobGroup()
     process_bytes = None if bytes_before is None or bytes_after is None else bytes_after - bytes_before
     return Measurement(None if rows is None else answer_of(rows), seconds, rows_read(spark, group), process_bytes)
-
-
-def _discarded(spark: SparkSession, sql: str) -> list[Row] | None:
-    """Run a query and throw its rows away."""
-    spark.sql(sql).write.format("noop").mode("overwrite").save()
-    return None
 
 
 def rows_read(spark: SparkSession, group: str) -> int:
@@ -107,26 +105,22 @@ def _process_bytes(spark: SparkSession) -> int | None:
         return None
     counters = Path(f"/proc/{jvm.java.lang.ProcessHandle.current().pid()}/io")
     try:
-        lines = counters.read_text(encoding="ascii").splitlines()
+        found = re.search(r"^rchar: (\d+)", counters.read_text(encoding="ascii"), re.MULTILINE)
     except OSError:
         return None
-    return next((int(line.split()[1]) for line in lines if line.startswith("rchar:")), None)
+    return None if found is None else int(found[1])
 
 
 @contextmanager
 def hooked(session: SparkSession, *, aggregates: bool = True) -> Iterator[SparkSession]:
     """Install the hook in a session, which answers aggregates or scans for them; undo both at the end."""
-    before = session.conf.get(_AGGREGATES, None)
     session.conf.set(_AGGREGATES, str(aggregates).lower())
     planner.enable(session)
     try:
         yield session
     finally:
         planner.disable(session)
-        if before is None:
-            session.conf.unset(_AGGREGATES)
-        else:
-            session.conf.set(_AGGREGATES, before)
+        session.conf.unset(_AGGREGATES)
 
 
 def with_report(spark: SparkSession, action: Callable[[], R]) -> tuple[R, ScanPlan | None]:

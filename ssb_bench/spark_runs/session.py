@@ -35,56 +35,51 @@ def create_session(
     jars: Sequence[str] = (),
     conf: Mapping[str, str] = MappingProxyType({}),
 ) -> SparkSession:
-    """Start (or get) a local Spark session whose catalog `lake` lives in `warehouse`.
+    """Start (or get) a local Spark session whose catalog `lake` lives in `warehouse`, with archives of `jars.txt`.
 
-    Args:
-        warehouse: The folder of the catalog.
-        cores: Spark's threads.
-        memory: The heap of its process.
-        name: The application's name.
-        jars: Archives of `jars.txt` to bring, beside Iceberg's runtime and the catalog's driver.
-        conf: Other settings; archives of its `spark.jars` are brought as well.
-
-    Raises BenchError if an archive is missing and cannot be fetched.
+    Archives of the `spark.jars` of `conf` are brought as well. Raises BenchError if an archive cannot be fetched.
     """
     warehouse.mkdir(parents=True, exist_ok=True)
     # Executors must see the packages of this very environment, whatever `python3` is on the path.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = (
-        SparkSession.builder.master(f"local[{cores}]")
-        .appName(name)
-        .config("spark.driver.memory", memory)
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
+    settings = {
+        "spark.driver.memory": memory,
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
         # What a query read is asked of Spark's status store, which forgets stages beyond a thousand.
-        .config("spark.ui.retainedStages", "100000")
-        .config("spark.ui.retainedJobs", "100000")
-        .config("spark.scheduler.mode", "FAIR")
+        "spark.ui.retainedStages": "100000",
+        "spark.ui.retainedJobs": "100000",
+        "spark.scheduler.mode": "FAIR",
         # Each file that Spark itself reads is one task. Iceberg does not ask these settings.
-        .config("spark.sql.files.maxPartitionBytes", _ONE_FILE_A_TASK_BYTES)
-        .config("spark.sql.files.openCostInBytes", _ONE_FILE_A_TASK_BYTES)
-        .config("spark.sql.shuffle.partitions", str(cores))
-        .config("spark.sql.extensions", "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions")
-        .config(f"spark.sql.catalog.{CATALOG}", "org.apache.iceberg.spark.SparkCatalog")
-        .config(f"spark.sql.catalog.{CATALOG}.type", "jdbc")
-        .config(f"spark.sql.catalog.{CATALOG}.uri", f"jdbc:sqlite:{warehouse / 'catalog.db'}")
-        .config(f"spark.sql.catalog.{CATALOG}.jdbc.schema-version", "V1")
-        .config(f"spark.sql.catalog.{CATALOG}.warehouse", warehouse.as_uri())
-    )
-    for key, value in (settings_of_executors() | with_jars(conf, *jars)).items():
+        "spark.sql.files.maxPartitionBytes": str(_ONE_FILE_A_TASK_BYTES),
+        "spark.sql.files.openCostInBytes": str(_ONE_FILE_A_TASK_BYTES),
+        "spark.sql.shuffle.partitions": str(cores),
+        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        **catalog_settings(CATALOG, warehouse / "catalog.db", warehouse.as_uri()),
+        **settings_of_executors(),
+        **with_jars(conf, *jars),
+    }
+    builder = SparkSession.builder.master(f"local[{cores}]").appName(name)
+    for key, value in settings.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
 
 
-def with_jars(conf: Mapping[str, str], *jars: str) -> dict[str, str]:
-    """Add what a session needs, and other archives of `jars.txt`, to the `spark.jars` of some settings.
+def catalog_settings(
+    name: str, database: Path, warehouse: str, others: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, str]:
+    """Give Spark's settings of a catalog in an SQLite file."""
+    settings = {"type": "jdbc", "uri": f"jdbc:sqlite:{database}", "jdbc.schema-version": "V1", "warehouse": warehouse}
+    own = {f"spark.sql.catalog.{name}.{key}": value for key, value in {**settings, **others}.items()}
+    return {f"spark.sql.catalog.{name}": "org.apache.iceberg.spark.SparkCatalog", **own}
 
-    Raises BenchError if an archive is missing and cannot be fetched.
-    """
+
+def with_jars(conf: Mapping[str, str], *jars: str) -> dict[str, str]:
+    """Add what a session needs, and other archives of `jars.txt`, to the `spark.jars` of some settings."""
     own = filter(None, [conf.get("spark.jars")])
     return {**conf, "spark.jars": ",".join((*map(str, session_jars(*jars)), *own))}
 
@@ -100,10 +95,7 @@ _VERSION: Final = re.compile(r'version "(\d+)')
 
 
 def require_java() -> int:
-    """Give the major version of the Java that Spark will start.
-
-    Raises BenchError if there is no Java, or the Java is too old.
-    """
+    """Give the major version of the Java that Spark will start; raise BenchError if there is none, or an old one."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     advice = f"install Java {OLDEST_JAVA} or newer (Debian: apt-get install openjdk-17-jre-headless) or set JAVA_HOME"
@@ -121,19 +113,14 @@ def require_java() -> int:
 
 @contextmanager
 def stderr_to(file: Path) -> Iterator[None]:
-    """Send stderr into a file: that of this process, and that of the processes started inside the block.
-
-    A process that was started inside writes to the file until it ends, so only Spark's start has to be inside.
-    """
+    """Send stderr into a file, that of processes which are started inside the block until they end."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    sys.stderr.flush()
     terminal = os.dup(2)
     try:
         with file.open("ab") as log:
             os.dup2(log.fileno(), 2)
         yield
     finally:
-        sys.stderr.flush()
         os.dup2(terminal, 2)
         os.close(terminal)
 
@@ -141,39 +128,23 @@ def stderr_to(file: Path) -> Iterator[None]:
 _PACKAGES: Final = ("puffin-index", "pyspark", "pyiceberg", "pyarrow", "pyroaring", "numpy", "duckdb", "tpchgen-cli")
 
 
-def describe_machine(spark: SparkSession) -> dict[str, str | int]:
-    """Say what the run runs on: processor, memory, system, Java, and the versions that matter."""
-    return describe_host() | {
-        "java": _java_version(spark),
-        "spark_master": spark.sparkContext.master or "",
-        "spark_driver_memory": spark.conf.get("spark.driver.memory") or "",
-        "spark_broadcast_threshold": spark.conf.get("spark.sql.autoBroadcastJoinThreshold") or "",
-        "iceberg_runtime": iceberg_runtime().coordinate,
-    }
-
-
-def describe_host() -> dict[str, str | int]:
-    """Say what a run without Spark runs on."""
+def describe_machine(spark: SparkSession | None = None) -> dict[str, str | int]:
+    """Say what a study runs on: processor, memory, system, the versions that matter, and Spark's settings."""
+    cpu_info = Path("/proc/cpuinfo")
+    model = re.search(r"model name\s*: (.*)", cpu_info.read_text(encoding="utf-8") if cpu_info.exists() else "")
     facts: dict[str, str | int] = {
-        "processor": _processor(),
+        "processor": model[1] if model else platform.processor() or platform.machine(),
         "cores": os.cpu_count() or 0,
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "system": platform.platform(),
         "python": platform.python_version(),
+        **{package: metadata.version(package) for package in _PACKAGES},
     }
-    return facts | {package: metadata.version(package) for package in _PACKAGES}
-
-
-def _processor() -> str:
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        for line in cpuinfo.read_text(encoding="utf-8").splitlines():
-            key, _, value = line.partition(":")
-            if key.strip() == "model name":
-                return value.strip()
-    return platform.processor() or platform.machine()
-
-
-def _java_version(spark: SparkSession) -> str:
-    jvm = spark.sparkContext._jvm
-    return "" if jvm is None else str(jvm.java.lang.System.getProperty("java.version"))
+    if spark is not None:
+        java = spark.sql("SELECT java_method('java.lang.System', 'getProperty', 'java.version')")
+        facts["java"] = str(java.collect()[0][0])
+        facts["spark_master"] = spark.sparkContext.master or ""
+        facts["spark_driver_memory"] = spark.conf.get("spark.driver.memory") or ""
+        facts["spark_broadcast_threshold"] = spark.conf.get("spark.sql.autoBroadcastJoinThreshold") or ""
+        facts["iceberg_runtime"] = iceberg_runtime().coordinate
+    return facts

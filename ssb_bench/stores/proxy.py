@@ -1,12 +1,8 @@
 """A proxy before an S3 server: delays each answer, bounds the bytes a second, and notes each request.
 
 Runs as a process of its own (`python -m ssb_bench.stores.proxy ORIGIN_PORT`). The first line of its output is its port.
-Then each line of its input is a command, each line of its output the answer:
-
-| command | answer |
-| --- | --- |
-| `{"latency": s, "bandwidth": b}`: seconds before each answer, bytes a second each way (null: no bound) | `{}` |
-| `{"take": true}` | requests that ended since the last time, and connections opened |
+Then each line of its input is a command: `{"latency": s, "bandwidth": b}` (seconds before each answer, bytes a second
+each way or null) is answered by `[]`, `{}` by the requests that ended since the last time.
 
 A Python S3 server takes 5 ms of a processor for an answer. A store takes none of this machine's, so the proxy keeps
 what it has fetched and answers a second GET or HEAD itself, until the key is written or deleted.
@@ -25,12 +21,11 @@ from aiohttp import ClientSession, TCPConnector, web
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from ssb_bench.stores.traffic import Request, Taken
+from ssb_bench.stores.traffic import Request
 
 _CHUNK_BYTES: Final = 64 * 1024
 _HEAD_BYTES: Final = 256 * 1024
 _HOP_BY_HOP: Final = frozenset({"connection", "keep-alive", "transfer-encoding", "expect", "te", "upgrade"})
-_CONDITIONS: Final = ("if-match", "if-none-match", "if-modified-since", "if-unmodified-since")
 _AUTOMATIC: Final = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 
 
@@ -59,36 +54,24 @@ class _Link:
 
 @dataclass(slots=True)
 class Proxy:
-    """The proxy: seconds before each answer, and bytes a second each way, None for no bound."""
+    """The proxy: seconds before each answer, bytes a second each way, None for no bound, and the requests so far."""
 
     origin: int
     latency: float = 0.0
     bandwidth: float | None = None
-    _requests: list[Request] = field(default_factory=list)
-    _connections: int = 0
+    requests: list[Request] = field(default_factory=list)
     _down: _Link = field(default_factory=_Link)
     _up: _Link = field(default_factory=_Link)
     _kept: dict[str, asyncio.Future[_Answer]] = field(default_factory=dict)
     _client: ClientSession = field(init=False)
-
-    def take(self) -> Taken:
-        """Give the requests that ended since the last time, and forget them."""
-        taken = Taken(self._requests, self._connections)
-        self._requests, self._connections = [], 0
-        return taken
 
     async def run(self) -> int:
         """Start to serve; return the port."""
         # The origin answers one request a connection, so that none waits for a connection that the origin has closed.
         self._client = ClientSession(connector=TCPConnector(limit=0, force_close=True), auto_decompress=False)
         server = web.Server(self._serve, max_field_size=_HEAD_BYTES, max_line_size=_HEAD_BYTES)
-
-        def connect() -> asyncio.Protocol:
-            self._connections += 1
-            return server()
-
-        sockets = (await asyncio.get_running_loop().create_server(connect, "127.0.0.1", 0, backlog=4096)).sockets
-        return int(sockets[0].getsockname()[1])
+        listening = await asyncio.get_running_loop().create_server(server, "127.0.0.1", 0, backlog=4096)
+        return int(listening.sockets[0].getsockname()[1])
 
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
         began = time.perf_counter()
@@ -111,43 +94,38 @@ class Proxy:
             await response.write(chunk)
         await response.write_eof()
         ended, key = time.perf_counter(), request.rel_url.raw_path.lstrip("/")
-        self._requests.append(Request(began, ended, _kind(request), key, len(sent), len(body), answer.status))
+        self.requests.append(Request(began, ended, _kind(request), key, len(sent), len(body)))
         return response
 
     async def _answer_of(self, request: web.BaseRequest, body: bytes) -> _Answer:
         path = request.rel_url.raw_path
-        is_plain = not (request.query.keys() - {"x-id"}) and _names_a_key(request)
-        is_plain = is_plain and not any(name in request.headers for name in _CONDITIONS)
-        if request.method not in ("GET", "HEAD"):
-            answer = await self._ask(request.method, request.raw_path, request.headers, body)
-            # A POST of the bucket deletes many keys; everything else changes its own key.
-            forgotten = list(self._kept) if request.method == "POST" and "delete" in request.query else [path]
-            for key in forgotten:
-                self._kept.pop(key, None)
-            return answer
-        if not is_plain or (request.method == "HEAD" and path not in self._kept):
-            return await self._ask(request.method, request.raw_path, request.headers, body)
-        whole = await self._whole(path, request.headers)
-        if whole.status != HTTPStatus.OK:
-            return whole
-        return _part(whole, request.headers.get("range")) if request.method == "GET" else whole
+        if request.method in ("GET", "HEAD"):
+            is_plain = not (request.query.keys() - {"x-id"}) and _names_a_key(request)
+            if is_plain and (request.method == "GET" or path in self._kept):
+                whole = await self._whole(path, request.headers)
+                wanted = request.headers.get("range") if request.method == "GET" else None
+                return whole if wanted is None or whole.status != HTTPStatus.OK else _part(whole, wanted)
+        answer = await self._ask(request.method, request.raw_path, request.headers, body)
+        if request.method == "POST" and "delete" in request.query:
+            # This deletes many keys; everything else changes its own key.
+            self._kept.clear()
+        elif request.method not in ("GET", "HEAD"):
+            self._kept.pop(path, None)
+        return answer
 
     async def _whole(self, path: str, headers: Mapping[str, str]) -> _Answer:
         """The whole object, fetched at the first time; several who want it wait for one."""
-        kept = self._kept.get(path)
-        if kept is None:
-            kept = self._kept[path] = asyncio.get_running_loop().create_future()
-            try:
-                unranged = {name: text for name, text in headers.items() if name.lower() != "range"}
-                answer = await self._ask("GET", path, unranged, b"")
-            except OSError as error:
+        if path not in self._kept:
+            unranged = {name: text for name, text in headers.items() if name.lower() != "range"}
+            self._kept[path] = asyncio.ensure_future(self._ask("GET", path, unranged, b""))
+        answer: _Answer | None = None
+        try:
+            # A client that goes away must not take the answer from others.
+            answer = await asyncio.shield(self._kept[path])
+            return answer
+        finally:
+            if answer is None or answer.status != HTTPStatus.OK:
                 self._kept.pop(path, None)
-                kept.set_exception(error)
-                raise
-            if answer.status != HTTPStatus.OK:
-                self._kept.pop(path, None)
-            kept.set_result(answer)
-        return await kept
 
     async def _ask(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> _Answer:
         """Ask the origin. The target keeps its spelling, as the request's signature covers it."""
@@ -163,10 +141,8 @@ def _end_to_end(headers: Mapping[str, str] | CIMultiDictProxy[str]) -> CIMultiDi
     return CIMultiDict((name, text) for name, text in headers.items() if name.lower() not in _HOP_BY_HOP)
 
 
-def _part(whole: _Answer, wanted: str | None) -> _Answer:
+def _part(whole: _Answer, wanted: str) -> _Answer:
     """Give the part of an object that a `Range` header names: `bytes=first-last`, `bytes=first-` or `bytes=-count`."""
-    if wanted is None:
-        return whole
     size = len(whole.body)
     first, _, last = wanted.removeprefix("bytes=").partition("-")
     start = int(first) if first else max(0, size - int(last))
@@ -178,16 +154,15 @@ def _part(whole: _Answer, wanted: str | None) -> _Answer:
     return _Answer(206, headers, whole.body[start:end])
 
 
-def _names_a_key(request: web.BaseRequest) -> bool:
-    return "/" in request.path.strip("/")
-
-
 def _kind(request: web.BaseRequest) -> str:
     if request.method != "GET":
         return request.method
-    if "list-type" in request.query or not _names_a_key(request):
-        return "LIST"
-    return "RANGE" if "range" in request.headers else "GET"
+    kind = "RANGE" if "range" in request.headers else "GET"
+    return kind if _names_a_key(request) else "LIST"
+
+
+def _names_a_key(request: web.BaseRequest) -> bool:
+    return "/" in request.path.strip("/")
 
 
 async def _run(origin: int) -> None:
@@ -199,12 +174,12 @@ async def _run(origin: int) -> None:
     # The end of the input is the end of the process that started this one.
     while line := await commands.readline():
         command = json.loads(line)
-        answer: dict[str, object] = {}
-        if command.get("take"):
-            answer = asdict(proxy.take())
-        else:
+        answer: list[Request] = []
+        if command:
             proxy.latency, proxy.bandwidth = command["latency"], command["bandwidth"]
-        sys.stdout.write(json.dumps(answer) + "\n")
+        else:
+            answer, proxy.requests = proxy.requests, []
+        sys.stdout.write(json.dumps([*map(asdict, answer)]) + "\n")
         sys.stdout.flush()
 
 

@@ -10,15 +10,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Final
+from urllib.request import Request as PutRequest, urlopen
 
-import pyarrow.fs
 from pydantic import TypeAdapter
 
 from ssb_bench.data.layout import BenchError
-from ssb_bench.stores.traffic import Request, Taken, Traffic
+from ssb_bench.stores.traffic import Request, Traffic
 
 _PATIENCE_SECONDS: Final = 60.0
-_LAST_SECONDS: Final = 30.0
 
 
 def free_port() -> int:
@@ -46,20 +45,19 @@ def moto_server() -> Iterator[int]:
         raise BenchError("the store is served by moto: pip install 'moto[server]'")
     port = free_port()
     command = [sys.executable, "-W", "ignore", "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        wait_for(port)
-        yield port
-    finally:
-        server.terminate()
-        server.wait(_LAST_SECONDS)
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        try:
+            wait_for(port)
+            yield port
+        finally:
+            server.terminate()
 
 
 BUCKET: Final = "house"
 KEY: Final = "some-key"
 SECRET: Final = "some-secret"
 REGION: Final = "us-east-1"
-_TAKEN: Final = TypeAdapter(Taken)
+_REQUESTS: Final = TypeAdapter(list[Request])
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +74,7 @@ class StoreServer:
 
     endpoint: str
     _proxy: subprocess.Popen[str]
-    _taken: list[Request] = field(default_factory=list)
+    _requests: list[Request] = field(default_factory=list)
 
     @property
     def properties(self) -> dict[str, str]:
@@ -95,23 +93,12 @@ class StoreServer:
 
     def requests(self) -> list[Request]:
         """Give the requests of the last `traffic`."""
-        return self._taken
+        return self._requests
 
     def traffic(self) -> Traffic:
         """Sum up the requests since the last time."""
-        taken = _TAKEN.validate_json(self._ask({"take": True}))
-        self._taken = taken.requests
-        return Traffic.of(taken.requests, taken.connections)
-
-    def filesystem(self) -> pyarrow.fs.S3FileSystem:
-        """Look into the store."""
-        return pyarrow.fs.S3FileSystem(
-            access_key=KEY,
-            secret_key=SECRET,
-            endpoint_override=self.endpoint,
-            region=REGION,
-            allow_bucket_creation=True,
-        )
+        self._requests = _REQUESTS.validate_json(self._ask({}))
+        return Traffic.of(self._requests)
 
     def _ask(self, command: dict[str, object]) -> str:
         assert self._proxy.stdin is not None and self._proxy.stdout is not None  # noqa: PT018
@@ -126,18 +113,14 @@ def run_store() -> Iterator[StoreServer]:
 
     Raises BenchError if moto is not installed, or its server does not start.
     """
-    with moto_server() as port, _run_proxy(port) as server:
-        server.filesystem().create_dir(BUCKET)
-        server.traffic()
-        yield server
-
-
-@contextmanager
-def _run_proxy(origin: int) -> Iterator[StoreServer]:
-    command = [sys.executable, "-m", "ssb_bench.stores.proxy", str(origin)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as proxy:
-        assert proxy.stdout is not None
-        try:
-            yield StoreServer(f"http://127.0.0.1:{int(proxy.stdout.readline())}", proxy)
-        finally:
-            proxy.terminate()
+    with moto_server() as origin:
+        command = [sys.executable, "-m", "ssb_bench.stores.proxy", str(origin)]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as proxy:
+            assert proxy.stdout is not None
+            try:
+                server = StoreServer(f"http://127.0.0.1:{int(proxy.stdout.readline())}", proxy)
+                urlopen(PutRequest(f"{server.endpoint}/{BUCKET}", method="PUT")).close()
+                server.traffic()
+                yield server
+            finally:
+                proxy.terminate()

@@ -20,32 +20,21 @@ class Request:
     key: str
     bytes_in: int
     bytes_out: int
-    status: int
-
-
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """What the proxy has noted."""
-
-    requests: list[Request]
-    connections: int
 
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What a piece of work asked of the store; failed requests have a status of 400 or more."""
+    """What a piece of work asked of the store."""
 
     rounds: int
     requests: int
     by_kind: dict[str, int]
     most_at_once: int
-    connections: int
     bytes_in: int
     bytes_out: int
-    failed: int
 
     @classmethod
-    def of(cls, requests: Sequence[Request], connections: int) -> Traffic:
+    def of(cls, requests: Sequence[Request]) -> Traffic:
         """Sum requests up."""
         spans = [(one.began, one.ended) for one in requests]
         return cls(
@@ -53,10 +42,8 @@ class Traffic:
             len(requests),
             dict(sorted(Counter(one.kind for one in requests).items())),
             most_at_once(spans),
-            connections,
             sum(one.bytes_in for one in requests),
             sum(one.bytes_out for one in requests),
-            sum(one.status >= 400 for one in requests),
         )
 
 

@@ -1,22 +1,16 @@
 """Clustered keys: of each query, the row groups that the planner keeps, beside those that hold a match.
 
-Keys come in bursts, as the lines of a session do, with three bursts of each key. A table has a column for each order,
-type and length of bursts, and a payload that does not compress. `sorted`: keys ascend over time. `partly sorted`:
-bursts come late by up to a fifth of the table. `random`: bursts come in any order.
-
 Queries of one or two columns are SQL text, which the planner and DuckDB read. What holds a match is found by DuckDB in
 the rows of the data files. What minimum and maximum keep is what the planner keeps when it may read no index.
 """
 
 import logging
 import shutil
-import statistics
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import product
-from typing import Annotated, Any, Final, Literal, get_args
+from typing import Annotated, Final, Literal, get_args
 
 import duckdb
 import numpy as np
@@ -42,11 +36,6 @@ BURSTS: Final = (1, 4, 12, 50, 500)
 FIRST_ROWS: Final = 10
 MOST_KEPT: Final = 1.1
 """An index may keep this many times the row groups that hold a match, wherever fewer than half of them do."""
-MOST_REGRET: Final = 0.02
-LEAST_REGRET_SECONDS: Final = 0.015
-"""Planning that drops nothing may take this share of the scan, or so many seconds if that is more."""
-
-HOPELESS_LISTS: Final = (100, 20_000)
 KEYS: Final[dict[Kind, str]] = {
     "string": "printf('u%08x', {})",
     "long": "{}",
@@ -59,12 +48,10 @@ STEP: Final = 1009
 _BURSTS_OF_KEY: Final = 3
 _LATENESS: Final = 0.2
 _PAYLOAD_BYTES: Final = 300
-_DEFAULT_ROW_GROUP_BYTES: Final = 128 * 1024 * 1024
-_SAMPLE_ROWS: Final = 100_000
+_ROW_BYTES: Final = 360
 _SEED: Final = 20_250
 _PREFIX_LENGTH: Final = 6
 """A prefix of an `u` and five of eight digits has four keys."""
-_PAIRS: Final = 5
 _PATIENCE_MILLISECONDS: Final = 1e6
 _log = logging.getLogger(__name__)
 
@@ -79,22 +66,20 @@ class Grid:
     kinds: Sequence[Kind] = tuple(KEYS)
 
 
-SIZES: Final[dict[str, int | None]] = {"20,000 rows": 20_000, "250,000 rows": 250_000, "128 MB": None}
-"""The rows of row groups; None is as many as fill Iceberg's default of 128 MB."""
+SIZES: Final = {"20,000 rows": 20_000, "250,000 rows": 250_000, "128 MB": (128 << 20) // _ROW_BYTES}
+"""The rows of row groups; 128 MB is Iceberg's default."""
 
 
 def measure(
     bench: Bench,
+    grid: Grid | None = None,
+    sizes: Mapping[str, int] = SIZES,
     *,
     rows: Annotated[int, "Rows of a table."] = 2_000_000,
     trials: Annotated[int, "Queries of each cell."] = 2,
 ) -> None:
     """Plan queries of keys in bursts: what is kept, beside what holds a match; exit 1 if a match is dropped."""
-    measure_clustered(bench, Grid(rows), SIZES, trials)
-
-
-def measure_clustered(bench: Bench, grid: Grid, sizes: dict[str, int | None], trials: int) -> None:
-    """Make tables in a folder, emptied before and after, and plan the queries of every cell."""
+    grid = grid or Grid(rows)
     warehouse = bench.layout.root / "clustered"
     shutil.rmtree(warehouse, ignore_errors=True)
     catalog = open_catalog(warehouse)
@@ -102,13 +87,10 @@ def measure_clustered(bench: Bench, grid: Grid, sizes: dict[str, int | None], tr
         _log.info("row groups of %s: writing and indexing", size)
         index = make_table(catalog, size, row_group_rows, grid)
         groups, status = RowGroups.of(index.data_table), index.status()
-        facts = {"row_groups": len(groups.rows), "most_rows": int(groups.rows.max()), "rows": grid.rows}
-        sums = {"data_bytes": status.data_bytes, "index_bytes": status.index_bytes, "trials": trials}
-        bench.note(f"row groups of {size}", **facts, **sums)
+        facts = {name: getattr(status, name) for name in ("row_groups", "data_bytes", "index_bytes")}
+        bench.note(f"row groups of {size}", **facts, most_rows=int(groups.rows.max()), rows=grid.rows, trials=trials)
         _log.info("row groups of %s: planning", size)
         bench.steps += measure_cells(index, groups, f"row groups of {size}", grid, trials, bench.troubles)
-        if size == [*sizes][-1]:
-            bench.steps += measure_regrets(index, grid)
     catalog.close()
     shutil.rmtree(warehouse, ignore_errors=True)
 
@@ -130,21 +112,17 @@ def draw_keys(order: Order, burst: int, rows: int) -> Ints:
     return np.repeat(numbers // _BURSTS_OF_KEY * STEP, burst)[:rows]
 
 
-def make_table(catalog: Catalog, size: str, row_group_rows: int | None, grid: Grid) -> TableIndex:
+def make_table(catalog: Catalog, size: str, row_group_rows: int, grid: Grid) -> TableIndex:
     """Write a table and its index: bitmaps of strings and longs, bit slices of timestamps."""
-    sample = _make_rows(grid, 0, _SAMPLE_ROWS)
-    sink = pa.BufferOutputStream()
-    pq.write_table(sample, sink, compression="zstd")
-    limit = row_group_rows or int(_DEFAULT_ROW_GROUP_BYTES * len(sample) / sink.getvalue().size)
-    name = f"{NAMESPACE}.t_{size.replace(',', '').replace(' ', '_')}"
+    schema, name = _make_rows(grid, 0, 1).schema, f"{NAMESPACE}.t_{size.replace(',', '').replace(' ', '_')}"
     # A file is one append, whatever its bytes.
-    properties = {"write.parquet.row-group-limit": str(limit), "write.target-file-size-bytes": str(1 << 40)}
+    properties = {"write.parquet.row-group-limit": str(row_group_rows), "write.target-file-size-bytes": str(1 << 40)}
     catalog.create_namespace_if_not_exists(NAMESPACE)
-    table = catalog.create_table(name, sample.schema, properties=properties)
+    table = catalog.create_table(name, schema, properties=properties)
     for start in range(0, grid.rows, grid.file_rows):
         table.append(_make_rows(grid, start, start + grid.file_rows))
-    bsi = [name for name in sample.column_names if "timestamp" in name]
-    bitmap = [name for name in sample.column_names if name not in (*bsi, "payload")]
+    bsi = [name for name in schema.names if "timestamp" in name]
+    bitmap = [name for name in schema.names if name not in (*bsi, "payload")]
     index = TableIndex.create(catalog, name, IndexDefinition.of(bitmap=bitmap, bsi=bsi))
     index.build(workers=2)
     index.refresh()
@@ -209,10 +187,7 @@ class Query:
 def draw_queries(
     random: np.random.Generator, order: Order, kind: Kind, burst: int, rows: int
 ) -> Iterator[tuple[str, Query]]:
-    """Draw a query of each sort around a row of the table, with its name.
-
-    `range` and `prefix` have four keys, `both` 64 of one column and 64 of another, whose bursts are of another length.
-    """
+    """Draw a query of each sort around a row of the table, with its name."""
     column, beside = column_name(order, kind, burst), BURSTS[BURSTS.index(burst) - 1]
     other, row = column_name(order, kind, beside), int(random.integers(rows))
     keys = draw_keys(order, burst, rows)
@@ -255,38 +230,16 @@ def measure_cells(
                 for name, query in draw_queries(random, order, kind, burst, grid.rows):
                     tried.setdefault(name, []).append(_plan(index, groups, rows, query, troubles))
             for name, pairs in tried.items():
-                place: dict[str, Any] = {
-                    "name": f"{name}, {order}",
-                    "heading": heading,
-                    "case": f"{kind}s, bursts of {burst}",
-                }
-                bounds, found = (replace(together(steps), **place) for steps in zip(*pairs, strict=True))
+                case = f"{kind}s, bursts of {burst}"
+                bounds, found = (
+                    replace(together(steps), name=f"{name}, {order}", heading=heading, case=case)
+                    for steps in zip(*pairs, strict=True)
+                )
                 yield bounds
                 matching, dropped = found.counts["matching"], found.counts.pop("dropped")
                 is_selective = 2 * matching < found.counts["row groups"]
                 failure = f"{dropped} row groups with matches are dropped" if dropped else None
                 yield replace(found, most={"kept": MOST_KEPT * matching} if is_selective else {}, failure=failure)
-
-
-def measure_regrets(index: TableIndex, grid: Grid) -> Iterator[Step]:
-    """Plan and scan, in turns, lists of keys that every row group of a table has: what planning takes for nothing."""
-    for kind, count in product(grid.kinds, HOPELESS_LISTS):
-        random = np.random.default_rng([_SEED + 2, [*KEYS].index(kind), count])
-        column, numbers = column_name(grid.orders[-1], kind, 1), draw_keys(grid.orders[-1], 1, grid.rows)
-        planning, scanning, plans = list[float](), list[float](), list[planner.ScanPlan]()
-        for _ in range(1 + _PAIRS):
-            drawn = pa.table({"n": numbers[random.integers(0, grid.rows, count)]})
-            keys = {column: duckdb.from_arrow(drawn).project(KEYS[kind].format("n")).fetchnumpy().popitem()[1].tolist()}
-            plans.append(planner.plan(index, keys=keys, refresh=False))
-            planning.append(plans[-1].planning_seconds)
-            started = time.perf_counter()
-            planner.scan(index, None, [column], keys=keys, planning_milliseconds=0, refresh=False).read_all()
-            scanning.append(time.perf_counter() - started)
-        name, heading = f"{count:,} {kind}s", "lists of keys that every row group has"
-        yield Step(name, "scan without", tuple(scanning[1:]), heading=heading)
-        most = max(MOST_REGRET * statistics.median(scanning[1:]), LEAST_REGRET_SECONDS)
-        read: dict[str, Number] = {"index bytes": plans[-1].index_bytes_read, "dropped": plans[-1].dropped}
-        yield Step(name, "planning", tuple(planning[1:]), counts=read, most={"seconds": most}, heading=heading)
 
 
 def _plan(index: TableIndex, groups: RowGroups, rows: pa.Table, query: Query, troubles: list[str]) -> tuple[Step, Step]:
@@ -295,15 +248,13 @@ def _plan(index: TableIndex, groups: RowGroups, rows: pa.Table, query: Query, tr
     order = None if query.order_by is None else f"{query.order_by} DESC"
     made = plan(order_by=order, limit=FIRST_ROWS if order else None)
     troubles += [f"{query.where}, order {order}: {warning}" for warning in made.warnings]
-    of_plan, of_bounds, total = groups.kept(made), groups.kept(plan(byte_budget=0)), {"row groups": len(groups.rows)}
-    matching, dropped = judge(query, rows, of_plan)
-    bounds: dict[str, Number] = {"kept": int(of_bounds.sum()), "data bytes": int(groups.sizes[of_bounds].sum())}
-    found: dict[str, Number] = {"kept": int(of_plan.sum()), "matching": matching, "dropped": dropped}
-    found["index bytes"] = made.index_bytes_read
-    return (
-        Step("", "min and max", counts=bounds | total),
-        Step("", "with", (made.planning_seconds,), counts=found | total),
-    )
+    kept, kept_by_bounds, count = groups.kept(made), groups.kept(plan(byte_budget=0)), len(groups.rows)
+    matching, dropped = judge(query, rows, kept)
+    bounds: dict[str, Number] = {"kept": int(kept_by_bounds.sum()), "row groups": count}
+    bounds["data bytes"] = int(groups.sizes[kept_by_bounds].sum())
+    found: dict[str, Number] = {"kept": int(kept.sum()), "matching": matching, "dropped": dropped}
+    found |= {"index bytes": made.index_bytes_read, "row groups": count}
+    return Step("", "min and max", counts=bounds), Step("", "with", (made.planning_seconds,), counts=found)
 
 
 def judge(query: Query, rows: pa.Table, kept: Flags) -> tuple[int, int]:

@@ -1,15 +1,10 @@
 """Spark's doors: the same counts through PySpark with the hook, and through programs with the plugin; look-ups by key.
 
-One program runs at a time, beside the PySpark session, and has its settings. Queries go through it and through PySpark
-in turns; seconds are those that the client sees: `spark-sql` and `beeline` say them, PySpark and Connect are timed
-around `collect`. JVMs compile what they run often, so queries go round many times before they are measured. An answer
-that is not that of PySpark is a failure, and so is a plan without the index.
-
-The loaded table has no index of `lo_orderkey`. Nearest to a key is `lo_ordtotalprice`: the rows of an order share it
-and lie together, and few orders have the same one. Look-ups are held against Lance on the same rows.
+What is measured, and why so: `docs/benchmark_method.md`. JVMs compile what they run often, so queries go round many
+times before they are measured. Nearest to a key among the indexed columns is `lo_ordtotalprice`: the rows of an order
+share it and lie together, and few orders have the same one.
 """
 
-import logging
 import os
 import re
 import statistics
@@ -19,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import IO, Annotated, Any, Final
 
@@ -32,8 +28,7 @@ from ssb_bench.spark_runs.measure import Answer, hooked
 from ssb_bench.spark_runs.session import CATALOG, LOG_OPTION, with_jars
 from ssb_bench.stores.server import free_port, wait_for
 from ssb_bench.studies.run import fit_queries
-from ssb_bench.studies.systems import open_systems
-from ssb_bench.systems.peers import SYSTEMS, WorkerProcess
+from ssb_bench.studies.systems import SYSTEMS, WorkerProcess, open_systems
 
 TITLE = "Doors of Spark, and look-ups"
 _QUERIES: Final = ("q1", "q2", "q3", "q4", "q6")
@@ -50,7 +45,6 @@ _START_SECONDS: Final = 0.3
 _KEYS: Final = 300
 _LOOK_UP_ROUNDS: Final = 5
 _LOOK_UP: Final = {"seconds": 0.003, "99th of 100 seconds": 0.010, "two threads seconds": 1 / 300}
-_log = logging.getLogger(__name__)
 
 Ask = Callable[[str], tuple[list[str], float]]
 """Runs a statement; gives lines that end with its rows, and the seconds that it took."""
@@ -68,53 +62,47 @@ def measure(
     _measure_look_ups(bench)
     home = bench.layout.root / "doors"
     home.mkdir(exist_ok=True)
-    queries = {query.query.name: " ".join(query.sql.split()) for query in fit_queries(bench.layout, _QUERIES)}
+    queries = {query.name: " ".join(query.sql.split()) for query in fit_queries(bench.layout, _QUERIES)}
     with bench.session() as spark, hooked(spark):
         settings = {key: value for key, value in spark.sparkContext.getConf().getAll() if _SHARED.match(key)}
         settings["spark.sql.catalogImplementation"] = "in-memory"
-        with_plugin = settings | with_jars(_plugin_settings())
-
-        def measured(door: str, heading: str, own: Mapping[str, str], asked: Mapping[str, str]) -> None:
-            with _open(door, home, own) as ask:
-                asks = {"PySpark": _of_session(spark), door: ask}
-                _require_index(bench, asks, {name: sql for name, sql in asked.items() if name not in _NO_TABLE})
-                tasks = []
-                for name, sql in asked.items():
-                    works = {side: partial(_ask, one, sql) for side, one in asks.items()}
-                    tasks.append(Task(name, works, heading=heading, limit=lambda seconds: _SLOWER * seconds))
-                # A JVM has run as many statements before it is measured, however few different ones.
-                bench.compare(tasks, repeats=repeats, warm_ups=warm_ups * (len(queries) + 1) // len(asked))
-
-        for door in ("spark-sql", *_SERVERS):
+        command = [sys.executable, "-m", "puffin_index", "spark-conf"]
+        printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        with_plugin = settings | with_jars(dict(line.split(" ", 1) for line in printed.splitlines()))
+        both = (("{} without plugin", settings, _NO_TABLE), ("{}", with_plugin, queries | _NO_TABLE))
+        for door, (heading, own, asked) in product(("spark-sql", *_SERVERS), both):
             try:
-                measured(door, f"{door} without plugin", settings, _NO_TABLE)
-                measured(door, door, with_plugin, queries | _NO_TABLE)
+                with _open(door, home, own) as ask:
+                    asks = {"PySpark": partial(_ask_session, spark), door: ask}
+                    indexed = [(name, sql) for name, sql in asked.items() if name in queries]
+                    for side, one in asks.items():
+                        one(f"USE {CATALOG}.{NAMESPACE}")
+                        unused = [name for name, sql in indexed if "PuffinIndex" not in str(one(f"EXPLAIN {sql}"))]
+                        bench.troubles += [f"{side}, {name}: the index is not used" for name in unused]
+                    tasks = [
+                        Task(
+                            name,
+                            {side: partial(_ask, one, sql) for side, one in asks.items()},
+                            heading=heading.format(door),
+                            limit=lambda seconds: _SLOWER * seconds,
+                        )
+                        for name, sql in asked.items()
+                    ]
+                    # A JVM has run as many statements before it is measured, however few different ones.
+                    bench.compare(tasks, repeats=repeats, warm_ups=warm_ups * (len(queries) + 1) // len(asked))
             except EXPECTED as error:
                 bench.troubles.append(f"{door}: {error}")
-        both = {
+        started = {
             "without plugin": partial(_start, home, settings, {_ONE}),
             "with plugin": partial(_start, home, with_plugin, {_ONE, _READY}),
         }
-        start = Task("start of spark-sql", both, limit=lambda seconds: seconds + _START_SECONDS)
+        start = Task("start of spark-sql", started, limit=lambda seconds: seconds + _START_SECONDS)
         bench.compare([start], repeats=starts, warm_ups=0)
 
 
 def _ask(ask: Ask, sql: str) -> Seen:
     lines, seconds = ask(sql)
     return Seen(lines[-1], seconds=seconds)
-
-
-def _require_index(bench: Bench, asks: Mapping[str, Ask], queries: Mapping[str, str]) -> None:
-    for side, ask in asks.items():
-        ask(f"USE {CATALOG}.{NAMESPACE}")
-        unused = [name for name, sql in queries.items() if "PuffinIndex" not in str(ask(f"EXPLAIN {sql}"))]
-        bench.troubles += [f"{side}, {name}: the index is not used" for name in unused]
-
-
-def _plugin_settings() -> dict[str, str]:
-    command = [sys.executable, "-m", "puffin_index", "spark-conf"]
-    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    return dict(line.split(" ", 1) for line in printed.splitlines())
 
 
 @contextmanager
@@ -133,12 +121,12 @@ def _open(door: str, home: Path, settings: Mapping[str, str]) -> Iterator[Ask]:
 
             session = ConnectSession.builder.remote(f"sc://127.0.0.1:{port}").create()
             stack.callback(session.stop)
-            yield _of_session(session)
+            yield partial(_ask_session, session)
         elif door == "beeline":
             options = ("-u", f"jdbc:hive2://127.0.0.1:{port}", "-n", "me", "--outputformat=tsv2", "--showHeader=false")
-            yield _of_shell(stack.enter_context(_running(door, home, {}, *options)))
+            yield partial(_ask_shell, stack.enter_context(_running(door, home, {}, *options)))
         else:
-            yield _of_shell(stack.enter_context(_running(door, home, settings)))
+            yield partial(_ask_shell, stack.enter_context(_running(door, home, settings)))
 
 
 @contextmanager
@@ -166,28 +154,22 @@ def _running(
 
 
 # Any: sessions of PySpark and of Connect have no class in common.
-def _of_session(session: Any) -> Ask:
-    def ask(sql: str) -> tuple[list[str], float]:
-        started = time.perf_counter()
-        rows = session.sql(sql).collect()
-        seconds = time.perf_counter() - started
-        return [str(row[0]) for row in rows], seconds
-
-    return ask
+def _ask_session(session: Any, sql: str) -> tuple[list[str], float]:
+    started = time.perf_counter()
+    rows = session.sql(sql).collect()
+    seconds = time.perf_counter() - started
+    return [str(row[0]) for row in rows], seconds
 
 
-def _of_shell(shell: subprocess.Popen[str]) -> Ask:
-    def ask(sql: str) -> tuple[list[str], float]:
-        lines: list[str] = []
-        for line in _lines(shell, sql):
-            if end := _END.search(line):
-                break
-            lines.append(line.strip())
-        if end is None or end[1] is None:
-            raise BenchError(line)
-        return lines, float(end[1])
-
-    return ask
+def _ask_shell(shell: subprocess.Popen[str], sql: str) -> tuple[list[str], float]:
+    lines: list[str] = []
+    for line in _lines(shell, sql):
+        if end := _END.search(line):
+            break
+        lines.append(line.strip())
+    if end is None or end[1] is None:
+        raise BenchError(line)
+    return lines, float(end[1])
 
 
 def _lines(program: subprocess.Popen[str], statement: str) -> Iterator[str]:
@@ -223,10 +205,10 @@ def _measure_look_ups(bench: Bench) -> None:
     sql = f"SELECT {column}, count(*), sum(lo_revenue)::BIGINT FROM lineorder GROUP BY 1 ORDER BY hash(1, {column})"
     with open_duckdb(bench.layout) as connection:
         due = {key: rows for key, *rows in connection.execute(f"{sql} LIMIT {_KEYS}").fetchall()}
-    with open_systems(bench, [one for name in ("lance", "arrow") for one in SYSTEMS if one.name == name]) as workers:
-        works = {one.title: partial(_look_up, worker, column, [*due]) for one, worker in workers.items()}
-        if not any(one.name == "arrow" for one in workers):
-            raise BenchError(f"look-ups: {bench.facts[SYSTEMS[3].title]['not run']}")
+    with open_systems(bench, ("lance", "arrow")) as workers:
+        if "arrow" not in workers:
+            raise BenchError(f"look-ups: {bench.facts[SYSTEMS['arrow'].title]['not run']}")
+        works = {SYSTEMS[name].title: partial(_look_up, worker, column, [*due]) for name, worker in workers.items()}
         what = Task(f"{_KEYS} keys, one at a time", works, _rows_of([*due.values()] * 2), "look-ups by key", _LOOK_UP)
         bench.compare([what], repeats=_LOOK_UP_ROUNDS)
 

@@ -1,138 +1,189 @@
 """Systems on the same rows and the same machine: cold first, then warm and in turns.
 
-Cold is the first execution of a query in a process that has just started. Before it, the files of the data and the
-index are dropped from the page cache as far as a user can (`posix_fadvise`). Spark has run one query on another table.
-Then the processes stay. Answers are those of DuckDB (`count`: the count; `rows`: how many, and the sum of lo_revenue).
-A system that cannot be run at all is noted with the reason, which is no failure.
+Cold is the first execution of a query in a process that has just started, after `drop_caches`; Spark has run one query
+on another table. Answers are those of DuckDB. A system that cannot be run is noted with the reason.
 """
 
+import itertools
+import json
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Final
 
 from ssb_bench.data.dataset import open_duckdb
 from ssb_bench.data.layout import BenchError, Layout, local_path
-from ssb_bench.data.workload import ROWS_QUERIES, VOLCANO_QUERIES, FittedQuery
-from ssb_bench.spark_runs.bench import Bench, Repeats, Seen, Task
-from ssb_bench.spark_runs.index import describe_index, open_index
-from ssb_bench.spark_runs.load import RANGED_COLUMNS, make_bloom_table, require_load
-from ssb_bench.studies.run import fit_queries
-from ssb_bench.systems.peers import SYSTEM_NAMES, SYSTEMS, PeerError, System, WorkerProcess
+from ssb_bench.data.workload import ROWS_QUERIES, VOLCANO_QUERIES
+from ssb_bench.spark_runs.bench import Bench, Repeats, Seen, Task, Work
+from ssb_bench.spark_runs.load import RANGED_COLUMNS, make_bloom_table, note_table, open_index
+from ssb_bench.studies.run import predicates
 
 TITLE = "Other systems"
 QUERIES = (*VOLCANO_QUERIES, *ROWS_QUERIES[:-1])
 """All but the rows of Q7, which are most of the table."""
 _log = logging.getLogger(__name__)
+_ERROR: Final = re.compile(r"\S*\w*(Error|Exception|Killed)\b|\S+: \S|.*: Error")
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """One system, its worker (systems with one share a process), and packages of its own, if any."""
+
+    title: str
+    worker: str
+    packages: tuple[str, ...] = ()
+
+
+SYSTEMS: Final = {
+    "iceberg": System("Spark, Iceberg without index", "spark"),
+    "iceberg-bloom": System("Spark, Iceberg with Parquet bloom filters", "spark"),
+    "index": System("Spark, Iceberg with this index", "spark"),
+    "arrow": System("this index without a JVM (Arrow scan)", "arrow"),
+    "duckdb-index": System("DuckDB on the dataset of this index", "duckdb-index"),
+    "duckdb": System("DuckDB on the same Parquet files", "duckdb"),
+    "datafusion": System("DataFusion on the same Parquet files", "datafusion", ("datafusion==54.*", "pyarrow")),
+    "lance": System("Lance, its own format, BTREE indexes", "lance", ("pylance==14.0.2", "pyarrow")),
+}
+
+
+class WorkerProcess:
+    """The process of a worker of `ssb_bench.systems.workers`."""
+
+    def __init__(self, worker: str, log: Path, packages: Sequence[str] = ()) -> None:
+        package_root = str(Path(__file__).resolve().parents[2])
+        python = [sys.executable]
+        if packages:
+            python += ["-m", "uv", "run", "--quiet", "--no-project", "--isolated", "--python", sys.executable]
+            python += [*(f"--with={one}" for one in packages), "python"]
+        self._log = log
+        with log.open("wb") as stderr:
+            self._process = subprocess.Popen(
+                [*python, "-m", "ssb_bench.systems.workers", worker],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                text=True,
+                env=dict(os.environ) | {"PYTHONPATH": package_root},
+            )
+
+    def ask(self, request: Mapping[str, object]) -> Mapping[str, Any]:
+        """Send a request and give the reply, or raise BenchError if the worker reports a failure, or has ended."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            self._process.stdin.write(json.dumps(request) + "\n")
+            self._process.stdin.flush()
+            line = self._process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        if not line:
+            ended = f"the worker ended with exit code {self._process.wait()}"
+            lines = map(str.strip, self._log.read_text(encoding="utf-8", errors="replace").splitlines())
+            # The last line that names an error says more.
+            raise BenchError([ended, *filter(_ERROR.match, lines)][-1])
+        reply: Mapping[str, Any] = json.loads(line)
+        if "error" in reply:
+            raise BenchError(str(reply["error"]))
+        return reply
+
+    def close(self) -> None:
+        """Let the worker end."""
+        for stream in (self._process.stdin, self._process.stdout):
+            # Closing sends what a worker that has ended did not take.
+            with suppress(BrokenPipeError):
+                if stream is not None:
+                    stream.close()
+        try:
+            self._process.wait(timeout=60)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
 
 
 def measure(
     bench: Bench,
     *,
     repeats: Repeats = 5,
-    system: Annotated[tuple[str, ...], "A system.", SYSTEM_NAMES] = (),
+    system: Annotated[tuple[str, ...], "A system.", SYSTEMS] = (),
     query: Annotated[tuple[str, ...], "A query.", QUERIES] = (),
 ) -> None:
     """Compare systems on the same rows, cold and warm; one that cannot be run is listed with the reason."""
-    loaded = require_load(bench.layout)
-    chosen = [one for one in SYSTEMS if not system or one.name in system]
-    index = describe_index(bench.layout, open_index(bench.layout))
-    bench.note("table", **loaded.facts)
-    bench.note("index", **index)
-    if any(one.name == "iceberg-bloom" for one in chosen):
+    note_table(bench)
+    chosen = system or tuple(SYSTEMS)
+    if "iceberg-bloom" in chosen:
         with bench.session() as spark:
-            bloom = make_bloom_table(spark, bench.layout)
-        bench.note("bloom filters", index_bytes=bloom.data_bytes - loaded.data_bytes, write_seconds=bloom.write_seconds)
-    asked = [
-        (query.query.name, *_request(bench.layout, query)) for query in fit_queries(bench.layout, query or QUERIES)
-    ]
-    with open_systems(bench, chosen) as workers:
+            bench.note("bloom filters", **make_bloom_table(spark, bench.layout))
+    with open_systems(bench, chosen) as workers, open_duckdb(bench.layout) as connection:
         tasks = []
-        for name, request, due in asked:
+        for name, where in predicates(bench.layout, query or QUERIES).items():
+            sql = f"SELECT count(*), coalesce(sum(lo_revenue), 0)::BIGINT FROM lineorder WHERE {where}"
+            [(count, revenue)] = connection.execute(sql).fetchall()
+            is_rows = name in ROWS_QUERIES
+            request = {"kind": "rows" if is_rows else "count", "where": where}
             works = {
-                one.title: _Asked(bench.layout, worker, {**request, "system": one.name})
-                for one, worker in workers.items()
+                SYSTEMS[own].title: _work(bench.layout, worker, {**request, "system": own})
+                for own, worker in workers.items()
             }
-            tasks.append(Task(name, works, due, "select *" if request["kind"] == "rows" else "count(*)"))
+            due, heading = ([count, revenue], "select *") if is_rows else (count, "count(*)")
+            tasks.append(Task(name, works, due, heading))
         bench.compare(tasks, repeats=repeats)
 
 
-class _Asked:
-    """A query of a system; its first execution is cold."""
+def _work(layout: Layout, worker: WorkerProcess, query: Mapping[str, object]) -> Work:
+    """Give what asks a system; its first execution is cold."""
+    executions = itertools.count()
 
-    def __init__(self, layout: Layout, worker: WorkerProcess, request: Mapping[str, object]) -> None:
-        self._layout, self._worker, self._request, self._is_cold = layout, worker, request, True
-
-    def __call__(self) -> Seen:
-        if self._is_cold:
-            drop_caches([self._layout.root / "systems", self._layout.warehouse])
-            self._is_cold = False
-        reply = self._worker.ask({"query": self._request})
+    def ask() -> Seen:
+        if next(executions) == 0:
+            drop_caches([layout.root / "systems", layout.warehouse])
+        reply = worker.ask({"query": query})
         return Seen(reply["answer"], seconds=float(reply["seconds"]))
 
-
-def _request(layout: Layout, query: FittedQuery) -> tuple[dict[str, object], object]:
-    """Give a query as workers get it, and the answer of DuckDB; BenchError if it is no count or rows of lineorder."""
-    name, where, workload = query.query.name, query.where, query.query.workload
-    if where is None or workload == "aggregate":
-        raise BenchError(f"systems are compared on counts and rows of lineorder, not on {name}")
-    with open_duckdb(layout) as connection:
-        sql = f"SELECT count(*), coalesce(sum(lo_revenue), 0) FROM lineorder WHERE {where}"
-        [(count, revenue)] = connection.execute(sql).fetchall()
-    is_rows = workload == "rows"
-    return {"kind": "rows" if is_rows else "count", "where": where}, [int(count), int(revenue)] if is_rows else int(
-        count
-    )
+    return ask
 
 
 @contextmanager
-def open_systems(bench: Bench, systems: Sequence[System]) -> Iterator[dict[System, WorkerProcess]]:
+def open_systems(bench: Bench, systems: Sequence[str]) -> Iterator[dict[str, WorkerProcess]]:
     """Start the workers of systems, one for those that share it; note facts, and why one could not be opened."""
     folder = bench.layout.root / "systems"
+    folder.mkdir(parents=True, exist_ok=True)
     config: dict[str, object] = {
-        "files": str(link_files(bench.layout)),
+        # A load writes the table anew, so that nothing else is in its folder.
+        "files": str(local_path(open_index(bench.layout).data_table.location()) / "data"),
         "warehouse": str(bench.layout.warehouse),
         "columns": list(RANGED_COLUMNS),
         "cores": bench.cores,
         "memory": bench.memory,
     }
     opened: dict[str, WorkerProcess] = {}
-    workers: dict[System, WorkerProcess] = {}
+    workers: dict[str, WorkerProcess] = {}
     with ExitStack() as stack:
-        for system in systems:
+        for name in systems:
+            system = SYSTEMS[name]
             _log.info("opening %s", system.title)
             if system.worker not in opened:
-                worker = WorkerProcess(system.worker, folder / f"{system.name}.log", system.packages)
+                worker = WorkerProcess(system.worker, folder / f"{name}.log", system.packages)
                 stack.callback(worker.close)
                 try:
-                    facts = worker.ask({"open": config | {"folder": str(folder / system.name)}})["facts"]
-                except PeerError as error:
+                    facts = worker.ask({"open": config | {"folder": str(folder / name)}})["facts"]
+                except BenchError as error:
                     bench.note(system.title, not_run=str(error))
                     continue
                 bench.note(system.title, **facts)
                 opened[system.worker] = worker
-            workers[system] = opened[system.worker]
+            workers[name] = opened[system.worker]
         yield workers
 
 
-def link_files(layout: Layout) -> Path:
-    """Put links to the present data files of lineorder into one directory, which other systems read."""
-    folder = layout.root / "systems" / "files"
-    folder.mkdir(parents=True, exist_ok=True)
-    for old in folder.iterdir():
-        old.unlink()
-    for task in open_index(layout).data_table.scan().plan_files():
-        path = local_path(task.file.file_path)
-        (folder / path.name).symlink_to(path)
-    return folder
-
-
-def drop_caches(folders: Sequence[Path]) -> None:
+def drop_caches(folders: Iterable[Path]) -> None:
     """Ask the system to forget the cached pages of all files under some folders, as far as a user may ask."""
-    if not hasattr(os, "posix_fadvise"):
-        return
-    for file in (file for folder in folders for file in folder.rglob("*") if file.is_file()):
+    files = [file for folder in folders for file in folder.rglob("*") if file.is_file()]
+    for file in files if hasattr(os, "posix_fadvise") else ():
         with file.open("rb") as opened:
             os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)

@@ -1,27 +1,23 @@
 """Writes and questions by keys: each statement without the hook and with it, on the same snapshot of one table.
 
-The table is lineorder with an id in no order, like UUIDs. Keys are recent (of the newest rows, which few row groups
-hold) or scattered. The table is rolled back after each execution, whose answer is what its snapshot has changed: data
-files taken away, rows added, positions deleted. Where rows of keys are is asked of Spark without the hook, which also
-says how many row groups hold a key.
+The table is rolled back after each execution, whose answer is what its snapshot has changed: data files taken away,
+rows added, positions deleted. Where rows of keys are is asked of Spark without the hook.
 """
 
-import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from operator import mul
 from pathlib import Path
 from typing import Annotated, Final
 
 import duckdb
-import numpy as np
-import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 import planner
 from puffin_index import IndexDefinition, TableIndex
-from ssb_bench.data.layout import NAMESPACE, Layout, local_path, read_if_there, write_record
+from ssb_bench.data.layout import NAMESPACE, local_path
 from ssb_bench.spark_runs.bench import Bench, Repeats, Seen, Task
 from ssb_bench.spark_runs.load import DEFAULT_ROW_GROUP_ROWS, row_group_properties, table_rows, write_table
 from ssb_bench.spark_runs.measure import Answer, answer_of, hooked
@@ -44,7 +40,6 @@ _MERGE: Final = (
 )
 _DELETE: Final = f"DELETE FROM {_SPARK_TABLE} WHERE id IN (SELECT id FROM {_SPARK_TABLE}_{{keys}} WHERE id <= {{last}})"
 _SUMS: Final = f"SELECT count(*), sum(lo_revenue) FROM {_SPARK_TABLE}"
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +56,7 @@ class _Statement:
 
 
 _RECENT, _BOTH = ("recent",), ("recent", "scattered")
+_LOCATE: Final = _Statement("planner.locate of 1,000", _BOTH, "", _MERGED_KEYS, None, 0.5)
 _STATEMENTS: Final = (
     _Statement("MERGE merge-on-read of 1,100", _BOTH, _MERGE, 1_000, 10, None, "'write.merge.mode'='merge-on-read'"),
     _Statement("MERGE copy-on-write of 1,100", _RECENT, _MERGE, 1_000, 2, None, "'write.merge.mode'='copy-on-write'"),
@@ -68,6 +64,7 @@ _STATEMENTS: Final = (
     _Statement("join with a list of 1,000", _RECENT, f"{_SUMS} JOIN listed USING (id)", 1_000, None, 0.3),
     _Statement("IN a list of 1,000", _RECENT, f"{_SUMS} WHERE id IN (SELECT id FROM listed)", 1_000, None, 0.3),
     _Statement("= the least of a list", _RECENT, f"{_SUMS} WHERE id = (SELECT min(id) FROM listed)", 1, None, 0.3),
+    _LOCATE,
 )
 
 
@@ -79,14 +76,13 @@ def measure(
 ) -> None:
     """Merge, delete, join and locate rows by keys, without and with the index; exit 1 if a result differs."""
     with bench.session() as spark:
-        _make_table(spark, bench.layout, row_group_rows)
-        index = TableIndex.open(open_catalog(bench.layout.warehouse), _TABLE)
+        index = _make_table(spark, bench, row_group_rows)
         status = index.status()
         rows = int(index.data_table.inspect.files()["record_count"].to_numpy().sum())
         facts = {name: getattr(status, name) for name in ("data_files", "row_groups", "data_bytes", "index_bytes")}
         bench.note("table", rows=rows, **facts)
         with hooked(spark, aggregates=False):
-            keyed = _Keyed(spark, index)
+            keyed = _Keyed(spark, index, row_group_rows)
             try:
                 for task in keyed.tasks():
                     bench.compare([task], repeats=repeats)
@@ -94,28 +90,19 @@ def measure(
                 keyed.clean_up()
 
 
-@dataclass(frozen=True, slots=True)
-class _Made:
-    """What the table was made of."""
-
-    scale_factor: float
-    row_group_rows: int
-
-
-def _make_table(spark: SparkSession, layout: Layout, row_group_rows: int) -> None:
-    record, made = layout.warehouse / "keyed.json", _Made(layout.scale_factor, row_group_rows)
-    if read_if_there(record, _Made) == made:
-        return
-    _log.info("writing %s", _TABLE)
-    record.unlink(missing_ok=True)
-    catalog = open_catalog(layout.warehouse)
+def _make_table(spark: SparkSession, bench: Bench, row_group_rows: int) -> TableIndex:
+    """Write the table and its index anew."""
+    catalog = open_catalog(bench.layout.warehouse)
     catalog.create_namespace_if_not_exists(NAMESPACE)
     if catalog.table_exists(_TABLE):
         TableIndex.open_or_define(catalog, _TABLE).drop()
-    rows = table_rows(spark, layout, "lineorder").selectExpr("xxhash64(lo_orderkey, lo_linenumber) AS id", "*")
+    rows = table_rows(spark, bench.layout, "lineorder")
+    rows = rows.selectExpr("xxhash64(lo_orderkey, lo_linenumber) AS id", "*")
     write_table(rows, _SPARK_TABLE, row_group_properties(rows, row_group_rows) | {"format-version": "2"})
-    TableIndex.create(catalog, _TABLE, IndexDefinition.of(bitmap=["id"])).build(spark)
-    write_record(record, made)
+    index = TableIndex.create(catalog, _TABLE, IndexDefinition.of(bitmap=["id"]))
+    index.build(spark)
+    index.refresh()
+    return index
 
 
 @dataclass(slots=True)
@@ -124,6 +111,7 @@ class _Keyed:
 
     spark: SparkSession
     index: TableIndex
+    row_group_rows: int
     snapshot: int = 0
     places: dict[str, dict[int, tuple[Path, int]]] = field(default_factory=dict)
 
@@ -138,23 +126,24 @@ class _Keyed:
             if statement.properties:
                 self.spark.sql(f"ALTER TABLE {_SPARK_TABLE} SET TBLPROPERTIES ({statement.properties})")
             for keys in statement.keys:
-                sql = statement.sql.format(keys=keys, last=[*self.places[keys]][statement.count - 1])
-                work = partial(self._execute, sql, self._holding(keys, statement.count), not statement.properties)
-                yield self._task(statement, keys, work)
-        locate = _Statement("planner.locate of 1,000", _BOTH, "", _MERGED_KEYS, None, 0.5)
-        for keys in _CHOICES:
-            yield self._task(locate, keys, partial(self._locate, keys))
+                places = self.places[keys]
+                first = [*places.values()][: statement.count]
+                holding = len({(file, position // self.row_group_rows) for file, position in first})
+                most: dict[str, float] = {"kept row groups": MOST_KEPT * holding}
+                if statement.most_seconds is not None:
+                    most["seconds"] = statement.most_seconds
+                work: Callable[[bool], Seen] = partial(self._locate, [*places])
+                if statement is not _LOCATE:
+                    sql = statement.sql.format(keys=keys, last=[*places][statement.count - 1])
+                    work = partial(self._execute, sql, holding, bool(statement.properties))
+                yield Task(
+                    f"{statement.name}, {keys}",
+                    {side: partial(work, side == "with") for side in ("without", "with")},
+                    most=most,
+                    limit=partial(mul, 1 / statement.times_as_fast) if statement.times_as_fast else None,
+                )
 
-    def _task(self, statement: _Statement, keys: str, work: Callable[[bool], Seen]) -> Task:
-        most: dict[str, float] = {"kept row groups": MOST_KEPT * self._holding(keys, statement.count)}
-        if statement.most_seconds is not None:
-            most["seconds"] = statement.most_seconds
-        times = statement.times_as_fast
-        limit = None if times is None else lambda seconds: seconds / times
-        works = {side: partial(work, side == "with") for side in ("without", "with")}
-        return Task(f"{statement.name}, {keys}", works, most=most, limit=limit)
-
-    def _execute(self, sql: str, holding: int, is_question: bool, on: bool) -> Seen:
+    def _execute(self, sql: str, holding: int, is_change: bool, on: bool) -> Seen:
         """Ask, or change the table and roll it back; say what came out, and what the scan of the keys read."""
         self._hook(on=on)
         before = planner.reports(self.spark)
@@ -163,18 +152,17 @@ class _Keyed:
         seconds = time.perf_counter() - started
         new = [report for report in planner.reports(self.spark) if all(report is not one for one in before)]
         kept = [report.kept for report in new if on and report.table == _SPARK_TABLE]
-        answer = answer_of(rows) if is_question else self._changes()
-        if not is_question:
+        answer = self._changes() if is_change else answer_of(rows)
+        if is_change:
             self.spark.sql(f"CALL {CATALOG}.system.rollback_to_snapshot('{_TABLE}', {self.snapshot})")
         return Seen(answer, {"holding row groups": holding} | ({"kept row groups": min(kept)} if kept else {}), seconds)
 
-    def _locate(self, keys: str, on: bool) -> Seen:
+    def _locate(self, ids: Sequence[int], on: bool) -> Seen:
         """Ask where rows are, which Spark without the hook has to scan for."""
         self._hook(on=on)
-        ids = [*self.places[keys]]
         started = time.perf_counter()
         if on:
-            table = planner.locate(self.index, {"id": ids})
+            table = planner.locate(self.index, {"id": [*ids]})
             rows = zip(*(table[name].to_pylist() for name in ("id", "_file", "_pos")), strict=True)
             places = {one: (local_path(file), at) for one, file, at in rows}
         else:
@@ -198,26 +186,15 @@ class _Keyed:
         ids = sorted(row.id for row in self.spark.sql(chosen).collect())
         self.places[keys] = self._places(ids)
         self._hook(on=True)
-        rows = self.spark.sql(f"SELECT * FROM {_SPARK_TABLE} WHERE id IN ({_listed(ids)})").localCheckpoint()
+        rows = self.spark.sql(f"SELECT * FROM {_SPARK_TABLE} WHERE id IN {(*ids,)}").localCheckpoint()
         changed = rows.selectExpr("* EXCEPT (lo_quantity)", "lo_quantity + 1 AS lo_quantity").select(*rows.columns)
         new = rows.limit(_MERGED_KEYS // 10).selectExpr("id ^ 1099511627776 AS id", *rows.columns[1:])
         write_table(changed.union(new).coalesce(1), f"{_SPARK_TABLE}_{keys}", {})
 
     def _places(self, ids: Sequence[int]) -> dict[int, tuple[Path, int]]:
         """Ask Spark where rows are, by ascending id."""
-        sql = f"SELECT id, _file, _pos FROM {_SPARK_TABLE} WHERE id IN ({_listed(ids)})"
-        found = self.spark.sql(sql).collect()
-        return {row["id"]: (local_path(row["_file"]), row["_pos"]) for row in sorted(found)}
-
-    def _holding(self, keys: str, count: int) -> int:
-        """Count the row groups that hold one of the first ids."""
-        places = [*self.places[keys].values()][:count]
-        held = 0
-        for file in {file for file, _ in places}:
-            footer = pq.read_metadata(file)
-            ends = np.cumsum([footer.row_group(ordinal).num_rows for ordinal in range(footer.num_row_groups)])
-            held += len(np.unique(np.searchsorted(ends, [at for own, at in places if own == file], "right")))
-        return held
+        sql = f"SELECT id, _file, _pos FROM {_SPARK_TABLE} WHERE id IN {(*ids,)}"
+        return {row[0]: (local_path(row[1]), row[2]) for row in sorted(self.spark.sql(sql).collect())}
 
     def _hook(self, *, on: bool) -> None:
         self.spark.conf.set(_ENABLED, str(on).lower())
@@ -230,7 +207,7 @@ class _Keyed:
         """What the newest snapshot has taken away and added: data files, rows, and positions of deleted rows."""
         columns = "status, data_file.content AS content, data_file.file_path AS file"
         entries = self.spark.sql(f"SELECT {columns} FROM {_SPARK_TABLE}.entries WHERE snapshot_id = {self._current()}")
-        found = [(row.status, row.content, local_path(row.file)) for row in entries.collect()]
+        found = [(row.status, row.content, str(local_path(row.file))) for row in entries.collect()]
         removed = sorted(file for status, _, file in found if status == _DELETED)
         rows, positions = (
             _digest([file for status, own, file in found if (status, own) == (_ADDED, content)])
@@ -240,15 +217,10 @@ class _Keyed:
         return Answer(text, repr((removed, rows, positions)))
 
 
-def _digest(files: Sequence[Path]) -> tuple[int, int | None]:
+def _digest(files: Sequence[str]) -> tuple[int, int | None]:
     """The number of the rows of Parquet files, and a hash of them in any order."""
     if not files:
         return 0, None
-    with duckdb.connect() as connection:
-        sql = "SELECT count(*), bit_xor(hash(t)) FROM (FROM read_parquet(?)) t"
-        [(count, digest)] = connection.execute(sql, [[str(file) for file in files]]).fetchall()
+    sql = "SELECT count(*), bit_xor(hash(t)) FROM (FROM read_parquet($files)) t"
+    [(count, digest)] = duckdb.execute(sql, {"files": files}).fetchall()
     return int(count), int(digest)
-
-
-def _listed(ids: Sequence[int]) -> str:
-    return ", ".join(map(str, ids))

@@ -1,1 +1,1 @@
-"""Workers: one process for each system that is compared, each in an environment that has it."""
+"""The workers of systems, each in an environment that has its library."""

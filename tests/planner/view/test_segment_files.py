@@ -42,8 +42,8 @@ def test_an_index_of_many_segments_leaves_files_to_its_process(tmp_path: Path) -
     """Payloads stay opened from one plan to the next; each that held its file would soon leave none to anybody."""
     simulated = simulate(tmp_path / "segments", 80_000, different=1)
     entries = tmp_path / "entries.arrow"
-    with pa.OSFile(str(entries), "wb") as sink, pa.ipc.new_file(sink, simulated.entries.schema) as writer:
-        writer.write_table(simulated.entries)
+    with pa.OSFile(str(entries), "wb") as sink, pa.ipc.new_file(sink, simulated.schema) as writer:
+        writer.write_table(simulated)
 
     lines = run_python(_PLAN_EVERYTHING, entries, seconds=120).stdout.splitlines()
 

@@ -28,8 +28,8 @@ def test_each_command_has_help(command: str) -> None:
 
 
 def test_a_study_is_a_module_and_its_parameters_are_options() -> None:
-    assert {*STUDIES} == {"run", "systems", "append", "clustered", "scale", "writes", "doors", "store"}
-    store, run, append = (" ".join(invoke(study, "--help").output.split()) for study in ("store", "run", "append"))
+    assert {*STUDIES} == {"run", "systems", "clustered", "scale", "writes", "doors", "store"}
+    store, run = (" ".join(invoke(study, "--help").output.split()) for study in ("store", "run"))
 
     assert "Work on lineorder in an object store" in store
     assert "--spark / --no-spark" in store
@@ -38,7 +38,7 @@ def test_a_study_is_a_module_and_its_parameters_are_options() -> None:
         in store
     )
     assert "--workload NAME" in run
-    assert "--batch-rows INTEGER RANGE" in append
+    assert "--repeats INTEGER RANGE" in run
     assert invoke("run", "--workload", "nothing").exit_code == 2
     assert invoke("run", "--repeats", "0").exit_code == 2
 
@@ -52,15 +52,15 @@ def test_generate_prints_the_rows_of_each_table(layout: Layout) -> None:
 
 
 def test_report_prints_a_run_and_draws_it(tmp_path: Path) -> None:
-    runs = tmp_path / "sf1" / "runs"
+    runs = tmp_path / "sf1" / "all"
     runs.mkdir(parents=True)
-    shutil.copy(RECORDED, runs / "run-20260101T000000Z.json")
+    shutil.copy(RECORDED, runs / "run.json")
     result = invoke("report", "--data", str(tmp_path))
 
     assert result.exit_code == 0
     assert "geometric mean" in result.output
-    assert (runs / "run-20260101T000000Z.png").exists()
-    assert "<svg" in (runs / "run-20260101T000000Z.html").read_text(encoding="utf-8")
+    assert (runs / "run.png").exists()
+    assert "<svg" in (runs / "run.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

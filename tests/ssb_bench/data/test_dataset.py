@@ -8,7 +8,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from ssb_bench.data import tables
+from ssb_bench.data import dataset
 from ssb_bench.data.dataset import generate, lineorder_files, read_dataset, require_dataset
 from ssb_bench.data.layout import SSB_TABLES, BenchError, Layout
 
@@ -84,7 +84,7 @@ def test_rows_and_values_are_what_the_paper_says(ssb: duckdb.DuckDBPyConnection,
     [(1, 200_000), (1.9, 200_000), (2, 400_000), (4, 600_000), (10, 800_000), (100, 1_400_000), (0.5, 100_000)],
 )
 def test_part_grows_with_the_logarithm_of_the_scale(scale_factor: float, rows: int) -> None:
-    assert tables.part_rows(scale_factor) == rows
+    assert dataset.part_rows(scale_factor) == rows
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """Records as JSON, on a run that was really measured (`run.json`, scale factor 1); medians, targets, ratios."""
 
 import json
-import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,11 +8,10 @@ import pytest
 from hypothesis import given, strategies as st
 
 from ssb_bench.data.layout import BenchError, read_record, write_record
-from ssb_bench.results.record import Record, Step, mean_of, newest_run, times_as_fast, together
+from ssb_bench.results.record import Record, Step, times_as_fast, together
 
 RECORDED = Path(__file__).parents[1] / "run.json"
 TIMINGS = st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=20)
-BAD_TIMINGS: list[tuple[float, ...]] = [(0.0,), (-1.0,), (1.0, math.nan), (math.inf,)]
 
 
 @pytest.fixture
@@ -35,8 +33,8 @@ def test_a_record_survives_writing_and_reading(run: Record, tmp_path: Path) -> N
     ("content", "reason"),
     [
         ("{", "is not JSON"),
-        ("[]", "is not of format ssb-bench/record/1"),
-        ('{"format": "ssb-bench/run/3"}', "is not of format ssb-bench/record/1"),
+        ("[]", "not a whole Record"),
+        ('{"format": "ssb-bench/run/3"}', "not a whole Record: study"),
         ('{"format": "ssb-bench/record/1"}', "not a whole Record: study"),
     ],
 )
@@ -57,19 +55,10 @@ def test_a_record_with_an_unknown_field_is_refused(tmp_path: Path) -> None:
         read_record(tmp_path / "run.json", Record)
 
 
-def test_the_newest_run_is_the_one_begun_last(run: Record, tmp_path: Path) -> None:
+def test_a_record_has_its_time_in_the_name_of_its_file(run: Record, tmp_path: Path) -> None:
     later = replace(run, started_at="2026-12-02T00:00:00+00:00")
-    for record in (later, run, replace(later, study="writes")):
-        write_record(record.file_in(tmp_path), record)
 
-    assert newest_run(tmp_path).name == "run-20261202T000000Z.json"
-
-
-def test_no_run_names_the_command_that_makes_one(tmp_path: Path) -> None:
-    with pytest.raises(BenchError, match="ssb-bench run"):
-        newest_run(tmp_path)
-    with pytest.raises(BenchError, match="there is no"):
-        read_record(tmp_path / "run.json", Record)
+    assert later.file_in(tmp_path) == tmp_path / "run-20261202T000000Z.json"
 
 
 @given(TIMINGS)
@@ -79,12 +68,6 @@ def test_the_median_lies_between_least_and_greatest(seconds: list[float]) -> Non
     assert median is not None
     assert min(seconds) <= median <= max(seconds)
     assert Step("q1", "with").median is None
-
-
-@pytest.mark.parametrize("bad", BAD_TIMINGS)
-def test_bad_timings_are_refused(bad: tuple[float, ...]) -> None:
-    with pytest.raises(ValueError, match="timings"):
-        Step("q1", "with", bad)
 
 
 def test_what_is_over_its_target_is_missed() -> None:
@@ -104,7 +87,6 @@ def test_a_ratio_needs_both_sides() -> None:
     assert times_as_fast(without, without) is None
     assert times_as_fast(without, replace(fast, seconds=())) is None
     assert times_as_fast(replace(without, seconds=()), fast) is None
-    assert mean_of([2.0, 8.0]) == "4.00 (of 2, 2.00 to 8.00)"
 
 
 def test_cases_of_a_row_are_added_up() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from ssb_bench.data.layout import BenchError, Layout
 from ssb_bench.spark_runs import bench as module
-from ssb_bench.spark_runs.bench import Bench, Seen, Task, turn
+from ssb_bench.spark_runs.bench import Bench, Seen, Task
 
 SIDES = ("without", "with")
 
@@ -32,7 +32,6 @@ def test_rounds_go_forwards_and_backwards(bench: Bench) -> None:
     without, with_index = bench.compare([task], repeats=2)
 
     assert log == ["without", "with", "with", "without", "without", "with"]
-    assert [*turn("abc", 1)] == ["c", "b", "a"]
     assert (without.name, without.side, without.heading, without.answer) == ("q1", "without", "counts", "7")
     assert (with_index.first_seconds, with_index.seconds, with_index.counts) == (1.0, (2.0, 3.0), {"rows": 2.5})
     assert bench.steps == [without, with_index]

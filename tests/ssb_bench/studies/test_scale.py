@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyarrow import feather
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from planner.prune.distributed import prune_row_groups
@@ -10,21 +12,21 @@ from planner.prune.gate import Limits
 from planner.view.index_view import IndexView
 from puffin_index.formats.puffin import read_blob, read_footer
 from puffin_index.storage.files import FileReader
-from ssb_bench.data.layout import Layout
+from ssb_bench.data.layout import BenchError, Layout
 from ssb_bench.spark_runs.bench import Bench
 from ssb_bench.studies import scale
-from ssb_bench.studies.scale import SCENARIOS, SEGMENT_ROW_GROUPS, Simulated, measure, probe, simulate
+from ssb_bench.studies.scale import SCENARIOS, SEGMENT_ROW_GROUPS, measure, probe, simulate
 
 
 @pytest.fixture(scope="module")
-def simulated(tmp_path_factory: pytest.TempPathFactory) -> Simulated:
+def simulated(tmp_path_factory: pytest.TempPathFactory) -> pa.Table:
     return simulate(tmp_path_factory.mktemp("scale") / "segments", 3_000, different=1)
 
 
-def test_linked_segments_are_whole_and_have_numbers_of_their_own(simulated: Simulated) -> None:
-    view = IndexView("simulated", simulated.entries, PyArrowFileIO())
+def test_linked_segments_are_whole_and_have_numbers_of_their_own(simulated: pa.Table) -> None:
+    view = IndexView("simulated", simulated, PyArrowFileIO())
 
-    assert simulated.row_groups == view.row_group_count == 3 * SEGMENT_ROW_GROUPS
+    assert view.row_group_count == 3 * SEGMENT_ROW_GROUPS
     assert len(view.segments) == 3
     assert len(set(view.paths)) == len(view.paths)
     location, size = view.segments[-1]
@@ -33,29 +35,39 @@ def test_linked_segments_are_whole_and_have_numbers_of_their_own(simulated: Simu
             read_blob(reader, blob)
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
-def test_the_planner_finds_the_needle_and_little_else(simulated: Simulated, scenario: str) -> None:
-    probed = probe(simulated.entries, scenario, 1)
+@pytest.fixture(scope="module")
+def entries(simulated: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The file of the entries."""
+    file = str(tmp_path_factory.mktemp("scale") / "entries.arrow")
+    feather.write_feather(simulated, file)
+    return file
 
-    assert probed.failure is None
-    assert probed.counts["kept"] <= 0.1 * simulated.row_groups
-    assert probed.counts["first reads"] >= probed.counts["reads"]
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_the_planner_finds_the_needle_and_little_else(entries: str, scenario: str) -> None:
+    probed, again = (probe(entries, scenario) for _ in range(2))
+
+    assert (
+        again.counts["first reads"] == probed.counts["first reads"] == probed.counts["reads"] >= again.counts["reads"]
+    )
+    assert probed.counts["kept"] <= 300
     assert len([name for name in probed.counts if name.endswith(" seconds")]) > 1
 
 
-def test_without_a_needle_an_exact_index_keeps_nothing(simulated: Simulated) -> None:
+def test_without_a_needle_an_exact_index_keeps_nothing(simulated: pa.Table) -> None:
     import numpy as np
 
-    view = IndexView("simulated", simulated.entries, PyArrowFileIO())
+    view = IndexView("simulated", simulated, PyArrowFileIO())
     others = np.arange(SEGMENT_ROW_GROUPS, view.row_group_count)
 
     assert not prune_row_groups(view, SCENARIOS["postings, equality"], others, Limits(strict=True)).kept.any()
 
 
-def test_a_lost_needle_is_a_failure(simulated: Simulated, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_needle_is_a_failure(entries: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scale, "NEEDLE_ROW_GROUP", dict.fromkeys(scale.NEEDLE, 999))
 
-    assert probe(simulated.entries, "postings, equality", 1).failure == "the matching row group was dropped"
+    with pytest.raises(BenchError, match="the matching row group was dropped"):
+        probe(entries, "postings, equality")
 
 
 @pytest.mark.nightly
@@ -63,15 +75,17 @@ def test_every_scenario_is_measured(tmp_path: Path) -> None:
     bench = Bench(Layout.of(tmp_path, 1))
     measure(bench, row_groups=(1_000,), repeats=1)
 
-    assert [step.name for step in bench.steps] == [*SCENARIOS]
+    assert sorted(step.name for step in bench.steps) == sorted(SCENARIOS)
     assert all(step.counts["first read bytes"] > 0 for step in bench.steps)
     assert bench.record("scale", "Scale").failures == []
     assert [*(bench.layout.root / "scale").iterdir()] == [], "segments are deleted again"
 
 
-def test_a_merged_index_answers_as_the_single_ones_do_with_few_reads(simulated: Simulated) -> None:
-    single, merged = (probe(simulated.entries, name, 1) for name in ("bloom, equality", "merged bloom, equality"))
+def test_a_merged_index_answers_as_the_single_ones_do_with_few_reads(entries: str, tmp_path: Path) -> None:
+    not_merged = str(tmp_path / "entries.arrow")
+    feather.write_feather(simulate(tmp_path / "index", 3_000, different=1, is_compacted=False), not_merged)
+    single, merged = (probe(index, "bloom, equality") for index in (not_merged, entries))
 
     assert merged.counts["kept"] == single.counts["kept"]
-    assert single.counts["reads"] == simulated.row_groups
-    assert merged.counts["reads"] <= 4 * (simulated.row_groups // SEGMENT_ROW_GROUPS)
+    assert single.counts["reads"] == 3 * SEGMENT_ROW_GROUPS
+    assert merged.counts["reads"] <= 4 * 3

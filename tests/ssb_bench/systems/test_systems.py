@@ -6,9 +6,8 @@ from zipfile import ZipFile
 
 import pytest
 
-from ssb_bench.data.layout import Layout
-from ssb_bench.studies.systems import drop_caches
-from ssb_bench.systems.peers import PeerError, WorkerProcess
+from ssb_bench.data.layout import BenchError, Layout
+from ssb_bench.studies.systems import WorkerProcess, drop_caches
 
 
 @pytest.fixture
@@ -32,7 +31,7 @@ def test_a_worker_counts_and_reads_rows(duck: WorkerProcess) -> None:
 
 
 def test_a_query_that_fails_is_an_error_with_its_reason_and_the_worker_lives_on(duck: WorkerProcess) -> None:
-    with pytest.raises(PeerError, match="nothing_of_that_name"):
+    with pytest.raises(BenchError, match="nothing_of_that_name"):
         duck.ask({"query": {"kind": "count", "where": "nothing_of_that_name = 1"}})
 
     assert duck.ask({"query": {"kind": "count", "where": "lo_quantity < 0"}})["answer"] == 0
@@ -41,7 +40,7 @@ def test_a_query_that_fails_is_an_error_with_its_reason_and_the_worker_lives_on(
 def test_a_worker_that_cannot_start_says_why(tmp_path: Path) -> None:
     worker = WorkerProcess("no_such_worker", tmp_path / "log")
 
-    with pytest.raises(PeerError, match="no_such_worker"):
+    with pytest.raises(BenchError, match="no_such_worker"):
         worker.ask({"open": {}})
     worker.close()
 
@@ -49,7 +48,7 @@ def test_a_worker_that_cannot_start_says_why(tmp_path: Path) -> None:
 def test_a_system_that_cannot_be_installed_says_why(tmp_path: Path) -> None:
     worker = WorkerProcess("lance", tmp_path / "log", [str(tmp_path / "no-such-package")])
 
-    with pytest.raises(PeerError, match="Distribution not found"):
+    with pytest.raises(BenchError, match="Distribution not found"):
         worker.ask({"open": {}})
     worker.close()
 
@@ -63,7 +62,7 @@ def test_a_worker_has_the_packages_it_asks_for_and_no_others(tmp_path: Path) -> 
         content.writestr(f"{facts}/RECORD", "")
     for worker, reason in (("datafusion", "the one of the wheel"), ("duckdb", "No module named 'duckdb'")):
         process = WorkerProcess(worker, tmp_path / "log", [str(wheel)])
-        with pytest.raises(PeerError, match=reason):
+        with pytest.raises(BenchError, match=reason):
             process.ask({"open": {"files": ""}})
         process.close()
 
