@@ -38,7 +38,7 @@ from planner.spark.background import BackgroundQueue
 from planner.spark.observed_query import LogEntry, PlannedQuery, column_text as name_of, deciding, open_log
 from planner.spark.requests.hook_filters import bind_runtime_keys, read_conditions, where_of
 from planner.spark.requests.wire import KEEP_ALL, Request, serialize_only, serialize_view
-from planner.spark.rules import RULE, JavaFunction, load_hook, make, replace_ours
+from planner.spark.rules import RULE, JavaFunction, call_ours, load_hook, make
 from puffin_index.data.data_table import open_table
 from puffin_index.errors import PuffinIndexError, UnsupportedError
 from puffin_index.index_table.table import TableName
@@ -165,7 +165,7 @@ def _sampled_scans(context: SparkContext, session: JavaObject, query: PlannedQue
     copied.conf.set("spark.puffin-index.sampled", "true")
     scans = _SampledScans(copied, query)
     rule = make(copied, load_hook(copied), RULE, uuid4().hex, query.request.session, scans, True)
-    replace_ours(copied, [rule])
+    call_ours(copied, rule, "enableAlone", copied._jsparkSession)
     group = f"puffin-index-audit-{uuid4().hex}"
     context.setJobGroup(group, f"audit of the index of {query.answer.plan.table}", interruptOnCancel=True)
     timer = threading.Timer(_SECONDS, context.cancelJobGroup, [group])
@@ -231,21 +231,15 @@ class _Audit:
 
     def check_dropped(self, scans: _SampledScans) -> None:
         """Look for matching rows where the index said that there are none."""
+        from pyspark.errors import PySparkException
+        from pyspark.sql import DataFrame
+
         query, reasons = self.query, self.query.answer.plan.reasons
         sample = self._sample(np.flatnonzero(~kept_mask(reasons) & ~np.isin(reasons, _NOT_EMPTY)))
         if not len(sample):
             return
-        for path, count, first in self._matching(scans, query.answer.scan.numbers[sample]):
-            self._miss_rows(path, count, first)
-        self.checked += len(sample)
-
-    def _matching(self, scans: _SampledScans, numbers: Ints) -> Iterator[tuple[str, int, int]]:
-        """Yield data files with matching rows: the location, how many rows match, and the place of the first one."""
-        from pyspark.errors import PySparkException
-        from pyspark.sql import DataFrame
-
         columns, more = "_file AS file, count(*) AS count, min(_pos) AS first", " GROUP BY _file"
-        claimed, own = self._claimed, self._own_filter
+        numbers, claimed, own = query.answer.scan.numbers[sample], self._claimed, self._own_filter
         found: list[Row] | None = None
         if own:
             try:
@@ -255,7 +249,9 @@ class _Audit:
                 _log.debug("a filter is audited without Spark's own text: %s", error)
         if found is None:
             found = scans.select(DataFrame.collect, columns, claimed, numbers, more)
-        yield from map(tuple, found)
+        for path, count, first in found:
+            self._miss_rows(path, count, first)
+        self.checked += len(sample)
 
     def check_first_rows(self, scans: _SampledScans) -> None:
         """Count the matching rows of the row groups that are read, if others were dropped because of them."""

@@ -44,16 +44,12 @@ class SparkCatalogs:
         key = name, frozenset(spark_catalog_properties(conf, name).items())
         with self._lock:
             if key not in self._opened:
-                self._opened[key] = _open_or_warn(conf, name)
+                try:
+                    self._opened[key] = open_spark_catalog(conf, name)
+                except CatalogError as error:
+                    _log.warning("no index is used for tables of this catalog: %s", reason_of(error))
+                    self._opened[key] = None
             return self._opened[key]
-
-
-def _open_or_warn(conf: Mapping[str, str], name: str) -> Catalog | None:
-    try:
-        return open_spark_catalog(conf, name)
-    except CatalogError as error:
-        _log.warning("no index is used for tables of this catalog: %s", reason_of(error))
-        return None
 
 
 def spark_catalog_properties(conf: Mapping[str, str], name: str) -> dict[str, str]:
@@ -73,13 +69,12 @@ def open_spark_catalog(conf: Mapping[str, str], name: str) -> Catalog:
     try:
         match kind:
             case "jdbc":
-                return read_tables_whole(
-                    load_catalog(name, **{**_common(properties), "type": "sql", **_sql(properties)})
-                )
+                own = {**_common(properties), "type": "sql", **_sql(properties)}
             case "rest" | "hive" | "glue":
-                return read_tables_whole(load_catalog(name, **{**_common(properties), "type": kind}))
+                own = {**_common(properties), "type": kind}
             case _:
-                return read_tables_whole(load_catalog(name))
+                own = {}
+        return read_tables_whole(load_catalog(name, **own))
     except (ValueError, ImportError) as error:
         raise CatalogError(
             f"catalog {name!r} ({kind or 'no type'}) cannot be opened by PyIceberg: {error}; configure a catalog "

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
@@ -14,29 +15,26 @@ from planner.report.scan_plan import ScanPlans
 from planner.spark.callback import PlannerCallback
 from planner.spark.read_index import Reports
 from planner.spark.rules import (
-    EVERY_SESSION,
-    PYTHON_STATEMENTS,
-    RULE,
-    STATEMENTS,
-    STRATEGY,
+    HOOK,
     JavaFunction,
     call_ours,
+    java_list,
     jvm_of,
     load_hook,
     make,
     our_rules,
-    replace_ours,
     session_conf,
 )
 from planner.spark.settings import read_settings
-from planner.spark.statements.callback import put_procedures, remove_procedures
-from planner.spark.statements.procedures import Value, procedure_named
+from planner.spark.statements.procedures import PROCEDURES, Value, procedure_named
 from puffin_index.errors import MissingExtraError, PuffinIndexError
 from puffin_index.jobs.engine import context_of
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject, PythonProxyPool
     from pyspark.sql import DataFrame, SparkSession
+
+_log = logging.getLogger(__name__)
 
 _WITHOUT_JVM = "give the server the settings that `puffin-index spark-conf` prints, and all of its sessions use indexes"
 
@@ -70,32 +68,19 @@ def enable(
         UnsupportedError: If the session is one of Spark Connect.
         MissingExtraError: If PySpark is not installed.
     """
-    hook = _make_hook(spark, catalogs or {}, Reports(), strict=strict)
-    for ours in our_rules(spark):
-        replaced = _hooks.get(call_ours(spark, ours, "hook"))
-        # A rule of all sessions that came with another session goes on in the others.
-        if replaced is not None and replaced.session == hook.callback.session:
-            call_ours(spark, ours, "end")
-    replace_ours(spark, [hook.rule], [hook.strategy, hook.statements])
-    if all_sessions:
-        spark._jsparkSession.extensions().injectOptimizerRule(hook.every_session)
-        # A session's first statement may be CALL, which Spark executes before it asks for optimizer rules.
-        spark._jsparkSession.extensions().injectResolutionRule(hook.every_session)
-    _hooks[hook.callback.name] = hook.callback
+    callback, hook = _make_hook(spark, catalogs or {}, Reports(), strict=strict)
+    # A hook of all sessions that came with another session goes on in the others.
+    replaced = [name for name, known in _hooks.items() if known.session == callback.session]
+    trouble = call_ours(spark, hook, "enable", spark._jsparkSession, java_list(spark, replaced), all_sessions)
+    if trouble is not None:
+        _log.warning("%s", trouble)
+    _hooks[callback.name] = callback
 
 
-@dataclass(frozen=True, slots=True)
-class _Hook:
-    """The planner's side of a hook, and the parts of it in the JVM."""
-
-    callback: PlannerCallback
-    rule: JavaObject
-    strategy: JavaObject
-    statements: JavaObject
-    every_session: JavaObject
-
-
-def _make_hook(spark: SparkSession, catalogs: Mapping[str, Catalog], reports: Reports, *, strict: bool) -> _Hook:
+def _make_hook(
+    spark: SparkSession, catalogs: Mapping[str, Catalog], reports: Reports, *, strict: bool
+) -> tuple[PlannerCallback, JavaObject]:
+    """Make the planner's side of a hook, and the hook."""
     try:
         from py4j.protocol import Py4JError
         from pyspark.java_gateway import ensure_callback_server_started
@@ -113,18 +98,15 @@ def _make_hook(spark: SparkSession, catalogs: Mapping[str, Catalog], reports: Re
     ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call] # pyspark leaves it untyped
     # py4j lets five threads wait; the next ones would try again a second later.
     gateway._callback_server.server_socket.listen(_MOST_WAITING)
-    callback = PlannerCallback(catalogs, context, str(spark._jsparkSession.sessionUUID()), reports, strict=strict)
+    session = str(spark._jsparkSession.sessionUUID())
+    callback = PlannerCallback(catalogs, context, session, reports, strict=strict)
+    described = json.dumps([procedure.describe() for procedure in PROCEDURES.values()])
     try:
         loader = load_hook(spark)
-        rule = make(spark, loader, RULE, callback.name, callback.session, callback, strict)
-        strategy = make(spark, loader, STRATEGY, rule)
-        java_statements = make(spark, loader, PYTHON_STATEMENTS, callback.statements)
-        statements = make(spark, loader, STATEMENTS, rule, java_statements)
-        procedures = put_procedures(spark, loader, rule, java_statements)
-        everywhere = make(spark, loader, EVERY_SESSION, rule, statements, procedures)
+        hook = make(spark, loader, HOOK, callback.name, session, callback, strict, callback.statements, described)
     except Py4JError as error:
         raise PuffinIndexError(f"the optimizer rule cannot be installed in this Spark session: {error}") from error
-    return _Hook(callback, rule, strategy, statements, everywhere)
+    return callback, hook
 
 
 def _keep_ours(pool: PythonProxyPool) -> None:
@@ -138,7 +120,7 @@ def every_session(spark: SparkSession) -> JavaObject:
     It is a Java function of a session, and `close` ends the hook in all of them. Raises PuffinIndexError as `enable`.
     """
     # Nobody can ask this process for the reports of sessions.
-    return _make_hook(spark, {}, Reports(most_bytes=0), strict=False).every_session
+    return _make_hook(spark, {}, Reports(most_bytes=0), strict=False)[1]
 
 
 def disable(spark: SparkSession) -> None:
@@ -149,9 +131,7 @@ def disable(spark: SparkSession) -> None:
     context_of(spark, _WITHOUT_JVM)
     for ours in our_rules(spark):
         _hooks.pop(call_ours(spark, ours, "hook"), None)
-        call_ours(spark, ours, "end")
-        remove_procedures(spark, ours)
-    replace_ours(spark)
+        call_ours(spark, ours, "disable", spark._jsparkSession)
 
 
 def reports(spark: SparkSession) -> ScanPlans:

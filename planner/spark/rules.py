@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakKeyDictionary
@@ -16,11 +16,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 RULE = "io.puffinindex.spark.PruneScans"
-STRATEGY = "io.puffinindex.spark.aggregates.AnswerAggregates"
-STATEMENTS = "io.puffinindex.spark.commands.IndexStatements"
-PYTHON_STATEMENTS = "io.puffinindex.spark.commands.PythonStatements"
-EVERY_SESSION = "io.puffinindex.spark.EverySession"
-_OF_ICEBERG = "io.puffinindex.spark.IcebergScans"
+HOOK = "io.puffinindex.spark.Hook"
+_OF_ICEBERG = "io.puffinindex.spark.scans.IcebergScans"
 
 _loaders: WeakKeyDictionary[JavaGateway, list[tuple[JavaObject, JavaObject]]] = WeakKeyDictionary()
 """For each JVM: a class loader, and the loader that has the hook as well."""
@@ -56,37 +53,21 @@ def session_conf(spark: SparkSession) -> dict[str, str]:
 
 def our_rules(spark: SparkSession) -> list[JavaObject]:
     """The hook's rules in a session."""
-    # A session asks its extensions for rules when it lists its batches, and `EverySession` adds a rule then.
+    # A session asks its extensions for rules when it lists its batches, and `Hook` adds a rule then.
     spark._jsparkSession.sessionState().optimizer().batches()
-    return [rule for rule in _added(spark, "extraOptimizations") if _is_ours(rule)]
+    added = spark._jsparkSession.experimental().extraOptimizations()
+    rules = [added.apply(at) for at in range(added.size())]
+    return [rule for rule in rules if rule.getClass().getName() == RULE]
 
 
-def replace_ours(spark: SparkSession, rules: Sequence[JavaObject] = (), strategies: Sequence[JavaObject] = ()) -> None:
-    """Put rules and planning strategies of the hook into a session, in place of those that the session has."""
-    experimental = spark._jsparkSession.experimental()
-    # Both Scala 2.12 and 2.13 have this method.
-    to_sequence = jvm_of(spark).org.apache.spark.api.python.PythonUtils.toSeq
-    for name, ours in (("extraOptimizations", rules), ("extraStrategies", strategies)):
-        others = (one for one in _added(spark, name) if not _is_ours(one))
-        getattr(experimental, f"{name}_$eq")(to_sequence(java_list(spark, [*others, *ours])))
-
-
-def _added(spark: SparkSession, name: str) -> list[JavaObject]:
-    added = getattr(spark._jsparkSession.experimental(), name)()
-    return [added.apply(at) for at in range(added.size())]
-
-
-def _is_ours(rule: JavaObject) -> bool:
-    return rule.getClass().getName() in (RULE, STRATEGY, STATEMENTS)
-
-
-def call_ours(spark: SparkSession, rule: JavaObject, method: str) -> Any:
-    """Call a method of the hook's rule.
+def call_ours(spark: SparkSession, ours: JavaObject, method: str, *arguments: object) -> Any:
+    """Call a method of an object of the hook's.
 
     Another Python process of the JVM has classes of the same names. py4j keeps methods by the name of their class, so
     only reflection finds the method of the right class.
     """
-    return jvm_of(spark).org.apache.commons.lang3.reflect.MethodUtils.invokeMethod(rule, method)
+    invoke = jvm_of(spark).org.apache.commons.lang3.reflect.MethodUtils.invokeMethod
+    return invoke(ours, method, java_list(spark, arguments).toArray())
 
 
 def load_hook(spark: SparkSession) -> JavaObject:

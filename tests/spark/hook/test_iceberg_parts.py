@@ -10,4 +10,4 @@ pytestmark = pytest.mark.spark
 
 def test_this_release_of_iceberg_has_all_parts(spark: SparkSession) -> None:
     # Loading the class looks all of them up, and names one that is missing.
-    jvm_of(spark).java.lang.Class.forName("io.puffinindex.spark.IcebergScans", True, load_hook(spark))
+    jvm_of(spark).java.lang.Class.forName("io.puffinindex.spark.scans.IcebergScans", True, load_hook(spark))

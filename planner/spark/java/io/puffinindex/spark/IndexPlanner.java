@@ -5,22 +5,15 @@ import io.puffinindex.spark.aggregates.AggregateAnswer;
 import io.puffinindex.spark.functions.ColumnFunction;
 import io.puffinindex.spark.functions.ColumnValues;
 import io.puffinindex.spark.functions.Evaluation;
+import io.puffinindex.spark.scans.ScanTasks;
+import io.puffinindex.spark.scans.View;
 import java.io.ByteArrayInputStream;
 import java.io.DataInputStream;
 import java.io.IOException;
-import java.util.Base64;
-import java.util.HashMap;
-import java.util.HashSet;
-import java.util.List;
-import java.util.Map;
-import java.util.Optional;
-import java.util.Set;
+import java.util.*;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.BiFunction;
-import org.apache.iceberg.FileScanTask;
-import org.apache.iceberg.Snapshot;
-import org.apache.iceberg.SnapshotSummary;
-import org.apache.iceberg.Table;
+import org.apache.iceberg.*;
 import org.roaringbitmap.RoaringBitmap;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -41,37 +34,25 @@ public final class IndexPlanner {
   private final PythonCalls<String, byte[], byte[]> planner;
   private final ObjectMapper json = new ObjectMapper();
 
-  /**
-   * Views by table name and UUID. A table may have several names, and an index under one of them.
-   */
+  /** By table name and UUID. A table may have several names, and an index under one of them. */
   private final Map<String, View> views = new ConcurrentHashMap<>();
 
-  /**
-   * Until when not to ask about a table without an index, by table and settings; as
-   * System.nanoTime().
-   */
+  /** Until which System.nanoTime() a table counts as one without an index, by {@link #absence}. */
   private final Map<Object, Double> absent = new ConcurrentHashMap<>();
 
-  /**
-   * Where functions of columns are true, by {@link ColumnFunction#key}; empty if that takes too
-   * long.
-   */
-  private final Map<Object, Optional<Map<String, Object>>> results =
-      Lists.latest(RESULTS_REMEMBERED);
+  /** Where functions are true, by {@link ColumnFunction#key}; empty if that takes too long. */
+  private final Map<Object, Optional<Node>> results = Lists.latest(RESULTS_REMEMBERED);
 
   /** The lists of values that functions were evaluated for last, by table and column. */
   private final Map<Object, String> lists = Lists.latest(RESULTS_REMEMBERED);
 
-  /**
-   * @param planner answers a request: (JSON, bitmap of row groups) to bytes
-   */
   public IndexPlanner(BiFunction<String, byte[], byte[]> planner) {
     this.planner = new PythonCalls<>(planner);
   }
 
   /** Whether the planner need not be asked about a table now. */
-  public boolean isNotToBeAsked(Table table, Map<String, String> settings) {
-    if (ScanQuestion.says(settings, "enabled", "false")) {
+  public boolean isNotToBeAsked(Table table, Settings settings) {
+    if (settings.says("enabled", "false")) {
       return true;
     }
     Double until = absent.get(absence(table, settings));
@@ -79,27 +60,15 @@ public final class IndexPlanner {
   }
 
   /**
-   * Ask which row groups to drop of some tasks.
+   * Ask about some tasks of data files, or narrowed from such tasks.
    *
-   * @param tasks of data files, or narrowed from such tasks
-   * @param home the UUID of the session that reports belong to
-   * @return null if nothing changes
+   * @return an {@link Answer}, or an {@link AggregateAnswer} if the question has aggregates; null
+   *     if nothing changes
    */
-  public Answer ask(ScanQuestion question, List<FileScanTask> tasks, String home)
-      throws IOException {
-    return (Answer) answer(question, tasks, home);
-  }
-
-  /** What the index gives for the aggregates of some tasks; null if all rows have to be read. */
-  public AggregateAnswer askAggregates(ScanQuestion question, List<FileScanTask> tasks, String home)
-      throws IOException {
-    return (AggregateAnswer) answer(question, tasks, home);
-  }
-
-  private Object answer(ScanQuestion question, List<FileScanTask> tasks, String home)
-      throws IOException {
+  @SuppressWarnings("unchecked") // a question of one kind has answers of one kind
+  <A> A ask(ScanQuestion question, List<FileScanTask> tasks, String home) throws IOException {
     Table table = question.table;
-    Map<String, Object> request = question.request(home);
+    Node request = question.request(home);
     if (request == null) {
       return null;
     }
@@ -114,9 +83,7 @@ public final class IndexPlanner {
       request.put("unindexed", candidates.unindexed);
       request.put("unindexed_files", candidates.unindexedFiles);
       if (wantsFewRows) {
-        Map<String, Object> wanted = new HashMap<>(question.wanted);
-        wanted.put("deleted", Base64.getEncoder().encodeToString(view.withDeletes(tasks)));
-        request.put("wanted", wanted);
+        request.put("wanted", question.wanted.with("deleted", view.withDeletes(tasks)));
       }
       if (question.aggregates != null) {
         request.put("aggregates", question.aggregates.node(view.deletes(tasks, table.schema())));
@@ -136,10 +103,10 @@ public final class IndexPlanner {
           return null;
         }
         case 'G' -> {
-          return question.aggregates.read(view, candidates.rowGroups, in);
+          return (A) question.aggregates.read(view, candidates.rowGroups, in);
         }
         case 'D', 'O' -> {
-          return new Answer(view, candidates.rowGroups, kind == 'O', in);
+          return (A) new Answer(view, candidates.rowGroups, kind == 'O', in);
         }
         case 'F' -> evaluate(question, in);
         // The index table has a newer version. Take its numbering and ask again.
@@ -151,15 +118,11 @@ public final class IndexPlanner {
     return null;
   }
 
-  /**
-   * Take what is known of functions into the request, for lists of values that are likely still
-   * those of the index.
-   */
+  /** Take known results into the request, for lists that are likely still those of the index. */
   private void recall(ScanQuestion question) {
     for (ColumnFunction function : question.functions) {
       String fingerprint = lists.get(list(question, function));
-      Optional<Map<String, Object>> result =
-          fingerprint == null ? null : results.get(function.key(fingerprint));
+      Optional<Node> result = fingerprint == null ? null : results.get(function.key(fingerprint));
       if (result != null) {
         function.take(fingerprint, result.orElse(null));
       }
@@ -176,18 +139,17 @@ public final class IndexPlanner {
     for (int left = in.readUnsignedShort(); left > 0; left--) {
       ColumnFunction function = question.functions.get(in.readUnsignedShort());
       ColumnValues own = values[in.readUnsignedShort()];
-      Object key = function.key(own.fingerprint);
-      Optional<Map<String, Object>> result =
-          function.isOfThisSession() ? results.get(key) : Optional.empty();
+      Object key = function.key(own.fingerprint());
+      Optional<Node> result = function.isOfThisSession() ? results.get(key) : Optional.empty();
       if (result == null) {
-        Evaluation<Map<String, Object>> evaluation = function.matches(own);
+        Evaluation<Node> evaluation = function.matches(own);
         result = evaluation.result(deadline);
         if (evaluation.wasBegun()) {
           results.put(key, result);
         }
       }
-      lists.put(list(question, function), own.fingerprint);
-      function.take(own.fingerprint, result.orElse(null));
+      lists.put(list(question, function), own.fingerprint());
+      function.take(own.fingerprint(), result.orElse(null));
     }
   }
 
@@ -199,18 +161,12 @@ public final class IndexPlanner {
     return table.name() + " " + table.uuid();
   }
 
-  /**
-   * An absence counts under the settings that it was found with: other settings may say another
-   * time.
-   */
-  private static Object absence(Table table, Map<String, String> settings) {
+  /** The settings count: they say how long an absence holds. */
+  private static Object absence(Table table, Settings settings) {
     return List.of(key(table), settings);
   }
 
-  /**
-   * The snapshot of a scan of all its data files, else null; also null in releases that do not say
-   * the snapshot.
-   */
+  /** The snapshot of a scan of all its data files; null for others, and where none is said. */
   private static Long wholeSnapshot(ScanQuestion question, List<FileScanTask> tasks) {
     Long id = question.snapshot;
     Snapshot snapshot = id == null ? null : question.table.snapshot(id);

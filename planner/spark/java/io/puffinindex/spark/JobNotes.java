@@ -39,10 +39,7 @@ public final class JobNotes {
     }
   }
 
-  /**
-   * What identifies the query that this thread plans: the planning tracker, which all its
-   * subqueries share.
-   */
+  /** The planning tracker of the query that this thread plans, which all its subqueries share. */
   private static QueryPlanningTracker query() {
     Option<QueryPlanningTracker> tracker = QueryPlanningTracker.get();
     return tracker.isDefined() ? tracker.get() : null;

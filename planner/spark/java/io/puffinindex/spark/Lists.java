@@ -1,13 +1,11 @@
 package io.puffinindex.spark;
 
-import java.util.Arrays;
-import java.util.Collections;
-import java.util.LinkedHashMap;
-import java.util.List;
-import java.util.Map;
+import java.util.*;
 import java.util.function.Function;
 import org.apache.spark.api.python.PythonUtils;
+import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
+import org.apache.spark.sql.execution.dynamicpruning.PartitionPruning$;
 import scala.Option;
 import scala.PartialFunction;
 import scala.collection.JavaConverters;
@@ -34,18 +32,12 @@ public final class Lists {
     return JavaConverters.seqAsJavaList(items.toSeq());
   }
 
-  /**
-   * A change of the nodes of a plan or an expression: what takes the place of a node, or null if
-   * the node stays.
-   */
+  /** What takes the place of nodes of a plan or an expression; a node stays if that is null. */
   public static <N> PartialFunction<N, N> change(Function<N, ? extends N> change) {
     return scala.Function.unlift(node -> Option.<N>apply(change.apply(node)));
   }
 
-  /**
-   * The nodes of a class in a plan or an expression, each before its children; without plans of
-   * subqueries.
-   */
+  /** The nodes of a class, each before its children; without plans of subqueries. */
   public static <T extends TreeNode<T>, N> List<N> nodes(TreeNode<T> tree, Class<N> type) {
     return from(
         tree.<N>collect(
@@ -53,13 +45,19 @@ public final class Lists {
                 node -> Option.<N>apply(type.isInstance(node) ? type.cast(node) : null))));
   }
 
-  /** A map for Jackson, of names and values, one after the other. */
-  public static Map<String, Object> map(Object... entries) {
-    Map<String, Object> map = new LinkedHashMap<>();
-    for (int i = 0; i < entries.length; i += 2) {
-      map.put((String) entries[i], entries[i + 1]);
-    }
-    return map;
+  /** The parts of a condition that AND joins. */
+  public static List<Expression> conjuncts(Expression condition) {
+    return from(PartitionPruning$.MODULE$.splitConjunctivePredicates(condition));
+  }
+
+  /** The parts of a condition that OR joins. */
+  public static List<Expression> disjuncts(Expression condition) {
+    return from(PartitionPruning$.MODULE$.splitDisjunctivePredicates(condition));
+  }
+
+  /** The words of some lines. */
+  public static Set<String> words(String... lines) {
+    return Set.of(String.join(" ", lines).split(" "));
   }
 
   /** A map that keeps the entries that were used last. */

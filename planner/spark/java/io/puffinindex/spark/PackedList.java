@@ -23,11 +23,14 @@ public final class PackedList {
 
   private PackedList() {}
 
-  /**
-   * All values of a long list; null for a short list, and if some value is no whole number, text or
-   * bytes.
-   */
-  public static String of(List<Object> values) {
+  /** A list in this form if it can have it; otherwise as it is sent else. */
+  public static Object of(List<Object> values, Object otherwise) {
+    String packed = of(values);
+    return packed == null ? otherwise : packed;
+  }
+
+  /** A long list of whole numbers, texts or bytes; null for a short list or other values. */
+  private static String of(List<Object> values) {
     if (values.size() <= MOST_IN_JSON) {
       return null;
     }
@@ -80,10 +83,7 @@ public final class PackedList {
     return value instanceof Integer || value instanceof Long;
   }
 
-  /**
-   * The bytes of a text or of bytes; null for anything else, and for a text with unpaired
-   * surrogates.
-   */
+  /** The bytes of a text or of bytes; null for anything else, and for unpaired surrogates. */
   private static byte[] content(Object value) {
     if (value instanceof UTF8String text) {
       return text.getBytes();

@@ -1,39 +1,21 @@
 package io.puffinindex.spark;
 
-import io.puffinindex.spark.aggregates.AggregateAnswer;
 import io.puffinindex.spark.joins.AwaitedColumn;
 import io.puffinindex.spark.joins.RuntimeFilters;
 import io.puffinindex.spark.joins.RuntimeScan;
+import io.puffinindex.spark.scans.IcebergScans;
+import io.puffinindex.spark.scans.ScanTasks;
 import java.io.IOException;
-import java.util.ArrayList;
-import java.util.Collections;
-import java.util.HashMap;
-import java.util.IdentityHashMap;
-import java.util.LinkedHashMap;
-import java.util.List;
-import java.util.Locale;
-import java.util.Map;
-import java.util.Set;
+import java.util.*;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.BiFunction;
 import java.util.function.Predicate;
 import org.apache.iceberg.FileScanTask;
 import org.apache.iceberg.Schema;
-import org.apache.iceberg.types.Types;
-import org.apache.spark.sql.catalyst.expressions.Attribute;
-import org.apache.spark.sql.catalyst.expressions.AttributeReference;
-import org.apache.spark.sql.catalyst.expressions.Expression;
-import org.apache.spark.sql.catalyst.expressions.ListQuery;
-import org.apache.spark.sql.catalyst.expressions.ScalarSubquery;
-import org.apache.spark.sql.catalyst.expressions.SubqueryExpression;
+import org.apache.iceberg.Table;
+import org.apache.spark.sql.catalyst.expressions.*;
 import org.apache.spark.sql.catalyst.optimizer.PropagateEmptyRelation;
-import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
-import org.apache.spark.sql.catalyst.plans.logical.Filter;
-import org.apache.spark.sql.catalyst.plans.logical.LocalRelation$;
-import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
-import org.apache.spark.sql.catalyst.plans.logical.RowLevelWrite;
-import org.apache.spark.sql.catalyst.plans.logical.Subquery;
-import org.apache.spark.sql.catalyst.plans.logical.WriteDelta;
+import org.apache.spark.sql.catalyst.plans.logical.*;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
@@ -53,9 +35,6 @@ import org.slf4j.LoggerFactory;
  */
 public final class PruneScans extends Rule<LogicalPlan> implements Cloneable {
   private static final Logger LOG = LoggerFactory.getLogger("puffin-index");
-  private static final String RELEASE = org.apache.spark.package$.MODULE$.SPARK_VERSION();
-  private static final boolean SPARK_3 = RELEASE.startsWith("3.");
-  private static final boolean SPARK_4_0 = RELEASE.startsWith("4.0.");
 
   private final String hook;
   private String home;
@@ -67,13 +46,6 @@ public final class PruneScans extends Rule<LogicalPlan> implements Cloneable {
   /** Says of an aggregate whether the index answers it, so that its scan is not looked at here. */
   private volatile Predicate<Aggregate> answering = aggregate -> false;
 
-  /**
-   * @param hook the name of the planner's side of this hook
-   * @param home the UUID of the session that has this rule; sessions that Spark copies from it keep
-   *     its UUID here
-   * @param planner answers a request: (JSON, bitmap of row groups) to bytes
-   * @param strict whether trouble fails queries of sessions that do not set this themselves
-   */
   public PruneScans(
       String hook, String home, BiFunction<String, byte[], byte[]> planner, Boolean strict) {
     this.hook = hook;
@@ -111,6 +83,17 @@ public final class PruneScans extends Rule<LogicalPlan> implements Cloneable {
     return ended.get();
   }
 
+  /** End, and leave a session. */
+  public void disable(Object session) throws ReflectiveOperationException {
+    end();
+    Hook.remove(session);
+  }
+
+  /** Be all of the hook that a session has: an audit's takes no statements and no aggregates. */
+  public void enableAlone(Object session) throws ReflectiveOperationException {
+    Hook.put(session, List.of(this), List.of());
+  }
+
   @Override
   public String ruleName() {
     return "PuffinIndexPruneScans";
@@ -118,8 +101,7 @@ public final class PruneScans extends Rule<LogicalPlan> implements Cloneable {
 
   @Override
   public LogicalPlan apply(LogicalPlan plan) {
-    // Spark optimises a subquery by itself first, and may then merge it with others. The whole
-    // query comes last.
+    // A subquery is optimised by itself first and may be merged; the whole query comes last.
     if (hasEnded() || plan instanceof Subquery) {
       return plan;
     }
@@ -134,10 +116,8 @@ public final class PruneScans extends Rule<LogicalPlan> implements Cloneable {
   }
 
   /**
-   * A plan with what a pass has found. Subqueries come first: a runtime filter has the same
-   * subquery as its filter.
-   *
-   * @param takesFilters whether scans may wait for keys, as those of the query itself may
+   * A plan with what a pass has found; only scans of the query itself wait for keys. Subqueries
+   * come first: a runtime filter has the same subquery as its filter.
    */
   private LogicalPlan changed(LogicalPlan plan, Pass pass, boolean takesFilters) {
     LogicalPlan changed = plan;
@@ -154,7 +134,7 @@ public final class PruneScans extends Rule<LogicalPlan> implements Cloneable {
       return changed;
     }
     try {
-      LogicalPlan replaced = withScans(changed, pass.replacements);
+      LogicalPlan replaced = RuntimeScan.inPlan(changed, pass.replacements);
       int empty = Collections.frequency(pass.replacements.values(), null);
       boolean mayWait = takesFilters && empty < pass.replacements.size();
       if (mayWait && SQLConf.get().dynamicPartitionPruningEnabled()) {
@@ -168,10 +148,7 @@ public final class PruneScans extends Rule<LogicalPlan> implements Cloneable {
     }
   }
 
-  /**
-   * A subquery that runs by itself, with a changed plan. Only a plan of files takes runtime
-   * filters.
-   */
+  /** A subquery that runs by itself, with a changed plan; only one of files takes filters. */
   private Expression changed(SubqueryExpression subquery, Pass pass) {
     LogicalPlan plan = subquery.plan();
     boolean isOfFiles = subquery instanceof ListQuery && pass.subqueries.files.contains(plan);
@@ -182,47 +159,14 @@ public final class PruneScans extends Rule<LogicalPlan> implements Cloneable {
     return changed == plan ? null : subquery.withNewPlan(changed);
   }
 
-  /**
-   * A plan with other scans in the place of some, and a relation without rows where the other scan
-   * is null.
-   */
-  public static LogicalPlan withScans(LogicalPlan plan, IdentityHashMap<Scan, Scan> replacements) {
-    return plan.transform(
-        Lists.change(
-            node -> {
-              if (!(node instanceof DataSourceV2ScanRelation relation)
-                  || !replacements.containsKey(relation.scan())) {
-                return null;
-              }
-              Scan scan = replacements.get(relation.scan());
-              return scan == null
-                  ? LocalRelation$.MODULE$.apply(
-                      Lists.of(new ArrayList<Attribute>(Lists.from(relation.output()))))
-                  : relation.copy(
-                      relation.relation(),
-                      scan,
-                      relation.output(),
-                      relation.keyGroupedPartitioning(),
-                      relation.ordering());
-            }));
+  /** Whether the planner need not be asked about a table now. */
+  public boolean isNotToBeAsked(Table table, Settings settings) {
+    return planner.isNotToBeAsked(table, settings);
   }
 
-  /** Whether the planner need not be asked about the aggregates of a scan now. */
-  public boolean isNotToBeAsked(Scan scan) {
-    Map<String, String> settings = ScanQuestion.settings();
-    return ScanQuestion.says(settings, "aggregates", "false")
-        || planner.isNotToBeAsked(IcebergScans.table(scan), settings);
-  }
-
-  /** What the index gives for the aggregates of a scan; null if all rows have to be read. */
-  public AggregateAnswer aggregates(ScanQuestion question, List<FileScanTask> tasks)
-      throws IOException {
-    return planner.askAggregates(question, tasks, home);
-  }
-
-  /** A scan of some tasks, which is not equal to a scan of other tasks. */
-  public Scan narrowed(ScanQuestion question, List<FileScanTask> tasks) {
-    return RuntimeScan.of(question, Map.of(), tasks, planner, home, isStrict());
+  /** What the planner says of a question; null if nothing changes. */
+  public <A> A ask(ScanQuestion question, List<FileScanTask> tasks) throws IOException {
+    return planner.ask(question, tasks, home);
   }
 
   /** Let the description of the query's jobs say something. */
@@ -233,19 +177,13 @@ public final class PruneScans extends Rule<LogicalPlan> implements Cloneable {
   }
 
   public void tell(String what, Throwable trouble) {
-    ScanQuestion.tell(isStrict(), what, trouble);
-  }
-
-  private boolean isStrict() {
-    return ScanQuestion.isStrict(ScanQuestion.settings(), strict);
+    boolean isStrict = Boolean.parseBoolean(Settings.ofSession().get("strict", strict + ""));
+    Trouble.tell(isStrict, what, trouble);
   }
 
   /** One application of the rule to one query. */
   private final class Pass {
-    /**
-     * Scans that take the keys of joins, by the scan that each replaces; null for a scan that has
-     * no task left.
-     */
+    /** What takes the place of each scan: one that waits for keys, or null if no task is left. */
     final IdentityHashMap<Scan, Scan> replacements = new IdentityHashMap<>();
 
     final Subqueries subqueries;
@@ -263,15 +201,11 @@ public final class PruneScans extends Rule<LogicalPlan> implements Cloneable {
     /** The scans that stand at several places of the plan. */
     private final Set<Scan> sharedScans = Subqueries.identitySet();
 
-    /**
-     * The statement that writes rows: {@code merge}, {@code update} or {@code delete}; null for a
-     * query.
-     */
+    /** {@code merge}, {@code update} or {@code delete}; null for a query. */
     private final String write;
 
     /** Whether the scans of such a statement may wait for keys. */
-    private final boolean prunesWrites =
-        !ScanQuestion.says(ScanQuestion.settings(), "merge-pruning", "false");
+    private final boolean prunesWrites = !Settings.ofSession().says("merge-pruning", "false");
 
     Pass(LogicalPlan query) {
       this.query = query;
@@ -295,8 +229,8 @@ public final class PruneScans extends Rule<LogicalPlan> implements Cloneable {
           // A scan of a subquery that waits for one more subquery may wait for ever: Spark
           // describes the plans of all subqueries when one of them goes on, and before Spark 4.1
           // takes locks of nodes that wait.
-          if (prunesWrites && !SPARK_3) {
-            lookAtKeys(plan, !SPARK_4_0);
+          if (prunesWrites && !SparkParts.IS_3) {
+            lookAtKeys(plan, !SparkParts.IS_4_0);
           }
         }
       } catch (Throwable e) {
@@ -312,10 +246,7 @@ public final class PruneScans extends Rule<LogicalPlan> implements Cloneable {
       }
     }
 
-    /**
-     * Find the columns whose values a join, or a scalar subquery if wanted, tells once the query
-     * runs.
-     */
+    /** Find the columns whose values joins and scalar subqueries tell once the query runs. */
     private void lookAtKeys(LogicalPlan plan, boolean ofSubqueries) {
       for (AwaitedColumn column : RuntimeFilters.awaited(plan, ofSubqueries)) {
         column.source = write == null ? column.source : write;
@@ -336,8 +267,7 @@ public final class PruneScans extends Rule<LogicalPlan> implements Cloneable {
         if (wanted != null) {
           wantedRows.put(wanted.scan(), wanted);
         }
-        // What one place of the plan says of its rows does not hold for another place that reads
-        // the same scan.
+        // What one place of the plan says does not hold for another that reads the same scan.
         if (node instanceof DataSourceV2ScanRelation relation
             && (!scans.add(relation.scan()) || subqueries.shared.contains(relation.scan()))) {
           sharedScans.add(relation.scan());
@@ -345,13 +275,7 @@ public final class PruneScans extends Rule<LogicalPlan> implements Cloneable {
       }
     }
 
-    /**
-     * Ask about the scans of a plan.
-     *
-     * @param above the condition of the filter right above the plan, or null
-     * @param mayGo whether scans without a task may leave the plan
-     * @param mayWait whether scans may wait for keys
-     */
+    /** Ask about the scans of a plan, which may leave it without a task, and may wait for keys. */
     private void visit(LogicalPlan plan, Expression above, boolean mayGo, boolean mayWait) {
       if (plan instanceof DataSourceV2ScanRelation relation) {
         boolean isShared = sharedScans.contains(relation.scan());
@@ -403,25 +327,25 @@ public final class PruneScans extends Rule<LogicalPlan> implements Cloneable {
               && wanted == null;
       if (nothingAsked
           || IcebergScans.isOfNoSnapshot(scan)
-          || planner.isNotToBeAsked(IcebergScans.table(scan), ScanQuestion.settings())) {
+          || isNotToBeAsked(IcebergScans.table(scan), Settings.ofSession())) {
         return false;
       }
-      List<FileScanTask> tasks = ScanTasks.of(scan);
+      List<FileScanTask> tasks = IcebergScans.tasks(scan);
       if (tasks instanceof ScanTasks.Pruned || tasks.isEmpty()) {
         return tasks instanceof ScanTasks.Pruned && tasks.isEmpty();
       }
       Schema schema = IcebergScans.schema(scan);
-      Map<String, Object> wantedNode = wanted == null ? null : wanted.node(output, schema);
+      Node wantedNode = wanted == null ? null : wanted.node(output, schema);
       ScanQuestion question =
           new ScanQuestion(scan, new Conditions(above, output, schema, wantedNode != null));
       question.wanted = wantedNode;
-      Map<String, Map<String, Object>> columns = columns(schema, filters);
+      Map<String, Node> columns = AwaitedColumn.nodes(filters, schema);
       columns.forEach(
-          (name, column) -> question.addRuntimeField(id(column), filters.get(name).rows));
+          (name, column) -> question.addRuntimeField(column.field(), filters.get(name).rows));
       if (question.isEmpty()) {
         return false;
       }
-      IndexPlanner.Answer answer = planner.ask(question, tasks, home);
+      IndexPlanner.Answer answer = ask(question, tasks);
       if (answer == null) {
         return false;
       }
@@ -429,58 +353,18 @@ public final class PruneScans extends Rule<LogicalPlan> implements Cloneable {
       boolean isEmpty = left != null && left.isEmpty();
       boolean isForThisQuery = left != null && wantedNode != null;
       if (left == null || isForThisQuery) {
-        ScanTasks.mark(scan, tasks);
+        IcebergScans.markAsPruned(scan, tasks);
       } else {
-        ScanTasks.replace(scan, left);
+        IcebergScans.replaceTasks(scan, left);
       }
       note(answer.note);
-      columns.values().removeIf(column -> !answer.runtimeFields.contains(id(column)));
+      columns.values().removeIf(column -> !answer.runtimeFields.contains(column.field()));
       if ((!columns.isEmpty() || isForThisQuery) && !isEmpty) {
-        // A scan of another query with the same filters is equal, but wants other rows. So this one
-        // has its own.
+        // A scan of another query with the same filters is equal, but wants other rows.
         List<FileScanTask> own = isForThisQuery ? left : null;
-        replacements.put(scan, RuntimeScan.of(question, columns, own, planner, home, isStrict()));
+        replacements.put(scan, RuntimeScan.of(PruneScans.this, question, columns, own));
       }
       return isEmpty;
-    }
-
-    private static Integer id(Map<String, Object> column) {
-      return (Integer) column.get("field");
-    }
-
-    /**
-     * The nodes of awaited columns by the names of their filters; without columns that no index can
-     * be of.
-     */
-    private static Map<String, Map<String, Object>> columns(
-        Schema schema, Map<String, AwaitedColumn> filters) {
-      Map<String, Map<String, Object>> columns = new HashMap<>();
-      for (AwaitedColumn filter : filters.values()) {
-        String column = filter.column.name();
-        String type = Conditions.nameOf(filter.column.dataType());
-        Types.NestedField field = schema.asStruct().field(column);
-        // A filter must not be taken for another one, should Spark lose its name, nor for one of
-        // another column.
-        boolean isCertain =
-            filter.operator.equals("=")
-                || (!filters.containsKey(column) && schema.asStruct().field(filter.name()) == null);
-        if (type != null && field != null && isCertain) {
-          Map<String, Object> node =
-              Lists.map(
-                  "field",
-                  field.fieldId(),
-                  "name",
-                  column,
-                  "type",
-                  type,
-                  "operator",
-                  filter.operator,
-                  "source",
-                  filter.source);
-          columns.put(filter.name(), node);
-        }
-      }
-      return columns;
     }
   }
 }

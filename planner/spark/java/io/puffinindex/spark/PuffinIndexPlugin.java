@@ -5,15 +5,9 @@ import io.puffinindex.spark.plugin.Sidecar;
 import java.util.Collections;
 import java.util.Map;
 import org.apache.spark.SparkContext;
-import org.apache.spark.api.plugin.DriverPlugin;
-import org.apache.spark.api.plugin.ExecutorPlugin;
-import org.apache.spark.api.plugin.PluginContext;
-import org.apache.spark.api.plugin.SparkPlugin;
+import org.apache.spark.api.plugin.*;
 
-/**
- * Lets all sessions of an application use indexes, whatever its driver is written in: {@code
- * spark.plugins}.
- */
+/** Lets all sessions of an application use indexes: {@code spark.plugins}. */
 public class PuffinIndexPlugin implements SparkPlugin, DriverPlugin {
   private static final String EXTENSIONS = "spark.sql.extensions";
 
@@ -31,8 +25,7 @@ public class PuffinIndexPlugin implements SparkPlugin, DriverPlugin {
 
   @Override
   public Map<String, String> init(SparkContext context, PluginContext plugin) {
-    // Sessions ask the application for their extensions. There is no session before there is a
-    // context.
+    // Sessions, which come later than a context, ask the application for their extensions.
     String others = context.conf().get(EXTENSIONS, "");
     context
         .conf()

@@ -26,9 +26,6 @@ public final class PythonCalls<A, B, R> {
   private final Gateway gateway;
   private final AtomicBoolean isUnreachable = new AtomicBoolean();
 
-  /**
-   * @param function a proxy that py4j has made
-   */
   public PythonCalls(BiFunction<A, B, R> function) {
     this.function = function;
     try {
@@ -42,8 +39,7 @@ public final class PythonCalls<A, B, R> {
   /** Call the function, and throw what it returns if that is an exception of Java's. */
   @SuppressWarnings("unchecked") // Python returns an R, or an exception
   public R apply(A first, B second) {
-    // Each callback server has a client of its own. That of a PySpark without pinned threads closes
-    // idle connections itself.
+    // Each callback server has its own client; one without pinned threads closes connections.
     Object answer =
         gateway.getCallbackClient() instanceof PythonClient client
             ? apply(client, first, second)

@@ -7,6 +7,13 @@ import scala.Option;
 
 /** Parts of Spark whose class or parameters are others in some releases. */
 public final class SparkParts {
+  /** Spark 3.5 has one key where Spark 4 has several, and no procedures. */
+  public static final boolean IS_3 =
+      org.apache.spark.package$.MODULE$.SPARK_VERSION().startsWith("3.");
+
+  static final boolean IS_4_0 =
+      org.apache.spark.package$.MODULE$.SPARK_VERSION().startsWith("4.0.");
+
   private SparkParts() {}
 
   /** A part of a session, whose class is another one in Spark 3.5 than in Spark 4. */
@@ -18,10 +25,7 @@ public final class SparkParts {
     return part;
   }
 
-  /**
-   * Make an object of a class whose only constructor has more parameters in later releases, all of
-   * them optional.
-   */
+  /** Make an object of a class whose constructor has more optional parameters in later releases. */
   public static <T> T made(Class<T> type, Object... first) throws ReflectiveOperationException {
     Constructor<?> constructor = type.getConstructors()[0];
     Object[] arguments = new Object[constructor.getParameterCount()];

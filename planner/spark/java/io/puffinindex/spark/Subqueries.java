@@ -1,16 +1,7 @@
 package io.puffinindex.spark;
 
-import java.util.ArrayList;
-import java.util.Collections;
-import java.util.HashSet;
-import java.util.IdentityHashMap;
-import java.util.List;
-import java.util.Set;
-import org.apache.spark.sql.catalyst.expressions.DynamicPruningExpression;
-import org.apache.spark.sql.catalyst.expressions.Expression;
-import org.apache.spark.sql.catalyst.expressions.ListQuery;
-import org.apache.spark.sql.catalyst.expressions.ScalarSubquery;
-import org.apache.spark.sql.catalyst.expressions.SubqueryExpression;
+import java.util.*;
+import org.apache.spark.sql.catalyst.expressions.*;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.RowLevelWrite;
 import org.apache.spark.sql.connector.read.Scan;
@@ -25,22 +16,13 @@ import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
  * its own.
  */
 public final class Subqueries {
-  /**
-   * The plans of scalar subqueries that run by themselves: no scan of theirs stands in the query
-   * around them.
-   */
+  /** Plans of scalar subqueries that run by themselves and share no scan with the query. */
   public final List<LogicalPlan> whole = new ArrayList<>();
 
-  /**
-   * The plans of all other subqueries. What stands above their scans may change: only the scans'
-   * own filters count.
-   */
+  /** Plans of the other subqueries: only the filters of their scans themselves count. */
   public final List<LogicalPlan> others = new ArrayList<>();
 
-  /**
-   * The plans that find the data files which a copy-on-write statement rewrites. Each runs by
-   * itself.
-   */
+  /** Plans that find the files that a copy-on-write statement rewrites; each runs by itself. */
   public final List<LogicalPlan> files = new ArrayList<>();
 
   /** The scans of whole subqueries that stand in others as well, where other rows may be wanted. */
@@ -90,10 +72,7 @@ public final class Subqueries {
     return expression instanceof ScalarSubquery scalar && !scalar.isCorrelated();
   }
 
-  /**
-   * Take a plan as whole, unless one of its scans stands elsewhere. A subquery at several places is
-   * one.
-   */
+  /** Take a plan as whole, unless a scan of it stands elsewhere; a plan at two places is one. */
   private boolean add(LogicalPlan plan) {
     Set<Scan> own = scans(plan);
     if (known.contains(plan) && inner.containsAll(own)) {

@@ -1,27 +1,8 @@
 package io.puffinindex.spark;
 
-import java.util.Map;
 import org.apache.iceberg.Schema;
-import org.apache.spark.sql.catalyst.expressions.Alias;
-import org.apache.spark.sql.catalyst.expressions.Attribute;
-import org.apache.spark.sql.catalyst.expressions.AttributeReference;
-import org.apache.spark.sql.catalyst.expressions.Descending$;
-import org.apache.spark.sql.catalyst.expressions.Expression;
-import org.apache.spark.sql.catalyst.expressions.GetStructField;
-import org.apache.spark.sql.catalyst.expressions.Literal;
-import org.apache.spark.sql.catalyst.expressions.NamedExpression;
-import org.apache.spark.sql.catalyst.expressions.NullsFirst$;
-import org.apache.spark.sql.catalyst.expressions.Rank;
-import org.apache.spark.sql.catalyst.expressions.RowNumber;
-import org.apache.spark.sql.catalyst.expressions.SortOrder;
-import org.apache.spark.sql.catalyst.plans.logical.Filter;
-import org.apache.spark.sql.catalyst.plans.logical.GlobalLimit;
-import org.apache.spark.sql.catalyst.plans.logical.LocalLimit;
-import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
-import org.apache.spark.sql.catalyst.plans.logical.Offset;
-import org.apache.spark.sql.catalyst.plans.logical.Project;
-import org.apache.spark.sql.catalyst.plans.logical.Sort;
-import org.apache.spark.sql.catalyst.plans.logical.WindowGroupLimit;
+import org.apache.spark.sql.catalyst.expressions.*;
+import org.apache.spark.sql.catalyst.plans.logical.*;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
 
@@ -51,10 +32,7 @@ public record WantedRows(Scan scan, int rows, Expression key, SortOrder order) {
         : null;
   }
 
-  /**
-   * The rows of the first ranks: those that are equal to the last of them have its rank, and stay
-   * as well.
-   */
+  /** Rows that are equal to the last of the first ranks have its rank, and stay as well. */
   private static WantedRows ofRank(WindowGroupLimit plan) {
     // dense_rank() may want any number of rows.
     Class<?> rank = plan.rankLikeFunction().getClass();
@@ -81,8 +59,7 @@ public record WantedRows(Scan scan, int rows, Expression key, SortOrder order) {
         plan = sort.child();
       } else if (plan instanceof Filter filter
           && filter.child() instanceof DataSourceV2ScanRelation
-          // The condition says exactly which rows there are, and a condition that is not
-          // deterministic says nothing.
+          // A condition that is not deterministic does not say which rows there are.
           && filter.condition().deterministic()) {
         plan = filter.child();
       } else {
@@ -92,9 +69,7 @@ public record WantedRows(Scan scan, int rows, Expression key, SortOrder order) {
     return new WantedRows(((DataSourceV2ScanRelation) plan).scan(), rows, key, order);
   }
 
-  /**
-   * What a column or the leaf of a struct is below a projection; null if either is anything else.
-   */
+  /** What a column or the leaf of a struct is below a projection; null if it is anything else. */
   private static Expression behind(Expression key, Project project) {
     if (key instanceof GetStructField access) {
       Expression struct = behind(access.child(), project);
@@ -111,25 +86,22 @@ public record WantedRows(Scan scan, int rows, Expression key, SortOrder order) {
     return null;
   }
 
-  /**
-   * The content of a request; null if no index can be of the column that the rows are ordered by.
-   */
-  public Map<String, Object> node(
-      scala.collection.Iterable<AttributeReference> output, Schema schema) {
+  /** The content of a request; null if no index can be of the column that orders the rows. */
+  public Node node(scala.collection.Iterable<AttributeReference> output, Schema schema) {
     if (order == null) {
-      return Lists.map("rows", rows, "order", null);
+      return Node.of("rows", rows, "order", null);
     }
-    Map<String, Object> found = new Conditions(null, output, schema, false).column(key);
+    Node found = new Conditions(null, output, schema, false).column(key);
     if (found == null) {
       return null;
     }
-    Map<String, Object> column =
-        Lists.map(
+    Node column =
+        Node.of(
             "field", found.get("field"),
-            "name", Conditions.path(found),
-            "type", found.get("type"),
+            "name", found.path(),
+            "type", found.type(),
             "descending", order.direction() == Descending$.MODULE$,
             "nulls_first", order.nullOrdering() == NullsFirst$.MODULE$);
-    return Lists.map("rows", rows, "order", column);
+    return Node.of("rows", rows, "order", column);
   }
 }

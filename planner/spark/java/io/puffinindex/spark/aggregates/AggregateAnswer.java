@@ -1,20 +1,18 @@
 package io.puffinindex.spark.aggregates;
 
-import io.puffinindex.spark.View;
+import io.puffinindex.spark.Node;
 import io.puffinindex.spark.functions.ColumnValues;
+import io.puffinindex.spark.scans.View;
 import java.io.DataInputStream;
 import java.io.IOException;
 import java.util.List;
-import java.util.Map;
+import org.apache.iceberg.FileScanTask;
 import org.apache.spark.sql.types.DataType;
 import org.roaringbitmap.RoaringBitmap;
 
-/**
- * What the index gives for the aggregates of a scan: {@code planner/spark/requests/aggregates.py}
- * describes the bytes.
- */
+/** What the index gives for aggregates: {@code planner/spark/requests/aggregates.py}. */
 public final class AggregateAnswer {
-  public final View view;
+  private final View view;
 
   /** What the job's description says, may be empty. */
   public final String note;
@@ -49,17 +47,8 @@ public final class AggregateAnswer {
   /** By column, the greatest value of each group; null where it is not wanted. */
   final Values[] greatest;
 
-  /**
-   * @param asked the row groups that the planner was asked for
-   * @param groups the number of columns to group by
-   * @param columns nodes of the columns that aggregates are of, with what is wanted of them
-   */
   AggregateAnswer(
-      View view,
-      RoaringBitmap asked,
-      int groups,
-      List<Map<String, Object>> columns,
-      DataInputStream in)
+      View view, RoaringBitmap asked, int groups, List<Node> columns, DataInputStream in)
       throws IOException {
     this.view = view;
     note = View.text(in, in.readUnsignedShort());
@@ -84,18 +73,23 @@ public final class AggregateAnswer {
     least = new Values[columns.size()];
     greatest = new Values[columns.size()];
     for (int i = 0; i < values.length; i++) {
-      Map<String, Object> column = columns.get(i);
+      Node column = columns.get(i);
       values[i] = ColumnValues.readLongs(in, size);
-      if ((Boolean) column.get("sum")) {
+      if (column.isTrue("sum")) {
         sums[i] = ColumnValues.readList("", in);
         magnitudes[i] = in.readLong();
       }
-      least[i] = (Boolean) column.get("least") ? Values.read(in, size) : null;
-      greatest[i] = (Boolean) column.get("greatest") ? Values.read(in, size) : null;
+      least[i] = column.isTrue("least") ? Values.read(in, size) : null;
+      greatest[i] = column.isTrue("greatest") ? Values.read(in, size) : null;
     }
     if (in.read() >= 0) {
       throw new IllegalStateException("an answer with bytes after its end");
     }
+  }
+
+  /** The tasks that are still to be read. */
+  List<FileScanTask> unread(List<FileScanTask> tasks) {
+    return view.without(tasks, answered, false);
   }
 
   /** Values, some of which may be NULL. */

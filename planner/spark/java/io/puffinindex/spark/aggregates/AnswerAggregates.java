@@ -1,46 +1,24 @@
 package io.puffinindex.spark.aggregates;
 
-import io.puffinindex.spark.Conditions;
-import io.puffinindex.spark.IcebergScans;
-import io.puffinindex.spark.Lists;
-import io.puffinindex.spark.PruneScans;
-import io.puffinindex.spark.ScanQuestion;
-import io.puffinindex.spark.ScanTasks;
-import io.puffinindex.spark.SparkParts;
+import io.puffinindex.spark.*;
 import io.puffinindex.spark.joins.RuntimeScan;
+import io.puffinindex.spark.scans.IcebergScans;
 import java.io.IOException;
 import java.lang.ref.WeakReference;
-import java.util.ArrayDeque;
-import java.util.ArrayList;
-import java.util.Deque;
-import java.util.HashMap;
-import java.util.IdentityHashMap;
-import java.util.Iterator;
-import java.util.List;
-import java.util.Map;
+import java.util.*;
+import java.util.function.UnaryOperator;
 import java.util.stream.LongStream;
 import org.apache.iceberg.FileScanTask;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.catalyst.expressions.Alias;
-import org.apache.spark.sql.catalyst.expressions.And;
-import org.apache.spark.sql.catalyst.expressions.Attribute;
-import org.apache.spark.sql.catalyst.expressions.ExprId;
-import org.apache.spark.sql.catalyst.expressions.Expression;
-import org.apache.spark.sql.catalyst.expressions.NamedExpression;
+import org.apache.spark.sql.catalyst.expressions.*;
 import org.apache.spark.sql.catalyst.planning.PhysicalOperation;
 import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
 import org.apache.spark.sql.catalyst.plans.logical.Expand;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.physical.UnknownPartitioning;
 import org.apache.spark.sql.connector.read.Scan;
-import org.apache.spark.sql.execution.CoalesceExec;
-import org.apache.spark.sql.execution.LocalTableScanExec;
-import org.apache.spark.sql.execution.PlanLater;
-import org.apache.spark.sql.execution.RDDScanExec;
-import org.apache.spark.sql.execution.SparkPlan;
-import org.apache.spark.sql.execution.SparkStrategy;
-import org.apache.spark.sql.execution.UnionExec;
+import org.apache.spark.sql.execution.*;
 import org.apache.spark.sql.execution.aggregate.BaseAggregateExec;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
 
@@ -99,9 +77,7 @@ public final class AnswerAggregates extends SparkStrategy {
     return Lists.of(plans);
   }
 
-  /**
-   * The rows of a plan that asks whether there are rows; null if Spark has to read some to tell.
-   */
+  /** The rows of a plan that asks whether there are rows; null if Spark has to read some. */
   private SparkPlan answered(ExistingRows existing) throws Exception {
     // What a LIMIT has left is soon counted; without that, Spark soon meets a row.
     List<FileScanTask> tasks = RuntimeScan.tasksOfLimit(existing.relation().scan());
@@ -111,14 +87,14 @@ public final class AnswerAggregates extends SparkStrategy {
     Scan scan = RuntimeScan.whole(existing.relation().scan());
     List<Expression> filters = existing.filter() == null ? List.of() : List.of(existing.filter());
     Conditions conditions =
-        rule.isNotToBeAsked(scan) ? null : conditions(filters, existing.relation(), scan);
+        isNotToBeAsked(scan) ? null : conditions(filters, existing.relation(), scan);
     if (conditions == null) {
       return null;
     }
     ScanQuestion question = new ScanQuestion(scan, conditions);
     question.aggregates = AggregateQuestion.ofRows(conditions);
     Known known = answer(question, tasks, "some " + question.aggregates.key());
-    if (known.rows == null || !known.unread(tasks).isEmpty()) {
+    if (known.rows == null || !known.answer.unread(tasks).isEmpty()) {
       return null;
     }
     long count = LongStream.of(known.answer.rows).sum();
@@ -128,16 +104,22 @@ public final class AnswerAggregates extends SparkStrategy {
         name(question, known));
   }
 
+  private boolean isNotToBeAsked(Scan scan) {
+    Settings settings = Settings.ofSession();
+    return settings.says("aggregates", "false")
+        || rule.isNotToBeAsked(IcebergScans.table(scan), settings);
+  }
+
   /** What the index gives for an aggregate; null if Spark has to read all rows. */
   private Answered answered(Aggregate aggregate) throws Exception {
     Rows rows = rows(aggregate.child());
-    Expand expand = null;
-    Map<ExprId, Expression> above = Map.of();
-    if (rows != null && rows.below instanceof Expand found) {
+    var projections = rows == null ? null : List.of(rows.substitution);
+    if (rows != null && rows.below instanceof Expand expand) {
       // ROLLUP and CUBE make several rows of each. A filter of these rows is no filter of the scan.
-      expand = found;
-      above = rows.aliases;
-      rows = rows.filters.isEmpty() ? rows(expand.child()) : null;
+      Rows below = rows.filters.isEmpty() ? rows(expand.child()) : null;
+      projections =
+          below == null ? null : projections(rows.substitution, expand, below.substitution);
+      rows = below;
     }
     if (rows == null || !(rows.below instanceof DataSourceV2ScanRelation relation)) {
       return null;
@@ -145,7 +127,7 @@ public final class AnswerAggregates extends SparkStrategy {
     Scan scan = relation.scan();
     if (!IcebergScans.isBatchScan(scan)
         || IcebergScans.isOfNoSnapshot(scan)
-        || rule.isNotToBeAsked(scan)) {
+        || isNotToBeAsked(scan)) {
       return null;
     }
     SparkPlan whole = planned(aggregate);
@@ -154,10 +136,8 @@ public final class AnswerAggregates extends SparkStrategy {
     if (partial == null || conditions == null) {
       return null;
     }
-    List<List<Map<ExprId, Expression>>> projections =
-        expand == null ? List.of(List.of(rows.aliases)) : projections(above, expand, rows.aliases);
     AggregateQuestion wanted = AggregateQuestion.of(partial, conditions, projections);
-    List<FileScanTask> tasks = wanted == null ? List.of() : ScanTasks.of(scan);
+    List<FileScanTask> tasks = wanted == null ? List.of() : IcebergScans.tasks(scan);
     if (tasks.isEmpty()) {
       return null;
     }
@@ -166,16 +146,12 @@ public final class AnswerAggregates extends SparkStrategy {
     Known known = answer(question, tasks, wanted.key());
     return known.rows == null
         ? null
-        : new Answered(whole, partial, question, known, known.unread(tasks));
+        : new Answered(whole, partial, question, known, known.answer.unread(tasks));
   }
 
-  /**
-   * What a plan makes of the rows of another plan.
-   *
-   * @param aliases what its projections compute, by the ID of the expression
-   */
+  /** What expressions of a plan are of the rows below, its filters, and what is below. */
   private record Rows(
-      Map<ExprId, Expression> aliases, List<Expression> filters, LogicalPlan below) {}
+      UnaryOperator<Expression> substitution, List<Expression> filters, LogicalPlan below) {}
 
   /** The projections, the filters and what is below them; null if a plan is something else. */
   private static Rows rows(LogicalPlan plan) {
@@ -189,28 +165,18 @@ public final class AnswerAggregates extends SparkStrategy {
         aliases.put(alias.exprId(), alias.child());
       }
     }
-    return new Rows(aliases, Lists.from(found.get()._2()), found.get()._3());
+    return new Rows(substitution(aliases), Lists.from(found.get()._2()), found.get()._3());
   }
 
-  /**
-   * What the index gives for a question about a scan, and that as rows of keys and buffers; both
-   * null if Spark has to read all rows.
-   */
+  /** An answer, and its rows of keys and buffers; both null if Spark has to read all rows. */
   private record Known(
       WeakReference<Scan> scan, String key, AggregateAnswer answer, List<InternalRow> rows) {
-    /** The tasks that are still to be read. */
-    List<FileScanTask> unread(List<FileScanTask> tasks) {
-      return answer.view.without(tasks, answer.answered, false);
+    int size() {
+      return rows == null ? 0 : rows.size();
     }
   }
 
-  /**
-   * An aggregate, and what the index gives for its rows.
-   *
-   * @param whole Spark's plan
-   * @param partial the part of Spark's plan that reads rows
-   * @param unread the tasks that are still to be read
-   */
+  /** An aggregate with Spark's plan, the part that reads rows, and the tasks still to be read. */
   private record Answered(
       SparkPlan whole,
       BaseAggregateExec partial,
@@ -257,22 +223,28 @@ public final class AnswerAggregates extends SparkStrategy {
     return new Conditions(filter, relation.output(), IcebergScans.schema(scan), true);
   }
 
-  /**
-   * For each row that comes of one row: what the attributes above are, then those of the new row,
-   * and those below.
-   */
-  private static List<List<Map<ExprId, Expression>>> projections(
-      Map<ExprId, Expression> above, Expand expand, Map<ExprId, Expression> below) {
+  /** What an expression is for each row that comes of one: above, in the new row, and below. */
+  private static List<UnaryOperator<Expression>> projections(
+      UnaryOperator<Expression> above, Expand expand, UnaryOperator<Expression> below) {
     List<Attribute> attributes = Lists.from(expand.output());
-    List<List<Map<ExprId, Expression>>> projections = new ArrayList<>();
+    List<UnaryOperator<Expression>> projections = new ArrayList<>();
     for (var expressions : Lists.from(expand.projections())) {
       Map<ExprId, Expression> row = new HashMap<>();
       for (int i = 0; i < attributes.size(); i++) {
         row.put(attributes.get(i).exprId(), expressions.apply(i));
       }
-      projections.add(List.of(above, row, below));
+      var between = substitution(row);
+      projections.add(expression -> below.apply(between.apply(above.apply(expression))));
     }
     return projections;
+  }
+
+  /** Puts what attributes are in their place. */
+  private static UnaryOperator<Expression> substitution(Map<ExprId, Expression> aliases) {
+    return expression ->
+        expression.transform(
+            Lists.change(
+                node -> node instanceof Attribute column ? aliases.get(column.exprId()) : null));
   }
 
   /** The answer and its rows; both null if Spark has to read all rows. */
@@ -285,14 +257,14 @@ public final class AnswerAggregates extends SparkStrategy {
         }
       }
     }
-    AggregateAnswer answer = rule.aggregates(question, tasks);
+    AggregateAnswer answer = rule.ask(question, tasks);
     List<InternalRow> rows =
         answer == null
             ? null
-            : question.aggregates.rows(answer, answer.view.without(tasks, answer.answered, false));
+            : new AggregateRows(question.aggregates, answer).rows(answer.unread(tasks));
     if (answer != null && rows == null) {
       question.aggregates.decline();
-      rule.aggregates(question, tasks);
+      rule.ask(question, tasks);
     }
     Known found = new Known(new WeakReference<>(question.scan), key, answer, rows);
     remember(found);
@@ -302,18 +274,16 @@ public final class AnswerAggregates extends SparkStrategy {
   /** Keep an answer, and as many of the earlier ones as memory has room for. */
   private void remember(Known latest) {
     synchronized (answers) {
-      answers.addFirst(latest);
-      int count = 0;
-      long rows = 0;
-      for (Iterator<Known> it = answers.iterator(); it.hasNext(); ) {
-        Known known = it.next();
-        count++;
-        rows += known.rows == null ? 0 : known.rows.size();
-        boolean isWanted = count == 1 || (count <= ANSWERS_REMEMBERED && rows <= ROWS_REMEMBERED);
-        if (!isWanted || known.scan.get() == null) {
+      answers.removeIf(known -> known.scan.get() == null);
+      long rows = latest.size();
+      int count = 1;
+      for (Iterator<Known> it = answers.iterator(); it.hasNext(); count++) {
+        rows += it.next().size();
+        if (count >= ANSWERS_REMEMBERED || rows > ROWS_REMEMBERED) {
           it.remove();
         }
       }
+      answers.addFirst(latest);
     }
   }
 
@@ -332,8 +302,9 @@ public final class AnswerAggregates extends SparkStrategy {
       return new CoalesceExec(1, known);
     }
     IdentityHashMap<Scan, Scan> scans = new IdentityHashMap<>();
-    scans.put(answered.question.scan, rule.narrowed(answered.question, answered.unread));
-    SparkPlan rest = new PlanLater(PruneScans.withScans(child, scans));
+    scans.put(
+        answered.question.scan, RuntimeScan.of(rule, answered.question, Map.of(), answered.unread));
+    SparkPlan rest = new PlanLater(RuntimeScan.inPlan(child, scans));
     return new UnionExec(Lists.of(partial.withNewChildren(Lists.of(rest)), known));
   }
 

@@ -6,11 +6,7 @@ import java.math.BigInteger;
 import java.util.List;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.Expression;
-import org.apache.spark.sql.types.BooleanType;
-import org.apache.spark.sql.types.DataType;
-import org.apache.spark.sql.types.Decimal;
-import org.apache.spark.sql.types.DecimalType;
-import org.apache.spark.sql.types.DoubleType;
+import org.apache.spark.sql.types.*;
 
 /**
  * The buffer of an aggregate of an expression, such as {@code sum(c + 1)}: Spark's own evaluator
@@ -40,13 +36,6 @@ final class ComputedValues {
   /** All doubles so far are multiples of two to the power of this. */
   private int exponent;
 
-  /**
-   * @param isSum whether values are added up; otherwise the buffer has the least or the greatest
-   *     value
-   * @param types the types of the buffer
-   * @param values the expression, of a row of columns to group by: one for each row that comes of a
-   *     row of the scan
-   */
   ComputedValues(boolean isSum, List<DataType> types, List<Expression> values) {
     this.isSum = isSum;
     this.types = types;
@@ -72,12 +61,7 @@ final class ComputedValues {
     exponent = MOST_EXPONENT;
   }
 
-  /**
-   * Add the buffers of a group to a row.
-   *
-   * @param count the rows of the group; 0 for none, whose value nobody evaluates
-   * @throws RuntimeException if the expression fails for the value, or the sum is not exact
-   */
+  /** Add the buffers of a group to a row; fail if the expression fails, or the sum is not exact. */
   void add(long count, int projection, InternalRow columns, List<Object> row) {
     Object value = count == 0 ? null : values.get(projection).eval(columns);
     if (isSum) {
@@ -89,8 +73,7 @@ final class ComputedValues {
 
   /** Add the buffer of a sum or an average to a row; the sum is null if there are no values. */
   static void addSum(Object sum, long count, List<DataType> types, List<Object> row) {
-    // A sum of integers or doubles is NULL without values. Beside any other sum, the buffer says
-    // whether it has some.
+    // A sum alone is NULL without values; others are beside something that says so.
     boolean isAlone = types.size() == 1;
     row.add(sum == null && !isAlone ? ColumnValues.ofKey(0, types.get(0)) : sum);
     if (!isAlone) {

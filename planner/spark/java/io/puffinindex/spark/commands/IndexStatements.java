@@ -1,13 +1,9 @@
 package io.puffinindex.spark.commands;
 
 import io.puffinindex.spark.Lists;
+import io.puffinindex.spark.Node;
 import io.puffinindex.spark.PruneScans;
-import java.util.ArrayList;
-import java.util.Arrays;
-import java.util.LinkedHashMap;
-import java.util.List;
-import java.util.Map;
-import java.util.Set;
+import java.util.*;
 import org.apache.iceberg.BaseMetadataTable;
 import org.apache.iceberg.spark.source.SparkTable;
 import org.apache.spark.sql.catalyst.analysis.ResolvedTable;
@@ -42,7 +38,7 @@ public final class IndexStatements extends SparkStrategy {
 
   @Override
   public scala.collection.immutable.Seq<SparkPlan> apply(LogicalPlan plan) {
-    Map<String, Object> statement =
+    Node statement =
         plan instanceof CreateIndex create
             ? create(create)
             : plan instanceof DropIndex drop ? drop(drop) : null;
@@ -69,13 +65,13 @@ public final class IndexStatements extends SparkStrategy {
     return table instanceof SparkTable spark && !(spark.table() instanceof BaseMetadataTable);
   }
 
-  private static Map<String, Object> create(CreateIndex plan) {
+  private static Node create(CreateIndex plan) {
     List<Object> columns = new ArrayList<>();
     for (var column : Lists.from(plan.columns())) {
       List<String> path = Lists.from(column._1().name());
-      columns.add(Lists.map("path", path, "options", options(column._2())));
+      columns.add(Node.of("path", path, "options", options(column._2())));
     }
-    return Lists.map(
+    return Node.of(
         "statement", "create",
         "name", plan.indexName(),
         "kind", plan.indexType(),
@@ -84,8 +80,8 @@ public final class IndexStatements extends SparkStrategy {
         "options", options(plan.properties()));
   }
 
-  private static Map<String, Object> drop(DropIndex plan) {
-    return Lists.map(
+  private static Node drop(DropIndex plan) {
+    return Node.of(
         "statement", "drop", "name", plan.indexName(), "if_exists", plan.ignoreIfNotExists());
   }
 
@@ -96,7 +92,7 @@ public final class IndexStatements extends SparkStrategy {
   }
 
   /** A table whose indexes Python's side makes and drops, for one statement. */
-  private record IndexedTable(Table table, Map<String, Object> statement, PythonStatements python)
+  private record IndexedTable(Table table, Node statement, PythonStatements python)
       implements SupportsIndex {
     @Override
     public String name() {
@@ -114,10 +110,7 @@ public final class IndexStatements extends SparkStrategy {
       return table.capabilities();
     }
 
-    /**
-     * Spark's arguments are a map by column, in which a second key of a map column would replace
-     * the first.
-     */
+    /** Spark's map by column has room for one key of a map column only. */
     @Override
     public void createIndex(
         String name,

@@ -1,10 +1,10 @@
 package io.puffinindex.spark.commands;
 
 import com.fasterxml.jackson.databind.ObjectMapper;
+import io.puffinindex.spark.Node;
 import io.puffinindex.spark.PythonCalls;
 import java.io.IOException;
 import java.util.List;
-import java.util.Map;
 import java.util.function.BiFunction;
 import org.apache.spark.sql.SparkSession;
 
@@ -14,20 +14,12 @@ public final class PythonStatements {
 
   private final PythonCalls<String, SparkSession, String> python;
 
-  /**
-   * @param python executes a statement: (JSON, session) to JSON
-   */
   public PythonStatements(BiFunction<String, SparkSession, String> python) {
     this.python = new PythonCalls<>(python);
   }
 
-  /**
-   * The rows of a statement's result.
-   *
-   * @throws IllegalArgumentException if the statement asks for what there is not, or fails; Python
-   *     shows its message
-   */
-  public List<List<Object>> execute(Map<String, Object> statement) {
+  /** The rows of a statement's result; the message of an IllegalArgumentException is for people. */
+  public List<List<Object>> execute(Node statement) {
     try {
       String text = python.apply(JSON.writeValueAsString(statement), SparkSession.active());
       Answer answer = JSON.readValue(text, Answer.class);

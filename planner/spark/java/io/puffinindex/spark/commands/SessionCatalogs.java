@@ -15,9 +15,7 @@ import scala.collection.mutable.HashMap;
 public final class SessionCatalogs {
   private SessionCatalogs() {}
 
-  /**
-   * Put a catalog into a session; false if the session has another one of the name, which stays.
-   */
+  /** Put a catalog into a session; false if it has another one of the name, which stays. */
   public static boolean put(Object session, String name, Object catalog)
       throws ReflectiveOperationException {
     CatalogManager manager = manager(session);

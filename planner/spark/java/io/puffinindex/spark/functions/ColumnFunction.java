@@ -1,24 +1,12 @@
 package io.puffinindex.spark.functions;
 
-import io.puffinindex.spark.Conditions;
 import io.puffinindex.spark.Lists;
-import io.puffinindex.spark.SessionSettings;
-import io.puffinindex.spark.View;
+import io.puffinindex.spark.Node;
+import io.puffinindex.spark.Settings;
+import io.puffinindex.spark.scans.View;
+import java.util.*;
 import java.util.Base64;
-import java.util.List;
-import java.util.Map;
-import java.util.Objects;
-import org.apache.spark.sql.catalyst.expressions.BasePredicate;
-import org.apache.spark.sql.catalyst.expressions.BoundReference;
-import org.apache.spark.sql.catalyst.expressions.Expression;
-import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
-import org.apache.spark.sql.catalyst.expressions.HigherOrderFunction;
-import org.apache.spark.sql.catalyst.expressions.InterpretedPredicate;
-import org.apache.spark.sql.catalyst.expressions.Literal;
-import org.apache.spark.sql.catalyst.expressions.Predicate$;
-import org.apache.spark.sql.catalyst.expressions.SubqueryExpression;
-import org.apache.spark.sql.catalyst.expressions.Unevaluable;
-import org.apache.spark.sql.catalyst.expressions.UserDefinedExpression;
+import org.apache.spark.sql.catalyst.expressions.*;
 import org.apache.spark.sql.catalyst.expressions.objects.Invoke;
 import org.apache.spark.sql.catalyst.expressions.objects.StaticInvoke;
 import org.apache.spark.sql.types.DataType;
@@ -53,34 +41,30 @@ public final class ColumnFunction {
           "FormatString", 0);
 
   /** The node of the request. */
-  public final Map<String, Object> node;
+  public final Node node;
 
   private final Expression bound;
   private final DataType type;
 
   /** What the meaning of the condition depends on besides its text. */
-  private final Map<String, String> session = SessionSettings.startingWith("");
+  private final Map<String, String> session = Settings.startingWith("");
 
   /**
-   * @param condition the condition
-   * @param columns the expressions in it that name the column
-   * @param column the node of the column
-   * @param number of the condition among those of its request
+   * @param columns the expressions in the condition that name the column
    */
-  public ColumnFunction(
-      Expression condition, List<Expression> columns, Map<String, Object> column, int number) {
+  public ColumnFunction(Expression condition, List<Expression> columns, Node column, int number) {
     type = columns.get(0).dataType();
     BoundReference reference = new BoundReference(0, type, true);
     bound = condition.transform(Lists.change(part -> columns.contains(part) ? reference : null));
     String text = condition.sql().replace(columns.get(0).sql(), name(column));
     text = text.length() > MOST_TEXT ? text.substring(0, MOST_TEXT) : text;
-    node = Lists.map("node", "function", "number", number, "name", text, "column", column);
+    node = Node.of("node", "function", "number", number, "name", text, "column", column);
     take(null, null);
   }
 
   /** The column as text for reports; its expression has the table's name, too. */
-  public static String name(Map<String, Object> column) {
-    return column.containsKey("key") ? Conditions.path(column) + "[...]" : Conditions.path(column);
+  public static String name(Node column) {
+    return column.containsKey("key") ? column.path() + "[...]" : column.path();
   }
 
   /**
@@ -107,10 +91,7 @@ public final class ColumnFunction {
         && !isOfSpark(target.cls()));
   }
 
-  /**
-   * Whether the size of a function's result is no value of a column: a value that no matching row
-   * has may be huge.
-   */
+  /** Whether the size of a result is no value of a column: one that no row has may be huge. */
   private static boolean isBounded(Expression expression) {
     String name = expression.getClass().getSimpleName();
     // Binaries are padded by a static method.
@@ -138,11 +119,11 @@ public final class ColumnFunction {
 
   /** Whether this thread has the settings that the query was planned with. */
   public boolean isOfThisSession() {
-    return session.equals(SessionSettings.startingWith(""));
+    return session.equals(Settings.startingWith(""));
   }
 
   /** Take a result into the node of the request. */
-  public void take(String fingerprint, Map<String, Object> matches) {
+  public void take(String fingerprint, Node matches) {
     node.put("values", fingerprint);
     node.put("matches", matches);
   }
@@ -151,25 +132,19 @@ public final class ColumnFunction {
    * Finds the values for which the condition is true, as the content of a request. A value for
    * which it fails counts as well: the query fails if a row has this value.
    */
-  public Evaluation<Map<String, Object>> matches(ColumnValues values) {
+  public Evaluation<Node> matches(ColumnValues values) {
     // An expression of the thread's own, as expressions may have buffers.
     Expression own = bound.clone();
-    return new Evaluation<>() {
-      @Override
-      protected Map<String, Object> evaluate() {
-        return values.areBounds
-            ? between(own, values.first, values.last)
-            : among(own, values, this::next);
-      }
-    };
+    return new Evaluation<>(
+        next ->
+            values.areBounds()
+                ? between(own, values.first(), values.last())
+                : among(own, values, next));
   }
 
-  /**
-   * @param next is called before each value
-   */
-  private Map<String, Object> among(Expression own, ColumnValues values, Runnable next) {
+  private Node among(Expression own, ColumnValues values, Runnable next) {
     BasePredicate predicate =
-        values.size < LEAST_COMPILED
+        values.size() < LEAST_COMPILED
             ? new InterpretedPredicate(own)
             : Predicate$.MODULE$.create(own);
     predicate.initialize(0);
@@ -177,7 +152,7 @@ public final class ColumnFunction {
     RoaringBitmap positions = new RoaringBitmap();
     boolean exact = true;
     long started = System.nanoTime();
-    for (int place = 0; place < values.size; place++) {
+    for (int place = 0; place < values.size(); place++) {
       next.run();
       Object value = values.value(place, type);
       row.update(0, value);
@@ -194,26 +169,26 @@ public final class ColumnFunction {
         positions.add(place);
       }
     }
-    Map<String, Object> found = found(predicate, exact, started);
+    Node found = found(predicate, exact, started);
     found.put("positions", Base64.getEncoder().encodeToString(View.serialized(positions)));
     return found;
   }
 
   /** The interval of keys for which a monotone condition is true; null for another condition. */
-  private Map<String, Object> between(Expression own, long least, long greatest) {
+  private Node between(Expression own, long least, long greatest) {
     long started = System.nanoTime();
     long[] keys = MonotoneFunction.keys(own, type, least, greatest);
     if (keys == null) {
       return null;
     }
-    Map<String, Object> found = found(new InterpretedPredicate(own), true, started);
+    Node found = found(new InterpretedPredicate(own), true, started);
     found.put("between", keys);
     return found;
   }
 
-  private static Map<String, Object> found(BasePredicate predicate, boolean exact, long started) {
+  private static Node found(BasePredicate predicate, boolean exact, long started) {
     Boolean matchesNull = evaluate(predicate, new GenericInternalRow(1));
-    return Lists.map(
+    return Node.of(
         "positions",
         null,
         "between",

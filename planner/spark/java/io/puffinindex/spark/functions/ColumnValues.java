@@ -1,64 +1,29 @@
 package io.puffinindex.spark.functions;
 
-import io.puffinindex.spark.View;
+import io.puffinindex.spark.scans.View;
 import java.io.DataInputStream;
 import java.io.IOException;
 import java.math.BigDecimal;
 import java.math.BigInteger;
-import org.apache.spark.sql.types.BooleanType;
-import org.apache.spark.sql.types.DataType;
-import org.apache.spark.sql.types.DateType;
-import org.apache.spark.sql.types.Decimal;
-import org.apache.spark.sql.types.DecimalType;
-import org.apache.spark.sql.types.DoubleType;
-import org.apache.spark.sql.types.FloatType;
-import org.apache.spark.sql.types.IntegerType;
-import org.apache.spark.sql.types.StringType;
+import org.apache.spark.sql.types.*;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * The values that a column has, as the planner lists them: {@code planner/spark/requests/wire.py}
- * describes lists.
+ * The values of a column, as {@code planner/spark/requests/wire.py} lists them.
+ *
+ * @param fingerprint a text that lists of other values do not have
+ * @param size -1 if only the least and the greatest key are known
+ * @param first the first value of a range, or the least key
+ * @param last the greatest key, if only bounds are known
+ * @param numbers null for a range and for bytes
+ * @param bytes null for numbers
  */
-public final class ColumnValues {
-  /** A text that lists of other values do not have. */
-  public final String fingerprint;
-
-  public final int size;
-
+@SuppressWarnings("ArrayRecordComponent") // nobody compares it
+public record ColumnValues(
+    String fingerprint, int size, long first, long last, long[] numbers, byte[][] bytes) {
   /** Whether only the least and the greatest key are known. */
-  public final boolean areBounds;
-
-  /** The first value of a range, or the least key. */
-  public final long first;
-
-  /** The greatest key, if only bounds are known. */
-  public final long last;
-
-  /** Values as numbers; null for a range and for bytes. */
-  private final long[] numbers;
-
-  /** Values as bytes; null for numbers. */
-  private final byte[][] bytes;
-
-  private ColumnValues(String fingerprint, long least, long greatest) {
-    this.fingerprint = fingerprint;
-    size = 0;
-    areBounds = true;
-    first = least;
-    last = greatest;
-    numbers = null;
-    bytes = null;
-  }
-
-  private ColumnValues(String fingerprint, int size, long first, long[] numbers, byte[][] bytes) {
-    this.fingerprint = fingerprint;
-    this.size = size;
-    areBounds = false;
-    this.first = first;
-    last = 0;
-    this.numbers = numbers;
-    this.bytes = bytes;
+  public boolean areBounds() {
+    return size < 0;
   }
 
   public static ColumnValues read(DataInputStream in) throws IOException {
@@ -69,13 +34,13 @@ public final class ColumnValues {
   public static ColumnValues readList(String fingerprint, DataInputStream in) throws IOException {
     char form = (char) in.readByte();
     if (form == 'I') {
-      return new ColumnValues(fingerprint, in.readLong(), in.readLong());
+      return new ColumnValues(fingerprint, -1, in.readLong(), in.readLong(), null, null);
     }
     int size = in.readInt();
     return switch (form) {
-      case 'R' -> new ColumnValues(fingerprint, size, in.readLong(), null, null);
-      case 'N' -> new ColumnValues(fingerprint, size, 0, readLongs(in, size), null);
-      case 'B' -> new ColumnValues(fingerprint, size, 0, null, readBytes(in, size));
+      case 'R' -> new ColumnValues(fingerprint, size, in.readLong(), 0, null, null);
+      case 'N' -> new ColumnValues(fingerprint, size, 0, 0, readLongs(in, size), null);
+      case 'B' -> new ColumnValues(fingerprint, size, 0, 0, null, readBytes(in, size));
       default -> throw new IllegalStateException("a list of values of unknown form " + form);
     };
   }
@@ -110,8 +75,7 @@ public final class ColumnValues {
   /** The value of a key of the int64 domain. */
   public static Object ofKey(long key, DataType type) {
     boolean isFloating = type instanceof DoubleType || type instanceof FloatType;
-    // Keys of negative numbers have all bits but the sign flipped, so that they are in the order of
-    // the numbers.
+    // Keys of negative numbers have all bits but the sign flipped, to be in order.
     return ofNumber(isFloating ? key ^ ((key >> 63) & Long.MAX_VALUE) : key, type);
   }
 

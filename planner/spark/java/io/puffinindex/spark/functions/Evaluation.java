@@ -4,6 +4,7 @@ import java.lang.management.ManagementFactory;
 import java.util.Optional;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.Function;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
@@ -11,7 +12,7 @@ import org.apache.spark.unsafe.types.UTF8String;
  * take years for a value that no row of the answer has, and nothing stops it, so its thread is
  * given up. Errors end the evaluation only.
  */
-public abstract class Evaluation<T> {
+public final class Evaluation<T> {
   private static final int MOST_GIVEN_UP = 2;
   private static final long MOST_CPU_NANOS_A_VALUE = 200000000L;
   private static final int MILLIS_BETWEEN_LOOKS = 20;
@@ -24,34 +25,30 @@ public abstract class Evaluation<T> {
   private boolean hasEnded;
   private T result;
 
-  /** Evaluate; called in the thread. Calls {@link #next} before each value. */
-  protected abstract T evaluate() throws Exception;
+  private final Function<Runnable, T> evaluate;
+
+  public Evaluation(Function<Runnable, T> evaluate) {
+    this.evaluate = evaluate;
+  }
 
   /** Begin with the next value. */
   @SuppressWarnings("NonAtomicVolatileUpdate") // one thread counts
-  protected final void next() {
+  private void next() {
     if (isGivenUp) {
       throw new CancellationException("the evaluation takes too long");
     }
     values++;
   }
 
-  /**
-   * Whether a value is too long to be tried: the time of many functions, and the depth of others,
-   * grows with it.
-   */
+  /** Whether a value is too long to be tried: time and depth of many functions grow with it. */
   public static boolean isLong(Object value) {
     return value instanceof UTF8String text
         ? text.numBytes() > MOST_BYTES
         : value instanceof byte[] bytes && bytes.length > MOST_BYTES;
   }
 
-  /**
-   * The result; empty if it takes too long or fails.
-   *
-   * @param deadline as {@code System.nanoTime()}
-   */
-  public final Optional<T> result(long deadline) {
+  /** The result; empty if it takes longer than to a {@code System.nanoTime()}, or fails. */
+  public Optional<T> result(long deadline) {
     if (GIVEN_UP.get() >= MOST_GIVEN_UP) {
       wasBegun = false;
       return Optional.empty();
@@ -86,17 +83,14 @@ public abstract class Evaluation<T> {
     return Optional.ofNullable(result);
   }
 
-  /**
-   * Whether a result without a value says something: the evaluation was neither left out nor
-   * interrupted.
-   */
-  public final boolean wasBegun() {
+  /** Whether the evaluation was neither left out nor interrupted, so that its failure counts. */
+  public boolean wasBegun() {
     return wasBegun;
   }
 
   private void run() {
     try {
-      result = evaluate();
+      result = evaluate.apply(this::next);
     } catch (Throwable e) {
       result = null;
     } finally {

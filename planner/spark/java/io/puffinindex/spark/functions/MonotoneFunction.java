@@ -1,36 +1,10 @@
 package io.puffinindex.spark.functions;
 
+import io.puffinindex.spark.Lists;
 import java.util.Set;
-import org.apache.spark.sql.catalyst.expressions.Add;
-import org.apache.spark.sql.catalyst.expressions.BoundReference;
-import org.apache.spark.sql.catalyst.expressions.Cast;
-import org.apache.spark.sql.catalyst.expressions.DateDiff;
-import org.apache.spark.sql.catalyst.expressions.Divide;
-import org.apache.spark.sql.catalyst.expressions.EqualTo;
-import org.apache.spark.sql.catalyst.expressions.Expression;
-import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
-import org.apache.spark.sql.catalyst.expressions.GreaterThan;
-import org.apache.spark.sql.catalyst.expressions.GreaterThanOrEqual;
-import org.apache.spark.sql.catalyst.expressions.IntegralDivide;
-import org.apache.spark.sql.catalyst.expressions.LessThan;
-import org.apache.spark.sql.catalyst.expressions.LessThanOrEqual;
-import org.apache.spark.sql.catalyst.expressions.Literal;
-import org.apache.spark.sql.catalyst.expressions.Multiply;
-import org.apache.spark.sql.catalyst.expressions.Subtract;
-import org.apache.spark.sql.catalyst.expressions.TimeZoneAwareExpression;
-import org.apache.spark.sql.catalyst.expressions.TruncTimestamp;
-import org.apache.spark.sql.catalyst.expressions.UnaryMinus;
+import org.apache.spark.sql.catalyst.expressions.*;
 import org.apache.spark.sql.catalyst.util.TypeUtils;
-import org.apache.spark.sql.types.DataType;
-import org.apache.spark.sql.types.DateType;
-import org.apache.spark.sql.types.Decimal;
-import org.apache.spark.sql.types.DecimalType;
-import org.apache.spark.sql.types.DoubleType;
-import org.apache.spark.sql.types.FloatType;
-import org.apache.spark.sql.types.IntegralType;
-import org.apache.spark.sql.types.NumericType;
-import org.apache.spark.sql.types.TimestampNTZType;
-import org.apache.spark.sql.types.TimestampType;
+import org.apache.spark.sql.types.*;
 
 /**
  * A comparison of a function that never falls, or never rises, with a literal: {@code price + 1 =
@@ -42,37 +16,15 @@ import org.apache.spark.sql.types.TimestampType;
 record MonotoneFunction(DataType type, long least, long greatest) {
   private static final String SPARKS_EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions.";
 
-  /**
-   * Functions of a first argument that rise with it, whatever their other arguments are, which must
-   * be literals.
-   */
+  /** Functions that rise with their first argument; their other arguments must be literals. */
   private static final Set<String> RISING =
-      Set.of(
-          "UnaryPositive",
-          "Floor",
-          "Ceil",
-          "Round",
-          "BRound",
-          "Year",
-          "TruncDate",
-          "DateAdd",
-          "DateSub",
-          "AddMonths",
-          "LastDay",
-          "UnixDate",
-          "UnixMicros",
-          "UnixMillis",
-          "UnixSeconds");
+      Lists.words(
+          "UnaryPositive Floor Ceil Round BRound Year TruncDate DateAdd DateSub AddMonths LastDay",
+          "UnixDate UnixMicros UnixMillis UnixSeconds");
 
   /**
-   * The interval of keys for which a condition is true.
-   *
-   * @param condition a condition on the only column of a row
-   * @param type the type of the column
-   * @param least the least key that the column has
-   * @param greatest the greatest key that the column has
-   * @return the least and the greatest key; an empty array if there is no such key; null if the
-   *     condition is of another kind, or fails for some keys
+   * The least and the greatest key between two for which a condition on the only column of a row is
+   * true; empty if there is none; null if the condition is of another kind, or fails for some keys.
    */
   @SuppressWarnings("ReturnsNullCollection") // an empty array is an interval, null is none
   static long[] keys(Expression condition, DataType type, long least, long greatest) {
@@ -152,9 +104,7 @@ record MonotoneFunction(DataType type, long least, long greatest) {
     }
   }
 
-  /**
-   * 1 if a function rises or stays with the key, -1 if it falls or stays, 0 if that is not certain.
-   */
+  /** 1 if a function never falls with the key, -1 if it never rises, 0 if that is not certain. */
   private int direction(Expression function) {
     int direction = claimed(function);
     if (direction == 0) {

@@ -1,15 +1,10 @@
 package io.puffinindex.spark.joins;
 
-import io.puffinindex.spark.Lists;
-import io.puffinindex.spark.ScanQuestion;
-import java.lang.reflect.Constructor;
-import java.util.List;
-import java.util.Set;
-import org.apache.spark.sql.catalyst.expressions.Attribute;
-import org.apache.spark.sql.catalyst.expressions.DynamicPruningSubquery;
-import org.apache.spark.sql.catalyst.expressions.Expression;
-import org.apache.spark.sql.catalyst.expressions.NamedExpression$;
-import org.apache.spark.sql.catalyst.expressions.SubqueryExpression;
+import io.puffinindex.spark.*;
+import java.util.*;
+import org.apache.iceberg.Schema;
+import org.apache.iceberg.types.Types;
+import org.apache.spark.sql.catalyst.expressions.*;
 import org.apache.spark.sql.catalyst.optimizer.PushDownPredicates;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -22,32 +17,19 @@ import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
 import org.apache.spark.sql.execution.dynamicpruning.PartitionPruning;
 import org.apache.spark.sql.types.DoubleType;
 import org.apache.spark.sql.types.FloatType;
-import scala.Option;
 
-/**
- * A column of a scan whose values a query tells once it runs: the other side of a join, or a scalar
- * subquery.
- */
+/** A column whose values a join's other side, or a scalar subquery, tells once the query runs. */
 public abstract class AwaitedColumn {
-  /**
-   * Nodes that give the same rows each time. A node of another class, such as LIMIT, might give
-   * other rows.
-   */
+  /** Nodes that give the same rows each time; others, such as LIMIT, might give other rows. */
   private static final Set<String> REPEATABLE =
-      Set.of(
-          "Project", "Filter",
-          "Join", "Aggregate",
-          "Union", "Distinct",
-          "SubqueryAlias", "View",
-          "Expand", "LocalRelation",
-          "OneRowRelation", "Range",
-          "DataSourceV2ScanRelation", "LogicalRelation",
-          "Repartition", "RepartitionByExpression",
-          "RebalancePartitions", "ResolvedHint");
+      Lists.words(
+          "Project Filter Join Aggregate Union Distinct SubqueryAlias View Expand LocalRelation",
+          "OneRowRelation Range DataSourceV2ScanRelation LogicalRelation Repartition",
+          "RepartitionByExpression RebalancePartitions ResolvedHint");
 
   private static final String AGGREGATES = "org.apache.spark.sql.catalyst.expressions.aggregate.";
   private static final Set<String> REPEATABLE_AGGREGATES =
-      Set.of("AggregateExpression", "Min", "Max", "Count", "Sum");
+      Lists.words("AggregateExpression Min Max Count Sum");
 
   /** The scan; null if the attribute is no column of a scan. */
   public final Scan scan;
@@ -67,17 +49,11 @@ public abstract class AwaitedColumn {
   /** The plan that has the values. */
   protected final LogicalPlan values;
 
-  /**
-   * Whether another run of that plan gives the same rows: the values may come from a run of their
-   * own.
-   */
+  /** Whether another run of that plan gives the same rows, and so may tell the values. */
   protected final boolean isRepeatable;
 
   private final Attribute attribute;
 
-  /**
-   * @param attribute what a plan compares with the values, or null
-   */
   protected AwaitedColumn(
       Attribute attribute, LogicalPlan plan, LogicalPlan values, String operator, String source) {
     this.attribute = attribute;
@@ -111,6 +87,26 @@ public abstract class AwaitedColumn {
     return RuntimeScan.takes(scan, name());
   }
 
+  /** Nodes of columns by the names of their filters, as far as an index can be of a column. */
+  public static Map<String, Node> nodes(Map<String, AwaitedColumn> filters, Schema schema) {
+    Map<String, Node> nodes = new HashMap<>();
+    for (AwaitedColumn filter : filters.values()) {
+      String name = filter.column.name();
+      String type = Conditions.nameOf(filter.column.dataType());
+      Types.NestedField field = schema.asStruct().field(name);
+      // A filter must not be taken for another one, should Spark lose its name.
+      boolean isCertain =
+          filter.operator.equals("=")
+              || (!filters.containsKey(name) && schema.asStruct().field(filter.name()) == null);
+      if (type != null && field != null && isCertain) {
+        Node node = Node.of("field", field.fieldId(), "name", name, "type", type);
+        nodes.put(
+            filter.name(), node.with("operator", filter.operator).with("source", filter.source));
+      }
+    }
+    return nodes;
+  }
+
   /** Let another source tell the values as well. */
   public void add(AwaitedColumn other) {
     source = source.equals(other.source) ? source : "join or subquery";
@@ -118,12 +114,9 @@ public abstract class AwaitedColumn {
   }
 
   /**
-   * A plan with a filter {@code DynamicPruningSubquery}, which becomes a runtime filter of the
-   * scan. Spark itself does this for partition columns only.
-   *
-   * @param keys of the query; the one at a position is compared with the attribute
-   * @param onlyInBroadcast whether to do without the filter if no broadcast of the query is there
-   *     to be used
+   * A plan with a {@code DynamicPruningSubquery}, which becomes a runtime filter of the scan: Spark
+   * itself makes them for partition columns only. One of the query's keys is compared; the filter
+   * goes if there is to be a broadcast, and the query has none.
    */
   protected LogicalPlan filtered(
       LogicalPlan plan, LogicalPlan query, List<Expression> keys, int at, boolean onlyInBroadcast)
@@ -135,28 +128,21 @@ public abstract class AwaitedColumn {
         return plan.transform(Lists.change(node -> node.equals(project) ? changed : null));
       }
     }
-    Constructor<?> constructor = DynamicPruningSubquery.class.getConstructors()[0];
-    // Spark 4 takes several indices of keys where Spark 3.5 takes one.
-    boolean takesOne = constructor.getParameterTypes()[3] == int.class;
-    // The filter's name reaches the scan and says how to compare. The attribute is the same: its ID
-    // counts.
+    // The name reaches the scan and says how to compare; the attribute's ID counts.
     Attribute named = operator.equals("=") ? attribute : attribute.withName(name());
-    Object filter =
-        constructor.newInstance(
+    DynamicPruningSubquery filter =
+        SparkParts.made(
+            DynamicPruningSubquery.class,
             named,
             query,
             Lists.of(keys),
-            takesOne ? (Object) at : Lists.of(at),
+            SparkParts.IS_3 ? (Object) at : Lists.of(at),
             onlyInBroadcast,
-            NamedExpression$.MODULE$.newExprId(),
-            Option.empty());
-    return PushDownPredicates.apply(new Filter((Expression) filter, plan));
+            NamedExpression$.MODULE$.newExprId());
+    return PushDownPredicates.apply(new Filter(filter, plan));
   }
 
-  /**
-   * Whether a projection numbers the rows of a MERGE's target: any numbers do, and so do those of
-   * fewer rows.
-   */
+  /** Whether a projection numbers the rows of MERGE's target: numbers of fewer rows do as well. */
   private static boolean numbersRows(Project project) {
     return !project.deterministic()
         && Lists.from(project.projectList()).stream()
@@ -184,9 +170,7 @@ public abstract class AwaitedColumn {
             .noneMatch(AwaitedColumn::takesAnyRow);
   }
 
-  /**
-   * Whether an expression may have another value next time, although Spark calls it deterministic.
-   */
+  /** Whether an expression that Spark calls deterministic may have another value next time. */
   private static boolean takesAnyRow(Expression expression) {
     String name = expression.getClass().getName();
     if (expression instanceof SubqueryExpression subquery) {

@@ -4,47 +4,25 @@ import io.puffinindex.spark.Lists;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Set;
-import org.apache.spark.sql.catalyst.expressions.And;
-import org.apache.spark.sql.catalyst.expressions.Attribute;
-import org.apache.spark.sql.catalyst.expressions.Cast;
-import org.apache.spark.sql.catalyst.expressions.DynamicPruning;
-import org.apache.spark.sql.catalyst.expressions.EqualTo;
-import org.apache.spark.sql.catalyst.expressions.EvalMode;
-import org.apache.spark.sql.catalyst.expressions.Expression;
-import org.apache.spark.sql.catalyst.expressions.IsNotNull;
-import org.apache.spark.sql.catalyst.expressions.Literal$;
+import org.apache.spark.sql.catalyst.expressions.*;
 import org.apache.spark.sql.catalyst.optimizer.JoinSelectionHelper;
 import org.apache.spark.sql.catalyst.optimizer.PushDownLeftSemiAntiJoin$;
 import org.apache.spark.sql.catalyst.planning.ExtractEquiJoinKeys;
 import org.apache.spark.sql.catalyst.plans.JoinType;
-import org.apache.spark.sql.catalyst.plans.logical.Filter;
-import org.apache.spark.sql.catalyst.plans.logical.Join;
-import org.apache.spark.sql.catalyst.plans.logical.JoinHint;
-import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
-import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.catalyst.plans.logical.*;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
 import org.apache.spark.sql.execution.dynamicpruning.PartitionPruning;
 import org.apache.spark.sql.internal.SQLConf;
-import org.apache.spark.sql.types.DataType;
-import org.apache.spark.sql.types.DecimalType;
-import org.apache.spark.sql.types.DoubleType;
-import org.apache.spark.sql.types.FloatType;
-import org.apache.spark.sql.types.IntegralType;
-import org.apache.spark.sql.types.LongType;
+import org.apache.spark.sql.types.*;
 import scala.Option;
 
 /** A column that a join compares with what its other side has. */
 final class JoinKey extends AwaitedColumn {
-  /**
-   * Nodes without an exchange. Spark finds the broadcast of such a plan whenever it looks for it.
-   */
+  /** Nodes without an exchange: Spark always finds the broadcast of such a plan. */
   private static final Set<String> NARROW =
-      Set.of(
-          "Project", "Filter",
-          "Sample", "BatchEvalPython",
-          "ArrowEvalPython", "MapInPandas",
-          "MapInArrow", "LogicalRDD",
-          "LogicalRelation", "DataSourceV2ScanRelation");
+      Lists.words(
+          "Project Filter Sample BatchEvalPython ArrowEvalPython MapInPandas MapInArrow LogicalRDD",
+          "LogicalRelation DataSourceV2ScanRelation");
 
   private static final JoinSelectionHelper BROADCASTS = PushDownLeftSemiAntiJoin$.MODULE$;
   private static final Set<String> NORMALIZATIONS =
@@ -53,10 +31,7 @@ final class JoinKey extends AwaitedColumn {
   /** The side of the column. */
   final LogicalPlan side;
 
-  /**
-   * Whether the join is one of a subquery, whose thread must wait for no other thread of its small
-   * pool.
-   */
+  /** Whether the join is a subquery's, whose thread must wait for no other of its small pool. */
   boolean isInSubquery;
 
   /** The key of this side. */
@@ -74,9 +49,7 @@ final class JoinKey extends AwaitedColumn {
     this.at = at;
   }
 
-  /**
-   * The columns of scans on one side of a join that can be restricted to what the other side has.
-   */
+  /** The columns of scans that can be restricted to what the other side of a join has. */
   static List<JoinKey> of(Join join) {
     List<JoinKey> found = new ArrayList<>();
     var extracted = ExtractEquiJoinKeys.unapply(join);
@@ -139,10 +112,7 @@ final class JoinKey extends AwaitedColumn {
         && to.defaultSize() > from.defaultSize();
   }
 
-  /**
-   * How many rows a plan has that is a whole table, but for rows with NULL; null if the plan is
-   * something else.
-   */
+  /** The rows of a plan that is a whole table, but for rows with NULL; null for another plan. */
   private static Long rowsOfTable(LogicalPlan plan) {
     while (plan instanceof Project
         || (plan instanceof Filter filter && isNotNull(filter.condition()))) {
@@ -161,10 +131,7 @@ final class JoinKey extends AwaitedColumn {
         : condition instanceof IsNotNull;
   }
 
-  /**
-   * Whether the keys can only come from the broadcast that the join makes, and that broadcast is
-   * one for certain.
-   */
+  /** Whether only the join's broadcast can tell the keys, and it is certain to be one. */
   boolean isOfBroadcast(Join join) {
     boolean isRight = side == join.left();
     JoinHint hint = join.hint();

@@ -1,26 +1,15 @@
 package io.puffinindex.spark.joins;
 
 import io.puffinindex.spark.Lists;
-import java.util.ArrayList;
-import java.util.HashMap;
-import java.util.List;
-import java.util.Map;
+import java.util.*;
 import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.ScalarSubquery;
-import org.apache.spark.sql.catalyst.plans.logical.CTERelationDef;
-import org.apache.spark.sql.catalyst.plans.logical.CTERelationRef;
-import org.apache.spark.sql.catalyst.plans.logical.Filter;
-import org.apache.spark.sql.catalyst.plans.logical.Join;
-import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
-import org.apache.spark.sql.catalyst.plans.logical.WithCTE;
+import org.apache.spark.sql.catalyst.plans.logical.*;
 import org.apache.spark.sql.execution.dynamicpruning.CleanupDynamicPruningFilters;
 import scala.Option;
 
-/**
- * Spark's own dynamic pruning for indexed columns: scans wait for keys of joins and values of
- * scalar subqueries.
- */
+/** Dynamic pruning of indexed columns: scans wait for keys of joins and values of subqueries. */
 public final class RuntimeFilters {
   private final boolean isSubquery;
   private final SmallSide small = new SmallSide();
@@ -29,11 +18,7 @@ public final class RuntimeFilters {
     this.isSubquery = isSubquery;
   }
 
-  /**
-   * The columns of scans that joins can restrict once the query runs.
-   *
-   * @param ofSubqueries whether to add those that scalar subqueries can restrict
-   */
+  /** The columns that joins, and scalar subqueries if wanted, restrict once the query runs. */
   public static List<AwaitedColumn> awaited(LogicalPlan plan, boolean ofSubqueries) {
     List<AwaitedColumn> found = new ArrayList<>();
     Lists.nodes(plan, Join.class).forEach(join -> found.addAll(JoinKey.of(join)));
@@ -43,11 +28,6 @@ public final class RuntimeFilters {
     return found;
   }
 
-  /**
-   * The plan with runtime filters on the scans that take them.
-   *
-   * @param isSubquery whether the plan is a subquery's
-   */
   public static LogicalPlan apply(LogicalPlan plan, boolean isSubquery) {
     RuntimeFilters filters = new RuntimeFilters(isSubquery);
     LogicalPlan inserted = withMerged(plan).transformUp(Lists.change(filters::changed));
@@ -55,10 +35,7 @@ public final class RuntimeFilters {
     return CleanupDynamicPruningFilters.apply(filters.small.consistent(inserted));
   }
 
-  /**
-   * The plan with scalar subqueries that Spark has merged in the place of references to them, as
-   * Spark does later.
-   */
+  /** The plan with merged scalar subqueries in the place of references, as Spark does later. */
   private static LogicalPlan withMerged(LogicalPlan plan) {
     Map<Long, LogicalPlan> merged = new HashMap<>();
     for (WithCTE with : Lists.nodes(plan, WithCTE.class)) {
@@ -90,10 +67,7 @@ public final class RuntimeFilters {
     return filtered;
   }
 
-  /**
-   * A filter that compares with scalar subqueries, or a join, with runtime filters; null if the
-   * node stays.
-   */
+  /** A filter or a join with runtime filters; null if the node stays. */
   private LogicalPlan changed(LogicalPlan node) {
     try {
       if (node instanceof Filter filter) {
@@ -128,8 +102,7 @@ public final class RuntimeFilters {
     }
     boolean prunesLeft =
         right.isEmpty()
-            || (!left.isEmpty()
-                && SmallSide.bytes(join.left()).compareTo(SmallSide.bytes(join.right())) >= 0);
+            || (!left.isEmpty() && SmallSide.bytes(join.left()) >= SmallSide.bytes(join.right()));
     for (JoinKey key : prunesLeft ? left : right) {
       if (!key.isRepeatable && !key.isOfBroadcast(join)) {
         LogicalPlan rows = small.rows(key.values, key.side);
@@ -144,10 +117,7 @@ public final class RuntimeFilters {
         : copy(join, join.left(), filtered(join.right(), right));
   }
 
-  /**
-   * A join that also compares columns that it compares casts of: only broadcasts of the join tell
-   * their keys.
-   */
+  /** A join that also compares columns whose casts it compares: only broadcasts tell their keys. */
   private static Join withoutCasts(Join join) {
     Option<Expression> condition = join.condition();
     for (JoinKey key : JoinKey.of(join)) {

@@ -1,32 +1,23 @@
 package io.puffinindex.spark.joins;
 
-import io.puffinindex.spark.Conditions;
-import io.puffinindex.spark.IcebergScans;
-import io.puffinindex.spark.IndexPlanner;
-import io.puffinindex.spark.PackedList;
-import io.puffinindex.spark.ScanQuestion;
-import io.puffinindex.spark.ScanTasks;
-import java.lang.reflect.InvocationHandler;
-import java.lang.reflect.Method;
-import java.lang.reflect.Modifier;
-import java.lang.reflect.Proxy;
-import java.util.ArrayList;
-import java.util.LinkedHashMap;
-import java.util.List;
-import java.util.Map;
-import java.util.Set;
+import io.puffinindex.spark.*;
+import io.puffinindex.spark.scans.IcebergScans;
+import io.puffinindex.spark.scans.ScanTasks;
+import java.lang.reflect.*;
+import java.util.*;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import org.apache.commons.lang3.ClassUtils;
 import org.apache.iceberg.FileScanTask;
-import org.apache.spark.sql.connector.expressions.Expression;
-import org.apache.spark.sql.connector.expressions.Expressions;
-import org.apache.spark.sql.connector.expressions.Literal;
-import org.apache.spark.sql.connector.expressions.NamedReference;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.plans.logical.LocalRelation$;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.connector.expressions.*;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.SupportsRuntimeV2Filtering;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
 
 /**
  * Stands in the place of an Iceberg scan and takes runtime filters on indexed columns, too.
@@ -41,15 +32,10 @@ public final class RuntimeScan implements InvocationHandler {
 
   private final SupportsRuntimeV2Filtering scan;
   private final ScanQuestion question;
-  private final IndexPlanner planner;
-  private final String home;
-  private final boolean strict;
+  private final PruneScans rule;
 
-  /**
-   * Nodes of indexed columns, by the name that runtime filters have for the column ({@link
-   * #filterName}).
-   */
-  private final Map<String, Map<String, Object>> columns;
+  /** Nodes of indexed columns, by {@link #filterName}. */
+  private final Map<String, Node> columns;
 
   /** The tasks without the keys of any join; null for those of the scan. */
   private final List<FileScanTask> tasks;
@@ -59,48 +45,30 @@ public final class RuntimeScan implements InvocationHandler {
   private final ThreadLocal<List<FileScanTask>> narrowed = new ThreadLocal<>();
 
   private RuntimeScan(
-      ScanQuestion question,
-      Map<String, Map<String, Object>> columns,
-      List<FileScanTask> tasks,
-      IndexPlanner planner,
-      String home,
-      boolean strict) {
+      PruneScans rule, ScanQuestion question, Map<String, Node> columns, List<FileScanTask> tasks) {
+    this.rule = rule;
     this.scan = (SupportsRuntimeV2Filtering) question.scan;
     this.question = question;
     this.columns = columns;
     this.tasks = tasks;
-    this.planner = planner;
-    this.home = home;
-    this.strict = strict;
   }
 
   /**
-   * A scan that also takes runtime filters on some columns.
+   * A scan that takes runtime filters on some columns, too.
    *
-   * @param columns nodes of columns of the scan, by the name that runtime filters have for the
-   *     column
-   * @param tasks what the query reads of the scan, which may be less than the scan's filters say;
-   *     null for all tasks
+   * @param tasks what the query reads, which may be less than the scan's filters say; null for all
    */
   public static Scan of(
-      ScanQuestion question,
-      Map<String, Map<String, Object>> columns,
-      List<FileScanTask> tasks,
-      IndexPlanner planner,
-      String home,
-      boolean strict) {
+      PruneScans rule, ScanQuestion question, Map<String, Node> columns, List<FileScanTask> tasks) {
     Class<?>[] interfaces =
         ClassUtils.getAllInterfaces(question.scan.getClass()).stream()
             .filter(type -> Modifier.isPublic(type.getModifiers()))
             .toArray(Class<?>[]::new);
-    RuntimeScan handler = new RuntimeScan(question, columns, tasks, planner, home, strict);
+    RuntimeScan handler = new RuntimeScan(rule, question, columns, tasks);
     return (Scan) Proxy.newProxyInstance(Scan.class.getClassLoader(), interfaces, handler);
   }
 
-  /**
-   * What a runtime filter calls a column that it compares; a filter by keys has the column's own
-   * name.
-   */
+  /** The name of a runtime filter; one by keys has the column's own name. */
   public static String filterName(String column, String operator) {
     return operator.equals("=") ? column : column + " " + operator;
   }
@@ -129,6 +97,28 @@ public final class RuntimeScan implements InvocationHandler {
     return handler(scan).scan;
   }
 
+  /** A plan with other scans in the place of some, or no rows where the other scan is null. */
+  public static LogicalPlan inPlan(LogicalPlan plan, IdentityHashMap<Scan, Scan> replacements) {
+    return plan.transform(
+        Lists.change(
+            node -> {
+              if (!(node instanceof DataSourceV2ScanRelation relation)
+                  || !replacements.containsKey(relation.scan())) {
+                return null;
+              }
+              Scan scan = replacements.get(relation.scan());
+              return scan == null
+                  ? LocalRelation$.MODULE$.apply(
+                      Lists.of(new ArrayList<Attribute>(Lists.from(relation.output()))))
+                  : relation.copy(
+                      relation.relation(),
+                      scan,
+                      relation.output(),
+                      relation.keyGroupedPartitioning(),
+                      relation.ordering());
+            }));
+  }
+
   private static RuntimeScan handler(Object scan) {
     return ScanTasks.handlerOf(scan) instanceof RuntimeScan handler ? handler : null;
   }
@@ -149,18 +139,17 @@ public final class RuntimeScan implements InvocationHandler {
       List<FileScanTask> narrowedTasks = narrowed.get();
       narrowed.remove();
       if (narrowedTasks != null) {
-        return ScanTasks.batchOf(scan, narrowedTasks);
+        return IcebergScans.batchOf(scan, narrowedTasks);
       }
       if (tasks != null) {
         return Proxy.newProxyInstance(
             Batch.class.getClassLoader(),
             new Class<?>[] {Batch.class},
-            new FewerRows(ScanTasks.batchOf(scan, tasks), question.wantedRows()));
+            new FewerRows(IcebergScans.batchOf(scan, tasks), question.wantedRows()));
       }
     }
     if (name.equals("equals")) {
-      // Spark drops a new node that is equal to the old one, so a scan without runtime filters must
-      // not be equal.
+      // Spark drops a new node that is equal to the old one.
       RuntimeScan other = handler(arguments[0]);
       return other != null
           && scan.equals(other.scan)
@@ -176,19 +165,16 @@ public final class RuntimeScan implements InvocationHandler {
     return Stream.concat(Stream.of(scan.filterAttributes()), own).toArray(NamedReference[]::new);
   }
 
-  /**
-   * Narrow the next batch of this thread to what a join can need. Iceberg takes the filters on
-   * partition columns.
-   */
+  /** Narrow the next batch of this thread; Iceberg takes the filters on partition columns. */
   private void filter(Predicate[] predicates) {
     narrowed.remove();
     List<Predicate> partition = new ArrayList<>();
-    List<Map<String, Object>> keys = new ArrayList<>();
+    List<Node> keys = new ArrayList<>();
     Set<String> own = names(scan.filterAttributes());
     for (Predicate predicate : predicates) {
       String column = column(predicate);
       boolean isOfKeys = column != null && predicate.name().equals("IN");
-      Map<String, Object> node = isOfKeys ? columns.get(column) : null;
+      Node node = isOfKeys ? columns.get(column) : null;
       if (column == null || own.contains(column)) {
         partition.add(predicate);
       }
@@ -200,19 +186,18 @@ public final class RuntimeScan implements InvocationHandler {
       scan.filter(partition.toArray(new Predicate[0]));
     }
     try {
-      List<FileScanTask> tasks = this.tasks == null ? ScanTasks.of(scan) : this.tasks;
+      List<FileScanTask> tasks = this.tasks == null ? IcebergScans.tasks(scan) : this.tasks;
       if (keys.isEmpty()
           || tasks.isEmpty()
-          || planner.isNotToBeAsked(question.table, question.settings)) {
+          || rule.isNotToBeAsked(question.table, question.settings)) {
         return;
       }
-      IndexPlanner.Answer answer = planner.ask(question.with(keys), tasks, home);
+      IndexPlanner.Answer answer = rule.ask(question.with(keys), tasks);
       if (answer != null && !answer.keepsAll()) {
         narrowed.set(answer.left(tasks));
       }
     } catch (Throwable e) {
-      ScanQuestion.tell(
-          strict, "index not used, the scan reads what it read without runtime keys: " + scan, e);
+      rule.tell("index not used, the scan reads what it read without runtime keys: " + scan, e);
     }
   }
 
@@ -239,14 +224,14 @@ public final class RuntimeScan implements InvocationHandler {
   }
 
   /** The node of a column's keys: literals all of the column's type. */
-  private static Map<String, Object> keys(Map<String, Object> column, Expression[] children) {
+  private static Node keys(Node column, Expression[] children) {
     List<Object> contents = new ArrayList<>();
     List<Object> values = new ArrayList<>();
     for (int i = 1; i < children.length; i++) {
       Literal<?> literal = (Literal<?>) children[i];
       if (literal.value() != null) {
-        Map<String, Object> node = Conditions.literal(literal.value(), literal.dataType());
-        if (node == null || !node.get("type").equals(column.get("type"))) {
+        Node node = Conditions.literal(literal.value(), literal.dataType());
+        if (node == null || !node.type().equals(column.type())) {
           throw new IllegalStateException(
               "a join key of type " + literal.dataType() + " for column " + column);
         }
@@ -254,10 +239,7 @@ public final class RuntimeScan implements InvocationHandler {
         values.add(literal.value());
       }
     }
-    String packed = PackedList.of(values);
-    Map<String, Object> keys = new LinkedHashMap<>(column);
-    keys.put("keys", packed == null ? contents : packed);
-    return keys;
+    return column.with("keys", PackedList.of(values, contents));
   }
 
   /**

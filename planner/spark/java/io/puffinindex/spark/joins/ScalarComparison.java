@@ -1,31 +1,9 @@
 package io.puffinindex.spark.joins;
 
 import io.puffinindex.spark.Lists;
-import java.util.ArrayList;
-import java.util.HashSet;
-import java.util.LinkedHashMap;
-import java.util.List;
-import java.util.Map;
-import java.util.Set;
-import org.apache.spark.sql.catalyst.expressions.Alias;
-import org.apache.spark.sql.catalyst.expressions.Attribute;
-import org.apache.spark.sql.catalyst.expressions.EqualTo;
-import org.apache.spark.sql.catalyst.expressions.ExprId;
-import org.apache.spark.sql.catalyst.expressions.Expression;
-import org.apache.spark.sql.catalyst.expressions.GreaterThan;
-import org.apache.spark.sql.catalyst.expressions.GreaterThanOrEqual;
-import org.apache.spark.sql.catalyst.expressions.LessThan;
-import org.apache.spark.sql.catalyst.expressions.LessThanOrEqual;
-import org.apache.spark.sql.catalyst.expressions.Literal;
-import org.apache.spark.sql.catalyst.expressions.NamedExpression$;
-import org.apache.spark.sql.catalyst.expressions.ScalarSubquery;
-import org.apache.spark.sql.catalyst.expressions.SubqueryExpression;
-import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
-import org.apache.spark.sql.catalyst.plans.logical.Filter;
-import org.apache.spark.sql.catalyst.plans.logical.LocalRelation;
-import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
-import org.apache.spark.sql.catalyst.plans.logical.Project;
-import org.apache.spark.sql.execution.dynamicpruning.PartitionPruning$;
+import java.util.*;
+import org.apache.spark.sql.catalyst.expressions.*;
+import org.apache.spark.sql.catalyst.plans.logical.*;
 import scala.Option;
 
 /**
@@ -60,14 +38,10 @@ final class ScalarComparison extends AwaitedColumn {
     this.subquery = subquery;
   }
 
-  /**
-   * The columns of scans that the comparisons of a filter can restrict: one at most for each column
-   * and operator.
-   */
+  /** The columns of scans that comparisons restrict: one for each column and operator. */
   static List<ScalarComparison> of(Filter filter) {
     Map<String, ScalarComparison> found = new LinkedHashMap<>();
-    for (Expression condition :
-        Lists.from(PartitionPruning$.MODULE$.splitConjunctivePredicates(filter.condition()))) {
+    for (Expression condition : Lists.conjuncts(filter.condition())) {
       List<String> operators = OPERATORS.get(condition.getClass());
       if (operators == null) {
         continue;

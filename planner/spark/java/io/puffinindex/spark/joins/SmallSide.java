@@ -1,15 +1,7 @@
 package io.puffinindex.spark.joins;
 
-import io.puffinindex.spark.Cancellation;
-import io.puffinindex.spark.Lists;
-import io.puffinindex.spark.SparkParts;
-import java.math.BigInteger;
-import java.util.Collections;
-import java.util.HashMap;
-import java.util.Map;
-import java.util.Timer;
-import java.util.TimerTask;
-import java.util.UUID;
+import io.puffinindex.spark.*;
+import java.util.*;
 import org.apache.commons.lang3.reflect.MethodUtils;
 import org.apache.spark.SparkContext;
 import org.apache.spark.sql.SparkSession;
@@ -35,23 +27,20 @@ import org.slf4j.LoggerFactory;
 final class SmallSide {
   private static final Logger LOG = LoggerFactory.getLogger("puffin-index");
   private static final int MOST_ROWS = 100000;
-  private static final BigInteger MOST_BYTES = BigInteger.valueOf(64 << 20);
+  private static final double MOST_BYTES = 64 << 20;
 
   /** Computing a side for its keys reads this share of the scan's side at most, as a divisor. */
-  private static final BigInteger LEAST_GAIN = BigInteger.valueOf(8);
+  private static final double LEAST_GAIN = 8;
 
-  /**
-   * A run may take a millisecond for this many bytes of the scan: 5 % of the scan's time at 250 MB
-   * a second.
-   */
-  private static final BigInteger BYTES_A_MILLISECOND = BigInteger.valueOf(5000000);
+  /** How many bytes of the scan allow a millisecond: 5 % of its time at 250 MB a second. */
+  private static final double BYTES_A_MILLISECOND = 5e6;
 
   private static final long MOST_MILLISECONDS = 10000;
 
   /** Only jobs that have begun can be ended. */
   private static final long CANCEL_AGAIN_MILLISECONDS = 20;
 
-  private static final String SETTING = "spark.puffin-index.side-milliseconds";
+  private static final String SETTING = "side-milliseconds";
   private static final String DEFAULT_MILLISECONDS = "2000";
 
   /**
@@ -71,44 +60,31 @@ final class SmallSide {
 
   private static final int MOST_GIVEN_UP = 10000;
 
-  /**
-   * The next run may be fast: the first one starts Python, and waits for what the driver compiles.
-   */
+  /** The next run may be fast: the first one starts Python, and waits for compilers. */
   private static final long FIRST_PAUSE_NANOSECONDS = 10L * 1000000000L;
 
   private static final long PAUSE_GROWS = 8;
   private static final long LONGEST_PAUSE_NANOSECONDS = 600L * 1000000000L;
 
-  /**
-   * The rows of plans that have run, by canonical plan; null if there are none. Equal plans of a
-   * query have the same.
-   */
+  /** The rows of plans that have run, null if there are none; equal plans have the same rows. */
   private final Map<LogicalPlan, LocalRelation> known = new HashMap<>();
 
-  static BigInteger bytes(LogicalPlan plan) {
-    return plan.stats().sizeInBytes().bigInteger();
+  static double bytes(LogicalPlan plan) {
+    return plan.stats().sizeInBytes().toDouble();
   }
 
-  /**
-   * Whether the tables of a plan are small beside a scan's side. Spark may not know the size of
-   * other sources.
-   */
+  /** Whether a plan's tables are, as far as Spark knows, small beside the scan's side. */
   static boolean isCheaper(LogicalPlan plan, LogicalPlan side) {
-    BigInteger unknown = BigInteger.valueOf(SQLConf.get().defaultSizeInBytes());
-    BigInteger sum =
+    double unknown = SQLConf.get().defaultSizeInBytes();
+    double sum =
         Lists.from(plan.collectLeaves()).stream()
-            .map(SmallSide::bytes)
-            .filter(bytes -> !bytes.equals(unknown))
-            .reduce(BigInteger.ZERO, BigInteger::add);
-    return sum.multiply(LEAST_GAIN).compareTo(bytes(side)) <= 0;
+            .mapToDouble(SmallSide::bytes)
+            .filter(bytes -> bytes != unknown)
+            .sum();
+    return sum * LEAST_GAIN <= bytes(side);
   }
 
-  /**
-   * The rows of a plan.
-   *
-   * @param side what the keys restrict
-   * @return null if there are too many rows, or they take too long
-   */
+  /** The rows of a plan; null if there are too many, or they take too long. */
   LogicalPlan rows(LogicalPlan plan, LogicalPlan side) throws ReflectiveOperationException {
     if (!known.containsKey(plan.canonicalized())) {
       known.put(plan.canonicalized(), run(plan, side));
@@ -149,17 +125,13 @@ final class SmallSide {
       return null;
     }
     SparkContext context = SparkSession.active().sparkContext();
-    String tag = Cancellation.OWN_TAG + UUID.randomUUID();
+    String tag = Trouble.OWN_TAG + UUID.randomUUID();
     Timer timer = new Timer(tag, true);
     context.addJobTag(tag);
     String memory = context.getLocalProperty(WORKER_MEMORY);
     context.setLocalProperty(WORKER_MEMORY, NO_BOUND);
     try {
-      long bound =
-          bytes(side)
-              .divide(BYTES_A_MILLISECOND)
-              .min(BigInteger.valueOf(MOST_MILLISECONDS))
-              .longValue();
+      double bound = Math.min(bytes(side) / BYTES_A_MILLISECOND, MOST_MILLISECONDS);
       long least = Long.parseLong(setting());
       TimerTask cancel =
           new TimerTask() {
@@ -168,7 +140,7 @@ final class SmallSide {
               context.cancelJobsWithTag(tag);
             }
           };
-      timer.schedule(cancel, Math.max(least, bound), CANCEL_AGAIN_MILLISECONDS);
+      timer.schedule(cancel, Math.max(least, (long) bound), CANCEL_AGAIN_MILLISECONDS);
       Object executed =
           MethodUtils.invokeStaticMethod(
               QueryExecution.class,
@@ -176,12 +148,12 @@ final class SmallSide {
               new Object[] {SparkSession.active(), plan});
       InternalRow[] rows = take((SparkPlan) executed, context.defaultParallelism());
       LocalRelation relation = relation(plan, Lists.of(rows));
-      boolean isSmall = rows.length <= MOST_ROWS && bytes(relation).compareTo(MOST_BYTES) <= 0;
+      boolean isSmall = rows.length <= MOST_ROWS && bytes(relation) <= MOST_BYTES;
       return isSmall
           ? relation
           : givenUp(plan, "it has more than " + MOST_ROWS + " rows or 64 MB", null);
     } catch (Exception e) {
-      Cancellation.passOn(e);
+      Trouble.passOn(e);
       // The query runs the side itself, and tells what is wrong with it.
       return givenUp(plan, "it failed, or took longer than " + SETTING + " allows", e);
     } finally {
@@ -191,10 +163,7 @@ final class SmallSide {
     }
   }
 
-  /**
-   * At most one row more than there may be. Spark's own take begins with one partition, and a job
-   * takes its time.
-   */
+  /** One row more than there may be at most, in one job: Spark's take may need several. */
   private static InternalRow[] take(SparkPlan plan, int most) {
     int partitions = plan.execute().getNumPartitions();
     return partitions > 1 && partitions <= most
@@ -203,7 +172,7 @@ final class SmallSide {
   }
 
   private static String setting() {
-    return SQLConf.get().getConfString(SETTING, DEFAULT_MILLISECONDS).trim();
+    return Settings.ofSession().get(SETTING, DEFAULT_MILLISECONDS);
   }
 
   private static String name(LogicalPlan plan) {

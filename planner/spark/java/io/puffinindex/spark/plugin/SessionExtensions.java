@@ -8,17 +8,13 @@ import scala.Function1;
 import scala.runtime.AbstractFunction1;
 import scala.runtime.BoxedUnit;
 
-/**
- * Gives each session the hook of the sidecar, if there is one, before each of its statements is
- * looked at.
- */
+/** Gives each session the hook of the sidecar before its statements are looked at. */
 public class SessionExtensions extends AbstractFunction1<SparkSessionExtensions, BoxedUnit> {
   @Override
   public BoxedUnit apply(SparkSessionExtensions extensions) {
     Function1<Object, Rule<LogicalPlan>> rules = HookBeforeStatement::new;
     try {
-      // Rules of hints run first, before a procedure is looked for in the catalogs of the session.
-      // Spark 3.5 has neither.
+      // Rules of hints run before procedures are looked for. Spark 3.5 has neither.
       String first = "injectHintResolutionRule";
       boolean hasFirst =
           MethodUtils.getAccessibleMethod(extensions.getClass(), first, Function1.class) != null;

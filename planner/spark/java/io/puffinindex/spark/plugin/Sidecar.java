@@ -1,12 +1,11 @@
 package io.puffinindex.spark.plugin;
 
-import java.io.BufferedReader;
-import java.io.IOException;
-import java.io.InputStream;
-import java.io.OutputStream;
+import java.io.*;
 import java.nio.charset.StandardCharsets;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
-import java.util.function.BooleanSupplier;
+import org.apache.commons.lang3.StringUtils;
 import org.apache.spark.SparkConf;
 import org.apache.spark.SparkContext;
 import org.apache.spark.api.python.Py4JServer;
@@ -42,17 +41,19 @@ public final class Sidecar {
   private final String python;
   private final long silenceNanos;
   private final long waitUntil;
-  private Process process;
+  private volatile Process process;
   private long started;
-  private SparkSession session;
+  private final CompletableFuture<SparkSession> session = new CompletableFuture<>();
+
+  /** Open once the first process is ready, or will never be. */
+  private final CountDownLatch settled = new CountDownLatch(1);
+
+  /** Open once the application has ended. */
+  private final CountDownLatch over = new CountDownLatch(1);
 
   /** What gives a session the hook; null while no process is ready. */
   private volatile Function1<Object, Object> hook;
 
-  /** Whether the first process may still become ready. */
-  private volatile boolean isStarting = true;
-
-  private volatile boolean isOver;
   private volatile String lastLine = "";
 
   private Sidecar(SparkContext context) {
@@ -70,11 +71,16 @@ public final class Sidecar {
   public static Sidecar start(SparkContext context) {
     Sidecar sidecar = new Sidecar(context);
     current = sidecar;
-    Thread thread = new Thread(sidecar::keepRunning, "puffin-index sidecar");
+    start("puffin-index sidecar", sidecar::keepRunning);
+    return sidecar;
+  }
+
+  private static Thread start(String name, Runnable run) {
+    Thread thread = new Thread(run, name);
     // The threads of py4j inherit this: none of them keeps a JVM alive whose program has ended.
     thread.setDaemon(true);
     thread.start();
-    return sidecar;
+    return thread;
   }
 
   /** The sidecar of the application, for its Python process. */
@@ -82,70 +88,46 @@ public final class Sidecar {
     return current;
   }
 
-  /**
-   * Give a session the hook that is there now. The application's first statements may wait for it.
-   */
+  /** Give a session the hook; the application's first statements may wait for it. */
   static void hook(Object session) {
     Sidecar sidecar = current;
-    Function1<Object, Object> hook = sidecar == null ? null : sidecar.awaitHook();
+    if (sidecar == null) {
+      return;
+    }
+    try {
+      sidecar.settled.await(sidecar.waitUntil - System.nanoTime(), TimeUnit.NANOSECONDS);
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+    }
+    Function1<Object, Object> hook = sidecar.hook;
     if (hook != null) {
       hook.apply(session);
     }
   }
 
-  private Function1<Object, Object> awaitHook() {
-    try {
-      if (isStarting) {
-        await(() -> !isStarting, waitUntil);
-      }
-    } catch (InterruptedException e) {
-      Thread.currentThread().interrupt();
-    }
-    return hook;
-  }
-
-  /** Wait until something that is notified of holds, or until a time. */
-  private synchronized void await(BooleanSupplier holds, long until) throws InterruptedException {
-    for (long left = until - System.nanoTime();
-        left > 0 && !holds.getAsBoolean();
-        left = until - System.nanoTime()) {
-      TimeUnit.NANOSECONDS.timedWait(this, left);
-    }
-  }
-
-  /**
-   * The default session of the application, as soon as there is one; null if the application ends
-   * before.
-   */
-  public synchronized SparkSession awaitSession() throws InterruptedException {
-    while (session == null && !isOver) {
-      wait();
-    }
-    return session;
+  /** The application's default session as soon as there is one; null if it ends before. */
+  public SparkSession awaitSession() {
+    return session.join();
   }
 
   /** Use what gives a session the hook. The process calls this once it is ready. */
   public synchronized void use(Function1<Object, Object> hook) throws Exception {
     this.hook = hook;
-    isStarting = false;
+    settled.countDown();
     // The call may come late.
-    if (isOver || !process.isAlive()) {
+    if (isOver() || !process.isAlive()) {
       endHook();
     } else {
       LOG.info("ready {} ms after its start", (System.nanoTime() - started) / 1000000);
     }
-    notifyAll();
   }
 
   /** End the process for good. */
   public void close() {
-    Process last;
-    synchronized (this) {
-      isOver = true;
-      isStarting = false;
-      last = process;
-      notifyAll();
-    }
+    over.countDown();
+    settled.countDown();
+    session.complete(null);
+    Process last = process;
     if (last != null) {
       end(last);
     }
@@ -153,9 +135,8 @@ public final class Sidecar {
 
   private void keepRunning() {
     try {
-      // A process that starts beside a session slows the session's start down. Statements that wait
-      // need it sooner.
-      while (!isOver() && session == null && waitUntil - System.nanoTime() <= 0) {
+      // A process beside a session slows its start down; statements that wait need it sooner.
+      while (!isOver() && !session.isDone() && waitUntil - System.nanoTime() <= 0) {
         lookForSession();
       }
       int restarts = 0;
@@ -175,7 +156,7 @@ public final class Sidecar {
             python,
             trouble,
             pause);
-        await(() -> isOver, System.nanoTime() + TimeUnit.SECONDS.toNanos(pause));
+        over.await(pause, TimeUnit.SECONDS);
       }
     } catch (HopelessException e) {
       if (!isOver()) {
@@ -195,7 +176,7 @@ public final class Sidecar {
 
   /** Whether the application ends, which may stop its sessions before it tells the plugin. */
   private boolean isOver() {
-    return isOver || context.isStopped();
+    return over.getCount() == 0 || context.isStopped();
   }
 
   /** Run a process to its end, and say what ended it. */
@@ -205,10 +186,7 @@ public final class Sidecar {
     server.start();
     try {
       Process launched = launch();
-      Thread copying =
-          new Thread(() -> copyLines(launched), "puffin-index sidecar's standard error");
-      copying.setDaemon(true);
-      copying.start();
+      Thread copying = start("puffin-index sidecar's standard error", () -> copyLines(launched));
       try {
         greet(launched.getOutputStream(), server);
         return watch(launched, copying);
@@ -274,16 +252,12 @@ public final class Sidecar {
   }
 
   /** Look for the default session once, and wait for a moment. */
-  @SuppressWarnings("WaitNotInLoop") // callers look again and again
-  private synchronized void lookForSession() throws InterruptedException {
-    if (session == null) {
-      Option<SparkSession> found = SparkSession.getDefaultSession();
-      if (found.isDefined() && found.get().sparkContext() == context) {
-        session = found.get();
-        notifyAll();
-      }
+  private void lookForSession() throws InterruptedException {
+    Option<SparkSession> found = SparkSession.getDefaultSession();
+    if (found.isDefined() && found.get().sparkContext() == context) {
+      session.complete(found.get());
     }
-    wait(LOOK_MILLIS);
+    over.await(LOOK_MILLIS, TimeUnit.MILLISECONDS);
   }
 
   private void copyLines(Process process) {
@@ -303,8 +277,7 @@ public final class Sidecar {
 
   /** Take the hook away from all sessions, and let no statement wait for one. */
   private synchronized void endHook() throws Exception {
-    isStarting = false;
-    notifyAll();
+    settled.countDown();
     Function1<Object, Object> ended = hook;
     hook = null;
     if (ended != null) {
@@ -326,17 +299,11 @@ public final class Sidecar {
   }
 
   private static String python(SparkConf conf) {
-    String[] candidates = {
-      conf.get(SETTINGS + "python", ""),
-      System.getenv("PUFFIN_INDEX_PYTHON"),
-      System.getenv("PYSPARK_PYTHON")
-    };
-    for (String candidate : candidates) {
-      if (candidate != null && !candidate.isEmpty()) {
-        return candidate;
-      }
-    }
-    return "python3";
+    return StringUtils.firstNonEmpty(
+        conf.get(SETTINGS + "python", ""),
+        System.getenv("PUFFIN_INDEX_PYTHON"),
+        System.getenv("PYSPARK_PYTHON"),
+        "python3");
   }
 
   /** Nothing that a restart would better. */

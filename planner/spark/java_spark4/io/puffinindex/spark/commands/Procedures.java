@@ -1,14 +1,10 @@
 package io.puffinindex.spark.commands;
 
 import com.fasterxml.jackson.databind.ObjectMapper;
-import io.puffinindex.spark.Lists;
+import io.puffinindex.spark.Node;
 import io.puffinindex.spark.PruneScans;
 import java.io.IOException;
-import java.util.Iterator;
-import java.util.LinkedHashMap;
-import java.util.List;
-import java.util.Locale;
-import java.util.Map;
+import java.util.*;
 import org.apache.spark.SparkThrowable;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
@@ -154,14 +150,14 @@ public final class Procedures implements ProcedureCatalog {
 
     @Override
     public Iterator<Scan> call(InternalRow arguments) {
-      Map<String, Object> values = new LinkedHashMap<>();
+      Node values = Node.of();
       for (int i = 0; i < described.parameters.size(); i++) {
         Column one = described.parameters.get(i);
         Object value = arguments.isNullAt(i) ? null : arguments.get(i, one.dataType());
         values.put(one.name, value instanceof UTF8String ? value.toString() : value);
       }
       List<List<Object>> rows =
-          python.execute(Lists.map("statement", "call", "name", name(), "arguments", values));
+          python.execute(Node.of("statement", "call", "name", name(), "arguments", values));
       return List.<Scan>of(new Result(described.columns, rows)).iterator();
     }
   }

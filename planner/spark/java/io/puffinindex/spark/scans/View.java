@@ -1,24 +1,14 @@
-package io.puffinindex.spark;
+package io.puffinindex.spark.scans;
 
+import io.puffinindex.spark.Lists;
+import io.puffinindex.spark.Node;
 import java.io.DataInputStream;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
-import java.util.ArrayList;
-import java.util.Arrays;
-import java.util.BitSet;
-import java.util.HashMap;
-import java.util.List;
-import java.util.Map;
-import java.util.Set;
-import java.util.TreeSet;
+import java.util.*;
 import java.util.zip.InflaterInputStream;
-import org.apache.iceberg.BaseFileScanTask;
-import org.apache.iceberg.DataFile;
-import org.apache.iceberg.DeleteFile;
-import org.apache.iceberg.FileContent;
-import org.apache.iceberg.FileScanTask;
-import org.apache.iceberg.Schema;
+import org.apache.iceberg.*;
 import org.apache.iceberg.types.Types;
 import org.roaringbitmap.RoaringBitmap;
 
@@ -53,12 +43,7 @@ public final class View {
     this.files = files;
   }
 
-  /**
-   * The row groups of a scan.
-   *
-   * @param snapshot the snapshot of a scan of all its data files, else null; all such scans have
-   *     the same row groups
-   */
+  /** The row groups of a scan, which are those of the snapshot if that is given. */
   public synchronized Candidates candidates(List<FileScanTask> tasks, Long snapshot) {
     if (this == NONE) {
       return new Candidates(new FileEntry[0], tasks);
@@ -74,10 +59,7 @@ public final class View {
     return found;
   }
 
-  /**
-   * The entry of each task's data file; null where no entry fits, and for a task that is not of a
-   * whole file.
-   */
+  /** The entry of each task's data file; null where none fits, and for a part of a file. */
   @SuppressWarnings("ReferenceEquality") // UNKNOWN is a mark
   private synchronized FileEntry[] entries(List<FileScanTask> tasks) {
     FileEntry[] entries = new FileEntry[tasks.size()];
@@ -121,7 +103,7 @@ public final class View {
   }
 
   /** The delete files of tasks, by data file, and equality delete files once, for Jackson. */
-  public Map<String, Object> deletes(List<FileScanTask> tasks, Schema schema) {
+  public Node deletes(List<FileScanTask> tasks, Schema schema) {
     FileEntry[] entries = entries(tasks);
     List<Object> deletes = new ArrayList<>();
     Map<String, Integer> numbers = new HashMap<>();
@@ -145,19 +127,16 @@ public final class View {
         if (number == null) {
           number = numbers.size();
           numbers.put(file.location(), number);
-          equalityDeletes.add(Lists.map("file", described, "columns", columns(file, schema)));
+          equalityDeletes.add(Node.of("file", described, "columns", columns(file, schema)));
         }
         equality.add(number);
       }
-      deletes.add(Lists.map("first", entries[i].first, "files", files, "equality", equality));
+      deletes.add(Node.of("first", entries[i].first, "files", files, "equality", equality));
     }
-    return Lists.map("deletes", deletes, "equality_deletes", equalityDeletes);
+    return Node.of("deletes", deletes, "equality_deletes", equalityDeletes);
   }
 
-  /**
-   * The columns of an equality delete file in the order of their IDs, with their types; null for a
-   * type not found.
-   */
+  /** The columns of an equality delete file by ID, with their types; null for an unknown type. */
   private static List<Object> columns(DeleteFile file, Schema schema) {
     List<Object> columns = new ArrayList<>();
     for (int id : new TreeSet<>(file.equalityFieldIds())) {
@@ -176,10 +155,8 @@ public final class View {
   }
 
   /**
-   * The tasks of a scan without some row groups; a task without any row group left is not among
-   * them. A row group that a narrowed task has lost before stays lost.
-   *
-   * @param dropsUnknown whether data files that this view does not list are left out as well
+   * The tasks of a scan with what is left of their row groups. What a narrowed task has lost before
+   * stays lost; files that this view does not list go if {@code dropsUnknown}.
    */
   public ScanTasks.Pruned without(
       List<FileScanTask> tasks, RoaringBitmap dropped, boolean dropsUnknown) {
@@ -234,8 +211,7 @@ public final class View {
     int length = Math.max(16, position + position / 2 + 1);
     remembered += length - (known == null ? 0 : known.length);
     if (remembered > 4 * files.size() + LEAST_REMEMBERED) {
-      // Otherwise manifests that the table no longer has would stay as long as the index does not
-      // change.
+      // Manifests that the table no longer has would stay otherwise.
       manifests.clear();
       known = null;
       remembered = length;
@@ -291,10 +267,7 @@ public final class View {
     return new String(text, StandardCharsets.UTF_8);
   }
 
-  /**
-   * The row groups of a scan that the index knows, and the numbers of other row groups and of their
-   * files.
-   */
+  /** The row groups of a scan that the index knows; the others, and their files, are counted. */
   public static final class Candidates {
     public final RoaringBitmap rowGroups = new RoaringBitmap();
     public final byte[] serialized;
@@ -325,22 +298,14 @@ public final class View {
     }
   }
 
-  /**
-   * One data file as the index knows it.
-   *
-   * @param first the number of its first row group
-   * @param starts where its row groups begin
-   */
+  /** One data file: the number of its first row group, and where its row groups begin. */
   @SuppressWarnings("ArrayRecordComponent") // nobody compares it
   private record FileEntry(int first, long[] starts, long size, long records) {
     int count() {
       return starts.length;
     }
 
-    /**
-     * For each row group, the first byte and the length of the range that makes a reader read this
-     * row group alone.
-     */
+    /** The first byte and the length of the ranges that make readers read one row group each. */
     long[][] ranges() {
       long[] sorted = starts.clone();
       Arrays.sort(sorted);

@@ -1,7 +1,6 @@
-package io.puffinindex.spark;
+package io.puffinindex.spark.scans;
 
 import java.lang.reflect.InvocationHandler;
-import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.lang.reflect.Proxy;
 import java.util.ArrayList;
@@ -9,63 +8,14 @@ import java.util.List;
 import java.util.Set;
 import java.util.stream.Collectors;
 import org.apache.iceberg.FileScanTask;
-import org.apache.iceberg.ScanTask;
-import org.apache.spark.sql.connector.read.Batch;
-import org.apache.spark.sql.connector.read.Scan;
 
 /** The tasks of Iceberg's batch scans: read, narrowed to row groups, replaced. */
 public final class ScanTasks {
   private ScanTasks() {}
 
   /**
-   * The tasks of a scan; a {@link Pruned} list if a rule has pruned the scan before. Empty for a
-   * scan of no data files.
-   */
-  @SuppressWarnings("unchecked") // the tasks of a scan are of one kind
-  public static List<FileScanTask> of(Object scan) {
-    List<?> tasks = IcebergScans.tasks(scan);
-    return tasks.isEmpty() || tasks.get(0) instanceof FileScanTask
-        ? (List<FileScanTask>) tasks
-        : List.of();
-  }
-
-  /** Give a scan other tasks. Iceberg then groups the tasks anew. */
-  public static void replace(Object scan, Pruned tasks) {
-    IcebergScans.resetTasks(scan, tasks);
-  }
-
-  /**
-   * Mark a scan as pruned and leave it its tasks. The groups that Iceberg has made of the tasks
-   * stay.
-   */
-  public static void mark(Object scan, List<FileScanTask> tasks) throws IllegalAccessException {
-    IcebergScans.putTasks(scan, new Pruned(tasks));
-  }
-
-  /** What a scan would read of some tasks. The scan itself keeps its own tasks. */
-  public static Batch batchOf(Scan scan, List<FileScanTask> tasks) throws IllegalAccessException {
-    // The scan locks itself while it plans tasks or groups.
-    synchronized (scan) {
-      List<ScanTask> before = IcebergScans.tasks(scan);
-      Object groups = IcebergScans.groups(scan);
-      try {
-        replace(scan, new Pruned(tasks));
-        return scan.toBatch();
-      } finally {
-        IcebergScans.putTasks(scan, before);
-        IcebergScans.putGroups(scan, groups);
-      }
-    }
-  }
-
-  /**
-   * A task that splits into some parts of another task, such as its surviving row groups.
-   *
-   * <p>The task stays on the driver. Iceberg splits it before it sends tasks to executors, so
-   * executors see Iceberg's own classes, with residuals and deletes attached.
-   *
-   * @param task the whole task
-   * @param parts tasks of single row groups
+   * A task that splits into parts of another task, such as its surviving row groups. Iceberg splits
+   * it on the driver, so executors see Iceberg's own classes, with residuals and deletes attached.
    */
   public static FileScanTask narrow(FileScanTask task, List<FileScanTask> parts) {
     return (FileScanTask)
@@ -95,19 +45,12 @@ public final class ScanTasks {
   }
 
   /** Let another object answer a call. */
-  public static Object forward(Object target, Method method, Object[] arguments) throws Throwable {
-    try {
-      method.setAccessible(true);
-      return method.invoke(target, arguments);
-    } catch (InvocationTargetException e) {
-      throw e.getCause();
-    }
+  public static Object forward(Object target, Method method, Object[] arguments) {
+    method.setAccessible(true);
+    return IcebergScans.call(method, target, arguments);
   }
 
-  /**
-   * Answers for a narrowed task: its parts, sums over the parts, and otherwise what the whole task
-   * says.
-   */
+  /** A narrowed task: its parts, sums of them, and otherwise what the whole task says. */
   private record Narrowed(FileScanTask task, List<FileScanTask> parts)
       implements InvocationHandler {
     @Override

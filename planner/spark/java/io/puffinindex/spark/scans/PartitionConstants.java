@@ -1,28 +1,20 @@
-package io.puffinindex.spark;
+package io.puffinindex.spark.scans;
 
 import java.math.BigDecimal;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
-import java.util.List;
-import java.util.Map;
-import java.util.TreeMap;
-import java.util.UUID;
+import java.util.*;
 import org.apache.commons.codec.binary.Hex;
 import org.apache.iceberg.FileScanTask;
 import org.apache.iceberg.PartitionField;
 import org.apache.iceberg.util.ByteBuffers;
+import org.apache.iceberg.util.UUIDUtil;
 
-/**
- * The values that identity partitions give a data file, as {@code puffin_index/data/constants.py}
- * writes them.
- */
+/** The values of identity partitions, as {@code puffin_index/data/constants.py} has them. */
 public final class PartitionConstants {
   private PartitionConstants() {}
 
-  /**
-   * The constants of a task's data file; empty without identity partitions, null if a value has no
-   * text.
-   */
+  /** Empty without identity partitions, null if a value has no text. */
   public static String of(FileScanTask task) {
     List<PartitionField> fields = task.spec().fields();
     Map<Integer, String> texts = new TreeMap<>();
@@ -55,16 +47,15 @@ public final class PartitionConstants {
     if (value instanceof BigDecimal number) {
       return number.unscaledValue().toString();
     }
-    if (value instanceof CharSequence) {
-      return "x" + Hex.encodeHexString(value.toString().getBytes(StandardCharsets.UTF_8));
-    }
-    if (value instanceof ByteBuffer bytes) {
-      return "x" + Hex.encodeHexString(ByteBuffers.toByteArray(bytes));
-    }
-    if (value instanceof byte[] bytes) {
-      return "x" + Hex.encodeHexString(bytes);
-    }
-    return value instanceof UUID ? "x" + value.toString().replace("-", "") : null;
+    byte[] bytes =
+        value instanceof byte[] array
+            ? array
+            : value instanceof CharSequence text
+                ? text.toString().getBytes(StandardCharsets.UTF_8)
+                : value instanceof ByteBuffer buffer
+                    ? ByteBuffers.toByteArray(buffer)
+                    : value instanceof UUID id ? UUIDUtil.convert(id) : null;
+    return bytes == null ? null : "x" + Hex.encodeHexString(bytes);
   }
 
   /** The key of a double: an integer made of its bits, in the order of the numbers. */

@@ -3,11 +3,15 @@ package io.puffinindex.spark;
 import java.util.regex.Pattern;
 import org.apache.commons.lang3.exception.ExceptionUtils;
 import org.apache.spark.SparkException;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
-/** Tells what somebody has cancelled from trouble of ours. */
-public final class Cancellation {
+/** Trouble on this side, which stops no query, unless the session is strict. */
+public final class Trouble {
   /** Begins the tags of jobs that we cancel ourselves. */
   public static final String OWN_TAG = "puffin-index-side-";
+
+  private static final Logger LOG = LoggerFactory.getLogger("puffin-index");
 
   /** Spark 4 puts the name of the error before the text. */
   private static final Pattern CANCELLED =
@@ -17,12 +21,22 @@ public final class Cancellation {
               + ").*",
           Pattern.DOTALL);
 
-  private Cancellation() {}
+  private Trouble() {}
 
-  /**
-   * Throw what ended jobs or this thread, if somebody has cancelled them: that ends the query as it
-   * does without us.
-   */
+  /** Log trouble; fail the query of a strict session, and one that somebody has cancelled. */
+  public static void tell(boolean isStrict, String what, Throwable trouble) {
+    passOn(trouble);
+    if (isStrict) {
+      throw new IllegalStateException("puffin-index: " + trouble.getMessage(), trouble);
+    }
+    if (!(trouble instanceof PythonCalls.Unreachable unreachable)) {
+      LOG.warn(what, trouble);
+    } else if (unreachable.isNews) {
+      LOG.warn("no index is used: {}", trouble.getMessage());
+    }
+  }
+
+  /** Throw what shows that somebody has cancelled jobs or this thread: the query ends with it. */
   public static void passOn(Throwable trouble) {
     for (Throwable cause : ExceptionUtils.getThrowableList(trouble)) {
       boolean isOfJob = cause instanceof SparkException;

@@ -1,20 +1,18 @@
-package io.puffinindex.spark;
+package io.puffinindex.spark.scans;
 
 import java.lang.reflect.Field;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.util.List;
+import java.util.Objects;
 import org.apache.commons.lang3.exception.ExceptionUtils;
 import org.apache.commons.lang3.reflect.FieldUtils;
 import org.apache.commons.lang3.reflect.MethodUtils;
-import org.apache.iceberg.BaseFileScanTask;
-import org.apache.iceberg.BaseMetadataTable;
-import org.apache.iceberg.FileScanTask;
-import org.apache.iceberg.ScanTask;
-import org.apache.iceberg.Schema;
-import org.apache.iceberg.Table;
+import org.apache.iceberg.*;
 import org.apache.iceberg.expressions.Expression;
 import org.apache.iceberg.spark.source.SparkTable;
+import org.apache.spark.sql.connector.read.Batch;
+import org.apache.spark.sql.connector.read.Scan;
 
 /**
  * What is not public of Iceberg's batch scans. Nothing else reaches it. The class does not load in
@@ -44,10 +42,7 @@ public final class IcebergScans {
   private static final Field OWN_TASKS = field("tasks");
   private static final Field TASK_GROUPS = field("taskGroups");
 
-  /**
-   * Before Iceberg 1.12 on Spark 4.1, a scan of appended files only has the same class, and this
-   * field; null since.
-   */
+  /** Before Iceberg 1.12, a scan of appended files has the same class, and this field. */
   private static final Field START =
       FieldUtils.getDeclaredField(BATCH_SCAN, "startSnapshotId", true);
 
@@ -78,41 +73,50 @@ public final class IcebergScans {
     return (Boolean) call(CASE_SENSITIVE, scan);
   }
 
-  /**
-   * The ID of a scan's snapshot; null if it is the latest one in a release that does not say which.
-   */
+  /** The ID of a scan's snapshot; null if it is the latest one and the release does not say it. */
   public static Long snapshot(Object scan) {
     return (Long) call(SNAPSHOT, scan);
   }
 
-  /**
-   * Whether a scan reads something else than the rows of one snapshot, such as a metadata table.
-   */
+  /** Whether a scan reads something else than the rows of a snapshot, such as metadata. */
   public static boolean isOfNoSnapshot(Object scan) throws IllegalAccessException {
     return table(scan) instanceof BaseMetadataTable || (START != null && START.get(scan) != null);
   }
 
-  @SuppressWarnings("unchecked") // reflection
-  static List<ScanTask> tasks(Object scan) {
-    return (List<ScanTask>) call(TASKS, scan);
+  /** {@link ScanTasks.Pruned} tasks if a rule has pruned the scan; none if they are of no files. */
+  @SuppressWarnings("unchecked") // the tasks of a scan are of one kind
+  public static List<FileScanTask> tasks(Object scan) {
+    List<?> tasks = (List<?>) call(TASKS, scan);
+    return tasks.isEmpty() || tasks.get(0) instanceof FileScanTask
+        ? (List<FileScanTask>) tasks
+        : List.of();
   }
 
   /** Give a scan other tasks. Iceberg then groups the tasks anew. */
-  static void resetTasks(Object scan, List<? extends ScanTask> tasks) {
+  public static void replaceTasks(Object scan, ScanTasks.Pruned tasks) {
     call(RESET_TASKS, scan, tasks);
   }
 
-  /** Give a scan other tasks that have the same groups. */
-  static void putTasks(Object scan, List<? extends ScanTask> tasks) throws IllegalAccessException {
-    OWN_TASKS.set(scan, tasks);
+  /** Mark a scan as pruned, and leave it its tasks and the groups that Iceberg made of them. */
+  public static void markAsPruned(Object scan, List<FileScanTask> tasks)
+      throws IllegalAccessException {
+    OWN_TASKS.set(scan, new ScanTasks.Pruned(tasks));
   }
 
-  static Object groups(Object scan) throws IllegalAccessException {
-    return TASK_GROUPS.get(scan);
-  }
-
-  static void putGroups(Object scan, Object groups) throws IllegalAccessException {
-    TASK_GROUPS.set(scan, groups);
+  /** What a scan would read of some tasks. The scan itself keeps its own tasks. */
+  public static Batch batchOf(Scan scan, List<FileScanTask> tasks) throws IllegalAccessException {
+    // The scan locks itself while it plans tasks or groups.
+    synchronized (scan) {
+      Object before = call(TASKS, scan);
+      Object groups = TASK_GROUPS.get(scan);
+      try {
+        replaceTasks(scan, new ScanTasks.Pruned(tasks));
+        return scan.toBatch();
+      } finally {
+        OWN_TASKS.set(scan, before);
+        TASK_GROUPS.set(scan, groups);
+      }
+    }
   }
 
   /** The part of a task that reads a range of bytes of its data file. */
@@ -120,13 +124,11 @@ public final class IcebergScans {
     return (FileScanTask) call(NEW_SPLIT, task, task, start, length);
   }
 
-  private static Object call(Method method, Object target, Object... arguments) {
+  static Object call(Method method, Object target, Object... arguments) {
     try {
       return method.invoke(target, arguments);
-    } catch (InvocationTargetException e) {
-      return ExceptionUtils.rethrow(e.getCause());
-    } catch (IllegalAccessException e) {
-      throw new IllegalStateException(e);
+    } catch (ReflectiveOperationException e) {
+      return ExceptionUtils.rethrow(e instanceof InvocationTargetException ? e.getCause() : e);
     }
   }
 
@@ -152,10 +154,6 @@ public final class IcebergScans {
 
   private static Field field(String name) {
     Field field = FieldUtils.getField(BATCH_SCAN, name, true);
-    if (field == null) {
-      throw new IllegalStateException(
-          "no field " + name + " in " + BATCH_SCAN + ": unknown Iceberg version");
-    }
-    return field;
+    return Objects.requireNonNull(field, "no field " + name + ": unknown Iceberg version");
   }
 }
