@@ -20,21 +20,8 @@ Domain: TypeAlias = Literal["int64", "bytes"]
 INT64_DECIMAL_PRECISION = 18
 MAXIMUM_DECIMAL_PRECISION = 38
 
-_INT64_NAMES = frozenset(
-    {
-        "boolean",
-        "int",
-        "long",
-        "float",
-        "double",
-        "date",
-        "time",
-        "timestamp",
-        "timestamptz",
-        "timestamp_ns",
-        "timestamptz_ns",
-    }
-)
+_TEMPORAL = ("date", "time", "timestamp", "timestamptz", "timestamp_ns", "timestamptz_ns")
+_INT64_NAMES = frozenset({"boolean", "int", "long", "float", "double", *_TEMPORAL})
 _BYTES_NAMES = frozenset({"string", "uuid", "binary"})
 _DECIMAL = re.compile(r"decimal\((\d{1,2}), ?(\d{1,2})\)")
 _FIXED = re.compile(r"fixed\[(\d{1,9})\]")

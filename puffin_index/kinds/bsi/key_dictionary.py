@@ -109,9 +109,8 @@ class DictionaryReader:
     """Find the ranks of keys of the dictionary's domain; read its directory and each needed block only once."""
 
     def __init__(self, blob: Blob, directory: Part, domain: Domain) -> None:
-        self._blob = blob
+        self._blob, self._part = blob, directory
         self._form = INT_KEYS if domain == "int64" else BYTES_KEYS
-        self._part = directory
         self._directory: _Directory | None = None
         self._blocks: dict[int, SortedKeys] = {}
 
