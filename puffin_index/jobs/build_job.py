@@ -182,8 +182,6 @@ def _by_file(skipped: Sequence[SkippedFile]) -> tuple[SkippedFile, ...]:
 
 @dataclass(slots=True)
 class _Committer:
-    """Collects finished segments and adds them to the index table."""
-
     data_table: Table
     index_table: Table
     missing: Missing
@@ -276,7 +274,6 @@ class _Committer:
         return kept
 
     def _check_data_table(self) -> None:
-        """Raise BuildError if the data table is gone or was replaced."""
         try:
             while_locked(partial(refresh_table, self.data_table), self.lock_seconds)
         except NotFoundError as error:

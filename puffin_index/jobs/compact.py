@@ -207,8 +207,6 @@ def _shape(file: IndexedFile, sources: Mapping[str, SourceSegment]) -> Shape | N
 def _cut(
     files: Sequence[IndexedFile], sources: Mapping[str, SourceSegment], target_bytes: int
 ) -> list[list[IndexedFile]]:
-    """Cut files into groups, one for each new segment."""
-
     def sizes(file: IndexedFile) -> tuple[int, int]:
         live = (
             sources[part.segment].live_bytes(key, part.first_row_group, len(file.row_counts))

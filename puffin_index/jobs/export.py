@@ -150,7 +150,6 @@ def fill_container(row_groups: Iterable[RowGroupPlace]) -> ExportedContainer:
 def _asked(
     segment: RangedReader, footer: PuffinFile, row_group: int, names: Mapping[ColumnId, str]
 ) -> list[PayloadPlace]:
-    """Return the payloads of a row group of the columns, in their order."""
     if len(set(names.values())) < len(names):
         raise ValueError("two columns of one name cannot be told apart in a container")
     places = [

@@ -226,7 +226,6 @@ def _create_where_catalog_says(catalog: Catalog, name: TableName, properties: di
 
 
 def _delete_own(catalog: Catalog, location: str) -> None:
-    """Delete the files in a location that no table got."""
     io = load_file_io(catalog.properties, location)
     delete_files(io, [file for file in list_stored_files(io, location) if file.is_ours])
     delete_empty_folders(io, location)

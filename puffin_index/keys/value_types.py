@@ -147,7 +147,6 @@ def decimals_of_wide_keys(keys: pa.LargeBinaryArray, precision: int, scale: int)
 
 
 def _wide_decimal_bytes(keys: pa.LargeBinaryArray) -> Bytes:
-    """Return the bytes of keys without NULL: shape (n, 16)."""
     start = keys.buffers()[1]
     first = int(np.frombuffer(start, np.int64, 1, 8 * keys.offset)[0]) if len(keys) else 0
     content = keys.buffers()[2] if len(keys) else b""

@@ -142,7 +142,6 @@ def _write_headers(sets: SerializedSets, containers: Containers, starts: Ints, c
 
 
 def _ordinals(counts: Ints) -> Ints:
-    """Number the containers of each set from 0."""
     return ramps(np.zeros(len(counts), np.int64), counts)
 
 

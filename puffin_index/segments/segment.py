@@ -210,8 +210,6 @@ def write_segment(task: SegmentTask, listener: Callable[[int], None] = lambda _:
 
 
 class _UnreadableFileError(BuildError):
-    """A column of a data file that could not be read."""
-
     def __init__(self, path: str, column: ResolvedColumn, reason: str) -> None:
         self.path = path
         self.column = column
@@ -219,8 +217,6 @@ class _UnreadableFileError(BuildError):
 
 
 def _open_files(task: SegmentTask, stack: ExitStack, skipped: list[SkippedFile]) -> list[OpenDataFile]:
-    """Open the data files, in a store side by side."""
-
     def open_file(file: DataFile) -> tuple[ExitStack, OpenDataFile] | SkippedFile:
         with ExitStack() as context:
             try:
@@ -255,7 +251,6 @@ def _write_files(
     skipped: Sequence[SkippedFile],
     listener: Callable[[int], None],
 ) -> Segment:
-    """Write one segment of open data files."""
     with NewFile(task.index_io, location) as stream:
         segment = SegmentWriter(stream)
         for written, column in enumerate(task.columns, 1):

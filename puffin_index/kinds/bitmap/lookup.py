@@ -132,7 +132,6 @@ class BitmapIndex(OpenIndex, HoldsKeys):
         return (yield from self._rows_of(places)), is_inside != test.negated
 
     def _rows_of(self, places: RowSetPlaces) -> Reading[BitMap]:
-        """Return the rows of some entries."""
         singles = row_set_of(self._single_rows(places), self._row_count)
         sets = yield from self.sets(places)
         return singles | sets.union(self._row_count)

@@ -110,7 +110,6 @@ class BitSlicedIndex(OpenIndex, HoldsKeys):
         return numbers, None if valid.all() else valid
 
     def _flat_halves(self) -> Reading[list[FlatHalf]]:
-        """Return the numbers of each half."""
         found: list[FlatHalf] = []
         for reader in self._readers:
             found.append((yield from reader.flat()))
@@ -119,7 +118,6 @@ class BitSlicedIndex(OpenIndex, HoldsKeys):
         return found
 
     def _half_sets(self) -> Reading[list[HalfSets]]:
-        """Return the numbers of each half."""
         found: list[HalfSets] = []
         for reader in self._readers:
             found.append((yield from reader.sets()))

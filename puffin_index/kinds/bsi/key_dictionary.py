@@ -283,7 +283,6 @@ class DictionaryCodedIndex(OpenIndex, HoldsKeys):
         return found
 
     def _key(self, code: Key | None) -> Reading[Key]:
-        """Return the key of a code."""
         key_count = yield from self._dictionary.key_count()
         if not isinstance(code, int) or not 0 <= code < key_count:
             raise corrupt(self._blob, "codes that the dictionary does not have")

@@ -106,7 +106,6 @@ def write_blocks(
 
 
 def _write_sets(keys: Words, rows: Rows, numbers: RowNumbers) -> Iterator[WrittenBlock]:
-    """Encode the rows of each key as a row set."""
     starts = np.append(np.flatnonzero(np.diff(keys, prepend=~keys[:1])), len(keys))
     sets = serialize_row_sets(numbers.rows_of(rows).astype(np.uint32), starts)
     for place, (first, end) in enumerate(pairwise(starts.tolist())):

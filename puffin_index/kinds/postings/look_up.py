@@ -232,7 +232,6 @@ class Postings(OpenIndex, HoldsKeys):
         return DistinctKeys((yield from self._key_list()), self._counts[0])
 
     def _key_list(self) -> Reading[KeyArray]:
-        """Return all keys."""
         yield from self.directory.load()
         parts: list[KeyArray] = []
         for some, are_sets in self._stretches():
@@ -251,7 +250,6 @@ class Postings(OpenIndex, HoldsKeys):
             yield some, bool(self.directory.table.are_sets[some[0]])
 
     def _every_key(self) -> Reading[tuple[KeyArray, Ints]]:
-        """Return all keys and the number of rows of each."""
         yield from self.directory.load()
         parts: list[tuple[KeyArray, Ints]] = []
         for some, are_sets in self._stretches():
@@ -275,7 +273,6 @@ class Postings(OpenIndex, HoldsKeys):
         return key_rows((yield from self._scan(blocks)))
 
     def _set_rows(self, blocks: Ints) -> Reading[KeyRows]:
-        """Decode blocks that are row sets."""
         stored = yield from self._read_sets(blocks)
         rows, sets = stored.rows(self._numbers.row_limit)
         are_due = np.array_equal(np.bincount(sets, minlength=len(blocks)), self.directory.table.row_counts(blocks))

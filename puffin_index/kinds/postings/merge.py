@@ -133,7 +133,6 @@ class _Source:
 
 
 def _slice(some: _Some, first: int, end: int | None) -> _Some:
-    """Return the keys from one place to another, and their rows."""
     low = int(np.searchsorted(some.owners, first))
     high = len(some.owners) if end is None else int(np.searchsorted(some.owners, end))
     return _Some(some.keys[first:end], some.owners[low:high] - first, some.rows[low:high])
