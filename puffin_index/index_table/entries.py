@@ -154,7 +154,7 @@ def needed_entries(data_table: Table, index_table: Table, wanted: Collection[Fie
 
 def with_kinds(entries: pa.Table, kept: list[set[FieldKind]]) -> pa.Table:
     """Keep some (field, kind) of each entry, and the statistics of their fields; leave out entries without any."""
-    directories: list[list[dict[str, int | str]]] = []
+    directories: list[list[dict[str, Any]]] = []
     for own, kinds in zip(entries["directories"].to_pylist(), kept, strict=True):
         # Merged blobs need the statistics of their column: statistics stay as long as any kind of the column.
         wanted = kinds | {statistics_key(key) for key in kinds}

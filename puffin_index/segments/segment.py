@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyiceberg.io import FileIO
@@ -86,7 +86,7 @@ class Segment:
     size: int
     footer_size: int
     covered: tuple[CoveredFile, ...]
-    directories: tuple[dict[str, int | str], ...]
+    directories: tuple[dict[str, Any], ...]
     skipped: tuple[SkippedFile, ...]
 
 
@@ -163,7 +163,7 @@ class SegmentWriter:
 
     def finish(self, location: str, covered: tuple[CoveredFile, ...], skipped: Sequence[SkippedFile] = ()) -> Segment:
         """Write the rest; return the segment of the data files whose indexes were added."""
-        places: list[dict[str, int | str]] = []
+        places: list[dict[str, Any]] = []
         for (field_id, kind), blob_type, data in self._directories:
             blob = self._writer.add(blob_type, data, fields=(field_id,), properties={"kind": kind})
             place = {"offset": blob.offset, "length": blob.length, "xxh64": blob.properties[BLOB_CHECKSUM]}
