@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict
 from pathlib import Path
 
 import pyarrow as pa
@@ -74,8 +73,7 @@ def compact_segments(table: KitTable, definition: IndexDefinition, files: Iterab
     sources = {}
     indexed: list[IndexedFile] = []
     for segment in segments:
-        directories = [asdict(one) for one in segment.directories]
-        source = read_source(io, segment.location, segment.size, segment.footer_size, directories)
+        source = read_source(io, segment.location, segment.size, segment.footer_size, segment.directories)
         sources[segment.location] = source
         (covered,) = segment.covered
         parts = {key: Part(segment.location, 0) for key in source.directories}

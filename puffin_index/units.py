@@ -6,7 +6,7 @@ from datetime import timedelta
 from puffin_index.errors import UnsupportedError
 
 _DURATION = re.compile(r"(\d+)\s*([smhd])")
-_SIZE = re.compile(r"(\d+)\s*([kmg]?)(?:i?b)?")
+_SIZE = re.compile(r"(\d{1,18})\s*([kmg]?)(?:i?b|bytes)?")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 

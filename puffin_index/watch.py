@@ -4,7 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_when_event_set, wait_exponential_jitter
 from tenacity.nap import sleep_using_event
@@ -42,33 +42,24 @@ class _State:
     definition: str
 
 
+@dataclass(slots=True)
 class Watch:
     """Follows one table, with a rest between two looks, and compacts and expires when due, until it is stopped.
 
     The index is opened in each pass, so that a table dropped and made anew is followed.
     """
 
-    def __init__(
-        self,
-        open_index: Callable[[], TableIndex],
-        start: Callable[[TableIndex], BuildHandle],
-        interval_seconds: float,
-        *,
-        scope: BuildScope = WHOLE_TABLE,
-        on_report: Callable[[BuildReport], None] | None = None,
-        upkeep: bool = True,
-    ) -> None:
-        self._open_index = open_index
-        self._start = start
-        self._interval_seconds = interval_seconds
-        self._scope = scope
-        self._on_report = on_report
-        self._upkeep = upkeep
-        self._stopped = threading.Event()
-        self._done: _State | None = None
-        self._tried: _State | None = None
-        self._tries = 0
-        self._expired_at = time.monotonic()
+    open_index: Callable[[], TableIndex]
+    start: Callable[[TableIndex], BuildHandle]
+    interval_seconds: float
+    scope: BuildScope = field(default=WHOLE_TABLE, kw_only=True)
+    on_report: Callable[[BuildReport], None] | None = field(default=None, kw_only=True)
+    upkeep: bool = field(default=True, kw_only=True)
+    _stopped: threading.Event = field(default_factory=threading.Event, init=False)
+    _done: _State | None = field(default=None, init=False)
+    _tried: _State | None = field(default=None, init=False)
+    _tries: int = field(default=0, init=False)
+    _expired_at: float = field(default_factory=time.monotonic, init=False)
 
     def stop(self) -> None:
         """End the loop; a running build is cancelled, and its finished segments are committed.
@@ -79,14 +70,14 @@ class Watch:
 
     def run(self) -> None:
         """Follow the table until `stop`."""
-        rest = self._interval_seconds
-        _log.info("%s", log_line("watch started", interval_seconds=self._interval_seconds))
+        rest = self.interval_seconds
+        _log.info("%s", log_line("watch started", interval_seconds=self.interval_seconds))
         while not self._stopped.is_set():
             has_worked = self._pass_with_retries()
             # A table of 4 MB of columns left 20 MB more with Arrow's allocator, pass by pass, than it leaves like this.
             release_memory()
-            longest = self._interval_seconds * LONGEST_REST_INTERVALS
-            rest = self._interval_seconds if has_worked else min(2 * rest, longest)
+            longest = self.interval_seconds * LONGEST_REST_INTERVALS
+            rest = self.interval_seconds if has_worked else min(2 * rest, longest)
             self._stopped.wait(rest)
         _log.info("%s", log_line("watch stopped"))
 
@@ -104,20 +95,26 @@ class Watch:
 
     def _pass(self) -> bool:
         """Make one pass: index new data files, compact if due, expire if due."""
-        index = self._open_index()
-        if self._upkeep:
+        index = self.open_index()
+        if self.upkeep:
             self._expire_if_due(index)
-        state = self._state_of(index)
+        snapshot = self.scope.find_snapshot(index.data_table)
+        definition = "; ".join(repr(column) for column in index.columns)
+        snapshot_id = snapshot.snapshot_id if snapshot else None
+        state = _State(str(index.data_table.metadata.table_uuid), snapshot_id, definition)
         if state == self._done or self._stopped.is_set():
             return False
-        lag = read_lag(index.data_table, index.index_table, index.columns, self._scope)
+        lag = read_lag(index.data_table, index.index_table, index.columns, self.scope)
         known = {"snapshots": lag.snapshots, "files": lag.files, "bytes": lag.bytes}
         _log.info("%s", log_line("lag", table=index.name, snapshot=state.snapshot_id, **known))
         report = self._build(index) if lag.files else None
-        if report is not None and self._on_report is not None:
-            self._on_report(report)
-        if self._upkeep and not self._stopped.is_set():
-            _compact_if_due(index)
+        if report is not None and self.on_report is not None:
+            self.on_report(report)
+        if self.upkeep and not self._stopped.is_set():
+            compacted = index.compact_if_due()
+            if compacted is not None:
+                counts = {"segments_before": compacted.segments_before, "segments_after": compacted.segments_after}
+                _log.info("%s", log_line("compacted", table=index.name, **counts, seconds=compacted.seconds))
         is_tried = self._is_tried(state, report)
         if is_tried and (report is None or not report.files_left):
             self._done = state
@@ -139,13 +136,8 @@ class Watch:
         self._expired_at = time.monotonic()
         _log.info("%s", log_line("expired", table=index.name, segments=report.segments, bytes=report.bytes))
 
-    def _state_of(self, index: TableIndex) -> _State:
-        snapshot = self._scope.find_snapshot(index.data_table)
-        definition = "; ".join(repr(column) for column in index.columns)
-        return _State(str(index.data_table.metadata.table_uuid), snapshot.snapshot_id if snapshot else None, definition)
-
     def _build(self, index: TableIndex) -> BuildReport | None:
-        handle = self._start(index)
+        handle = self.start(index)
         while handle.status() == "running":
             if self._stopped.wait(_POLL_SECONDS):
                 _log.info("%s", log_line("stopping, the build is cancelled", table=index.name))
@@ -158,13 +150,6 @@ class Watch:
             if error.__cause__ is None or isinstance(error.__cause__, PASSING_ERRORS):
                 raise
             raise error.__cause__ from None
-
-
-def _compact_if_due(index: TableIndex) -> None:
-    report = index.compact_if_due()
-    if report is not None:
-        counts = {"segments_before": report.segments_before, "segments_after": report.segments_after}
-        _log.info("%s", log_line("compacted", table=index.name, **counts, seconds=report.seconds))
 
 
 def _log_retry(state: RetryCallState) -> None:

@@ -203,10 +203,10 @@ def _own_bytes(segments: Sequence[Segment], io: FileIO) -> dict[FieldKind, int]:
     for segment in segments:
         with FileReader(io, segment.location, segment.size) as reader:
             for one in segment.directories:
-                size = one.length
-                if not is_statistics(one.kind):
-                    directory = read_directory(reader, one.offset, one.length, one.xxh64)
+                size = one["length"]
+                if not is_statistics(one["kind"]):
+                    directory = read_directory(reader, one["offset"], one["length"], one["xxh64"])
                     size += int(directory.numbers("length").sum())
-                key = one.field_id, one.kind
+                key = one["field_id"], one["kind"]
                 sizes[key] = sizes.get(key, 0) + size
     return sizes

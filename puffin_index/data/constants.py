@@ -1,20 +1,8 @@
 """Partition constants: the values that identity partitions give to all rows of a data file, whatever the file holds.
 
 Iceberg reads these columns from the manifest and not from the file (`PartitionUtil.constantsMap`). The text form of the
-constants is part of an index entry. Both sides of the Spark hook make the text, so the text does not state types:
-
-| value | text |
-| --- | --- |
-| NULL | `null` |
-| boolean | `0` or `1` |
-| integer, date (days), time and timestamp (microseconds) | the number |
-| decimal | the unscaled number |
-| float, double | the key of the double (`puffin_index.keys.values`) |
-| string, binary, fixed, uuid | `x` and the bytes in hexadecimal digits |
-
-A file's constants are `id=text` for each identity partition, in the order of the field ids, with `;` between them.
-
-Columns of keys with one value in all rows, which a partition fixes.
+constants is part of an index entry (docs/formats.md, Partition constants). Both sides of the Spark hook make the text,
+so the text does not state types.
 """
 
 from datetime import date, datetime, time

@@ -85,18 +85,13 @@ def refresh_table(table: Table, *, with_data: bool = False) -> None:
 
 def find_snapshot(table: Table, snapshot_id: int | None = None, ref: str | None = None) -> Snapshot | None:
     """Find a snapshot by id, branch or tag, or raise NotFoundError; by default the current one, None without one."""
-    name = ".".join(table.name())
-    if snapshot_id is not None:
-        found = table.snapshot_by_id(snapshot_id)
-        if found is None:
-            raise NotFoundError(f"table {name} has no snapshot {snapshot_id}")
-        return found
-    if ref is not None:
-        found = table.snapshot_by_name(ref)
-        if found is None:
-            raise NotFoundError(f"table {name} has no branch or tag {ref!r}")
-        return found
-    return table.current_snapshot()
+    if snapshot_id is None and ref is None:
+        return table.current_snapshot()
+    found = table.snapshot_by_name(ref or "") if snapshot_id is None else table.snapshot_by_id(snapshot_id)
+    if found is None:
+        what = f"branch or tag {ref!r}" if snapshot_id is None else f"snapshot {snapshot_id}"
+        raise NotFoundError(f"table {'.'.join(table.name())} has no {what}")
+    return found
 
 
 def list_data_files(
@@ -127,24 +122,14 @@ def count_snapshots_behind(table: Table, head: Snapshot | None, missing: Collect
     behind = 0
     for snapshot in ancestors_of(head, table.metadata) if head and left else ():
         behind += 1
-        left -= _added_by(snapshot, table)
+        for manifest in snapshot.manifests(table.io):
+            if manifest.content == ManifestContent.DATA and manifest.added_snapshot_id == snapshot.snapshot_id:
+                entries = manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+                added = (entry for entry in entries if entry.status == ManifestEntryStatus.ADDED)
+                left.difference_update(entry.data_file.file_path for entry in added)
         if not left:
             break
     return behind
-
-
-def _added_by(snapshot: Snapshot, table: Table) -> set[str]:
-    own = [
-        manifest
-        for manifest in snapshot.manifests(table.io)
-        if manifest.content == ManifestContent.DATA and manifest.added_snapshot_id == snapshot.snapshot_id
-    ]
-    return {
-        entry.data_file.file_path
-        for manifest in own
-        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
-        if entry.status == ManifestEntryStatus.ADDED
-    }
 
 
 def _listed(table: Table, snapshot_id: int | None, row_filter: BooleanExpression | None) -> Iterator[IcebergDataFile]:

@@ -1,17 +1,6 @@
 """Deleted rows of data files: positional delete files (Parquet, ORC) and deletion vectors (Puffin) as positions.
 
-A deletion vector is a blob `deletion-vector-v1` whose property `referenced-data-file` names its data file:
-
-| offset | size | meaning |
-| --- | --- | --- |
-| 0 | 4 | length of magic and vector together, big-endian uint32 |
-| 4 | 4 | magic: D1 D3 39 64 |
-| 8 | 8 | number of bitmaps, little-endian uint64 |
-| 16 | any | bitmaps, their keys ascending: upper 32 bits of the positions (little-endian uint32), roaring bitmap |
-| end - 4 | 4 | CRC-32 of magic and vector, big-endian uint32 |
-
-A positional delete file has the columns `file_path` and `pos`. Sources: Iceberg's Puffin specification (blob types) and
-table specification ("Position delete files", "Deletion vectors").
+Sources: Iceberg's Puffin specification (blob `deletion-vector-v1`) and table specification ("Position Delete Files").
 """
 
 import threading

@@ -90,11 +90,7 @@ def parquet_type(schema: pq.ParquetSchema, leaf: int) -> str:
 
 
 def check_stored(
-    stored: Callable[[int], str],
-    field: FileField,
-    schema: Schema,
-    location: str,
-    value_type: ValueType | None = None,
+    stored: Callable[[int], str], field: FileField, schema: Schema, location: str, value_type: ValueType | None = None
 ) -> None:
     """Check that Iceberg's readers give the values that Arrow reads from a field, or raise UnsupportedError.
 

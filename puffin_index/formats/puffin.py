@@ -174,7 +174,7 @@ def read_footer(reader: RangedReader, footer_size: int | None = None, *, require
     UnsupportedError if the version, a flag or a codec is unknown, or the footer is compressed.
     """
     if reader.size < len(MAGIC) + _FOOTER_FRAME_BYTES:
-        raise CorruptFileError(f"{reader.size} bytes are too few for a Puffin file", location=reader.location)
+        raise _corrupt(reader, f"{reader.size} bytes are too few for a Puffin file")
     footer = _read_footer_bytes(reader, footer_size)
     footer_offset = reader.size - len(footer)
     _check_magic(footer[: len(MAGIC)], reader.location, footer_offset)
@@ -207,7 +207,7 @@ def read_blob(reader: RangedReader, blob: BlobMetadata) -> memoryview:
     wanted, found = blob.properties.get(BLOB_CHECKSUM), xxhash.xxh64_hexdigest(stored)
     if wanted not in (None, found):
         reason = f"blob {blob.type!r} of {blob.length} bytes has xxh64 {found}, not {wanted!r}"
-        raise CorruptFileError(reason, location=reader.location, offset=blob.offset)
+        raise _corrupt(reader, reason, blob.offset)
     if blob.compression_codec is None:
         return stored
     place = Blob(reader, blob.offset, blob.length)
@@ -217,6 +217,10 @@ def read_blob(reader: RangedReader, blob: BlobMetadata) -> memoryview:
     # No zstd block holds more than this, so a small frame cannot make us allocate for a large lie.
     most = len(stored) // _ZSTD_BLOCK_STORED_BYTES * _ZSTD_BLOCK_CONTENT_BYTES
     return content_of_frame(place, stored, 0, 0, most)
+
+
+def _corrupt(reader: RangedReader, reason: str, offset: int = 0) -> CorruptFileError:
+    return CorruptFileError(reason, location=reader.location, offset=offset)
 
 
 def _check_free(properties: Mapping[str, str], *reserved: str) -> None:
@@ -243,18 +247,13 @@ def _check_magic(magic: memoryview, location: str, offset: int) -> None:
 
 def _read_footer_bytes(reader: RangedReader, footer_size: int | None) -> memoryview:
     if footer_size is not None and not _FOOTER_FRAME_BYTES <= footer_size <= reader.size - len(MAGIC):
-        raise CorruptFileError(
-            f"a footer of {footer_size} bytes in a Puffin file of {reader.size} bytes", location=reader.location
-        )
+        raise _corrupt(reader, f"a footer of {footer_size} bytes in a Puffin file of {reader.size} bytes")
     tail_size = min(TAIL_BYTES, reader.size) if footer_size is None else footer_size
     tail = reader.read(reader.size - tail_size, tail_size)
     declared = _declared_footer_size(tail[-_FOOTER_END_BYTES:], reader)
     if footer_size not in (None, declared):
-        raise CorruptFileError(
-            f"the footer says that it has {declared} bytes, not {footer_size}",
-            location=reader.location,
-            offset=reader.size - _FOOTER_END_BYTES,
-        )
+        reason = f"the footer says that it has {declared} bytes, not {footer_size}"
+        raise _corrupt(reader, reason, reader.size - _FOOTER_END_BYTES)
     if declared <= tail_size:
         return tail[tail_size - declared :]
     rest = reader.read(reader.size - declared, declared - tail_size)
@@ -271,11 +270,7 @@ def _declared_footer_size(end: memoryview, reader: RangedReader) -> int:
     if flags:
         raise UnsupportedError(f"{reader.location}: the Puffin footer is LZ4-compressed")
     if not 0 <= payload_size <= reader.size - len(MAGIC) - _FOOTER_FRAME_BYTES:
-        raise CorruptFileError(
-            f"a footer payload of {payload_size} bytes in a Puffin file of {reader.size} bytes",
-            location=reader.location,
-            offset=end_offset,
-        )
+        raise _corrupt(reader, f"a footer payload of {payload_size} bytes in a file of {reader.size}", end_offset)
     return payload_size + _FOOTER_FRAME_BYTES
 
 

@@ -7,7 +7,7 @@ definition has one of the entry's kinds, and if no earlier entry has the same ki
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -27,11 +27,10 @@ from puffin_index.kinds.registry import kind_named
 from puffin_index.segments.directory import FieldKind, is_statistics, statistics_key
 from puffin_index.segments.segment import ROW_SPACE_ALIGNMENT
 from puffin_index.segments.source_segment import IndexedFile, Part, SourceSegment, read_source
+from puffin_index.storage.arrays import cut_in_order
 
 _SOURCE = ["field_id", "source"]
 
-
-_Item = TypeVar("_Item")
 
 EntryRow: TypeAlias = dict[str, Any]
 """One entry by the names of its columns."""
@@ -155,7 +154,7 @@ def needed_entries(data_table: Table, index_table: Table, wanted: Collection[Fie
 
 def with_kinds(entries: pa.Table, kept: list[set[FieldKind]]) -> pa.Table:
     """Keep some (field, kind) of each entry, and the statistics of their fields; leave out entries without any."""
-    directories: list[list[dict[str, int | str]]] = []
+    directories: list[list[dict[str, Any]]] = []
     for own, kinds in zip(entries["directories"].to_pylist(), kept, strict=True):
         # Merged blobs need the statistics of their column: statistics stay as long as any kind of the column.
         wanted = kinds | {statistics_key(key) for key in kinds}
@@ -292,22 +291,6 @@ def _cut(
         return file.record_count, file.record_count + ROW_SPACE_ALIGNMENT * max(1, len(file.split_offsets))
 
     return [FileBatch(tuple(some), columns) for some in cut_in_order(files, sizes, (rows_per_batch, ROW_SPACE))]
-
-
-def cut_in_order(
-    items: Iterable[_Item], sizes_of: Callable[[_Item], Sequence[int]], limits: Sequence[int]
-) -> list[list[_Item]]:
-    """Cut items into groups whose sizes add up to no more than some limits; a single item may have more."""
-    groups: list[list[_Item]] = []
-    room = list(limits)
-    for item in items:
-        own = sizes_of(item)
-        room = [left - size for left, size in zip(room, own, strict=True)]
-        if not groups or min(room) < 0:
-            groups.append([])
-            room = [limit - size for limit, size in zip(limits, own, strict=True)]
-        groups[-1].append(item)
-    return groups
 
 
 def segment_sizes(entries: pa.Table) -> dict[str, int]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import wraps
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -113,45 +114,44 @@ def _filesystem(io: FileIO, location: str) -> tuple[FileSystem, str]:
     return arrow.fs_by_scheme(scheme, netloc), path
 
 
+def _of_all_snapshots(read: Callable[[Table], set[str]]) -> Callable[[Table], set[str]]:
+    """Load the table anew if an expiration deletes old snapshots while they are read."""
+
+    @wraps(read)
+    def run(table: Table) -> set[str]:
+        while True:
+            try:
+                with index_table_read(".".join(table.name())):
+                    return read(table)
+            except DamagedIndexError:
+                known = table.metadata_location
+                refresh_index_table(table)
+                if table.metadata_location == known:
+                    raise
+
+    return run
+
+
+@_of_all_snapshots
 def reachable_files(table: Table) -> set[str]:
     """Return the locations of all files in the metadata of all snapshots, or raise DamagedIndexError."""
-
-    def read() -> set[str]:
-        found = {table.metadata_location, *(entry.metadata_file for entry in table.metadata.metadata_log)}
-        found.update(snapshot.manifest_list for snapshot in table.snapshots())
-        for manifest in _manifests(table):
-            found.add(manifest.manifest_path)
-            found.update(_data_files(table, manifest))
-        return found
-
-    return _with_all_snapshots(table, read)
+    found = {table.metadata_location, *(entry.metadata_file for entry in table.metadata.metadata_log)}
+    found.update(snapshot.manifest_list for snapshot in table.snapshots())
+    for manifest in _manifests(table):
+        found.add(manifest.manifest_path)
+        found.update(_data_files(table, manifest))
+    return found
 
 
+@_of_all_snapshots
 def committed_segments(table: Table) -> set[str]:
     """Return the locations of all segments in any snapshot of an index table, or raise DamagedIndexError."""
-
-    def read() -> set[str]:
-        found: set[str] = set()
-        for path in {path for manifest in _manifests(table) for path in _data_files(table, manifest)}:
-            with suppress(FileNotFoundError), table.io.new_input(path).open() as stream:
-                segments: pa.Table = pq.read_table(stream, columns=["segment"])
-                found.update(segments["segment"].to_pylist())
-        return found
-
-    return _with_all_snapshots(table, read)
-
-
-def _with_all_snapshots(table: Table, read: Callable[[], set[str]]) -> set[str]:
-    """Read files of all snapshots; load the table anew if an expiration deletes old snapshots meanwhile."""
-    while True:
-        try:
-            with index_table_read(".".join(table.name())):
-                return read()
-        except DamagedIndexError:
-            known = table.metadata_location
-            refresh_index_table(table)
-            if table.metadata_location == known:
-                raise
+    found: set[str] = set()
+    for path in {path for manifest in _manifests(table) for path in _data_files(table, manifest)}:
+        with suppress(FileNotFoundError), table.io.new_input(path).open() as stream:
+            segments: pa.Table = pq.read_table(stream, columns=["segment"])
+            found.update(segments["segment"].to_pylist())
+    return found
 
 
 def _manifests(table: Table) -> list[ManifestFile]:

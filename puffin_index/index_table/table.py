@@ -14,7 +14,6 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Final
 
@@ -301,12 +300,11 @@ def entries_of(segments: Sequence[Segment]) -> pa.Table:
             "segment_footer_size_in_bytes": segment.footer_size,
             "first_row_group": covered.first_row_group,
             "first_base": covered.first_base,
-            "directories": [one | {"source": covered.sources[one["field_id"]]} for one in directories],
+            "directories": [one | {"source": covered.sources[int(one["field_id"])]} for one in segment.directories],
             "added_at": now,
             "partition_constants": covered.file.constants_text,
         }
         for segment in segments
-        for directories in [[asdict(one) for one in segment.directories]]
         for covered in segment.covered
     ]
     return pa.Table.from_pylist(rows, schema=_ARROW_SCHEMA)

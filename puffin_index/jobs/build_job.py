@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from pyiceberg.table import Table
@@ -180,45 +180,39 @@ def _by_file(skipped: Sequence[SkippedFile]) -> tuple[SkippedFile, ...]:
     return tuple(files.values())
 
 
+@dataclass(slots=True)
 class _Committer:
-    """Collects finished segments and adds them to the index table."""
+    data_table: Table
+    index_table: Table
+    missing: Missing
+    listener: ProgressListener | None
+    segments: JobSegments
+    lock_seconds: float
+    skipped: list[SkippedFile] = field(default_factory=list)
+    committed: list[Segment] = field(default_factory=list)
+    _waiting: list[Segment] = field(default_factory=list)
+    _last_commit: float = field(default_factory=time.monotonic)
 
-    def __init__(
-        self,
-        data_table: Table,
-        index_table: Table,
-        missing: Missing,
-        listener: ProgressListener | None,
-        segments: JobSegments,
-        lock_seconds: float,
-    ) -> None:
-        self._data_table = data_table
-        self._index_table = index_table
-        self._listener = listener
-        self._segments = segments
-        self._lock_seconds = lock_seconds
-        self._waiting: list[Segment] = []
-        self._last_commit = time.monotonic()
-        self.skipped = [
+    def __post_init__(self) -> None:
+        self.skipped += [
             SkippedFile(file.path, f"data file {file.path}: {file.format} files have no row groups")
-            for file in missing.unsupported
+            for file in self.missing.unsupported
         ]
-        self.committed: list[Segment] = []
-        self._files = [file for batch in missing.batches for file in batch.files]
         self._tell()
 
     def progress(self) -> BuildProgress:
         """Return the progress."""
+        files = [file for batch in self.missing.batches for file in batch.files]
         covered = [file.file for segment in self.committed for file in segment.covered]
         return BuildProgress(
             files_done=len(covered),
-            files_total=len(self._files),
+            files_total=len(files),
             rows_done=sum(file.record_count for file in covered),
-            rows_total=sum(file.record_count for file in self._files),
+            rows_total=sum(file.record_count for file in files),
             segments=len(self.committed),
             index_bytes=sum(segment.size for segment in self.committed),
             bytes_done=sum(file.file_size for file in covered),
-            bytes_total=sum(file.file_size for file in self._files),
+            bytes_total=sum(file.file_size for file in files),
         )
 
     def add(self, segment: Segment) -> None:
@@ -264,9 +258,9 @@ class _Committer:
         if not segments:
             return []
         self._check_data_table()
-        with self._segments.committing(segment.location for segment in segments):
+        with self.segments.committing(segment.location for segment in segments):
             added = append_entries(
-                self._index_table, entries_of(segments), reading_of(self._data_table), self._lock_seconds
+                self.index_table, entries_of(segments), reading_of(self.data_table), self.lock_seconds
             )
         pairs = set(zip(added["segment"].to_pylist(), added["data_file"].to_pylist(), strict=True))
         kept: list[Segment] = []
@@ -276,18 +270,17 @@ class _Committer:
                 kept.append(replace(segment, covered=covered))
             else:
                 _log.info("%s", log_line("segment given up, another builder was first", segment=segment.location))
-                self._index_table.io.delete(segment.location)
+                self.index_table.io.delete(segment.location)
         return kept
 
     def _check_data_table(self) -> None:
-        """Raise BuildError if the data table is gone or was replaced."""
         try:
-            while_locked(partial(refresh_table, self._data_table), self._lock_seconds)
+            while_locked(partial(refresh_table, self.data_table), self.lock_seconds)
         except NotFoundError as error:
             raise BuildError(f"while it was indexed, {error}") from error
-        if not is_bound_to(self._index_table, str(self._data_table.metadata.table_uuid)):
+        if not is_bound_to(self.index_table, str(self.data_table.metadata.table_uuid)):
             raise BuildError("the data table was dropped and created anew while it was indexed")
 
     def _tell(self) -> None:
-        if self._listener is not None:
-            self._listener(self.progress())
+        if self.listener is not None:
+            self.listener(self.progress())

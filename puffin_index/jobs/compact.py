@@ -19,7 +19,6 @@ from puffin_index.errors import CorruptFileError, NotFoundError, PuffinIndexErro
 from puffin_index.index_table.entries import (
     ROW_SPACE,
     TARGET_SEGMENT_BYTES,
-    cut_in_order,
     indexed_files,
     needed_entries,
     replace_entries,
@@ -35,6 +34,7 @@ from puffin_index.segments.directory import FieldKind
 from puffin_index.segments.rewrite import write_merged
 from puffin_index.segments.segment import ROW_SPACE_ALIGNMENT, Segment
 from puffin_index.segments.source_segment import IndexedFile, SourceSegment
+from puffin_index.storage.arrays import cut_in_order
 from puffin_index.storage.parallel import in_parallel, requests_at_once
 
 LEAST_LIVE_SHARE = 0.5
@@ -207,8 +207,6 @@ def _shape(file: IndexedFile, sources: Mapping[str, SourceSegment]) -> Shape | N
 def _cut(
     files: Sequence[IndexedFile], sources: Mapping[str, SourceSegment], target_bytes: int
 ) -> list[list[IndexedFile]]:
-    """Cut files into groups, one for each new segment."""
-
     def sizes(file: IndexedFile) -> tuple[int, int]:
         live = (
             sources[part.segment].live_bytes(key, part.first_row_group, len(file.row_counts))

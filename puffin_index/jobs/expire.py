@@ -146,7 +146,6 @@ def _directory_count(entries: pa.Table, of_entries: pa.Table) -> int:
 
 
 def _superseded(index_table: Table, before: datetime) -> list[int]:
-    """Return the snapshots that were superseded before a time."""
     limit = before.timestamp() * 1000
     snapshots = index_table.snapshots()
     protected = {ref.snapshot_id for ref in index_table.metadata.refs.values()}

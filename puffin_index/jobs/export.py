@@ -129,17 +129,17 @@ def fill_container(row_groups: Iterable[RowGroupPlace]) -> ExportedContainer:
     for segment, row_group, names in row_groups:
         locations.append(segment.location)
         footer = read_footer(segment)
+        blobs = {(blob.type, blob.offset, blob.length): blob for blob in footer.blobs}
         for place in _asked(segment, footer, row_group, names):
-            kind = KINDS.get(plain_kind(place.kind))
-            name = None if kind is None else kind.paimon_name
-            if (
-                kind is None
-                or name is None
-                or not kind.paimon_reads(place.blob_type, value_type_named(place.value_type))
-            ):
+            kind, value_type = KINDS.get(plain_kind(place.kind)), value_type_named(place.value_type)
+            if kind is None or not kind.paimon_name or not kind.paimon_reads(place.blob_type, value_type):
                 left_out.append(place)
-            else:
-                indexes.setdefault(names[place.column], {})[name] = _read_payload(segment, footer, place)
+                continue
+            blob = blobs.get((place.blob_type, place.offset, place.length))
+            if blob is None:
+                reason = f"a directory has a payload {place.blob_type} that the footer does not have"
+                raise CorruptFileError(reason, location=segment.location, offset=place.offset)
+            indexes.setdefault(names[place.column], {})[kind.paimon_name] = bytes(read_blob(segment, blob))
     if not indexes:
         types = ", ".join(sorted({f"{place.blob_type} of {place.value_type}" for place in left_out}))
         raise UnsupportedError(f"{', '.join(locations)}: Paimon reads none of the blobs of the row group: {types}")
@@ -150,7 +150,6 @@ def fill_container(row_groups: Iterable[RowGroupPlace]) -> ExportedContainer:
 def _asked(
     segment: RangedReader, footer: PuffinFile, row_group: int, names: Mapping[ColumnId, str]
 ) -> list[PayloadPlace]:
-    """Return the payloads of a row group of the columns, in their order."""
     if len(set(names.values())) < len(names):
         raise ValueError("two columns of one name cannot be told apart in a container")
     places = [
@@ -163,14 +162,3 @@ def _asked(
         fields = ", ".join(sorted(map(str, missing))) or "any field"
         raise NotFoundError(f"{segment.location}: row group {row_group} has no payload of {fields}")
     return [place for column in names for place in places if place.column == column]
-
-
-def _read_payload(segment: RangedReader, footer: PuffinFile, place: PayloadPlace) -> bytes:
-    for blob in footer.blobs:
-        if (blob.type, blob.offset, blob.length) == (place.blob_type, place.offset, place.length):
-            return bytes(read_blob(segment, blob))
-    raise CorruptFileError(
-        f"a directory has a payload {place.blob_type} that the footer does not have",
-        location=segment.location,
-        offset=place.offset,
-    )

@@ -85,21 +85,18 @@ def follow(catalog: Catalog, data_table: Table) -> Table:
         try:
             index_table = _rename(catalog, index_table, name)
         except (NotImplementedError, RESTError) as error:
-            _log.warning(
-                "%s, but the catalog does not: %s", following_hint(catalog, name, TableName(index_table.name())), error
-            )
+            hint = following_hint(catalog, name, TableName(index_table.name()))
+            _log.warning("%s, but the catalog does not: %s", hint, error)
     set_properties(index_table, {PROPERTY_DATA_TABLE: str(name)})
     return index_table
 
 
 def _rename(catalog: Catalog, index_table: Table, data_table: TableName) -> Table:
-    name = index_table_name(data_table)
+    before, name = TableName(index_table.name()), index_table_name(data_table)
     try:
-        return catalog.rename_table(index_table.name(), name)
+        return catalog.rename_table(before, name)
     except (NoSuchTableError, TableAlreadyExistsError) as error:
-        raise PuffinIndexError(
-            f"index table {TableName(index_table.name())} cannot be renamed to {name}: {error}"
-        ) from error
+        raise PuffinIndexError(f"index table {before} cannot be renamed to {name}: {error}") from error
 
 
 def _make_room(catalog: Catalog, data_table: Table) -> None:
@@ -229,7 +226,6 @@ def _create_where_catalog_says(catalog: Catalog, name: TableName, properties: di
 
 
 def _delete_own(catalog: Catalog, location: str) -> None:
-    """Delete the files in a location that no table got."""
     io = load_file_io(catalog.properties, location)
     delete_files(io, [file for file in list_stored_files(io, location) if file.is_ours])
     delete_empty_folders(io, location)

@@ -4,7 +4,6 @@ import logging
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from types import TracebackType
 
 from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.table import Table
@@ -52,9 +51,7 @@ class JobSegments(AbstractContextManager["JobSegments"]):
             raise
         self._in_doubt.clear()
 
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, exc_type: type[BaseException] | None, *_: object) -> None:
         if exc_type is None:
             return
         try:

@@ -182,12 +182,7 @@ def proofs_of(source: SourceSegment, reader: RangedReader) -> ProofOf:
 
 
 def check_row_group(
-    opened: OpenDataFile,
-    file: IndexedFile,
-    ordinal: int,
-    key: FieldKind,
-    source: SourceSegment,
-    proof: ProofOf,
+    opened: OpenDataFile, file: IndexedFile, ordinal: int, key: FieldKind, source: SourceSegment, proof: ProofOf
 ) -> Iterator[Finding]:
     """Compare the index of a row group, at a place of its data file, with the data."""
     name = f"field {key[0]} {key[1]}, row group {ordinal} of {file.file.path}"
@@ -246,10 +241,7 @@ class VerifyReport(Described):
 
 
 def verify(
-    data_table: Table,
-    index_table: Table,
-    wanted: Collection[FieldKind],
-    sample: int | None = DEFAULT_SAMPLE,
+    data_table: Table, index_table: Table, wanted: Collection[FieldKind], sample: int | None = DEFAULT_SAMPLE
 ) -> VerifyReport:
     """Check an index, and compare a random sample of row groups (None: all) with the data."""
     started = time.monotonic()

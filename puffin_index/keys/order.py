@@ -69,11 +69,7 @@ class PackedRows:
 
 
 def order_by_key(
-    keys: npt.NDArray[np.integer],
-    minimum: int,
-    maximum: int,
-    rows: Rows | None,
-    row_count: int,
+    keys: npt.NDArray[np.integer], minimum: int, maximum: int, rows: Rows | None, row_count: int
 ) -> PackedRows:
     """Order rows (ascending; None: row i has key i), all less than `row_count`, by keys of any width, then by row."""
     row_bits = max(row_count - 1, 1).bit_length()
@@ -87,12 +83,7 @@ def order_by_key(
 
 
 def pack_rows(
-    packed: Packed,
-    keys: npt.NDArray[np.integer],
-    minimum: int,
-    rows: Rows | None,
-    row_bits: int,
-    dropped_bits: int,
+    packed: Packed, keys: npt.NDArray[np.integer], minimum: int, rows: Rows | None, row_bits: int, dropped_bits: int
 ) -> None:
     """Pack keys, less a minimum, and rows (None: 0, 1, 2, ...), as in `PackedRows`, in the given order."""
     number = packed.dtype.type

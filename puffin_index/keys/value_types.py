@@ -20,21 +20,8 @@ Domain: TypeAlias = Literal["int64", "bytes"]
 INT64_DECIMAL_PRECISION = 18
 MAXIMUM_DECIMAL_PRECISION = 38
 
-_INT64_NAMES = frozenset(
-    {
-        "boolean",
-        "int",
-        "long",
-        "float",
-        "double",
-        "date",
-        "time",
-        "timestamp",
-        "timestamptz",
-        "timestamp_ns",
-        "timestamptz_ns",
-    }
-)
+_TEMPORAL = ("date", "time", "timestamp", "timestamptz", "timestamp_ns", "timestamptz_ns")
+_INT64_NAMES = frozenset({"boolean", "int", "long", "float", "double", *_TEMPORAL})
 _BYTES_NAMES = frozenset({"string", "uuid", "binary"})
 _DECIMAL = re.compile(r"decimal\((\d{1,2}), ?(\d{1,2})\)")
 _FIXED = re.compile(r"fixed\[(\d{1,9})\]")
@@ -160,7 +147,6 @@ def decimals_of_wide_keys(keys: pa.LargeBinaryArray, precision: int, scale: int)
 
 
 def _wide_decimal_bytes(keys: pa.LargeBinaryArray) -> Bytes:
-    """Return the bytes of keys without NULL: shape (n, 16)."""
     start = keys.buffers()[1]
     first = int(np.frombuffer(start, np.int64, 1, 8 * keys.offset)[0]) if len(keys) else 0
     content = keys.buffers()[2] if len(keys) else b""

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Protocol, Self, TypeAlias
 
 import numpy as np
@@ -12,7 +13,7 @@ from puffin_index.errors import CorruptFileError
 from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.leaf import LeafTest
 from puffin_index.keys.value_types import ValueType
-from puffin_index.storage.arrays import Flags, Ints
+from puffin_index.storage.arrays import Flags, Ints, cut_in_order
 from puffin_index.storage.ranged import Blob, Reading, run
 
 
@@ -178,16 +179,5 @@ def runs_of(
     size_of: Callable[[MergePart], int] = lambda part: part.payload.blob.length,
 ) -> Iterator[list[MergePart]]:
     """Yield runs of neighbouring parts of one form, up to some bytes or another size; a single part may have more."""
-    run: list[MergePart] = []
-    form_of_run: Hashable = None
-    length = 0
-    for part in parts:
-        own, form = size_of(part), form_of(part)
-        if run and (length + own > most or form != form_of_run):
-            yield run
-            run, length = [], 0
-        run.append(part)
-        form_of_run = form
-        length += own
-    if run:
-        yield run
+    for _, of_form in groupby(parts, form_of):
+        yield from cut_in_order(of_form, lambda part: (size_of(part),), (most,))

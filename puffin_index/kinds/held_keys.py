@@ -215,7 +215,6 @@ def _weighted_sum(keys: Ints, counts: Ints) -> int:
 
 
 def _wide_sums(keys: pa.LargeBinaryArray, counts: Ints) -> tuple[int, int]:
-    """Return the exact sums of the positive and the negative keys of a decimal of more than 18 digits."""
     limbs = wide_decimal_limbs(keys)
     is_positive: Flags = limbs[:, 0] >= 1 << 31
     return _limb_sum(limbs[is_positive], counts[is_positive]), _limb_sum(limbs[~is_positive], counts[~is_positive])

@@ -9,14 +9,7 @@ from puffin_index.kinds.bloom.kind import BloomKind
 from puffin_index.kinds.bsi.kind import BitSlicedKind
 from puffin_index.kinds.kind import Answer, IndexKind, KindBuilder, Options
 
-KINDS: dict[str, IndexKind] = {
-    kind.name: kind
-    for kind in (
-        BitmapKind(),
-        BitSlicedKind(),
-        BloomKind(),
-    )
-}
+KINDS: dict[str, IndexKind] = {kind.name: kind for kind in (BitmapKind(), BitSlicedKind(), BloomKind())}
 """The kinds by name, in the order of building: bitmaps sort rows with the keys, and the other kinds reuse the keys."""
 
 

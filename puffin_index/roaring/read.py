@@ -7,12 +7,7 @@ import numpy.typing as npt
 from pyroaring import BitMap
 
 from puffin_index.errors import CorruptFileError
-from puffin_index.roaring.write import (
-    ARRAY_LIMIT,
-    BLOCK_BYTES,
-    COOKIE,
-    block_count,
-)
+from puffin_index.roaring.write import ARRAY_LIMIT, BLOCK_BYTES, COOKIE, block_count
 from puffin_index.storage.arrays import Bytes, Flags, Ints
 from puffin_index.storage.binary import Buffer
 

@@ -144,12 +144,10 @@ def _rows_of(containers: LooseContainers, row_count: int) -> tuple[Ints, Ints]:
 
 
 def _uint32_at(raw: Bytes, places: Ints) -> Ints:
-    """Return little-endian 32-bit numbers from arbitrary places."""
     return records_at(raw, places, np.dtype("<u4")).astype(np.int64)
 
 
 def _uint16_at(raw: Bytes, places: Ints) -> Ints:
-    """Return little-endian 16-bit numbers from arbitrary places."""
     numbers: Ints = raw[places].astype(np.int64)
     numbers |= raw[places + 1].astype(np.int64) << 8
     return numbers
@@ -214,7 +212,6 @@ def _place_unlisted(
 
 
 def _array_rows(containers: LooseContainers) -> tuple[Ints, Ints]:
-    """Return the rows of all array containers, and the set of each row."""
     chosen = ~containers.are_runs & (containers.cardinalities <= ARRAY_LIMIT)
     starts, counts = containers.starts[chosen], containers.cardinalities[chosen]
     low = _uint16_at(containers.data, ramps(starts, counts, step=2))
@@ -222,7 +219,6 @@ def _array_rows(containers: LooseContainers) -> tuple[Ints, Ints]:
 
 
 def _run_rows(containers: LooseContainers) -> tuple[Ints, Ints]:
-    """Return the rows of all containers of runs, and the set of each row."""
     chosen = containers.are_runs
     counts = (containers.sizes[chosen] - 2) // 4
     pairs = _uint32_at(containers.data, ramps(containers.starts[chosen] + 2, counts, step=4))

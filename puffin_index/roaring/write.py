@@ -127,13 +127,7 @@ def lay_out_sets(containers: Containers, has_runs: Flags, set_count: int, gap: i
     return Frame(sets, has_runs, starts)
 
 
-def _write_headers(
-    sets: SerializedSets,
-    containers: Containers,
-    starts: Ints,
-    counts: Ints,
-    with_runs: Flags,
-) -> None:
+def _write_headers(sets: SerializedSets, containers: Containers, starts: Ints, counts: Ints, with_runs: Flags) -> None:
     begins = sets.offsets[:-1]
     _scatter(sets.data, begins, np.where(with_runs, RUN_COOKIE + ((counts - 1) << 16), COOKIE).astype("<u4"))
     _scatter(sets.data, begins[~with_runs] + 4, counts[~with_runs].astype("<u4"))
@@ -148,7 +142,6 @@ def _write_headers(
 
 
 def _ordinals(counts: Ints) -> Ints:
-    """Number the containers of each set from 0."""
     return ramps(np.zeros(len(counts), np.int64), counts)
 
 

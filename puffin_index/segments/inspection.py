@@ -89,7 +89,6 @@ def summarize_directories(reader: RangedReader, footer: PuffinFile) -> list[Dire
 
 
 def _read(reader: RangedReader, blob: BlobMetadata) -> tuple[int, Directory]:
-    """Return the field id of a directory, and the directory."""
     data = read_blob(reader, blob)
     return _field_id(blob, reader.location), parse_directory(data, location=reader.location, offset=blob.offset)
 

@@ -54,7 +54,6 @@ def write_merged(
 def _rows_of(
     key: FieldKind, statistics: FieldKind, files: Sequence[IndexedFile], sources: Mapping[str, SourceSegment]
 ) -> pa.RecordBatch:
-    """Return the statistics of all row groups."""
     slices: list[pa.RecordBatch] = []
     for file in files:
         source, first = sources[file.parts[key].segment], file.parts[key].first_row_group

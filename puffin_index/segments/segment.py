@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyiceberg.io import FileIO
@@ -51,17 +51,6 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class DirectoryLocation:
-    """The place of one index's directory, or of a column's `statistics`, and its xxh64: planners read no footer."""
-
-    field_id: int
-    kind: str
-    offset: int
-    length: int
-    xxh64: str
-
-
-@dataclass(frozen=True, slots=True)
 class CoveredFile:
     """A data file that a segment covers, and the ordinal and base of its first row group in the segment's row space.
 
@@ -87,13 +76,17 @@ class SkippedFile:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A written segment, not yet committed, and the data files that could not be indexed."""
+    """A written segment, not yet committed, and the data files that could not be indexed.
+
+    `directories` has the place of each index's directory, and of columns' `statistics`, as the index table has them:
+    planners read no footer.
+    """
 
     location: str
     size: int
     footer_size: int
     covered: tuple[CoveredFile, ...]
-    directories: tuple[DirectoryLocation, ...]
+    directories: tuple[dict[str, Any], ...]
     skipped: tuple[SkippedFile, ...]
 
 
@@ -170,15 +163,15 @@ class SegmentWriter:
 
     def finish(self, location: str, covered: tuple[CoveredFile, ...], skipped: Sequence[SkippedFile] = ()) -> Segment:
         """Write the rest; return the segment of the data files whose indexes were added."""
-        locations: list[DirectoryLocation] = []
+        places: list[dict[str, Any]] = []
         for (field_id, kind), blob_type, data in self._directories:
             blob = self._writer.add(blob_type, data, fields=(field_id,), properties={"kind": kind})
-            checksum = blob.properties[BLOB_CHECKSUM]
-            locations.append(DirectoryLocation(field_id, kind, blob.offset, blob.length, checksum))
+            place = {"offset": blob.offset, "length": blob.length, "xxh64": blob.properties[BLOB_CHECKSUM]}
+            places.append({"field_id": field_id, "kind": kind, **place})
         rows = [row for file in covered for row in _row_groups(file)]
         self._writer.add(ROW_GROUPS_BLOB, serialize_batch(pa.RecordBatch.from_pylist(rows, ROW_GROUPS), {}))
         summary = self._writer.finish()
-        return Segment(location, summary.file_size, summary.footer_size, covered, tuple(locations), tuple(skipped))
+        return Segment(location, summary.file_size, summary.footer_size, covered, tuple(places), tuple(skipped))
 
 
 def _row_groups(covered: CoveredFile) -> Iterator[dict[str, object]]:
@@ -200,7 +193,16 @@ def write_segment(task: SegmentTask, listener: Callable[[int], None] = lambda _:
         while opened:
             location = new_segment_location(task.folder, task.job_id)
             try:
-                return _write_files(task, location, opened, skipped, listener)
+                with NewFile(task.index_io, location) as stream:
+                    segment = SegmentWriter(stream)
+                    for written, column in enumerate(task.columns, 1):
+                        _write_column(segment, column, opened)
+                        listener(written)
+                    sources = [
+                        {column.field_id: one.locate(column.field_id).source.to_text() for column in task.columns}
+                        for one in opened
+                    ]
+                    return segment.finish(location, place_files(opened, sources), skipped)
             except _UnreadableFileError as error:
                 # One bad data file must not prevent indexes of the others: the segment is rewritten without the file.
                 _log.warning("not indexed: %s", error)
@@ -210,8 +212,6 @@ def write_segment(task: SegmentTask, listener: Callable[[int], None] = lambda _:
 
 
 class _UnreadableFileError(BuildError):
-    """A column of a data file that could not be read."""
-
     def __init__(self, path: str, column: ResolvedColumn, reason: str) -> None:
         self.path = path
         self.column = column
@@ -219,8 +219,6 @@ class _UnreadableFileError(BuildError):
 
 
 def _open_files(task: SegmentTask, stack: ExitStack, skipped: list[SkippedFile]) -> list[OpenDataFile]:
-    """Open the data files, in a store side by side."""
-
     def open_file(file: DataFile) -> tuple[ExitStack, OpenDataFile] | SkippedFile:
         with ExitStack() as context:
             try:
@@ -246,26 +244,6 @@ def _open_files(task: SegmentTask, stack: ExitStack, skipped: list[SkippedFile])
             stack.push(result[0])
             opened.append(result[1])
     return opened
-
-
-def _write_files(
-    task: SegmentTask,
-    location: str,
-    opened: Sequence[OpenDataFile],
-    skipped: Sequence[SkippedFile],
-    listener: Callable[[int], None],
-) -> Segment:
-    """Write one segment of open data files."""
-    with NewFile(task.index_io, location) as stream:
-        segment = SegmentWriter(stream)
-        for written, column in enumerate(task.columns, 1):
-            _write_column(segment, column, opened)
-            listener(written)
-        sources = [
-            {column.field_id: one.locate(column.field_id).source.to_text() for column in task.columns} for one in opened
-        ]
-        covered = place_files(opened, sources)
-        return segment.finish(location, covered, skipped)
 
 
 def _objections(opened: OpenDataFile, columns: Sequence[ResolvedColumn]) -> dict[ResolvedColumn, str]:

@@ -1,5 +1,6 @@
-"""Names for numpy arrays, of one dimension unless a docstring says otherwise; many byte ranges handled at once."""
+"""Names for numpy arrays, of one dimension unless told otherwise; many byte ranges handled at once; items in groups."""
 
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -59,3 +60,22 @@ def ramps(starts: Ints, counts: Ints, step: int = 1) -> Ints:
     ramp = np.arange(0, step * int(counts.sum()), step, dtype=np.int64)
     ramp += np.repeat(starts - step * before, counts)
     return ramp
+
+
+_Item = TypeVar("_Item")
+
+
+def cut_in_order(
+    items: Iterable[_Item], sizes_of: Callable[[_Item], Sequence[int]], limits: Sequence[int]
+) -> list[list[_Item]]:
+    """Cut items into groups whose sizes add up to no more than some limits; a single item may have more."""
+    groups: list[list[_Item]] = []
+    room = list(limits)
+    for item in items:
+        own = sizes_of(item)
+        room = [left - size for left, size in zip(room, own, strict=True)]
+        if not groups or min(room) < 0:
+            groups.append([])
+            room = [limit - size for limit, size in zip(limits, own, strict=True)]
+        groups[-1].append(item)
+    return groups

@@ -111,7 +111,6 @@ def unpack_streams(raw: memoryview, starts: Ints, counts: Ints, widths: Ints) ->
 
 
 def _used(widths: Ints, counts: Ints) -> list[int]:
-    """Return the distinct widths of all streams that have bytes."""
     return sorted(set(widths[counts > 0].tolist()) - {0})
 
 

@@ -7,7 +7,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Protocol, cast
 
 import pyarrow as pa
@@ -89,9 +88,7 @@ class FileReader(StreamReader, AbstractContextManager["FileReader"]):
         """Close the stream."""
         self._stream.close()
 
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -127,9 +124,7 @@ class NewFile(AbstractContextManager["NewFile"]):
         with self._in_context():
             return self._stream.write(data)
 
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, exc_type: type[BaseException] | None, *_: object) -> None:
         with ExitStack() as unfinished:
             unfinished.callback(self._delete)
             if exc_type is None:

@@ -50,7 +50,6 @@ def _gather(data: Bytes, starts: Ints, length: int) -> Bytes:
 
 
 def _xxh64_rows(rows: Bytes) -> Words:
-    """Return the xxh64 of each row."""
     length = rows.shape[1]
     with np.errstate(over="ignore"):
         if length >= _STRIPE_BYTES:

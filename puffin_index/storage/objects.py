@@ -40,8 +40,8 @@ _OTHER_PARTS: Final = frozenset({"", ".", ".."})
 _ENDPOINTS: Final = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT")
 _PROFILE: Final = "AWS_PROFILE"
 _REQUEST_TIMEOUT: Final = timedelta(minutes=10)
-_READ_TIMEOUT: Final = timedelta(seconds=30)
-_CONNECT_TIMEOUT: Final = timedelta(seconds=5)
+_READ_SECONDS: Final = 30
+_CONNECT_SECONDS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,18 +156,14 @@ def _new_store(bucket: str, properties: Mapping[str, str]) -> S3Store | None:
 
     # As Amazon's own clients do, whose certificates do not cover buckets with dots.
     in_host = endpoint is None and "." not in bucket
-    config: S3Config = {
-        "region": region,
-        "virtual_hosted_style_request": in_host,
-        "skip_signature": is_anonymous,
-    }
+    config: S3Config = {"region": region, "virtual_hosted_style_request": in_host, "skip_signature": is_anonymous}
     if endpoint is not None:
         config["endpoint"] = endpoint
     options: ClientConfig = {
         "allow_http": endpoint is not None and endpoint.startswith("http://"),
         "timeout": _REQUEST_TIMEOUT,
-        "read_timeout": _seconds(properties.get("s3.request-timeout"), _READ_TIMEOUT),
-        "connect_timeout": _seconds(properties.get("s3.connect-timeout"), _CONNECT_TIMEOUT),
+        "read_timeout": timedelta(seconds=float(properties.get("s3.request-timeout", _READ_SECONDS))),
+        "connect_timeout": timedelta(seconds=float(properties.get("s3.connect-timeout", _CONNECT_SECONDS))),
     }
     if "s3.proxy-uri" in properties:
         options["proxy_url"] = properties["s3.proxy-uri"]
@@ -193,10 +189,6 @@ def _keys_of_environment() -> tuple[str | None, ...]:
     if os.environ.get(_PROFILE):
         return None, None, None
     return tuple(os.environ.get(f"AWS_{name}") for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "SESSION_TOKEN"))
-
-
-def _seconds(text: str | None, otherwise: timedelta) -> timedelta:
-    return otherwise if text is None else timedelta(seconds=float(text))
 
 
 ObjectSpan: TypeAlias = tuple[StoredObject, int, int]

@@ -125,14 +125,12 @@ def _write_blocks(head: bytes, entries: _Entries, body_bytes: int, block_bytes: 
 
 
 def _directory(entries: _Entries, firsts: Ints, offsets: Ints) -> bytes:
-    """Encode the first value and the offset of each block."""
     if isinstance(entries.keys, np.ndarray):
         return _joined_ints(entries.form, entries.keys[firsts], [offsets]).tobytes()
     return _joined_bytes(entries.keys.take(firsts), [offsets]).tobytes()
 
 
 def _entry_ends(entries: _Entries) -> Ints:
-    """Return the end of each entry in the stream of all entries."""
     numbers = np.arange(1, len(entries) + 1)
     if isinstance(entries.keys, np.ndarray):
         return (width_of(entries.form) + 8) * numbers
@@ -151,7 +149,6 @@ def _first_entries(ends: Ints, block_bytes: int | None) -> Ints:
 
 
 def _joined(entries: _Entries, chosen: slice) -> Bytes:
-    """Encode the chosen entries."""
     several = entries.several[chosen]
     offsets = -1 - entries.first_rows[chosen].astype(np.int32)
     lengths = np.full(len(several), -1, np.int32)

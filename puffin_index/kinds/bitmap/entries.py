@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -141,25 +141,22 @@ def _chain(blob: Blob, data: memoryview, start: int, count: int, tail_bytes: int
     return np.array(starts, np.int64), np.array(ends, np.int64)
 
 
+@dataclass(slots=True)
 class Entries:
     """The entries of a blob, found by their keys: directory and blocks are read on demand, each once."""
 
-    def __init__(self, blob: Blob, header: Part, row_count: int, form: int) -> None:
-        self._blob = blob
-        self._header = header
-        self._row_count = row_count
-        self._form = form
-        self._known: BlockDirectory | None = None
-        self._tables: dict[int, EntryTable] = {}
+    _blob: Blob
+    _header: Part
+    _row_count: int
+    _form: int
+    _known: BlockDirectory | None = None
+    _tables: dict[int, EntryTable] = field(default_factory=dict)
 
     def with_keys(self, keys: Sequence[Key]) -> Reading[RowSetPlaces]:
         """Return the row sets of those keys that the blob has."""
         found = yield from self._find([(key, right) for key in keys for right in (False, True)])
-        return (
-            yield from self.places(
-                [(low, high) for low, high in zip(found[0::2], found[1::2], strict=True) if low < high]
-            )
-        )
+        pairs = zip(found[0::2], found[1::2], strict=True)
+        return (yield from self.places([(low, high) for low, high in pairs if low < high]))
 
     def between(self, low: Query | None, high: Query | None) -> Reading[tuple[list[Span], list[Span]]]:
         """Return the entries between two places, and all other entries."""

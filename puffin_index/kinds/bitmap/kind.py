@@ -6,8 +6,8 @@
 | `index-block-size` | `16kb` and the like | the size of the blocks of bitmaps |
 """
 
-import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 import numpy as np
 
@@ -34,10 +34,9 @@ from puffin_index.kinds.postings.look_up import Postings
 from puffin_index.kinds.postings.merge import merge_postings
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.ranged import Blob, BytesReader, run
+from puffin_index.units import parse_size
 
 _LAYOUTS = ("bitmaps", "postings")
-_SIZE = re.compile(r"(\d{1,9})\s*(b|bytes|k|kb|kib|m|mb|mib)?", re.IGNORECASE)
-_UNITS = {"b": 1, "k": 1024, "m": 1024 * 1024}
 _LEAST_BLOCK_BYTES, _MOST_BLOCK_BYTES = 64, 64 * 1024 * 1024
 
 
@@ -51,13 +50,13 @@ def _block_bytes_of(options: Options, value_type: ValueType) -> int | None:
     text = options.get("index-block-size")
     if text is None:
         return None
-    found = _SIZE.fullmatch(text.strip())
-    size = int(found[1]) * _UNITS[(found[2] or "b")[0].lower()] if found else 0
-    if not _LEAST_BLOCK_BYTES <= size <= _MOST_BLOCK_BYTES:
-        raise DefinitionError(
-            f"bitmap option index-block-size={text} of a {value_type.name} column is not a size from 64 bytes to 64 mb"
-        )
-    return size
+    with suppress(UnsupportedError):
+        size = parse_size(text)
+        if _LEAST_BLOCK_BYTES <= size <= _MOST_BLOCK_BYTES:
+            return size
+    raise DefinitionError(
+        f"bitmap option index-block-size={text} of a {value_type.name} column is not a size from 64 bytes to 64 mb"
+    )
 
 
 class PostingsBuilder(KindBuilder):

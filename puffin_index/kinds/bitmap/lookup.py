@@ -19,7 +19,7 @@ from puffin_index.kinds.held_keys import DistinctKeys, HoldsKeys, KeySets, are_f
 from puffin_index.kinds.postings.columns import column_of_codes, no_codes
 from puffin_index.roaring.read import row_set_of
 from puffin_index.roaring.union import StoredSets
-from puffin_index.storage.arrays import Ints, records_at
+from puffin_index.storage.arrays import Bytes, Ints, records_at
 from puffin_index.storage.hashing import xxh64_many
 from puffin_index.storage.parts import CHECKSUM_BYTES, Part, check_layout, corrupt
 from puffin_index.storage.ranged import Reading, at_once, near_groups
@@ -132,7 +132,6 @@ class BitmapIndex(OpenIndex, HoldsKeys):
         return (yield from self._rows_of(places)), is_inside != test.negated
 
     def _rows_of(self, places: RowSetPlaces) -> Reading[BitMap]:
-        """Return the rows of some entries."""
         singles = row_set_of(self._single_rows(places), self._row_count)
         sets = yield from self.sets(places)
         return singles | sets.union(self._row_count)
@@ -164,8 +163,10 @@ class BitmapIndex(OpenIndex, HoldsKeys):
         # The bytes of each request follow those of the request before.
         moves = np.cumsum(sizes) - sizes - begins
         starts = starts + moves[np.searchsorted(begins, starts, "right") - 1]
-        raw = np.frombuffer(data, np.uint8)
+        self._check_seals(np.frombuffer(data, np.uint8), starts, lengths)
+        return StoredSets(data, starts, lengths, self._blob.location, self._blob.offset + self.body_start)
+
+    def _check_seals(self, raw: Bytes, starts: Ints, lengths: Ints) -> None:
         seals = records_at(raw, starts + lengths, np.dtype(">u4"))
         if bool(((xxh64_many(raw, starts, lengths) & np.uint64(0xFFFF_FFFF)) != seals).any()):
             raise corrupt(self._blob, "the bytes do not have their checksum", self.body_start)
-        return StoredSets(data, starts, lengths, self._blob.location, self._blob.offset + self.body_start)

@@ -146,7 +146,6 @@ class BloomIndex(OpenIndex):
         return at_once(LookUp((0, self._row_count), (1, self._blob.length), rows))
 
     def _may_contain(self, keys: tuple[int, ...] | tuple[bytes, ...]) -> Reading[bool]:
-        """Return whether the row group may have one of the keys."""
         hashes = hashes_of_keys(keys, self.form)
         possible = np.ones(len(hashes), np.bool_)
         for positions in bit_positions(hashes, self._k, self._bit_count):
@@ -196,7 +195,6 @@ def build_filter(column: SortedColumn, items: int | None, fpp: float, room: floa
 
 
 def _set_bits(bits: Bytes, keys: KeyArray, form: int, k: int) -> None:
-    """Set the bits of all keys in a filter."""
     # A limited number of keys at a time keeps their hashes and positions in the processor's cache.
     for start in range(0, len(keys), _KEYS_AT_ONCE):
         hashes = key_hashes(keys[start : start + _KEYS_AT_ONCE], form)

@@ -204,7 +204,6 @@ class BloomMatrix(OpenIndex):
 
 
 def _check_page(blob: Blob, part: Part, data: memoryview) -> Bytes:
-    """Check the seal of one page and return its bits."""
     bits, seal = data[:-CHECKSUM_BYTES], data[-CHECKSUM_BYTES:]
     if write_uint32_be(checksum32(bits)) != seal:
         raise corrupt(blob, "the bytes do not have their checksum", part.offset)

@@ -1,7 +1,8 @@
 """Opened bit slices: comparisons of numbers, from the two halves of a blob."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 from pyroaring import BitMap
@@ -18,6 +19,8 @@ from puffin_index.kinds.held_keys import HoldsKeys, KeySets, Totals, Want, are_f
 from puffin_index.storage.arrays import Flags, Ints, Rows
 from puffin_index.storage.parts import corrupt
 from puffin_index.storage.ranged import Blob, Reading, at_once
+
+_Half = TypeVar("_Half", FlatHalf, HalfSets)
 
 CODES = ValueType("long")
 """The type of slices that hold codes of a dictionary."""
@@ -109,23 +112,21 @@ class BitSlicedIndex(OpenIndex, HoldsKeys):
             valid |= known
         return numbers, None if valid.all() else valid
 
-    def _flat_halves(self) -> Reading[list[FlatHalf]]:
-        """Return the numbers of each half."""
-        found: list[FlatHalf] = []
+    def _halves(
+        self, read: Callable[[HalfReader], Reading[_Half]], overlap: Callable[[_Half, _Half], bool]
+    ) -> Reading[list[_Half]]:
+        found: list[_Half] = []
         for reader in self._readers:
-            found.append((yield from reader.flat()))
-        if len(found) == 2 and bool((found[0].existence & found[1].existence).any()):
+            found.append((yield from read(reader)))
+        if len(found) == 2 and overlap(*found):
             raise self._other_numbers()
         return found
 
+    def _flat_halves(self) -> Reading[list[FlatHalf]]:
+        return self._halves(HalfReader.flat, lambda one, other: bool((one.existence & other.existence).any()))
+
     def _half_sets(self) -> Reading[list[HalfSets]]:
-        """Return the numbers of each half."""
-        found: list[HalfSets] = []
-        for reader in self._readers:
-            found.append((yield from reader.sets()))
-        if len(found) == 2 and found[0].existence.intersect(found[1].existence):
-            raise self._other_numbers()
-        return found
+        return self._halves(HalfReader.sets, lambda one, other: bool(one.existence.intersect(other.existence)))
 
     def sets_of(self) -> Reading[KeySets | None]:
         """Return the rows of each number, split by slice after slice; None if there may be many numbers."""

@@ -109,9 +109,8 @@ class DictionaryReader:
     """Find the ranks of keys of the dictionary's domain; read its directory and each needed block only once."""
 
     def __init__(self, blob: Blob, directory: Part, domain: Domain) -> None:
-        self._blob = blob
+        self._blob, self._part = blob, directory
         self._form = INT_KEYS if domain == "int64" else BYTES_KEYS
-        self._part = directory
         self._directory: _Directory | None = None
         self._blocks: dict[int, SortedKeys] = {}
 
@@ -284,7 +283,6 @@ class DictionaryCodedIndex(OpenIndex, HoldsKeys):
         return found
 
     def _key(self, code: Key | None) -> Reading[Key]:
-        """Return the key of a code."""
         key_count = yield from self._dictionary.key_count()
         if not isinstance(code, int) or not 0 <= code < key_count:
             raise corrupt(self._blob, "codes that the dictionary does not have")

@@ -179,7 +179,6 @@ class MergedSlices(OpenIndex, HoldsKeys):
         return sum(array.nbytes for array in (self._payload.spans, self._firsts, self._payload.layout))
 
     def _open(self) -> BitSlicedIndex | DictionaryCodedIndex:
-        """Open the slices of all rows, without reading any."""
         return open_slices(self._payload)
 
     def keys(self, most: int) -> Reading[KeyArray | None]:

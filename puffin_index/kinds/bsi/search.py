@@ -57,7 +57,6 @@ def _as_numbers(columns: Bytes) -> Ints:
 
 
 def _places(rows: Rows, some: BitMap) -> Ints:
-    """Return the places of some rows among ascending rows."""
     return np.searchsorted(rows, np.frombuffer(some.to_array(), np.uint32))
 
 
@@ -237,7 +236,6 @@ class HalfReader:
         return found
 
     def _from(self, bound: int) -> BitMap:
-        """Return the rows whose numbers are at least a bound."""
         if not bound:
             return self._sets[_EXISTENCE].copy()
         if bound >> len(self.half.slices):

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -80,11 +81,8 @@ class _Runs:
     key_ends: Ints
 
 
-@dataclass(frozen=True, slots=True)
-class _KeyPart:
-    word: int
-    number: int
-    content: bytes | memoryview
+_KeyPart: TypeAlias = tuple[int, int, bytes | memoryview]
+"""Word, number and content that a block has for its keys."""
 
 
 def write_blocks(
@@ -106,7 +104,6 @@ def write_blocks(
 
 
 def _write_sets(keys: Words, rows: Rows, numbers: RowNumbers) -> Iterator[WrittenBlock]:
-    """Encode the rows of each key as a row set."""
     starts = np.append(np.flatnonzero(np.diff(keys, prepend=~keys[:1])), len(keys))
     sets = serialize_row_sets(numbers.rows_of(rows).astype(np.uint32), starts)
     for place, (first, end) in enumerate(pairwise(starts.tolist())):
@@ -153,12 +150,12 @@ def _write_some(runs: _Runs, writer: _IntKeyWriter | _BytesKeyWriter, limit: int
     row_counts = np.add.reduceat(runs.lengths, block_runs[:-1])
     key_counts = np.diff(block_keys)
     section = 0
-    for block, key_part in enumerate(key_parts):
+    for block, (word, number, content) in enumerate(key_parts):
         own = sections[section : section + section_counts[block]]
         section += len(own)
-        header = np.array((len(own), key_part.word, key_part.number), BLOCK_HEADER)
+        header = np.array((len(own), word, number), BLOCK_HEADER)
         lengths = np.array([len(section) for section in own], "<u4")
-        data = b"".join((header.tobytes(), lengths.tobytes(), key_part.content, *own))
+        data = b"".join((header.tobytes(), lengths.tobytes(), content, *own))
         yield WrittenBlock(data, int(row_counts[block]), int(key_counts[block]), int(runs.keys[block_keys[block]]))
 
 
@@ -255,8 +252,7 @@ class _IntKeyWriter:
         steps = (keys[1:] - keys[:-1])[~is_first[1:]]
         step_ends = ends - np.arange(len(ends))
         least, widths, above = _above_least(steps, step_ends)
-        parts = zip(widths.tolist(), least.tolist(), pack_streams(above, step_ends, widths), strict=True)
-        return [_KeyPart(width, number, content) for width, number, content in parts]
+        return list(zip(widths.tolist(), least.tolist(), pack_streams(above, step_ends, widths), strict=True))
 
 
 class _BytesKeyWriter:
@@ -284,4 +280,4 @@ class _BytesKeyWriter:
         stored = content if end - first == 1 else self._compressor.compress(content)
         if len(stored) >= len(content):
             stored = content
-        return _KeyPart(len(stored), len(content), stored)
+        return len(stored), len(content), stored

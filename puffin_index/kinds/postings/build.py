@@ -83,12 +83,7 @@ def append_blocks(
 
 
 def finish_postings(
-    data: bytearray,
-    blocks: Sequence[Child],
-    null_rows: Rows,
-    is_bytes: bool,
-    numbers: RowNumbers,
-    sizes: Sizes,
+    data: bytearray, blocks: Sequence[Child], null_rows: Rows, is_bytes: bool, numbers: RowNumbers, sizes: Sizes
 ) -> Payload:
     """Complete a payload from the bytes and descriptions of its blocks, and the NULL rows of the row space."""
     starts = np.array([0, len(null_rows)])

@@ -62,7 +62,8 @@ class BlockTable:
 class PostingsDirectory:
     """Find the blocks of keys; read the root and each needed page only once. Safe to share between threads.
 
-    The blocks end at `blocks_end` in the blob. Nothing is known before `load`.
+    The blocks end at `blocks_end` in the blob. Nothing is known before `load`; the numbers in `table` are known at both
+    ends and on every page read by `locate` or `load`. `nbytes` is about the memory of all that.
     """
 
     def __init__(self, blob: Blob, root: Part, is_bytes: bool, blocks_end: int, row_count: int) -> None:
@@ -71,21 +72,10 @@ class PostingsDirectory:
         self._is_bytes = is_bytes
         self._ends = (blocks_end, row_count)
         self._root: Page | None = None
-        self._table: BlockTable | None = None
+        self.table = BlockTable.empty(0)
         self._pages: dict[int, SortedKeys] = {}
-        self._nbytes = _EMPTY_BYTES
+        self.nbytes = _EMPTY_BYTES
         self._lock = threading.Lock()
-
-    @property
-    def nbytes(self) -> int:
-        """The approximate memory of everything read so far, in bytes."""
-        return self._nbytes
-
-    @property
-    def table(self) -> BlockTable:
-        """The numbers of the blocks, known at both ends and on every page read by `locate` or `load`."""
-        assert self._table is not None
-        return self._table
 
     @property
     def block_count(self) -> int:
@@ -183,11 +173,11 @@ class PostingsDirectory:
         root = parse_page(self._blob, data, self._root_part.offset, self._is_bytes)
         if int(root.rows[-1]) != self._ends[1]:
             raise corrupt(self._blob, f"{root.rows[-1]} rows, not {self._ends[1]}", self._root_part.offset)
-        self._table = BlockTable.empty(root.block_count)
-        self._table.offsets[-1], self._table.rows[-1] = self._ends
+        self.table = BlockTable.empty(root.block_count)
+        self.table.offsets[-1], self.table.rows[-1] = self._ends
         if root.level == BLOCKS:
-            self._pages[0] = self._take(self._table, 0, root)
-        self._nbytes += _CHILD_BYTES * len(root)
+            self._pages[0] = self._take(0, root)
+        self.nbytes += _CHILD_BYTES * len(root)
         # The caller sets the root last: to other threads, its presence means that the table is ready.
         return root
 
@@ -215,14 +205,15 @@ class PostingsDirectory:
         if parsed.level != BLOCKS or len(parsed) != count or int(parsed.rows[-1]) != rows:
             raise corrupt(self._blob, "a directory page that does not fit the root", part.offset)
         self.table.rows[first] = root.rows[page]
-        return self._take(self.table, first, parsed)
+        return self._take(first, parsed)
 
-    def _take(self, table: BlockTable, first: int, page: Page) -> SortedKeys:
+    def _take(self, first: int, page: Page) -> SortedKeys:
         """Copy a page into the table; separators refer to the table, so that memory holds each number once."""
-        table.fill(first, page)
+        self.table.fill(first, page)
         separators = page.separators
-        self._nbytes += _CHILD_BYTES * len(page) + (len(separators.data) if isinstance(separators, BytesKeys) else 0)
-        return separators if isinstance(separators, BytesKeys) else IntKeys(table.first_keys[first : first + len(page)])
+        self.nbytes += _CHILD_BYTES * len(page) + (len(separators.data) if isinstance(separators, BytesKeys) else 0)
+        is_bytes = isinstance(separators, BytesKeys)
+        return separators if is_bytes else IntKeys(self.table.first_keys[first : first + len(page)])
 
 
 def _chosen(keys: Ints | Sequence[bytes], places: Ints) -> Ints | Sequence[bytes]:
@@ -266,18 +257,13 @@ class Cuts:
     key_limits: Ints
 
     @property
-    def lows(self) -> tuple[Ints, Flags]:
-        """The blocks of the places where the intervals begin, and whether these places lie inside."""
-        return self.blocks[0::2], self.inside[0::2]
-
-    @property
-    def highs(self) -> tuple[Ints, Flags]:
-        """The blocks of the places where the intervals end, and whether these places lie inside."""
-        return self.blocks[1::2], self.inside[1::2]
+    def ends(self) -> tuple[Ints, Flags, Ints, Flags]:
+        """The blocks of the places where intervals begin, whether these lie inside, and the same where they end."""
+        return self.blocks[0::2], self.inside[0::2], self.blocks[1::2], self.inside[1::2]
 
     def needed_blocks(self) -> Ints:
         """Return the blocks that may have keys of the intervals, ascending."""
-        (lows, _), (highs, in_highs) = self.lows, self.highs
+        lows, _, highs, in_highs = self.ends
         if len(lows) == 1:
             return np.arange(lows[0], highs[0] + in_highs[0])
         return np.unique(ramps(lows, np.maximum(highs + in_highs - lows, 0)))
@@ -311,7 +297,7 @@ def cuts_at(places: Places, directory: PostingsDirectory) -> Reading[Cuts]:
 def bounds_of(cuts: Cuts, directory: PostingsDirectory) -> tuple[int, int]:
     """Return the least and the greatest number of rows that the intervals may have."""
     table = directory.table
-    (lows, in_lows), (highs, in_highs) = cuts.lows, cuts.highs
+    lows, in_lows, highs, in_highs = cuts.ends
     least = table.rows[highs] - table.rows[lows + in_lows]
     most = table.rows[highs + in_highs] - table.rows[lows]
     within = in_highs & (lows == highs)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ from puffin_index.errors import CorruptFileError, UnsupportedError
 from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.columns import Column, KeyArray, join_keys
 from puffin_index.keys.leaf import NullTest, SetTest
-from puffin_index.kinds.base import LookUp, OpenIndex, RowSet, RowsOf, StoredPayload
+from puffin_index.kinds.base import LookUp, OpenIndex, RowSet, StoredPayload
 from puffin_index.kinds.held_keys import DistinctKeys, HoldsKeys, KeyCounts, KeySets, are_few_keys
 from puffin_index.kinds.postings.columns import (
     CodedRows,
@@ -87,7 +87,6 @@ class Postings(OpenIndex, HoldsKeys):
         self._nulls_part = Part(nulls_from, pages_from - nulls_from, nulls_sum)
         root = Part(root_from, blob.length - root_from, root_sum)
         self.directory = PostingsDirectory(blob, root, self._is_bytes, nulls_from, row_count)
-        self._every: BitMap | None = None
         self._nulls: BitMap | None = BitMap() if null_count == 0 else None
 
     @property
@@ -107,7 +106,7 @@ class Postings(OpenIndex, HoldsKeys):
         test, (row_count, null_count) = asked.test, self._counts
         if isinstance(test, NullTest):
             count = null_count if test.is_null else row_count
-            return LookUp((count, count), self._nulls_cost(), self._null_test(test))
+            return LookUp((count, count), self._nulls_cost(), partial(self._null_test, test.is_null))
         yield from self.directory.load(_NO_BLOCKS)
         cuts = yield from cuts_at(asked.places(self._is_bytes), self.directory)
         least, most = bounds_of(cuts, self.directory)
@@ -118,13 +117,10 @@ class Postings(OpenIndex, HoldsKeys):
         is_short = not plan.subtract and len(plan.blocks) > 0
         return LookUp(bounds, plan.cost, partial(self._rows, plan), partial(self._blocks, plan) if is_short else None)
 
-    def _null_test(self, test: NullTest) -> RowsOf:
-        def rows(candidates: BitMap | None) -> Reading[RowSet]:
-            nulls = yield from self.nulls()
-            found = nulls if test.is_null else self._every_row() - nulls
-            return RowSet(found.copy() if candidates is None else found & candidates, True)
-
-        return rows
+    def _null_test(self, is_null: bool, candidates: BitMap | None) -> Reading[RowSet]:
+        nulls = yield from self.nulls()
+        found = nulls if is_null else self._every_row - nulls
+        return RowSet(found.copy() if candidates is None else found & candidates, True)
 
     def _rows(self, plan: _Plan, candidates: BitMap | None) -> Reading[RowSet]:
         found = BitMap()
@@ -135,7 +131,7 @@ class Postings(OpenIndex, HoldsKeys):
             found |= asked.rows_of_all([asked])[0]
         if plan.subtract:
             nulls = yield from self.nulls()
-            found = self._every_row() - nulls - found
+            found = self._every_row - nulls - found
         return RowSet(found if candidates is None else found & candidates, True)
 
     def _blocks(self, plan: _Plan) -> Reading[AskedBlocks]:
@@ -149,10 +145,9 @@ class Postings(OpenIndex, HoldsKeys):
         if are_sets.any():
             sets, stored = stored.chosen(are_sets), stored.chosen(~are_sets)
             row_count = int(sets.table.row_counts(sets.numbers).sum())
-            rows = StoredSets.of(sets.views, self._blob.location, self._blob.offset).union(
-                self._numbers.row_limit, row_count
-            )
-            if len(rows) != row_count or not rows <= self._every_row():
+            stored_sets = StoredSets.of(sets.views, self._blob.location, self._blob.offset)
+            rows = stored_sets.union(self._numbers.row_limit, row_count)
+            if len(rows) != row_count or not rows <= self._every_row:
                 raise self._other_rows(blocks)
         return AskedBlocks(stored, cuts, self._numbers, self._is_bytes, rows)
 
@@ -173,7 +168,7 @@ class Postings(OpenIndex, HoldsKeys):
         counts = self.directory.table.row_counts(blocks)
         every = BitMap.union(nulls, *rows)
         are_disjoint = len(every) == sum(map(len, rows)) + len(nulls)
-        if [len(own) for own in rows] != counts.tolist() or not are_disjoint or every != self._every_row():
+        if [len(own) for own in rows] != counts.tolist() or not are_disjoint or every != self._every_row:
             raise self._other_rows(blocks)
         return KeySets(self._value_type, self.directory.keys_at(blocks), rows, nulls)
 
@@ -237,7 +232,6 @@ class Postings(OpenIndex, HoldsKeys):
         return DistinctKeys((yield from self._key_list()), self._counts[0])
 
     def _key_list(self) -> Reading[KeyArray]:
-        """Return all keys."""
         yield from self.directory.load()
         parts: list[KeyArray] = []
         for some, are_sets in self._stretches():
@@ -249,15 +243,13 @@ class Postings(OpenIndex, HoldsKeys):
         """Yield blocks (None for all) with loaded pages, some at a time, and whether these are row sets."""
         every = np.arange(self.directory.block_count) if chosen is None else chosen
         are_sets = self.directory.table.are_sets[every]
-        chunks = (
-            np.arange(len(every)) // BLOCKS_AT_ONCE + np.cumsum(self.directory.table.row_counts(every)) // _ROWS_AT_ONCE
-        )
+        rows = np.cumsum(self.directory.table.row_counts(every))
+        chunks = np.arange(len(every)) // BLOCKS_AT_ONCE + rows // _ROWS_AT_ONCE
         ends = np.flatnonzero((np.diff(chunks) > 0) | (are_sets[1:] != are_sets[:-1])) + 1
         for some in np.split(every, ends) if len(every) else ():
             yield some, bool(self.directory.table.are_sets[some[0]])
 
     def _every_key(self) -> Reading[tuple[KeyArray, Ints]]:
-        """Return all keys and the number of rows of each."""
         yield from self.directory.load()
         parts: list[tuple[KeyArray, Ints]] = []
         for some, are_sets in self._stretches():
@@ -281,11 +273,10 @@ class Postings(OpenIndex, HoldsKeys):
         return key_rows((yield from self._scan(blocks)))
 
     def _set_rows(self, blocks: Ints) -> Reading[KeyRows]:
-        """Decode blocks that are row sets."""
         stored = yield from self._read_sets(blocks)
         rows, sets = stored.rows(self._numbers.row_limit)
         are_due = np.array_equal(np.bincount(sets, minlength=len(blocks)), self.directory.table.row_counts(blocks))
-        if not are_due or not row_set_of(rows, self._numbers.row_limit) <= self._every_row():
+        if not are_due or not row_set_of(rows, self._numbers.row_limit) <= self._every_row:
             raise self._other_rows(blocks)
         return KeyRows(self.directory.keys_at(blocks), sets, self._numbers.to_numbers(rows))
 
@@ -316,14 +307,12 @@ class Postings(OpenIndex, HoldsKeys):
     def _nulls_cost(self) -> tuple[int, int]:
         return (1, self._nulls_part.length) if self._nulls is None else (0, 0)
 
+    @cached_property
     def _every_row(self) -> BitMap:
-        if self._every is None:
-            every = BitMap()
-            for base, row_count in zip(self._numbers.bases.tolist(), self._numbers.row_counts.tolist(), strict=True):
-                every.add_range(base, base + row_count)
-            # Set only when complete: other threads may read the set at any time.
-            self._every = every
-        return self._every
+        every = BitMap()
+        for base, row_count in zip(self._numbers.bases.tolist(), self._numbers.row_counts.tolist(), strict=True):
+            every.add_range(base, base + row_count)
+        return every
 
     def nulls(self) -> Reading[BitMap]:
         """Return the NULL rows, which nobody may change."""
@@ -331,7 +320,7 @@ class Postings(OpenIndex, HoldsKeys):
             place = self._blob.offset + self._nulls_part.offset
             (stored,) = yield from parts_of(self._blob, [self._nulls_part])
             nulls = deserialize(stored, self._numbers.row_limit, location=self._blob.location, offset=place)
-            if len(nulls) != self._counts[1] or not nulls <= self._every_row():
+            if len(nulls) != self._counts[1] or not nulls <= self._every_row:
                 raise corrupt(self._blob, "a set of NULL rows of other row groups", self._nulls_part.offset)
             self._nulls = nulls
         return self._nulls

@@ -14,13 +14,7 @@ from puffin_index.keys.merge import rank_keys
 from puffin_index.keys.sorted_keys import BytesKeys
 from puffin_index.kinds.base import MergePart, Payload
 from puffin_index.kinds.postings.blocks import Sizes
-from puffin_index.kinds.postings.build import (
-    DEFAULT_SIZES,
-    MAXIMUM_ROWS,
-    append_blocks,
-    finish_postings,
-    most_set_keys,
-)
+from puffin_index.kinds.postings.build import DEFAULT_SIZES, MAXIMUM_ROWS, append_blocks, finish_postings, most_set_keys
 from puffin_index.kinds.postings.look_up import Postings
 from puffin_index.kinds.postings.pages import Child
 from puffin_index.kinds.postings.sort import OrderedRows, RowNumbers, order_keyed
@@ -44,9 +38,7 @@ class _Some:
 
 
 def merge_postings(
-    parts: Sequence[MergePart],
-    sizes: Sizes = DEFAULT_SIZES,
-    rows_at_once: int = ROWS_AT_ONCE,
+    parts: Sequence[MergePart], sizes: Sizes = DEFAULT_SIZES, rows_at_once: int = ROWS_AT_ONCE
 ) -> Payload:
     """Merge postings whose new bases ascend through all parts, with about `rows_at_once` rows in memory.
 
@@ -141,7 +133,6 @@ class _Source:
 
 
 def _slice(some: _Some, first: int, end: int | None) -> _Some:
-    """Return the keys from one place to another, and their rows."""
     low = int(np.searchsorted(some.owners, first))
     high = len(some.owners) if end is None else int(np.searchsorted(some.owners, end))
     return _Some(some.keys[first:end], some.owners[low:high] - first, some.rows[low:high])

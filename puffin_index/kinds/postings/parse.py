@@ -190,11 +190,7 @@ _LOW_HALF = np.uint64(0xFFFF_FFFF)
 
 
 def rows_of_runs(
-    blocks: ParsedBlocks,
-    lows: Ints,
-    highs: Ints,
-    owners: Ints,
-    numbers: Sequence[RowNumbers],
+    blocks: ParsedBlocks, lows: Ints, highs: Ints, owners: Ints, numbers: Sequence[RowNumbers]
 ) -> list[BitMap]:
     """Return each blob's rows of ascending, disjoint intervals of runs, or raise CorruptFileError for other numbers."""
     some = lows < highs
