@@ -98,10 +98,6 @@ def test_whenever_time_is_over_no_match_is_dropped_and_counts_are_exact(index: T
     assert decided[-1] == len(matching)
 
 
-def pairs(count: int) -> str:
-    return " OR ".join(f"(k = {7 * number + 1} AND id = {3 * number + 1})" for number in range(count))
-
-
 @pytest.fixture
 def joins() -> Iterator[list[str]]:
     """What is joined anew of trees, one element for each node."""
@@ -121,17 +117,6 @@ def joins() -> Iterator[list[str]]:
         patch.object(JoinedEstimates, "_join", counting(JoinedEstimates)),
     ):
         yield joined
-
-
-@pytest.mark.parametrize("index", ["bsi", "postings"], indirect=True)
-def test_ten_times_the_terms_take_about_ten_times_the_steps(index: TableIndex, joins: list[str]) -> None:
-    def steps(count: int) -> int:
-        joins.clear()
-        plan(index, pairs(count), planning_milliseconds=600_000)
-        return len(joins)
-
-    few, many = steps(PAIRS // 20), steps(PAIRS // 2)
-    assert many <= 20 * few
 
 
 @pytest.mark.parametrize("index", ["bsi"], indirect=True)

@@ -22,7 +22,7 @@ from puffin_index.storage.ranged import run
 from tests.counting_reader import CountingReader
 from tests.puffin_index.kinds.columns import Sample
 from tests.puffin_index.kinds.counting import open_payload
-from tests.puffin_index.kinds.merged_sample import BLOCK_ROWS, POSTINGS_OPTIONS, Piece, merged, placed, segment
+from tests.puffin_index.kinds.merged_sample import Piece, merged, placed, segment
 
 KIB = 1024
 MILLION = 1_000_000
@@ -81,14 +81,6 @@ def test_a_null_test_of_a_bitmap_reads_the_nulls_alone() -> None:
     assert rows == BitMap(range(7, 100_000, 1000))
     assert requests == 1
     assert bytes_read < KIB
-
-
-def test_neighbouring_values_of_a_bitmap_are_read_with_one_request() -> None:
-    values = np.random.default_rng(3).integers(0, 1000, 200_000)
-    index, reader = _open("bitmap", values, "long")
-    rows, requests, _ = _read(index, reader, SetTest((10, 11, 12, 14, 900)))
-    assert rows == BitMap(np.flatnonzero(np.isin(values, (10, 11, 12, 14, 900))).tolist())
-    assert requests == 4  # directory, block, neighbours, what is far away
 
 
 def test_a_narrow_range_of_a_bitmap_reads_its_blocks_and_no_others(permutation: Ints) -> None:
@@ -226,43 +218,6 @@ def test_equality_in_merged_bitmaps_of_1000_row_groups_takes_3_requests_instead_
     assert len(found) == sum(group.sample.values.count(7) for group in after.groups)
 
 
-def test_equality_in_merged_bitmaps_of_many_keys_takes_3_requests_and_not_many_bytes() -> None:
-    _, after = _pieces("bitmap", 20_000, 40)
-    index, reader = after.opened()
-    assert isinstance(index, Postings)
-    key = int(after.groups[500].sample.values[3])
-    found = index.evaluate(SetTest((key,))).rows
-    assert after.groups[500].base + 3 in found
-    assert reader.requests <= 3  # the root, perhaps a page, the block
-    assert reader.bytes_read <= 48 * 1024
-    assert not index.evaluate(SetTest((key + 1,))).rows
-
-
-@pytest.mark.parametrize("distinct", [3, 20_000])
-@pytest.mark.parametrize(
-    "test", [SetTest((7,)), SetTest((7, 14, 70_000), True), RangeTest(7, 8), RangeTest(8, None), NullTest(True)]
-)
-def test_what_merged_bitmaps_would_read_is_what_they_read(distinct: int, test: LeafTest) -> None:
-    _, after = _pieces("bitmap", distinct, 500 if distinct == 3 else 40)
-    index, reader = after.opened()
-    assert isinstance(index, Postings)
-    prepared = run(index.prepare(AskedTest(test)))
-    requests, length = prepared.cost
-    told = (reader.requests, reader.bytes_read)
-    run(prepared.rows(None))
-    assert (reader.requests - told[0], reader.bytes_read - told[1]) == (requests, length)
-
-
-def test_how_many_rows_a_key_has_is_told_without_its_row_set() -> None:
-    _, after = _pieces("bitmap", 3, 500)
-    index, reader = after.opened()
-    assert isinstance(index, Postings)
-    counts = [sum(group.sample.values.count(key) for group in after.groups) for key in (7, 14)]
-    assert run(index.prepare(AskedTest(SetTest((7, 14))))).bounds == (sum(counts), sum(counts))
-    assert run(index.prepare(AskedTest(RangeTest(8, 20)))).bounds == (counts[1], counts[1])
-    assert reader.requests == 1
-
-
 def test_equality_in_a_bloom_matrix_of_1000_row_groups_takes_4_requests_instead_of_1000() -> None:
     before, after = _pieces("bloom", 20_000, 40)
     key = int(after.groups[77].sample.values[0])
@@ -294,18 +249,3 @@ def test_filters_of_other_sizes_cost_few_requests_more() -> None:
     assert possible[3]
     assert reader.requests <= AT_MOST
     assert len(after.payload.data) <= sum(len(piece.payload.data) for piece in before)
-
-
-def test_equality_in_merged_postings_takes_3_requests() -> None:
-    of_groups = _row_groups(20_000, 40)
-    segments = [
-        segment("bitmap", POSTINGS_OPTIONS, placed(of_groups[first : first + 100]))
-        for first in range(0, ROW_GROUPS, 100)
-    ]
-    (after,) = merged(segments)
-    index, reader = after.opened()
-    assert index is not None
-    assert not isinstance(index, BloomMatrix)
-    key = int(of_groups[500].values[3])
-    assert 500 * BLOCK_ROWS + 3 in index.evaluate(SetTest((key,))).rows
-    assert reader.requests <= 3
