@@ -61,8 +61,8 @@ def test_one_read_answers_for_all_small_row_groups(index: TableIndex) -> None:
         found = plan(index, where)
         rows = found.funnel[-1]
         assert (rows.name, rows.reads, found.kept) == ("rows", 1, kept)
-        # A bit a row for each bit of the numbers, and as much again for what frames them.
-        assert 8 * rows.bytes_read <= 2 * ROWS * (7 * ROWS).bit_length()
+        # A bit a row for each bit of the numbers, and one that tells which rows have a number.
+        assert 8 * rows.bytes_read <= ROWS * ((7 * ROWS).bit_length() + 1)
         assert set(found.reason_counts()) <= {"rows-match", "rows-empty"}
 
 
@@ -136,7 +136,9 @@ def test_keys_that_are_everywhere_cost_a_sample_at_most(random_ids: tuple[TableI
     found = plan(index, keys=keys)
     assert found.reason_counts() == {"not-worth-reading": IDS // ID_ROW_GROUP_ROWS}
     size = sum(row["file_size_in_bytes"] for row in index.data_table.inspect.files().to_pylist())
-    assert 0 < found.index_bytes_read <= 0.02 * (size / 4 + 128 * 1024 * found.row_groups)
+    # No more than the share of the cost of a plain scan that may be in vain.
+    without = size / 4 + 128 * 1024 * found.row_groups
+    assert 0 < found.index_bytes_read <= 0.02 * without
     assert plan(index, keys=keys, byte_budget=20_000).index_bytes_read == 0
 
 
