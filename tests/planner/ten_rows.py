@@ -36,7 +36,6 @@ POSTINGS = IndexDefinition.of(bitmap=["k"], options={"k.layout": "postings"})
 def build_index(
     catalog: SqlCatalog, data: pa.Table, row_group_rows: int, definition: IndexDefinition, name: str = "t"
 ) -> TableIndex:
-    """Make a table of one file, and an index of it."""
     create_table(catalog, name, data, row_group_rows)
     return built(catalog, f"ns.{name}", definition)
 

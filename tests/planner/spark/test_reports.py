@@ -73,7 +73,6 @@ def test_reports_keep_what_fits_whatever_comes_and_is_taken_back(
 
 
 def _bytes_of(kept: Mapping[str, list[ScanPlan]]) -> int:
-    """The memory of plans, counted anew."""
     plans = [plan for own in kept.values() for plan in own]
     locations = {id(plan.data_files): plan.location_bytes for plan in plans}
     return sum(plan.nbytes for plan in plans) + sum(locations.values())

@@ -98,7 +98,6 @@ def check_totals(found: Totals, keys: Sequence[Key | None], value_type: ValueTyp
 
 
 def check_sets(sets: KeySets, rows: BitMap, keys: Sequence[Key | None], number: dict[int, int]) -> None:
-    """Check the rows of each key, as far as they are among the asked rows, whose places are `number`."""
     own_keys = sets.keys.tolist() if sets.value_type.domain == "int64" else sets.keys.to_pylist()
     found = {row: key for key, own in zip(own_keys, sets.rows, strict=True) for row in own}
     found |= dict.fromkeys(sets.nulls)

@@ -54,7 +54,6 @@ def _possible(piece: Piece, found: RowSet) -> Flags:
 
 @pytest.fixture(scope="module")
 def permutation() -> Ints:
-    """A million distinct numbers."""
     return np.random.default_rng(1).permutation(MILLION)
 
 

@@ -26,7 +26,6 @@ def has_tie(rows: BitMap) -> bool:
 
 
 def croaring(rows: BitMap) -> bytes:
-    """The bytes that CRoaring writes."""
     optimised = rows.copy()
     optimised.run_optimize()
     data: bytes = optimised.serialize()
