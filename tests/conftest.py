@@ -1,11 +1,12 @@
 """A real SQLite catalog on disk with PyIceberg, no JVM."""
 
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
+from random import Random
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 import pyarrow as pa
 import pytest
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from tests.puffin_index.segments.segment_sample import SegmentSample
     from tests.shell import Shell
 
+T = TypeVar("T")
+
 # The same examples on every run, so that a change is what makes a test fail; `make nightly` looks for new ones.
 settings.register_profile("repeatable", max_examples=30, derandomize=True, deadline=None)
 settings.register_profile("nightly", max_examples=500, deadline=None)
@@ -35,6 +38,11 @@ def is_nightly() -> bool:
 def amount(few: int, many: int) -> int:
     """How much of something slow is tried: few in `make test`, many with the profile `nightly`."""
     return many if is_nightly() else few
+
+
+def some(cases: Sequence[T], few: int) -> Sequence[T]:
+    """Cases that resemble each other: `few` of them, the same in each run; all of them with the profile `nightly`."""
+    return cases if is_nightly() else Random(few).sample(cases, min(few, len(cases)))
 
 
 @pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in its own hook

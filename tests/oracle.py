@@ -44,8 +44,6 @@ class Between:
 
 @dataclass(frozen=True, slots=True)
 class IsNull:
-    """`column IS NULL`."""
-
     column: str
 
 
@@ -66,22 +64,16 @@ class Like:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """`NOT part`."""
-
     part: Predicate
 
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """`part AND part ...`."""
-
     parts: tuple[Predicate, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """`part OR part ...`."""
-
     parts: tuple[Predicate, ...]
 
 

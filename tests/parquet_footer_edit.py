@@ -22,19 +22,16 @@ def edit_footer(path: Path, change: Callable[[Struct], None]) -> None:
 
 
 def row_groups(footer: Struct) -> list[Struct]:
-    """The row groups of a footer."""
     groups: list[Struct] = footer[4][1][1]
     return groups
 
 
 def columns(row_group: Struct) -> list[Struct]:
-    """The column chunks of a row group."""
     chunks: list[Struct] = row_group[1][1][1]
     return chunks
 
 
 def metadata(column: Struct) -> Struct:
-    """The metadata of a column chunk."""
     own: Struct = column[3][1]
     return own
 
@@ -98,7 +95,6 @@ def _varint(value: int) -> bytes:
 
 
 def struct_bytes(fields: Struct) -> bytes:
-    """The bytes of a struct."""
     out, before = b"", 0
     for number, (kind, value) in sorted(fields.items()):
         out += bytes([(number - before) << 4 | kind]) + _value_bytes(kind, value)

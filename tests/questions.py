@@ -22,7 +22,6 @@ batches = st.one_of(
 
 @st.composite
 def leaves(draw: st.DrawFn) -> Ask:
-    """A leaf."""
     number, text = draw(st.integers(-2, 4)), draw(st.sampled_from(["", "a", "b", "c"]))
     operator = draw(st.sampled_from(["=", "<>", "<", ">="]))
     make: list[Ask] = [
@@ -36,7 +35,6 @@ def leaves(draw: st.DrawFn) -> Ask:
 
 @st.composite
 def predicates(draw: st.DrawFn) -> Ask:
-    """Two leaves, put together."""
     one, other, how = draw(leaves()), draw(leaves()), draw(st.sampled_from(["AND", "OR", "AND NOT"]))
 
     def written(k: str, s: str) -> tuple[str, Predicate]:

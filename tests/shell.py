@@ -15,14 +15,11 @@ PROGRAM: Final = (sys.executable, "-c", "from planner.commands.main import main;
 
 
 def catalog_options(folder: Path, uri_ending: str = "") -> list[str]:
-    """The options that say where the catalog of a folder is."""
     properties = (f"uri=sqlite:///{folder / 'catalog.db'}{uri_ending}", f"warehouse={folder.as_uri()}")
     return [part for one in properties for part in ("--catalog-property", one)]
 
 
 class Shell:
-    """Runs commands on one table."""
-
     def __init__(self, folder: Path, table: str = "local.ns.t", uri_ending: str = "") -> None:
         self._table = table
         self._options = catalog_options(folder, uri_ending)

@@ -15,7 +15,6 @@ _FOREIGN_VARIABLES = ("PYTHONPATH", "PYSPARK_PYTHON", "VIRTUAL_ENV")
 
 
 def build_wheel(folder: Path) -> Path:
-    """Build the wheel into a folder."""
     command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     (built,) = folder.glob("*.whl")

@@ -91,7 +91,6 @@ def _classpath() -> list[str]:
 
 
 def start_paimon() -> Paimon:
-    """Start the JVM with Paimon's bundle, unless it runs already."""
     if not jpype.isJVMStarted():
         jpype.startJVM("-Xmx1g", classpath=_classpath(), convertStrings=False)
     types = jpype.JClass("org.apache.paimon.types.DataTypes")

@@ -13,12 +13,7 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
 
-from planner.clock import Clock
-from planner.condition.tree.nodes import Leaf, Predicate
-from planner.condition.tree.tree import PredicateTree
-from planner.prune.gate import DEFAULT_LIMITS, Limits
-from planner.prune.state import SearchState
-from planner.view.directories import IndexReads
+from planner.condition.tree.nodes import Leaf
 from planner.view.index_view import IndexView
 from planner.view.views import view_of
 from puffin_index import IndexDefinition, TableIndex
@@ -41,7 +36,6 @@ POSTINGS = IndexDefinition.of(bitmap=["k"], options={"k.layout": "postings"})
 def build_index(
     catalog: SqlCatalog, data: pa.Table, row_group_rows: int, definition: IndexDefinition, name: str = "t"
 ) -> TableIndex:
-    """Make a table of one file, and an index of it."""
     create_table(catalog, name, data, row_group_rows)
     return built(catalog, f"ns.{name}", definition)
 
@@ -60,8 +54,3 @@ def k(test: LeafTest) -> Leaf:
 
 def c(test: LeafTest) -> Leaf:
     return Leaf(2, test, "long")
-
-
-def pruning_of(view: IndexView, predicate: Predicate, limits: Limits = DEFAULT_LIMITS) -> SearchState:
-    """All five row groups, before any stage has run."""
-    return SearchState(view, PredicateTree(predicate), EVERY, limits, Clock(60), IndexReads())

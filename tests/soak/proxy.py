@@ -44,7 +44,6 @@ class FaultyProxy:
             asyncio.run_coroutine_threadsafe(self._cut_all(), self._loop).result()
 
     def close(self) -> None:
-        """Stop."""
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
 

@@ -43,17 +43,14 @@ class State:
 
     @classmethod
     def read(cls, path: Path) -> State:
-        """Return the state that the last part left; a new one if there was none."""
         return cls(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else cls()
 
     def write(self, path: Path) -> None:
-        """Write the state down, in one step."""
         beside = path.with_suffix(".new")
         beside.write_text(json.dumps(self.to_json(), indent=1), encoding="utf-8")
         beside.replace(path)
 
     def to_json(self) -> dict[str, object]:
-        """Return the state as plain objects."""
         with self._lock:
             return {
                 "seconds": round(self.seconds, 1),
@@ -64,18 +61,15 @@ class State:
             }
 
     def count(self, world: str, event: str, number: int = 1) -> None:
-        """Count an event."""
         with self._lock:
             own = self.events.setdefault(world, {})
             own[event] = own.get(event, 0) + number
 
     def fail(self, what: str) -> None:
-        """Note what must not happen."""
         with self._lock:
             self.failures.append(what)
 
     def total(self, event: str) -> int:
-        """Return how often an event was, in all worlds."""
         with self._lock:
             return sum(counts.get(event, 0) for counts in self.events.values())
 
@@ -112,7 +106,6 @@ class State:
             self.fail(f"memory of {name} has grown by {growth / _MIB:.0f} MiB in {times[-1] - times[0]:.0f} s")
 
     def text(self) -> str:
-        """Return the report for people."""
         lines = [f"soak: {self.seconds / 60:.0f} minutes under load, {self.parts} parts", ""]
         for world, counts in self.events.items():
             lines += [f"{world}:", *(f"  {name:28} {number:>8,}" for name, number in sorted(counts.items())), ""]

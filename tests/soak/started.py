@@ -66,11 +66,9 @@ class Started:
 
     @property
     def is_running(self) -> bool:
-        """Whether the process has not ended."""
         return self.process.poll() is None
 
     def end(self, number: signal.Signals, patience_seconds: float = 300.0) -> int:
-        """Send a signal and wait; return the exit code."""
         self.process.send_signal(number)
         return self.wait(patience_seconds)
 

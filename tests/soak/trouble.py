@@ -256,14 +256,12 @@ class Trouble:
         self._run("verify", "--all", "--repair")
 
     def kill(self) -> None:
-        """Kill what still runs, should the soak itself fail."""
         self._stop.set()
         for started in self._long_lived.values():
             if started.is_running:
                 started.process.kill()
 
     def stop(self) -> None:
-        """Let no more trouble begin."""
         self._stop.set()
 
     def finish(self) -> None:

@@ -66,25 +66,20 @@ class World:
 
     @property
     def properties(self) -> dict[str, str]:
-        """The properties of the catalog."""
         return {"uri": self.uri, "warehouse": self.warehouse, **self.store}
 
     @property
     def database(self) -> Path:
-        """The catalog's file."""
         return Path(self.uri.removeprefix("sqlite:///"))
 
     def open(self) -> SqlCatalog:
-        """Open the catalog."""
         return SqlCatalog(CATALOG, **self.properties)
 
     def write(self, path: Path) -> None:
-        """Write the world down for processes."""
         path.write_text(json.dumps(asdict(self)), encoding="utf-8")
 
     @classmethod
     def read(cls, path: str) -> World:
-        """Read what `write` wrote."""
         return cls(**json.loads(Path(path).read_text(encoding="utf-8")))
 
     def make_table(self) -> None:
@@ -104,7 +99,6 @@ class World:
 
 
 def rows(seed: int, first_id: int, count: int) -> pa.Table:
-    """Make rows; `n` is an int that becomes a long one day."""
     chooser = np.random.default_rng(seed)
     return pa.table(
         {
@@ -156,7 +150,6 @@ def matching(where: str, data: pa.Table) -> pa.Table:
 
 
 def read_plainly(table: Table, snapshot_id: int | None) -> pa.Table:
-    """Read a snapshot (None: the present state and schema) by PyIceberg's own scan, which knows no index."""
     return table.scan(snapshot_id=snapshot_id).to_arrow()
 
 

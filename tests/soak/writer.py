@@ -26,7 +26,6 @@ class Writer:
         self._random = random
 
     def run(self) -> None:
-        """Write until the process is ended."""
         actions: dict[str, tuple[int, Callable[[], None]]] = {
             "append": (50, self._append),
             "delete": (10, self._delete),
@@ -48,7 +47,6 @@ class Writer:
             time.sleep(self._random.expovariate(2.0))
 
     def _fitting(self, data: pa.Table) -> pa.Table:
-        """Give rows the columns that the table has by now."""
         schema, called = self._table.schema(), {new: old for old, new in names_now(self._table.schema()).items()}
         arrow = schema.as_arrow()
         columns = [
@@ -106,7 +104,6 @@ class Writer:
 
 
 def main() -> None:
-    """Open the table, again and again if that fails, and write."""
     world, random = World.read(sys.argv[1]), Random(int(sys.argv[2]))
     while True:
         try:

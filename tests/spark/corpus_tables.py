@@ -83,7 +83,6 @@ def statements(name: str) -> list[Statement]:
 
 
 def texts(name: str) -> list[str]:
-    """Read a file of conditions, one a line."""
     return (CORPUS / f"{name}.txt").read_text(encoding="utf-8").strip().split("\n")
 
 
@@ -120,7 +119,6 @@ def append(spark: SparkSession, full: str, start: int, end: int) -> None:
 
 
 def create_dimensions(spark: SparkSession) -> None:
-    """Create the dimension tables, without indexes."""
     for name, (columns, count) in _DIMENSIONS.items():
         spark.range(0, count, 1, 1).selectExpr(
             f"CAST(id AS INT) AS {columns[0]}",

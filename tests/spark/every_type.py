@@ -76,7 +76,6 @@ def _row(i: int) -> dict[str, object]:
 
 
 def rows(start: int = 0, end: int = ROWS) -> pa.Table:
-    """Rows of the table."""
     schema = Schema(*(NestedField(at, column, kind) for at, (column, kind) in enumerate(_TYPES.items(), 1)))
     return pa.Table.from_pylist(
         [_row(i) for i in range(start, end)], schema=schema_to_pyarrow(schema, include_field_ids=False)

@@ -47,7 +47,6 @@ def postgres(user: str, password: str) -> Iterator[int]:
 
 @contextmanager
 def s3_server() -> Iterator[str]:
-    """Run a server that speaks the S3 protocol; gives its address."""
     with moto_server() as port:
         yield f"http://127.0.0.1:{port}"
 
@@ -88,7 +87,6 @@ def nessie(s3_endpoint: str, bucket: str, key: str, secret: str) -> Iterator[str
 
 
 def make_bucket(endpoint: str, bucket: str, key: str, secret: str) -> pyarrow.fs.S3FileSystem:
-    """Make a bucket; gives what looks into it."""
     files = pyarrow.fs.S3FileSystem(
         access_key=key,
         secret_key=secret,

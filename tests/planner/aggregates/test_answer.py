@@ -1,7 +1,6 @@
 """Aggregates of tables small enough to check by eye."""
 
 from collections.abc import Iterator
-from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -120,46 +119,3 @@ def test_a_column_without_an_index_is_read(local_catalog: SqlCatalog) -> None:
     assert found.row_groups_read == 3
     found = aggregate_with_plan(index, "c = 1 AND k > 6", "count(*), sum(k)")
     assert rows(found) == [(3, 24)]
-
-
-TYPES = pa.table(
-    {
-        "i": pa.array([7, -3, None, 2**31 - 1], pa.int32()),
-        "d": pa.array([Decimal("1.25"), Decimal("-0.50"), None, Decimal("0.01")], pa.decimal128(7, 2)),
-        "w": pa.array([Decimal("9" * 34 + ".9999"), Decimal("-1.0001"), None, Decimal("0.0002")], pa.decimal128(38, 4)),
-        "f": pa.array([1.5, float("nan"), None, -2.5], pa.float64()),
-        "s": pa.array(["b", "ä", None, ""], pa.string()),
-        "b": pa.array([True, False, None, True], pa.bool_()),
-        "t": pa.array([3, 1, None, 2], pa.timestamp("us", "UTC")),
-    }
-)
-
-
-def test_results_have_the_types_of_spark(local_catalog: SqlCatalog) -> None:
-    index = build_index(local_catalog, TYPES, 4, IndexDefinition.of(bsi=TYPES.column_names))
-    asked = "sum(i), avg(i), min(i), sum(d), avg(d), max(d), min(w), max(s), bool_and(b), bool_or(b), max(t), max(f)"
-    found = aggregate_with_plan(index, None, asked)
-    assert found.row_groups_read == 0
-    assert [str(field.type) for field in found.table.schema] == [
-        "int64",
-        "double",
-        "int32",
-        "decimal128(17, 2)",
-        "decimal128(11, 6)",
-        "decimal128(7, 2)",
-        "decimal128(38, 4)",
-        "large_string",
-        "bool",
-        "bool",
-        "timestamp[us, tz=UTC]",
-        "double",
-    ]
-    (row,) = rows(found)
-    assert row[:5] == (2**31 + 3, (2**31 + 3) / 3, -3, Decimal("0.76"), Decimal("0.253333"))
-    assert row[5:8] == (Decimal("1.25"), Decimal("-1.0001"), "ä")
-    assert row[8:10] == (False, True)
-    assert str(row[11]) == "nan"
-    assert rows(aggregate_with_plan(index, None, "sum(f), avg(f)", "b"))[2] == (True, -1.0, -0.5)
-    assert rows(aggregate_with_plan(index, "s <> 'b'", "sum(w), avg(w)")) == [
-        (Decimal("-0.9999"), Decimal("-0.49995000"))
-    ]

@@ -15,7 +15,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
-from pyiceberg.types import LongType, NestedField, StringType
+from pyiceberg.types import NestedField, StringType
 
 import planner
 from puffin_index import IndexDefinition, TableIndex
@@ -56,15 +56,6 @@ def test_columns_come_in_the_order_asked_for_and_nested_ones_alone(index: TableI
     place = pa.struct([pa.field("x", pa.int64())])
     assert found.schema == pa.schema([("place", place), ("name", pa.large_string()), ("id", pa.int32())])
     assert [row["id"] for row in found.to_pylist()] == [i for i in range(2000) if (i * 7919) % 2000 == 11] * 2
-
-
-def test_a_condition_on_a_nested_column_and_a_pattern_need_no_index(index: TableIndex) -> None:
-    found = read(index, "place.x = 3 AND name LIKE '%-_7' AND NOT name LIKE 'name-1%'", ["id"])
-    expected = [i for i in range(2000) if i % 10 == 3 and i % 4 and i % 9 and i % 10 == 7]
-    found += read(index, "place.x = 7 AND name LIKE '%-_7' AND NOT name LIKE 'name-1%'", ["id"])
-    expected += [i for i in range(2000) if i % 10 == 7 and i % 4 and i % 9 and i % 100 > 19]
-
-    assert [row["id"] for row in found] == expected * 2
 
 
 def test_batches_are_read_as_they_are_asked_for(index: TableIndex) -> None:
@@ -111,47 +102,6 @@ def test_a_damaged_data_file_raises_from_the_reader(index: TableIndex) -> None:
         planner.scan(index, "k = 11").read_all()
 
 
-def evolve(table: Table) -> None:
-    """Rename, promote, add with a default, drop and add again under the same name."""
-    with table.update_schema(allow_incompatible_changes=True) as update:
-        update.rename_column("k", "key")
-        update.delete_column("name")
-    with table.update_schema() as update:
-        update.add_column("name", table.schema().find_type("id"))
-        update.add_column("size", table.schema().find_type("id"), default_value=7)
-        update.add_column(("place", "z"), table.schema().find_type("id"))
-    with table.update_schema() as update:
-        update.update_column("key", LongType())
-
-
-def test_old_files_are_seen_through_renames_promotions_defaults_and_columns_added_again(index: TableIndex) -> None:
-    old_snapshot = index.data_table.metadata.current_snapshot_id
-    evolve(index.data_table)
-    index.data_table.append(
-        pa.table(
-            {
-                "id": pa.array([9000], pa.int32()),
-                "key": pa.array([2**40], pa.int64()),
-                "name": pa.array([1], pa.int32()),
-                "size": pa.array([8], pa.int32()),
-            }
-        )
-    )
-
-    assert planner.count(index, "size = 7").rows == 4000
-    assert planner.count(index, "size IS NULL").rows == 0
-    assert planner.count(index, "name IS NULL AND key < 10").rows == 20
-    assert [row["id"] for row in read(index, "key = 1099511627776 AND name = 1 AND size = 8")] == [9000]
-    assert (
-        read(index, "key = 11 AND place.z IS NULL", ["key", "size", "name"])
-        == [{"key": 11, "size": 7, "name": None}] * 2
-    )
-    assert planner.scan(index, None, ["key"]).schema == pa.schema([("key", pa.int64())])
-    row = next(i for i in range(2000) if (i * 7919) % 2000 == 11)
-    assert read(index, "k = 11", ["id", "name"], old_snapshot) == [{"id": row, "name": f"name-{row % 100}"}] * 2
-    assert planner.count(index, "k = 11", old_snapshot).rows == 2
-
-
 @pytest.mark.parametrize("commit", [commit_positional_deletes, commit_deletion_vectors])
 def test_a_row_group_whose_matches_are_all_deleted_is_dropped(index: TableIndex, commit: Any) -> None:
     table, where = index.data_table, "k = 11"
@@ -184,16 +134,6 @@ def test_a_row_group_whose_matches_are_all_deleted_by_equality_is_dropped(index:
     assert (counted.rows, counted.row_groups_read) == (4, 0)
 
 
-def test_equality_deletes_of_columns_without_an_index_are_read_with_the_rows(index: TableIndex) -> None:
-    commit_equality_deletes(index.data_table, pa.table({"id": pa.array([5, 7], pa.int32())}))
-
-    plan = planner.plan(index, "k < 50", strict=True)
-
-    assert {split.rows for split in plan.splits if split.verdict == "kept"} == {None}
-    assert planner.count(index, "k < 50").rows == len(read(index, "k < 50")) == 100
-    assert planner.count(index, f"k = {5 * 7919 % 2000}").rows == 0
-
-
 def test_a_delete_file_that_cannot_be_read_keeps_its_row_groups_but_fails_a_scan(index: TableIndex) -> None:
     first = list_data_files(index.data_table)[0].path
     location = commit_deletion_vectors(index.data_table, {first: {0}})
@@ -206,17 +146,6 @@ def test_a_delete_file_that_cannot_be_read_keeps_its_row_groups_but_fails_a_scan
     assert len(plan.warnings) == 1
     with pytest.raises(ValueError, match="Puffin"):
         planner.scan(index, "k = 0").read_all()
-
-
-def test_identity_partitions_that_are_not_in_the_files_are_read_from_the_manifest(local_catalog: SqlCatalog) -> None:
-    table = create_table(local_catalog, "p", items(100), 50)
-    with table.update_spec() as update:
-        update.add_field("id", IdentityTransform())
-    table.append(items(3))
-    index = built(local_catalog, "ns.p", bsi=["k"])
-
-    assert sorted(row["id"] for row in read(index, "id < 2", ["id"])) == [0, 0, 1, 1]
-    assert planner.count(index, "k = 1 AND id = 2").rows == sum((i * 7919) % n == 1 for n in (100, 3) for i in [2])
 
 
 def test_positional_deletes_apply_to_the_partition_of_nan(local_catalog: SqlCatalog, tmp_path: Path) -> None:

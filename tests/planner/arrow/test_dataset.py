@@ -78,7 +78,6 @@ class Watched:
 
     @property
     def kept(self) -> int:
-        """Row groups of the last scan."""
         return int(self.scans[-1].plan.kept)
 
 

@@ -27,7 +27,7 @@ from puffin_index.errors import NotFoundError, UnsupportedError
 from puffin_index.storage.caches import clear_caches
 from puffin_index.storage.files import ReadCount
 from tests.conftest import amount, create_table, temporary_catalog
-from tests.deletes_sample import commit_deletion_vectors, commit_equality_deletes, commit_positional_deletes
+from tests.deletes_sample import commit_deletion_vectors, commit_positional_deletes
 from tests.planner.laws.random_tables import COLUMNS, KEY_COLUMNS, TYPES, RandomTable, sayable
 from tests.planner.ten_rows import build_index
 from tests.puffin_index.indexed_table import segment_files
@@ -160,15 +160,6 @@ def test_exact_indexes_read_no_byte_of_data(index: TableIndex) -> None:
     assert read.bytes_read == 0
 
 
-def test_keys_are_equal_as_in_a_join_and_zeros_keep_their_signs(index: TableIndex) -> None:
-    zeros = planner.locate(index, {"f": pa.array([0.0, NAN, None])})
-
-    assert str(rows_of(zeros)) == "[(0, nan), (1, -0.0), (4, 0.0), (5, nan)]"
-    assert str(rows_of(planner.locate(index, {"f": [-0.0]}))) == "[(1, -0.0), (4, 0.0)]"
-    pairs = {"i": pa.array([5, 1, None, 9, 7]), "f": pa.array([NAN, 0.0, 1.5, None, 2.5])}
-    assert str(rows_of(planner.locate(index, pairs))) == "[(0, 5, nan), (1, 1, -0.0)]"
-
-
 @pytest.mark.parametrize("commit", [commit_positional_deletes, commit_deletion_vectors])
 def test_deleted_rows_are_left_out_and_older_snapshots_have_them(index: TableIndex, commit: Any) -> None:
     table = index.data_table
@@ -262,17 +253,6 @@ def test_keys_that_do_not_fit_their_column_are_refused(local_catalog: SqlCatalog
     ):
         with pytest.raises(UnsupportedError, match=f"keys of {name}: "):
             planner.locate(index, {name: values})
-
-
-@pytest.mark.parametrize("column", ["i", "f"])
-def test_rows_that_are_deleted_by_equality_are_not_found(index: TableIndex, column: str) -> None:
-    before = planner.locate(index, {"i": [5, 7]})["_pos"].to_pylist()
-    commit_equality_deletes(index.data_table, pa.table({column: ROWS[column][:1]}))
-
-    rows = [(ROWS["i"][at].as_py(), ROWS["f"][at].as_py()) for at in before]
-    left = [at for at, (i, f) in zip(before, rows, strict=True) if (i != 5 if column == "i" else f == f)]
-    assert planner.locate(index, {"i": [5, 7]})["_pos"].to_pylist() == left
-    assert len(left) < len(before)
 
 
 def test_rows_and_their_keys_are_read_once(local_catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,14 +83,10 @@ T = TypeVar("T")
 
 
 class Choice(Protocol):
-    """Takes one of some things."""
-
     def __call__(self, options: Sequence[T], /) -> T: ...
 
 
 class Writer:
-    """Writes a predicate down, each time choosing one of its spellings."""
-
     def __init__(self, choose: Choice) -> None:
         self.choose = choose
         self.capitals = self.perhaps()
@@ -220,5 +216,4 @@ def _lower(part: str) -> str:
 
 @st.composite
 def render(draw: st.DrawFn, predicate: Predicate) -> str:
-    """Write a predicate as SQL text."""
     return Writer(lambda options: draw(st.sampled_from(options))).predicate(predicate)

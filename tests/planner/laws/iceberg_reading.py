@@ -58,7 +58,6 @@ class LeafColumn:
 
 
 def leaf_columns(fields: Iterable[NestedField], name: str = "", ids: tuple[int, ...] = ()) -> Iterator[LeafColumn]:
-    """The leaf columns of a schema."""
     for field in fields:
         path = (*ids, field.field_id)
         if isinstance(field.field_type, StructType):
@@ -87,7 +86,6 @@ class LiveFile:
 
     @property
     def row_groups(self) -> list[range]:
-        """The positions of the rows of each row group."""
         return _read(self.file.file_path)[1]
 
     def rows(self, columns: Iterable[LeafColumn], mapping: str | None) -> list[Row]:
@@ -137,8 +135,6 @@ def _read(path: str) -> tuple[pa.Table, list[range]]:
 
 
 class _FieldIds:
-    """The field ids of a file's fields."""
-
     def __init__(self, schema: pa.Schema, mapping: str | None) -> None:
         self.schema = schema
         self.has_ids = any(_own_id(field) is not None for field in _all(schema))

@@ -72,6 +72,5 @@ def commit_file(table: Table, path: str, partition: Record, spec_id: int, *, wit
 
 
 def remove_file(table: Table, file: DataFile) -> None:
-    """Take a data file out of a table, unread."""
     with table.transaction() as transaction, transaction.update_snapshot().overwrite() as overwrite:
         overwrite.delete_data_file(file)

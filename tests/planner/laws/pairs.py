@@ -53,8 +53,6 @@ _TROUBLE = (
 
 
 class Trial:
-    """The table of a seed, and the pairs of it."""
-
     def __init__(self, seed: int, catalog: SqlCatalog) -> None:
         self.seed = seed
         self.table = RandomTable.make(seed, catalog)
@@ -64,7 +62,6 @@ class Trial:
         self.view: IndexView = view_of(index.index_table, reading_of(index.data_table))
 
     def ask(self, pair: int) -> tuple[Predicate, str]:
-        """The predicate of a pair, and a text of it."""
         random = Random(f"{self.seed}/{pair}")
         predicate = random_predicate(random, self.table)
         return predicate, Writer(random.choice).predicate(predicate)
@@ -145,7 +142,6 @@ class Tried:
 
 
 def run_table(seed: int, pairs: range) -> Tried:
-    """Try pairs of one table."""
     repeat = f"python -m tests.planner.laws.pairs --seed {seed}"
     tried = Tried()
     with temporary_catalog() as catalog:

@@ -323,7 +323,6 @@ def _are_same(value: Any, key: Any) -> bool:
 
 
 def random_predicate(random: Random, table: RandomTable) -> Predicate:
-    """A predicate of up to five leaves."""
     return _combined(random, table, random.choice([1, 1, 2, 3, 5]))
 
 

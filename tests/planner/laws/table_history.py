@@ -14,13 +14,10 @@ from tests.conftest import amount, open_catalog
 
 
 class IndexHistory(RuleBasedStateMachine):
-    """An index, and what may happen to it."""
-
     index: TableIndex
     names = step = 0
 
     def fresh(self) -> str:
-        """A name that nothing has."""
         self.names += 1
         return f"c{self.names}"
 
@@ -34,8 +31,6 @@ class IndexHistory(RuleBasedStateMachine):
 
 
 class TableHistory(IndexHistory):
-    """One table, `ns.t`, its index, and what may happen to them."""
-
     def __init__(self, catalog: Catalog | None = None) -> None:
         super().__init__()
         self.opened = ExitStack()

@@ -36,8 +36,6 @@ kinds = st.fixed_dictionaries({"bitmap": columns, "bsi": columns, "bloom": colum
 
 
 class History(TableHistory):
-    """One table, its index, and what may happen to them."""
-
     @initialize(rows=batches, questions=st.lists(predicates(), min_size=4, max_size=4))
     def begin(self, rows: Rows, questions: list[Ask]) -> None:
         self.questions = questions

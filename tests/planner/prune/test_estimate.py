@@ -75,14 +75,6 @@ def test_a_range_outside_of_all_values_is_nowhere() -> None:
     assert (estimate.selectivity == 0).all()
 
 
-@pytest.mark.parametrize(("low", "high"), [(None, 900), (500, None), (0, 2_000), (3, 40), (None, None), (2_001, None)])
-def test_asked_alone_a_range_is_as_likely_to_be_there(low: int | None, high: int | None) -> None:
-    values = np.random.default_rng(4).integers(0, 2_001, (30, 50)) + np.arange(30)[:, None]
-    statistics, row_groups = statistics_of(values), np.arange(len(values))
-    alone = estimate_leaf(RangeTest(low, high), statistics, row_groups, is_alone=True)
-    assert alone.presence.tolist() == estimate_leaf(RangeTest(low, high), statistics, row_groups).presence.tolist()
-
-
 def test_only_keys_within_the_bounds_of_a_row_group_count() -> None:
     values = np.arange(50 * ROWS).reshape(50, ROWS)[:, ::2]
     keys = tuple(range(40 * ROWS, 41 * ROWS, 7))

@@ -1,6 +1,5 @@
 """SearchState ten rows in five row groups (`tests.planner.ten_rows`): which stage drops which row group, and why."""
 
-import numpy as np
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
@@ -9,7 +8,7 @@ from planner.prune.gate import Limits
 from planner.prune.search import prune
 from planner.prune.verdicts import Pruned, Reason
 from puffin_index import IndexDefinition
-from puffin_index.keys.leaf import NullTest, RangeTest, SetTest
+from puffin_index.keys.leaf import RangeTest, SetTest
 from tests.planner.ten_rows import BITMAPS, EVERY, POSTINGS, c, k, view_of_ten_rows
 
 IS_5 = k(SetTest((5,)))
@@ -82,22 +81,3 @@ def test_a_column_without_an_index_leaves_upper_bounds(local_catalog: SqlCatalog
     # Whatever the bitmap of `k` said, `c` might match: no row group could be dropped. Where `k = 5` holds for all rows,
     # `c` does not matter.
     assert reasons(either) == [*["not-worth-reading"] * 3, "all-rows-match", "may-match"]
-
-
-def test_row_groups_are_judged_in_the_order_in_which_they_are_asked(local_catalog: SqlCatalog) -> None:
-    pruned = prune(view_of_ten_rows(local_catalog), k(NullTest(is_null=True)), np.array([4, 0]))
-
-    assert reasons(pruned) == ["all-rows-match", "zone-map"]
-
-
-def test_without_time_or_bytes_row_groups_are_kept(local_catalog: SqlCatalog) -> None:
-    view = view_of_ten_rows(local_catalog)
-
-    assert reasons(prune(view, IS_5, EVERY, Limits(seconds=0))) == ["time-budget"] * 5
-    assert reasons(prune(view, IS_5, EVERY, Limits(byte_budget=0))) == [
-        "over-budget",
-        "over-budget",
-        "over-budget",
-        "all-rows-match",
-        "zone-map",
-    ]

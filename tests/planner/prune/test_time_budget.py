@@ -84,7 +84,7 @@ def test_whenever_time_is_over_no_match_is_dropped_and_counts_are_exact(index: T
         split.row_group for split in plan(index, where, planning_milliseconds=60_000).splits if split.verdict == "kept"
     }
     decided = []
-    for looks in [*range(0, 12, amount(4, 1)), 20, 40, 80, 1_000]:
+    for looks in [*range(amount(3, 12)), 20, 40, 80, 1_000]:
         for check in (planner.count, plan):
             ticks = _Ticks(looks)
             with patch.object(Clock, "is_over", property(ticks.look)):
@@ -96,10 +96,6 @@ def test_whenever_time_is_over_no_match_is_dropped_and_counts_are_exact(index: T
             assert matching <= kept
             decided.append(len(kept))
     assert decided[-1] == len(matching)
-
-
-def pairs(count: int) -> str:
-    return " OR ".join(f"(k = {7 * number + 1} AND id = {3 * number + 1})" for number in range(count))
 
 
 @pytest.fixture
@@ -121,17 +117,6 @@ def joins() -> Iterator[list[str]]:
         patch.object(JoinedEstimates, "_join", counting(JoinedEstimates)),
     ):
         yield joined
-
-
-@pytest.mark.parametrize("index", ["bsi", "postings"], indirect=True)
-def test_ten_times_the_terms_take_about_ten_times_the_steps(index: TableIndex, joins: list[str]) -> None:
-    def steps(count: int) -> int:
-        joins.clear()
-        plan(index, pairs(count), planning_milliseconds=600_000)
-        return len(joins)
-
-    few, many = steps(PAIRS // 20), steps(PAIRS // 2)
-    assert many <= 20 * few
 
 
 @pytest.mark.parametrize("index", ["bsi"], indirect=True)

@@ -43,21 +43,6 @@ def test_plans_of_very_many_row_groups_and_sessions_stay_within_their_memory() -
     assert not reports.of("99")
 
 
-def test_locations_of_data_files_count_once_for_all_plans_that_share_them() -> None:
-    reports = Reports()
-    shared = tuple(f"s3://bucket/warehouse/table/data/{number:090}.parquet" for number in range(60_000))
-    for number in range(20):
-        reports.add(replace(_plan(str(number)), data_files=shared), request_of(session="shared"))
-    assert len(reports.of("shared")) == 20
-
-    for number in range(20):
-        # Each version of an index has locations of its own, here of 11.5 MB.
-        own = tuple(path.replace("table", f"table-{number}") for path in shared)
-        reports.add(replace(_plan(str(number)), data_files=own), request_of(session="versions"))
-    assert not reports.of("shared")
-    assert [plan.where for plan in reports.of("versions")] == [str(number) for number in range(15, 20)]
-
-
 VERSIONS = [tuple(f"version-{version}/{number}" for number in range(10 ** (version % 4))) for version in range(8)]
 
 
@@ -88,18 +73,9 @@ def test_reports_keep_what_fits_whatever_comes_and_is_taken_back(
 
 
 def _bytes_of(kept: Mapping[str, list[ScanPlan]]) -> int:
-    """The memory of plans, counted anew."""
     plans = [plan for own in kept.values() for plan in own]
     locations = {id(plan.data_files): plan.location_bytes for plan in plans}
     return sum(plan.nbytes for plan in plans) + sum(locations.values())
-
-
-def test_a_process_that_nobody_asks_keeps_the_latest_plan_alone() -> None:
-    reports = Reports(most_bytes=0)
-    for number in range(5):
-        reports.add(_plan(str(number)), request_of(session=str(number % 2)))
-
-    assert ([plan.where for plan in reports.of("0")], reports.of("1")) == (["4"], [])
 
 
 def test_an_answer_that_is_taken_back_leaves_the_others() -> None:

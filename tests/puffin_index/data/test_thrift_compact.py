@@ -15,7 +15,6 @@ from puffin_index.data.thrift_compact import (
     CompactReader,
     broken_means_corrupt,
     integer_bytes,
-    list_bytes,
     struct_bytes,
     varints_of,
 )
@@ -30,14 +29,6 @@ def test_integers_of_a_struct_are_read_back(numbers: dict[int, int]) -> None:
     assert CompactReader(written).integers() == numbers
     raw = CompactReader(written).raw_fields()
     assert struct_bytes(raw) == written
-
-
-@given(st.lists(INT64, max_size=40))
-def test_lists_are_read_back(numbers: list[int]) -> None:
-    reader = CompactReader(list_bytes(I64, [integer_bytes(number) for number in numbers]))
-    count, kind = reader.list_header()
-    assert (count, kind) == (len(numbers), I64)
-    assert [reader.integer() for _ in range(count)] == numbers
 
 
 @given(st.lists(st.integers(0, (1 << 60) - 1), min_size=1, max_size=40), st.binary(max_size=20))

@@ -221,7 +221,6 @@ def test_map_keys_are_spelled_as_paimon_spells_them() -> None:
 
 
 def _atoms(data: bytes) -> list[object]:
-    """Names and contents in order."""
     return [
         atom
         for column, bodies in _read_all(data).items()

@@ -16,7 +16,7 @@ from pyiceberg.types import NestedField
 
 from puffin_index import BuildScope, IndexDefinition, TableIndex
 from puffin_index.data.data_table import list_data_files
-from puffin_index.errors import BuildError, DefinitionError, NotFoundError
+from puffin_index.errors import BuildError
 from puffin_index.index_table.table import read_entries
 from puffin_index.jobs.build_job import build
 from puffin_index.segments.segment import Segment, SegmentTask, write_segment
@@ -73,11 +73,6 @@ def test_a_table_with_equality_deletes_is_indexed(index: TableIndex, table: Tabl
     assert indexed_paths(index) == {file.file_path for file in data_files}
 
 
-def test_a_predicate_that_iceberg_cannot_compare_is_refused(index: TableIndex) -> None:
-    with pytest.raises(DefinitionError, match="cannot choose data files"):
-        index.build(scope=BuildScope(row_filter=EqualTo("day", "Tuesday")))
-
-
 def test_some_files_at_a_time_make_the_whole(index: TableIndex) -> None:
     reports = [index.build(scope=BuildScope(max_files=2)) for _ in range(3)]
 
@@ -103,12 +98,6 @@ def test_an_old_snapshot_is_indexed_by_id(index: TableIndex, table: Table) -> No
 
     assert index.build(scope=BuildScope(snapshot_id=first)).files == 1
     assert index.status().snapshots_behind == 2
-
-
-@pytest.mark.parametrize("scope", [BuildScope(ref="nowhere"), BuildScope(snapshot_id=17)])
-def test_a_snapshot_that_is_not_there_is_named(index: TableIndex, scope: BuildScope) -> None:
-    with pytest.raises(NotFoundError, match=r"nowhere|17"):
-        index.build(scope=scope)
 
 
 class _Engine:

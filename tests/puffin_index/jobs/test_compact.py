@@ -93,19 +93,6 @@ def test_bit_slices_of_small_row_groups_are_merged_once(local_catalog: SqlCatalo
     assert index.compact().segments == 0
 
 
-def test_row_groups_that_are_gone_leave_merged_bit_slices(local_catalog: SqlCatalog) -> None:
-    index = indexed(local_catalog, 4, IndexDefinition.of(bsi=["k", "s"]))
-    index.compact()
-    gone = rows(1)["k"].drop_null()[0].as_py()
-    index.data_table.delete(f"k = {gone}")  # rewrites the data files that have it
-    index.data_table.append(rows(77))
-    index.build(workers=1)
-
-    assert index.compact().segments == 1
-
-    check_index(index)
-
-
 def test_kinds_that_were_built_later_join_the_others(local_catalog: SqlCatalog) -> None:
     index = indexed(local_catalog, 3)
     wider = IndexDefinition.of(

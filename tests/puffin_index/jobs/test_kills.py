@@ -39,7 +39,7 @@ def points_of(action: str, number: int) -> list[int]:
 
 @pytest.mark.parametrize(
     ("action", "points"),
-    [(action, points_of(action, number)[:: amount(4, 1)]) for number in range(ROUNDS) for action in POINTS],
+    [(action, points_of(action, number)[: amount(1, 4)]) for number in range(ROUNDS) for action in POINTS],
 )
 def test_after_a_kill_queries_are_right_and_the_next_run_finishes(
     local_catalog: SqlCatalog, tmp_path: Path, action: str, points: list[int]

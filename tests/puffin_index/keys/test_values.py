@@ -15,7 +15,7 @@ from pyiceberg.types import DecimalType, IcebergType, ListType, StructType, Unkn
 
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.arrow_keys import arrow_of_keys, column_of, key_array, with_scale
-from puffin_index.keys.columns import SortedColumn, tuple_of_keys
+from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.leaf import Key
 from puffin_index.keys.value_types import value_type_named, value_type_of
 from puffin_index.keys.values import key_of, value_of
@@ -250,21 +250,6 @@ def test_arrow_values_that_are_not_the_columns_are_refused_with_both_types(array
         column_of(array, value_type_named(type_name))
     assert type_name in str(error.value)
     assert str(array.type) in str(error.value)
-
-
-@settings(max_examples=amount(16, 400), deadline=None)
-@given(samples())
-def test_a_sorted_column_has_each_key_once_and_its_rows_in_order(sample: Sample) -> None:
-    ordered = SortedColumn(sample.column)
-    known: list[Any] = [(key, row) for row, key in enumerate(sample.keys) if key is not None]
-    keys = tuple_of_keys(ordered.keys)
-    assert keys == tuple(sorted({key for key, _ in known}))
-    assert ordered.rows.tolist() == [row for _, row in sorted(known)]
-    assert [key for key, count in zip(keys, ordered.counts, strict=True) for _ in range(count)] == sorted(
-        key for key, _ in known
-    )
-    codes = ordered.codes
-    assert [keys[codes[row]] for _, row in known] == [key for key, _ in known]
 
 
 def test_what_lies_under_a_null_has_no_part_in_anything() -> None:

@@ -94,7 +94,6 @@ class Sample:
 
 
 def sample_of(values: Sequence[Value | None], type_name: str) -> Sample:
-    """The sample of some values."""
     value_type = value_type_named(type_name)
     keys = [None if value is None else key_of(value, value_type) for value in values]
     return Sample(value_type, list(values), keys, column_of(arrow_of(values, type_name), value_type))
@@ -132,7 +131,6 @@ def tests_of(keys: st.SearchStrategy[Any]) -> st.SearchStrategy[LeafTest]:
 
 
 def keys_of(column: Column) -> list[Key | None]:
-    """The keys of a column, None for NULL."""
     keys = column.keys.tolist() if isinstance(column.keys, np.ndarray) else column.bytes_keys.to_pylist()
     valid = [True] * column.row_count if column.valid is None else column.valid.tolist()
     return [key if is_valid else None for key, is_valid in zip(keys, valid, strict=True)]
@@ -154,5 +152,4 @@ def satisfies(key: Key | None, test: LeafTest) -> bool:
 
 
 def rows_of(sample: Sample, test: LeafTest) -> BitMap:
-    """The rows of a column that satisfy a test."""
     return BitMap([row for row, key in enumerate(sample.keys) if satisfies(key, test)])

@@ -21,7 +21,6 @@ def blob_of(data: bytes | bytearray | memoryview) -> tuple[Blob, CountingReader]
 def open_payload(
     kind: str, payload: Payload, value_type: ValueType, row_count: int
 ) -> tuple[OpenIndex, CountingReader]:
-    """A payload opened by its layout, and the file's reader."""
     blob, reader = blob_of(payload.data)
     spans = np.array([[0, row_count]], np.int64)
     return KINDS[kind].open(StoredPayload(blob, payload.blob_type, payload.layout, value_type, spans)), reader

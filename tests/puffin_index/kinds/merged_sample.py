@@ -54,7 +54,6 @@ class Piece:
     groups: tuple[Group, ...]
 
     def stored(self, blob: Blob) -> StoredPayload:
-        """The payload, with these bytes."""
         spans = np.array([group.span for group in self.groups], np.int64)
         value_type = self.groups[0].sample.value_type
         return StoredPayload(blob, self.payload.blob_type, self.payload.layout, value_type, spans)
@@ -70,7 +69,6 @@ class Piece:
         return kind_of(self.payload.blob_type).open(self.stored(blob)), reader
 
     def rows(self, test: LeafTest, data: bytes | None = None) -> BitMap:
-        """The rows of the row space that may satisfy a test."""
         index, _ = self.opened(data)
         look_up = run(index.prepare(AskedTest(test)))
         least, most = look_up.bounds
@@ -81,12 +79,10 @@ class Piece:
 
 
 def kind_of(blob_type: str) -> IndexKind:
-    """The kind that has payloads of a blob type."""
     return next(kind for kind in KINDS.values() if blob_type in kind.blob_types | kind.merged_types)
 
 
 def merge(parts: Sequence[MergePart], options: Mapping[str, str] | None = None) -> Iterator[MergedPayload]:
-    """What the kind of some parts makes of them."""
     return kind_of(parts[0].payload.blob_type).merge(parts, options or {})
 
 
@@ -100,7 +96,6 @@ def expected_rows(groups: Sequence[Group], test: LeafTest) -> BitMap:
 
 
 def placed(of_groups: Sequence[Sample], first_base: int = 0) -> tuple[Group, ...]:
-    """Row groups at their places in the row space of a segment."""
     groups: list[Group] = []
     base = first_base
     for sample in of_groups:

@@ -59,9 +59,9 @@ PIECES = ONE_ROW_GROUP | MERGED
 
 
 def flips(data: bytes) -> Iterator[bytes]:
-    """The bytes with one bit of each changed, and with its highest."""
+    """The bytes with one bit of each changed; nightly also with its highest."""
     for position in range(len(data)):
-        for bit in (position % 7, 7):
+        for bit in (position % 8, 7)[: amount(1, 2)]:
             changed = bytearray(data)
             changed[position] ^= 1 << bit
             yield bytes(changed)

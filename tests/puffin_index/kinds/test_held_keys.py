@@ -13,7 +13,6 @@ from puffin_index.errors import CorruptFileError, UnsupportedError
 from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.leaf import Key
 from puffin_index.keys.value_types import ValueType
-from puffin_index.kinds.bsi.search import HalfSets
 from puffin_index.kinds.held_keys import HoldsKeys, KeySets, Totals, Want
 from puffin_index.kinds.registry import KINDS, kinds_holding_keys
 from puffin_index.storage.ranged import run
@@ -99,7 +98,6 @@ def check_totals(found: Totals, keys: Sequence[Key | None], value_type: ValueTyp
 
 
 def check_sets(sets: KeySets, rows: BitMap, keys: Sequence[Key | None], number: dict[int, int]) -> None:
-    """Check the rows of each key, as far as they are among the asked rows, whose places are `number`."""
     own_keys = sets.keys.tolist() if sets.value_type.domain == "int64" else sets.keys.to_pylist()
     found = {row: key for key, own in zip(own_keys, sets.rows, strict=True) for row in own}
     found |= dict.fromkeys(sets.nulls)
@@ -190,10 +188,6 @@ def test_only_kinds_with_few_keys_give_their_row_sets() -> None:
         assert [list(rows)[:2] for rows in (*sets.rows, sets.nulls)] == [[0, 3], [1, 4], [2, 5], [100]]
         (piece,) = segment(kind, options, placed([many]))
         assert run(holder(piece).sets_of()) is None
-
-
-def test_a_half_without_rows_has_no_numbers() -> None:
-    assert HalfSets(1, 7, BitMap(), []).split() == {}
 
 
 def test_row_sets_that_overlap_are_damage() -> None:

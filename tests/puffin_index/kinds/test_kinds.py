@@ -16,7 +16,7 @@ from puffin_index.keys.value_types import value_type_named
 from puffin_index.kinds.bloom.filter import grid_bits
 from puffin_index.kinds.registry import KINDS, builders_of
 from tests.conftest import amount
-from tests.puffin_index.kinds.columns import VALUES, Sample, leaf_tests, rows_of, sample_of, samples
+from tests.puffin_index.kinds.columns import VALUES, leaf_tests, rows_of, sample_of, samples
 from tests.puffin_index.kinds.counting import open_payload
 
 EXACT_BUILDS = [
@@ -69,24 +69,6 @@ def test_a_filter_takes_the_next_of_four_sizes_between_powers_of_two(bits: int) 
     assert found % 64 == 0 or found == 2**31 - 8
     assert grid_bits(found) == found
     assert f"{found:b}".rstrip("0") in ("1", "11", "101", "111") or found == 2**31 - 8
-
-
-def test_row_groups_of_about_as_many_keys_have_filters_of_one_size() -> None:
-    sizes = {
-        len(KINDS["bloom"].build(SortedColumn(sample_of(list(range(count)), "int").column), {}).data)
-        for count in (1000, 1100)
-    }
-    assert len(sizes) == 1
-
-
-@settings(max_examples=amount(10, 250), deadline=None)
-@given(samples())
-def test_the_same_column_gives_the_same_bytes(sample: Sample) -> None:
-    again = sample_of(sample.values, sample.value_type.name)
-    for kind in KINDS.values():
-        one, other = kind.build(SortedColumn(sample.column), {}), kind.build(SortedColumn(again.column), {})
-        assert bytes(one.data) == bytes(other.data)
-        assert one.layout.tolist() == other.layout.tolist()
 
 
 @pytest.mark.parametrize(("old", "new"), [("int", "long"), ("float", "double")])
@@ -206,12 +188,3 @@ def test_postings_have_no_blocks_of_bitmaps() -> None:
 def test_an_unknown_kind_is_refused_by_name() -> None:
     with pytest.raises(DefinitionError, match="'range'"):
         builders_of({"range": {}})
-
-
-def test_builders_share_what_is_sorted_and_come_in_the_order_of_the_registry() -> None:
-    column = SortedColumn(sample_of([3, None, 1, 3], "long").column)
-    builders = builders_of({"bloom": {"fpp": "0.01"}, "bitmap": {"layout": "bitmaps"}})
-    assert list(builders) == ["bitmap", "bloom"]
-    built = {name: [one.payload.blob_type for one in builder.add(column, 0)] for name, builder in builders.items()}
-    assert built == {"bitmap": ["paimon-bitmap-v2"], "bloom": ["paimon-bloom-v1"]}
-    assert all(list(builder.finish()) == [] for builder in builders.values())

@@ -18,7 +18,6 @@ from puffin_index.kinds.bsi.kind import SlicesBuilder
 from puffin_index.kinds.bsi.own_slices import BSI, fits_slices, is_small
 from puffin_index.kinds.held_keys import HoldsKeys
 from puffin_index.kinds.kind import Answer
-from puffin_index.kinds.postings.build import POSTINGS
 from puffin_index.kinds.postings.look_up import Postings
 from puffin_index.kinds.registry import KINDS
 from puffin_index.storage.ranged import run
@@ -225,15 +224,6 @@ def test_so_many_bytes_of_filters_are_merged_at_a_time_and_no_more() -> None:
     for test in (SetTest((1,)), SetTest((3,))):
         rows = [piece.rows(test) & group.every_row for piece in pieces for group in piece.groups]
         assert [bool(some) for some in rows] == [bool(expected_rows([group], test)) for group in groups]
-
-
-def test_bitmaps_beside_postings_become_postings() -> None:
-    groups = placed(LONGS)
-    segments = [segment("bitmap", {}, groups[:2]), segment("bitmap", POSTINGS_OPTIONS, groups[2:])]
-    (piece,) = merged([*segments, segment("bitmap", {}, placed(LONGS))])
-    assert piece.payload.blob_type == POSTINGS
-    for test in (SetTest((2,)), NullTest(True), RangeTest(None, 1)):
-        assert piece.rows(test) == expected_rows(piece.groups, test)
 
 
 def _promoted(part: MergePart, type_name: str) -> MergePart:

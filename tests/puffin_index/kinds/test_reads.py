@@ -22,12 +22,14 @@ from puffin_index.storage.ranged import run
 from tests.counting_reader import CountingReader
 from tests.puffin_index.kinds.columns import Sample
 from tests.puffin_index.kinds.counting import open_payload
-from tests.puffin_index.kinds.merged_sample import BLOCK_ROWS, POSTINGS_OPTIONS, Piece, merged, placed, segment
+from tests.puffin_index.kinds.merged_sample import Piece, merged, placed, segment
 
 KIB = 1024
 MILLION = 1_000_000
 LONG = value_type_named("long")
 ROW_GROUPS = 1000
+SLICE_KIB = 17
+"""A bit slice of 100,000 rows: two containers of 8 KiB, and their heads."""
 AT_MOST = 20
 """Requests of an equality over all row groups, once they are merged."""
 
@@ -52,7 +54,6 @@ def _possible(piece: Piece, found: RowSet) -> Flags:
 
 @pytest.fixture(scope="module")
 def permutation() -> Ints:
-    """A million distinct numbers."""
     return np.random.default_rng(1).permutation(MILLION)
 
 
@@ -83,14 +84,6 @@ def test_a_null_test_of_a_bitmap_reads_the_nulls_alone() -> None:
     assert bytes_read < KIB
 
 
-def test_neighbouring_values_of_a_bitmap_are_read_with_one_request() -> None:
-    values = np.random.default_rng(3).integers(0, 1000, 200_000)
-    index, reader = _open("bitmap", values, "long")
-    rows, requests, _ = _read(index, reader, SetTest((10, 11, 12, 14, 900)))
-    assert rows == BitMap(np.flatnonzero(np.isin(values, (10, 11, 12, 14, 900))).tolist())
-    assert requests == 4  # directory, block, neighbours, what is far away
-
-
 def test_a_narrow_range_of_a_bitmap_reads_its_blocks_and_no_others(permutation: Ints) -> None:
     index, reader = _open("bitmap", permutation, "long")
     rows, requests, bytes_read = _read(index, reader, RangeTest(500_000, 502_000))
@@ -112,7 +105,8 @@ def test_bit_slices_are_read_once_and_neighbours_together(permutation: Ints) -> 
     rows, requests, bytes_read = _read(index, reader, RangeTest(123_457, None))
     assert rows == BitMap(np.flatnonzero(permutation >= 123_457).tolist())
     assert requests == 1
-    assert bytes_read <= 20 * 131_208 + KIB
+    # The numbers have 20 bits; a slice of a million rows has 16 containers of 8 KiB.
+    assert bytes_read <= 20 * (16 * 8 + 1) * KIB
     again, requests, bytes_read = _read(index, reader, RangeTest(None, 654_321))
     assert again == BitMap(np.flatnonzero(permutation <= 654_321).tolist())
     assert (requests, bytes_read) == (0, 0)
@@ -125,7 +119,8 @@ def test_slices_below_the_last_bit_that_matters_are_not_read() -> None:
     rows, requests, bytes_read = _read(index, reader, RangeTest(1 << 18, 1 << 19, high_inclusive=False))
     assert rows == BitMap(np.flatnonzero((values >= 1 << 18) & (values < 1 << 19)).tolist())
     assert requests == 1
-    assert bytes_read < 2 * 33 * KIB
+    # Two bits matter; a slice of 200,000 rows has four containers of 8 KiB.
+    assert bytes_read < 2 * (4 * 8 + 1) * KIB
 
 
 @pytest.mark.parametrize("test", [RangeTest(-5, 1 << 30), RangeTest(1 << 30, None), SetTest((-1,)), NullTest(False)])
@@ -136,17 +131,17 @@ def test_what_the_bounds_of_the_numbers_tell_takes_no_read(test: LeafTest) -> No
 
 
 def test_lower_slices_are_left_when_no_row_is() -> None:
-    """Numbers of 60 bits are told apart by the upper third: the rest is read for a hit only."""
+    """100,000 numbers of 60 bits are told apart by the upper 19: the other 41 are read for a hit only."""
     values = np.random.default_rng(5).integers(0, 1 << 60, 100_000)
     index, reader = _open("bsi", values, "long")
     rows, requests, bytes_read = _read(index, reader, SetTest((1 << 59,)))
     assert not rows
     assert requests == 1
-    assert bytes_read <= 19 * 17 * KIB
+    assert bytes_read <= 19 * SLICE_KIB * KIB
     rows, requests, bytes_read = _read(index, reader, SetTest((int(values[4711]),)))
     assert rows == BitMap([4711])
     assert requests == 1
-    assert bytes_read <= 42 * 17 * KIB
+    assert bytes_read <= (41 + 1) * SLICE_KIB * KIB
 
 
 def test_candidates_that_have_no_such_number_stop_the_reading() -> None:
@@ -164,7 +159,8 @@ def test_equality_of_strings_reads_a_directory_a_block_and_the_slices_of_codes()
     rows, requests, bytes_read = _read(index, reader, SetTest((b"Customer#000004711",)))
     assert [strings[row].as_py() for row in rows] == ["Customer#000004711"] * len(rows)
     assert requests <= 3
-    assert bytes_read <= 16 * 26 * KIB + 64 * KIB
+    # A bit a row for each of the 16 bits of a code; the dictionary is read by blocks.
+    assert bytes_read <= 16 * 200_000 // 8 + 64 * KIB
     assert not index.evaluate(SetTest((b"Customer#000004711?",))).rows
 
 
@@ -180,6 +176,7 @@ def test_a_large_bloom_filter_is_read_by_pages(permutation: Ints) -> None:
     assert reader.size > 1024 * KIB
     assert index.evaluate(SetTest((4711,))).rows == BitMap(range(MILLION))
     assert reader.requests <= 3
+    # Directory, and pages of 16 KiB.
     assert reader.bytes_read <= 3 * 16 * KIB
 
 
@@ -220,47 +217,10 @@ def test_equality_in_merged_bitmaps_of_1000_row_groups_takes_3_requests_instead_
     assert isinstance(index, Postings)
     found = index.evaluate(test).rows
     assert reader.requests <= 3 <= AT_MOST
-    for group in after.groups[::97]:
+    for group in after.groups:
         values = np.array(group.sample.values)
         assert found & group.every_row == BitMap((np.flatnonzero(values == 7) + group.base).tolist())
     assert len(found) == sum(group.sample.values.count(7) for group in after.groups)
-
-
-def test_equality_in_merged_bitmaps_of_many_keys_takes_3_requests_and_not_many_bytes() -> None:
-    _, after = _pieces("bitmap", 20_000, 40)
-    index, reader = after.opened()
-    assert isinstance(index, Postings)
-    key = int(after.groups[500].sample.values[3])
-    found = index.evaluate(SetTest((key,))).rows
-    assert after.groups[500].base + 3 in found
-    assert reader.requests <= 3  # the root, perhaps a page, the block
-    assert reader.bytes_read <= 48 * 1024
-    assert not index.evaluate(SetTest((key + 1,))).rows
-
-
-@pytest.mark.parametrize("distinct", [3, 20_000])
-@pytest.mark.parametrize(
-    "test", [SetTest((7,)), SetTest((7, 14, 70_000), True), RangeTest(7, 8), RangeTest(8, None), NullTest(True)]
-)
-def test_what_merged_bitmaps_would_read_is_what_they_read(distinct: int, test: LeafTest) -> None:
-    _, after = _pieces("bitmap", distinct, 500 if distinct == 3 else 40)
-    index, reader = after.opened()
-    assert isinstance(index, Postings)
-    prepared = run(index.prepare(AskedTest(test)))
-    requests, length = prepared.cost
-    told = (reader.requests, reader.bytes_read)
-    run(prepared.rows(None))
-    assert (reader.requests - told[0], reader.bytes_read - told[1]) == (requests, length)
-
-
-def test_how_many_rows_a_key_has_is_told_without_its_row_set() -> None:
-    _, after = _pieces("bitmap", 3, 500)
-    index, reader = after.opened()
-    assert isinstance(index, Postings)
-    counts = [sum(group.sample.values.count(key) for group in after.groups) for key in (7, 14)]
-    assert run(index.prepare(AskedTest(SetTest((7, 14))))).bounds == (sum(counts), sum(counts))
-    assert run(index.prepare(AskedTest(RangeTest(8, 20)))).bounds == (counts[1], counts[1])
-    assert reader.requests == 1
 
 
 def test_equality_in_a_bloom_matrix_of_1000_row_groups_takes_4_requests_instead_of_1000() -> None:
@@ -294,18 +254,3 @@ def test_filters_of_other_sizes_cost_few_requests_more() -> None:
     assert possible[3]
     assert reader.requests <= AT_MOST
     assert len(after.payload.data) <= sum(len(piece.payload.data) for piece in before)
-
-
-def test_equality_in_merged_postings_takes_3_requests() -> None:
-    of_groups = _row_groups(20_000, 40)
-    segments = [
-        segment("bitmap", POSTINGS_OPTIONS, placed(of_groups[first : first + 100]))
-        for first in range(0, ROW_GROUPS, 100)
-    ]
-    (after,) = merged(segments)
-    index, reader = after.opened()
-    assert index is not None
-    assert not isinstance(index, BloomMatrix)
-    key = int(of_groups[500].values[3])
-    assert 500 * BLOCK_ROWS + 3 in index.evaluate(SetTest((key,))).rows
-    assert reader.requests <= 3

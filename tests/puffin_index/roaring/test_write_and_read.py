@@ -8,7 +8,6 @@ from pyroaring import BitMap
 from puffin_index.errors import CorruptFileError
 from puffin_index.roaring.read import (
     deserialize,
-    row_set_of,
     row_set_of_bits,
     row_set_of_flags,
     serialize_bits,
@@ -16,7 +15,7 @@ from puffin_index.roaring.read import (
 from puffin_index.roaring.union import StoredSets, every_bit, popcount
 from puffin_index.roaring.write import serialize_row_sets
 from puffin_index.storage.arrays import Bytes, Ints, Rows
-from tests.conftest import amount
+from tests.conftest import amount, some
 from tests.puffin_index.roaring.row_sets import ROWS, row_sets
 
 
@@ -27,7 +26,6 @@ def has_tie(rows: BitMap) -> bool:
 
 
 def croaring(rows: BitMap) -> bytes:
-    """The bytes that CRoaring writes."""
     optimised = rows.copy()
     optimised.run_optimize()
     data: bytes = optimised.serialize()
@@ -74,18 +72,6 @@ def test_the_union_of_many_disjoint_row_sets_is_read_at_once(sets: list[BitMap],
     assert found == taken | BitMap(range(ROWS, ROWS + singles))
 
 
-@pytest.mark.parametrize("count", [0, 1, 1000, 1001, 5000])
-def test_few_and_many_rows_in_any_order_become_a_row_set(count: int) -> None:
-    rows = np.random.default_rng(count).permutation(10_000)[:count]
-    assert row_set_of(rows, 10_000) == BitMap(rows.tolist())
-
-
-def test_no_row_sets_take_no_bytes() -> None:
-    written = serialize_row_sets(np.empty(0, np.uint32), np.zeros(1, np.int64))
-    assert len(written.data) == 0
-    assert written.offsets.tolist() == [0]
-
-
 def test_bytes_after_a_row_set_are_corrupt() -> None:
     data = croaring(BitMap([1, 2, 9]))
     with pytest.raises(CorruptFileError, match=f"{len(data)} bytes lies in {len(data) + 1}"):
@@ -118,7 +104,7 @@ ROW_SETS = [
 def test_a_row_set_with_a_flipped_bit_or_cut_end_is_an_error_or_has_possible_rows(rows: BitMap) -> None:
     rows.run_optimize()
     whole = rows.serialize()
-    starts = range(0, len(whole), 1 + len(whole) // 300)
+    starts = some(range(len(whole)), 300)
     damaged = [whole[:length] for length in starts]
     damaged += [whole[:at] + bytes([whole[at] ^ 1 << bit]) + whole[at + 1 :] for at in starts for bit in (0, 4, 7)]
     for data in damaged:
@@ -136,7 +122,7 @@ def test_the_union_of_many_row_sets_withstands_a_flipped_bit_in_one(rows: BitMap
     whole = rows.serialize()
     many = [BitMap([300_000 + row]).serialize() for row in range(40)]
     limit = 300_040
-    for at in range(0, len(whole), 1 + len(whole) // 300):
+    for at in some(range(len(whole)), 300):
         changed = whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :]
         try:
             found = StoredSets.of([changed, *many]).union(limit)

@@ -116,8 +116,6 @@ def test_so_many_requests_are_under_way_as_a_property_says() -> None:
 
 @dataclass
 class Workers:
-    """Counts how many work at one time."""
-
     seconds: float
     now: int = 0
     most: int = 0

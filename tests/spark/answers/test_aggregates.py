@@ -10,7 +10,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
 from planner.arrow.aggregate import aggregate_with_plan
-from tests.conftest import amount, built, create_table
+from tests.conftest import built, create_table, some
 
 pytestmark = pytest.mark.spark
 
@@ -60,7 +60,7 @@ def test_aggregates_are_sparks(spark: SparkSession, catalog: SqlCatalog) -> None
     create_table(catalog, "aggregates", data(), 500)
     columns = list("ghildwvfbt")
     index = built(catalog, "ns.aggregates", bsi=columns[2:], bitmap=columns[:2])
-    for where, by in QUESTIONS[:: amount(5, 1)]:
+    for where, by in some(QUESTIONS, 2):
         found = aggregate_with_plan(index, where, AGGREGATES, by)
         assert found.row_groups_read == 0
         keys = ", ".join(by)

@@ -43,8 +43,6 @@ def literal(value: int | str | None) -> str:
 
 
 class SparkHistory(IndexHistory):
-    """One table of Spark's, its index, and what may happen to them."""
-
     def __init__(self, spark: SparkSession, catalog: SqlCatalog) -> None:
         super().__init__()
         self.spark, self.catalog = spark, catalog
@@ -80,7 +78,6 @@ class SparkHistory(IndexHistory):
         self.insert(rows)
 
     def number(self) -> int:
-        """A number that no row has."""
         self.numbers += 1
         return self.numbers
 

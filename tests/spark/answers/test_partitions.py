@@ -2,13 +2,10 @@
 
 import operator
 import random
-from datetime import date
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.transforms import parse_transform
@@ -71,23 +68,6 @@ def test_a_text_finds_what_spark_finds_by_a_filter_that_it_keeps_back(spark: Spa
     assert planner.plan(index, where, strict=True).row_groups < len(ROWS)
     # Iceberg's own filter loses far hours, and takes those from before its zero for matches.
     assert of_pushed != expected
-
-
-def test_the_value_of_a_folder_wins_over_what_its_file_holds(
-    spark: SparkSession, catalog: SqlCatalog, tmp_path: Path
-) -> None:
-    folder = tmp_path / "day=2020-01-01"
-    folder.mkdir()
-    pq.write_table(pa.table({"id": [1, 2], "day": [date(2021, 5, 5)] * 2}), folder / "a.parquet")
-    spark.sql("CREATE TABLE lake.ns.folders (id BIGINT, day DATE) USING iceberg PARTITIONED BY (day)")
-    spark.sql(f"CALL lake.system.add_files(table => 'ns.folders', source_table => '`parquet`.`{tmp_path}`')")
-    index = built(catalog, "ns.folders", bitmap=["id"])
-
-    of_folder = spark.sql("SELECT COUNT(*) FROM lake.ns.folders WHERE CAST(day AS STRING) = '2020-01-01'").first()
-    assert of_folder == (planner.count(index, "day = DATE '2020-01-01'").rows,) == (2,)
-    assert planner.count(index, "day = DATE '2021-05-05'").rows == 0
-    # Iceberg's own filter asks both the folder and the bounds of the file.
-    assert spark.sql("SELECT * FROM lake.ns.folders WHERE day = DATE '2020-01-01'").collect() == []
 
 
 JAVA: dict[str, tuple[IcebergType, int, int, list[str]]] = {

@@ -18,7 +18,6 @@ _SPREAD = 7_919
 
 
 def create_items(spark: SparkSession, name: str, files: int = 2) -> None:
-    """Create `ns.<name>` with all rows."""
     spark.sql(f"DROP TABLE IF EXISTS lake.ns.{name} PURGE")
     spark.sql(
         f"CREATE TABLE lake.ns.{name} (id BIGINT, k INT, price BIGINT, city STRING, note STRING) USING iceberg "
@@ -28,7 +27,6 @@ def create_items(spark: SparkSession, name: str, files: int = 2) -> None:
 
 
 def append_items(spark: SparkSession, name: str, start: int, end: int, files: int = 1) -> None:
-    """Append rows to such a table."""
     spark.range(start, end, 1, files).selectExpr(
         "id",
         f"CAST((id * {_SPREAD}) % {ROWS} AS INT) AS k",

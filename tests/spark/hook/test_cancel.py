@@ -57,7 +57,6 @@ class Statement:
             self.error = str(error)
 
     def job(self) -> int:
-        """Wait for a job of the statement."""
         tracker, end = self._spark.sparkContext.statusTracker(), time.monotonic() + 30
         while time.monotonic() < end and self._thread.is_alive():
             of_group = set(tracker.getJobIdsForGroup(self.name))

@@ -11,9 +11,6 @@ from pyspark import InheritableThread
 from pyspark.sql import SparkSession
 
 import planner
-from planner.condition.sql.parser import read_where
-from planner.condition.tree.simplify import simplified
-from planner.prune.distributed import LOCAL_ROW_GROUPS, Executors, prune_row_groups
 from planner.view.views import view_of
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.column_source import reading_of
@@ -78,24 +75,6 @@ def test_executors_come_to_the_drivers_verdicts(spark: SparkSession, index: Tabl
     assert [(s.name, s.entered, s.dropped) for s in distributed.funnel] == [
         (s.name, s.entered, s.dropped) for s in local.funnel
     ]
-
-
-def test_verdicts_come_in_the_order_that_was_asked_for(spark: SparkSession, index: TableIndex) -> None:
-    index.refresh()
-    view = view_of(index.index_table, reading_of(index.data_table))
-    predicate = simplified(read_where("k BETWEEN 100 AND 103", index.data_table.schema()))
-    shuffled = np.random.default_rng(3).permutation(view.row_group_count)
-    executors = Executors(spark.sparkContext, index.index_table, "distributed")
-    found = prune_row_groups(view, predicate, shuffled, executors=executors)
-    expected = prune_row_groups(view, predicate, shuffled)
-    assert np.array_equal(found.reasons, expected.reasons)
-    assert 0 < found.kept.sum() < view.row_group_count
-
-
-def test_auto_asks_executors_only_for_very_many_row_groups(spark: SparkSession, index: TableIndex) -> None:
-    auto = Executors(spark.sparkContext, index.index_table)
-    assert not auto.are_worth_it(LOCAL_ROW_GROUPS, 10**9)
-    assert auto.are_worth_it(LOCAL_ROW_GROUPS + 1, 0)
 
 
 def test_the_driver_plans_small_scans_in_every_mode(

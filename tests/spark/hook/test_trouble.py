@@ -19,7 +19,6 @@ from sqlalchemy.exc import OperationalError
 
 import planner
 import planner.spark.callback
-from planner.spark.settings import SettingsError
 from puffin_index import TableIndex
 from puffin_index.errors import PuffinIndexError
 from ssb_bench.stores.server import free_port
@@ -217,17 +216,6 @@ def test_a_callback_server_that_other_code_shuts_down_fails_no_query(
         shut_down_callback_server(gateway)
         planner.enable(session)
         assert planned() >= len(queries)
-
-
-def test_an_unknown_setting_is_refused_by_name_when_enabled(spark: SparkSession) -> None:
-    session = spark.newSession()
-    session.conf.set("spark.puffin-index.enabeld", "true")
-    with pytest.raises(SettingsError, match=r"spark\.puffin-index\.enabeld.*enabled, strict"):
-        planner.enable(session)
-    session.conf.unset("spark.puffin-index.enabeld")
-    session.conf.set("spark.puffin-index.strict", "maybe")
-    with pytest.raises(SettingsError, match=r"spark\.puffin-index\.strict cannot be 'maybe'.*true or false"):
-        planner.enable(session)
 
 
 def test_an_unknown_setting_leaves_queries_as_they_are_and_warns(

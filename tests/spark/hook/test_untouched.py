@@ -1,7 +1,5 @@
 """What the hook leaves alone: changelogs, tables by their location; and what works on the tasks after it."""
 
-from pathlib import Path
-
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
@@ -19,21 +17,6 @@ def test_changelog_scans_are_left_alone(hooked: SparkSession, corpus: Names) -> 
     view = hooked.sql(f"CALL lake.system.create_changelog_view(table => '{table.removeprefix('lake.')}')").collect()
 
     assert hooked.sql(f"SELECT COUNT(*) FROM {view[0][0]} WHERE orderkey >= 0").collect() == [(ROWS,)]
-    assert planner.reports(hooked) == []
-
-
-def test_a_table_loaded_by_its_location_is_read(hooked: SparkSession, tmp_path: Path) -> None:
-    path, name = str(tmp_path / "by_path"), "spark.sql.catalog.default_iceberg"
-    values = {
-        name: "org.apache.iceberg.spark.SparkCatalog",
-        f"{name}.type": "hadoop",
-        f"{name}.warehouse": str(tmp_path),
-    }
-    with settings(hooked, values):
-        hooked.sql("CREATE TABLE default_iceberg.by_path (id BIGINT) USING iceberg")
-        hooked.range(100).write.format("iceberg").mode("append").save(path)
-
-        assert hooked.read.format("iceberg").load(path).where("id = 5").count() == 1
     assert planner.reports(hooked) == []
 
 

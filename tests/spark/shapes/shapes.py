@@ -45,7 +45,6 @@ SMALL_ROWS = {"few": 9, "many": 400, "none": 0}
 
 
 def create(spark: SparkSession, catalog: SqlCatalog) -> None:
-    """Create all tables; the fact tables have indexes on all columns but `id`."""
     spark.sql(f"CREATE NAMESPACE lake.{NAMESPACE}")
     for name, rows in SMALL_ROWS.items():
         columns = ", ".join(f"{text} AS {column}" for column, text in _DIMENSION.items())
@@ -135,7 +134,6 @@ class RandomQuery:
         return random_where(self._random, table)
 
     def _on(self, left: str, right: str) -> str:
-        """A join condition: equal columns, of other types as well."""
         pairs = [(column, column) for column in ("i", "l", "s", "d", "x", "t", "part")]
         pairs += [("i", "l"), ("l", "i"), ("x", "i"), ("d", "i"), ("i", "id"), ("part", "id")]
         chosen = self._random.sample(pairs, self._random.choice([1, 1, 1, 2]))

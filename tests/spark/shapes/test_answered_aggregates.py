@@ -91,17 +91,6 @@ def test_random_aggregates_have_the_values_of_the_rows(hooked: SparkSession, par
     assert answered > RANDOM_QUERIES // _PARTS // 4
 
 
-def test_long_strings_are_whole(hooked: SparkSession, catalog: SqlCatalog) -> None:
-    """Iceberg #16320, #16328: bounds of files are cut off."""
-    name = f"{_SPACE}.strings"
-    text = "CONCAT(REPEAT('ä', 100), id, CHR(0), '\U0001f600')"
-    hooked.sql(f"CREATE TABLE lake.{name} USING iceberg AS SELECT id AS k, {text} AS s FROM RANGE(300)")
-    built(catalog, name, bitmap=["s"], bsi=["k"])
-
-    assert check(hooked, f"SELECT MIN(s), MAX(s), COUNT(DISTINCT s) FROM lake.{name} WHERE k BETWEEN 17 AND 230")
-    assert check(hooked, f"SELECT s, COUNT(*) FROM lake.{name} WHERE k < 20 GROUP BY s")
-
-
 @pytest.mark.parametrize("ansi", ["true", "false"])
 def test_sums_that_may_overflow_are_added_up_by_spark(hooked: SparkSession, catalog: SqlCatalog, ansi: str) -> None:
     name = f"{_SPACE}.huge_{ansi}"

@@ -8,7 +8,6 @@ import pytest
 from planner.condition.tree.nodes import UNKNOWN, Conjunction, Disjunction, Leaf, Predicate
 from planner.spark.requests.hook_filters import bind_filters
 from puffin_index.keys.leaf import LeafTest, RangeTest, SetTest
-from puffin_index.keys.map_key import MapKey
 from tests.planner.spark.requests.jvm_messages import column, comparison, literal, request_of, text
 
 
@@ -67,13 +66,6 @@ def test_bytes_and_numbers_arrive_as_they_are(node: dict[str, Any], expected: Le
 def test_other_types_than_the_columns_are_unknown(node: dict[str, Any]) -> None:
     assert bound(node) == UNKNOWN
     assert bound({"node": "not", "part": node}) == UNKNOWN
-
-
-def test_a_key_of_a_map_is_found() -> None:
-    predicate = bound(comparison(element("double", text(b"k")), "=", ONE_HALF))
-
-    assert isinstance(predicate, Leaf)
-    assert predicate.field_id == MapKey(4, "k")
 
 
 def test_the_known_rest_of_a_conjunction_stays() -> None:

@@ -158,8 +158,3 @@ def test_conditions_read_back_and_hide_what_they_compare_with(local_catalog: Sql
         hidden = _where(literals=False, conditions=(node,), columns=columns)
         assert not any(character.isdigit() for character in hidden.replace("?", ""))
         assert "'" not in hidden.replace("m[?]", "")
-
-
-def test_decimals_keep_their_digits() -> None:
-    node = comparison(column(1, "decimal(30,4)"), "<", literal("1.5000", "decimal(30,4)"))
-    assert _where(literals=True, conditions=(node,), columns=columns_of((1, "c", "decimal(30, 4)"))) == "c < 1.5000"

@@ -6,12 +6,11 @@ import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
-from planner.spark.requests.hook_filters import where_of
 from planner.spark.requests.wire import serialized_keys, serialized_note
 from puffin_index.keys.arrow_keys import column_of
 from puffin_index.keys.columns import plain_keys
 from puffin_index.keys.value_types import value_type_named
-from tests.planner.spark.requests.jvm_messages import column, comparison, request_of, text
+from tests.planner.spark.requests.jvm_messages import request_of
 
 
 @pytest.mark.parametrize("changes", [{"limit": 5}, {"unindexed": "many"}, {"filters": "i = 5"}, {"settings": None}])
@@ -19,14 +18,6 @@ def test_another_request_than_the_rules_is_refused(changes: dict[str, object]) -
     assert request_of(snapshot=2**63 - 1).snapshot == 2**63 - 1
     with pytest.raises(ValidationError):
         request_of(**changes)
-
-
-def test_a_request_says_its_filters_as_text() -> None:
-    request = request_of(
-        filters=['{"type":"is-null","term":"v"}'], conditions=[comparison(column(2, "string"), "=", text(b"a\xff"))]
-    )
-
-    assert where_of(request, literals=True) == "? AND `s.t` = 'a\ufffd'"
 
 
 @pytest.mark.parametrize(

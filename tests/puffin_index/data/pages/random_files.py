@@ -52,8 +52,6 @@ ENCODINGS = {
 
 @dataclass(frozen=True)
 class FileCase:
-    """How a file is written."""
-
     seed: int
     columns: tuple[str, ...]
     row_count: int
@@ -119,7 +117,6 @@ def _some(arrow_type: pa.DataType, random: Random) -> Any:
 
 @st.composite
 def file_cases(draw: st.DrawFn) -> FileCase:
-    """Files of some columns."""
     columns = tuple(draw(st.lists(st.sampled_from(sorted(TYPES)), min_size=1, max_size=4, unique=True)))
     writing: dict[str, Any] = {
         "compression": draw(st.sampled_from(["zstd", "snappy", "none", "gzip", "lz4", "brotli"])),

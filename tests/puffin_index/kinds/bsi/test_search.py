@@ -30,14 +30,6 @@ def opened(numbers: list[int | None], *, packed: bool = False) -> BitSlicedIndex
     return index
 
 
-def test_a_bound_is_compared_with_bits_from_the_lowest_that_matters() -> None:
-    index = opened([0, 1, 2, 3, 4, 5, 6, 7, None])
-    for low in range(8):
-        for high in range(low, 8):
-            with patch("puffin_index.kinds.bsi.search._WIDE_SHARE", 0):
-                assert run(index.search(((low, high),), None)) == BitMap(range(low, high + 1))
-
-
 @pytest.mark.parametrize("most_wide", [-1, 100], ids=["from above", "from below"])
 @settings(max_examples=amount(30, 750), deadline=None)
 @given(

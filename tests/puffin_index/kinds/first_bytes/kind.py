@@ -57,8 +57,6 @@ def read_sets(blob: Blob, row_groups: int) -> Reading[Flags]:
 
 
 class FirstBytes(OpenIndex):
-    """The sets of some row groups."""
-
     def __init__(self, payload: StoredPayload) -> None:
         self._blob = payload.blob
         self._spans = payload.spans

@@ -44,12 +44,10 @@ POOLS: dict[str, st.SearchStrategy[Any]] = {
 
 
 def group(base: int, values: Sequence[Any]) -> Group:
-    """A row group of integers or texts."""
     return Group(sample_of(values, "string" if any(isinstance(value, str) for value in values) else "long"), base)
 
 
 def built(groups: Sequence[Group], sizes: Sizes = TINY) -> Piece:
-    """The postings of a segment."""
     columns = [PlacedColumn(one.base, SortedColumn(one.sample.column)) for one in groups]
     return Piece(build_postings(columns, sizes), tuple(groups))
 
@@ -62,12 +60,10 @@ def opened(piece: Piece) -> tuple[Postings, CountingReader]:
 
 
 def keys_in(groups: Sequence[Group]) -> list[Key | None]:
-    """The keys of all rows."""
     return [key for one in groups for key in one.sample.keys]
 
 
 def known_keys(groups: Sequence[Group]) -> list[Any]:
-    """The distinct keys, ascending."""
     keys: list[Any] = [key for key in keys_in(groups) if key is not None]
     return sorted(set(keys))
 

@@ -74,7 +74,7 @@ def check_bytes(groups: list[Group], sizes: Sizes) -> None:
 
 
 @given(cases(), st.sampled_from([TINY, Sizes()]))
-@settings(max_examples=amount(60, 1500), deadline=None)
+@settings(max_examples=amount(20, 1500), deadline=None)
 def test_keys_of_rows_come_back(case: tuple[list[list[Group]], list[LeafTest]], sizes: Sizes) -> None:
     (groups,), tests = case
     check(groups, sizes, tests)

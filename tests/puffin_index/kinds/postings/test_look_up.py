@@ -27,7 +27,7 @@ from puffin_index.kinds.postings.look_up import Postings
 from puffin_index.kinds.postings.merge import merge_postings
 from puffin_index.kinds.registry import KINDS
 from puffin_index.storage.ranged import Blob, run
-from tests.conftest import amount
+from tests.conftest import amount, some
 from tests.counting_reader import CountingReader
 from tests.puffin_index.kinds.columns import Sample, keys_of
 from tests.puffin_index.kinds.counting import BEFORE
@@ -72,7 +72,7 @@ def check_law(groups: Sequence[Group], tests: Sequence[LeafTest], sizes: Sizes) 
 
 
 @given(cases(), st.sampled_from([TINY, Sizes()]))
-@settings(max_examples=amount(60, 1500), deadline=None)
+@settings(max_examples=amount(20, 1500), deadline=None)
 def test_rows_are_found_as_an_oracle_finds_them(case: tuple[list[list[Group]], list[LeafTest]], sizes: Sizes) -> None:
     (groups,), tests = case
     keys = known_keys(groups)
@@ -99,7 +99,7 @@ def test_many_blocks_and_sections_are_found_as_an_oracle_finds_them(seed: int, d
 
 
 @given(cases(5))
-@settings(max_examples=amount(60, 1500), deadline=None)
+@settings(max_examples=amount(20, 1500), deadline=None)
 def test_blocks_of_several_segments_are_searched_together(case: tuple[list[list[Group]], list[LeafTest]]) -> None:
     """The same operations search them all, and give what each blob gives alone."""
     segments, tests = case
@@ -149,10 +149,6 @@ CORNERS: dict[str, tuple[list[Group], list[LeafTest]]] = {
 @pytest.mark.parametrize("name", CORNERS)
 def test_corners_are_found_as_an_oracle_finds_them(name: str) -> None:
     check_law(*CORNERS[name], Sizes())
-
-
-def test_a_run_over_several_blocks_of_65536_rows_takes_few_bytes() -> None:
-    assert len(built(CORNERS["a run over several blocks of 65,536 rows and row groups"][0], Sizes()).payload.data) < 250
 
 
 Million = tuple[Piece, np.ndarray[tuple[int], np.dtype[np.int64]]]
@@ -274,27 +270,6 @@ def _places(piece: Piece, rows: BitMap) -> list[int]:
     return [every.rank(row) - 1 for row in rows]
 
 
-@pytest.mark.parametrize("name", SMALL)
-def test_a_flipped_bit_is_refused_wherever_it_is(name: str) -> None:
-    """Each test is answered rightly or refused, and at least one of those that read every byte is refused."""
-    piece = built(SMALL[name], SMALL_SIZES)
-
-    def refused(data: bytearray) -> int:
-        count = 0
-        for test in small_tests(piece.groups):
-            try:
-                assert piece.rows(test, bytes(data)) == expected_rows(piece.groups, test)
-            except DOCUMENTED:
-                count += 1
-        return count
-
-    assert refused(bytearray(piece.payload.data)) == 0
-    for position in range(0, len(piece.payload.data), amount(3, 1)):
-        data = bytearray(piece.payload.data)
-        data[position] ^= 1 << position % 8
-        assert refused(data) > 0, position
-
-
 @pytest.mark.parametrize("sizes", [SMALL_SIZES, Sizes()], ids=["pages", "root"])
 @pytest.mark.parametrize("name", SMALL)
 def test_bytes_that_are_wrong_under_good_checksums_do_no_harm(name: str, sizes: Sizes) -> None:
@@ -306,7 +281,7 @@ def test_bytes_that_are_wrong_under_good_checksums_do_no_harm(name: str, sizes: 
     assert (unharmed.data, unharmed.layout.tolist()) == (piece.payload.data, piece.payload.layout.tolist())
     chance = random.Random(1)
     refused = {"rows": 0, "keys": 0}
-    positions = range(0, len(piece.payload.data), amount(3, 1))
+    positions = some(range(len(piece.payload.data)), 150)
     for position in positions:
         data = bytearray(piece.payload.data)
         data[position] = chance.choice([0, 255, data[position] ^ 1, data[position] ^ 128])
@@ -433,14 +408,3 @@ def test_law_many_keys_are_found_among_separators_as_one_is(children: set[bytes]
     assert places.tolist() == [separators.rank(key, True) - 1 for key in keys]
     equal = _equal(separators, np.maximum(places, 0), keys)
     assert equal.tolist() == [key in children and place >= 0 for key, place in zip(keys, places, strict=True)]
-
-
-def test_many_keys_take_no_search_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    taken: list[int] = []
-    plain = BytesKeys.key
-    monkeypatch.setattr(BytesKeys, "key", lambda self, position: taken.append(position) or plain(self, position))
-    separators = BytesKeys(memoryview(b"abcdef"), np.arange(6), np.arange(1, 7))
-
-    assert _last_not_above(separators, [b"c1"] * 10_000).tolist() == [2] * 10_000
-    _equal(separators, np.full(10_000, 2), [b"c"] * 10_000)
-    assert len(taken) <= 2 * 6
