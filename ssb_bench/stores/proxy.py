@@ -94,7 +94,7 @@ class Proxy:
             await response.write(chunk)
         await response.write_eof()
         ended, key = time.perf_counter(), request.rel_url.raw_path.lstrip("/")
-        self.requests.append(Request(began, ended, _kind(request), key, len(sent), len(body)))
+        self.requests.append(Request(began, ended, _kind(request), key, len(sent), len(body), answer.status))
         return response
 
     async def _answer_of(self, request: web.BaseRequest, body: bytes) -> _Answer:

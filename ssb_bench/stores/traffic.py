@@ -20,6 +20,7 @@ class Request:
     key: str
     bytes_in: int
     bytes_out: int
+    status: int
 
 
 @dataclass(frozen=True, slots=True)

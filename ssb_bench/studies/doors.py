@@ -73,7 +73,7 @@ def measure(
         for door, (heading, own, asked) in product(("spark-sql", *_SERVERS), both):
             try:
                 with _open(door, home, own) as ask:
-                    asks = {"PySpark": partial(_ask_session, spark), door: ask}
+                    asks: dict[str, Ask] = {"PySpark": partial(_ask_session, spark), door: ask}
                     indexed = [(name, sql) for name, sql in asked.items() if name in queries]
                     for side, one in asks.items():
                         one(f"USE {CATALOG}.{NAMESPACE}")

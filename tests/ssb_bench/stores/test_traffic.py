@@ -34,9 +34,9 @@ def test_side_by_side_is_one_round() -> None:
 
 def test_traffic_is_summed_up() -> None:
     requests = [
-        Request(0.0, 1.0, "RANGE", "house/a", 10, 0),
-        Request(1.0, 2.0, "PUT", "house/b", 0, 5),
-        Request(0.5, 1.5, "HEAD", "house/c", 0, 0),
+        Request(0.0, 1.0, "RANGE", "house/a", 10, 0, 206),
+        Request(1.0, 2.0, "PUT", "house/b", 0, 5, 200),
+        Request(0.5, 1.5, "HEAD", "house/c", 0, 0, 404),
     ]
     found = Traffic.of(requests)
     assert (found.rounds, found.requests, found.most_at_once) == (2, 3, 2)
