@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping
 from typing import Literal
 
-from planner.spark.requests.wire import Message
+from planner.condition.spark.nodes import Message
 from planner.spark.statements.session import StatementSession, StatementTable
 from puffin_index.definition.index_definition import IndexDefinition, IndexedColumn
 from puffin_index.errors import BuildError, DefinitionError, IndexExistsError, NotFoundError, UnsupportedError
