@@ -33,8 +33,7 @@ import pyarrow as pa
 
 MAX_DECIMAL_DIGITS = 38
 _EPOCH = datetime(1970, 1, 1)
-# What time zone databases have of the time before 1970 depends on how they were built. Clocks show it for a day more.
-_AGREED_FROM = 86_400_000_000
+MICROS_A_DAY = 86_400_000_000
 _INTEGER_BITS = {"": 64, "L": 64, "S": 16, "Y": 8}
 # As Spark prints them: the shortest decimals that give these numbers.
 _GREATEST_DOUBLE = Decimal(repr(float(np.finfo(np.float64).max)))
@@ -64,7 +63,8 @@ def instant_at(wall_clock: int, zone: tzinfo) -> Literal | None:
     before. That is `java.time`'s rule, and Python's for `fold=0`. None if Java's time zone database may say otherwise
     than Python's.
     """
-    if wall_clock < _AGREED_FROM and zone.utcoffset(None) is None:
+    # What databases have of the time before 1970 depends on how they were built. Clocks show it for a day more.
+    if wall_clock < MICROS_A_DAY and zone.utcoffset(None) is None:
         return None
     wall = (_EPOCH + timedelta(microseconds=wall_clock)).replace(tzinfo=zone, fold=0)
     return Literal("timestamptz", (wall - _EPOCH.replace(tzinfo=UTC)) // timedelta(microseconds=1))

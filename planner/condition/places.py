@@ -25,7 +25,6 @@ NUMBERS = ("long", "decimal", "double", "float")
 _DOUBLE = value_type_named("double")
 _EXACT_DOUBLE_INTEGERS = 2**53
 _INT64 = (-(2**63), 2**63 - 1)
-MICROS_A_DAY = 86_400_000_000
 _MAX_DIGITS = 1_000
 """A literal with more digits after the point is not worth its arithmetic."""
 

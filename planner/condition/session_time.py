@@ -19,6 +19,7 @@ from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from planner.condition.literals import (
+    MICROS_A_DAY,
     Literal,
     date_literal,
     has_zone,
@@ -33,7 +34,6 @@ DEFAULT_ZONE: Final = "UTC"
 
 # What else a database has is read otherwise in Java (`EST`, `WET`), or not at all (`right/Europe/Berlin`).
 _PLACE: Final = re.compile(r"(?!posix/|right/)\w+/[\w/+-]+")
-_MICROS_A_DAY = 86_400_000_000
 
 
 def zone_named(name: str) -> tzinfo:
@@ -70,9 +70,9 @@ def _converted(literal: Literal, column_type: str, zone: tzinfo) -> Literal | No
         case "timestamp", Literal("string", text):
             return None if has_zone(text.decode()) else timestamp_literal("TIMESTAMP_NTZ", text.decode(), zone)
         case "timestamptz", Literal("date", days):
-            return instant_at(days * _MICROS_A_DAY, zone)
+            return instant_at(days * MICROS_A_DAY, zone)
         case "timestamp", Literal("date", days):
-            return Literal("timestamp", days * _MICROS_A_DAY)
+            return Literal("timestamp", days * MICROS_A_DAY)
         case "timestamptz", Literal("timestamp", wall_clock):
             return instant_at(wall_clock, zone)
         case "timestamp", Literal("timestamptz", instant):

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from planner.condition.places import MICROS_A_DAY
+from planner.condition.literals import MICROS_A_DAY
 from planner.condition.tree.nodes import PATTERN_OPERATORS, ValueTest
 from puffin_index.keys.columns import Column
 from puffin_index.keys.leaf import RangeTest
