@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
-from pyiceberg.expressions.literals import literal
 from pyiceberg.schema import Schema
 
+from planner.condition.arrow.read import literal_of
 from planner.condition.columns import FoundColumn, find_column
 from planner.condition.comparisons import Column, nan_test
 from planner.condition.implied import Implied
-from planner.condition.places import set_tests
 from planner.condition.tree.nodes import NO_ROW, Predicate, joined
 from planner.condition.tree.simplify import among_keys
+from planner.condition.truth import unknown
 from puffin_index.errors import PuffinIndexError, UnsupportedError
 from puffin_index.keys.arrow_keys import column_of
 from puffin_index.keys.columns import Column as KeyColumn
@@ -47,11 +46,14 @@ def _one_of(found: FoundColumn, array: pa.Array | pa.ChunkedArray) -> Predicate:
     if found.value_type is not None:
         with suppress(UnsupportedError):
             return among_keys(found.column, keys_of_kind(array, found.value_type), len(array))
-    members = array.drop_null().to_pylist()
-    column = Column(found)
-    numbers = [value for value in members if not (isinstance(value, float) and math.isnan(value))]
-    text = f"{found.name} IN ({len(members)} keys)"
-    test = column.truth(lambda scale: set_tests(map(literal, numbers), scale), text).yes if numbers else NO_ROW
+    members = array.drop_null()
+    column, text = Column(found), f"{found.name} IN ({len(members)} keys)"
+    literals = [literal_of(value) for value in members]
+    known = [one for one in literals if one is not None]
+    if len(known) < len(literals):
+        return unknown(text).yes
+    numbers = [one for one in known if one.value == one.value]
+    test = column.compared("IN", numbers, text).yes if numbers else NO_ROW
     return test if len(numbers) == len(members) else joined([test, nan_test(column, text).yes], is_and=False)
 
 

@@ -24,9 +24,9 @@ from planner.condition.tree.nodes import (
     Predicate,
     ValueTest,
 )
-from puffin_index.keys.leaf import Key, NullTest, RangeTest, SetTest
+from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.map_key import ColumnId, MapKey
-from puffin_index.keys.value_types import ValueType, value_type_named
+from puffin_index.keys.value_types import NAN_KEY, ValueType, value_type_named
 from puffin_index.keys.values import value_of
 
 HIDDEN: Final = "?"
@@ -90,7 +90,7 @@ class _Writer:
             case Disjunction(children):
                 return " OR ".join(self.part(child) for child in children)
             case Leaf(column, test, value_type):
-                return self._leaf(column, test, value_type_named(value_type))
+                return self._leaf(self.name(column), test, value_type_named(value_type))
             case ByValue(column, test, text=text):
                 if isinstance(test, EngineTest):
                     return text if self.literals else without_literals(text)
@@ -124,22 +124,20 @@ class _Writer:
             case _:
                 return f"{name}[{key}]"
 
-    def _leaf(self, column: ColumnId, test: NullTest | SetTest | RangeTest, value_type: ValueType) -> str:
-        name = self.name(column)
+    def _leaf(self, name: str, test: LeafTest, value_type: ValueType) -> str:
         match test:
             case NullTest(is_null):
                 return f"{name} IS {'' if is_null else 'NOT '}NULL"
             case SetTest(keys, negated):
                 return self._set(name, keys, value_type, negated=negated)
-            case RangeTest(negated=True):
-                return f"NOT ({self._range(name, test, value_type)})"
-            case _:
-                return self._range(name, test, value_type)
+            case RangeTest(negated=negated):
+                written = self._range(name, test, value_type)
+                return f"NOT ({written})" if negated else written
 
     def _set(self, name: str, keys: Sequence[Key], value_type: ValueType, *, negated: bool) -> str:
         if not keys:
             return f"{name} IS NOT NULL" if negated else "FALSE"
-        has_nan = value_type.is_floating and math.isnan(_number(keys[-1], value_type))
+        has_nan = value_type.is_floating and keys[-1] == NAN_KEY
         numbers = keys[:-1] if has_nan else keys
         tests: list[str] = []
         if len(numbers) == 1:
@@ -214,12 +212,6 @@ def literal_text(key: Key, value_type: ValueType) -> str:
 
 def _moment(micros: int) -> str:
     return str(np.datetime64(micros, "us")).replace("T", " ").removesuffix(".000000")
-
-
-def _number(key: Key, value_type: ValueType) -> float:
-    value = value_of(key, value_type)
-    assert isinstance(value, float)
-    return value
 
 
 def _path(fields: Iterable[NestedField], field_id: int) -> tuple[str, ...] | None:

@@ -5,22 +5,10 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Final
 
-from pyiceberg.expressions.literals import DateLiteral, LongLiteral, StringLiteral
 from pyiceberg.schema import Schema
-from pyiceberg.typedef import LiteralValue
-from pyiceberg.types import (
-    DateType,
-    IcebergType,
-    IntegerType,
-    ListType,
-    LongType,
-    MapType,
-    NestedField,
-    PrimitiveType,
-    StringType,
-)
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField
 
-from planner.condition.literals import Utf8Literal
+from planner.condition.literals import Literal, text_literal
 from planner.condition.tree.nodes import Everything, Predicate, parts
 from puffin_index.definition.column_names import field_named, fields_named
 from puffin_index.errors import DefinitionError, UnsupportedError
@@ -48,7 +36,7 @@ class FoundColumn:
     value_type: ValueType | None
 
 
-def find_column(schema: Schema, name: str, key: LiteralValue | None = None) -> FoundColumn:
+def find_column(schema: Schema, name: str, key: Literal | None = None) -> FoundColumn:
     """Find a column by its dotted name, or what a map column holds for a key.
 
     `m.key` means `m['key']` where `m` is a map, as in Spark.
@@ -64,19 +52,20 @@ def find_column(schema: Schema, name: str, key: LiteralValue | None = None) -> F
         is_other_column = any(field.name.lower() == name.lower() for field in schema.fields)
         if isinstance(parent.field_type, ListType) or key is not None or depth < len(parts) - 1 or is_other_column:
             return FoundColumn(name, parent.field_id, parent.field_type, None)
-        return column_of_field(parent, name, StringLiteral(parts[depth]))
+        return column_of_field(parent, name, text_literal(parts[depth]))
     return column_of_field(field_named(schema, name), name, key)
 
 
-def column_of_field(field: NestedField, name: str, key: LiteralValue | None = None) -> FoundColumn:
+def column_of_field(field: NestedField, name: str, key: Literal | None = None) -> FoundColumn:
     """Return a field as a column, or what a map holds for a key, by the name that was written."""
+    own = field.field_type
     if key is None:
-        return FoundColumn(name, field.field_id, field.field_type, _value_type(field.field_type))
-    text = _key_text(key, field.field_type.key_type) if isinstance(field.field_type, MapType) else None
-    if not isinstance(field.field_type, MapType) or text is None:
-        return FoundColumn(name, field.field_id, field.field_type, None)
-    values = field.field_type.value_type
-    return FoundColumn(f"{name}[{key.value!r}]", MapKey(field.field_id, text), values, _value_type(values))
+        return FoundColumn(name, field.field_id, own, _value_type(own))
+    text = _key_text(key, own.key_type) if isinstance(own, MapType) else None
+    if not isinstance(own, MapType) or text is None:
+        return FoundColumn(name, field.field_id, own, None)
+    shown = repr(text) if key.type == "string" else text
+    return FoundColumn(f"{name}[{shown}]", MapKey(field.field_id, text), own.value_type, _value_type(own.value_type))
 
 
 def find_in(schema: Schema, name: str) -> NestedField | None:
@@ -85,15 +74,15 @@ def find_in(schema: Schema, name: str) -> NestedField | None:
     return found[0] if len(found) == 1 else None
 
 
-def _key_text(key: LiteralValue, key_type: IcebergType) -> str | None:
+def _key_text(key: Literal, key_type: IcebergType) -> str | None:
     """Spell a key as indexes do; None if indexes cannot, or if Spark would convert the key before it looks."""
     try:
-        match key, key_type:
-            case Utf8Literal(), StringType():
+        match key.type, str(key_type):
+            case "string", "string":
                 text = key.value.decode()
-            case (StringLiteral(), StringType()) | (LongLiteral(), IntegerType() | LongType()):
+            case "long", "int" | "long":
                 text = str(key.value)
-            case DateLiteral(), DateType():
+            case "date", "date":
                 text = (_EPOCH + timedelta(days=key.value)).isoformat()
             case _:
                 return None
@@ -103,8 +92,6 @@ def _key_text(key: LiteralValue, key_type: IcebergType) -> str | None:
 
 
 def _value_type(field_type: IcebergType) -> ValueType | None:
-    if not isinstance(field_type, PrimitiveType):
-        return None
     try:
         return value_type_of(field_type)
     except UnsupportedError:

@@ -11,13 +11,10 @@ from datetime import UTC, tzinfo
 from decimal import Decimal
 from typing import Any, Final, Literal as TypingLiteral, TypeAlias, assert_never, get_args
 
-from pyiceberg.expressions.literals import BooleanLiteral, DecimalLiteral, Literal, LongLiteral, StringLiteral
-from pyiceberg.typedef import LiteralValue
-from pyiceberg.types import IntegerType, LongType, TimestamptzType
-
 from planner.condition.columns import ONLY_SPARK_KNOWS_INSTANT, FoundColumn
-from planner.condition.literals import MAX_DECIMAL_DIGITS, Utf8Literal
-from planner.condition.places import Pair, Scale, nan_tests, prefix_tests, range_tests, set_tests
+from planner.condition.literals import MAX_DECIMAL_DIGITS, Literal, text_literal
+from planner.condition.places import Pair, nan_tests, prefix_tests, range_tests, set_tests
+from planner.condition.session_time import in_session
 from planner.condition.tree.nodes import (
     NO_ROW,
     UNKNOWN,
@@ -31,16 +28,10 @@ from planner.condition.tree.nodes import (
     ValueTest,
     joined,
 )
-from planner.condition.truth import (
-    ALWAYS_FALSE,
-    ALWAYS_NULL,
-    ALWAYS_TRUE,
-    Truth,
-    join,
-    unknown,
-)
+from planner.condition.truth import ALWAYS_FALSE, ALWAYS_NULL, ALWAYS_TRUE, Truth, join, unknown
 from planner.condition.value_tests import rlike_regex, split_like, takes, year_range
 from puffin_index.keys.leaf import LeafTest, NullTest
+from puffin_index.keys.value_types import ValueType
 
 Compared: TypeAlias = TypingLiteral["=", "<", "<=", ">", ">=", "IN"]
 Comparison: TypeAlias = TypingLiteral["=", "<>", "<", "<=", ">", ">=", "<=>"]
@@ -48,11 +39,7 @@ Comparison: TypeAlias = TypingLiteral["=", "<>", "<", "<=", ">", ">=", "<=>"]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column, or what a map column holds for a key.
-
-    Attributes:
-        zone: The time zone of the session, by which literals of dates and times are converted.
-    """
+    """A column, or what a map holds for a key, and the session's zone, by which dates and times are converted."""
 
     found: FoundColumn
     zone: tzinfo = UTC
@@ -67,26 +54,27 @@ class Column:
         """The test for NULL."""
         return self.leaf(NullTest(is_null=True))
 
-    def truth(self, tests: Callable[[Scale], Pair | None], text: str) -> Truth:
-        """Make a condition of the tests that the column's scale gives."""
+    def truth(self, tests: Callable[[ValueType], Pair | None], text: str) -> Truth:
+        """Make a condition of the tests that there are for values of the column's type."""
         if self.found.value_type is None:
             return unknown(text, f"no index can be of a {self.found.type}")
-        pair = tests(Scale(self.found.type, self.found.value_type, self.zone))
+        pair = tests(self.found.value_type)
         if pair is None:
             kind = f"the literal is of another kind than the column, a {self.found.type}"
-            is_instant = isinstance(self.found.type, TimestamptzType)
+            is_instant = self.found.value_type.name == "timestamptz"
             reason = ONLY_SPARK_KNOWS_INSTANT if is_instant else f"{kind}: Spark converts one of them first"
             return unknown(text, reason)
         return Truth(self.leaf(pair[0]), self.leaf(pair[1]), self.is_null)
 
-    def compared(self, comparison: Compared, literals: Sequence[LiteralValue], text: str) -> Truth:
+    def compared(self, comparison: Compared, literals: Sequence[Literal], text: str) -> Truth:
         """Compare with literals, several for `IN`."""
+        own = str(self.found.type)
+        converted = [in_session(literal, own, self.zone) for literal in literals]
         match comparison:
             case "=" | "IN":
-                return self.truth(lambda scale: set_tests(literals, scale), text)
+                return self.truth(lambda value_type: set_tests(converted, value_type), text)
             case _:
-                (literal,) = literals
-                return self.truth(lambda scale: range_tests(comparison, literal, scale), text)
+                return self.truth(lambda value_type: range_tests(comparison, converted[0], value_type), text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +84,7 @@ class Applied:
     function: TextFunction | NumberFunction
     column: Column
 
-    def compared(self, comparison: Compared, literals: Sequence[LiteralValue], text: str) -> Truth:
+    def compared(self, comparison: Compared, literals: Sequence[Literal], text: str) -> Truth:
         """Compare with literals, several for `IN`."""
         return _value_test(self, comparison, literals, text)
 
@@ -116,7 +104,7 @@ def call(function: str) -> Computed:
     return Computed(f"the planner does not evaluate {function}(...) here")
 
 
-Value: TypeAlias = Column | Applied | Computed | Truth | LiteralValue | None
+Value: TypeAlias = Column | Applied | Computed | Truth | Literal | None
 """What a part of a condition gives for a row; None is NULL."""
 
 
@@ -132,15 +120,16 @@ def why(*values: Value) -> str:
 
 
 def _value_test(
-    value: Column | Applied, operator: ValueOperator, literals: Sequence[LiteralValue], text: str, escape: str = "\\"
+    value: Column | Applied, operator: ValueOperator, literals: Sequence[Literal], text: str, escape: str = "\\"
 ) -> Truth:
     """Make a test of a column's values; unknown where Spark would convert a literal or the column first."""
     function, column = (value.function, value.column) if isinstance(value, Applied) else (None, value)
-    kind = LongLiteral if function in get_args(NumberFunction) else StringLiteral
-    if not all(isinstance(literal, kind) for literal in literals):
+    kind = "long" if function in get_args(NumberFunction) else "string"
+    if not all(literal.type == kind for literal in literals):
         return unknown(text, why(value))
-    test, found = ValueTest(function, operator, tuple(literal.value for literal in literals), escape), column.found
-    if found.value_type is None or not takes(test, found.type):
+    values = tuple(one.value.decode() if kind == "string" else one.value for one in literals)
+    test, found = ValueTest(function, operator, values, escape), column.found
+    if found.value_type is None or not takes(test, found.value_type):
         return unknown(text, _converted(column))
     years = year_range(test, found.value_type)
     if years is not None:
@@ -160,8 +149,8 @@ def as_condition(value: Value, text: str) -> Truth | None:
             return value.truth(_boolean_tests, text)
         case None:
             return ALWAYS_NULL
-        case BooleanLiteral():
-            return ALWAYS_TRUE if value.value else ALWAYS_FALSE
+        case Literal("boolean", is_true):
+            return ALWAYS_TRUE if is_true else ALWAYS_FALSE
         case Literal():
             return None
         case Applied() | Computed():
@@ -172,8 +161,8 @@ def as_condition(value: Value, text: str) -> Truth | None:
             assert_never(value)
 
 
-def _boolean_tests(scale: Scale) -> Pair | None:
-    true, false = (set_tests([BooleanLiteral(value)], scale) for value in (True, False))
+def _boolean_tests(value_type: ValueType) -> Pair | None:
+    true, false = (set_tests([Literal("boolean", value)], value_type) for value in (True, False))
     return None if true is None or false is None else (true[0], false[0])
 
 
@@ -197,9 +186,9 @@ def compare(left: Value, comparison: Comparison, right: Value, text: str) -> Tru
     match left, right:
         case (None, _) | (_, None):
             return ALWAYS_NULL
-        case Column() | Applied(), DecimalLiteral() if comparison in _MIRRORED and _is_beyond_long(right, left):
+        case Column() | Applied(), Literal("decimal", number) if comparison in _MIRRORED and _is_beyond(number, left):
             # Spark decides without the value: `i < 9223372036854775808` is true even for NULL.
-            return ALWAYS_TRUE if comparison.startswith("<") == (right.value > 0) else ALWAYS_FALSE
+            return ALWAYS_TRUE if comparison.startswith("<") == (number > 0) else ALWAYS_FALSE
         case Column() | Applied(), Literal():
             return (
                 ~left.compared("=", [right], text) if comparison == "<>" else left.compared(comparison, [right], text)
@@ -214,13 +203,13 @@ def compare(left: Value, comparison: Comparison, right: Value, text: str) -> Tru
             return unknown(text, why(left, right))
 
 
-def _is_beyond_long(literal: DecimalLiteral, value: Column | Applied) -> bool:
-    """Whether a literal that is compared with a whole number of at most 64 bits has more."""
+def _is_beyond(number: Decimal, value: Column | Applied) -> bool:
+    """Whether a number that is compared with a whole number of at most 64 bits has more."""
     if isinstance(value, Applied):
         is_whole = value.function in get_args(NumberFunction)
     else:
-        is_whole = isinstance(value.found.type, IntegerType | LongType)
-    return is_whole and not -(2**63) <= literal.value <= 2**63 - 1
+        is_whole = str(value.found.type) in ("int", "long")
+    return is_whole and not -(2**63) <= number <= 2**63 - 1
 
 
 def _either(first: Predicate, second: Predicate) -> Predicate:
@@ -236,10 +225,10 @@ def _compare_null_safe(left: Value, right: Value, text: str) -> Truth:
     return Truth(plain.yes, _either(plain.no, plain.null), NO_ROW)
 
 
-def _is_one_kind(literals: Sequence[LiteralValue]) -> bool:
+def _is_one_kind(literals: Sequence[Literal]) -> bool:
     """Whether Spark compares literals with each other as they are."""
-    kinds = {type(literal) for literal in literals}
-    return len(kinds) == 1 or kinds == {LongLiteral, DecimalLiteral}
+    kinds = {literal.type for literal in literals}
+    return len(kinds) == 1 or kinds == {"long", "decimal"}
 
 
 def between(value: Value, low: Value, high: Value, text: str) -> Truth:
@@ -266,7 +255,7 @@ def one_of(value: Value, members: Sequence[Value], text: str) -> Truth:
     return truth
 
 
-def _compare_alike(literals: Sequence[LiteralValue]) -> bool:
+def _compare_alike(literals: Sequence[Literal]) -> bool:
     """Say whether Spark compares each literal of an IN list as `=` would.
 
     Spark converts the column and the whole list to one type. A literal of another type then changes what the others
@@ -274,7 +263,7 @@ def _compare_alike(literals: Sequence[LiteralValue]) -> bool:
     """
     if not _is_one_kind(literals):
         return False
-    if not any(isinstance(literal, DecimalLiteral) for literal in literals):
+    if not any(literal.type == "decimal" for literal in literals):
         return True
     parts = [Decimal(str(literal.value)).as_tuple() for literal in literals]
     scale = max(-int(part.exponent) for part in parts)
@@ -289,7 +278,7 @@ def null_test(value: Value, text: str) -> Truth:
             return Truth(truth.yes, truth.no, NO_ROW)
         case Applied(function, column):
             is_null = null_test(column, text)
-            takes_column = takes(ValueTest(function, "=", ()), column.found.type)
+            takes_column = takes(ValueTest(function, "=", ()), column.found.value_type)
             return is_null if takes_column else unknown(text, _converted(column))
         case None | Literal():
             return ALWAYS_TRUE if value is None else ALWAYS_FALSE
@@ -323,17 +312,17 @@ def prefix_test(value: Value, prefix: Value, text: str) -> Truth:
     match value, prefix:
         case (None, _) | (_, None):
             return ALWAYS_NULL
-        case Column(), StringLiteral() | Utf8Literal():
+        case Column(), Literal("string"):
             return _starts_with(value, prefix, text)
         case _:
             return unknown(text, why(value, prefix))
 
 
-def _starts_with(column: Column, prefix: StringLiteral | Utf8Literal, text: str) -> Truth:
+def _starts_with(column: Column, prefix: Literal, text: str) -> Truth:
     if not prefix.value:
         is_null = null_test(column, text)
         return Truth(is_null.no, NO_ROW, is_null.yes)
-    return column.truth(lambda scale: prefix_tests(prefix, scale), text)
+    return column.truth(lambda value_type: prefix_tests(prefix, value_type), text)
 
 
 def like(value: Value, word: str, pattern: Value, escape: str, text: str) -> Truth:
@@ -344,26 +333,27 @@ def like(value: Value, word: str, pattern: Value, escape: str, text: str) -> Tru
     match value, pattern, word:
         case (None, _, _) | (_, None, _):
             return ALWAYS_NULL
-        case Column() | Applied(), StringLiteral(), "LIKE":
-            return _like(value, pattern, escape, text)
-        case Column() | Applied(), StringLiteral(), "ILIKE" if pattern.value.isascii():
+        case Column() | Applied(), Literal("string", said), "LIKE":
+            return _like(value, said.decode(), escape, text)
+        case Column() | Applied(), Literal("string", said), "ILIKE" if said.isascii():
             # Spark lowers the pattern before it looks for escapes.
-            split_like(pattern.value.lower(), escape)
+            split_like(said.decode().lower(), escape)
             return _value_test(value, "ILIKE", [pattern], text, escape)
-        case Column() | Applied(), StringLiteral(), "RLIKE" | "REGEXP" if rlike_regex(pattern.value) is not None:
-            return _value_test(value, "RLIKE", [pattern], text)
+        case Column() | Applied(), Literal("string", said), "RLIKE" | "REGEXP":
+            is_read = rlike_regex(said.decode()) is not None
+            return _value_test(value, "RLIKE", [pattern], text) if is_read else unknown(text, why(value))
         case _:
             return unknown(text, why(value, pattern))
 
 
-def _like(subject: Column | Applied, literal: StringLiteral, escape: str, text: str) -> Truth:
-    prefix, wildcards = split_like(literal.value, escape)
+def _like(subject: Column | Applied, pattern: str, escape: str, text: str) -> Truth:
+    prefix, wildcards = split_like(pattern, escape)
+    whole = _value_test(subject, "LIKE", [text_literal(pattern)], text, escape)
     if isinstance(subject, Applied):
-        return _value_test(subject, "LIKE", [literal], text, escape)
+        return whole
     if not wildcards:
-        return subject.truth(lambda scale: set_tests([Utf8Literal(prefix.encode())], scale), text)
-    starts = _starts_with(subject, StringLiteral(prefix), text)
+        return subject.truth(lambda value_type: set_tests([text_literal(prefix)], value_type), text)
+    starts = _starts_with(subject, text_literal(prefix), text)
     if wildcards.strip("%") == "":
         return starts
-    whole = _value_test(subject, "LIKE", [literal], text, escape)
     return Truth(joined([starts.yes, whole.yes], is_and=True), whole.no, whole.null)

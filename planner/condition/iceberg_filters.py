@@ -9,49 +9,20 @@ from __future__ import annotations
 import json
 import logging
 import math
+from decimal import Decimal
 from typing import Any, Final, cast
 
 import numpy as np
-from pyiceberg.expressions import (
-    AlwaysFalse,
-    AlwaysTrue,
-    And,
-    BooleanExpression,
-    EqualTo,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    IsNaN,
-    IsNull,
-    LessThan,
-    LessThanOrEqual,
-    LiteralPredicate,
-    NotEqualTo,
-    NotIn,
-    NotNaN,
-    NotNull,
-    NotStartsWith,
-    Or,
-    Reference,
-    StartsWith,
-    UnboundPredicate,
-)
+from pyiceberg import expressions as iceberg
 from pyiceberg.expressions.literals import DateLiteral, TimeLiteral, TimestampLiteral, literal
 from pyiceberg.schema import Schema
 from pyiceberg.typedef import LiteralValue
+from pyiceberg.types import IcebergType
 
 from planner.condition.columns import FoundColumn, find_column
-from planner.condition.packed import Contents, unpacked
-from planner.condition.places import (
-    Operator,
-    Pair,
-    Scale,
-    content_tests,
-    nan_tests,
-    prefix_tests,
-    range_tests,
-    set_tests,
-)
+from planner.condition.literals import Literal, text_literal
+from planner.condition.packed import unpacked
+from planner.condition.places import Operator, Pair, content_tests, nan_tests, prefix_tests, range_tests, set_tests
 from planner.condition.tree.nodes import (
     NO_ROW,
     ByValue,
@@ -75,19 +46,18 @@ _log = logging.getLogger(__name__)
 _LOST: Final = "\N{REPLACEMENT CHARACTER}"
 """The character that Iceberg's filters have in place of bytes that are not UTF-8."""
 
-_LOST_BYTES: Final = _LOST.encode()
-
-_RANGES: Final[dict[type[BooleanExpression], Operator]] = {
-    LessThan: "<",
-    LessThanOrEqual: "<=",
-    GreaterThan: ">",
-    GreaterThanOrEqual: ">=",
+_RANGES: Final[dict[str, Operator]] = {"lt": "<", "lt-eq": "<=", "gt": ">", "gt-eq": ">="}
+_NEGATED: Final = {
+    "not-null": "is-null",
+    "not-nan": "is-nan",
+    "not-eq": "eq",
+    "not-in": "in",
+    "not-starts-with": "starts-with",
 }
-_NULL_TESTS: Final[Pair] = (NullTest(is_null=True), NullTest(is_null=False))
 
 
 def read_filter(text: str, schema: Schema) -> Predicate:
-    """Read a filter of Iceberg's JSON. A leaf that PyIceberg cannot read, or that has lost bytes, is unknown.
+    """Read a filter of Iceberg's JSON. A leaf that is not understood, or that has lost bytes, is unknown.
 
     Raises ValueError if the text is no JSON, or a long list in it none, RecursionError if it nests too deep,
     NotFoundError if it names a column that the schema lacks.
@@ -97,93 +67,95 @@ def read_filter(text: str, schema: Schema) -> Predicate:
 
 def _condition(node: Any, schema: Schema) -> Truth:
     match node:
+        case True | False:
+            return ALWAYS_TRUE if node else ALWAYS_FALSE
         case {"type": "not", "child": child}:
             return ~_condition(child, schema)
         case {"type": "and" | "or" as kind, "left": left, "right": right}:
             return join([_condition(left, schema), _condition(right, schema)], conjunctive=kind == "and")
-        case {"type": "in" | "not-in" as kind, "term": str(name), "values": str(packed)}:
-            truth = _packed(name, contents := unpacked(packed), schema)
-            if truth is not None:
-                return truth if kind == "in" else ~truth
-            node = node | {"values": [one.decode() if isinstance(one, bytes) else one for one in contents]}
-    values = [node.get("value"), *node.get("values", ())] if isinstance(node, dict) else []
-    if not any(isinstance(value, str) and _LOST in value for value in values):
-        try:
-            leaf = BooleanExpression.model_validate(node)
-        except (ValueError, TypeError) as error:
-            _log.debug("filter not understood, all its rows are kept: %s (%s)", node, error)
-        else:
-            return _leaf(leaf, schema, str(leaf))
+        case {"type": str(kind), "term": str(name)}:
+            found, positive = find_column(schema, name), _NEGATED.get(kind, kind)
+            sent = node.get("values") if positive == "in" else [node.get("value")]
+            pair = _tests(positive, unpacked(sent) if isinstance(sent, str) else sent, found)
+            if pair is not None:
+                truth = _of_tests(found, pair, denies_null=positive in ("eq", "in", "starts-with"))
+                return truth if kind == positive else ~truth
     return unknown(json.dumps(node, ensure_ascii=False))
 
 
-def _packed(name: str, contents: Contents, schema: Schema) -> Truth | None:
-    """Make a condition of a long list without a literal for each value; None where literals are converted."""
-    found = find_column(schema, name)
-    if found.value_type is None or any(isinstance(one, bytes) and _LOST_BYTES in one for one in contents):
-        return None
-    pair = content_tests(contents, Scale(found.type, found.value_type, dialect="iceberg"))
-    return None if pair is None else _of_tests(found, pair, denies_null=True)
-
-
-def _leaf(node: BooleanExpression, schema: Schema, text: str) -> Truth:
-    """Make a condition of a leaf. It is never NULL: a row satisfies the leaf or its opposite."""
-    match node:
-        case AlwaysTrue() | AlwaysFalse():
-            return ALWAYS_TRUE if isinstance(node, AlwaysTrue) else ALWAYS_FALSE
-        case NotEqualTo() | NotIn() | NotStartsWith() | NotNull() | NotNaN():
-            return ~_leaf(~node, schema, text)
-        case UnboundPredicate(term=Reference(name=name)):
-            found = find_column(schema, name)
-        case _:
-            return unknown(text)
-    if found.value_type is None:
-        return unknown(text)
-    pair = _tests(node, Scale(found.type, found.value_type, dialect="iceberg"))
-    if pair is None:
-        return unknown(text)
-    return _of_tests(found, pair, denies_null=isinstance(node, EqualTo | In | StartsWith))
-
-
 def _of_tests(found: FoundColumn, pair: Pair, *, denies_null: bool) -> Truth:
+    """Make a condition that is never NULL: a row satisfies a leaf or its opposite."""
     assert found.value_type is not None
     yes, no, is_null = (Leaf(found.column, test, found.value_type.name) for test in (*pair, NullTest(is_null=True)))
     return Truth(yes, joined([no, is_null], is_and=False) if denies_null else no, NO_ROW)
 
 
-def _tests(node: BooleanExpression, scale: Scale) -> Pair | None:
+def _tests(kind: str, sent: Any, found: FoundColumn) -> Pair | None:
     """Make the test that a leaf says, and the opposite of the test; None if no test says the same."""
-    match node:
-        case IsNull():
-            return _NULL_TESTS
-        case IsNaN():
-            return nan_tests(scale)
-        case In():
-            return set_tests(node.literals, scale)
-        case EqualTo():
-            return set_tests([node.literal], scale)
-        case StartsWith():
-            return prefix_tests(node.literal, scale)
-        case LiteralPredicate() if type(node) in _RANGES:
-            return range_tests(_RANGES[type(node)], node.literal, scale)
-        case _:
-            return None
+    value_type = found.value_type
+    if value_type is None or not isinstance(sent, list | tuple):
+        return None
+    if kind == "is-null":
+        return NullTest(is_null=True), NullTest(is_null=False)
+    if kind == "is-nan":
+        return nan_tests(value_type)
+    contents = [one.decode() if isinstance(one, bytes) else one for one in sent]
+    if any(isinstance(one, str) and _LOST in one for one in contents):
+        return None
+    # A tuple is a long list: without a literal for each value, unless these are converted.
+    pair = content_tests(sent, value_type) if isinstance(sent, tuple) else None
+    if pair is not None:
+        return pair
+    literals = [one for content in contents if (one := _literal(content, found.type, value_type))]
+    if len(literals) < len(contents):
+        return None
+    if kind in ("eq", "in"):
+        return set_tests(literals, value_type)
+    if kind == "starts-with":
+        return prefix_tests(literals[0], value_type)
+    return range_tests(_RANGES[kind], literals[0], value_type) if kind in _RANGES else None
 
 
-def file_filter(predicate: Predicate, schema: Schema) -> BooleanExpression:
+def _literal(content: Any, column_type: IcebergType, value_type: ValueType) -> Literal | None:
+    """A literal as it compares with a column: JSON has texts for decimals and times, and hexadecimal digits for bytes.
+
+    None if the content is none for the column. A literal of a float column is a float, though JSON shows a double.
+    """
+    try:
+        match value_type.name, content:
+            case _, bool():
+                return Literal("boolean", content)
+            case "date" | "time" | "timestamp" | "timestamptz" as name, _:
+                return Literal(name, literal(content).to(column_type).value)
+            case "string" | "uuid", str():
+                return text_literal(content)
+            case _, str() if value_type.is_decimal:
+                return Literal("decimal", Decimal(content))
+            case _, str():
+                return Literal("binary", bytes.fromhex(content))
+            case name, int():
+                return Literal("float" if name == "float" else "long", content)
+            case name, float() if not math.isnan(content):
+                return Literal("float" if name == "float" else "double", content)
+    except (ValueError, TypeError, ArithmeticError):
+        _log.debug("literal not understood: %r for a %s", content, value_type.name)
+    return None
+
+
+def file_filter(predicate: Predicate, schema: Schema) -> iceberg.BooleanExpression:
     """Write a condition for Iceberg's own pruning of files. What is true for a row is true of the row's file.
 
     Raises DefinitionError if files say nothing of a part of the condition.
     """
     match predicate:
         case Conjunction(children):
-            return _all(And, [file_filter(child, schema) for child in children])
+            return _all(iceberg.And, [file_filter(child, schema) for child in children])
         case Disjunction(children):
-            return _all(Or, [file_filter(child, schema) for child in children])
+            return _all(iceberg.Or, [file_filter(child, schema) for child in children])
         case Everything(exact=True) | Nothing():
-            return AlwaysTrue() if isinstance(predicate, Everything) else AlwaysFalse()
+            return iceberg.AlwaysTrue() if isinstance(predicate, Everything) else iceberg.AlwaysFalse()
         case Leaf(int() as field_id, test, value_type):
-            term = Reference(schema.find_column_name(field_id) or "")
+            term = iceberg.Reference(schema.find_column_name(field_id) or "")
             return _written(term, test, value_type_named(value_type))
         case Everything(text=text) | ByValue(text=text):
             raise DefinitionError(f"Iceberg cannot choose data files by this predicate: {text}")
@@ -191,35 +163,35 @@ def file_filter(predicate: Predicate, schema: Schema) -> BooleanExpression:
             raise DefinitionError("Iceberg cannot choose data files by a key of a map")
 
 
-def _all(node: Any, parts: list[BooleanExpression]) -> BooleanExpression:
+def _all(node: Any, parts: list[iceberg.BooleanExpression]) -> iceberg.BooleanExpression:
     first, *others = parts
-    return cast(BooleanExpression, node(first, *others)) if others else first
+    return cast(iceberg.BooleanExpression, node(first, *others)) if others else first
 
 
-def _written(term: Any, test: NullTest | SetTest | RangeTest, value_type: ValueType) -> BooleanExpression:
-    not_null: BooleanExpression = NotNull(term=term)
+def _written(term: Any, test: NullTest | SetTest | RangeTest, value_type: ValueType) -> iceberg.BooleanExpression:
+    not_null: iceberg.BooleanExpression = iceberg.NotNull(term=term)
     match test:
         case NullTest(is_null):
-            return IsNull(term=term) if is_null else not_null
+            return iceberg.IsNull(term=term) if is_null else not_null
         case SetTest(keys, negated):
             members = [_iceberg_literal(key, value_type) for key in keys]
             known = {member for member in members if member is not None}
             if len(known) < len(members):
                 return not_null
             if negated:
-                return And(NotIn(term=term, values=known), not_null) if known else not_null
-            return In(term=term, values=known) if known else AlwaysFalse()
+                return iceberg.And(iceberg.NotIn(term=term, values=known), not_null) if known else not_null
+            return iceberg.In(term=term, values=known) if known else iceberg.AlwaysFalse()
         case RangeTest(negated=True):
             return not_null
         case RangeTest(low, high):
-            lower = GreaterThanOrEqual if test.low_inclusive else GreaterThan
-            upper = LessThanOrEqual if test.high_inclusive else LessThan
-            bounds: list[BooleanExpression] = [
+            lower = iceberg.GreaterThanOrEqual if test.low_inclusive else iceberg.GreaterThan
+            upper = iceberg.LessThanOrEqual if test.high_inclusive else iceberg.LessThan
+            bounds: list[iceberg.BooleanExpression] = [
                 leaf(term=term, value=value)
                 for leaf, key in ((lower, low), (upper, high))
                 if key is not None and (value := _iceberg_literal(key, value_type)) is not None
             ]
-            return _all(And, bounds or [not_null])
+            return _all(iceberg.And, bounds or [not_null])
 
 
 def _iceberg_literal(key: Key, value_type: ValueType) -> LiteralValue | None:

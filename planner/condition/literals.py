@@ -1,100 +1,73 @@
-r"""Literals of Spark SQL: their text becomes PyIceberg literals that a binder can place without guessing.
+r"""Literals, and how those of Spark SQL are written.
 
-| SQL | literal | value |
+| SQL | type | value |
 | --- | --- | --- |
-| `5`, `5L`, `5S`, `5Y` | `LongLiteral` | within 64 bits; wider plain integers are decimals |
-| `1.5`, `5BD`, `1e3BD` | `DecimalLiteral` | all digits kept, scale 0 or more, at most 38 digits |
-| `1e3`, `1.5D` | `DoubleLiteral` | the nearest double |
-| `1.1F` | `FloatLiteral` | the nearest float32, as a double |
-| `'it''s'`, `"x"`, `r'\d'` | `StringLiteral` | unescaped; `\%` and `\_` keep their backslash |
-| `X'1F'` | `BinaryLiteral` | the bytes |
-| `TRUE` | `BooleanLiteral` | |
-| `DATE '...'` | `DateLiteral` | days since 1970-01-01 |
-| `TIMESTAMP_NTZ '...'` | `LocalTimestampLiteral` | microseconds on the wall clock |
-| `TIMESTAMP '...'` | `InstantLiteral` | microseconds UTC; without a zone, by the clock of the session |
-| `TIME '...'` | `TimeLiteral` | microseconds since midnight |
+| `5`, `5L`, `5S`, `5Y` | long | within 64 bits; wider plain integers are decimals |
+| `1.5`, `5BD`, `1e3BD` | decimal | all digits kept, scale 0 or more, at most 38 digits |
+| `1e3`, `1.5D` | double | the nearest double |
+| `1.1F` | float | the nearest float32, as a double |
+| `'it''s'`, `"x"`, `r'\d'` | string | unescaped; `\%` and `\_` keep their backslash |
+| `X'1F'` | binary | the bytes |
+| `TRUE` | boolean | |
+| `DATE '...'` | date | days since 1970-01-01 |
+| `TIMESTAMP_NTZ '...'` | timestamp | microseconds on the wall clock |
+| `TIMESTAMP '...'` | timestamptz | microseconds UTC; without a zone, by the clock of the session |
+| `TIME '...'` | time | microseconds since midnight |
 
 A text that depends on the clock or on a time zone database (`DATE 'today'`, `TIMESTAMP '12:00:00'`, `... Europe/Paris`)
-has no literal. All rules are those of Spark 4.1 with default settings, tried on a running Spark.
+has no literal. A text that Spark refuses raises ValueError, saying what was expected. All rules are those of Spark 4.1
+with default settings, tried on a running Spark.
 """
 
 from __future__ import annotations
 
 import re
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from decimal import Decimal
-from typing import NoReturn
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyiceberg.expressions.literals import (
-    BinaryLiteral,
-    DateLiteral,
-    DecimalLiteral,
-    DoubleLiteral,
-    FloatLiteral,
-    Literal,
-    LongLiteral,
-    StringLiteral,
-    TimeLiteral,
-)
-from pyiceberg.typedef import L, LiteralValue
-from pyiceberg.types import IcebergType
 
 MAX_DECIMAL_DIGITS = 38
 _EPOCH = datetime(1970, 1, 1)
-# What time zone databases have of the time before 1970 depends on how they were built. Clocks show it for a day more.
-_AGREED_FROM = 86_400_000_000
+MICROS_A_DAY = 86_400_000_000
 _INTEGER_BITS = {"": 64, "L": 64, "S": 16, "Y": 8}
 # As Spark prints them: the shortest decimals that give these numbers.
 _GREATEST_DOUBLE = Decimal(repr(float(np.finfo(np.float64).max)))
 _GREATEST_FLOAT = Decimal(repr(float(np.finfo(np.float32).max)))
 
 
-class SparkLiteral(Literal[L]):
-    """A literal that PyIceberg lacks, and therefore never converts."""
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A literal: its type by Iceberg's name, without the digits of decimals and with `long` for `int`; and its value.
 
-    def __init__(self, value: L) -> None:
-        super().__init__(value, type(value))  # type: ignore[arg-type] # mypy expands L
+    The value of a string is its bytes, which in Spark need not be valid UTF-8.
+    """
 
-    def to(self, type_var: IcebergType) -> NoReturn:
-        """Refuse."""
-        raise TypeError(f"{self!r} has no place among {type_var}")
-
-
-class Utf8Literal(SparkLiteral[bytes]):
-    """A text by its bytes, which in Spark need not be valid UTF-8. No other type is made of it."""
+    type: str
+    value: Any
 
 
-def text_bytes(literal: LiteralValue) -> bytes | None:
-    """Return the bytes of a text; None if the literal is no text, or holds half of a surrogate pair."""
-    if isinstance(literal, Utf8Literal):
-        return literal.value
-    try:
-        return literal.value.encode() if isinstance(literal, StringLiteral) else None
-    except UnicodeEncodeError:
+def text_literal(text: str) -> Literal:
+    """Make the literal of a text. Raises UnicodeEncodeError if the text holds half of a surrogate pair."""
+    return Literal("string", text.encode())
+
+
+def instant_at(wall_clock: int, zone: tzinfo) -> Literal | None:
+    """Return the instant of a wall clock, in microseconds since 1970-01-01 00:00:00 on that clock, as Spark does.
+
+    Where a clock is put back, the earlier of two instants; where it is put forward, the skipped time goes on from
+    before. That is `java.time`'s rule, and Python's for `fold=0`. None if Java's time zone database may say otherwise
+    than Python's.
+    """
+    # What databases have of the time before 1970 depends on how they were built. Clocks show it for a day more.
+    if wall_clock < MICROS_A_DAY and zone.utcoffset(None) is None:
         return None
-
-
-class LocalTimestampLiteral(SparkLiteral[int]):
-    """`TIMESTAMP_NTZ '...'`: microseconds since 1970-01-01 00:00:00 on the wall clock, of no time zone."""
-
-
-class InstantLiteral(SparkLiteral[int]):
-    """`TIMESTAMP '...'`: microseconds since 1970-01-01 00:00:00 UTC."""
-
-    @classmethod
-    def at(cls, wall_clock: int, zone: tzinfo) -> InstantLiteral | None:
-        """Return the instant of a wall clock, in microseconds since 1970-01-01 00:00:00 on that clock, as Spark does.
-
-        Where a clock is put back, the earlier of two instants; where it is put forward, the skipped time goes on from
-        before. That is `java.time`'s rule, and Python's for `fold=0`. None if Java's time zone database may say
-        otherwise than Python's.
-        """
-        if wall_clock < _AGREED_FROM and zone.utcoffset(None) is None:
-            return None
-        wall = (_EPOCH + timedelta(microseconds=wall_clock)).replace(tzinfo=zone, fold=0)
-        return cls((wall - _EPOCH.replace(tzinfo=UTC)) // timedelta(microseconds=1))
+    wall = (_EPOCH + timedelta(microseconds=wall_clock)).replace(tzinfo=zone, fold=0)
+    return Literal("timestamptz", (wall - _EPOCH.replace(tzinfo=UTC)) // timedelta(microseconds=1))
 
 
 _STRING = re.compile(
@@ -109,10 +82,7 @@ _SURROGATES = re.compile("[\ud800-\udfff]+")
 
 
 def string_value(text: str) -> str:
-    """Return what one or more adjacent string literals say together.
-
-    Raises ValueError, saying what was expected, if an escape names no character.
-    """
+    """Return what one or more adjacent string literals say together."""
     joined = "".join(_unescape(match) for match in _STRING.finditer(text))
     return _SURROGATES.sub(_pair_surrogates, joined)
 
@@ -147,61 +117,50 @@ def _pair_surrogates(run: re.Match[str]) -> str:
     return paired.replace("\ufffd", "?")
 
 
-def number_literal(text: str) -> Literal[int] | Literal[Decimal] | Literal[float]:
-    """Make the literal of a number as written, sign and suffix included.
-
-    Raises ValueError, saying what was expected, if it does not fit its type.
-    """
+def number_literal(text: str) -> Literal:
+    """Make the literal of a number as written, sign and suffix included."""
     digits = text.rstrip("lLsSyYdDfFbB")
     suffix = text[len(digits) :].upper()
     # Nearly all numbers are short plain integers, and IN lists can be very long.
     whole = digits.lstrip("+-").isdigit()
     if whole and not suffix and len(text) < 19:
-        return LongLiteral(int(text))
+        return Literal("long", int(text))
     try:
         exact = Decimal(digits)
     except ArithmeticError as error:
         raise ValueError("a number with a smaller exponent") from error
     if whole and suffix in _INTEGER_BITS:
-        return _integer_literal(exact, suffix)
+        bits = _INTEGER_BITS[suffix]
+        if -(2 ** (bits - 1)) <= exact < 2 ** (bits - 1):
+            return Literal("long", int(exact))
+        if suffix:
+            raise ValueError(f"a whole number of {bits} bits")
     if suffix == "BD" or not (suffix or "e" in digits.lower()):
         return _decimal_literal(exact)
     if suffix == "F":
         if exact.copy_abs() > _GREATEST_FLOAT:
             raise ValueError("a number within the range of a float")
         # By way of a double, the number might be rounded twice.
-        return FloatLiteral(pa.scalar(digits).cast(pa.float32()).as_py())
+        return Literal("float", pa.scalar(digits).cast(pa.float32()).as_py())
     if exact.copy_abs() > _GREATEST_DOUBLE:
         raise ValueError("a number within the range of a double")
-    return DoubleLiteral(float(exact))
+    return Literal("double", float(exact))
 
 
-def _integer_literal(exact: Decimal, suffix: str) -> Literal[int] | Literal[Decimal]:
-    bits = _INTEGER_BITS[suffix]
-    if -(2 ** (bits - 1)) <= exact < 2 ** (bits - 1):
-        return LongLiteral(int(exact))
-    if suffix:
-        raise ValueError(f"a whole number of {bits} bits")
-    return _decimal_literal(exact)
-
-
-def _decimal_literal(exact: Decimal) -> DecimalLiteral:
+def _decimal_literal(exact: Decimal) -> Literal:
     _, digits, exponent = exact.as_tuple()
     assert isinstance(exponent, int), "a finite number has an exponent"
     if max(len(digits), -exponent, exact.adjusted() + 1 if exact else 0) > MAX_DECIMAL_DIGITS:
         raise ValueError(f"a number of at most {MAX_DECIMAL_DIGITS} digits")
     # 1e3BD is decimal(4, 0): Spark has no negative scale.
-    return DecimalLiteral(Decimal(int(exact)) if exponent > 0 else exact)
+    return Literal("decimal", Decimal(int(exact)) if exponent > 0 else exact)
 
 
-def binary_literal(text: str) -> BinaryLiteral:
-    """Make the literal of the hexadecimal digits in `X'...'`; an odd one at the front stands alone.
-
-    Raises ValueError, saying what was expected, if it holds anything else.
-    """
+def binary_literal(text: str) -> Literal:
+    """Make the literal of the hexadecimal digits in `X'...'`; an odd one at the front stands alone."""
     if not re.fullmatch(r"[0-9a-fA-F]*", text):
         raise ValueError("hexadecimal digits")
-    return BinaryLiteral(bytes.fromhex("0" * (len(text) % 2) + text))
+    return Literal("binary", bytes.fromhex("0" * (len(text) % 2) + text))
 
 
 # What depends on the clock, and years that Python's dates lack.
@@ -223,29 +182,21 @@ _OFFSET = re.compile(
 _BLANKS = "".join(map(chr, range(33)))
 
 
-def date_literal(text: str) -> DateLiteral | None:
-    """Make the literal of `DATE 'text'`; None if it depends on the clock or lies outside of the years 1 to 9999.
-
-    Raises ValueError, saying what was expected, if Spark reads no date in it.
-    """
+def date_literal(text: str) -> Literal | None:
+    """Make the literal of `DATE 'text'`; None if it depends on the clock or lies outside of the years 1 to 9999."""
     text = text.strip(_BLANKS)
     if _SPECIAL.fullmatch(text):
         return None
     match = _DATE.fullmatch(text)
-    try:
-        day = date(*(int(part or 1) for part in match.groups())) if match else None
-    except ValueError:
-        day = None
-    if day is None:
-        raise ValueError("a date such as '2024-05-31'")
-    return DateLiteral((day - _EPOCH.date()).days)
+    with suppress(ValueError):
+        if match:
+            day = date(*(int(part or 1) for part in match.groups()))
+            return Literal("date", (day - _EPOCH.date()).days)
+    raise ValueError("a date such as '2024-05-31'")
 
 
-def timestamp_literal(type_name: str, text: str, zone: tzinfo) -> InstantLiteral | LocalTimestampLiteral | None:
-    """Make the literal of a `TIMESTAMP`, `TIMESTAMP_LTZ` or `TIMESTAMP_NTZ` in a session; None if only Spark knows it.
-
-    A clock or a time zone database may decide. Raises ValueError, saying what was expected, if it is no timestamp.
-    """
+def timestamp_literal(type_name: str, text: str, zone: tzinfo) -> Literal | None:
+    """Make the literal of a `TIMESTAMP`, `TIMESTAMP_LTZ` or `TIMESTAMP_NTZ`; None if only Spark knows it."""
     text = text.strip(_BLANKS)
     if _SPECIAL.fullmatch(text):
         return None
@@ -256,11 +207,11 @@ def timestamp_literal(type_name: str, text: str, zone: tzinfo) -> InstantLiteral
     micros = (wall - _EPOCH) // timedelta(microseconds=1)
     if type_name == "TIMESTAMP_NTZ":
         # Spark drops a zone here.
-        return LocalTimestampLiteral(micros)
+        return Literal("timestamp", micros)
     if match["zone"] is None:
-        return InstantLiteral.at(micros, zone)
+        return instant_at(micros, zone)
     offset = offset_micros(match["zone"])
-    return None if offset is None else InstantLiteral(micros - offset)
+    return None if offset is None else Literal("timestamptz", micros - offset)
 
 
 def has_zone(text: str) -> bool:
@@ -269,11 +220,8 @@ def has_zone(text: str) -> bool:
     return match is not None and match["zone"] is not None
 
 
-def time_literal(text: str) -> TimeLiteral | None:
-    """Make the literal of `TIME 'text'`: hours, minutes, and seconds if any; None for other forms.
-
-    Raises ValueError, saying what was expected, if the text has that form and is no time of a day.
-    """
+def time_literal(text: str) -> Literal | None:
+    """Make the literal of `TIME 'text'`: hours, minutes, and seconds if any; None for other forms."""
     match = _TIME_OF_DAY.fullmatch(text.strip(_BLANKS))
     if match is None:
         return None
@@ -281,7 +229,7 @@ def time_literal(text: str) -> TimeLiteral | None:
     if hour > 23 or minute > 59 or second > 59:
         raise ValueError("a time such as '23:59:59.999999'")
     micros = int(((match["fraction"] or "") + "000000")[:6])
-    return TimeLiteral(((hour * 60 + minute) * 60 + second) * 1_000_000 + micros)
+    return Literal("time", ((hour * 60 + minute) * 60 + second) * 1_000_000 + micros)
 
 
 def _wall_clock(match: re.Match[str]) -> datetime | None:

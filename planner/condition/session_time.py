@@ -5,28 +5,27 @@
 | timestamp with zone | `TIMESTAMP`, `TIMESTAMP_NTZ`, `DATE`, text | the instant, read in the session's zone |
 | timestamp without | `TIMESTAMP`, also with a zone | the wall clock of the instant, in zones of fixed offset |
 | timestamp without | text without a zone | that wall clock |
-| date | text | that date |
+| date, time | text | that date or time |
 
 Spark converts a column without time zone if the literal has one. In zones that change their clocks two times of the
 column may then be one instant, so such a test stays unknown there. Text that Spark refuses stays unknown, too, and so
-does a time before 1970 in such a zone (`InstantLiteral.at`).
+does a time before 1970 in such a zone (`instant_at`).
 """
 
 import re
 from contextlib import suppress
 from datetime import timedelta, timezone, tzinfo
-from typing import Any, Final
+from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
-from pyiceberg.expressions.literals import DateLiteral, Literal, StringLiteral
-from pyiceberg.types import DateType, IcebergType, TimestampType, TimestamptzType
-
 from planner.condition.literals import (
-    InstantLiteral,
-    LocalTimestampLiteral,
+    MICROS_A_DAY,
+    Literal,
     date_literal,
     has_zone,
+    instant_at,
     offset_micros,
+    time_literal,
     timestamp_literal,
 )
 from puffin_index.errors import NotFoundError, did_you_mean
@@ -35,7 +34,6 @@ DEFAULT_ZONE: Final = "UTC"
 
 # What else a database has is read otherwise in Java (`EST`, `WET`), or not at all (`right/Europe/Berlin`).
 _PLACE: Final = re.compile(r"(?!posix/|right/)\w+/[\w/+-]+")
-_MICROS_A_DAY = 86_400_000_000
 
 
 def zone_named(name: str) -> tzinfo:
@@ -53,7 +51,7 @@ def zone_named(name: str) -> tzinfo:
     raise NotFoundError(f"there is no time zone {name!r}; there are such as Europe/Berlin, +01:00 and UTC{near}")
 
 
-def in_session(literal: Literal[Any], column_type: IcebergType, zone: tzinfo) -> Literal[Any]:
+def in_session(literal: Literal, column_type: str, zone: tzinfo) -> Literal:
     """Convert a date, a time or a text to the type of a column, wherever that is certain."""
     try:
         return _converted(literal, column_type, zone) or literal
@@ -61,22 +59,24 @@ def in_session(literal: Literal[Any], column_type: IcebergType, zone: tzinfo) ->
         return literal
 
 
-def _converted(literal: Literal[Any], column_type: IcebergType, zone: tzinfo) -> Literal[Any] | None:
+def _converted(literal: Literal, column_type: str, zone: tzinfo) -> Literal | None:
     match column_type, literal:
-        case DateType(), StringLiteral(value=text):
-            return date_literal(text)
-        case TimestamptzType(), StringLiteral(value=text):
-            return timestamp_literal("TIMESTAMP", text, zone)
-        case TimestampType(), StringLiteral(value=text):
-            return None if has_zone(text) else timestamp_literal("TIMESTAMP_NTZ", text, zone)
-        case TimestamptzType(), DateLiteral(value=days):
-            return InstantLiteral.at(days * _MICROS_A_DAY, zone)
-        case TimestampType(), DateLiteral(value=days):
-            return LocalTimestampLiteral(days * _MICROS_A_DAY)
-        case TimestamptzType(), LocalTimestampLiteral(value=wall_clock):
-            return InstantLiteral.at(wall_clock, zone)
-        case TimestampType(), InstantLiteral(value=instant):
+        case "date", Literal("string", text):
+            return date_literal(text.decode())
+        case "time", Literal("string", text):
+            return time_literal(text.decode())
+        case "timestamptz", Literal("string", text):
+            return timestamp_literal("TIMESTAMP", text.decode(), zone)
+        case "timestamp", Literal("string", text):
+            return None if has_zone(text.decode()) else timestamp_literal("TIMESTAMP_NTZ", text.decode(), zone)
+        case "timestamptz", Literal("date", days):
+            return instant_at(days * MICROS_A_DAY, zone)
+        case "timestamp", Literal("date", days):
+            return Literal("timestamp", days * MICROS_A_DAY)
+        case "timestamptz", Literal("timestamp", wall_clock):
+            return instant_at(wall_clock, zone)
+        case "timestamp", Literal("timestamptz", instant):
             offset = zone.utcoffset(None)
-            return None if offset is None else LocalTimestampLiteral(instant + offset // timedelta(microseconds=1))
+            return None if offset is None else Literal("timestamp", instant + offset // timedelta(microseconds=1))
         case _:
             return None

@@ -9,15 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from planner.condition.tree.nodes import (
-    EVERY_ROW,
-    NO_ROW,
-    UNKNOWN,
-    Conjunction,
-    Disjunction,
-    Everything,
-    Predicate,
-)
+from planner.condition.tree.nodes import EVERY_ROW, NO_ROW, UNKNOWN, Conjunction, Disjunction, Everything, Predicate
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,7 @@
 """A `ValueTest` decided for values of its column: exactly as Spark decides, or openly uncertain.
 
 Uncertain are upper and lower case of text that is not ASCII (Java's case mappings are others than Arrow's), RLIKE of
-text with line terminators (`planner.condition.value_tests`), and any test of bytes that are not UTF-8.
-
-Patterns of LIKE and RLIKE as regular expressions of RE2, where these match the same texts as Spark's.
+text with line terminators, and any test of bytes that are not UTF-8. Patterns become regular expressions of RE2.
 
 Spark hands RLIKE to Java's regular expressions. In the part of both languages that `rlike_regex` takes, Java and RE2
 find a match in the same texts, unless a text holds a line terminator: Java's `.` and `$` know more of them.
@@ -18,9 +16,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.types import DateType, IcebergType, StringType, TimestampType
 
-from planner.condition.places import MICROS_A_DAY
+from planner.condition.literals import MICROS_A_DAY
 from planner.condition.tree.nodes import PATTERN_OPERATORS, ValueTest
 from puffin_index.keys.columns import Column
 from puffin_index.keys.leaf import RangeTest
@@ -156,10 +153,10 @@ class Verdicts:
     certain: Flags
 
 
-def takes(test: ValueTest, column_type: IcebergType | None) -> bool:
+def takes(test: ValueTest, value_type: ValueType | None) -> bool:
     """Whether values of a type are tested as they are: Spark converts none first, and RE2 takes the pattern."""
     takes_text = test.function is None or test.function in _TEXT_FUNCTIONS
-    if not isinstance(column_type, (StringType,) if takes_text else (DateType, TimestampType)):
+    if value_type is None or value_type.name not in (("string",) if takes_text else ("date", "timestamp")):
         return False
     return test.operator not in PATTERN_OPERATORS or _matches_nothing(_regex(test)) is not None
 
@@ -172,14 +169,9 @@ def year_range(test: ValueTest, value_type: ValueType) -> RangeTest | None:
     if abs(year) > _MOST_YEARS:
         return None
     first, following = (_first_key(some_year, value_type) for some_year in (year, year + 1))
-    match test.operator:
-        case "=":
-            return RangeTest(first, following, high_inclusive=False, negated=test.negated)
-        case "<" | "<=":
-            end = first if test.operator == "<" else following
-            return RangeTest(None, end, high_inclusive=False, negated=test.negated)
-        case _:
-            return RangeTest(first if test.operator == ">=" else following, None, negated=test.negated)
+    low = {"=": first, ">=": first, ">": following}.get(test.operator)
+    high = {"=": following, "<=": following, "<": first}.get(test.operator)
+    return RangeTest(low, high, high_inclusive=high is None, negated=test.negated)
 
 
 def _first_key(year: int, value_type: ValueType) -> int:

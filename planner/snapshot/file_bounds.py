@@ -1,6 +1,5 @@
 """What manifests say of data files: partition values, and the bounds and counts of columns. No index is needed."""
 
-import math
 from collections.abc import Sequence
 from datetime import date
 from typing import Any, Final
@@ -22,12 +21,11 @@ from puffin_index.errors import UnsupportedError
 from puffin_index.keys.columns import KeyArray
 from puffin_index.keys.leaf import Key, LeafTest, NullTest
 from puffin_index.keys.map_key import MapKey
-from puffin_index.keys.value_types import ValueType, float_keys, value_type_named
+from puffin_index.keys.value_types import NAN_KEY, ValueType, float_keys, value_type_named
 from puffin_index.keys.values import key_of, unscaled_of, wide_decimal_key
 from puffin_index.storage.arrays import Flags
 
 _EPOCH: Final = date(1970, 1, 1).toordinal()
-_NAN: Final = key_of(math.nan, value_type_named("double"))
 _FORMS: Final = {
     "int": ("<i4",),
     "date": ("<i4",),
@@ -113,8 +111,8 @@ class _Manifests:
         if isinstance(least, np.ndarray) and isinstance(greatest, np.ndarray) and value_type.is_floating:
             # Bounds leave NaN out, which is greater than all numbers.
             has_only_nans = is_counted & (nans == rows - nulls)
-            known = (known & (least != _NAN)) | has_only_nans
-            least, greatest = np.where(has_only_nans, _NAN, least), np.where(nans == 0, greatest, _NAN)
+            known = (known & (least != NAN_KEY)) | has_only_nans
+            least, greatest = np.where(has_only_nans, NAN_KEY, least), np.where(nans == 0, greatest, NAN_KEY)
         known = is_counted if only_counts else known | (is_counted & (rows == nulls))
         rows, nulls = np.where(is_counted, rows, 2), np.where(is_counted, nulls, 1)
         return FieldStatistics(value_type, known, rows, nulls, rows - nulls, least, greatest, None)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import chain, compress
 
-from cachetools import LRUCache
+from cachetools import LRUCache, cached
 from pyiceberg.manifest import INITIAL_SEQUENCE_NUMBER, DataFile as IcebergDataFile, DataFileContent, ManifestEntry
 from pyiceberg.schema import Schema
 from pyiceberg.table import ManifestGroupPlanner, Table
@@ -62,19 +62,17 @@ def list_scan_files(
     table: Table, snapshot: Snapshot, schema: Schema, predicate: Predicate, clock: Clock
 ) -> tuple[ScanFile, ...]:
     """List the data files of a snapshot that manifests leave by partitions and bounds, as far as the time allows."""
-    key = (str(table.metadata.table_uuid), snapshot.snapshot_id, schema.schema_id)
-    with _snapshots_lock:
-        files = _snapshots.get(key)
-    if files is None:
-        files = _read_snapshot(table, snapshot, schema)
-        with _snapshots_lock:
-            if len(files) < _KEPT_FILES:
-                _snapshots[key] = files
+    files = _read_snapshot(table, snapshot, schema)
     if isinstance(predicate, Everything):
         return files
     return tuple(compress(files, may_match(table, schema, [file.entry for file in files], predicate, clock)))
 
 
+@cached(
+    _snapshots,
+    key=lambda table, snapshot, schema: (str(table.metadata.table_uuid), snapshot.snapshot_id, schema.schema_id),
+    lock=_snapshots_lock,
+)
 def _read_snapshot(table: Table, snapshot: Snapshot, schema: Schema) -> tuple[ScanFile, ...]:
     planner = ManifestGroupPlanner(table.metadata, table.io)
     manifests = snapshot.manifests(table.io)

@@ -29,14 +29,7 @@ def judge(
     """
     clock, here = Clock(limits.seconds), slice(None) if scan.is_indexed.all() else scan.is_indexed
     enough = prune_first_rows(
-        scan.view,
-        predicate,
-        scan.numbers[here],
-        ~scan.has_deletes[here],
-        wanted,
-        limits,
-        executors,
-        shared,
+        scan.view, predicate, scan.numbers[here], ~scan.has_deletes[here], wanted, limits, executors, shared
     )
     count = len(scan.numbers)
     reasons, matches = np.full(count, Reason.UNINDEXED, np.uint8), np.full(count, -1, np.int64)

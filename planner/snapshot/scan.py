@@ -27,14 +27,12 @@ class Scan:
         file_of: For each row group its data file, as a number among those of the scan.
         ordinals: For each row group its ordinal in the data file.
         has_deletes: For each row group whether some of its rows may be deleted.
-        paths: Locations of the data files, by number.
         files: The data files by number; those without deletes may be missing.
-        snapshot_id: The snapshot; None for an empty table, and where it is not known.
         unlisted: How many more row groups there are, which have no index.
+        by_ranges: Spark reads the rows, by ranges of bytes, so that some data files are read whole or not at all.
         row_counts: For each row group its rows, 0 where it has no index.
         first_rows: For each row group the position of its first row in the data file, 0 where it has no index.
-        by_ranges: Spark reads the rows, by ranges of bytes, so that some data files are read whole or not at all.
-        is_read_whole: For each row group whether its data file is such a file.
+        is_read_whole: For each row group whether its data file is read whole or not at all.
     """
 
     view: IndexView
@@ -62,11 +60,9 @@ class Scan:
         here = selection_of(self.numbers) if indexed.all() else None
         for name in ("row_counts", "first_rows", "is_read_whole"):
             of_view = getattr(self.view, name)
+            own = np.zeros(len(indexed), of_view.dtype) if here is None else of_view[here]
             if here is None:
-                own = np.zeros(len(indexed), of_view.dtype)
                 own[indexed] = of_view[self.numbers[indexed]]
-            else:
-                own = of_view[here]
             object.__setattr__(self, name, own)
         if not self.by_ranges:
             object.__setattr__(self, "is_read_whole", np.zeros(len(indexed), np.bool_))
@@ -94,21 +90,9 @@ class Scan:
         first = np.array([-1 if own is None else own.start for own in found], np.int64)[file_of]
         numbers = np.where(first >= 0, first + ordinals, -1)
         has_deletes = np.array([file.has_deletes for file in files], np.bool_)[file_of]
-        paths = tuple(file.path for file in files)
-        own_files = dict(enumerate(known))
-        return cls(
-            view,
-            numbers,
-            file_of,
-            ordinals,
-            has_deletes,
-            paths,
-            own_files,
-            io or view.io,
-            table,
-            snapshot_id,
-            by_ranges=by_ranges,
-        )
+        paths, own = tuple(file.path for file in files), dict(enumerate(known))
+        rows = (numbers, file_of, ordinals, has_deletes)
+        return cls(view, *rows, paths, own, io or view.io, table, snapshot_id, by_ranges=by_ranges)
 
     @classmethod
     def of_view(

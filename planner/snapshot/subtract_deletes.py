@@ -181,17 +181,14 @@ class _DeletesStage:
 
     def _deleted_rows(self, number: int) -> BitMap | None:
         if number not in self._deleted:
-            self._deleted[number] = self._read(number)
+            file = self.scan.files[number]
+            self._count([delete for delete in file.deletes if not _is_kept(delete)])
+            self._deleted[number] = None
+            try:
+                self._deleted[number] = deleted_positions(self.scan.io, file.file.path, file.deletes)
+            except READ_ERRORS as error:
+                self._note(error)
         return self._deleted[number]
-
-    def _read(self, number: int) -> BitMap | None:
-        file = self.scan.files[number]
-        self._count([delete for delete in file.deletes if not _is_kept(delete)])
-        try:
-            return deleted_positions(self.scan.io, file.file.path, file.deletes)
-        except READ_ERRORS as error:
-            self._note(error)
-            return None
 
     def _count(self, unread: list[DeleteFile]) -> None:
         self.reads += len(unread)

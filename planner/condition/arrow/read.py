@@ -11,58 +11,35 @@ import logging
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, TypeAlias
+from typing import Final, Literal as TypingLiteral, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as arrow_types
-from pyiceberg.expressions.literals import (
-    BinaryLiteral,
-    BooleanLiteral,
-    DateLiteral,
-    DecimalLiteral,
-    DoubleLiteral,
-    LongLiteral,
-    TimeLiteral,
-)
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
-from pyiceberg.typedef import LiteralValue
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FixedType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    LongType,
-    NestedField,
-    StringType,
-    StructType,
-    TimestampType,
-    TimestamptzType,
-    TimeType,
-)
+from pyiceberg.types import BinaryType, IcebergType, NestedField, StructType
 
 from planner.condition.arrow.serialized import serialized
 from planner.condition.columns import column_of_field
 from planner.condition.comparisons import Column, as_condition, call as not_evaluated, nan_test, null_test, prefix_test
-from planner.condition.literals import InstantLiteral, LocalTimestampLiteral, Utf8Literal
-from planner.condition.places import Operator, Pair, Scale, nan_tests, range_tests, set_tests
+from planner.condition.literals import Literal, text_literal
+from planner.condition.places import Operator, Pair, nan_tests, range_tests, set_tests
 from planner.condition.tree.nodes import NO_ROW, UNKNOWN, Predicate, flattened, is_exact, joined
 from planner.condition.truth import ALWAYS_FALSE, ALWAYS_NULL, ALWAYS_TRUE, Truth, join, unknown
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.arrow_keys import column_of
 from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.leaf import RangeTest, SetTest
-from puffin_index.keys.value_types import ValueType
+from puffin_index.keys.value_types import NAN_KEY, ValueType
 
 _log = logging.getLogger(__name__)
 
-_RANGES: Final[dict[str, tuple[Operator, Operator]]] = {
+Comparison: TypeAlias = Operator | TypingLiteral["=", "<>"]
+
+_COMPARISONS: Final[dict[str, tuple[Comparison, Comparison]]] = {
+    "equal": ("=", "="),
+    "not_equal": ("<>", "<>"),
     "less": ("<", ">"),
     "less_equal": ("<=", ">="),
     "greater": (">", "<"),
@@ -79,12 +56,9 @@ _Operand: TypeAlias = Column | Truth | pa.Scalar
 
 @dataclass(frozen=True, slots=True)
 class ReadExpression:
-    """An expression as a condition.
+    """An expression as a condition, true for at least all rows for which the expression is; and as Arrow writes it.
 
-    Attributes:
-        predicate: What is true for at least all rows for which the expression is.
-        text: The expression as Arrow writes it.
-        columns: The names of the top-level columns that the expression takes; None if they are not known.
+    `columns` are the names of the top-level columns that it takes; None if they are not known.
     """
 
     predicate: Predicate
@@ -161,7 +135,6 @@ def _column(path: Sequence[str], schema: Schema, names: set[str]) -> Column | Tr
 def _called(call: _Call) -> Truth:
     """What a function says of its operands."""
     text = f"{call.function}(...)"
-    # `pc.scalar` writes a value as Arrow does: Python has no day after the year 9999, and no text for such a scalar.
     match call.function, call.operands:
         case "and_kleene" | "or_kleene", [_, *_] as parts:
             return join([_truth(part, text) for part in parts], conjunctive=call.function == "and_kleene")
@@ -180,18 +153,12 @@ def _called(call: _Call) -> Truth:
         case "is_in", [Column() as column] if call.options is not None:
             return _is_in(column, call.options, text)
         case "starts_with", [Column() as column] if call.options is not None:
-            pattern = Utf8Literal(call.options["pattern"].as_py().encode())
+            pattern = text_literal(call.options["pattern"].as_py())
             return unknown(text) if call.options["ignore_case"].as_py() else prefix_test(column, pattern, text)
-        case ("equal" | "not_equal") as function, [Column() as column, pa.Scalar() as value] | [
-            pa.Scalar() as value,
-            Column() as column,
-        ]:
-            truth = _compared(column, None, value, f"{column.found.name} = {pc.scalar(value)}")
-            return truth if function == "equal" else ~truth
-        case function, [Column() as column, pa.Scalar() as value] if function in _RANGES:
-            return _compared(column, _RANGES[function][0], value, f"{column.found.name} {function} {pc.scalar(value)}")
-        case function, [pa.Scalar() as value, Column() as column] if function in _RANGES:
-            return _compared(column, _RANGES[function][1], value, f"{pc.scalar(value)} {function} {column.found.name}")
+        case function, [Column() as column, pa.Scalar() as value] if function in _COMPARISONS:
+            return _compared(column, _COMPARISONS[function][0], value)
+        case function, [pa.Scalar() as value, Column() as column] if function in _COMPARISONS:
+            return _compared(column, _COMPARISONS[function][1], value)
         case _:
             return unknown(text, not_evaluated(call.function).reason)
 
@@ -216,65 +183,79 @@ def _chosen(test: Truth, then: Truth, otherwise: Truth) -> Truth:
 
 
 def _is_floating(column: Column) -> bool:
-    return isinstance(column.found.type, FloatType | DoubleType)
+    return column.found.value_type is not None and column.found.value_type.is_floating
 
 
-def _compared(column: Column, operator: Operator | None, value: pa.Scalar, text: str) -> Truth:
-    """Compare a column with a value; without an operator, by `=`."""
+def _compared(column: Column, operator: Comparison, value: pa.Scalar) -> Truth:
+    """Compare a column with a value."""
     if not value.is_valid:
         return ALWAYS_NULL
-    literal = _literal(value, column.found.type)
+    if operator == "<>":
+        return ~_compared(column, "=", value)
+    # `pc.scalar` writes a value as Arrow does: Python has no day after the year 9999, and no text for such a scalar.
+    text = f"{column.found.name} {operator} {pc.scalar(value)}"
+    literal = None if column.found.value_type is None else _literal(value, column.found.value_type)
     if literal is None:
         return unknown(text, "Arrow converts one side first")
 
-    def tests(scale: Scale) -> Pair | None:
-        if _is_floating(column) and math.isnan(literal.value):
+    def tests(value_type: ValueType) -> Pair | None:
+        if value_type.is_floating and math.isnan(literal.value):
             return SetTest(()), SetTest((), negated=True)
-        pair = set_tests([literal], scale) if operator is None else range_tests(operator, literal, scale)
-        return _without_nan(pair, scale) if pair is not None and _is_floating(column) else pair
+        pair = set_tests([literal], value_type) if operator == "=" else range_tests(operator, literal, value_type)
+        return _without_nan(pair) if pair is not None and value_type.is_floating else pair
 
     return column.truth(tests, text)
 
 
-def _without_nan(pair: Pair, scale: Scale) -> Pair:
+def _without_nan(pair: Pair) -> Pair:
     """A test of floats of which NaN satisfies only the opposite."""
-    nan = nan_tests(scale)
-    if nan is None or not isinstance(nan[0], SetTest) or not isinstance(pair[0], RangeTest) or pair[0].high is not None:
+    if not isinstance(pair[0], RangeTest) or pair[0].high is not None:
         return pair
-    numbers = replace(pair[0], high=nan[0].keys[0], high_inclusive=False)
+    numbers = replace(pair[0], high=NAN_KEY, high_inclusive=False)
     return numbers, replace(numbers, negated=True)
 
 
-def _literal(value: pa.Scalar, column_type: IcebergType) -> LiteralValue | None:
+def _literal(value: pa.Scalar, value_type: ValueType) -> Literal | None:
     """A literal that compares with a column as Arrow compares the value; None if Arrow would convert or round first."""
-    kind, content = value.type, value.as_py
-    match column_type:
-        case IntegerType() | LongType() | DecimalType() if arrow_types.is_integer(kind):
-            return LongLiteral(content())
-        case IntegerType() | LongType() | DecimalType() if arrow_types.is_decimal(kind):
-            return DecimalLiteral(content())
-        case FloatType() | DoubleType() if arrow_types.is_floating(kind):
-            return DoubleLiteral(content())
-        case FloatType() | DoubleType() if arrow_types.is_integer(kind):
-            most = 2**24 if isinstance(column_type, FloatType) else 2**53
-            return DoubleLiteral(float(content())) if abs(content()) <= most else None
-        case StringType() if _is_text(kind):
-            return Utf8Literal(value.as_buffer().to_pybytes())
-        case BinaryType() | FixedType() if _is_bytes(kind):
-            return BinaryLiteral(value.as_buffer().to_pybytes())
-        case BooleanType() if arrow_types.is_boolean(kind):
-            return BooleanLiteral(content())
-        case DateType() if arrow_types.is_date32(kind):
-            return DateLiteral(value.value)
-        case TimeType() if kind == pa.time64("us"):
-            return TimeLiteral(value.value)
-        case TimestampType() | TimestamptzType() if arrow_types.is_timestamp(kind):
-            has_zone = isinstance(column_type, TimestamptzType)
-            micros, rest = divmod(value.value * _NANOSECONDS[kind.unit], _NANOSECONDS["us"])
-            literal = InstantLiteral if has_zone else LocalTimestampLiteral
-            return literal(micros) if not rest and has_zone == (kind.tz is not None) else None
+    literal, own = literal_of(value), value_type.name
+    match literal:
+        case Literal("long" | "decimal") if own in ("int", "long") or value_type.is_decimal:
+            return literal
+        case Literal("long", number) if value_type.is_floating:
+            most = 2**24 if own == "float" else 2**53
+            return Literal("double", float(number)) if abs(number) <= most else None
+        case Literal("double") if value_type.is_floating:
+            return literal
+        case Literal("binary") if own.startswith("fixed"):
+            return literal
+        case Literal(kind) if kind == own:
+            return literal
         case _:
             return None
+
+
+def literal_of(value: pa.Scalar) -> Literal | None:
+    """A value as a literal of its own type; None if there is none of that type, or it has nanoseconds."""
+    kind = value.type
+    if arrow_types.is_boolean(kind):
+        return Literal("boolean", value.as_py())
+    if arrow_types.is_integer(kind):
+        return Literal("long", value.as_py())
+    if arrow_types.is_decimal(kind):
+        return Literal("decimal", value.as_py())
+    if arrow_types.is_floating(kind):
+        return Literal("double", value.as_py())
+    if _is_text(kind):
+        return Literal("string", value.as_buffer().to_pybytes())
+    if _is_bytes(kind):
+        return Literal("binary", value.as_buffer().to_pybytes())
+    if arrow_types.is_date(kind):
+        return Literal("date", value.cast(pa.date32()).value)
+    if arrow_types.is_time(kind) or arrow_types.is_timestamp(kind):
+        micros, rest = divmod(value.value * _NANOSECONDS[kind.unit], _NANOSECONDS["us"])
+        zoned = "time" if arrow_types.is_time(kind) else "timestamp" if kind.tz is None else "timestamptz"
+        return None if rest else Literal(zoned, micros)
+    return None
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -20,8 +20,8 @@ from pydantic import (
 from planner.condition.packed import Contents, unpacked
 
 
-class Node(BaseModel):
-    """A node."""
+class Message(BaseModel):
+    """A part of what the JVM says; a field that is not known is refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -55,7 +55,7 @@ def content_of(type_name: str, sent: object) -> Content:
             raise ValueError(f"{sent!r} is no {type_name}")
 
 
-class LiteralNode(Node):
+class LiteralNode(Message):
     """A literal; `type` is its type in Spark, by Iceberg's name."""
 
     node: Literal["literal"]
@@ -68,14 +68,10 @@ class LiteralNode(Node):
         return content_of(others.data.get("type", ""), sent)
 
 
-class Column(Node):
-    """A column, a field of a struct, or the value that a map column has for a key.
+class Column(Message):
+    """A column, a field of a struct, or the value that a map column has for a key, by id, and by names for messages.
 
-    Attributes:
-        type: The value's type in Spark, by Iceberg's name.
-        field: The ID of the column or field in the schema.
-        path: The names of column and fields, the outermost first; for messages only.
-        key: The key of the map; None for the column itself.
+    `type` is the value's type in Spark, by Iceberg's name.
     """
 
     node: Literal["column"]
@@ -88,7 +84,7 @@ class Column(Node):
 _Value: TypeAlias = Annotated[LiteralNode | Column, Field(discriminator="node")]
 
 
-class Comparison(Node):
+class Comparison(Message):
     """A comparison of two values."""
 
     node: Literal["comparison"]
@@ -97,7 +93,7 @@ class Comparison(Node):
     right: _Value
 
 
-class Membership(Node):
+class Membership(Message):
     """Whether a value is one of some literals; of many, only the contents are listed, all of the value's type."""
 
     node: Literal["in"]
@@ -110,27 +106,21 @@ class Membership(Node):
         return unpacked(sent) if isinstance(sent, str) else read(sent)
 
 
-class Test(Node):
+class Test(Message):
     """A test of one value."""
 
     node: Literal["is-null", "is-not-null", "is-nan"]
     value: _Value
 
 
-class Matches(BaseModel):
-    """The values for which a function is true.
+class Matches(Message):
+    """The values for which a function is true, and whether it is true for NULL.
 
     Attributes:
-        positions: Their places in the list of values that the planner gave: a roaring bitmap. None if the planner gave
-            the least and the greatest key only.
-        between: The least and the greatest of their keys, between which there is no other value; empty if there are no
-            such values. None if the planner gave a list.
-        null: Whether the function is true for NULL.
-        exact: Whether the function is true for all these values; otherwise it failed for some, or depends on the sign
-            of zero.
+        positions: Their places in the list of values that the planner gave: a roaring bitmap.
+        between: Without a list, the least and the greatest of their keys, with no other value between; empty if none.
+        exact: Whether it is true for all of them; it may fail for some, or depend on the sign of zero.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     positions: Base64Bytes | None
     between: tuple[()] | tuple[int, int] | None
@@ -139,7 +129,7 @@ class Matches(BaseModel):
     microseconds: int
 
 
-class Function(Node):
+class Function(Message):
     """A condition on one column that Spark evaluates, value by value; `values` is the fingerprint of its list."""
 
     node: Literal["function"]
@@ -150,21 +140,21 @@ class Function(Node):
     matches: Matches | None
 
 
-class Unknown(Node):
+class Unknown(Message):
     """An expression that may be true for any row."""
 
     node: Literal["unknown"]
     name: str
 
 
-class Negation(Node):
+class Negation(Message):
     """NOT."""
 
     node: Literal["not"]
     part: ConditionNode
 
 
-class Junction(Node):
+class Junction(Message):
     """AND or OR."""
 
     node: Literal["and", "or"]

@@ -4,21 +4,12 @@ Columns and literals carry their types in Spark. A test is unknown if Spark woul
 another type than the node carries.
 """
 
+import math
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
-from pyiceberg.expressions.literals import (
-    BinaryLiteral,
-    BooleanLiteral,
-    DateLiteral,
-    DecimalLiteral,
-    DoubleLiteral,
-    FloatLiteral,
-    LongLiteral,
-)
 from pyiceberg.schema import Schema
-from pyiceberg.typedef import LiteralValue
-from pyiceberg.types import BooleanType, FixedType, IcebergType, MapType, UnknownType, UUIDType
+from pyiceberg.types import IcebergType, MapType
 
 from planner.condition.as_sql import name_text, quoted
 from planner.condition.columns import FoundColumn, column_of_field
@@ -33,7 +24,7 @@ from planner.condition.comparisons import (
     one_of,
     prefix_test,
 )
-from planner.condition.literals import InstantLiteral, LocalTimestampLiteral, Utf8Literal
+from planner.condition.literals import Literal
 from planner.condition.places import content_tests, set_tests
 from planner.condition.spark import nodes
 from planner.condition.tree.nodes import ByValue, EngineTest, Predicate, flattened
@@ -41,18 +32,6 @@ from planner.condition.truth import Truth, join, unknown
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.value_types import value_type_of
 
-_LITERALS: Final[dict[str, Callable[[Any], LiteralValue]]] = {
-    "boolean": BooleanLiteral,
-    "int": LongLiteral,
-    "long": LongLiteral,
-    "float": FloatLiteral,
-    "double": DoubleLiteral,
-    "date": DateLiteral,
-    "timestamp": LocalTimestampLiteral,
-    "timestamptz": InstantLiteral,
-    "string": Utf8Literal,
-    "binary": BinaryLiteral,
-}
 _TESTS: Final[dict[str, Callable[[Value, str], Truth]]] = {
     "is-null": null_test,
     "is-not-null": lambda value, text: ~null_test(value, text),
@@ -89,7 +68,7 @@ def _condition(node: nodes.ConditionNode, schema: Schema) -> Truth:
                 return prefix_test(one, other, text_of(node))
             return compare(one, operator, other, text_of(node))
         case nodes.Column() | nodes.LiteralNode():
-            alone = _find(node, schema) if isinstance(node, nodes.Column) else _literal(node, BooleanType())
+            alone = _find(node, schema) if isinstance(node, nodes.Column) else _literal(node, "boolean")
             return as_condition(alone, text_of(node)) or unknown(text_of(node))
         case _:
             return unknown(text_of(node))
@@ -98,9 +77,9 @@ def _condition(node: nodes.ConditionNode, schema: Schema) -> Truth:
 def _among(tested: Value, type_name: str, contents: Sequence[int | bytes], text: str) -> Truth:
     if not isinstance(tested, Column):
         return unknown(text)
-    literal_of = _LITERALS[type_name]
     return tested.truth(
-        lambda scale: content_tests(contents, scale) or set_tests(map(literal_of, contents), scale), text
+        lambda kind: content_tests(contents, kind) or set_tests([Literal(type_name, one) for one in contents], kind),
+        text,
     )
 
 
@@ -116,7 +95,7 @@ def _function(node: nodes.Function, schema: Schema) -> Truth:
 def _values(operands: Sequence[nodes.LiteralNode | nodes.Column], schema: Schema) -> list[Value]:
     """Return columns, and literals of a column's type; others are unknown."""
     found = [_find(one, schema) if isinstance(one, nodes.Column) else one for one in operands]
-    column_type = next((one.found.type for one in found if isinstance(one, Column)), UnknownType())
+    column_type = next((spark_type(one.found.type) for one in found if isinstance(one, Column)), None)
     return [_literal(one, column_type) if isinstance(one, nodes.LiteralNode) else one for one in found]
 
 
@@ -126,7 +105,7 @@ def _find(node: nodes.Column, schema: Schema) -> Column | Computed:
         field = schema.find_field(node.field)
     except ValueError:
         return Computed()
-    key_type = field.field_type.key_type if isinstance(field.field_type, MapType) else UnknownType()
+    key_type = spark_type(field.field_type.key_type) if isinstance(field.field_type, MapType) else None
     key = None if node.key is None else _literal(node.key, key_type)
     if isinstance(key, Computed) or (key is None and node.key is not None):
         return Computed()
@@ -142,30 +121,24 @@ def found_column(node: nodes.Column, schema: Schema) -> FoundColumn | None:
 
 def spark_type(field_type: IcebergType) -> str | None:
     """Return the type that Spark has for a type of Iceberg's, by Iceberg's name; None if no index can be of it."""
-    match field_type:
-        case UUIDType():
-            return "string"
-        case FixedType():
-            return "binary"
     try:
-        return value_type_of(field_type).name
+        value_type = value_type_of(field_type)
     except UnsupportedError:
         return None
+    if value_type.fixed_length is not None:
+        return "string" if value_type.name == "uuid" else "binary"
+    return value_type.name
 
 
-def _literal(node: nodes.LiteralNode, column_type: IcebergType) -> LiteralValue | Computed | None:
+def _literal(node: nodes.LiteralNode, column_type: str | None) -> Literal | Computed | None:
     """Make a literal to compare a column with, None for NULL; unknown for NaN and for other types than the column's."""
-    if node.type != spark_type(column_type):
+    if node.type != column_type or (isinstance(node.content, float) and math.isnan(node.content)):
         return Computed()
-    if node.content is None:
-        return None
-    try:
-        return _LITERALS.get(node.type, DecimalLiteral)(node.content)
-    except ValueError:
-        return Computed()
+    kind = "long" if node.type == "int" else node.type.partition("(")[0]
+    return None if node.content is None else Literal(kind, node.content)
 
 
-def text_of(node: nodes.Node) -> str:
+def text_of(node: nodes.Message) -> str:
     """A node without parts as text, for reports only."""
     match node:
         case nodes.Column(path=path, key=key):

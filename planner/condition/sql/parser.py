@@ -10,11 +10,9 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, tzinfo
-from typing import Final, TypeAlias, cast
+from typing import Final, TypeAlias, cast, get_args
 
-from pyiceberg.expressions.literals import BooleanLiteral, StringLiteral
 from pyiceberg.schema import Schema
-from pyiceberg.typedef import LiteralValue
 
 from planner.condition.columns import ONLY_SPARK_KNOWS_INSTANT
 from planner.condition.comparisons import (
@@ -29,10 +27,12 @@ from planner.condition.comparisons import (
     prefix_test,
 )
 from planner.condition.literals import (
+    Literal,
     binary_literal,
     date_literal,
     number_literal,
     string_value,
+    text_literal,
     time_literal,
     timestamp_literal,
 )
@@ -63,22 +63,13 @@ _UNIT = r"(?:(?:NANO|MICRO|MILLI)?SECOND|MINUTE|HOUR|DAY|WEEK|MONTH|YEAR)S?\b"
 _INTERVAL = rf"INTERVAL(?>(?:\s*[-+]?\s*(?:{_STRING}|{_NUMBER})\s*{_UNIT}(?:\s+TO\s+{_UNIT})?)+)"
 _CASE = r"CASE\b(?=\s*(?!(?:IN|IS|NOT|LIKE|BETWEEN|AND|OR)\b)[\w'\"`(])"
 _CLOCK = r"(?:CURRENT_(?:DATE|TIMESTAMP|TIME)|LOCALTIMESTAMP)"
-_FUNCTIONS: dict[str, TextFunction | NumberFunction] = {
-    "upper": "upper",
+_FUNCTIONS: Final[dict[str, TextFunction | NumberFunction]] = {
+    **{name: name for name in (*get_args(TextFunction), *get_args(NumberFunction))},
     "ucase": "upper",
-    "lower": "lower",
     "lcase": "lower",
-    "trim": "trim",
-    "ltrim": "ltrim",
-    "rtrim": "rtrim",
-    "length": "length",
     "char_length": "length",
     "character_length": "length",
-    "year": "year",
-    "month": "month",
-    "day": "day",
     "dayofmonth": "day",
-    "quarter": "quarter",
 }
 _TESTS: Final[dict[str, Callable[[Value, str], Truth]]] = {
     "isnan": nan_test,
@@ -252,7 +243,7 @@ def _call(match: re.Match[str], columns: Columns) -> Value:
 
 
 def _prefix_test(match: re.Match[str], columns: Columns) -> Truth:
-    return prefix_test(_column(match, columns), StringLiteral(_text(match)), match[0])
+    return prefix_test(_column(match, columns), text_literal(_text(match)), match[0])
 
 
 def _column_name(text: str) -> str:
@@ -267,7 +258,7 @@ def _text(match: re.Match[str]) -> str:
         raise WhereSyntaxError(match.string, match.start("text"), str(error)) from error
 
 
-def _constant(match: re.Match[str], columns: Columns) -> LiteralValue | Computed | None:
+def _constant(match: re.Match[str], columns: Columns) -> Literal | Computed | None:
     """Make the value of a literal that `_CONSTANT` matched; None is NULL."""
     try:
         match match.lastgroup:
@@ -277,17 +268,17 @@ def _constant(match: re.Match[str], columns: Columns) -> LiteralValue | Computed
                 return number_literal("".join(match["number"].split()))
             case "word":
                 word = match["word"].upper()
-                return None if word == "NULL" else BooleanLiteral(word == "TRUE")
+                return None if word == "NULL" else Literal("boolean", word == "TRUE")
             case "text":
-                return StringLiteral(string_value(match["text"]))
+                return text_literal(string_value(match["text"]))
             case _:
                 return _typed_constant(match["type"].upper(), string_value(match["quoted"]), columns.zone)
     except ValueError as error:
         raise WhereSyntaxError(match.string, match.start(match.lastgroup or 0), str(error)) from error
 
 
-def _typed_constant(type_name: str, text: str, zone: tzinfo) -> LiteralValue | Computed:
-    literal: LiteralValue | None = None
+def _typed_constant(type_name: str, text: str, zone: tzinfo) -> Literal | Computed:
+    literal: Literal | None = None
     match type_name:
         case "X":
             literal = binary_literal(text)

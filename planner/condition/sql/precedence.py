@@ -1,13 +1,7 @@
 """Operator precedence: the tokens of a WHERE text become a condition.
 
-| binds | operators |
-| --- | --- |
-| tightest | arithmetic, `::`, `[...]` (the result is not evaluated, so their own order does not matter) |
-| | comparisons, from left to right |
-| | `IS`, `IN`, `BETWEEN`, `LIKE`: one for each side of AND and OR |
-| | `NOT` |
-| | `AND` |
-| loosest | `OR` |
+From tightest to loosest: arithmetic, `::` and `[...]` (not evaluated, so their own order does not matter); comparisons,
+from left to right; `IS`, `IN`, `BETWEEN` and `LIKE`, one for each side of AND and OR; `NOT`; `AND`; `OR`.
 
 Neither nesting nor length costs recursion: a reading of one level is a generator that yields the readings it waits
 for. `parser` beside promises that values and operators take turns; this module checks the rest.
@@ -16,10 +10,9 @@ for. `parser` beside promises that values and operators take turns; this module 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from datetime import tzinfo
-from typing import Any, Final, Literal, NoReturn, TypeAlias, TypeVar, cast
+from typing import Any, Final, Literal as TypingLiteral, NoReturn, TypeAlias, TypeVar, cast
 
 from pyiceberg.schema import Schema
-from pyiceberg.typedef import LiteralValue
 from pyiceberg.types import UnknownType
 
 from planner.condition.columns import FoundColumn, find_column
@@ -39,6 +32,7 @@ from planner.condition.comparisons import (
     truth_test,
     why,
 )
+from planner.condition.literals import Literal
 from planner.condition.truth import Truth, join, unknown
 from puffin_index.errors import NotFoundError, WhereSyntaxError
 
@@ -46,11 +40,11 @@ T = TypeVar("T")
 Reading: TypeAlias = Generator[Any, Any, T]
 
 Kind: TypeAlias = (
-    Literal["NOT", "OPEN", "SIGN"]  # before a value
-    | Literal["VALUE"]
-    | Literal["AND", "OR", "COMMA", "COMPARISON", "ARITHMETIC", "LIKE", "BETWEEN", "DISTINCT", "IN"]  # between two
-    | Literal["CLOSE", "ACCESS", "IS", "ESCAPE", "IN_LIST"]  # behind a value
-    | Literal["END"]
+    TypingLiteral["NOT", "OPEN", "SIGN"]  # before a value
+    | TypingLiteral["VALUE"]
+    | TypingLiteral["AND", "OR", "COMMA", "COMPARISON", "ARITHMETIC", "LIKE", "BETWEEN", "DISTINCT", "IN"]  # between
+    | TypingLiteral["CLOSE", "ACCESS", "IS", "ESCAPE", "IN_LIST"]  # behind a value
+    | TypingLiteral["END"]
 )
 ENDS_VALUE: Final = ("VALUE", "CLOSE", "ACCESS", "IS", "ESCAPE", "IN_LIST")
 """Behind these, an operator follows; behind all others, a value."""
@@ -58,17 +52,13 @@ ENDS_VALUE: Final = ("VALUE", "CLOSE", "ACCESS", "IS", "ESCAPE", "IN_LIST")
 
 @dataclass(slots=True)
 class Columns:
-    """Finds the columns that a text names.
-
-    Attributes:
-        missing: Why there are no columns of some names. First the text has to be a condition.
-    """
+    """Finds the columns that a text names, and keeps why some are missing: first the text has to be a condition."""
 
     schema: Schema
     zone: tzinfo
     missing: dict[str, NotFoundError] = field(default_factory=dict)
 
-    def find(self, name: str, key: LiteralValue | None = None) -> Column:
+    def find(self, name: str, key: Literal | None = None) -> Column:
         """Return the column of a dotted name, or what a map column holds for a key."""
         try:
             return Column(find_column(self.schema, name, key), self.zone)
@@ -90,12 +80,7 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A piece of the text.
-
-    Attributes:
-        word: An operator or keyword, in capitals; of ESCAPE the text behind it.
-        values: Gives the value of a VALUE, or the members of an IN_LIST.
-    """
+    """A piece of the text: an operator in capitals (of ESCAPE the text behind it), or what gives values."""
 
     kind: Kind
     start: int
@@ -209,8 +194,12 @@ class _Reader:
         self.take()
         truth: Truth
         match token.kind:
+            case "IS" if token.word in ("NULL", "UNKNOWN"):
+                truth = null_test(subject, self.text_since(start))
+            case "IS" if token.word == "NAN":
+                truth = nan_test(subject, self.text_since(start))
             case "IS":
-                truth = _is_test(subject, token.word, self.text_since(start))
+                truth = truth_test(subject, token.word == "TRUE", self.text_since(start))
             case "IN_LIST":
                 truth = one_of(subject, token.values(self.columns), self.text_since(start))
             case "IN":
@@ -296,13 +285,3 @@ class _Reader:
     def fail(self, token: Token, expected: str) -> NoReturn:
         """Refuse a token."""
         raise WhereSyntaxError(self.text, token.start, expected)
-
-
-def _is_test(subject: Value, word: str, text: str) -> Truth:
-    match word:
-        case "NULL" | "UNKNOWN":
-            return null_test(subject, text)
-        case "NAN":
-            return nan_test(subject, text)
-        case _:
-            return truth_test(subject, word == "TRUE", text)

@@ -110,12 +110,15 @@ MAX_ALTERNATIONS: Final = 100
 
 def joined(parts: Sequence[Predicate], *, is_and: bool) -> Predicate:
     """AND or OR as written: AND within AND (OR within OR) is one, and what is always true or false is left out."""
-    kind, neutral, decisive = (Conjunction, EVERY_ROW, NO_ROW) if is_and else (Disjunction, NO_ROW, EVERY_ROW)
-    flat = [child for part in parts for child in (part.children if isinstance(part, kind) else (part,))]
-    if decisive in flat:
-        return decisive
-    kept = tuple(child for child in flat if child != neutral)
-    return (kept[0] if kept else neutral) if len(kept) < 2 else kind(kept)
+    kind, decisive = (Conjunction, Nothing) if is_and else (Disjunction, Everything)
+    kept: list[Predicate] = []
+    for part in parts:
+        for child in part.children if isinstance(part, kind) else (part,):
+            if not isinstance(child, Everything | Nothing) or child == UNKNOWN:
+                kept.append(child)
+            elif isinstance(child, decisive):
+                return NO_ROW if is_and else EVERY_ROW
+    return (kept[0] if kept else EVERY_ROW if is_and else NO_ROW) if len(kept) < 2 else kind(tuple(kept))
 
 
 def flattened(predicate: Predicate, level: int = 0) -> Predicate:

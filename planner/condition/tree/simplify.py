@@ -3,24 +3,23 @@
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from functools import reduce
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from planner.condition.tree.nodes import (
+    NO_ROW,
     UNKNOWN,
     ByValue,
     Conjunction,
     Disjunction,
-    Everything,
     Leaf,
     Nothing,
     Part,
     Predicate,
+    joined,
 )
-from puffin_index.errors import UnsupportedError
-from puffin_index.keys.arrow_keys import column_of
 from puffin_index.keys.columns import Column, KeyArray, SortedColumn
 from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.map_key import ColumnId
@@ -45,8 +44,7 @@ def rebuilt(predicate: Predicate, change: Callable[[Part], Predicate]) -> Predic
 def simplified(predicate: Predicate, decide: Callable[[ByValue], Predicate] = lambda _: UNKNOWN) -> Predicate:
     """Return what a condition says of rows; `decide` says what a test by value means."""
     return rebuilt(
-        predicate,
-        lambda part: decide(part) if isinstance(part, ByValue) else UNKNOWN if part == UNKNOWN else part,
+        predicate, lambda part: decide(part) if isinstance(part, ByValue) else UNKNOWN if part == UNKNOWN else part
     )
 
 
@@ -56,11 +54,7 @@ def conjunction(children: list[Predicate]) -> Predicate:
     Each column gets one `IN`, or else one range and one `NOT IN`. Tests of one column that contradict each other give
     `Nothing`.
     """
-    flat: list[Predicate] = []
-    for child in children:
-        flat.extend(child.children if isinstance(child, Conjunction) else (child,))
-    if any(isinstance(child, Nothing) for child in flat):
-        return Nothing()
+    flat = _parts(children, is_and=True)
     columns: dict[_Column, list[LeafTest]] = {}
     kept: list[Predicate | _Column] = []
     for child in flat:
@@ -69,7 +63,7 @@ def conjunction(children: list[Predicate]) -> Predicate:
             if column not in columns:
                 kept.append(column)
             columns.setdefault(column, []).append(child.test)
-        elif not isinstance(child, Everything):
+        elif child != UNKNOWN:
             kept.append(child)
     parts: list[Predicate] = []
     for part in kept:
@@ -78,30 +72,23 @@ def conjunction(children: list[Predicate]) -> Predicate:
             continue
         left = _all_of(columns[part])
         if left is None:
-            return Nothing()
+            return NO_ROW
         parts.extend(Leaf(part[0], test, part[1]) for test in left)
-    if any(isinstance(child, Everything) and not child.exact for child in flat):
-        parts.append(UNKNOWN)
-    if not parts:
-        return Everything(exact=True)
-    return parts[0] if len(parts) == 1 else Conjunction(tuple(parts))
+    return joined([*parts, *([UNKNOWN] if UNKNOWN in flat else [])], is_and=True)
 
 
 def disjunction(children: list[Predicate]) -> Predicate:
     """Build an OR: flattened, without parts that are never true. The `IN` tests of a column become one."""
-    flat: list[Predicate] = []
-    for child in children:
-        flat.extend(child.children if isinstance(child, Disjunction) else (child,))
-    everything = [child for child in flat if isinstance(child, Everything)]
-    if everything:
-        return Everything(exact=any(child.exact for child in everything))
-    kept = _unite_sets([child for child in flat if not isinstance(child, Nothing)])
-    if not kept:
-        return Nothing()
-    return kept[0] if len(kept) == 1 else Disjunction(tuple(kept))
+    flat = _parts(children, is_and=False)
+    return UNKNOWN if UNKNOWN in flat else joined(_unite_sets(flat), is_and=False)
 
 
-def _unite_sets(children: list[Predicate]) -> list[Predicate]:
+def _parts(children: Sequence[Predicate], *, is_and: bool) -> Sequence[Predicate]:
+    whole = joined(children, is_and=is_and)
+    return whole.children if isinstance(whole, Conjunction if is_and else Disjunction) else (whole,)
+
+
+def _unite_sets(children: Sequence[Predicate]) -> list[Predicate]:
     """Unite a column's `IN` tests at the place of the first one."""
     keys: dict[_Column, set[Key]] = {}
     places: dict[_Column, int] = {}
@@ -198,14 +185,6 @@ FEW_KEYS: Final = 64
 """More keys that follow each other become a range. Fewer stay a list: for ranges of bytes there are no estimates."""
 
 
-def among(field_id: ColumnId, values: pa.Array, value_type: ValueType) -> Predicate:
-    """Return the predicate that a column has one of some Arrow values of its type; NULL equals nothing.
-
-    Raises UnsupportedError if the values are not of the column's type.
-    """
-    return among_keys(field_id, column_of(values.drop_null(), value_type), MOST_KEYS)
-
-
 def among_keys(field_id: ColumnId, column: Column, most: int) -> Predicate:
     """Return the predicate that a column has one of some keys, or lies in their range if there are more than `most`."""
     keys, value_type = SortedColumn(column).keys, column.value_type
@@ -243,21 +222,3 @@ def chosen(field_id: ColumnId, keys: KeyArray, places: Ints, value_type: ValueTy
 def _keys_at(keys: KeyArray, places: Ints) -> tuple[Any, ...]:
     found = keys[places].tolist() if isinstance(keys, np.ndarray) else keys.take(pa.array(places)).to_pylist()
     return tuple(found)
-
-
-def compared(
-    field_id: ColumnId, operator: Literal["<", "<=", ">", ">="], values: pa.Array, value_type: ValueType
-) -> Predicate:
-    """Return the predicate that a column compares with a value of its type; nothing compares with NULL or no value.
-
-    Raises UnsupportedError if the value is not of the column's type, or there are several.
-    """
-    keys = SortedColumn(column_of(values.drop_null(), value_type)).keys
-    if len(keys) > 1:
-        raise UnsupportedError(f"{len(keys)} values where one is compared with")
-    if len(keys) == 0:
-        return Nothing()
-    key, is_inclusive = keys.tolist()[0], operator.endswith("=")
-    if operator.startswith("<"):
-        return Leaf(field_id, RangeTest(None, key, high_inclusive=is_inclusive), value_type.name)
-    return Leaf(field_id, RangeTest(key, None, low_inclusive=is_inclusive), value_type.name)

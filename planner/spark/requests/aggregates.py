@@ -15,11 +15,13 @@ from planner.condition.spark.read import found_column, text_of
 from planner.query import QueryAnswer
 from planner.spark.requests.wire import WantedAggregates, serialized_keys, serialized_note
 from puffin_index.keys.columns import KeyArray
-from puffin_index.keys.value_types import MAXIMUM_DECIMAL_PRECISION, ValueType
+from puffin_index.keys.value_types import MAXIMUM_DECIMAL_PRECISION, ValueType, wide_decimal_keys
 from puffin_index.roaring.read import row_set_of
 from puffin_index.storage.binary import write_int32_be, write_int64_be
 
 _INT64: Final = pa.decimal256(19, 0)
+_LONG: Final = ValueType("long")
+_DECIMAL: Final = ValueType(f"decimal({MAXIMUM_DECIMAL_PRECISION},0)")
 _LONGS: Final = (-(2**63), 2**63 - 1)
 EXACT_DOUBLES: Final = 2**53
 _ANY_MAGNITUDE: Final = 10**MAXIMUM_DECIMAL_PRECISION
@@ -112,7 +114,7 @@ def _sums(
     else:
         least, most = _LONGS
     if not len(positive):
-        return b"N", write_int32_be(0), write_int64_be(0)
+        return *serialized_keys(np.zeros(0, np.int64), _LONG), write_int64_be(0)
     # Spark may join groups, such as those of a function of the column.
     gains, losses = int(pc.sum(positive).as_py()), int(pc.sum(negative).as_py())
     magnitude = gains - losses
@@ -121,13 +123,8 @@ def _sums(
     sums = pc.add(positive, negative)
     ends = pc.min_max(sums).as_py()
     if _LONGS[0] <= ends["min"] and ends["max"] <= _LONGS[1]:
-        numbers = sums.cast(SUM).cast(_INT64).cast(pa.int64()).to_numpy()
-        listed: tuple[bytes, ...] = (b"N", write_int32_be(len(numbers)), numbers.astype(">i8").tobytes())
+        listed = serialized_keys(sums.cast(SUM).cast(_INT64).cast(pa.int64()).to_numpy(), _LONG)
     else:
         wide = pa.concat_arrays(sums.cast(SUM).cast(pa.decimal128(MAXIMUM_DECIMAL_PRECISION, 0)).chunks)
-        content = np.frombuffer(wide.buffers()[1], np.uint8).reshape(-1, 16)[
-            wide.offset : wide.offset + len(wide), ::-1
-        ]
-        lengths = np.full(len(wide), 16, ">i4")
-        listed = (b"B", write_int32_be(len(wide)), lengths.tobytes(), content.tobytes())
+        listed = serialized_keys(wide_decimal_keys(wide), _DECIMAL)
     return *listed, write_int64_be(min(magnitude, _LONGS[1]))

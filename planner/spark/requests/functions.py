@@ -12,15 +12,7 @@ from planner.condition.as_sql import column_text
 from planner.condition.implied import Implied
 from planner.condition.spark.nodes import Function
 from planner.condition.spark.read import found_column
-from planner.condition.tree.nodes import (
-    UNKNOWN,
-    ByValue,
-    EngineTest,
-    Leaf,
-    Nothing,
-    Predicate,
-    leaves,
-)
+from planner.condition.tree.nodes import UNKNOWN, ByValue, EngineTest, Leaf, Nothing, Predicate, leaves
 from planner.condition.tree.simplify import chosen, conjunction, disjunction
 from planner.query import QueryRequest, answer_query
 from planner.spark.requests.hook_filters import bind_filters

@@ -5,24 +5,24 @@ A filter that is not understood keeps all rows.
 
 import json
 import logging
-from base64 import b64decode
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType, UnknownType, UUIDType
 from pyroaring import BitMap
 
 from planner.condition.as_sql import HIDDEN, conjuncts_as_sql, name_text
 from planner.condition.iceberg_filters import read_filter
+from planner.condition.spark.nodes import content_of
 from planner.condition.spark.read import read_node, spark_type
-from planner.condition.tree.nodes import UNKNOWN, ByValue, Everything, Predicate, leaves
-from planner.condition.tree.simplify import among, compared, conjunction, simplified
+from planner.condition.tree.nodes import UNKNOWN, ByValue, Everything, Leaf, Predicate, leaves
+from planner.condition.tree.simplify import MOST_KEYS, among_keys, conjunction, simplified
 from planner.first_rows.search import FirstRows, Order
 from planner.prune.estimate import key_presence, most_distinct
 from planner.snapshot.files import FileWithDeletes
@@ -35,7 +35,8 @@ from puffin_index.data.data_table import DataFile
 from puffin_index.data.deletes import DeleteFile
 from puffin_index.data.equality_deletes import DeleteColumn, EqualityDelete
 from puffin_index.errors import NotFoundError, UnsupportedError
-from puffin_index.keys.leaf import NullTest
+from puffin_index.keys.arrow_keys import column_of
+from puffin_index.keys.leaf import NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import value_type_named, value_type_of
 from puffin_index.storage.arrays import Flags, Ints
 from puffin_index.storage.caches import cleared_by
@@ -190,14 +191,6 @@ def _of_keys(keys: RuntimeKeys) -> str:
 MOST_PRESENCE: Final = 0.5
 """A column is not worth waiting for if one of its keys occurs in this share of the row groups."""
 
-_INTEGERS = {
-    "int": (np.int32, pa.int32()),
-    "long": (np.int64, pa.int64()),
-    "date": (np.int32, pa.date32()),
-    "timestamp": (np.int64, pa.timestamp("us")),
-    "timestamptz": (np.int64, pa.timestamp("us", "UTC")),
-}
-
 
 def wanted_runtime_fields(
     fields: Mapping[int, int | None], predicate: Predicate, schema: Schema, view: IndexView
@@ -210,58 +203,46 @@ def wanted_runtime_fields(
     takes time and drops nothing.
     """
     indexed = {field_id for field_id, _ in view.placements}
-    known = {
-        field: _statistics(field, schema, view)
-        for field in fields
-        if field in indexed and not isinstance(schema.find_type(field), UUIDType)
-    }
-    wanted = [field for field, statistics in known.items() if not _has_at_most(statistics, fields[field])]
-    has_tests = any(not isinstance(leaf.test, NullTest) for leaf in leaves(predicate))
-    if len(wanted) != 1 or has_tests:
-        return wanted
-    statistics = known[wanted[0]]
-    return [] if statistics is not None and key_presence(statistics) >= MOST_PRESENCE else wanted
-
-
-def _statistics(field: int, schema: Schema, view: IndexView) -> FieldStatistics | None:
-    return view.statistics(field, value_type_of(schema.find_type(field)).name, IndexReads())
-
-
-def _has_at_most(statistics: FieldStatistics | None, rows: int | None) -> bool:
-    """Whether a column certainly has at most this many values."""
-    return statistics is not None and rows is not None and most_distinct(statistics) <= rows
+    wanted: dict[int, FieldStatistics | None] = {}
+    for field, rows in fields.items():
+        field_type = schema.find_type(field)
+        if field not in indexed or isinstance(field_type, UUIDType):
+            continue
+        statistics = view.statistics(field, value_type_of(field_type).name, IndexReads())
+        if statistics is None or rows is None or most_distinct(statistics) > rows:
+            wanted[field] = statistics
+    if len(wanted) == 1 and all(isinstance(leaf.test, NullTest) for leaf in leaves(predicate)):
+        (statistics,) = wanted.values()
+        if statistics is not None and key_presence(statistics) >= MOST_PRESENCE:
+            return []
+    return [*wanted]
 
 
 def bind_runtime_keys(keys: RuntimeKeys, schema: Schema) -> Predicate:
     """Return the predicate that a column satisfies; unknown if the keys are not of the column's type."""
     try:
         column_type = schema.find_type(keys.field)
-        if spark_type(column_type) != keys.type:
+        if spark_type(column_type) != keys.type or isinstance(column_type, UUIDType):
             raise UnsupportedError(f"keys of type {keys.type} for a column of type {column_type}")
-        values, value_type = _values(keys, column_type), value_type_of(column_type)
-        if keys.operator == "=":
-            return among(keys.field, values, value_type)
-        return compared(keys.field, keys.operator, values, value_type)
+        value_type = value_type_of(column_type)
+        one_of = among_keys(keys.field, column_of(_values(keys, column_type), value_type), MOST_KEYS)
+        if keys.operator == "=" or not isinstance(one_of, Leaf):
+            return one_of
+        if not isinstance(one_of.test, SetTest) or len(one_of.test.keys) > 1:
+            raise UnsupportedError(f"{len(keys.keys)} values where one is compared with")
+        (key,), is_inclusive = one_of.test.keys, keys.operator.endswith("=")
+        if keys.operator.startswith("<"):
+            return replace(one_of, test=RangeTest(None, key, high_inclusive=is_inclusive))
+        return replace(one_of, test=RangeTest(key, None, low_inclusive=is_inclusive))
     except (UnsupportedError, ValueError, ArithmeticError, pa.ArrowException) as error:
         _log.warning("keys not understood, all rows are kept: %s", error)
         return UNKNOWN
 
 
 def _values(keys: RuntimeKeys, column_type: IcebergType) -> pa.Array:
-    match keys.type:
-        case "boolean":
-            return pa.array(keys.keys, pa.bool_())
-        case "int" | "long" | "date" | "timestamp" | "timestamptz":
-            width, arrow_type = _INTEGERS[keys.type]
-            return pa.array(np.array(keys.keys, width)).cast(arrow_type)
-        case "float" | "double":
-            return pa.array(np.array(keys.keys, np.int64).view(np.float64))
-        case "string" | "binary" if not isinstance(column_type, UUIDType):
-            texts = (key if isinstance(key, bytes) else b64decode(str(key)) for key in keys.keys)
-            return pa.array(list(texts), pa.binary())
-        case _:
-            value_type = value_type_of(column_type)
-            if not value_type.is_decimal:
-                raise UnsupportedError(f"keys of type {keys.type}")
-            decimal = pa.decimal128(value_type.decimal_precision, value_type.decimal_scale)
-            return pa.array([Decimal(str(key)) for key in keys.keys], decimal)
+    if keys.type in ("string", "binary"):
+        texts = [key if isinstance(key, bytes) else content_of(keys.type, key) for key in keys.keys]
+        return pa.array(texts, pa.binary())
+    # Whole numbers are contents already, and there may be many.
+    contents = keys.keys if keys.type in ("int", "long") else [content_of(keys.type, key) for key in keys.keys]
+    return pa.array(contents, schema_to_pyarrow(column_type, include_field_ids=False))

@@ -10,20 +10,21 @@ from collections.abc import Sequence
 from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
-from pydantic import (
-    Base64Bytes,
-    BaseModel,
-    ConfigDict,
-    ValidationError,
-    ValidatorFunctionWrapHandler,
-    WrapValidator,
-    field_validator,
-)
+from pydantic import Base64Bytes, ValidationError, ValidatorFunctionWrapHandler, WrapValidator, field_validator
 from pyroaring import BitMap
 
 from planner.condition.as_sql import quoted
 from planner.condition.packed import unpacked
-from planner.condition.spark.nodes import Column, ConditionNode, Function, Junction, Negation, Unknown, content_of
+from planner.condition.spark.nodes import (
+    Column,
+    ConditionNode,
+    Function,
+    Junction,
+    Message,
+    Negation,
+    Unknown,
+    content_of,
+)
 from planner.view.column_values import ColumnValues, KeyRange
 from planner.view.index_view import IndexView
 from puffin_index.keys.columns import KeyArray
@@ -49,22 +50,13 @@ def _known_or_unknown(node: object, read: ValidatorFunctionWrapHandler) -> Condi
     return condition
 
 
-class Message(BaseModel):
-    """A part of what the JVM says; a field that is not known is refused."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
 class RuntimeKeys(Message):
     """What is known of a column once the query runs; a row for which it does not hold is not needed.
 
     Attributes:
-        field: The ID of the column.
         type: The column's type in Spark, by Iceberg's name.
-        operator: `=` for the keys that the other side of a join has, or for the value of a scalar subquery. Any other
-            operator compares with the value of a scalar subquery, so there is one key at most.
-        keys: The keys as `planner.condition.spark.nodes` has the contents of literals; texts of a long list as bytes.
-        source: The part of the query that finds them.
+        operator: `=` for keys of the other side of a join; any other compares with the value of a scalar subquery.
+        keys: What Spark sends as contents of literals; texts of a long list as bytes.
     """
 
     field: int
@@ -216,8 +208,7 @@ def serialize_absence(seconds: float) -> bytes:
 
 def serialize_view(view: IndexView) -> bytes:
     """Serialise the answer that hands over a view's numbering of row groups."""
-    version = view.version.encode()
-    parts = [write_uint16_be(len(version)), version, write_int32_be(len(view.paths))]
+    parts = [_short(view.version), write_int32_be(len(view.paths))]
     numbers = zip(
         view.paths,
         view.constants,
@@ -231,10 +222,8 @@ def serialize_view(view: IndexView) -> bytes:
     for path, constants, size, records, row_groups in numbers:
         encoded, fixed = path.encode(), constants.encode()
         parts += (
-            write_int32_be(len(encoded)),
-            encoded,
-            write_int32_be(len(fixed)),
-            fixed,
+            write_int32_be(len(encoded)) + encoded,
+            write_int32_be(len(fixed)) + fixed,
             write_int64_be(size),
             write_int64_be(records),
             write_int32_be(row_groups),
@@ -252,8 +241,7 @@ def serialize_values(lists: Sequence[ValueList], functions: Sequence[tuple[int, 
     """Serialise the answer that has functions evaluated, each by its number and the place of its list."""
     parts = [b"F", write_int32_be(milliseconds), write_uint16_be(len(lists))]
     for values, value_type in lists:
-        fingerprint = values.fingerprint.encode()
-        parts += (write_uint16_be(len(fingerprint)), fingerprint, *_serialized_list(values, value_type))
+        parts += (_short(values.fingerprint), *_serialized_list(values, value_type))
     parts.append(write_uint16_be(len(functions)))
     parts += (write_uint16_be(number) + write_uint16_be(place) for number, place in functions)
     return b"".join(parts)
@@ -297,5 +285,9 @@ def serialize_only(dropped: BitMap) -> bytes:
 
 def serialized_note(note: str) -> bytes:
     """Serialise the beginning of a note: a query may have thousands of aggregates."""
-    encoded = note[:_NOTE_CHARACTERS].encode()
+    return _short(note[:_NOTE_CHARACTERS])
+
+
+def _short(text: str) -> bytes:
+    encoded = text.encode()
     return write_uint16_be(len(encoded)) + encoded

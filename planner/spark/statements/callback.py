@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from pydantic import Field, TypeAdapter
 
+from planner.condition.spark.nodes import Message
 from planner.spark.catalogs import SparkCatalogs
-from planner.spark.requests.wire import Message
 from planner.spark.rules import JavaFunction
 from planner.spark.statements.index_statements import CreateIndex, DropIndex
 from planner.spark.statements.procedures import Row, Value, procedure_named

@@ -4,8 +4,8 @@ import logging
 from collections.abc import Mapping
 from typing import Literal
 
-from planner.spark.requests.wire import Message
-from planner.spark.statements.session import StatementSession, StatementTable
+from planner.condition.spark.nodes import Message
+from planner.spark.statements.session import StatementSession
 from puffin_index.definition.index_definition import IndexDefinition, IndexedColumn
 from puffin_index.errors import BuildError, DefinitionError, IndexExistsError, NotFoundError, UnsupportedError
 from puffin_index.keys.map_key import SEPARATOR
@@ -50,7 +50,9 @@ class CreateIndex(Message):
         UnsupportedError if the statement asks for a partial index, NotFoundError if PyIceberg does not find the table,
         BuildError if the statement waits for the build and the build fails; the index then stays defined.
         """
-        kind = _kind(self.kind)
+        if not self.kind:
+            raise DefinitionError(f"the statement names no kind of index: add USING and one of {', '.join(KINDS)}")
+        kind = kind_named(self.kind.lower())
         options = _lower(self.options, "the statement")
         if _WHERE in options:
             raise UnsupportedError(
@@ -69,7 +71,14 @@ class CreateIndex(Message):
                 raise
             _log.info("index %s of %s exists already: nothing is done", self.name, table)
             return
-        _build(self.name, build, table, index, session)
+        match build:
+            case "async":
+                session.builds.start(table, index, session.spark)
+            case "sync":
+                try:
+                    session.builds.run(table, index, session.spark)
+                except BuildError as error:
+                    raise BuildError(f"index {self.name!r} is defined, but was not built: {error}") from error
 
 
 class DropIndex(Message):
@@ -92,23 +101,6 @@ class DropIndex(Message):
         except NotFoundError:
             if not self.if_exists:
                 raise
-
-
-def _build(name: str, build: str, table: StatementTable, index: TableIndex, session: StatementSession) -> None:
-    match build:
-        case "async":
-            session.builds.start(table, index, session.spark)
-        case "sync":
-            try:
-                session.builds.run(table, index, session.spark)
-            except BuildError as error:
-                raise BuildError(f"index {name!r} is defined, but was not built: {error}") from error
-
-
-def _kind(name: str) -> IndexKind:
-    if not name:
-        raise DefinitionError(f"the statement names no kind of index: add USING and one of {', '.join(KINDS)}")
-    return kind_named(name.lower())
 
 
 def _column(kind: IndexKind, column: StatementColumn, of_statement: Mapping[str, str]) -> IndexedColumn:

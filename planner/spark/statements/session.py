@@ -119,8 +119,5 @@ class StatementSession:
 def _parts(text: str) -> list[str]:
     """Split a name as in SQL; empty if the text is no name."""
     parts = _NAME.findall(text)
-    return [_unquoted(part) for part in parts] if ".".join(parts) == text else []
-
-
-def _unquoted(part: str) -> str:
-    return part[1:-1].replace("``", "`") if part.startswith("`") else part
+    plain = [part[1:-1].replace("``", "`") if part.startswith("`") else part for part in parts]
+    return plain if ".".join(parts) == text else []

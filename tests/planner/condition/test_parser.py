@@ -9,7 +9,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import MapType, NestedField, StructType
 
 from planner.condition.as_sql import as_sql
-from planner.condition.literals import InstantLiteral
+from planner.condition.literals import Literal, instant_at
 from planner.condition.sql.parser import read_where
 from planner.condition.tree.nodes import MAX_ALTERNATIONS, Conjunction, Disjunction, Everything, Leaf, Predicate
 from planner.condition.tree.simplify import simplified
@@ -389,7 +389,7 @@ def test_error_shows_the_line_with_a_caret() -> None:
 def test_session_timestamp_at_a_clock_change_is_the_instant_that_java_takes(
     wall: tuple[int, ...], instant: tuple[int, ...]
 ) -> None:
-    assert InstantLiteral.at(micros(*wall), ZoneInfo("Europe/Berlin")) == InstantLiteral(micros(*instant))
+    assert instant_at(micros(*wall), ZoneInfo("Europe/Berlin")) == Literal("timestamptz", micros(*instant))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
 import planner
-from planner.condition.literals import InstantLiteral
+from planner.condition.literals import instant_at
 from planner.condition.session_time import zone_named
 from puffin_index.errors import NotFoundError, UnsupportedError
 from tests.conftest import built
@@ -53,7 +53,7 @@ def test_a_time_is_placed_where_java_places_it_or_nowhere(spark: SparkSession, t
         histories.add(f"{changes.tolist()} {ours}")
         walls = {FIRST, LAST, A_DAY - 1, A_DAY, *(random.randrange(FIRST, LAST) for _ in range(20))}
         walls.update((changes[:, :1, None] + changes[:, 1:, None] + [-1, 0, 1]).ravel().tolist())
-        placed = {wall: InstantLiteral.at(wall * 1_000_000, zone) for wall in walls}
+        placed = {wall: instant_at(wall * 1_000_000, zone) for wall in walls}
         is_fixed = zone.utcoffset(None) is not None
         assert all((literal is not None) == (is_fixed or wall >= A_DAY) for wall, literal in placed.items())
         found = {wall: literal.value // 1_000_000 for wall, literal in placed.items() if literal is not None}
