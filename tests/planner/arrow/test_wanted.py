@@ -1,5 +1,6 @@
 """Plans, scans and counts without Spark that have keys of other tables, an order and a limit."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from planner.arrow.wanted_keys import KeysError
 from planner.condition.implied import Implied
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import NotFoundError, UnsupportedError
-from tests.conftest import create_table
+from tests.conftest import create_table, temporary_catalog
 from tests.planner.ten_rows import build_index
 
 NAN = float("nan")
@@ -26,9 +27,10 @@ ROWS = pa.table(
 )
 
 
-@pytest.fixture
-def index(local_catalog: SqlCatalog) -> TableIndex:
-    return build_index(local_catalog, ROWS, 2, IndexDefinition.of(bitmap=["i", "s"], bsi=["f"]))
+@pytest.fixture(scope="module")
+def index() -> Iterator[TableIndex]:
+    with temporary_catalog() as catalog:
+        yield build_index(catalog, ROWS, 2, IndexDefinition.of(bitmap=["i", "s"], bsi=["f"]))
 
 
 def test_keys_leave_the_row_groups_and_rows_that_have_them(index: TableIndex) -> None:
