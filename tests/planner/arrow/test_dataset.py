@@ -2,7 +2,7 @@
 
 import pickle
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -26,7 +26,7 @@ from puffin_index import TableIndex
 from puffin_index.data.data_table import list_data_files
 from puffin_index.errors import NotFoundError, UnsupportedError
 from puffin_index.storage.caches import clear_caches
-from tests.conftest import built, create_table
+from tests.conftest import built, create_table, temporary_catalog
 from tests.deletes_sample import commit_equality_deletes, commit_positional_deletes
 
 ROWS = 4_000
@@ -53,13 +53,23 @@ def every_type(first: int = 0) -> pa.Table:
     )
 
 
-@pytest.fixture
-def index(local_catalog: SqlCatalog) -> TableIndex:
+def make(catalog: SqlCatalog) -> TableIndex:
     """`ns.t` of 16 row groups in two files, without bounds in manifests, all columns but `id` and `d` indexed."""
-    table = create_table(local_catalog, "t", every_type(), GROUP_ROWS)
+    table = create_table(catalog, "t", every_type(), GROUP_ROWS)
     table.append(every_type(ROWS))
     names = ("k", "s", "dec", "dt", "ts", "bo", "b", "st.x")
-    return built(local_catalog, "ns.t", bitmap=names)
+    return built(catalog, "ns.t", bitmap=names)
+
+
+@pytest.fixture(scope="module")
+def index() -> Iterator[TableIndex]:
+    with temporary_catalog() as catalog:
+        yield make(catalog)
+
+
+@pytest.fixture
+def changing(local_catalog: SqlCatalog) -> TableIndex:
+    return make(local_catalog)
 
 
 class Watched:
@@ -211,25 +221,25 @@ def test_arrow_tests_what_the_planner_cannot(index: TableIndex) -> None:
     assert [str(unused) for unused in tested.plan.unused]
 
 
-def test_deletes_and_schema_changes_are_seen_and_a_dataset_stays_as_it_is(index: TableIndex) -> None:
-    before = planner.dataset(index)
-    oldest = list_data_files(index.data_table)[-1].path
-    commit_positional_deletes(index.data_table, {oldest: range(0, ROWS, 2)})
-    with index.data_table.update_schema() as update:
+def test_deletes_and_schema_changes_are_seen_and_a_dataset_stays_as_it_is(changing: TableIndex) -> None:
+    before = planner.dataset(changing)
+    oldest = list_data_files(changing.data_table)[-1].path
+    commit_positional_deletes(changing.data_table, {oldest: range(0, ROWS, 2)})
+    with changing.data_table.update_schema() as update:
         update.update_column("k", LongType())
-    with index.data_table.update_schema() as update:
+    with changing.data_table.update_schema() as update:
         update.rename_column("k", "number")
         update.add_column("fresh", StringType())
-    after = planner.dataset(index)
+    after = planner.dataset(changing)
 
     assert before.count_rows(pc.field("k") < 300) - after.count_rows(pc.field("number") < 300) == 1_818
     assert before.to_table(filter=pc.field("k") == 17).num_rows == 37
     assert after.to_table(filter=pc.field("number") == 17, columns=["fresh"])["fresh"].null_count == 18
     assert after.head(3, filter=pc.field("fresh").is_null() & (pc.field("number") == 0))["id"].to_pylist() == [1, 3, 7]
-    first = index.data_table.snapshots()[0].snapshot_id
-    assert planner.dataset(index, first).count_rows() == ROWS
+    first = changing.data_table.snapshots()[0].snapshot_id
+    assert planner.dataset(changing, first).count_rows() == ROWS
     with pytest.raises(NotFoundError, match="has no snapshot 7"):
-        planner.dataset(index, 7)
+        planner.dataset(changing, 7)
 
 
 def test_batches_columns_and_filters_are_as_arrow_has_them(index: TableIndex) -> None:
@@ -300,13 +310,13 @@ def test_arrow_writes_a_dataset_and_the_rows_of_a_scan(index: TableIndex, tmp_pa
     assert duckdb.sql("SELECT count(*) FROM few").fetchall() == [(36,)]
 
 
-def test_arrow_may_have_one_thread_for_input(index: TableIndex, tmp_path: Path) -> None:
+def test_arrow_may_have_one_thread_for_input(changing: TableIndex, tmp_path: Path) -> None:
     """The thread that asks for rows is that one, and reading waits for no other."""
-    table = index.data_table
+    table = changing.data_table
     for file in list_data_files(table):
         commit_positional_deletes(table, {file.path: range(0, ROWS, 3)})
     commit_equality_deletes(table, pa.table({"k": pa.array([5], pa.int32())}))
-    source = planner.dataset(index)
+    source = planner.dataset(changing)
     some, asked = (pc.field("k") < 90) & (pc.field("id") > 500), "k < 90 AND id > 500"
     expected = sorted(source.to_table()["id"].to_pylist()), sorted(source.to_table(filter=some)["id"].to_pylist())
     threads = pa.io_thread_count()
@@ -317,8 +327,8 @@ def test_arrow_may_have_one_thread_for_input(index: TableIndex, tmp_path: Path) 
                 (source, expected[0]),
                 (source.scanner(filter=some), expected[1]),
                 (source.scanner(columns={"id": pc.field("id") + pc.scalar(0)}, filter=some), expected[1]),
-                (planner.scan(index), expected[0]),
-                (planner.scan(index, asked, ["id"]), expected[1]),
+                (planner.scan(changing), expected[0]),
+                (planner.scan(changing, asked, ["id"]), expected[1]),
             ]
         ):
             clear_caches()

@@ -1,6 +1,6 @@
 """Plans, scans and counts without Spark that have keys of other tables, an order and a limit."""
 
-from random import Random
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from planner.arrow.wanted_keys import KeysError
 from planner.condition.implied import Implied
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import NotFoundError, UnsupportedError
-from tests.conftest import create_table
+from tests.conftest import create_table, temporary_catalog
 from tests.planner.ten_rows import build_index
 
 NAN = float("nan")
@@ -27,9 +27,10 @@ ROWS = pa.table(
 )
 
 
-@pytest.fixture
-def index(local_catalog: SqlCatalog) -> TableIndex:
-    return build_index(local_catalog, ROWS, 2, IndexDefinition.of(bitmap=["i", "s"], bsi=["f"]))
+@pytest.fixture(scope="module")
+def index() -> Iterator[TableIndex]:
+    with temporary_catalog() as catalog:
+        yield build_index(catalog, ROWS, 2, IndexDefinition.of(bitmap=["i", "s"], bsi=["f"]))
 
 
 def test_keys_leave_the_row_groups_and_rows_that_have_them(index: TableIndex) -> None:
@@ -104,24 +105,6 @@ def test_what_is_no_order_or_key_is_refused(index: TableIndex) -> None:
         planner.plan(index, keys={"x": [1]})
     with pytest.raises(KeysError, match="keys of i: 'int' object is not iterable"):
         planner.plan(index, keys={"i": 1})
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_first_rows_are_those_of_a_sort(local_catalog: SqlCatalog, seed: int) -> None:
-    random = Random(seed)
-    rows = [random.choice([None, *range(40)]) for _ in range(random.choice([1, 30, 300]))]
-    data = pa.table({"i": pa.array(rows, pa.int32()), "c": pa.array([n % 3 for n in range(len(rows))], pa.int32())})
-    index = build_index(local_catalog, data, random.choice([1, 8, 50]), IndexDefinition.of(bitmap=["i", "c"]))
-    for _ in range(10):
-        descending, nulls_first, limit = random.random() < 0.5, random.random() < 0.5, random.choice([1, 3, 20])
-        order_by = f"i {'desc' if descending else 'asc'} nulls {'first' if nulls_first else 'last'}"
-
-        found = planner.scan(index, "c <> 1", ["i"], order_by=order_by, limit=limit).read_all()["i"].to_pylist()
-
-        wanted = [row for n, row in enumerate(rows) if n % 3 != 1]
-        values = sorted((row for row in wanted if row is not None), reverse=descending)
-        nulls = [None] * (len(wanted) - len(values))
-        assert found == ([*nulls, *values] if nulls_first else [*values, *nulls])[:limit]
 
 
 def test_a_column_without_an_order_is_refused(local_catalog: SqlCatalog) -> None:

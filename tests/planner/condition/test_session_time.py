@@ -1,25 +1,26 @@
 """Dates and times of a WHERE text on the columns of a table, without Spark: pruned, counted, and shown where unused."""
 
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime, time, timedelta, timezone
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
 
 import planner
 from planner.condition.session_time import zone_named
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import NotFoundError, UnsupportedError, WhereSyntaxError
+from tests.conftest import temporary_catalog
 from tests.planner.ten_rows import build_index
 
 START = datetime(2020, 1, 1)
 HOURS = [START + timedelta(hours=hour) for hour in range(48)]
 
 
-@pytest.fixture
-def index(local_catalog: SqlCatalog) -> TableIndex:
+@pytest.fixture(scope="module")
+def index() -> Iterator[TableIndex]:
     """48 hours in 12 row groups, by column type."""
     data = pa.table(
         {
@@ -29,7 +30,8 @@ def index(local_catalog: SqlCatalog) -> TableIndex:
             "t": pa.array([hour.time() for hour in HOURS], pa.time64("us")),
         }
     )
-    return build_index(local_catalog, data, 4, IndexDefinition.of(bsi=["ts", "nt", "dt", "t"]))
+    with temporary_catalog() as catalog:
+        yield build_index(catalog, data, 4, IndexDefinition.of(bsi=["ts", "nt", "dt", "t"]))
 
 
 def test_the_zone_of_the_session_counts(index: TableIndex) -> None:

@@ -1,27 +1,21 @@
 """Queries that want only some rows: examples over ten rows, and the law that the wanted rows are in what is kept."""
 
-from decimal import Decimal
 from functools import partial
-from random import Random
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from planner.condition.tree.nodes import UNKNOWN, Everything, Leaf, Nothing, Predicate
+from planner.condition.tree.nodes import UNKNOWN, Everything, Leaf, Predicate
 from planner.condition.tree.simplify import conjunction
 from planner.first_rows.search import Enough, FirstRows, Order, prune_first_rows
 from planner.prune.gate import Limits
 from planner.prune.verdicts import Reason
 from planner.view.index_view import IndexView
 from puffin_index import IndexDefinition
-from puffin_index.keys.leaf import NullTest, RangeTest, SetTest
-from puffin_index.keys.value_types import value_type_named, value_type_of
-from puffin_index.keys.values import key_of
+from puffin_index.keys.leaf import RangeTest, SetTest
 from puffin_index.storage.arrays import Flags
-from tests.conftest import amount
 from tests.planner.ten_rows import BITMAPS, EVERY, POSTINGS, build_index, k, view_of_index, view_of_ten_rows
 
 ALL_ROWS = Everything(exact=True)
@@ -122,89 +116,6 @@ def test_a_column_that_only_has_a_filter_is_in_no_order(local_catalog: SqlCatalo
 
     assert kept(first_rows(view, k(SetTest((1, 9))), FirstRows(1, descending(nulls_first=False)))) == [0]
     assert kept(first_rows(view, ALL_ROWS, FirstRows(3, descending(nulls_first=False)))) == [0, 1, 2, 3, 4]
-
-
-NUMBERS = [None, float("nan"), float("-inf"), -1.5, -0.0, 0.0, 1e-300, 2.0, 2.0, 7.25, 1e300, float("inf")]
-WORDS = [None, "", "a", "a\0", "ab", "b", "zz", "\u00e4", "\U0001f600"]
-WIDE = [None, *(Decimal(number) * 10**20 for number in (-3, -1, 0, 1, 7)), Decimal("0.01"), Decimal("-0.01")]
-
-
-def _values(random: Random, column_type: str, rows: int) -> pa.Array:
-    some: dict[str, tuple[list[Any], Any]] = {
-        "double": (NUMBERS, lambda: random.gauss(0, 100)),
-        "string": (WORDS, lambda: f"w{random.randrange(1000)}"),
-        "decimal(38, 2)": (WIDE, lambda: Decimal(random.randrange(-(10**24), 10**24)) / 100),
-    }
-    examples, another = some[column_type]
-    values = [random.choice(examples) if random.random() < 0.7 else another() for _ in range(rows)]
-    if random.random() < 0.2:
-        values = [None] * rows
-    types = {"double": pa.float64(), "string": pa.string(), "decimal(38, 2)": pa.decimal128(38, 2)}
-    return pa.array(values, types[column_type])
-
-
-@pytest.mark.parametrize("column_type", ["double", "string", "decimal(38, 2)"])
-@pytest.mark.parametrize("seed", range(amount(6, 100)))
-def test_the_first_rows_are_in_what_is_kept(local_catalog: SqlCatalog, seed: int, column_type: str) -> None:
-    random = Random(seed)
-    rows = random.choice([1, 7, 60, 400])
-    column = _values(random, column_type, rows)
-    values = column.to_pylist()
-    others = [99 if random.random() < 0.03 else random.choice([None, *range(8)]) for _ in range(rows)]
-    size = random.choice([1, 3, 20, 64])
-    data = pa.table({"f": column, "c": pa.array(others, pa.int64())})
-    kinds = random.choice([{"bitmap": ["f", "c"]}, {"bsi": ["f"], "bitmap": ["c"]}, {"bsi": ["f", "c"]}])
-    index = build_index(local_catalog, data, size, IndexDefinition.of(**kinds))
-    view = view_of_index(index)
-    type_name = value_type_of(index.data_table.schema().find_type(1)).name
-    keys = [None if value is None else key_of(value, value_type_named(type_name)) for value in values]
-    is_countable = np.array([random.random() < 0.8 for _ in range(view.row_group_count)])
-    is_alive = [bool(is_countable[row // size]) or random.random() < 0.5 for row in range(rows)]
-
-    for _ in range(12):
-        low = random.randrange(8)
-        own = next((key for key in random.sample(keys, rows) if key is not None), None)
-        reached = [key is not None and own is not None and key >= own for key in keys]
-        from_own: Predicate = Nothing() if own is None else Leaf(1, RangeTest(own, None), type_name)
-        is_rare = [other == 99 for other in others]
-        rare = Leaf(2, SetTest((99,)), "long")
-        predicate, matches = random.choice(
-            [
-                (ALL_ROWS, [True] * rows),
-                (rare, is_rare),
-                (from_own, reached),
-                (conjunction([from_own, rare]), [one and other for one, other in zip(is_rare, reached, strict=True)]),
-                (Leaf(2, RangeTest(low, None), "long"), [other is not None and other >= low for other in others]),
-                (Leaf(2, NullTest(is_null=True), "long"), [other is None for other in others]),
-            ]
-        )
-        order = random.choice([None, Order(1, type_name, random.random() < 0.5, random.random() < 0.5)])
-        wanted = FirstRows(random.choice([1, 2, 5, 30, 1000]), order)
-
-        found = set(kept(first_rows(view, predicate, wanted, is_countable)))
-
-        live = [row for row in range(rows) if is_alive[row] and matches[row]]
-        if order is None:
-            in_kept = sum(row // size in found for row in live)
-            assert in_kept >= min(wanted.count, len(live)), wanted
-        else:
-            needed = _with_ties(live, values, order, wanted.count)
-            assert {row // size for row in needed} <= found, wanted
-
-
-def _with_ties(live: list[int], values: list[Any], order: Order, count: int) -> list[int]:
-    """The first rows of an order, and all rows that are equal to the last of them."""
-    keys = {
-        row: None if values[row] is None else key_of(values[row], value_type_named(order.value_type)) for row in live
-    }
-    ordered = sorted((row for row in live if keys[row] is not None), key=keys.__getitem__, reverse=order.descending)
-    nulls = [row for row in live if keys[row] is None]
-    ordered = nulls + ordered if order.nulls_first else ordered + nulls
-    if not ordered:
-        return []
-    last = keys[ordered[min(count, len(ordered)) - 1]]
-    cut = max(at for at, row in enumerate(ordered) if keys[row] == last)
-    return ordered[: cut + 1]
 
 
 def test_an_order_by_text_needs_few_row_groups(local_catalog: SqlCatalog) -> None:

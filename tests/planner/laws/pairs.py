@@ -7,12 +7,14 @@ Each table is made of a seed, each predicate of that seed and a number, so that 
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 import traceback
 from collections import Counter
 from dataclasses import dataclass, field
 from random import Random, SystemRandom
+from typing import Any
 from unittest.mock import patch
 
 import click
@@ -34,7 +36,7 @@ from puffin_index.errors import PuffinIndexError, UnsupportedError
 from tests.conftest import temporary_catalog
 from tests.oracle import Predicate
 from tests.planner.condition.where_text import Writer
-from tests.planner.laws.random_tables import SCHEMA, RandomTable, random_predicate
+from tests.planner.laws.random_tables import SCHEMA, TYPES, RandomTable, random_predicate
 
 PAIRS_A_TABLE = 250
 _TROUBLE = (
@@ -87,6 +89,8 @@ class Trial:
                     self.check_scan(where, live)
                 elif random.random() < 0.3:
                     self.check_groups(where, live)
+                elif random.random() < 0.3:
+                    self.check_first_rows(where, live, random)
 
     def check_plan(self, where: str, limits: Limits, matching: dict[str, np.ndarray]) -> None:
         schema = self.table.index.data_table.schema()
@@ -121,6 +125,27 @@ class Trial:
         counted = dict(zip(found["j"].to_pylist(), found["count(*)"].to_pylist(), strict=True))
         assert counted == expected, f"groups {counted}, not {expected}"
 
+    def check_first_rows(self, where: str, live: dict[str, np.ndarray], random: Random) -> None:
+        column, limit = random.choice([*TYPES]), random.choice([1, 3, 20])
+        descending, nulls_first = random.random() < 0.5, random.random() < 0.5
+        text = f"{column} {'DESC' if descending else 'ASC'} NULLS {'FIRST' if nulls_first else 'LAST'}"
+        order_by = random.choice([None, text, text, text])
+        try:
+            table = scan(self.table.index, where, [column], order_by=order_by, limit=limit, refresh=False).read_all()
+        except UnsupportedError:
+            return
+        found = [_spark_order(value) for value in table[column].to_pylist()]
+        rows = {path: append.columns[column].rows for path, append in self.table.appends.items()}
+        values = [_spark_order(rows[path][at]) for path, flags in live.items() for at in np.flatnonzero(flags)]
+        known = sorted((value for value in values if value is not None), reverse=descending)
+        nulls = [None] * (len(values) - len(known))
+        expected = ([*nulls, *known] if nulls_first else [*known, *nulls])[:limit]
+        if order_by is None:
+            assert len(found) == len(expected), f"{len(found)} rows, not {len(expected)}"
+            assert Counter(found) <= Counter(values), f"rows {found} of {values}"
+        else:
+            assert found == expected, f"first rows by {order_by}: {found}, not {expected}"
+
     def check_scan(self, where: str, live: dict[str, np.ndarray]) -> None:
         appends = self.table.appends
         expected = np.concatenate([np.flatnonzero(rows) + appends[path].first for path, rows in live.items()])
@@ -130,6 +155,13 @@ class Trial:
             return
         assert found.schema.names == SCHEMA.names
         assert np.array_equal(np.sort(found["n"].to_numpy()), np.sort(expected)), f"rows {found['n']}, not {expected}"
+
+
+def _spark_order(value: Any) -> Any:
+    """Something that sorts as Spark does: NaN after everything else, both zeros equal; None of NULL."""
+    if isinstance(value, float):
+        return math.isnan(value), 0.0 if math.isnan(value) else value
+    return value.encode() if isinstance(value, str) else value
 
 
 @dataclass

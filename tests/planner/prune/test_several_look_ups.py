@@ -103,22 +103,6 @@ def due(rows: pa.Table, where: str) -> pa.Table:
         return connection.sql(f"SELECT * FROM data WHERE {where}").to_arrow_table()
 
 
-@settings(max_examples=amount(20, 1_500), deadline=None, suppress_health_check=list(HealthCheck))
-@given(where=PREDICATES, few_rows=st.sampled_from([0, 100, 65_536]))
-def test_what_several_look_ups_leave_is_what_a_plain_scan_finds(
-    index: TableIndex, rows: pa.Table, where: str, few_rows: int
-) -> None:
-    expected = due(rows, where)
-    with patch("planner.prune.leaf_payloads._FEW_ROWS", few_rows):
-        counted = planner.count(index, where)
-        batches = list(planner.scan(index, where))
-    found = pa.Table.from_batches(batches) if batches else rows.slice(0, 0)
-
-    assert counted.rows == len(expected), where
-    order = [("up", "ascending"), ("a", "ascending"), ("b", "ascending")]
-    assert found.sort_by(order).to_pylist() == expected.sort_by(order).to_pylist(), where
-
-
 @pytest.fixture(scope="module")
 def sliced() -> Iterator[TableIndex]:
     """Postings and bit slices of `a` and `b`; of `up`, postings alone. Slices of the second append are merged."""

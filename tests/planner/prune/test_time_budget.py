@@ -24,7 +24,7 @@ from puffin_index import IndexDefinition, TableIndex
 from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.leaf import SetTest
 from puffin_index.storage.arrays import Ints
-from tests.conftest import amount
+from tests.conftest import amount, temporary_catalog
 from tests.planner.ten_rows import build_index, view_of_index
 
 ROWS, ROW_GROUP_ROWS = 4_000, 200
@@ -32,13 +32,14 @@ KINDS = ["bitmap", "postings", "bsi", "bloom"]
 PAIRS = amount(200, 2_000)
 
 
-@pytest.fixture
-def index(local_catalog: SqlCatalog, request: pytest.FixtureRequest) -> TableIndex:
+@pytest.fixture(scope="module")
+def index(request: pytest.FixtureRequest) -> Iterator[TableIndex]:
     chooser = np.random.default_rng(9)
     data = pa.table({"k": chooser.permutation(ROWS) * 7, "id": chooser.permutation(ROWS) * 3})
     layout = {f"{column}.layout": "postings" for column in ("k", "id")} if request.param == "postings" else {}
     kind = "bitmap" if request.param == "postings" else request.param
-    return build_index(local_catalog, data, ROW_GROUP_ROWS, IndexDefinition.of(**{kind: ["k", "id"]}, options=layout))
+    with temporary_catalog() as catalog:
+        yield build_index(catalog, data, ROW_GROUP_ROWS, IndexDefinition.of(**{kind: ["k", "id"]}, options=layout))
 
 
 @pytest.mark.parametrize("index", KINDS, indirect=True)

@@ -78,22 +78,6 @@ def _indexed(catalog: SqlCatalog, definition: IndexDefinition) -> TableIndex:
     return index
 
 
-def test_plans_are_the_same_with_and_without_memory(local_catalog: SqlCatalog) -> None:
-    index = _indexed(local_catalog, IndexDefinition.of(bsi=["k"]))
-    entries, files = read_entries(index.index_table), list_data_files(index.data_table)
-    predicate = simplified(read_where("k BETWEEN 500 AND 503", index.data_table.schema()))
-    plans = []
-    for limit in (0, 2_000, 1 << 20):
-        view = IndexView("v", entries, index.index_table.io, new_cache(limit))
-        plans += [plan_files(view, predicate, files) for _ in range(2)]
-    assert all((one.reasons == plans[0].reasons).all() for one in plans)
-    assert 0 < plans[0].kept < plans[0].row_groups
-    # Only with memory for them are directories read once.
-    zone_map_reads = [one.funnel[0].reads for one in plans]
-    assert zone_map_reads[:2] == [1, 1]
-    assert zone_map_reads[4:] == [1, 0]
-
-
 def test_a_new_view_reads_no_directory_of_a_segment_again(local_catalog: SqlCatalog) -> None:
     index = _indexed(local_catalog, IndexDefinition.of(bsi=["k"]))
     predicate = simplified(read_where("k = 77", index.data_table.schema()))

@@ -10,14 +10,13 @@ from hypothesis import given, settings, strategies as st
 from pyroaring import BitMap
 
 from puffin_index.errors import CorruptFileError, UnsupportedError
-from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.leaf import Key
 from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.held_keys import HoldsKeys, KeySets, Totals, Want
-from puffin_index.kinds.registry import KINDS, kinds_holding_keys
+from puffin_index.kinds.registry import KINDS
 from puffin_index.storage.ranged import run
 from tests.conftest import amount
-from tests.puffin_index.kinds.columns import decimal_of, keys_of, sample_of
+from tests.puffin_index.kinds.columns import keys_of, sample_of
 from tests.puffin_index.kinds.merged_sample import (
     POSTINGS_OPTIONS,
     Group,
@@ -159,23 +158,6 @@ def test_damage_is_an_error_or_changes_nothing(
         assert found == keys
         assert few == fewer == [keys[place] for place in range(0, 42, 5)]
         assert totals == run(holder(piece).totals_of_each([every]))
-
-
-def test_totals_of_numbers_beyond_64_bits_are_exact() -> None:
-    values = [2**63 - 1] * 3 + [-(2**63) + 1] * 2 + [None]
-    (piece,) = segment("bsi", {}, placed([sample_of(values, "long")]))
-    assert totals_of(piece, BitMap(range(6))) == Totals(5, 3 * (2**63 - 1), 2 * (1 - 2**63), 1 - 2**63, 2**63 - 1)
-    assert totals_of(piece, BitMap([0, 5])) == Totals(1, 2**63 - 1, 0, 2**63 - 1, 2**63 - 1)
-    assert totals_of(piece, BitMap([5])) == Totals(0)
-
-
-def test_totals_of_decimals_of_38_digits_are_exact() -> None:
-    values = [decimal_of(10**38 - 1, 10)] * 2 + [decimal_of(1 - 10**38, 10), decimal_of(0, 10)]
-    sample = sample_of(values, "decimal(38,10)")
-    for kind in kinds_holding_keys():
-        totals = totals_of(Piece(kind.build(SortedColumn(sample.column), {}), placed([sample])), BitMap(range(4)))
-        assert (totals.value_count, totals.positive, totals.negative) == (4, 2 * (10**38 - 1), 1 - 10**38)
-        assert totals.minimum == sample.keys[2]
 
 
 def test_only_kinds_with_few_keys_give_their_row_sets() -> None:

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import duckdb
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -14,15 +13,10 @@ from ssb_bench.spark_runs.session import open_catalog
 from ssb_bench.studies.clustered import (
     BURSTS,
     FIRST_ROWS,
-    KEYS,
-    STEP,
     Grid,
-    Kind,
     Query,
     RowGroups,
-    draw_keys,
     judge,
-    literal,
     make_table,
     measure,
     measure_cells,
@@ -83,31 +77,6 @@ def test_first_rows_may_be_any_of_equal_ones_but_have_to_be_enough(groups: RowGr
     kept[int(np.argmax(rows[name])) // ROWS] = True
     assert judge(query, rows, kept) == (1, 0)
     assert np.sum(np.asarray(rows[name]) == np.max(rows[name])) >= FIRST_ROWS, "the ten are equal: any may be kept"
-
-
-@pytest.mark.parametrize("kind", KEYS)
-def test_keys_keep_the_order_of_their_numbers(kind: Kind) -> None:
-    numbers = [number for key in range(0, 7_000, 7) for number in (key * STEP, key * STEP + 1)]
-    keys = duckdb.sql(f"SELECT {KEYS[kind].format('unnest($n)')}", params={"n": numbers}).fetchall()
-
-    assert keys == sorted(set(keys))
-
-
-def test_keys_come_in_bursts_of_their_length() -> None:
-    for burst in BURSTS:
-        keys = draw_keys("random", burst, 6_000)
-        starts = np.flatnonzero(np.diff(keys, prepend=-1))
-        assert np.all(starts % burst == 0)
-        assert np.bincount(keys // STEP).max() == 3 * burst
-
-
-def test_keys_are_written_as_sql() -> None:
-    assert [literal("string", number * STEP) for number in (1, 2)] == ["'u000003f1'", "'u000007e2'"]
-    assert literal("long", STEP + 1) == "1010"
-    assert [literal("timestamp", number * STEP) for number in (0, 1)] == [
-        "TIMESTAMP '2024-01-01 00:00:00'",
-        "TIMESTAMP '2024-01-01 00:00:01.009000'",
-    ]
 
 
 def test_a_whole_study_leaves_nothing_but_its_record(tmp_path: Path) -> None:
