@@ -65,8 +65,7 @@ public final class IndexPlanner {
    * @return an {@link Answer}, or an {@link AggregateAnswer} if the question has aggregates; null
    *     if nothing changes
    */
-  @SuppressWarnings("unchecked") // a question of one kind has answers of one kind
-  <A> A ask(ScanQuestion question, List<FileScanTask> tasks, String home) throws IOException {
+  Object ask(ScanQuestion question, List<FileScanTask> tasks, String home) throws IOException {
     Table table = question.table;
     Node request = question.request(home);
     if (request == null) {
@@ -103,10 +102,10 @@ public final class IndexPlanner {
           return null;
         }
         case 'G' -> {
-          return (A) question.aggregates.read(view, candidates.rowGroups, in);
+          return question.aggregates.read(view, candidates.rowGroups, in);
         }
         case 'D', 'O' -> {
-          return (A) new Answer(view, candidates.rowGroups, kind == 'O', in);
+          return new Answer(view, candidates.rowGroups, kind == 'O', in);
         }
         case 'F' -> evaluate(question, in);
         // The index table has a newer version. Take its numbering and ask again.

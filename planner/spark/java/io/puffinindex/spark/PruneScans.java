@@ -1,5 +1,6 @@
 package io.puffinindex.spark;
 
+import io.puffinindex.spark.aggregates.AggregateAnswer;
 import io.puffinindex.spark.joins.AwaitedColumn;
 import io.puffinindex.spark.joins.RuntimeFilters;
 import io.puffinindex.spark.joins.RuntimeScan;
@@ -165,8 +166,15 @@ public final class PruneScans extends Rule<LogicalPlan> implements Cloneable {
   }
 
   /** What the planner says of a question; null if nothing changes. */
-  public <A> A ask(ScanQuestion question, List<FileScanTask> tasks) throws IOException {
-    return planner.ask(question, tasks, home);
+  public IndexPlanner.Answer ask(ScanQuestion question, List<FileScanTask> tasks)
+      throws IOException {
+    return (IndexPlanner.Answer) planner.ask(question, tasks, home);
+  }
+
+  /** What the index gives for the aggregates of a question; null if all rows have to be read. */
+  public AggregateAnswer askAggregates(ScanQuestion question, List<FileScanTask> tasks)
+      throws IOException {
+    return (AggregateAnswer) planner.ask(question, tasks, home);
   }
 
   /** Let the description of the query's jobs say something. */

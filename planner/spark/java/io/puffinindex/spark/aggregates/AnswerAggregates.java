@@ -257,14 +257,14 @@ public final class AnswerAggregates extends SparkStrategy {
         }
       }
     }
-    AggregateAnswer answer = rule.ask(question, tasks);
+    AggregateAnswer answer = rule.askAggregates(question, tasks);
     List<InternalRow> rows =
         answer == null
             ? null
             : new AggregateRows(question.aggregates, answer).rows(answer.unread(tasks));
     if (answer != null && rows == null) {
       question.aggregates.decline();
-      rule.ask(question, tasks);
+      rule.askAggregates(question, tasks);
     }
     Known found = new Known(new WeakReference<>(question.scan), key, answer, rows);
     remember(found);
