@@ -319,7 +319,7 @@ INT, FLOAT, TEXT = struct.pack("<i", 5), struct.pack("<f", 2.5), "k\ufffd".encod
         ("s < 'a'", {"low": b"k", "high": b"l"}, False),
         ("s LIKE 'k%'", {"low": b"l", "high": b"m"}, False),
         ("s LIKE '\u00bf%'", {"low": "\u00bf".encode(), "high": "\u00bf".encode()}, True),
-        ("t = 5", {"low": INT, "high": INT}, True),
+        ("t = TIMESTAMP_NTZ '1970-01-01 00:00:00.000005'", {"low": INT, "high": INT}, True),
         ("p.x IS NULL", {"rows": 3, "nulls": 0}, False),
         ("p.x IS NULL", {"rows": 3, "nulls": 0, "format": FileFormat.ORC}, True),
     ],
