@@ -7,16 +7,16 @@ from pyiceberg.table import Table
 
 from ssb_bench.data.dataset import generate, open_duckdb
 from ssb_bench.data.layout import Layout
-from tests.conftest import create_table
+from tests.conftest import amount, create_table
 
 FILES = 4
-ROW_GROUP_ROWS = 5_000
+SCALE, ROW_GROUP_ROWS = amount(1, 5) / 100, amount(1_000, 5_000)
 
 
 @pytest.fixture(scope="session")
 def lineorder_rows(tmp_path_factory: pytest.TempPathFactory) -> pa.Table:
-    """300,000 rows."""
-    layout = Layout.of(tmp_path_factory.mktemp("ssb"), 0.05)
+    """60,000 rows; nightly 300,000."""
+    layout = Layout.of(tmp_path_factory.mktemp("ssb"), SCALE)
     generate(layout)
     with open_duckdb(layout) as connection:
         return connection.sql("SELECT * FROM lineorder").to_arrow_table()

@@ -60,7 +60,7 @@ def test_random_tables(local_catalog: SqlCatalog, seed: int) -> None:
     definition = IndexDefinition.of(
         bitmap=random.sample(list(INDEXED_NAMES.values()), 4), bsi=["i", "d"], bloom=["s", "j"]
     )
-    questions = [Writer(random.choice).predicate(random_predicate(random, table)) for _ in range(5)]
+    questions = [Writer(random.choice).predicate(random_predicate(random, table)) for _ in range(amount(2, 5))]
     answers = [planner.what_if(data_table, where, definition, sample=None) for where in questions]
     few = [planner.what_if(data_table, where, definition, sample=3) for where in questions]
     index = built(local_catalog, "ns.t", definition)

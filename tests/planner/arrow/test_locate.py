@@ -96,7 +96,7 @@ def asked(table: RandomTable, random: Random) -> tuple[list[str], list[list[Any]
     return columns, keys
 
 
-@settings(max_examples=amount(3, 150), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=amount(1, 150), deadline=None, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 2**32))
 def test_located_rows_are_the_live_rows_with_the_keys(seed: int) -> None:
     random = Random(seed)

@@ -16,7 +16,7 @@ from tests.conftest import amount
 from tests.puffin_index.indexed_table import PREDICATES, indexed, named_segments
 from tests.stores import far_away, store_catalog
 
-SEGMENTS = amount(8, 24)
+SEGMENTS = amount(5, 24)
 MANY = 16
 PATIENCE = 1e6
 WHERES = [*PREDICATES, "b = 1 AND b <> 2 AND k > 1900", "b IN (1, 2) AND s = 'value 3'", "k > 1990 OR b = 5"]

@@ -203,7 +203,7 @@ WHERES = {
 }
 
 
-@settings(max_examples=amount(8, 125), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=amount(4, 125), deadline=None, suppress_health_check=list(HealthCheck))
 @given(case=cases(), columns=st.one_of(st.none(), st.lists(st.sampled_from(SCHEMA.names), min_size=1, unique=True)))
 def test_scans_of_paged_files_agree_with_the_rows(case: Case, columns: list[str] | None) -> None:
     with tempfile.TemporaryDirectory() as directory:

@@ -27,7 +27,7 @@ from tests.processes import run_forked
 from tests.puffin_index.indexed_table import indexed
 from tests.stores import far_away, store_catalog
 
-SEGMENTS = amount(8, 12)
+SEGMENTS = amount(5, 12)
 DEFINITION = IndexDefinition.of(
     bitmap=["k", "b", "s"], bsi=["k"], options={f"{name}.layout": "postings" for name in ("k", "b")}
 )
