@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from planner.arrow.locate import locate as locate
     from planner.arrow.look_up import PreparedGet as PreparedGet, get as get, prepare as prepare
     from planner.arrow.plan import plan as plan
-    from planner.query_log.benefits import Benefits as Benefits, benefits as benefits
+    from planner.query_log import Benefits as Benefits, benefits as benefits
     from planner.report.scan_plan import ScanPlan as ScanPlan, Split as Split
     from planner.spark.hook import (
         call as call,
@@ -25,33 +25,23 @@ if TYPE_CHECKING:
         reports as reports,
     )
 
-_HOMES: Final = {
-    "Advice": "advice.advice_answer",
-    "Benefits": "query_log.benefits",
-    "IndexedDataset": "arrow.dataset",
-    "PreparedGet": "arrow.look_up",
-    "RowCount": "arrow.aggregate",
-    "ScanPlan": "report.scan_plan",
-    "Split": "report.scan_plan",
-    "WhatIf": "advice.what_if",
-    "advise": "advice.advise",
-    "aggregate": "arrow.aggregate",
-    "benefits": "query_log.benefits",
-    "call": "spark.hook",
-    "count": "arrow.aggregate",
-    "dataset": "arrow.dataset",
-    "disable": "spark.hook",
-    "enable": "spark.hook",
-    "explain": "spark.hook",
-    "get": "arrow.look_up",
-    "locate": "arrow.locate",
-    "plan": "arrow.plan",
-    "prepare": "arrow.look_up",
-    "reports": "spark.hook",
-    "scan": "arrow.arrow_scan",
-    "what_if": "advice.what_if",
+_NAMES: Final = {
+    "advice.advice_answer": "Advice",
+    "advice.advise": "advise",
+    "advice.what_if": "WhatIf what_if",
+    "arrow.aggregate": "RowCount aggregate count",
+    "arrow.arrow_scan": "scan",
+    "arrow.dataset": "IndexedDataset dataset",
+    "arrow.locate": "locate",
+    "arrow.look_up": "PreparedGet get prepare",
+    "arrow.plan": "plan",
+    "query_log": "Benefits benefits",
+    "report.scan_plan": "ScanPlan Split",
+    "spark.hook": "call disable enable explain reports",
 }
-"""The module of each name, imported when somebody asks: PyIceberg takes half a second, and `--help` needs none."""
+"""The modules of the names, imported when somebody asks: PyIceberg takes half a second, and `--help` needs none."""
+
+_HOMES: Final = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 __all__ = list(_HOMES)
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from pyiceberg.schema import Schema
 
-from planner.aggregates.answer import Answer
-from planner.aggregates.of_scan import aggregate_here, aggregate_or_leave
+from planner.aggregates.answer import Answer, aggregate
 from planner.aggregates.question import Question
 from planner.condition.columns import Unused
 from planner.condition.implied import Implied
@@ -92,13 +91,9 @@ def answer_query(request: QueryRequest) -> QueryAnswer:
     scan, predicate, limits, executors = request.scan, request.predicate, request.limits, request.executors
     if request.question is None:
         return _answer_of(request, judge(scan, predicate, limits, request.first_rows, executors, request.shared))
-    if not scan.by_ranges:
-        found = aggregate_here(scan, predicate, request.question, limits, executors)
-        assert found is not None
-        return _answer_of(request, *found)
+    found = aggregate(scan, predicate, request.question, limits, executors)
     # Spark plans once more where the index does not answer aggregates.
-    answered = aggregate_or_leave(scan, predicate, request.question, limits, executors)
-    return read_everything(request) if answered is None else _answer_of(request, *answered)
+    return read_everything(request) if found is None else _answer_of(request, *found)
 
 
 def read_everything(request: QueryRequest, *warnings: str) -> QueryAnswer:

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from planner.advice.verdict import CONFIDENCE, range_of
 from planner.condition.as_sql import name_text, quoted
+from planner.report.scan_plan import shortened
 from puffin_index.display import Bar, Cell, Described, Grid, Report, format_bytes
 from puffin_index.keys.map_key import split_name
 
 _SHOWN = 10
-_SHOWN_CHARACTERS = 200
 
 
 def create_index(table: str, column: str, kind: str) -> str:
@@ -47,7 +47,7 @@ class AdvisedIndex:
     statement: str | None = None
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, repr=False, kw_only=True)
 class Advice(Described):
     """What a workload is worth in indexes. Nothing was created unless `created` says so.
 
@@ -65,12 +65,12 @@ class Advice(Described):
     snapshot_id: int | None
     scans: int
     queries: int
-    bytes_read: int
-    bytes_saved: int
+    bytes_read: int = 0
+    bytes_saved: int = 0
     data_bytes: int
     budget_bytes: int
-    index_bytes: int
-    indexes: tuple[AdvisedIndex, ...]
+    index_bytes: int = 0
+    indexes: tuple[AdvisedIndex, ...] = ()
     sampled: int
     row_groups: int
     created: bool = False
@@ -117,7 +117,7 @@ class Advice(Described):
                 Bar(f"{format_bytes(own.bytes_saved)} ({own.share_saved:.0%})", own.share_saved),
                 "" if own.index_bytes is None else format_bytes(own.index_bytes),
                 f"some {own.build_seconds:.1f} s" if own.build_seconds else "",
-                _shortened(own.reason),
+                shortened(own.reason),
             )
             for own in shown
         ]
@@ -130,7 +130,7 @@ class Advice(Described):
         sentences = (
             *_more(len(rejected), "that are not worth while"),
             f"source: {self.source}",
-            *(f"note: {_shortened(warning)}" for warning in self.warnings[:_SHOWN]),
+            *(f"note: {shortened(warning)}" for warning in self.warnings[:_SHOWN]),
             *_more(len(self.warnings), "notes, in the JSON"),
             *run,
         )
@@ -154,7 +154,3 @@ class Advice(Described):
 
 def _more(count: int, what: str) -> tuple[str, ...]:
     return (f"and {count - _SHOWN} more {what}",) if count > _SHOWN else ()
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"

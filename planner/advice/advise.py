@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -14,12 +14,18 @@ from planner.advice.advice_answer import Advice, AdvisedIndex, create_index
 from planner.advice.advised_table import AdvisedTable, Scanned
 from planner.advice.candidates import find_candidates, names_of
 from planner.advice.gains import Gains, choose, without_idle
-from planner.advice.sample import IndexSample, built_sample, choose as choose_row_groups
+from planner.advice.sample import (
+    AdviceListener,
+    AdviceProgress,
+    IndexSample,
+    built_sample,
+    choose as choose_row_groups,
+)
 from planner.advice.workload import Workload, condensed, read_query_log
 from planner.condition.tree.nodes import EVERY_ROW
 from puffin_index.definition.index_definition import IndexDefinition, IndexedColumn, unite
-from puffin_index.display import Described, Report, show_live
-from puffin_index.errors import DefinitionError
+from puffin_index.display import show_live
+from puffin_index.errors import DefinitionError, MissingExtraError
 from puffin_index.jobs.log_lines import log_line
 from puffin_index.keys.map_key import split_kind
 from puffin_index.segments.directory import FieldKind
@@ -37,32 +43,6 @@ _LEAST_SHARE = 0.01
 _QUERIES_NAMED = 3
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class AdviceProgress(Described):
-    """How far advice is: first the columns of the sample that are indexed, then the plans with its indexes.
-
-    How many plans it takes is known only at the end.
-    """
-
-    columns_done: int = 0
-    columns_total: int = 0
-    plans: int = 0
-
-    def __str__(self) -> str:
-        if self.plans:
-            return f"trying sets of indexes: {self.plans:,} plans"
-        if self.columns_total:
-            return f"indexing a sample: {self.columns_done:,} of {self.columns_total:,} columns of segments"
-        return "reading queries and the table's files"
-
-    def describe(self) -> Report:
-        """Describe the progress."""
-        return Report(str(self))
-
-
-AdviceListener = Callable[[AdviceProgress], None]
 
 
 def advise(
@@ -85,9 +65,7 @@ def advise(
         create: Whether to add the proposals to the definition of the table's index. Nothing is built or dropped.
         progress: Called after each step. Without it, a notebook shows the progress.
 
-    Raises:
-        PuffinIndexError: If not just one source of queries is given, or if it holds no queries at all.
-        OSError: If a file cannot be read.
+    Raises PuffinIndexError if not just one source of queries is given, or if it holds no queries at all.
     """
     if (queries is None) == (query_log is None):
         raise DefinitionError("name one source of queries: SQL statements or a query log")
@@ -97,19 +75,16 @@ def advise(
     listener(AdviceProgress())
     advised = AdvisedTable.of(index_or_table)
     name = advised.table.name()
-    if queries is not None:
+    if query_log is not None:
+        workload = read_query_log(load_file_io(dict(advised.table.catalog.properties), query_log), query_log, name)
+    else:
         try:
             from planner.advice.sql_statements import read_statements
         except ModuleNotFoundError as error:
-            raise DefinitionError(
-                f"reading SQL statements needs {error.name}: pip install 'puffin-index[advice]'"
-            ) from error
+            raise MissingExtraError(error.name or "sqlglot", "advice") from error
 
-        text = queries if isinstance(queries, str) else ";\n".join(queries)
+        text = queries if isinstance(queries, str) else ";\n".join(queries or ())
         workload = read_statements(text, name, [field.name for field in advised.schema.fields])
-    else:
-        folder = query_log or ""
-        workload = read_query_log(load_file_io(dict(advised.table.catalog.properties), folder), folder, name)
     advice = _advise_on(advised, workload, max_share, sample, listener)
     return _created(advised, advice) if create else advice
 
@@ -139,29 +114,17 @@ def _advise_on(
         snapshot_id=advised.snapshot.snapshot_id if advised.snapshot else None,
         scans=workload.scans,
         queries=len(candidates.queries),
-        bytes_read=0,
-        bytes_saved=0,
         data_bytes=advised.data_bytes,
         budget_bytes=round(advised.data_bytes * max_share),
-        index_bytes=0,
-        indexes=(),
         sampled=len(positions),
         row_groups=len(everything),
         warnings=tuple(warnings),
     )
     if not len(positions) or not columns:
         return replace(base, indexes=_never_asked(advised, names_of(columns).keys() | served))
-
-    def columns_indexed(done: int, total: int) -> None:
-        listener(AdviceProgress(done, total))
-
-    with built_sample(advised, everything, positions, columns, columns_indexed) as built:
+    with built_sample(advised, everything, positions, columns, listener) as built:
         _log.info("%s", log_line("sample indexed", columns=len(columns), rows=built.rows, seconds=built.seconds))
-
-        def plans_made(count: int) -> None:
-            listener(AdviceProgress(plans=count))
-
-        gains = Gains(advised, built, everything, candidates.queries, left, plans_made)
+        gains = Gains(advised, built, everything, candidates.queries, left, listener)
         advice = _Choice(advised, names_of(columns), built, gains, base, frozenset(served)).advice()
     _log.info("%s", log_line("sets of indexes tried", plans=gains.plans))
     return advice
@@ -197,14 +160,9 @@ def _never_asked(advised: AdvisedTable, asked: Iterable[FieldKind]) -> tuple[Adv
     sizes, names = advised.index_bytes(), names_of(advised.columns)
     reason = "no query has a condition or aggregate that it could answer"
     return tuple(
-        AdvisedIndex("unused", *_split(names[key]), sizes.get(key), 0, 0.0, reason)
+        AdvisedIndex("unused", *names[key].rpartition(".")[::2], sizes.get(key), 0, 0.0, reason)
         for key in sorted(advised.defined - set(asked))
     )
-
-
-def _split(name: str) -> tuple[str, str]:
-    column, _, kind = name.rpartition(".")
-    return column, kind
 
 
 @dataclass(frozen=True)
@@ -268,7 +226,8 @@ class _Choice:
         return replace(proposal, build_seconds=seconds, statement=statement)
 
     def _index(self, action: str, key: FieldKind, size: int, saved: float, reason: str) -> AdvisedIndex:
-        return AdvisedIndex(action, *_split(self.names[key]), size, round(saved), self._share(saved), reason)
+        column, _, kind = self.names[key].rpartition(".")
+        return AdvisedIndex(action, column, kind, size, round(saved), self._share(saved), reason)
 
     def _share(self, saved: float) -> float:
         return saved / self.gains.total_read if self.gains.total_read else 0.0
@@ -321,11 +280,12 @@ def _created(advised: AdvisedTable, advice: Advice) -> Advice:
     new = [own for own in advice.indexes if own.action == "create"]
     if not new:
         return advice
-    kinds: dict[str, dict[str, dict[str, str]]] = {
-        column.name: {kind: dict(options) for kind, options in column.kinds.items()} for column in advised.columns
-    }
+    kinds: dict[str, dict[str, dict[str, str]]] = {}
     for own in new:
         kinds.setdefault(own.column, {})[own.kind] = {}
     definition = IndexDefinition(tuple(IndexedColumn(name, own) for name, own in kinds.items()))
-    TableIndex.create(advised.table.catalog, advised.name, definition)
+    if advised.index is None:
+        TableIndex.create(advised.table.catalog, advised.name, definition)
+    else:
+        advised.index.add_kinds(definition)
     return replace(advice, created=True)

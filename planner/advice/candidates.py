@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pyiceberg.schema import Schema
 
 from planner.advice.workload import Query
+from planner.aggregates.question import AskedColumn, find_asked
 from planner.condition.columns import find_column
 from planner.condition.sql.parser import read_where
 from planner.condition.tree.nodes import EVERY_ROW, ByValue, Leaf, Predicate, is_exact, leaves, parts
@@ -67,7 +68,7 @@ class ReadQuery:
     candidates: frozenset[FieldKind]
     ways: tuple[frozenset[FieldKind], ...] = ()
     answered_by: tuple[frozenset[FieldKind], ...] = ()
-    groups: tuple[Leaf, ...] = ()
+    groups: tuple[AskedColumn, ...] = ()
 
     def with_idle(self, chosen: frozenset[FieldKind]) -> frozenset[FieldKind]:
         """Add the candidates that do nothing for a plan beside those chosen: sets that plan alike become equal."""
@@ -132,7 +133,7 @@ def _read(query: Query, schema: Schema, indexes: _Indexes) -> ReadQuery:
     # Times without a zone are those of the sessions that asked. What lies near is as good for advice.
     condition = EVERY_ROW if query.where is None else read_where(query.where, schema)
     tests = tests_of(condition)
-    held = {name: leaf for name in query.held if (leaf := _any_test_of(name, schema)) is not None}
+    held = [find_column(schema, name) for name in query.held]
     asked = [indexes.of(one.field_id, (kind for kind in KINDS.values() if kind.answers(one.test))) for one in tests]
     exact = [indexes.of(one.field_id, kinds_answering(one.test, Answer.EXACT)) for one in tests]
     candidates = frozenset().union(*asked)
@@ -140,16 +141,8 @@ def _read(query: Query, schema: Schema, indexes: _Indexes) -> ReadQuery:
     listed = {part.field_id for part in parts(condition) if isinstance(part, ByValue)}
     alone = [indexes.of(column, [kind]) & candidates for column in listed for kind in KINDS.values()]
     ways = tuple({*asked, *exact, *alone})
-    if len(held) < len(query.held) or not held or not is_exact(simplified(condition)):
+    if not held or any(own.value_type is None for own in held) or not is_exact(simplified(condition)):
         return ReadQuery(query, condition, candidates, ways)
-    holders = [indexes.of(leaf.field_id, kinds_holding_keys()) for leaf in held.values()]
-    groups = tuple(held[name] for name in sorted(query.groups))
+    holders = [indexes.of(own.column, kinds_holding_keys()) for own in held]
+    groups = tuple(find_asked(schema, name) for name in sorted(query.groups))
     return ReadQuery(query, condition, candidates.union(*holders), ways, (*exact, *holders), groups)
-
-
-def _any_test_of(name: str, schema: Schema) -> Leaf | None:
-    """Any test of a column, as an index answers it; None if an index cannot hold the column's values."""
-    found = find_column(schema, name)
-    if found.value_type is None:
-        return None
-    return Leaf(found.column, NullTest(is_null=False), found.value_type.name)

@@ -13,7 +13,7 @@ from pyiceberg.schema import Schema
 
 from planner.advice.advised_table import AdvisedTable, Scanned
 from planner.advice.candidates import ReadQuery
-from planner.advice.sample import IndexSample
+from planner.advice.sample import AdviceListener, AdviceProgress, IndexSample
 from planner.aggregates.question import MOST_GROUPS
 from planner.prune.verdicts import kept_mask
 from planner.view.directories import IndexReads
@@ -37,7 +37,7 @@ class Gains:
         everything: Scanned,
         queries: Sequence[ReadQuery],
         left: Sequence[Scanned],
-        listener: Callable[[int], None],
+        listener: AdviceListener,
     ) -> None:
         self.queries = queries
         self.plans = 0
@@ -74,8 +74,8 @@ class Gains:
     def _has_few_groups(self, number: int) -> bool:
         """Whether Spark takes an answer by groups, at the most that the sample's numbers of values allow."""
         groups = 1.0
-        for leaf in self.queries[number].groups:
-            statistics = self._sample.view.statistics(leaf.field_id, leaf.value_type, IndexReads())
+        for asked in self.queries[number].groups:
+            statistics = self._sample.view.statistics(asked.column, asked.value_type.name, IndexReads())
             if statistics is None:
                 return False
             distinct = statistics.distinct_count[statistics.known]
@@ -103,7 +103,7 @@ class Gains:
         if not read:
             return 0.0
         self.plans += 1
-        self._listener(self.plans)
+        self._listener(AdviceProgress(plans=self.plans))
         kept = kept_mask(self._sample.reasons(self.queries[number].condition, chosen)) & is_open
         return 1 - float(self._sizes[kept].sum()) / read
 
@@ -141,7 +141,8 @@ def choose(
         items -= {min(lost, key=lambda item: (lost[item], -sizes[item]))}
     ordered = [item for item in sizes if item in items]
     every = (frozenset(some) for count in range(len(ordered) + 1) for some in combinations(ordered, count))
-    fitting = (some for some in every if _size(some, sizes) <= budget)
+    # Existing indexes may exceed the budget.
+    fitting = (some for some in every if not some or _size(some, sizes) <= budget)
     return without_idle(max(fitting, key=lambda some: (gain(some), -_size(some, sizes))), sizes, gain)
 
 

@@ -2,17 +2,19 @@
 
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 from pyiceberg.io import FileIO, load_file_io
 
 from planner.advice.advised_table import LIMITS, AdvisedTable, Scanned
+from planner.advice.verdict import SMALL_ROW_GROUP_ROWS
 from planner.condition.tree.nodes import Predicate
 from planner.prune.verdicts import Reason
 from planner.report.scan_plan import ScanPlan
@@ -20,9 +22,11 @@ from planner.view.index_view import IndexView
 from puffin_index.data.column_source import reading_of
 from puffin_index.data.data_table import DataFile, FileIdentity
 from puffin_index.definition.index_definition import ResolvedColumn
+from puffin_index.display import Described, Report
+from puffin_index.formats.puffin import read_footer
 from puffin_index.index_table.entries import TARGET_SEGMENT_BYTES, find_missing
 from puffin_index.index_table.table import entries_of
-from puffin_index.segments.directory import FieldKind, is_statistics, read_directory, statistics_key
+from puffin_index.segments.directory import FieldKind, statistics_key
 from puffin_index.segments.segment import Segment, SegmentTask, SkippedFile, write_segment
 from puffin_index.storage.arrays import Bytes, Flags, Floats, Ints
 from puffin_index.storage.files import FileReader
@@ -34,6 +38,32 @@ _SEED = 7
 """The same question gets the same sample."""
 
 
+@dataclass(frozen=True, slots=True)
+class AdviceProgress(Described):
+    """How far advice is: first the columns of the sample that are indexed, then the plans with its indexes.
+
+    How many plans it takes is known only at the end.
+    """
+
+    columns_done: int = 0
+    columns_total: int = 0
+    plans: int = 0
+
+    def __str__(self) -> str:
+        if self.plans:
+            return f"trying sets of indexes: {self.plans:,} plans"
+        if self.columns_total:
+            return f"indexing a sample: {self.columns_done:,} of {self.columns_total:,} columns of segments"
+        return "reading queries and the table's files"
+
+    def describe(self) -> Report:
+        """Describe the progress."""
+        return Report(str(self))
+
+
+AdviceListener: TypeAlias = Callable[[AdviceProgress], None]
+
+
 @dataclass(frozen=True)
 class IndexSample:
     """Indexes of the row groups at some positions, and the bytes of each index and of each column's statistics."""
@@ -42,7 +72,7 @@ class IndexSample:
     positions: Ints
     view: IndexView
     rows: int
-    own_bytes: Mapping[FieldKind, int]
+    own_bytes: Counter[FieldKind]
     seconds: float
     skipped: tuple[SkippedFile, ...]
     _parts: tuple[DataFile, ...]
@@ -60,7 +90,7 @@ class IndexSample:
         """Estimate the bytes that some indexes of the whole table take, with the statistics of their columns."""
         counted = set(indexes)
         counted |= {statistics_key(key) for key in counted}
-        return round(sum(self.own_bytes.get(key, 0) for key in counted) * self.growth)
+        return round(sum(self.own_bytes[key] for key in counted) * self.growth)
 
     def reasons(self, condition: Predicate, chosen: Collection[FieldKind] | None = None) -> Bytes:
         """Plan a scan by some of the indexes that were built, or all; return the `Reason` of each sampled row group."""
@@ -75,18 +105,18 @@ class IndexSample:
         first_kept = kept[np.searchsorted(kept, at)]
         return np.where(self._part_of >= 0, plan.reasons[np.where(first_kept < end, first_kept, at)], unknown)
 
-    def shares_left(self, condition: Predicate, row_group_rows: int) -> Floats:
-        """Bound the share of each sampled row group that would be read if row groups had this many rows.
+    def shares_left(self, condition: Predicate) -> Floats:
+        """Bound the share of each sampled row group that would be read if row groups had `SMALL_ROW_GROUP_ROWS`.
 
         A matching row keeps one of the smaller row groups at most. The share is 1 where the indexes do not count rows.
         """
-        if not (self.view.row_counts > row_group_rows).any():
+        if not (self.view.row_counts > SMALL_ROW_GROUP_ROWS).any():
             return np.ones(len(self.positions))
         plan = self.advised.plan(self.view, condition, self._parts, replace(LIMITS, rows_wanted=True))
         at, _ = self._places(plan)
         rows = plan.row_counts[at]
         found = np.where(plan.matches[at] < 0, rows, plan.matches[at])
-        shares = np.minimum(1, found * row_group_rows / np.maximum(rows, 1))
+        shares = np.minimum(1, found * SMALL_ROW_GROUP_ROWS / np.maximum(rows, 1))
         return np.where((self._part_of >= 0) & ~self._is_whole_file, shares, 1.0)
 
     def _places(self, plan: ScanPlan) -> tuple[Ints, Ints]:
@@ -111,19 +141,25 @@ def built_sample(
     scanned: Scanned,
     positions: Ints,
     columns: tuple[ResolvedColumn, ...],
-    listener: Callable[[int, int], None] = lambda *_: None,
+    listener: AdviceListener = lambda _: None,
 ) -> Iterator[IndexSample]:
-    """Build indexes of the row groups at some ascending positions; they are gone when the block ends.
-
-    `listener` is told how many columns of segments are written, of how many.
-    """
+    """Build indexes of the row groups at some ascending positions; they are gone when the block ends."""
     with tempfile.TemporaryDirectory(prefix="puffin-index-sample-") as folder:
         location = Path(folder).as_uri()
         io = load_file_io(location=location)
         chosen, whole = _chosen_row_groups(scanned, positions)
         files = [scanned.files[number].file for number in np.unique(scanned.file_of[positions]).tolist()]
         started = time.perf_counter()
-        segments, skipped = _write(advised, files, columns, chosen, io, location, listener)
+        task = SegmentTask(
+            files=(),
+            columns=(),
+            io=advised.table.io,
+            index_io=io,
+            folder=location,
+            reading=reading_of(advised.table, advised.schema),
+            row_groups=chosen,
+        )
+        segments, skipped = _write(task, files, columns, listener)
         seconds = time.perf_counter() - started
         # Statistics of an index belong to the files that are covered, not to the whole files.
         parts = tuple(replace(covered.file, split_offsets=()) for segment in segments for covered in segment.covered)
@@ -166,13 +202,7 @@ def _chosen_row_groups(
 
 
 def _write(
-    advised: AdvisedTable,
-    files: Sequence[DataFile],
-    columns: tuple[ResolvedColumn, ...],
-    chosen: Mapping[FileIdentity, tuple[int, ...]],
-    io: FileIO,
-    folder: str,
-    listener: Callable[[int, int], None],
+    task: SegmentTask, files: Sequence[DataFile], columns: tuple[ResolvedColumn, ...], listener: AdviceListener
 ) -> tuple[list[Segment], list[SkippedFile]]:
     """Write segments of about as many rows as those of a build of the whole table."""
     missing = find_missing(files, columns, entries_of(()), parallelism=1, target_bytes=TARGET_SEGMENT_BYTES)
@@ -180,33 +210,22 @@ def _write(
     segments: list[Segment] = []
 
     def tell(batch_number: int, written: int) -> None:
-        listener(batch_number * len(columns) + written, len(missing.batches) * len(columns))
+        done, total = batch_number * len(columns) + written, len(missing.batches) * len(columns)
+        listener(AdviceProgress(done, total))
 
     for number, batch in enumerate(missing.batches):
-        task = SegmentTask(
-            files=batch.files,
-            columns=batch.columns,
-            io=advised.table.io,
-            index_io=io,
-            folder=folder,
-            reading=reading_of(advised.table, advised.schema),
-            row_groups=chosen,
-        )
-        segment = write_segment(task, partial(tell, number))
+        segment = write_segment(replace(task, files=batch.files, columns=batch.columns), partial(tell, number))
         skipped += segment.skipped
         segments += [segment] if segment.covered else []
     return segments, skipped
 
 
-def _own_bytes(segments: Sequence[Segment], io: FileIO) -> dict[FieldKind, int]:
-    sizes: dict[FieldKind, int] = {}
+def _own_bytes(segments: Sequence[Segment], io: FileIO) -> Counter[FieldKind]:
+    """The bytes of payloads and directories by index, and those of statistics."""
+    sizes: Counter[FieldKind] = Counter()
     for segment in segments:
         with FileReader(io, segment.location, segment.size) as reader:
-            for one in segment.directories:
-                size = one["length"]
-                if not is_statistics(one["kind"]):
-                    directory = read_directory(reader, one["offset"], one["length"], one["xxh64"])
-                    size += int(directory.numbers("length").sum())
-                key = one["field_id"], one["kind"]
-                sizes[key] = sizes.get(key, 0) + size
+            for blob in read_footer(reader, segment.footer_size).blobs:
+                if kind := blob.properties.get("kind"):
+                    sizes[blob.fields[0], kind] += blob.length
     return sizes

@@ -12,6 +12,7 @@ from sqlglot.optimizer.scope import Scope, traverse_scope
 from sqlglot.tokenizer_core import TokenType
 
 from planner.advice.workload import Query, Workload, is_named
+from planner.report.scan_plan import shortened
 from puffin_index.definition.column_names import spelled_like
 from puffin_index.errors import PuffinIndexError
 
@@ -49,7 +50,7 @@ def read_statements(text: str, table: Sequence[str], columns: Sequence[str]) -> 
             found = list(_scans(parsed, table, known, used))
         except (SqlglotError, RecursionError) as error:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            skipped.append(f"{_shown(statement)}: {reason}")
+            skipped.append(f"{shortened(' '.join(statement.split()), _SHOWN)}: {reason}")
             continue
         queries += found
         others += not found
@@ -65,11 +66,6 @@ def _split(text: str) -> list[str]:
     # Comments are no tokens.
     statements = (tokens[start + 1 : end] for start, end in pairwise([-1, *ends, len(tokens)]))
     return [text[own[0].start : own[-1].end + 1] for own in statements if own]
-
-
-def _shown(statement: str) -> str:
-    line = " ".join(statement.split())
-    return line if len(line) <= _SHOWN else line[:_SHOWN] + "…"
 
 
 @dataclass(frozen=True, slots=True)

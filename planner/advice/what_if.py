@@ -9,12 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 from pyiceberg.table import Table
 
-from planner.advice.advised_table import AdvisedTable, Scanned
+from planner.advice.advised_table import AdvisedTable
 from planner.advice.candidates import find_named, names_of, tests_of
 from planner.advice.sample import DEFAULT_SAMPLE, built_sample, choose
 from planner.advice.verdict import (
     CONFIDENCE,
-    SMALL_ROW_GROUP_ROWS,
     Range,
     Verdict,
     note_on_row_groups,
@@ -25,7 +24,7 @@ from planner.advice.verdict import (
 from planner.condition.sql.parser import read_where
 from planner.condition.tree.nodes import EVERY_ROW, Predicate
 from planner.prune.verdicts import kept_mask
-from planner.query_log.benefits import DEFAULT_BYTES_PER_SECOND
+from planner.query_log import DEFAULT_BYTES_PER_SECOND
 from puffin_index.definition.index_definition import (
     IndexDefinition,
     ResolvedColumn,
@@ -53,12 +52,9 @@ class Reads:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class WhatIf(Described):
-    """What a WHERE would read if indexes were added or left out. Nothing was changed.
+    """What a WHERE would read if indexes were added or left out, as `column.kind`. Nothing was changed.
 
     Attributes:
-        table: `namespace.table`.
-        added: The indexes to add, as `column.kind`.
-        left_out: The existing indexes that were hidden, as `column.kind`.
         without_index: What the query reads by Iceberg's own pruning alone.
         index_bytes: About the bytes of the indexes to add, for the whole table; less the bytes of those left out.
         build_seconds: About the seconds that one core takes to build the indexes to add for the whole table.
@@ -175,10 +171,8 @@ def what_if(
         sample: The most row groups to measure; None for all.
         bytes_per_second: The reading speed of one core, by which bytes become seconds.
 
-    Raises:
-        WhereSyntaxError: If the text does not parse.
-        NotFoundError: If the text names a column that the table lacks, or there is no such snapshot.
-        DefinitionError: If a kind does not fit its column, the table lacks an index to leave out, or nothing is asked.
+    Raises what `planner.plan` raises, and DefinitionError if a kind does not fit its column, the table lacks an index
+    to leave out, or nothing is asked.
     """
     advised = AdvisedTable.of(index_or_table, snapshot_id)
     condition = read_where(where, advised.schema)
@@ -189,7 +183,7 @@ def what_if(
         definition = IndexDefinition.of(options=None, **definition)
     wanted = resolve(definition, advised.schema) if definition is not None else ()
     names = names_of(advised.columns)
-    question = _Question(advised, condition, advised.scanned(condition), wanted, hidden)
+    question = _Question(advised, condition, wanted, hidden)
     measured = question.measure(sample)
     whole = question.scanned.row_group_bytes
     today = question.kept_today
@@ -237,13 +231,12 @@ class _Question:
         self,
         advised: AdvisedTable,
         condition: Predicate,
-        scanned: Scanned,
         wanted: tuple[ResolvedColumn, ...],
         hidden: frozenset[FieldKind],
     ) -> None:
         there = advised.defined - hidden
-        self.scanned = scanned
-        self.kept_today = advised.plan(advised.view, condition, scanned.data_files).kept_mask
+        self.scanned = advised.scanned(condition)
+        self.kept_today = advised.plan(advised.view, condition, self.scanned.data_files).kept_mask
         self.added = without_indexes(wanted, there)
         self.hidden_bytes = sum(size for key, size in advised.index_bytes().items() if key in hidden) if hidden else 0
         self._existing = ", ".join(name for key, name in names_of(wanted).items() if key in there)
@@ -276,7 +269,7 @@ class _Question:
         positions = choose(len(scanned), sample or len(scanned))
         with built_sample(self._advised, scanned, positions, columns) as built:
             reasons = built.reasons(self._condition)
-            shares_left = built.shares_left(self._condition, SMALL_ROW_GROUP_ROWS)
+            shares_left = built.shares_left(self._condition)
             added = names_of(self.added)
             added_bytes = built.table_bytes(added)
             # The time is shared out by rows and by the number of indexes.

@@ -6,13 +6,12 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Final
 
 from pyiceberg.io import FileIO
 
 from planner.condition.as_sql import without_literals
-from planner.query_log.records import read_log
+from planner.query_log import read_log
 from puffin_index.errors import PuffinIndexError
 
 _MOST_ALIKE = 4
@@ -55,7 +54,7 @@ class Workload:
         queries: Iterable[Query],
         skipped: Sequence[str] = (),
         of_other_tables: int = 0,
-        used: Mapping[str, int] = MappingProxyType({}),
+        used: Mapping[str, int] | None = None,
     ) -> Workload:
         """Count equal scans. Where the bytes of equal scans differ, their mean stands for all of them."""
         times: Counter[Query] = Counter()
@@ -68,7 +67,7 @@ class Workload:
             replace(bare, times=count, bytes_read=None if bare.bytes_read is None else bytes_read[bare] // count)
             for bare, count in times.most_common()
         )
-        return cls(tuple(distinct), tuple(dict.fromkeys(skipped)), of_other_tables, used)
+        return cls(tuple(distinct), tuple(dict.fromkeys(skipped)), of_other_tables, used or {})
 
     @property
     def scans(self) -> int:

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
+from pyiceberg.io import FileIO
 
-from planner.aggregates.indexed import Unit, each_unit, partials_of
+from planner.aggregates.indexed import Found, Unit, each_unit, partials_of
 from planner.aggregates.known_rows import KnownRows
 from planner.aggregates.partial import Partial
-from planner.aggregates.question import Question
-from planner.aggregates.statistics import settle
+from planner.aggregates.question import MOST_GROUPS, Question
+from planner.aggregates.statistics import most_rows, settle
+from planner.clock import Clock
+from planner.condition.tree.nodes import Predicate
+from planner.first_rows.search import Enough
+from planner.prune.distributed import Executors, join_pruned, run_on_executors
 from planner.prune.gate import Limits
-from planner.prune.verdicts import kept_mask
-from planner.snapshot.files import ScanFile
+from planner.prune.row_sets import RowSets
+from planner.prune.verdicts import Pruned, kept_mask
+from planner.snapshot.files import FileWithDeletes, ScanFile
+from planner.snapshot.judge import judge
+from planner.snapshot.scan import Scan
 from planner.view.cache import SharedPayloads
 from planner.view.directories import IndexReads
+from planner.view.index_view import IndexView
 from puffin_index.keys.map_key import column_and_key
 from puffin_index.storage.arrays import Floats, Ints
 
@@ -87,6 +97,95 @@ def costs_of_data(rows: KnownRows, question: Question) -> Floats:
     return costs
 
 
+def aggregate(
+    scan: Scan, predicate: Predicate, question: Question, limits: Limits, executors: Executors | None
+) -> tuple[Enough, Answer] | None:
+    """Judge the row groups of a scan and answer aggregates, here or on executors.
+
+    None if an engine that reads ranges of bytes had better read the rows.
+    """
+    if not scan.by_ranges:
+        return _aggregate_here(scan, predicate, question, limits, executors)
+    most = most_rows(scan.view, predicate, question, scan.numbers)
+    if most is None:
+        return None
+    row_count = int(scan.view.row_counts[scan.numbers].sum())
+    if executors is not None and executors.are_worth_it(len(scan.numbers), row_count):
+        found = _aggregate_on_executors(executors, scan, predicate, question, limits, most)
+    else:
+        found = _aggregate_here(scan, predicate, question, limits, most=most)
+    if found is None:
+        return None
+    _, answered = found
+    is_anything_known = answered.row_groups_settled + answered.row_groups_indexed > 0 or not len(answered.unread)
+    return found if is_anything_known and len(answered.partial.groups) <= MOST_GROUPS else None
+
+
+def _aggregate_here(
+    scan: Scan,
+    predicate: Predicate,
+    question: Question,
+    limits: Limits,
+    executors: Executors | None = None,
+    most: float | None = None,
+) -> tuple[Enough, Answer] | None:
+    """Judge and answer; if there is another reader, for at most that many rows and within the limits, else None."""
+    clock, shared = Clock(limits.seconds), SharedPayloads([asked.column for asked in question.every_column])
+    enough = judge(scan, predicate, replace(limits, rows_wanted=True), executors=executors, shared=shared)
+    # A reader of byte ranges reads all of such a file, so that none of its rows may be counted here.
+    is_read = enough.pruned.kept & scan.is_read_whole
+    pruned = replace(enough.pruned, matches=np.where(is_read, -1, enough.pruned.matches))
+    if most is not None and int(pruned.matches[pruned.matches > 0].sum()) > most:
+        return None
+    rows = KnownRows(scan, predicate, pruned.reasons, pruned.matches, pruned.row_sets)
+    left = UNBOUNDED if most is None else replace(limits, seconds=clock.seconds_left)
+    answered = answer(rows, question, costs_of_data(rows, question), left, shared)
+    return replace(enough, pruned=pruned), answered
+
+
+def _aggregate_on_executors(
+    executors: Executors, scan: Scan, predicate: Predicate, question: Question, limits: Limits, most: float
+) -> tuple[Enough, Answer] | None:
+    """Judge and answer on executors, each task for its row groups."""
+    work = partial(_aggregate_part, predicate, question, scan.files, scan.io, most)
+    verdicts: list[tuple[Ints, Pruned]] = []
+    answers: list[Answer] = []
+    unread = [np.zeros(0, np.int64)]
+    for place, found in run_on_executors(executors, scan.view, scan.numbers, limits, work):
+        if found is None:
+            return None
+        if isinstance(found, Pruned):
+            # The task cannot read the index table.
+            verdicts.append((place, found))
+            unread.append(place)
+        else:
+            enough, answered = found
+            verdicts.append((place, enough.pruned))
+            answers.append(answered)
+            unread.append(place[answered.unread])
+    joined = Answer.joined(question, answers, np.sort(np.concatenate(unread)))
+    return Enough(join_pruned(verdicts, len(scan.numbers), limits)), joined
+
+
+def _aggregate_part(
+    predicate: Predicate,
+    question: Question,
+    files: Mapping[int, FileWithDeletes],
+    io: FileIO,
+    most: float,
+    view: IndexView,
+    first_file: int,
+    row_groups: Ints,
+    limits: Limits,
+) -> tuple[Enough, Answer] | None:
+    """Judge and answer in a task: row groups of a view of some data files, whose first one has another number."""
+    own = {number - first_file: file for number, file in files.items() if 0 <= number - first_file < len(view.paths)}
+    scan = Scan.of_view(view, row_groups, own, io=io, by_ranges=True)
+    found = _aggregate_here(scan, predicate, question, limits, most=most)
+    # Verdicts travel, row sets do not: they may be large.
+    return found and (Enough(replace(found[0].pruned, row_sets=RowSets())), found[1])
+
+
 def answer(
     rows: KnownRows,
     question: Question,
@@ -98,13 +197,6 @@ def answer(
 
     An index that costs more than a row group's data is not read; beyond the limits, row groups are unread.
     """
-    reads = IndexReads(shared=shared)
-    found = _answer(rows, question, data_costs, limits, reads)
-    warnings = tuple(map(str, reads.troubles))
-    return replace(found, index_reads=reads.count.requests, index_bytes_read=reads.count.bytes, warnings=warnings)
-
-
-def _answer(rows: KnownRows, question: Question, data_costs: Floats, limits: Limits, reads: IndexReads) -> Answer:
     kept = np.flatnonzero(kept_mask(rows.reasons))
     if question.needs_data:
         return Answer(Partial.merged(question, []), kept)
@@ -112,11 +204,18 @@ def _answer(rows: KnownRows, question: Question, data_costs: Floats, limits: Lim
         count, known = rows.count()
         counted = Partial.of_table(question, {"rows": pa.array([count], pa.int64())})
         return Answer(counted, kept[~known[kept]], int(known[kept].sum()))
-    view = rows.scan.view
+    reads = IndexReads(shared=shared)
     whole = rows.positions[rows.is_whole[rows.positions]]
-    settled, is_settled = settle(view, question, rows.scan.numbers[whole], reads)
+    settled, is_settled = settle(rows.scan.view, question, rows.scan.numbers[whole], reads)
     others = np.setdiff1d(rows.positions, whole[is_settled])
-    indexed, left = each_unit(view, question, rows, others, reads, data_costs[others], limits, Unit.answer)
-    partial = Partial.merged(question, [*settled, *partials_of(question, indexed)])
-    unread = np.union1d(left, np.setdiff1d(kept, rows.positions))
-    return Answer(partial, unread, int(is_settled.sum()), len(others) - len(left))
+    indexed: list[Found]
+    indexed, left = each_unit(question, rows, others, reads, data_costs[others], limits, Unit.answer)
+    return Answer(
+        Partial.merged(question, [*settled, *partials_of(question, indexed)]),
+        np.union1d(left, np.setdiff1d(kept, rows.positions)),
+        int(is_settled.sum()),
+        len(others) - len(left),
+        reads.count.requests,
+        reads.count.bytes,
+        tuple(map(str, reads.troubles)),
+    )

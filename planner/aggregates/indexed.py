@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -40,7 +40,6 @@ _ROWS_AT_ONCE: Final = 1 << 20
 
 
 def each_unit(
-    view: IndexView,
     question: Question,
     rows: KnownRows,
     positions: Ints,
@@ -54,10 +53,8 @@ def each_unit(
     Takes `data_costs` of each position and `limits` as `answer` does. Returns what units told, and the positions of the
     others: their indexes cost too much, are in trouble or told None.
     """
-    row_groups = rows.scan.numbers[positions]
-    payloads = [
-        choose_payloads(view, question, one, row_groups, rows, positions, reads) for one in question.every_column
-    ]
+    view, row_groups = rows.scan.view, rows.scan.numbers[positions]
+    payloads = [choose_payloads(question, one, rows, positions, reads) for one in question.every_column]
     here = np.flatnonzero(np.logical_and.reduce([own.numbers >= 0 for own in payloads]))
     index_costs = np.sum([own.costs for own in payloads], axis=0)
     saved = data_costs - index_costs
@@ -91,27 +88,28 @@ def each_unit(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _GroupTotals:
-    """The totals of some groups: their keys, NULL included; their rows, at least one; totals of each column."""
+    """The rows of some groups, at least one of each, and the totals of each column; without `keys`, of all rows.
 
-    keys: Column
+    `keys` has NULL, too. Distinct keys come in parts, where they are needed.
+    """
+
     row_counts: Sequence[int]
     totals: Mapping[ColumnId, Sequence[Totals]]
+    keys: Column | None = None
+    distinct: Mapping[ColumnId, Sequence[KeyArray]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Found:
-    """What indexes tell of the matching rows of a unit: totals of all rows or of groups, otherwise keys.
-
-    A key in `columns` stands for one row or as many as `weights` says. Distinct keys come in parts, where they are
-    needed.
-    """
+class _RowKeys:
+    """The keys of rows; a key stands for one row or as many as `weights` says."""
 
     row_count: int
-    totals: Mapping[ColumnId, Totals] = field(default_factory=dict)
-    groups: Sequence[_GroupTotals] = ()
-    distinct: Mapping[ColumnId, Sequence[KeyArray]] = field(default_factory=dict)
-    columns: Mapping[ColumnId, Column] = field(default_factory=dict)
+    columns: Mapping[ColumnId, Column]
     weights: Ints | None = None
+
+
+Found: TypeAlias = list[_GroupTotals] | _RowKeys
+"""What indexes tell of the matching rows of a unit."""
 
 
 def _has_zero_end(question: Question, found: Found) -> bool:
@@ -152,9 +150,9 @@ class Unit:
             return (yield from self._counts(self.payloads[0]))
         groups = (yield from self._totals_of_groups()) if self.question.has_key_groups else None
         if groups is not None:
-            return Found(sum(sum(own.row_counts) for own in groups), groups=groups)
+            return groups
         keys = yield from self.keys()
-        return Found(next(iter(keys.values())).row_count, columns=keys)
+        return _RowKeys(next(iter(keys.values())).row_count, keys)
 
     def keys(self) -> Reading[dict[ColumnId, Column]]:
         """Return the keys of each column in the matching rows, in the order of the positions."""
@@ -201,16 +199,26 @@ class Unit:
                 own = [of_payload[at] for of_payload in found if of_payload[at]]
                 own_totals[asked.column] = [join_totals(of_group) for of_group in zip(*own, strict=True)]
         return [
-            _GroupTotals(part.keys.take(groups), own_counts[groups].tolist(), own_totals)
+            _GroupTotals(own_counts[groups].tolist(), own_totals, part.keys.take(groups))
             for part, groups, own_counts, own_totals in zip(known, chosen, counts, totals, strict=True)
         ]
 
     def _groups_in(self, opened: OpenedKeys) -> Reading[_KeyGroups | None]:
-        counts = self.view.row_counts[self.row_groups[list(opened.places)]].tolist()
-        return _KeyGroups.of(opened, self._rows_unless_whole, counts)
-
-    def _rows_unless_whole(self, at: int) -> BitMap | None:
-        return None if self.rows.is_whole[self.positions[at]] else self._rows(at)
+        """The groups of the matching rows; None if the payload has no row sets of its keys."""
+        sets = yield from opened.index.sets_of()
+        if sets is None:
+            return None
+        every = [*sets.rows, *([sets.nulls] if sets.nulls else [])]
+        rows: dict[int, list[BitMap]] = {}
+        row_counts = self.view.row_counts[self.row_groups[list(opened.places)]].tolist()
+        for place, base, row_count in zip(opened.places, opened.bases, row_counts, strict=True):
+            rows[place] = every
+            # The payload may cover other row groups, which are not asked about.
+            if base or any(one and one.max() >= row_count for one in every):
+                here = BitMap(range(base, base + row_count))
+                rows[place] = [(one & here).shift(-base) for one in every]
+        among = {at: None if self.rows.is_whole[self.positions[at]] else self._rows(at) for at in rows}
+        return _KeyGroups(_with_null(sets.value_type, sets.keys, bool(sets.nulls)), rows, among)
 
     def _rows(self, at: int) -> BitMap:
         """The matching rows of the row group at a place of the unit."""
@@ -223,11 +231,11 @@ class Unit:
         counts = yield from self._each_asked(own, lambda index, rows: index.counts_of(rows))
         column = join_columns([_with_null(one.value_type, one.keys, one.null_count > 0) for one in counts])
         weights = [np.append(one.counts, one.null_count) if one.null_count else one.counts for one in counts]
-        return Found(column.row_count, columns={own.column.column: column}, weights=np.concatenate(weights))
+        return _RowKeys(column.row_count, {own.column.column: column}, np.concatenate(weights))
 
     def _totals(self) -> Reading[Found]:
         row_count = int(self.rows.matches[self.positions].sum())
-        totals: dict[ColumnId, Totals] = {}
+        totals: dict[ColumnId, list[Totals]] = {}
         distinct: dict[ColumnId, list[KeyArray]] = {}
         for own in self.payloads:
             asked, column = own.column, own.column.column
@@ -240,8 +248,8 @@ class Unit:
             else:
                 keys = yield from self._each_asked(own, lambda index, rows: index.distinct_of(rows))
                 found, distinct[column] = [totals_of_distinct(one) for one in keys], [one.keys for one in keys]
-            totals[column] = join_totals(found)
-        return Found(row_count, totals=totals, distinct=distinct)
+            totals[column] = [join_totals(found)]
+        return [_GroupTotals([row_count], totals, distinct=distinct)]
 
     def _keys(self, own: Payloads) -> Reading[Column]:
         """The keys of the matching rows, row group by row group, in the order of the positions."""
@@ -269,29 +277,6 @@ class _KeyGroups:
     keys: Column
     rows: Mapping[int, Sequence[BitMap]]
     among: Mapping[int, BitMap | None]
-
-    @classmethod
-    def of(
-        cls, opened: OpenedKeys, rows_at: Callable[[int], BitMap | None], row_counts: Sequence[int]
-    ) -> Reading[_KeyGroups | None]:
-        """Return the groups of some rows; None if the payload has no row sets of its keys.
-
-        `rows_at` returns the rows of interest of the row group at a place, numbered from 0; None for all.
-        """
-        sets = yield from opened.index.sets_of()
-        if sets is None:
-            return None
-        every = [*sets.rows, *([sets.nulls] if sets.nulls else [])]
-        rows: dict[int, list[BitMap]] = {}
-        among: dict[int, BitMap | None] = {}
-        for place, base, row_count in zip(opened.places, opened.bases, row_counts, strict=True):
-            own = every
-            # The payload may cover other row groups, which are not asked about.
-            if base or any(one and one.max() >= row_count for one in every):
-                here = BitMap(range(base, base + row_count))
-                own = [(one & here).shift(-base) for one in every]
-            rows[place], among[place] = own, rows_at(place)
-        return cls(_with_null(sets.value_type, sets.keys, bool(sets.nulls)), rows, among)
 
     @property
     def row_counts(self) -> Ints:
@@ -343,28 +328,22 @@ def _with_null(value_type: ValueType, keys: KeyArray, has_null: bool) -> Column:
 
 def partials_of(question: Question, found: Sequence[Found]) -> Iterator[Partial]:
     """Make partial answers of many rows at once."""
-    if not question.groups:
-        if found:
-            totals = {asked.column: [one.totals[asked.column] for one in found] for asked in question.columns}
-            distinct = {
-                asked.column: [keys for one in found for keys in one.distinct[asked.column]]
-                for asked in question.columns
-                if asked.needs_distinct
-            }
-            yield Partial.of_totals(question, [one.row_count for one in found], totals, distinct)
-        return
-    groups = [own for one in found for own in one.groups]
+    groups = [own for one in found if isinstance(one, list) for own in one]
     if groups:
-        totals_of_groups = {
+        totals = {
             asked.column: [total for own in groups for total in own.totals[asked.column]] for asked in question.columns
         }
+        distinct = {
+            asked.column: [keys for own in groups for keys in own.distinct[asked.column]]
+            for asked in question.columns
+            if asked.needs_distinct
+        }
         row_counts = [count for own in groups for count in own.row_counts]
-        keys = join_columns([own.keys for own in groups])
-        yield Partial.of_totals(question, row_counts, totals_of_groups, {}, keys)
-    found = [one for one in found if not one.groups]
-    ends = np.cumsum([one.row_count for one in found])
-    for _, here in positions_by_number(ends // _ROWS_AT_ONCE):
-        some = [found[at] for at in here.tolist()]
+        keys = [own.keys for own in groups if own.keys is not None]
+        yield Partial.of_totals(question, row_counts, totals, distinct, join_columns(keys) if keys else None)
+    rows = [one for one in found if isinstance(one, _RowKeys)]
+    for _, here in positions_by_number(np.cumsum([one.row_count for one in rows]) // _ROWS_AT_ONCE):
+        some = [rows[at] for at in here.tolist()]
         columns = {
             asked.column: join_columns([one.columns[asked.column] for one in some]) for asked in question.every_column
         }

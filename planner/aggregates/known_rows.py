@@ -38,8 +38,9 @@ class KnownRows:
         # A count of matches is exact only where deleted rows could be subtracted.
         is_known = kept_mask(self.reasons) & (self.matches >= 0) & self.scan.is_indexed
         object.__setattr__(self, "is_whole", is_known & (self.matches == self.scan.row_counts))
-        some = np.flatnonzero(is_known & ~self.is_whole).tolist()
-        is_known[[at for at in some if not self._is_kept(at)]] = False
+        # The rows have to be kept, and not only their count.
+        some = np.flatnonzero(is_known & ~self.is_whole & ~np.isin(self.reasons, _EVERY_ROW)).tolist()
+        is_known[[at for at in some if not self.row_sets.is_kept(int(self.scan.numbers[at]))]] = False
         object.__setattr__(self, "positions", np.flatnonzero(is_known))
 
     def count(self) -> tuple[int, Flags]:
@@ -56,13 +57,6 @@ class KnownRows:
             known |= listed
         return count, known
 
-    def _is_kept(self, at: int) -> bool:
-        """Whether the rows are kept, and not only their count."""
-        return self._is_every_row(at) or self.row_sets.is_kept(int(self.scan.numbers[at]))
-
-    def _is_every_row(self, at: int) -> bool:
-        return int(self.reasons[at]) in _EVERY_ROW
-
     def of(self, at: int) -> BitMap:
         """The matching rows of a row group, numbered from 0 in it.
 
@@ -72,7 +66,7 @@ class KnownRows:
         row_count = int(scan.row_counts[at])
         if self.is_whole[at]:
             return BitMap(range(row_count))
-        found = None if self._is_every_row(at) else self.row_sets.of(int(scan.numbers[at]))
+        found = None if int(self.reasons[at]) in _EVERY_ROW else self.row_sets.of(int(scan.numbers[at]))
         rows = BitMap(range(row_count)) if found is None else found.rows
         rows = rows - self.row_sets.deleted.get(int(scan.numbers[at]), BitMap())
         file = scan.deletes_of(at)

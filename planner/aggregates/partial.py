@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.io.pyarrow import schema_to_pyarrow
@@ -55,11 +54,6 @@ class Partial:
     question: Question
     groups: pa.Table
     distinct: Mapping[int, pa.Table]
-
-    @property
-    def row_count(self) -> int:
-        """The number of rows, of all groups."""
-        return int(pc.sum(self.groups["rows"]).as_py() or 0)
 
     @classmethod
     def of_rows(
@@ -153,24 +147,19 @@ class Partial:
 
 def join_groups(table: pa.Table, keys: Sequence[str]) -> pa.Table:
     """Join rows of the same keys: least and greatest keys, sums of all other columns."""
-    functions = [(name, _function(name)) for name in table.column_names if name not in keys]
+    ends = {"least": "min", "greatest": "max"}
+    functions = [(name, ends.get(name.split(" ")[0], "sum")) for name in table.column_names if name not in keys]
     is_one = table.num_rows == 1
     joined = table if is_one else table.group_by(keys).aggregate(functions)
     columns = {name: joined[name] for name in keys}
     for name, function in functions:
         column = joined[name if is_one else f"{name}_{function}"]
         if function == "sum":
-            final = (
-                SUM if pa.types.is_decimal(column.type) or name.startswith(("positive", "negative")) else column.type
-            )
-            column = column if pa.types.is_floating(column.type) else column.cast(final)
+            is_sum = name.startswith(("positive", "negative")) and not pa.types.is_floating(column.type)
+            column = column.cast(SUM) if is_sum else column
             column = pc.fill_null(column, pa.scalar(0, pa.int64()).cast(column.type))
         columns[name] = column
     return pa.table(columns).select(table.column_names)
-
-
-def _function(name: str) -> str:
-    return {"least": "min", "greatest": "max"}.get(name.split(" ")[0], "sum")
 
 
 def key_type(value_type: ValueType) -> pa.DataType:
@@ -198,16 +187,14 @@ def _addends(column: Column, keys: pa.Array, weights: Ints | None) -> pa.Array:
             floats_of_keys(column.int_keys.astype(np.int64, copy=False)), mask=pc.is_null(keys).to_numpy(False)
         )
     if value_type.domain == "bytes":
-        wide = decimals_of_wide_keys(keys, MAXIMUM_DECIMAL_PRECISION, 0).cast(
-            pa.decimal256(MAXIMUM_DECIMAL_PRECISION, 0)
-        )
-        return wide.cast(SUM) if weights is None else pc.multiply(wide, pa.array(weights).cast(_INT64)).cast(SUM)
-    ends = pc.min_max(keys).as_py()
-    row_count = len(keys) if weights is None else int(weights.sum())
-    most = max(abs(ends["min"] or 0), abs(ends["max"] or 0)) * max(row_count, 1)
-    if most < 2**63:
-        return keys if weights is None else pc.multiply(keys, pa.array(weights))
-    exact = keys.cast(_INT64)
+        wide = decimals_of_wide_keys(keys, MAXIMUM_DECIMAL_PRECISION, 0)
+        exact = wide.cast(pa.decimal256(MAXIMUM_DECIMAL_PRECISION, 0))
+    else:
+        ends = pc.min_max(keys).as_py()
+        row_count = len(keys) if weights is None else int(weights.sum())
+        if max(abs(ends["min"] or 0), abs(ends["max"] or 0)) * max(row_count, 1) < 2**63:
+            return keys if weights is None else pc.multiply(keys, pa.array(weights))
+        exact = keys.cast(_INT64)
     return exact.cast(SUM) if weights is None else pc.multiply(exact, pa.array(weights).cast(_INT64)).cast(SUM)
 
 
@@ -273,9 +260,7 @@ def _aggregate(aggregate: Aggregate, partial: Partial, groups: pa.Table) -> pa.A
     total = pc.add(_one(groups[f"positive {number}"]), _one(groups[f"negative {number}"]))
     total = pc.if_else(pc.greater(counts, 0), total, pa.scalar(None, total.type))
     try:
-        if aggregate.function == "sum":
-            return _sum(asked, total)
-        return _average(asked, total, counts)
+        return _sum(asked, total) if aggregate.function == "sum" else _average(asked, total, counts)
     except pa.ArrowInvalid as error:
         raise AggregateOverflowError(f"{aggregate.name} does not fit the type of its result: {error}") from error
 
@@ -285,42 +270,29 @@ def _sum(asked: AskedColumn, total: pa.Array) -> pa.Array:
         return total
     if not asked.value_type.is_decimal:
         return total.cast(pa.int64())
-    precision = min(MAXIMUM_DECIMAL_PRECISION, asked.value_type.decimal_precision + 10)
-    return with_scale(_narrowed(total), pa.decimal128(precision, asked.value_type.decimal_scale))
+    return _scaled(total, asked.value_type.decimal_precision + 10, asked.value_type.decimal_scale)
 
 
-def _narrowed(total: pa.Array) -> pa.Array:
-    return total.cast(pa.decimal128(MAXIMUM_DECIMAL_PRECISION, 0))
+def _scaled(unscaled: pa.Array, precision: int, scale: int) -> pa.Array:
+    """Decimals of their unscaled values, with as much of the precision as there is."""
+    narrowed = unscaled.cast(pa.decimal128(MAXIMUM_DECIMAL_PRECISION, 0))
+    return with_scale(narrowed, pa.decimal128(min(MAXIMUM_DECIMAL_PRECISION, precision), scale))
 
 
 def _average(asked: AskedColumn, total: pa.Array, counts: pa.Array) -> pa.Array:
     if asked.value_type.is_floating:
         return pc.divide(total, counts.cast(pa.float64()))
-    known = total.is_valid().to_numpy(zero_copy_only=False)
-    sums = _integers(total.drop_null())
-    count = counts.filter(pa.array(known)).to_numpy(zero_copy_only=False).astype(object)
+    pairs = list(zip(total.to_pylist(), counts.to_pylist(), strict=True))
     if not asked.value_type.is_decimal:
         # Python divides integers of any size to the nearest double.
-        averages = np.zeros(len(total), np.float64)
-        averages[known] = (sums / count).astype(np.float64)
-        return pa.array(averages, mask=~known)
+        return pa.array([None if own is None else int(own) / count for own, count in pairs], pa.float64())
     scale = min(MAXIMUM_DECIMAL_PRECISION, asked.value_type.decimal_scale + 4)
-    precision = min(MAXIMUM_DECIMAL_PRECISION, asked.value_type.decimal_precision + 4)
-    quotients = np.full(len(total), None, object)
-    quotients[known] = [Decimal(one) for one in _divided(sums, count, scale - asked.value_type.decimal_scale)]
-    unscaled = pa.array(quotients, pa.decimal256(76, 0))
-    return with_scale(_narrowed(unscaled), pa.decimal128(precision, scale))
+    more = scale - asked.value_type.decimal_scale
+    quotients = [None if own is None else _divided(int(own), count, more) for own, count in pairs]
+    return _scaled(pa.array(quotients, pa.decimal256(76, 0)), asked.value_type.decimal_precision + 4, scale)
 
 
-def _integers(numbers: pa.Array) -> npt.NDArray[Any]:
-    found = np.empty(len(numbers), object)
-    found[:] = [int(number) for number in numbers.to_pylist()]
-    return found
-
-
-def _divided(sums: npt.NDArray[Any], counts: npt.NDArray[Any], more_digits: int) -> npt.NDArray[Any]:
-    """Divide unscaled decimals by counts, with more digits behind the point, rounded half up as in Spark."""
-    shifted = abs(sums) * 10**more_digits
-    rounded = (2 * shifted + counts) // (2 * counts)
-    signed: npt.NDArray[Any] = np.where(sums < 0, -rounded, rounded)
-    return signed
+def _divided(unscaled: int, count: int, more_digits: int) -> Decimal:
+    """Divide an unscaled decimal by a count, with more digits behind the point, rounded half up as in Spark."""
+    rounded = (2 * abs(unscaled) * 10**more_digits + count) // (2 * count)
+    return Decimal(-rounded if unscaled < 0 else rounded)

@@ -7,8 +7,7 @@ import numpy as np
 
 from planner.aggregates.known_rows import KnownRows
 from planner.aggregates.question import AskedColumn, Question
-from planner.condition.tree.nodes import Predicate, necessary_leaves
-from planner.view.cache import SharedPayloads
+from planner.condition.tree.nodes import necessary_leaves
 from planner.view.directories import FieldStatistics, IndexReads, KindDirectory, positions_by_number, segment_of
 from planner.view.index_view import IndexView
 from planner.view.keys_of_rows import add_cost, are_in_memory, may_be_kept
@@ -85,25 +84,19 @@ def is_due(view: IndexView, payloads: Sequence[Payloads], unit: Ints, row_groups
 
 
 def choose_payloads(
-    view: IndexView,
-    question: Question,
-    asked: AskedColumn,
-    row_groups: Ints,
-    rows: KnownRows,
-    positions: Ints,
-    reads: IndexReads,
+    question: Question, asked: AskedColumn, rows: KnownRows, positions: Ints, reads: IndexReads
 ) -> Payloads:
-    """Choose the payload of each row group: of the kind that costs least, where there is one.
-
-    `row_groups` of the view and `positions` of the matching rows are the same row groups.
-    """
-    count = len(row_groups)
+    """Choose the payload of each row group: of the kind that costs least, where there is one."""
+    view, row_groups, count = rows.scan.view, rows.scan.numbers[positions], len(positions)
     # Where all rows of a payload that is ordered by key match, the rows of each key are counted without decoding them.
     is_counted = asked.needs_distinct or bool(question.groups)
     can_count = is_counted and (not question.groups or len(question.every_column) == 1)
     statistics = view.statistics(asked.column, asked.value_type.name, reads)
     has_sets = _has_few_keys(view, question, statistics, row_groups)
-    is_whole, test = rows.is_whole[positions], _test_of(rows.predicate, asked)
+    is_whole = rows.is_whole[positions]
+    # A test that all matching rows satisfy.
+    tests = (leaf for leaf in necessary_leaves(rows.predicate) if leaf.value_type == asked.value_type.name)
+    test = next((AskedTest(leaf.test) for leaf in tests if leaf.field_id == asked.column), None)
     known: list[_OfKind] = []
     may_keep = True
     for kind in kinds_holding_keys():
@@ -128,7 +121,7 @@ def choose_payloads(
         costs = np.where(directory.known[row_groups], weight * lengths, np.inf)
         known.append(_OfKind(directory, costs, _INDEX_WEIGHT * lengths, are_decoded, must_decode))
         if kind.is_found_by_key and test is not None:
-            known.append(_within(view, known[-1], row_groups, rows.matches[positions], test, reads))
+            known.append(_within(directory, test, rows, positions, reads))
     known = [own for own in known if np.isfinite(own.costs).any()]
     known.sort(key=lambda one: float(one.costs[np.isfinite(one.costs)].mean()))
     numbers, costs, spending = np.full(count, -1, np.int64), np.full(count, np.inf), np.zeros(count)
@@ -157,14 +150,6 @@ class _OfKind:
     within: Mapping[int, KeysWithin] = field(default_factory=dict)
 
 
-def _test_of(predicate: Predicate, asked: AskedColumn) -> AskedTest | None:
-    """A test of a column that all matching rows satisfy."""
-    for leaf in necessary_leaves(predicate):
-        if leaf.field_id == asked.column and leaf.value_type == asked.value_type.name:
-            return AskedTest(leaf.test)
-    return None
-
-
 def _has_few_keys(view: IndexView, question: Question, statistics: FieldStatistics | None, row_groups: Ints) -> Flags:
     """Whether a column has so few keys that the row set of each, and not the key of each row, gives the answer."""
     is_of_pairs = bool(question.groups) and len(question.every_column) > 1 and not question.has_key_groups
@@ -174,16 +159,10 @@ def _has_few_keys(view: IndexView, question: Question, statistics: FieldStatisti
     return np.asarray(few & statistics.known[row_groups], np.bool_)
 
 
-def _within(
-    view: IndexView,
-    whole: _OfKind,
-    row_groups: Ints,
-    matches: Ints,
-    test: AskedTest,
-    reads: IndexReads,
-) -> _OfKind:
+def _within(directory: KindDirectory, test: AskedTest, rows: KnownRows, positions: Ints, reads: IndexReads) -> _OfKind:
     """Payloads that only have to give a few rows, with keys that a test narrows down."""
-    directory, none = whole.directory, np.zeros(len(row_groups), np.bool_)
+    view, row_groups, matches = rows.scan.view, rows.scan.numbers[positions], rows.matches[positions]
+    none = np.zeros(len(row_groups), np.bool_)
     lengths, costs = np.zeros(len(row_groups)), np.full(len(row_groups), np.inf)
     found: dict[int, KeysWithin] = {}
     few: list[tuple[int, Ints]] = []
@@ -194,9 +173,10 @@ def _within(
 
     def within(one: tuple[int, Ints]) -> Reading[KeysWithin | None]:
         blob, here = one
-        known = _read_before(directory, blob, test, reads.shared)
-        if known is not None:
-            return known
+        # The look-up of the test may have kept them.
+        before = None if reads.shared is None else reads.shared.within.get((directory.column, directory.kind, blob))
+        if before is not None and before[0] == test.test:
+            return before[1]
         opened = yield from view.opened.open(directory, int(row_groups[here[0]]), reads.shared)
         return (yield from opened.within(test)) if isinstance(opened, HoldsKeys) else None
 
@@ -208,14 +188,6 @@ def _within(
             lengths[here] = keys.cost_bytes / len(here)
             costs[here] = lengths[here] * _MERGED_BY_ROW_WEIGHT
     return _OfKind(directory, costs, _INDEX_WEIGHT * lengths, none, none, found)
-
-
-def _read_before(
-    directory: KindDirectory, blob: int, test: AskedTest, shared: SharedPayloads | None
-) -> KeysWithin | None:
-    """The keys of the rows of a payload that satisfy a test, if the look-up of the test has kept them."""
-    found = None if shared is None else shared.within.get((directory.column, directory.kind, blob))
-    return found[1] if found is not None and found[0] == test.test else None
 
 
 def unit_numbers(payloads: Sequence[Ints]) -> Ints:

@@ -108,9 +108,8 @@ def ask(aggregates: str | Sequence[str], group_by: str | Sequence[str], schema: 
     found: list[Aggregate] = []
     for text in [aggregates] if isinstance(aggregates, str) else aggregates:
         found += [_bind(parts, columns, schema) for parts in _split(_AGGREGATE, text, _NO_AGGREGATE)]
-    names = [
-        parts[0] for text in _texts(group_by) for parts in _split(_COLUMN, text, "names of columns, between commas")
-    ]
+    texts = [text for text in ([group_by] if isinstance(group_by, str) else group_by) if text.strip()]
+    names = [parts[0] for text in texts for parts in _split(_COLUMN, text, "names of columns, between commas")]
     groups = tuple({group.column: group for group in (find_asked(schema, _plain(name)) for name in names)}.values())
     if not found:
         raise AggregateSyntaxError(f"no aggregate is wanted: ask for {_NO_AGGREGATE}")
@@ -122,10 +121,6 @@ def ask(aggregates: str | Sequence[str], group_by: str | Sequence[str], schema: 
 
 
 _NO_AGGREGATE = f"aggregates such as sum(c), count(DISTINCT c) AS n or count(*); there are {', '.join(FUNCTIONS)}"
-
-
-def _texts(names: str | Sequence[str]) -> list[str]:
-    return [name for name in ([names] if isinstance(names, str) else names) if name.strip()]
 
 
 def _split(pattern: re.Pattern[str], text: str, expected: str) -> list[tuple[str | None, ...]]:

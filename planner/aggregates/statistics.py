@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from planner.aggregates.partial import Partial, group_name, sum_columns
 from planner.aggregates.question import MOST_GROUPS, AskedColumn, Question
 from planner.condition.tree.nodes import Predicate, is_exact
+from planner.condition.value_tests import flags_of
 from planner.prune.estimate import most_distinct
 from planner.prune.search import expected_matches
 from planner.view.directories import FieldStatistics, IndexReads, taken
@@ -56,7 +57,8 @@ def _can_settle(asked: AskedColumn, is_group: bool, statistics: FieldStatistics,
     least, greatest = taken(statistics.minimum, row_groups), taken(statistics.maximum, row_groups)
     can = np.ones(len(row_groups), np.bool_)
     if is_group or asked.needs_sum:
-        is_one = _are_equal(least, greatest) & (values > 0)
+        is_equal = least == greatest if isinstance(least, np.ndarray) else flags_of(pc.equal(least, greatest))
+        is_one = np.asarray(is_equal, np.bool_) & (values > 0)
         can &= (is_one & (nulls == 0) if is_group else is_one) | (values == 0)
     for end in asked.ends if asked.value_type.is_floating else ():
         # 0.0 and -0.0 have one key.
@@ -94,12 +96,6 @@ def _column(statistics: FieldStatistics, keys: KeyArray, has_values: Flags) -> C
     if not isinstance(keys, np.ndarray):
         keys = pc.if_else(pa.array(has_values), keys, pa.scalar(None, pa.large_binary()))
     return Column(statistics.value_type, len(has_values), keys, None if has_values.all() else has_values)
-
-
-def _are_equal(least: KeyArray, greatest: KeyArray) -> Flags:
-    if isinstance(least, np.ndarray):
-        return np.asarray(least == greatest, np.bool_)
-    return np.asarray(pc.equal(least, greatest).to_numpy(zero_copy_only=False), np.bool_)
 
 
 def most_rows(view: IndexView, predicate: Predicate, question: Question, row_groups: Ints) -> float | None:

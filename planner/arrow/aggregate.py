@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 
 from planner.aggregates.partial import Partial, table_of
@@ -121,13 +120,8 @@ def count(
 ) -> RowCount:
     """Count the rows of a table that satisfy a predicate.
 
-    The arguments are those of `planner.plan`. Rows are read where the index does not know how many match.
-
-    Raises:
-        WhereSyntaxError: If the text does not parse.
-        NotFoundError: If the text names a column that the table lacks, or there is no such snapshot.
-        UnsupportedError: If rows have to be read, and a part of the text, a row, a data file's format or equality
-            deletes make that impossible here.
+    The arguments are those of `planner.plan`. Rows are read where the index does not know how many match. Raises what
+    `aggregate` raises of a WHERE, a snapshot and rows that have to be read.
     """
     limits = replace(EXACT_ROWS, seconds=planning_milliseconds / 1000)
     found = aggregate_with_plan(index, where, "count(*)", (), snapshot_id, limits, refresh, keys, session_zone)
@@ -154,15 +148,13 @@ def aggregate(
 
     `aggregates` are texts such as `count(*)`, `sum(c) AS n`, `avg(c)`, `min(c)`, `max(c)`, `count(DISTINCT c)`,
     `bool_and(c)`, `bool_or(c)`; one text may have several, between commas. So may `group_by`, which names columns. The
-    other arguments are those of `planner.plan`.
+    other arguments and errors are those of `planner.plan`.
 
     Raises:
-        WhereSyntaxError: If the WHERE text does not parse.
         AggregateSyntaxError: If an aggregate does not parse.
         AggregateOverflowError: If a sum or an average does not fit its type.
-        NotFoundError: If there is no such column or snapshot.
         UnsupportedError: If an aggregate does not take the type of its column; if rows have to be read, and a part of
-            the text, a data file's format or equality deletes make that impossible here.
+            the text, a row, a data file's format or equality deletes make that impossible here.
     """
     limits = replace(EXACT_ROWS, seconds=planning_milliseconds / 1000)
     found = aggregate_with_plan(index, where, aggregates, group_by, snapshot_id, limits, refresh, keys, session_zone)
@@ -194,23 +186,14 @@ def aggregate_with_plan(
         index.refresh()
     question = ask(aggregates, group_by, snapshot_of(index.data_table, snapshot_id)[1])
     planned = plan_scan(
-        index,
-        where,
-        snapshot_id,
-        limits,
-        refresh=False,
-        keys=keys,
-        question=question,
-        session_zone=session_zone,
+        index, where, snapshot_id, limits, refresh=False, keys=keys, question=question, session_zone=session_zone
     )
     known = planned.aggregates
     assert known is not None
     parts, row_groups_read, data_read = [known.partial], 0, DataRead()
     if len(known.unread):
-        table = index.data_table
-        reader = RowGroupReader(table, planned.request.schema, residual_of(planned), data_read=data_read)
-        tasks = tasks_of(planned, table, known.unread)
-        for part in in_order(lambda task: _read(reader, task, question), tasks):
+        reader = RowGroupReader(index.data_table, planned.request.schema, residual_of(planned), data_read=data_read)
+        for part in in_order(lambda task: _read(reader, task, question), tasks_of(planned, reader.table, known.unread)):
             parts.append(part)
             row_groups_read += 1
             if len(parts) == _JOINED_AT:
@@ -229,17 +212,11 @@ def aggregate_with_plan(
 
 def _read(reader: RowGroupReader, task: RowGroupTask, question: Question) -> Partial:
     """The third bucket: what a row group gives whose data has to be read."""
-    values, row_count = reader.values(task, [asked.column for asked in question.every_column])
+    values, positions = reader.values(task, [asked.column for asked in question.every_column])
     columns = {asked.column: column_of(values[asked.column], asked.value_type) for asked in question.every_column}
     zeros = {
         asked.column: signed_zeros(values[asked.column], columns[asked.column])
         for asked in question.columns
         if asked.ends and asked.value_type.is_floating
     }
-    for column, own in columns.items():
-        if own.row_count != row_count:
-            # One value stands for all rows where the file lacks the column.
-            every = np.zeros(row_count, np.int64)
-            columns[column] = own.take(every)
-            zeros |= {column: zeros[column][every]} if column in zeros else {}
-    return Partial.of_rows(question, columns, row_count, signed_zeros=zeros)
+    return Partial.of_rows(question, columns, len(positions), signed_zeros=zeros)

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField
 
 from planner.arrow.plan import plan_scan
 from planner.arrow.row_group_columns import DataRead
@@ -26,7 +27,6 @@ from puffin_index.definition.column_names import field_named
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.arrow_keys import column_of
 from puffin_index.keys.columns import SortedColumn
-from puffin_index.keys.map_key import ColumnId
 from puffin_index.keys.value_types import value_type_of
 from puffin_index.storage.files import is_local
 from puffin_index.storage.parallel import release_memory
@@ -61,17 +61,12 @@ def scan(
     Planning is done when this returns. Data is read some row groups ahead of the batches that are asked for. Batches
     come in the order of data files and row groups. A row group that cannot be read raises from the reader.
 
-    The arguments are those of `planner.plan`. `columns` names columns, nested ones dotted; None for all. With
-    `order_by`, rows come in this order, and all of them are read before the first one comes. `data_read` counts pages,
-    column chunks and bytes that are read while batches are asked for.
-
-    Returns:
-        A reader whose schema is the table's Arrow schema of these columns, in their order.
+    The arguments and errors are those of `planner.plan`. `columns` names columns, nested ones dotted; None for all. The
+    reader's schema is the table's Arrow schema of these columns, in their order. With `order_by`, rows come in this
+    order, and all of them are read before the first one comes. `data_read` counts pages, column chunks and bytes that
+    are read while batches are asked for.
 
     Raises:
-        WhereSyntaxError: If the text does not parse.
-        OrderSyntaxError: If the order is no column with a direction, or the limit does not fit.
-        NotFoundError: If the text or `columns` names a column that the table lacks, or there is no such snapshot.
         UnsupportedError: If only Spark knows for certain what a part of the text means (a literal of another type than
             its column, an expression), or if no column is chosen. Raised from the reader, too, if only Spark knows
             whether a row satisfies the text (upper case of text that is not ASCII).
@@ -88,21 +83,21 @@ def scan(
         session_zone=session_zone,
     )
     projection = project(planned.request.schema, columns)
-    first, counted = planned.request.first_rows, data_read or DataRead()
-    if first is None or first.order is None:
-        batches = batches_of(index, planned, projection, counted, residual_of(planned))
-        return _reader(projection, batches if first is None else any_rows(batches, first.count))
-    with_order = _with_field(projection, planned.request.schema, first.order.field_id)
-    rows = _reader(with_order, batches_of(index, planned, with_order, counted, residual_of(planned))).read_all()
-    ordered = _first_of(rows, first.order, planned.request.schema, first.count).select(
-        [field.name for field in projection.fields]
-    )
-    return _reader(projection, ordered.to_batches())
+    first = planned.request.first_rows
+    order = None if first is None else first.order
+    ordered = [own for own in planned.request.schema.fields if order is not None and own.field_id == order.field_id]
+    read = Schema(*{own.field_id: own for own in (*projection.fields, *ordered)}.values())
+    batches = batches_of(index, planned, read, data_read or DataRead(), residual_of(planned))
+    if first is None:
+        return _reader(projection, batches)
+    if order is None:
+        return _reader(projection, any_rows(batches, first.count))
+    rows = _first_of(_reader(read, batches).read_all(), order, ordered[0], first.count)
+    return _reader(projection, rows.select([field.name for field in projection.fields]).to_batches())
 
 
-def _first_of(table: pa.Table, order: Order, schema: Schema, count: int) -> pa.Table:
-    """The first rows of a table in an order; among equal ones those that come first in the table."""
-    field = next(field for field in schema.fields if field.field_id == order.field_id)
+def _first_of(table: pa.Table, order: Order, field: NestedField, count: int) -> pa.Table:
+    """The first rows of a table in the order of a column; among equal ones those that come first in the table."""
     column = column_of(table.column(field.name), value_type_of(field.field_type))
     ranks = SortedColumn(column).codes.astype(np.int64)
     ranks = -ranks if order.descending else ranks
@@ -124,22 +119,13 @@ def any_rows(batches: Iterable[pa.RecordBatch], count: int) -> Iterator[pa.Recor
         count -= batch.num_rows
 
 
-def _with_field(projection: Schema, schema: Schema, field_id: ColumnId) -> Schema:
-    """A projection that has a top-level column whole."""
-    others = [field for field in projection.fields if field.field_id != field_id]
-    return Schema(*others, *(field for field in schema.fields if field.field_id == field_id))
-
-
 def batches_of(
     index: TableIndex, planned: QueryAnswer, projection: Schema, data_read: DataRead, residual: Residual | None
 ) -> Iterator[pa.RecordBatch]:
     """The rows of the row groups that a plan keeps, as far as they satisfy a residual."""
-    table = index.data_table
     kept = np.flatnonzero(planned.plan.kept_mask)
-    reader = RowGroupReader(
-        table, planned.request.schema, residual, side_by_side=len(kept) < _THREADS, data_read=data_read
-    )
-    tasks, target = tasks_of(planned, table, kept), schema_to_pyarrow(projection, include_field_ids=False)
+    reader = RowGroupReader(index.data_table, planned.request.schema, residual, len(kept) < _THREADS, data_read)
+    tasks, target = tasks_of(planned, reader.table, kept), schema_to_pyarrow(projection, include_field_ids=False)
     read = in_order(lambda task: reader.read(task, projection, target), tasks)
     return (batch for batches in read for batch in batches)
 
@@ -163,13 +149,8 @@ def project(schema: Schema, columns: Sequence[str] | None) -> Schema:
         raise UnsupportedError("a scan without columns: name one or more, or use planner.count")
     ids = [field_named(schema, name).field_id for name in columns]
     chosen = schema.select(*(str(schema.find_column_name(one)) for one in ids))
-    by_id = {field.field_id: field for field in chosen.fields}
-    return Schema(*(by_id[one] for one in dict.fromkeys(_top_level(schema, one) for one in ids)))
-
-
-def _top_level(schema: Schema, field_id: int) -> int:
-    """The field id of the top-level column that has a field."""
-    return next(field.field_id for field in schema.fields if field_id in Schema(field).field_ids)
+    whole = {field_id: field for field in chosen.fields for field_id in Schema(field).field_ids}
+    return Schema(*dict.fromkeys(whole[one] for one in ids))
 
 
 def _releasing(read: Callable[[RowGroupTask], T]) -> Callable[[RowGroupTask], T]:

@@ -47,14 +47,8 @@ def dataset(index: TableIndex, snapshot_id: int | None = None, *, refresh: bool 
     """Give a table to engines that read Arrow's datasets.
 
     The dataset is one snapshot of the table, with the schema that it has now. It sees newer indexes of this snapshot
-    once somebody refreshes `index`; for newer rows, make another dataset, which takes no time.
-
-    Args:
-        snapshot_id: The snapshot, None for the current one.
-        refresh: Ask the catalog for the newest versions of table and index first.
-
-    Raises:
-        NotFoundError: If there is no such snapshot.
+    once somebody refreshes `index`; for newer rows, make another dataset, which takes no time. Arguments are those of
+    `planner.plan`. Raises NotFoundError if there is no such snapshot.
     """
     if refresh:
         index.refresh()
@@ -81,10 +75,10 @@ class IndexedDataset(ds.UnionDataset):  # type: ignore[misc] # pyarrow has no ty
     """
 
     def __init__(self, index: TableIndex, snapshot_id: int | None, condition: pc.Expression | None = None) -> None:
-        self._index = index
-        self._snapshot_id = snapshot_id
+        self.index = index
+        self.snapshot_id = snapshot_id
+        self.table_schema = snapshot_of(index.data_table, snapshot_id)[1]
         self._condition = condition
-        self._schema = snapshot_of(index.data_table, snapshot_id)[1]
         # Arrow's own functions do not ask the methods of this class. They find one file, which cannot be read.
         parquet, schema = ds.ParquetFileFormat(), self.schema
         super().__init__(schema, [ds.FileSystemDataset([parquet.make_fragment(_Unreadable())], schema, parquet)])
@@ -92,7 +86,7 @@ class IndexedDataset(ds.UnionDataset):  # type: ignore[misc] # pyarrow has no ty
     @property
     def schema(self) -> pa.Schema:
         """The table's Arrow schema."""
-        return _arrow_schema(self._schema)
+        return _arrow_schema(self.table_schema)
 
     @property
     def partition_expression(self) -> pc.Expression:
@@ -108,18 +102,15 @@ class IndexedDataset(ds.UnionDataset):  # type: ignore[misc] # pyarrow has no ty
     ) -> IndexedScanner:
         """Make a scan, which is planned when somebody first asks it for rows.
 
-        Args:
-            columns: Names of columns, or expressions by name; None for all columns.
-            filter: What has to be true for a row.
-            batch_size: The most rows of a record batch.
-            tuning: Arguments that tune Arrow's own readers, such as `batch_readahead`, change nothing.
+        Record batches have at most `batch_size` rows, for which `filter` is true. Arguments that tune Arrow's own
+        readers, such as `batch_readahead`, change nothing.
 
         Raises:
             pa.ArrowException: If columns or filter do not fit the schema, or `batch_size` is not above 0.
             TypeError: If arguments are of the wrong type, or Arrow's scanners have no such argument.
         """
         condition = self._condition if filter is None else self._and(filter)
-        return IndexedScanner(self._index, self._snapshot_id, self._schema, columns, condition, batch_size, tuning)
+        return IndexedScanner(self, columns, condition, batch_size, tuning)
 
     def to_batches(self, *args: Any, **options: Any) -> Iterator[pa.RecordBatch]:
         """Read record batches; arguments are those of `scanner`."""
@@ -139,11 +130,11 @@ class IndexedDataset(ds.UnionDataset):  # type: ignore[misc] # pyarrow has no ty
 
     def filter(self, expression: pc.Expression) -> IndexedDataset:
         """Make a dataset of the rows for which an expression is true."""
-        return IndexedDataset(self._index, self._snapshot_id, self._and(expression))
+        return IndexedDataset(self.index, self.snapshot_id, self._and(expression))
 
     def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[IndexedFragment]:  # noqa: A002, ARG002 # Arrow's name; no fragment is left out
         """Give the whole dataset as one fragment, whose scans are planned and read in parallel."""
-        yield IndexedFragment(self._index, self._snapshot_id, self._condition)
+        yield IndexedFragment(self.index, self.snapshot_id, self._condition)
 
     _get_fragments = get_fragments
 
@@ -182,29 +173,26 @@ class IndexedScanner:
 
     def __init__(
         self,
-        index: TableIndex,
-        snapshot_id: int | None,
-        schema: Schema,
+        scanned: IndexedDataset,
         columns: Columns,
         condition: pc.Expression | None,
         batch_size: int,
         tuning: Mapping[str, Any],
     ) -> None:
-        self._index = index
-        self._snapshot_id = snapshot_id
-        self._schema = schema
+        self._dataset = scanned
+        self._schema = scanned.table_schema
         self._columns = columns
         self._condition = condition
         self._batch_size = batch_size
         # Arrow checks the arguments, and says of which types the results are.
         self._like = self._by_arrow(self.dataset_schema.empty_table(), condition, batch_size=batch_size, **tuning)
-        self._read = _NO_FILTER if condition is None else read_expression(condition, schema)
+        self._read = _NO_FILTER if condition is None else read_expression(condition, self._schema)
         self.data_read = DataRead()
 
     @property
     def dataset_schema(self) -> pa.Schema:
         """The schema of the dataset."""
-        return _arrow_schema(self._schema)
+        return self._dataset.schema
 
     @property
     def projected_schema(self) -> pa.Schema:
@@ -220,9 +208,17 @@ class IndexedScanner:
         """Read record batches one after the other; some row groups are read ahead."""
         return pa.RecordBatchReader.from_batches(self.projected_schema, self.to_batches())
 
-    def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """Read record batches, of at most `batch_size` rows."""
-        return self._batches()
+    def to_batches(self, limit: int | None = None) -> Iterator[pa.RecordBatch]:
+        """Read record batches, of at most `batch_size` rows; if a limit is given, those that may have so many rows.
+
+        Plans now and reads row groups later: Arrow may ask for batches in the one thread that planning needs.
+        """
+        names = self._names()
+        if not names:
+            return self._without_columns(self.count_rows())
+        # The planner counts what its condition finds, and the filter may leave fewer rows.
+        planned = self._planned if limit is None or not self._read.exact else self._plan(limit)
+        return self._rows_of(planned, names)
 
     def scan_batches(self) -> NoReturn:
         """Refuse: batches come without the fragments from which they are."""
@@ -238,7 +234,7 @@ class IndexedScanner:
 
     def head(self, num_rows: int) -> pa.Table:
         """Read the first rows; row groups behind them are not read."""
-        batches = any_rows(self._batches(max(0, num_rows)), num_rows)
+        batches = any_rows(self.to_batches(max(0, num_rows)), num_rows)
         return pa.Table.from_batches(batches, self.projected_schema)
 
     def take(self, indices: Any) -> pa.Table:
@@ -249,7 +245,8 @@ class IndexedScanner:
         """Count rows, by indexes where they know how many match."""
         if not self._read.exact:
             return sum(batch.num_rows for batch in self.to_batches())
-        counted = aggregate_with_plan(self._index, self._read, "count(*)", (), self._snapshot_id, refresh=False)
+        own = self._dataset
+        counted = aggregate_with_plan(own.index, self._read, "count(*)", (), own.snapshot_id, refresh=False)
         return int(counted.table.column(0)[0].as_py())
 
     @cached_property
@@ -257,23 +254,15 @@ class IndexedScanner:
         return self._plan(None)
 
     def _plan(self, limit: int | None) -> QueryAnswer:
-        return plan_scan(self._index, self._read, self._snapshot_id, DEFAULT_LIMITS, refresh=False, limit=limit)
-
-    def _batches(self, limit: int | None = None) -> Iterator[pa.RecordBatch]:
-        """Plan now and read row groups later: Arrow may ask for batches in the one thread that planning needs."""
-        names = self._names()
-        if not names:
-            return self._without_columns(self.count_rows())
-        # The planner counts what its condition finds, and the filter may leave fewer rows.
-        planned = self._planned if limit is None or not self._read.exact else self._plan(limit)
-        return self._rows_of(planned, names)
+        own = self._dataset
+        return plan_scan(own.index, self._read, own.snapshot_id, DEFAULT_LIMITS, refresh=False, limit=limit)
 
     def _rows_of(self, planned: QueryAnswer, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         projection = project(self._schema, names)
         residual = None if self._read.predicate == EVERY_ROW else Residual(simplified(self._read.predicate))
         condition = None if self._read.exact else self._condition
         is_done = condition is None and self.projected_schema.equals(_arrow_schema(projection))
-        for batch in batches_of(self._index, planned, projection, self.data_read, residual):
+        for batch in batches_of(self._dataset.index, planned, projection, self.data_read, residual):
             parts = [batch] if is_done else self._by_arrow(pa.Table.from_batches([batch]), condition).to_batches()
             for part in parts:
                 for first in range(0, part.num_rows, self._batch_size):

@@ -81,7 +81,7 @@ def locate(
             values of equal lengths, of which each row is one key.
         data_read: Counts pages, column chunks and bytes of data that are read.
 
-    The other arguments are those of `planner.plan`.
+    The other arguments, and errors of columns, keys and snapshots, are those of `planner.plan`.
 
     Returns:
         One row for each row found, by data file in the order of a scan, and by position: `_file` (string, the
@@ -89,8 +89,7 @@ def locate(
         the table's Arrow types and the values of the row.
 
     Raises:
-        KeysError: If no column is named, keys are no list, or the columns have different numbers of keys.
-        NotFoundError: If there is no such column or snapshot.
+        KeysError: If no column is named, or the columns have different numbers of keys.
         UnsupportedError: If keys are not of the type of their column; if rows have to be read, and a data file's format
             makes that impossible here.
     """
@@ -216,7 +215,7 @@ def _of_indexes(planned: QueryAnswer, asked: _AskedKeys) -> tuple[list[pa.Table]
     elif len(left):
         question = Question((), (), asked.unknown)
         costs = costs_of_data(known, question)[left]
-        found, left = each_unit(planned.scan.view, question, known, left, reads, costs, UNBOUNDED, asked.of_unit)
+        found, left = each_unit(question, known, left, reads, costs, UNBOUNDED, asked.of_unit)
     unread = np.union1d(left, np.setdiff1d(np.flatnonzero(plan.kept_mask), known.positions))
     return found, unread, list(map(str, reads.troubles))
 
@@ -225,19 +224,12 @@ def _of_data(
     index: TableIndex, planned: QueryAnswer, unread: Ints, asked: _AskedKeys, data_read: DataRead
 ) -> Iterator[pa.Table]:
     """Locate the rows of some row groups by reading their key columns."""
-    table = index.data_table
-    reader = RowGroupReader(table, planned.request.schema, residual_of(planned), data_read=data_read)
+    reader = RowGroupReader(index.data_table, planned.request.schema, residual_of(planned), data_read=data_read)
     numbers = {path: number for number, path in enumerate(planned.scan.paths)}
 
     def read(task: RowGroupTask) -> pa.Table:
-        values, positions = reader.located(task, list(asked.by_id))
-        keys = {column: _keys_of(own, asked.by_id[column], len(positions)) for column, own in values.items()}
+        values, positions = reader.values(task, list(asked.by_id))
+        keys = {column: signed_keys(own, asked.by_id[column].value_type) for column, own in values.items()}
         return asked.located(np.full(len(positions), numbers[task.file.file.path]), positions, keys)
 
-    return in_order(read, tasks_of(planned, table, unread))
-
-
-def _keys_of(values: pa.Array | pa.ChunkedArray, asked: AskedColumn, count: int) -> pa.Array:
-    """The keys of some rows with the sign of zeros. One value stands for all rows where the file lacks the column."""
-    keys = signed_keys(values, asked.value_type)
-    return keys if len(keys) == count else pa.repeat(keys[0], count)
+    return in_order(read, tasks_of(planned, reader.table, unread))

@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from typing import Final
 
@@ -17,12 +18,13 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField
 
 from planner.aggregates.question import AskedColumn, find_asked
 from planner.arrow.aggregate import EXACT_ROWS, log_warnings
 from planner.arrow.arrow_scan import in_order, project
 from planner.arrow.locate import arrays_of, asked_keys
-from planner.arrow.plan import snapshot_of
+from planner.arrow.plan import scan_of, snapshot_of
 from planner.arrow.row_group_columns import DataRead
 from planner.arrow.row_group_reader import RowGroupReader, RowGroupTask, tasks_of
 from planner.arrow.wanted_keys import Keys, KeysError, with_keys
@@ -31,12 +33,10 @@ from planner.condition.rows import Residual
 from planner.condition.tree.nodes import EVERY_ROW
 from planner.condition.tree.simplify import simplified
 from planner.query import QueryRequest, answer_query
-from planner.snapshot.files import list_scan_files
 from planner.snapshot.scan import Scan
-from planner.view.views import view_of
-from puffin_index.data.column_source import reading_of
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.arrow_keys import column_of, key_array
+from puffin_index.keys.map_key import ColumnId
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.files import is_local
 from puffin_index.table_index import TableIndex
@@ -55,25 +55,13 @@ def get(
 ) -> pa.Table:
     """Read the rows of a table that have some keys, in the order of the keys.
 
-    Keys are equal as in a join: NULL equals nothing, NaN equals NaN, -0.0 equals 0.0. For many look-ups, `prepare` does
-    once what does not depend on the keys.
-
-    Args:
-        keys: Values by column name, of the column's kind: Arrow arrays, numpy arrays or lists. Several columns have
-            values of equal lengths, of which each row is one key.
-        columns: Names of columns, nested ones dotted; None for all.
-        snapshot_id: The snapshot, None for the current one.
-        refresh: Ask the catalog for the newest versions of table and index first.
+    For many look-ups, `prepare` does once what does not depend on the keys. The arguments and errors are those of
+    `planner.locate`; `columns` names columns, nested ones dotted; None for all.
 
     Returns:
         One row for each pair of a key and a live row that has it: `_key` (int64, the place of the key among `keys`) and
         the columns, ordered by `_key`, then by data file and position. So a key that no row has is missing, one that
         several rows have comes several times, and one that is given twice gets its rows twice.
-
-    Raises:
-        KeysError: If no column is named, keys are no list, or the columns have different numbers of keys.
-        NotFoundError: If there is no such column or snapshot.
-        UnsupportedError: If keys are not of the type of their column, or a data file cannot be read here.
     """
     return prepare(index, [*keys], columns, snapshot_id, refresh=refresh).get(keys)
 
@@ -116,20 +104,18 @@ class PreparedGet:
         snapshot_id: int | None,
         refresh_seconds: float | None,
     ) -> None:
+        self.data_read = DataRead()
         self._index = index
-        self._key_columns = key_columns
-        self._columns = columns
-        self._snapshot_id = snapshot_id
         self._refresh_seconds = refresh_seconds
         self._lock = threading.Lock()
-        self.data_read = DataRead()
-        self._prepare()
+        self._prepare = partial(_Prepared.of, index, key_columns, columns, snapshot_id, self.data_read)
+        self._prepared = self._prepare()
 
     def get(self, keys: Keys) -> pa.Table:
         """Read the rows that have some keys, as `get` does; `keys` has the columns for which this was prepared."""
-        if set(keys) != set(self._key_columns):
-            raise KeysError(f"keys are values of {', '.join(self._key_columns)}, and not of {', '.join(keys)}")
         prepared = self._newest()
+        if set(keys) != set(prepared.keys):
+            raise KeysError(f"keys are values of {', '.join(prepared.keys)}, and not of {', '.join(keys)}")
         values = arrays_of(keys)
         asked = {name: asked_keys(name, array, prepared.keys[name].value_type) for name, array in values.items()}
         rows = prepared.read(values)
@@ -148,13 +134,10 @@ class PreparedGet:
         if is_old and self._lock.acquire(blocking=False):
             try:
                 self._index.refresh()
-                self._prepare()
+                self._prepared = self._prepare()
             finally:
                 self._lock.release()
         return self._prepared
-
-    def _prepare(self) -> None:
-        self._prepared = _Prepared.of(self._index, self._key_columns, self._columns, self._snapshot_id, self.data_read)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -189,18 +172,15 @@ class _Prepared:
         table = copy(index.data_table)
         snapshot, schema = snapshot_of(table, snapshot_id)
         asked = {name: find_asked(schema, name) for name in key_columns}
-        whole = {field.field_id: field for field in schema.fields}
+        whole: dict[ColumnId, NestedField] = {field.field_id: field for field in schema.fields}
         for name, one in asked.items():
             if one.column not in whole:
                 raise UnsupportedError(f"rows are looked up by whole columns, and {name} is a part of one")
-        files = () if snapshot is None else list_scan_files(table, snapshot, schema, EVERY_ROW, Clock(np.inf))
-        view = view_of(index.index_table, reading_of(table, schema))
-        number = snapshot.snapshot_id if snapshot else None
         wanted = project(schema, columns)
-        ids = {one.column for one in asked.values()} - {field.field_id for field in wanted.fields}
-        projection = Schema(*wanted.fields, *(whole[one] for one in whole if one in ids))
+        read = (*wanted.fields, *(whole[own.column] for own in asked.values()))
+        projection = Schema(*{own.field_id: own for own in read}.values())
         return cls(
-            Scan.of_files(view, [file.file for file in files], files, table.io, index.name, number),
+            scan_of(index, table, snapshot, schema, EVERY_ROW, Clock(np.inf)),
             schema,
             asked,
             projection,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -13,21 +14,21 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from planner.aggregates.question import Question
-from planner.arrow.order import first_rows_of
 from planner.arrow.wanted_keys import Keys, with_keys
 from planner.clock import DEFAULT_MILLISECONDS, Clock
 from planner.condition.arrow.read import ReadExpression
-from planner.condition.columns import quoted_names, unused_parts
+from planner.condition.columns import find_column, quoted_names, unused_parts
 from planner.condition.session_time import DEFAULT_ZONE, zone_named
 from planner.condition.sql.parser import read_where
 from planner.condition.tree.nodes import EVERY_ROW, Predicate
 from planner.condition.tree.simplify import simplified
 from planner.condition.tree.tree import PredicateTree
+from planner.first_rows.search import FirstRows, Order
 from planner.prune.distributed import Executors, PlanningMode
 from planner.prune.gate import DEFAULT_BYTE_BUDGET, DEFAULT_LIMITS, Limits
 from planner.query import QueryAnswer, QueryRequest, answer_query
 from planner.report.scan_plan import ScanPlan
-from planner.snapshot.files import ScanFile, list_scan_files
+from planner.snapshot.files import list_scan_files
 from planner.snapshot.scan import Scan
 from planner.view.cache import SharedPayloads
 from planner.view.column_values import TriedValues
@@ -35,13 +36,23 @@ from planner.view.index_view import IndexView
 from planner.view.views import view_of
 from puffin_index.data.column_source import reading_of
 from puffin_index.data.data_table import DataFile
-from puffin_index.errors import NotFoundError
+from puffin_index.errors import NotFoundError, PuffinIndexError, UnsupportedError
 from puffin_index.jobs.engine import context_of
+from puffin_index.keys.value_types import value_type_of
 from puffin_index.storage.files import ReadCount, is_local
 from puffin_index.table_index import TableIndex
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+_ORDER = re.compile(
+    r"\s*(?:`((?:[^`]|``)+)`|([^\s`]+))(?:\s+(asc|desc))?(?:\s+nulls\s+(first|last))?\s*", re.IGNORECASE
+)
+
+
+class OrderSyntaxError(PuffinIndexError):
+    """Say that a text is no order."""
 
 
 def plan(
@@ -149,15 +160,13 @@ def plan_scan(
         text = where or "true"
         written = EVERY_ROW if where is None else read_where(where, schema, zone_named(session_zone))
     condition, implied = with_keys(written, keys or {}, schema)
-    first = first_rows_of(order_by, limit, schema)
+    first = _first_rows_of(order_by, limit, schema)
     clock = Clock(limits.seconds)
     ahead = ReadCount()
     # Executors that plan read directories themselves.
-    files, view = _read_tables(index, snapshot, schema, simplified(condition), clock, ahead if spark is None else None)
-    data_files = [file.file for file in files]
-    number = snapshot.snapshot_id if snapshot else None
-    scan = Scan.of_files(view, data_files, files, table.io, index.name, number, by_ranges=for_spark)
-    tried = TriedValues(schema, view, scan.numbers[scan.is_indexed], limits.byte_budget, clock)
+    read_ahead, wanted = ahead if spark is None else None, simplified(condition)
+    scan = scan_of(index, table, snapshot, schema, wanted, clock, read_ahead, by_ranges=for_spark)
+    tried = TriedValues(schema, scan.view, scan.numbers[scan.is_indexed], limits.byte_budget, clock)
     predicate = simplified(condition, tried.decide)
     executors = None
     if spark is not None:
@@ -181,37 +190,69 @@ def plan_scan(
     return answer_query(request)
 
 
-def _read_tables(
+def _first_rows_of(order_by: str | None, limit: int | None, schema: Schema) -> FirstRows | None:
+    """Read which rows are wanted, by a top-level column as in SQL: `c`, `c DESC`, `c ASC NULLS LAST`; None if all are.
+
+    As in Spark, NULL is less than all values unless the text says where NULL goes. Raises OrderSyntaxError if the text
+    is no order, or has no limit or a negative one, NotFoundError without such a column, UnsupportedError if its values
+    have no order.
+    """
+    if limit is None:
+        if order_by is not None:
+            raise OrderSyntaxError("an order needs a limit: without one, all rows are wanted")
+        return None
+    if limit < 0:
+        raise OrderSyntaxError(f"a limit of {limit} rows")
+    if order_by is None:
+        return FirstRows(limit, None, f"any rows limit {limit}")
+    found = _ORDER.fullmatch(order_by)
+    if found is None:
+        raise OrderSyntaxError(f"ORDER BY one column, as `c DESC NULLS LAST`, and not {order_by!r}")
+    quoted, plain, direction, nulls = found.groups()
+    name = quoted.replace("``", "`") if quoted else plain
+    column = find_column(schema, name).column
+    field = next((one for one in schema.fields if one.field_id == column), None)
+    if field is None:
+        raise UnsupportedError(f"ORDER BY {name}: only whole columns are ordered")
+    descending = (direction or "asc").lower() == "desc"
+    nulls_first = not descending if nulls is None else nulls.lower() == "first"
+    order = Order(field.field_id, value_type_of(field.field_type).name, descending, nulls_first)
+    return FirstRows(limit, order, f"order by {order_by} limit {limit}")
+
+
+def scan_of(
     index: TableIndex,
+    table: Table,
     snapshot: Snapshot | None,
     schema: Schema,
     predicate: Predicate,
     clock: Clock,
-    ahead: ReadCount | None,
-) -> tuple[tuple[ScanFile, ...], IndexView]:
+    ahead: ReadCount | None = None,
+    *,
+    by_ranges: bool = False,
+) -> Scan:
     """Read the manifests of the data table, and in a store beside them the index table and directories that matter.
 
     `ahead` counts the reads of directories; None reads none.
     """
-    table, reading = index.data_table, reading_of(index.data_table, schema)
+    is_here = is_local(index.index_table.location())
 
-    def files() -> tuple[ScanFile, ...]:
-        if snapshot is None:
-            return ()
-        return list_scan_files(table, snapshot, schema, predicate, clock)
-
-    if is_local(index.index_table.location()):
-        return files(), view_of(index.index_table, reading)
-
-    def view_with_directories() -> IndexView:
-        view = view_of(index.index_table, reading)
-        if ahead is not None:
+    def viewed() -> IndexView:
+        view = view_of(index.index_table, reading_of(table, schema))
+        if ahead is not None and not is_here:
             view.opened.prefetch({leaf.field_id for leaf in PredicateTree(predicate).leaves}, ahead)
         return view
 
+    def scanned(view: Callable[[], IndexView]) -> Scan:
+        files = () if snapshot is None else list_scan_files(table, snapshot, schema, predicate, clock)
+        number = None if snapshot is None else snapshot.snapshot_id
+        data_files = [file.file for file in files]
+        return Scan.of_files(view(), data_files, files, table.io, index.name, number, by_ranges=by_ranges)
+
+    if is_here:
+        return scanned(viewed)
     with ThreadPoolExecutor(1, "puffin-index-view") as pool:
-        view = pool.submit(view_with_directories)
-        return files(), view.result()
+        return scanned(pool.submit(viewed).result)
 
 
 def plan_files(

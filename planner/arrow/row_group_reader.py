@@ -59,7 +59,8 @@ def tasks_of(planned: QueryAnswer, table: Table, positions: Ints) -> Iterator[Ro
         number = int(plan.file_of[at])
         file = planned.scan.files[number]
         assert isinstance(file, ScanFile)
-        _check_readable(file)
+        if file.file.format != "PARQUET":
+            raise UnsupportedError(f"data file {file.file.path} is {file.file.format}; only Parquet can be read here")
         if planned.scan.is_indexed[at]:
             yield _task(file, int(plan.ordinals[at]), int(plan.row_counts[at]), _known_rows(planned, at))
         elif number != seen:
@@ -68,11 +69,6 @@ def tasks_of(planned: QueryAnswer, table: Table, positions: Ints) -> Iterator[Ro
                 groups = [parquet.metadata.row_group(i).num_rows for i in range(parquet.metadata.num_row_groups)]
             yield from (_task(file, ordinal, rows, None) for ordinal, rows in enumerate(groups))
         seen = number
-
-
-def _check_readable(file: ScanFile) -> None:
-    if file.file.format != "PARQUET":
-        raise UnsupportedError(f"data file {file.file.path} is {file.file.format}; only Parquet can be read here")
 
 
 def _task(file: ScanFile, ordinal: int, row_count: int, rows: RowSet | None) -> RowGroupTask:
@@ -112,37 +108,27 @@ class RowGroupReader:
         batches: list[pa.RecordBatch] = columns.project(table, projection, target).to_batches()
         return batches
 
-    def values(self, task: RowGroupTask, column_ids: Sequence[ColumnId]) -> tuple[Values, int]:
+    def values(self, task: RowGroupTask, column_ids: Sequence[ColumnId]) -> tuple[Values, Ints]:
         """Read the values that some columns have in the matching rows of a row group, as the data file has them.
 
-        Returns the values of each column (one for all rows where the file lacks the column), and the number of rows.
+        Returns them, and the position in the data file of each row.
         """
         with self._opened(task) as (columns, group):
-            _, values, row_count = self._values(columns, group, task, column_ids)
-        return values, row_count
-
-    def located(self, task: RowGroupTask, column_ids: Sequence[ColumnId]) -> tuple[Values, Ints]:
-        """Read values as `values` does. Returns them, and the position in the data file of each matching row."""
-        with self._opened(task) as (columns, group):
-            rows, values, row_count = self._values(columns, group, task, column_ids)
-            return values, group.first_row + (np.arange(row_count) if rows is None else rows)
-
-    def _values(
-        self, columns: FileColumns, group: RowGroupColumns, task: RowGroupTask, column_ids: Sequence[ColumnId]
-    ) -> tuple[Ints | None, Values, int]:
-        rows, tested = self._matching_rows(group, columns, task)
-        fields = columns.fields_of(column_and_key(column)[0] for column in column_ids)
-        table = _with_columns(tested, group, fields, rows)
-        values = {column: values_of(column, lambda field_id: columns.values(table, field_id)) for column in column_ids}
-        return rows, values, table.num_rows
+            rows, tested = self._matching_rows(group, columns, task)
+            fields = columns.fields_of(column_and_key(column)[0] for column in column_ids)
+            table = _with_columns(tested, group, fields, rows)
+            positions = group.first_row + (np.arange(table.num_rows) if rows is None else rows)
+        found = {column: values_of(column, partial(columns.values, table)) for column in column_ids}
+        # One value stands for all rows where the file lacks the column.
+        first = np.zeros(len(positions), np.int64)
+        values = {column: own if len(own) == len(first) else own.take(first) for column, own in found.items()}
+        return values, positions
 
     @contextmanager
     def _opened(self, task: RowGroupTask) -> Iterator[tuple[FileColumns, RowGroupColumns]]:
         with open_parquet_file(self.table.io, task.file.file.path, task.file.file.file_size) as opened:
-            yield (
-                self._columns(opened, task),
-                RowGroupColumns(opened, task.ordinal, self.data_read, self.side_by_side),
-            )
+            group = RowGroupColumns(opened, task.ordinal, self.data_read, self.side_by_side)
+            yield self._columns(opened, task), group
 
     def _columns(self, opened: OpenParquet, task: RowGroupTask) -> FileColumns:
         location, entry = task.file.file.path, task.file.entry
@@ -184,7 +170,7 @@ class RowGroupReader:
         fields = columns.fields_of(self.residual.field_ids)
         if fields:
             tested = group.read(fields, rows)
-        matching = self.residual.matching(lambda field_id: columns.values(tested, field_id), row_count)
+        matching = self.residual.matching(partial(columns.values, tested), row_count)
         # One value stands for all rows where the file has none of the columns.
         return _chosen(rows, tested, np.broadcast_to(matching, row_count))
 

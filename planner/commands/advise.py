@@ -3,15 +3,16 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import click
 from pyiceberg.table import Table
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from planner.advice.advise import DEFAULT_ADVICE_SAMPLE, DEFAULT_MAX_SHARE, AdviceListener, advise
-from planner.advice.sample import DEFAULT_SAMPLE
+from planner.advice.advise import DEFAULT_ADVICE_SAMPLE, DEFAULT_MAX_SHARE, advise
+from planner.advice.sample import DEFAULT_SAMPLE, AdviceListener
 from planner.advice.what_if import what_if
-from planner.query_log.benefits import DEFAULT_BYTES_PER_SECOND, benefits
+from planner.query_log import DEFAULT_BYTES_PER_SECOND, benefits
 from puffin_index.commands.define import definition_options, split_names
 from puffin_index.commands.main import NamedTable, console, error_console, table_command
 from puffin_index.data.data_table import open_table
@@ -45,25 +46,11 @@ def _sample_option(default: int) -> Callable[[Callable[..., object]], Callable[.
 @click.option("--snapshot-id", type=int, help="Ask about this snapshot.")
 @_speed_option("How fast one core reads data.")
 def what_if_command(
-    table: NamedTable,
-    where: str,
-    definition: IndexDefinition,
-    without: tuple[str, ...],
-    sample: int,
-    snapshot_id: int | None,
-    bytes_per_second: int,
+    table: NamedTable, where: str, definition: IndexDefinition, without: tuple[str, ...], sample: int, **options: Any
 ) -> None:
     """Measure what a query with this WHERE text would read of TABLE if it had other indexes. Nothing is changed."""
-    answer = what_if(
-        _open_data_table(table),
-        where,
-        definition if definition.columns else None,
-        without=split_names(without),
-        sample=sample or None,
-        snapshot_id=snapshot_id,
-        bytes_per_second=bytes_per_second,
-    )
-    table.show(answer)
+    opened, added = _open_data_table(table), definition if definition.columns else None
+    table.show(what_if(opened, where, added, without=split_names(without), sample=sample or None, **options))
 
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -95,23 +82,13 @@ def _share(_: click.Context, __: click.Parameter, value: str) -> float:
 )
 @_sample_option(DEFAULT_ADVICE_SAMPLE)
 @click.option("--create", is_flag=True, help="Add the proposals to the definition of the index; build it afterwards.")
-def advise_command(
-    table: NamedTable, queries: Path | None, query_log: str | None, max_share: float, sample: int, create: bool
-) -> None:
+def advise_command(table: NamedTable, queries: Path | None, sample: int, **options: Any) -> None:
     """Propose indexes of TABLE for the queries that were asked, and name the ones that nobody needs."""
-    if (queries is None) == (query_log is None):
+    if (queries is None) == (options["query_log"] is None):
         raise click.UsageError("give one of --queries and --query-log")
     text = _read(queries) if queries is not None else None
     with _progress_line() as listener:
-        advice = advise(
-            _open_data_table(table),
-            text,
-            query_log=query_log,
-            max_share=max_share,
-            sample=sample or None,
-            create=create,
-            progress=listener,
-        )
+        advice = advise(_open_data_table(table), text, sample=sample or None, progress=listener, **options)
     table.show(advice)
     if advice.created and not table.as_json:
         console.print(f"build it with: puffin-index build {table.name}", highlight=False, soft_wrap=True)
@@ -140,5 +117,4 @@ def _read(file: Path) -> str:
 @_speed_option("How fast a query reads row groups.")
 def benefits_command(table: NamedTable, query_log: str, bytes_per_second: int) -> None:
     """Show what the indexes of TABLE have saved its queries in Spark, and which ones no query used."""
-    found = benefits(table.open_index(), query_log, bytes_per_second=bytes_per_second)
-    table.show(found)
+    table.show(benefits(table.open_index(), query_log, bytes_per_second=bytes_per_second))

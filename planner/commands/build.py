@@ -11,7 +11,6 @@ from types import FrameType
 from typing import Literal
 
 import click
-from pyiceberg.expressions import BooleanExpression
 from rich.progress import BarColumn, DownloadColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
 from planner.condition.iceberg_filters import file_filter
@@ -71,7 +70,9 @@ def build_command(
         raise click.UsageError("--snapshot-id goes with neither --ref nor --watch")
     catalog, name = while_locked(table.open_catalog, commit_timeout)
     index = while_locked(lambda: TableIndex.open_or_define(catalog, name), commit_timeout)
-    scope = BuildScope(snapshot_id, ref, _row_filter(where, index), max_files)
+    schema = index.data_table.schema()
+    row_filter = None if where is None else file_filter(read_where(where, schema), schema)
+    scope = BuildScope(snapshot_id, ref, row_filter, max_files)
     spark = spark_session("build") if engine == "spark" else None
     if not watch:
         with _progress_bar(table.as_json) as listen:
@@ -89,11 +90,6 @@ def build_command(
         upkeep=upkeep,
     )
     _follow(follower)
-
-
-def _row_filter(where: str | None, index: TableIndex) -> BooleanExpression | None:
-    schema = index.data_table.schema()
-    return None if where is None else file_filter(read_where(where, schema), schema)
 
 
 def _follow(follower: Watch) -> None:

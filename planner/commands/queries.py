@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import click
 
@@ -10,11 +11,13 @@ from planner.arrow.plan import plan
 from planner.condition.session_time import DEFAULT_ZONE
 from puffin_index.commands.main import NamedTable, console, table_command
 from puffin_index.data.data_table import find_snapshot
-from puffin_index.table_index import TableIndex
 
 
 def _query_command(command: Callable[..., object]) -> Callable[..., object]:
-    """Add what all queries take: table, snapshot or ref, time zone. The command gets `index` and `snapshot_id`."""
+    """Add what all queries take: table, snapshot or ref, time zone.
+
+    Beside its own arguments and the table, the command gets `index`, `snapshot_id` and `session_zone` for the planner.
+    """
 
     @table_command
     @click.option("--snapshot-id", type=int, help="Ask this snapshot.")
@@ -43,11 +46,9 @@ def _query_command(command: Callable[..., object]) -> Callable[..., object]:
 @_query_command
 @click.argument("where")
 @click.option("--all", "with_row_groups", is_flag=True, help="List the kept row groups.")
-def explain_command(
-    table: NamedTable, index: TableIndex, where: str, snapshot_id: int | None, session_zone: str, with_row_groups: bool
-) -> None:
+def explain_command(table: NamedTable, where: str, with_row_groups: bool, **query: Any) -> None:
     """Show which row groups of TABLE a query with this WHERE text reads, and why."""
-    scan_plan = plan(index, where, snapshot_id, session_zone=session_zone)
+    scan_plan = plan(where=where, **query)
     table.show(scan_plan)
     for split in scan_plan.splits if with_row_groups and not table.as_json else ():
         if split.verdict == "kept":
@@ -58,11 +59,9 @@ def explain_command(
 @click.command("count")
 @_query_command
 @click.argument("where", required=False)
-def count_command(
-    table: NamedTable, index: TableIndex, where: str | None, snapshot_id: int | None, session_zone: str
-) -> None:
+def count_command(table: NamedTable, where: str | None, **query: Any) -> None:
     """Count the rows of TABLE that satisfy this WHERE text, from the index as far as it is exact."""
-    table.show(count(index, where, snapshot_id, session_zone=session_zone))
+    table.show(count(where=where, **query))
 
 
 @click.command("aggregate")
@@ -70,14 +69,6 @@ def count_command(
 @click.argument("aggregates")
 @click.option("--where", help="Aggregate the rows that satisfy this WHERE text.")
 @click.option("--group-by", default="", metavar="COLUMNS", help="Columns to group by, between commas.")
-def aggregate_command(
-    table: NamedTable,
-    index: TableIndex,
-    aggregates: str,
-    where: str | None,
-    group_by: str,
-    snapshot_id: int | None,
-    session_zone: str,
-) -> None:
+def aggregate_command(table: NamedTable, aggregates: str, where: str | None, group_by: str, **query: Any) -> None:
     """Print AGGREGATES of TABLE, such as "count(*), sum(c) AS s", from the index as far as it is exact."""
-    table.show(aggregate_with_plan(index, where, aggregates, group_by, snapshot_id, session_zone=session_zone))
+    table.show(aggregate_with_plan(where=where, aggregates=aggregates, group_by=group_by, **query))

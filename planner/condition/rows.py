@@ -136,6 +136,12 @@ def values_of(column: ColumnId, read_column: ReadColumn) -> pa.Array | pa.Chunke
     return values_of_key(maps, column.key)
 
 
+def satisfying(predicate: Predicate, column: ColumnId, keys: Column) -> Flags:
+    """Say which rows satisfy tests of one column, by their keys."""
+    batch = _Batch(lambda _: pa.nulls(0), _keys={column: keys})
+    return np.broadcast_to(batch.masks(predicate)[0], keys.row_count)
+
+
 def leaf_mask(test: LeafTest, column: Column) -> Flags:
     """Say which rows of a column satisfy a leaf test."""
     if isinstance(test, NullTest):

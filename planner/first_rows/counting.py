@@ -11,11 +11,12 @@ import numpy as np
 from pyroaring import BitMap
 
 from planner.clock import Clock
-from planner.condition.rows import leaf_mask
-from planner.condition.tree.nodes import Conjunction, Disjunction, Leaf, Nothing, Predicate
+from planner.condition.rows import satisfying
+from planner.condition.tree.nodes import Predicate
 from planner.condition.tree.simplify import conjunction
 from planner.prune.distributed import Executors, prune_row_groups
 from planner.prune.gate import Limits
+from planner.prune.row_sets import RowSets
 from planner.prune.search import expected_matches
 from planner.prune.verdicts import Pruned, Reason
 from planner.view.directories import IndexReads
@@ -23,6 +24,7 @@ from planner.view.index_view import IndexView
 from planner.view.keys_of_rows import keys_of_rows
 from puffin_index.keys.columns import Column
 from puffin_index.keys.map_key import ColumnId
+from puffin_index.kinds.base import RowSet
 from puffin_index.storage.arrays import Flags, Ints
 
 WIDE_SHARE: Final = 0.05
@@ -31,16 +33,11 @@ WIDE_SHARE: Final = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """The rows that certainly match in each row group (0 where rows may be deleted), by position if they were taken.
-
-    `reach` is how many rows come first, whatever else they satisfy; 0 if nobody counted them.
-    """
+    """The rows that certainly match in each row group, 0 where rows may be deleted."""
 
     at: Ints
     counts: Ints
     pruned: Pruned
-    rows: dict[int, BitMap] | None
-    reach: int = 0
 
     @property
     def total(self) -> int:
@@ -68,38 +65,37 @@ class Counting:
 
     def of(self, predicate: Predicate, at: Ints) -> Counted:
         """Count the rows that satisfy a predicate, at some positions."""
-        pruned = self._prune(predicate, at)
-        return self._counted(at, pruned)
+        return self._counted(at, self._prune(predicate, at))
 
     def first(self, predicate: Predicate, first: Predicate, at: Ints, column: tuple[ColumnId, str]) -> Counted:
         """Count the rows, among the candidates if there are any, that satisfy a predicate and come first."""
         if self.candidates is None:
             return self.of(conjunction([predicate, first]), at)
-        if self.keys is None and self._is_wide(first, at):
+        is_wide = self.keys is not None or self._is_wide(first, at)
+        if is_wide and self.keys is None:
             self._read_keys(column)
-            if self.keys is None:
-                return self.of(conjunction([predicate, first]), at)
         if self.keys is not None:
             rows: dict[int, BitMap] = {}
             for position in set(at.tolist()) & self.candidates.keys():
                 known, keys = self.keys[position]
-                numbers = np.frombuffer(known.to_array(), np.uint32)[_satisfying(first, keys)]
+                numbers = np.frombuffer(known.to_array(), np.uint32)[satisfying(first, column[0], keys)]
                 if found := BitMap(numbers) & self.candidates[position]:
                     rows[position] = found
-            return self._of_rows(at, rows)
+            return self._counted(at, self._verdicts(at, rows))
+        if is_wide:
+            return self.of(conjunction([predicate, first]), at)
         pruned = self._prune(first, at)
         among = self._rows(at, pruned, self.candidates)
         if among is None:
             return self.of(conjunction([predicate, first]), at)
-        counted = self._of_rows(at, among)
+        verdicts = self._verdicts(at, among)
         # A verdict that needs no index stays.
-        reasons = np.where(pruned.kept, counted.pruned.reasons, pruned.reasons)
-        verdict = replace(pruned, reasons=reasons, matches=counted.pruned.matches)
-        return replace(counted, pruned=verdict, reach=int(pruned.matches.sum()))
+        reasons = np.where(pruned.kept, verdicts.reasons, pruned.reasons)
+        return self._counted(at, replace(verdicts, reasons=reasons, stages=pruned.stages, used=pruned.used))
 
     def narrow(self, counted: Counted) -> None:
         """Count only among these rows from now on, if they are all known."""
-        self.candidates = self._rows(counted.at, counted.pruned) if counted.rows is None else counted.rows
+        self.candidates = self._rows(counted.at, counted.pruned)
 
     def _is_wide(self, first: Predicate, at: Ints) -> bool:
         """Whether finding the candidates anew reads less than finding all rows that come first."""
@@ -127,15 +123,15 @@ class Counting:
         if found is not None and all(isinstance(keys.keys, np.ndarray) for keys in found.values()):
             self.keys = {positions[row_group]: (rows[row_group], keys) for row_group, keys in found.items()}
 
-    def _of_rows(self, at: Ints, rows: dict[int, BitMap]) -> Counted:
-        """What is counted where the rows are all known, by position."""
+    def _verdicts(self, at: Ints, rows: dict[int, BitMap]) -> Pruned:
+        """The verdicts where the rows are all known, by position."""
         counts = np.array([len(rows.get(position, ())) for position in at.tolist()], np.int64)
         reasons = np.where(counts > 0, Reason.ROWS_MATCH, Reason.ROWS_EMPTY).astype(np.uint8)
-        return self._counted(at, Pruned(reasons, counts, (), ()), rows)
+        found = {int(self.row_groups[position]): RowSet(own, exact=True) for position, own in rows.items()}
+        return Pruned(reasons, counts, (), (), row_sets=RowSets(found))
 
-    def _counted(self, at: Ints, pruned: Pruned, rows: dict[int, BitMap] | None = None) -> Counted:
-        counts = np.where(self.is_countable[at], np.maximum(pruned.matches, 0), 0)
-        return Counted(at, counts, pruned, rows)
+    def _counted(self, at: Ints, pruned: Pruned) -> Counted:
+        return Counted(at, np.where(self.is_countable[at], np.maximum(pruned.matches, 0), 0), pruned)
 
     def _rows(self, at: Ints, pruned: Pruned, among: dict[int, BitMap] | None = None) -> dict[int, BitMap] | None:
         """The rows behind a verdict, by position, among some rows; None if they are not all known."""
@@ -161,16 +157,3 @@ class Counting:
             if rows:
                 found[position] = rows
         return found
-
-
-def _satisfying(predicate: Predicate, keys: Column) -> Flags:
-    """Which rows satisfy tests of one column, by their keys."""
-    match predicate:
-        case Leaf(test=test):
-            return leaf_mask(test, keys)
-        case Conjunction(parts):
-            return np.asarray(np.logical_and.reduce([_satisfying(part, keys) for part in parts]))
-        case Disjunction(parts):
-            return np.asarray(np.logical_or.reduce([_satisfying(part, keys) for part in parts]))
-        case _:
-            return np.full(keys.row_count, not isinstance(predicate, Nothing))

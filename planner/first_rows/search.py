@@ -1,12 +1,11 @@
 """Pruning for queries that want only some rows: `LIMIT k`, and `ORDER BY column LIMIT k`.
 
 Both need a proof by counting: at least the wanted number of rows satisfies the whole predicate. Exact row sets count
-them. A row group whose rows may be deleted counts as empty.
+them. A row group whose rows may be deleted counts as empty. Without an order, row groups with k rows are enough.
 
 With an order, the proof gives a threshold: at least k rows have this key or one before it, so a row after it is not
 among the first k, whatever the other columns of the order say. Rows with the threshold itself stay, ties included. The
-threshold is one more conjunct of the predicate. Without an order, any k rows will do, so the row groups that have them
-are enough.
+threshold is one more conjunct of the predicate.
 """
 
 import time
@@ -151,13 +150,12 @@ def _first_of(counting: Counting, predicate: Predicate, plain: Pruned, wanted: i
     statistics = counting.view.statistics(order.field_id, order.value_type, IndexReads())
     if statistics is None:
         return Enough(plain)
-    guess = Guess(
-        statistics,
+    row_groups, tests, is_text = (
         counting.row_groups[plain.kept],
         _tests_of(predicate, order),
-        descending=order.descending,
-        is_text=order.value_type == "string",
+        order.value_type == "string",
     )
+    guess = Guess(statistics, row_groups, tests, descending=order.descending, is_text=is_text)
     search = _Search(counting, predicate, plain, wanted, order, guess)
     search.run()
     return search.enough
@@ -205,7 +203,6 @@ class _Search:
         self.enough = Enough(plain)
         # At least the wanted rows reach `sure`, fewer reach `beyond`. The row groups of the former are at `_left`.
         self._own = _tests_of(predicate, order)
-        self._reach = 0
         self._sure: int | None = None
         self._beyond = guess.first_key + (1 if order.descending else -1)
         self._found, self._fewer = 0, 0
@@ -233,7 +230,7 @@ class _Search:
                 if key == self._beyond or not self._count_up_to(key):
                     return
                 growth = _MISSED_GROWTH if self._fewer else _GUESS_GROWTH
-                rows = max(rows, self._guess.reach(key), self._reach) * growth
+                rows = max(rows, self._guess.reach(key)) * growth
             else:
                 between = self._between(self._sure)
                 if between is None or len(self._left) == 1 or self._is_good_enough():
@@ -288,7 +285,7 @@ class _Search:
         tests = conjunction([self._own, first])
         column = self._order.field_id, self._order.value_type
         counted = self._counting.first(self._predicate, tests, self._left, column)
-        found, pruned, self._reach = counted.total, counted.pruned, counted.reach
+        found, pruned = counted.total, counted.pruned
         if found < self._wanted:
             return found, found > 0 or not (pruned.kept & (pruned.matches < 0)).any()
         before, self._found = self.enough.pruned, found

@@ -139,13 +139,10 @@ def _filled(seen: Ints) -> Bytes:
 def _bounds(tests: Predicate) -> tuple[int, int]:
     """The least and the greatest key that tests of a column of integers leave."""
     least, most = _LEAST_KEY, _GREATEST_KEY
-    for leaf in leaves(tests):
-        match leaf.test:
-            case RangeTest(low, high, low_inclusive, high_inclusive, negated=False):
-                least = max(least, low + (not low_inclusive)) if isinstance(low, int) else least
-                most = min(most, high - (not high_inclusive)) if isinstance(high, int) else most
-            case _:
-                pass
+    for test in (leaf.test for leaf in leaves(tests)):
+        if isinstance(test, RangeTest) and not test.negated:
+            least = max(least, test.low + (not test.low_inclusive)) if isinstance(test.low, int) else least
+            most = min(most, test.high - (not test.high_inclusive)) if isinstance(test.high, int) else most
     return least, max(least, most)
 
 

@@ -12,20 +12,14 @@ from planner.prune.verdicts import Reason, Stage, kept_mask
 from puffin_index.display import Cell, Described, Grid, Report, format_bytes, share_of
 from puffin_index.storage.arrays import Bytes, Flags, Ints
 
-_LONGEST_TEXT = 200
 _PLAN_BYTES = 2_048
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """One row group of a scan.
+    """One row group of a scan by its ordinal in a data file: `kept` or `dropped`, and the code of a `Reason` for that.
 
-    Attributes:
-        data_file: Location of the data file.
-        row_group: The row group's ordinal in the file.
-        verdict: `kept` or `dropped`.
-        reason: Why, see `planner.prune.verdicts.Reason`.
-        rows: Matching rows where they are known exactly, else None.
+    `rows` are the matching rows where they are known exactly, else None.
     """
 
     data_file: str
@@ -41,7 +35,6 @@ class ScanPlan(Described):
 
     Attributes:
         snapshot_id: The snapshot that is scanned, None for an empty table.
-        where: The predicate as it came.
         data_files: Locations of the scan's data files.
         file_of: For each row group its data file, as a number in `data_files`.
         ordinals: For each row group its ordinal in the data file.
@@ -83,7 +76,7 @@ class ScanPlan(Described):
     )
 
     def __repr__(self) -> str:
-        return f"ScanPlan({self.table} where {_shortened(self.where)}: {self.summary})"
+        return f"ScanPlan({self.table} where {shortened(self.where)}: {self.summary})"
 
     @property
     def nbytes(self) -> int:
@@ -220,8 +213,9 @@ class ScanPlan(Described):
         return {Reason(int(value)).code: int(count) for value, count in zip(values, counts, strict=True)}
 
 
-def _shortened(text: str) -> str:
-    return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}..."
+def shortened(text: str, most: int = 200) -> str:
+    """The beginning of a long text."""
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
 class ScanPlans(list[ScanPlan], Described):
@@ -232,7 +226,7 @@ class ScanPlans(list[ScanPlan], Described):
         rows = [
             (
                 plan.table,
-                _shortened(plan.answered or plan.where),
+                shortened(plan.answered or plan.where),
                 share_of(plan.kept, plan.row_groups),
                 format_bytes(plan.index_bytes_read),
                 f"{plan.planning_seconds * 1000:.0f}",

@@ -32,7 +32,7 @@ from planner.condition.tree.nodes import EVERY_ROW, Everything, Predicate, is_ex
 from planner.condition.tree.simplify import conjunction, rebuilt
 from planner.prune.verdicts import ZONE_MAPS, Reason, Used, kept_mask
 from planner.query import answer_query
-from planner.query_log.records import AuditMiss, AuditRecord
+from planner.query_log import AuditMiss, AuditRecord
 from planner.snapshot.scan import Scan
 from planner.spark.background import BackgroundQueue
 from planner.spark.observed_query import LogEntry, PlannedQuery, column_text as name_of, deciding, open_log

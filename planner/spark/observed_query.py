@@ -22,7 +22,7 @@ from planner.condition.tree.tree import PredicateTree
 from planner.prune.verdicts import Reason, Used
 from planner.prune.zone_map import JoinedVerdicts, judge_by_zone_map
 from planner.query import QueryAnswer
-from planner.query_log.records import AUDITS_FOLDER, SUFFIX, AuditRecord, QueryRecord
+from planner.query_log import AUDITS_FOLDER, SUFFIX, AuditRecord, QueryRecord
 from planner.snapshot.scan import Scan
 from planner.spark.background import BackgroundQueue
 from planner.spark.known_index_tables import DataTable

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from planner.query_log.records import QueryRecord
+from planner.query_log import QueryRecord
 
 RECORD = QueryRecord(
     time=datetime(2026, 11, 1, 12, tzinfo=UTC),

@@ -14,7 +14,7 @@ from planner.advice.what_if import what_if as measure_what_if
 from planner.arrow.plan import plan
 from planner.condition.iceberg_filters import file_filter
 from planner.condition.sql.parser import read_where
-from planner.query_log.benefits import DEFAULT_BYTES_PER_SECOND, benefits as sum_benefits
+from planner.query_log import DEFAULT_BYTES_PER_SECOND, benefits as sum_benefits
 from planner.spark.statements.session import StatementSession
 from puffin_index.data.data_table import find_snapshot, open_table
 from puffin_index.errors import DefinitionError, NotFoundError, UnsupportedError

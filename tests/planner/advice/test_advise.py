@@ -13,8 +13,8 @@ from pyiceberg.table import Table
 
 import planner
 from planner.advice.advice_answer import Advice
-from planner.advice.advise import AdviceProgress
 from planner.advice.advised_table import AdvisedTable
+from planner.advice.sample import AdviceProgress
 from planner.condition.sql.parser import read_where
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import DefinitionError, PuffinIndexError

@@ -45,3 +45,7 @@ def test_what_adds_nothing_is_left_out() -> None:
     assert choose({0: 5}, 10, lambda _: 0.0) == frozenset()
     assert choose({}, 10, lambda _: 0.0) == frozenset()
     assert choose({0: 11}, 10, gain_of([(100, [frozenset({0})])])) == frozenset()
+
+
+def test_nothing_is_chosen_where_existing_indexes_exceed_the_budget() -> None:
+    assert not choose({1: 5}, -3, gain_of([(10, [frozenset({1})])]))

@@ -9,7 +9,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 import planner
-from planner.arrow.order import OrderSyntaxError
+from planner.arrow.plan import OrderSyntaxError
 from planner.arrow.wanted_keys import KeysError
 from planner.condition.implied import Implied
 from puffin_index import IndexDefinition, TableIndex

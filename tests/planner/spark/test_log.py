@@ -12,8 +12,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyroaring import BitMap
 
-from planner.query_log.benefits import sum_up
-from planner.query_log.records import QueryLog, QueryRecord, read_log
+from planner.query_log import QueryLog, QueryRecord, read_log, sum_up
 from planner.spark.callback import PlannerCallback
 from planner.spark.read_index import Reports
 from puffin_index import IndexDefinition

@@ -12,8 +12,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
 import planner
-from planner.query_log.benefits import benefits
-from planner.query_log.records import QueryLog, read_log
+from planner.query_log import QueryLog, benefits, read_log
 from planner.spark.hook import callback_of
 from puffin_index import TableIndex
 from puffin_index.data.data_table import list_data_files
