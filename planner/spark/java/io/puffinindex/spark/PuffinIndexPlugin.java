@@ -5,7 +5,10 @@ import io.puffinindex.spark.plugin.Sidecar;
 import java.util.Collections;
 import java.util.Map;
 import org.apache.spark.SparkContext;
-import org.apache.spark.api.plugin.*;
+import org.apache.spark.api.plugin.DriverPlugin;
+import org.apache.spark.api.plugin.ExecutorPlugin;
+import org.apache.spark.api.plugin.PluginContext;
+import org.apache.spark.api.plugin.SparkPlugin;
 
 /** Lets all sessions of an application use indexes: {@code spark.plugins}. */
 public class PuffinIndexPlugin implements SparkPlugin, DriverPlugin {

@@ -4,7 +4,9 @@ import io.puffinindex.spark.Node;
 import io.puffinindex.spark.functions.ColumnFunction;
 import io.puffinindex.spark.functions.Evaluation;
 import java.nio.ByteBuffer;
-import java.util.*;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Objects;
 import java.util.function.Consumer;
 import java.util.stream.Stream;
 import org.apache.iceberg.DataFile;
@@ -12,9 +14,11 @@ import org.apache.iceberg.FileScanTask;
 import org.apache.iceberg.types.Conversions;
 import org.apache.iceberg.types.Types;
 import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.catalyst.expressions.*;
-import org.apache.spark.sql.catalyst.expressions.aggregate.*;
-import org.apache.spark.sql.types.*;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.DoubleType;
 
 /** The rows of aggregate buffers that an answer to a question gives. */
 record AggregateRows(AggregateQuestion question, AggregateAnswer answer) {

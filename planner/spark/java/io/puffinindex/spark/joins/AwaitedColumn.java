@@ -1,10 +1,21 @@
 package io.puffinindex.spark.joins;
 
-import io.puffinindex.spark.*;
-import java.util.*;
+import io.puffinindex.spark.Conditions;
+import io.puffinindex.spark.Lists;
+import io.puffinindex.spark.Node;
+import io.puffinindex.spark.ScanQuestion;
+import io.puffinindex.spark.SparkParts;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
 import org.apache.iceberg.Schema;
 import org.apache.iceberg.types.Types;
-import org.apache.spark.sql.catalyst.expressions.*;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.DynamicPruningSubquery;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression$;
+import org.apache.spark.sql.catalyst.expressions.SubqueryExpression;
 import org.apache.spark.sql.catalyst.optimizer.PushDownPredicates;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;

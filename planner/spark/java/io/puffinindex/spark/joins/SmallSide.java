@@ -1,7 +1,15 @@
 package io.puffinindex.spark.joins;
 
-import io.puffinindex.spark.*;
-import java.util.*;
+import io.puffinindex.spark.Lists;
+import io.puffinindex.spark.Settings;
+import io.puffinindex.spark.SparkParts;
+import io.puffinindex.spark.Trouble;
+import java.util.Collections;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.Timer;
+import java.util.TimerTask;
+import java.util.UUID;
 import org.apache.commons.lang3.reflect.MethodUtils;
 import org.apache.spark.SparkContext;
 import org.apache.spark.sql.SparkSession;
