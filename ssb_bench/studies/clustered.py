@@ -6,6 +6,8 @@ the rows of the data files. What minimum and maximum keep is what the planner ke
 
 import logging
 import shutil
+import statistics
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -36,6 +38,10 @@ BURSTS: Final = (1, 4, 12, 50, 500)
 FIRST_ROWS: Final = 10
 MOST_KEPT: Final = 1.1
 """An index may keep this many times the row groups that hold a match, wherever fewer than half of them do."""
+MOST_REGRET: Final = 0.02
+LEAST_REGRET_SECONDS: Final = 0.015
+"""Planning that drops nothing may take this share of the scan, or so many seconds if that is more."""
+HOPELESS_LISTS: Final = (100, 20_000)
 KEYS: Final[dict[Kind, str]] = {
     "string": "printf('u%08x', {})",
     "long": "{}",
@@ -52,6 +58,7 @@ _ROW_BYTES: Final = 360
 _SEED: Final = 20_250
 _PREFIX_LENGTH: Final = 6
 """A prefix of an `u` and five of eight digits has four keys."""
+_PAIRS: Final = 5
 _PATIENCE_MILLISECONDS: Final = 1e6
 _log = logging.getLogger(__name__)
 
@@ -91,6 +98,8 @@ def measure(
         bench.note(f"row groups of {size}", **facts, most_rows=int(groups.rows.max()), rows=grid.rows, trials=trials)
         _log.info("row groups of %s: planning", size)
         bench.steps += measure_cells(index, groups, f"row groups of {size}", grid, trials, bench.troubles)
+        if size == [*sizes][-1]:
+            bench.steps += measure_regrets(index, grid)
     catalog.close()
     shutil.rmtree(warehouse, ignore_errors=True)
 
@@ -240,6 +249,27 @@ def measure_cells(
                 is_selective = 2 * matching < found.counts["row groups"]
                 failure = f"{dropped} row groups with matches are dropped" if dropped else None
                 yield replace(found, most={"kept": MOST_KEPT * matching} if is_selective else {}, failure=failure)
+
+
+def measure_regrets(index: TableIndex, grid: Grid) -> Iterator[Step]:
+    """Plan and scan, in turns, lists of keys that every row group of a table has: what planning takes for nothing."""
+    for kind, count in product(grid.kinds, HOPELESS_LISTS):
+        random = np.random.default_rng([_SEED + 2, [*KEYS].index(kind), count])
+        column, numbers = column_name(grid.orders[-1], kind, 1), draw_keys(grid.orders[-1], 1, grid.rows)
+        planning, scanning, plans = list[float](), list[float](), list[planner.ScanPlan]()
+        for _ in range(1 + _PAIRS):
+            drawn = pa.table({"n": numbers[random.integers(0, grid.rows, count)]})
+            keys = {column: duckdb.from_arrow(drawn).project(KEYS[kind].format("n")).fetchnumpy().popitem()[1].tolist()}
+            plans.append(planner.plan(index, keys=keys, refresh=False))
+            planning.append(plans[-1].planning_seconds)
+            started = time.perf_counter()
+            planner.scan(index, None, [column], keys=keys, planning_milliseconds=0, refresh=False).read_all()
+            scanning.append(time.perf_counter() - started)
+        name, heading = f"{count:,} {kind}s", "lists of keys that every row group has"
+        yield Step(name, "scan without", tuple(scanning[1:]), heading=heading)
+        most = max(MOST_REGRET * statistics.median(scanning[1:]), LEAST_REGRET_SECONDS)
+        read: dict[str, Number] = {"index bytes": plans[-1].index_bytes_read, "dropped": plans[-1].dropped}
+        yield Step(name, "planning", tuple(planning[1:]), counts=read, most={"seconds": most}, heading=heading)
 
 
 def _plan(index: TableIndex, groups: RowGroups, rows: pa.Table, query: Query, troubles: list[str]) -> tuple[Step, Step]:

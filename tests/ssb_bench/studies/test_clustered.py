@@ -86,5 +86,7 @@ def test_a_whole_study_leaves_nothing_but_its_record(tmp_path: Path) -> None:
     assert bench.record("clustered", "Clustered").failures == []
     names = {step.name.partition(",")[0] for step in bench.steps}
     assert names >= {"needle", "absent", "list", "range", "prefix", "both", "first", "first of range"}
+    planned = {step.name: step.counts["dropped"] for step in bench.steps if step.side == "planning"}
+    assert planned == {"100 strings": 0, "20,000 strings": 0}
     assert bench.facts["row groups of 500 rows"]["row groups"] == 4
     assert not (bench.layout.root / "clustered").exists()
