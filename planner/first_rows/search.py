@@ -150,12 +150,13 @@ def _first_of(counting: Counting, predicate: Predicate, plain: Pruned, wanted: i
     statistics = counting.view.statistics(order.field_id, order.value_type, IndexReads())
     if statistics is None:
         return Enough(plain)
-    row_groups, tests, is_text = (
+    guess = Guess(
+        statistics,
         counting.row_groups[plain.kept],
         _tests_of(predicate, order),
-        order.value_type == "string",
+        descending=order.descending,
+        is_text=order.value_type == "string",
     )
-    guess = Guess(statistics, row_groups, tests, descending=order.descending, is_text=is_text)
     search = _Search(counting, predicate, plain, wanted, order, guess)
     search.run()
     return search.enough

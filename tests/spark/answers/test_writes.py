@@ -183,8 +183,8 @@ def test_tables_become_the_same(writing: SparkSession, catalog: SqlCatalog, part
                     writes.index.build(workers=1)
                 writes.run(writes.statement())
     found = reports_since(writing, before)
-    # Copy-on-write waits for no keys in Spark 3.5. The statements of a random seed may have no key to look for.
-    assert SPARK_RELEASE == "3.5" or is_nightly() or any(report.dropped for report in found)
+    # Six statements of part 12 have no key to look for, and those of a random seed need not have any.
+    assert part == 12 or is_nightly() or any(report.dropped for report in found)
 
 
 KEYS = "SELECT CAST(col1 AS INT) AS k, col2 AS s FROM VALUES (5, 'a'), (77, 'b'), (30000, 'c')"
