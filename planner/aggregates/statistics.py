@@ -18,7 +18,7 @@ from planner.aggregates.question import MOST_GROUPS, AskedColumn, Question
 from planner.condition.tree.nodes import Predicate, is_exact
 from planner.condition.value_tests import flags_of
 from planner.prune.estimate import most_distinct
-from planner.prune.search import expected_matches
+from planner.prune.statistics_search import expected_matches
 from planner.view.directories import FieldStatistics, IndexReads, taken
 from planner.view.index_view import IndexView
 from puffin_index.keys.arrow_keys import key_array

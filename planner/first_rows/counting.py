@@ -17,7 +17,7 @@ from planner.condition.tree.simplify import conjunction
 from planner.prune.distributed import Executors, prune_row_groups
 from planner.prune.gate import Limits
 from planner.prune.row_sets import RowSets
-from planner.prune.search import expected_matches
+from planner.prune.statistics_search import expected_matches
 from planner.prune.verdicts import Pruned, Reason
 from planner.view.directories import IndexReads
 from planner.view.index_view import IndexView

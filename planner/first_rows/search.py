@@ -22,7 +22,7 @@ from planner.first_rows.counting import WIDE_SHARE, Counting
 from planner.first_rows.threshold_guess import Guess
 from planner.prune.distributed import Executors, prune_row_groups
 from planner.prune.gate import Limits
-from planner.prune.search import expected_matches
+from planner.prune.statistics_search import expected_matches
 from planner.prune.verdicts import Pruned, Reason
 from planner.view.cache import SharedPayloads
 from planner.view.directories import IndexReads

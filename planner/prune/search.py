@@ -12,7 +12,7 @@ import numpy as np
 from planner.clock import Clock
 from planner.condition.tree.nodes import Conjunction, Leaf, Predicate
 from planner.condition.tree.tree import PredicateTree
-from planner.prune.estimate import Estimate, estimate_leaf
+from planner.prune.estimate import Estimate
 from planner.prune.gate import DEFAULT_LIMITS, Limits
 from planner.prune.leaf_search import WIDE_SHARE, LeafSearch, read_directories
 from planner.prune.row_sets import FoundRows, RowSets
@@ -24,8 +24,9 @@ from planner.prune.segment_search import (
     joint_rows,
 )
 from planner.prune.state import LeafState, SearchState
-from planner.prune.verdicts import ZONE_MAPS, Pruned, Reason
-from planner.prune.zone_map import Verdicts, judge_by_zone_map
+from planner.prune.statistics_search import estimate_leaves, judge_by_zone_maps
+from planner.prune.verdicts import Pruned, Reason
+from planner.prune.zone_map import Verdicts
 from planner.view.cache import SharedPayloads
 from planner.view.directories import IndexReads, KindDirectory
 from planner.view.index_view import IndexView
@@ -361,54 +362,11 @@ def prune(
     clock, reads = Clock(limits.seconds), IndexReads(shared=shared)
     search = SearchState(view, PredicateTree(predicate), row_groups, limits, clock, reads)
     with search.stage("zone-map", Reason.ZONE_MAP):
-        _judge_by_zone_maps(search)
+        judge_by_zone_maps(search)
         rest = search.rest()
-        _estimate(rest)
+        estimate_leaves(rest)
     row_sets = IndexStages(rest).run()
     search.take(rest)
     return Pruned(
         search.reasons, search.matches, tuple(search.stages), tuple(reads.troubles), row_sets, frozenset(search.used)
     )
-
-
-def expected_matches(view: IndexView, predicate: Predicate, row_groups: Ints) -> float:
-    """Estimate from directories how many rows of some row groups satisfy a predicate."""
-    limits = Limits(rows_wanted=True)
-    search = SearchState(view, PredicateTree(predicate), row_groups, limits, Clock(limits.seconds), IndexReads())
-    for state in search.leaves:
-        state.statistics = view.statistics(state.leaf.field_id, state.leaf.value_type, search.reads)
-    _estimate(search)
-    return float((search.gate.estimates.root.selectivity * view.row_counts[row_groups]).sum())
-
-
-def _judge_by_zone_maps(search: SearchState) -> None:
-    """Judge each leaf by the statistics of its column, as long as there is time."""
-    search.view.opened.prefetch({state.leaf.field_id for state in search.leaves}, search.reads.count)
-    for state in search.leaves:
-        if search.is_finished:
-            break
-        state.statistics = search.view.statistics(state.leaf.field_id, state.leaf.value_type, search.reads)
-        if state.statistics is not None:
-            state.verdicts = judge_by_zone_map(state.leaf.test, state.statistics, search.row_groups)
-    search.settle(Reason.ZONE_MAP)
-    if not search.verdicts.root.possible.all():
-        search.used.update(
-            (state.leaf.field_id, ZONE_MAPS) for state in search.leaves if not state.verdicts.possible.all()
-        )
-
-
-def _estimate(search: SearchState) -> None:
-    """Estimate each leaf that has statistics, as long as there is time."""
-    is_alone = len(search.tree.nodes) == 1 and not search.limits.rows_wanted
-    for state in search.leaves:
-        if search.is_finished:
-            break
-        if state.statistics is not None:
-            estimate = estimate_leaf(state.leaf.test, state.statistics, search.row_groups, is_alone=is_alone)
-            presence = search.view.experience.corrected(state.leaf, estimate.presence)
-            possible = state.verdicts.possible
-            if possible.all():
-                state.estimate = Estimate(estimate.selectivity, presence)
-            else:
-                # A test under OR may be ruled out by bounds where others are not.
-                state.estimate = Estimate(estimate.selectivity * possible, presence * possible)
