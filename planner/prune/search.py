@@ -115,7 +115,8 @@ class IndexStages:
         leaf_search = LeafSearch(self._search, state, directory, widest_share, among)
         for found, counts in leaf_search.find(undecided):
             self._take(leaf_search, undecided, found, counts)
-        if state.answered is None and self._mean_selectivity(state) <= WIDE_SHARE:
+        # A payload in which the leaf is wide was left for later.
+        if state.answered is None and (state.estimate.selectivity[undecided] <= WIDE_SHARE).all():
             self._refused[state.number, kind] = known
 
     def _drop_without(self, rows: FoundRows, positions: Ints) -> None:
@@ -130,10 +131,7 @@ class IndexStages:
     def _merged(self, state: LeafState, kind: str) -> tuple[KindDirectory | None, Ints]:
         """The directory of a leaf's payloads, and the undecided positions whose payload covers several row groups."""
         search = self._search
-        directory, undecided = (
-            search.view.directory(state.leaf.field_id, state.leaf.value_type, kind, search.reads),
-            search.undecided(state),
-        )
+        directory, undecided = search.directory(state.leaf, kind), search.undecided(state)
         if directory is None:
             return None, undecided[:0]
         return directory, undecided[directory.merged[search.row_groups[undecided]]]
@@ -214,17 +212,13 @@ class IndexStages:
 
     def _probe(self, state: LeafState, kind: str) -> None:
         search, leaf = self._search, state.leaf
-        directory = search.view.directory(leaf.field_id, leaf.value_type, kind, search.reads)
+        directory = search.directory(leaf, kind)
         if directory is None:
             return
         undecided = search.undecided(state)
         undecided = undecided[directory.known[search.row_groups[undecided]]]
         for exact in kinds_answering(leaf.test, Answer.EXACT):
-            other = (
-                search.view.directory(leaf.field_id, leaf.value_type, exact.name, search.reads)
-                if exact.rank(leaf.test) == 0
-                else None
-            )
+            other = search.directory(leaf, exact.name) if exact.rank(leaf.test) == 0 else None
             if other is not None:
                 # For about the same bytes that kind tells which rows match. What it has merged was asked already.
                 undecided = undecided[~other.known[search.row_groups[undecided]]]

@@ -19,7 +19,7 @@ from planner.prune.gate import CostGate, Limits
 from planner.prune.row_sets import FoundRows
 from planner.prune.verdicts import Reason, Stage, Used
 from planner.prune.zone_map import JoinedVerdicts, Verdicts
-from planner.view.directories import FieldStatistics, IndexReads, selection_among
+from planner.view.directories import FieldStatistics, IndexReads, KindDirectory, selection_among
 from planner.view.index_view import IndexView
 from puffin_index.errors import PuffinIndexError
 from puffin_index.jobs.log_lines import level_of_trouble
@@ -130,6 +130,10 @@ class SearchState:
         """The positions still to be judged where a leaf is neither certain nor impossible."""
         verdicts = state.verdicts.at(self.selection(self.alive))
         return self.alive[verdicts.possible & ~verdicts.certain]
+
+    def directory(self, leaf: Leaf, kind: str) -> KindDirectory | None:
+        """Where the payloads of a kind lie that may answer a leaf; None without any."""
+        return self.view.directory(leaf.field_id, leaf.value_type, kind, self.reads)
 
     def refuse(self, positions: Ints, reason: Reason) -> None:
         """Write down why an index is not read that might have dropped row groups; other verdicts stay."""
