@@ -32,7 +32,7 @@ the bytes at stake is made, as the gate counts an index byte a quarter."""
 _PRIOR_CASES = 0.5
 """A rate that was seen in no case is taken for that of half a case."""
 
-_BURST_ROWS = 100
+BURST_ROWS = 100
 """Rows of two tests meet by chance in bursts of about this many, not one by one: a key comes in bursts of its own."""
 
 _BLOCK_ROW_GROUPS = 8_192
@@ -41,14 +41,19 @@ _BLOCK_ROW_GROUPS = 8_192
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What to expect of a predicate in each row group: the share of rows that match, and how likely one does."""
+    """What to expect of a predicate in each row group: the share of rows that match, and how likely one does.
+
+    `places` says in how many places of a row group matching rows lie apart from each other, where that is known.
+    """
 
     selectivity: Floats
     presence: Floats
+    places: Floats | None = None
 
     def at(self, positions: Selection) -> Estimate:
         """Return the estimate at some positions only."""
-        return Estimate(self.selectivity[positions], self.presence[positions])
+        places = None if self.places is None else self.places[positions]
+        return Estimate(self.selectivity[positions], self.presence[positions], places)
 
 
 class JoinedEstimates(JoinedValues[Estimate]):
@@ -63,17 +68,31 @@ class JoinedEstimates(JoinedValues[Estimate]):
         return Estimate(value, value)
 
     def _join(self, first: Estimate, second: Estimate, at: Selection, *, is_and: bool) -> Estimate:
+        first_places, second_places = (self._places(part, self._row_counts[at]) for part in (first, second))
         if is_and:
             selectivity = first.selectivity * second.selectivity
             presence = np.minimum(first.presence, second.presence)
             # Rows of two tests may avoid each other, however many there are of each; not if one test holds for all.
             is_open = np.maximum(first.selectivity, second.selectivity) < 1
-            bursts = selectivity * self._row_counts[at] / _BURST_ROWS
-            sure = np.minimum(1 - np.exp(-bursts), 1 - _LEAST_DOUBT * (1 - selectivity))
-            return Estimate(selectivity, np.where(is_open, np.minimum(presence, sure), presence))
+            places = np.maximum(first_places * second.selectivity, second_places * first.selectivity)
+            sure = np.minimum(1 - np.exp(-places), 1 - _LEAST_DOUBT * (1 - selectivity))
+            return Estimate(selectivity, np.where(is_open, np.minimum(presence, sure), presence), places)
         return Estimate(
-            1 - (1 - first.selectivity) * (1 - second.selectivity), 1 - (1 - first.presence) * (1 - second.presence)
+            1 - (1 - first.selectivity) * (1 - second.selectivity),
+            1 - (1 - first.presence) * (1 - second.presence),
+            first_places + second_places,
         )
+
+    def _places(self, estimate: Estimate, row_counts: Floats) -> Floats:
+        return estimate.selectivity * row_counts / BURST_ROWS if estimate.places is None else estimate.places
+
+
+def places_of(counts: Ints, gaps: Ints, row_counts: Ints) -> Floats:
+    """Estimate in how many places some rows lie, from their number and the most rows in a row without one of them.
+
+    Where n rows are spread evenly, the widest gap is about ln(n) / n of all. Rows that leave a wider gap lie together.
+    """
+    return np.minimum(counts, np.log(counts + 1) * row_counts / np.maximum(gaps, 1))
 
 
 def estimate_leaf(test: LeafTest, statistics: FieldStatistics, row_groups: Ints, *, is_alone: bool = False) -> Estimate:

@@ -168,8 +168,13 @@ class LeafSearch(LeafPayloads):
                 worth.append(one)
                 continue
             saved = gate.saved(one.positions, (self.leaf.number, estimate)).sum()
-            if self._is_narrow(estimate) and gate.worth(saved, one.cost, one.reads):
+            # Most of what a wide leaf costs is decoding its rows. Where rows are wanted, those of the data cost more.
+            is_cheap = estimate.selectivity[0] <= WIDE_SHARE or self.state.limits.rows_wanted
+            cost = one.cost if is_cheap else one.cost * self._decoding_weight
+            if self._is_narrow(estimate) and gate.worth(saved, cost, one.reads):
                 worth.append(one)
+                # How many rows a wide leaf has is not known once it is looked up among candidates.
+                self._learn([(one.positions, estimate)])
             else:
                 others.append((one, estimate))
         return worth, others
@@ -269,8 +274,14 @@ class LeafSearch(LeafPayloads):
         if kind_named(other.kind).is_found_by_key or not other.known[row_groups].all():
             return False
         _, firsts = np.unique(other.blob[row_groups], return_index=True)
-        weight = _DECODING_WEIGHT if search.view.opened.is_local else _REMOTE_DECODING_WEIGHT
-        return cost * weight > int(other.length[row_groups[firsts]].sum())
+        return cost * self._decoding_weight > int(other.length[row_groups[firsts]].sum())
+
+    @property
+    def _decoding_weight(self) -> int:
+        """How many bytes that are combined as they are take as long as decoding one byte of these payloads."""
+        if not kind_named(self.directory.kind).is_found_by_key:
+            return 1
+        return _DECODING_WEIGHT if self.state.view.opened.is_local else _REMOTE_DECODING_WEIGHT
 
 
 def _some_keys(test: SetTest, count: int, first: int = 0, step: int = 1) -> AskedTest:

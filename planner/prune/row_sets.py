@@ -19,6 +19,9 @@ _LAST_ROW = 2**32 - 1
 _MANY_ROWS = 512
 """With more rows a row group, counting in the set takes less time than listing the rows."""
 
+_MOST_ROWS_MEASURED = 65_536
+"""With more rows a payload, finding their gaps takes longer than it saves: many rows leave no wide ones."""
+
 _MOST_BYTES_KEPT = 128 * 1024 * 1024
 """Memory of all row sets of the row level that one plan keeps, at most."""
 
@@ -64,6 +67,16 @@ class FoundRows:
                 counts[here] = _counts_between(rows, bases, bases + self.row_counts[row_groups[here]])
         return counts
 
+    def widest_gaps(self, row_groups: Ints) -> Ints:
+        """The most rows in a row without a match, for each row group; all of its rows where that is not known."""
+        gaps = self.row_counts[row_groups]
+        for blob, here in positions_by_number(self.directory.blob[row_groups]):
+            rows = self.rows.get(blob)
+            if rows is not None and len(rows) <= _MOST_ROWS_MEASURED:
+                starts = self.directory.base[row_groups[here]]
+                gaps[here] = _widest_gaps(rows, starts, starts + gaps[here])
+        return gaps
+
 
 @dataclass(slots=True)
 class RowSets:
@@ -99,6 +112,17 @@ class RowSets:
         self._bytes += min(2 * len(rows.rows), blocks * BLOCK_BYTES)
         if self._bytes <= _MOST_BYTES_KEPT:
             self.evaluated[row_group] = rows
+
+
+def _widest_gaps(rows: BitMap, starts: Ints, ends: Ints) -> Ints:
+    """The most rows in a row without a match from each of some ascending starts to its end, which is no later start."""
+    listed = np.frombuffer(rows.to_array(), np.uint32).astype(np.int64)
+    # Start and end stand in the list as if they matched: one row earlier, and one row behind.
+    bounds = np.stack([starts, ends], axis=1).ravel()
+    places = np.searchsorted(listed, bounds)
+    edges = np.insert(listed, places, bounds - np.tile([1, 0], len(starts)))
+    distances = np.append(np.diff(edges), 0)
+    return np.asarray(np.maximum.reduceat(distances, places + np.arange(len(bounds)))[::2] - 1, np.int64)
 
 
 def _counts_between(rows: BitMap, lows: Ints, highs: Ints) -> Ints:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, strategies as st
 from pyroaring import BitMap
 
 from planner.prune.row_sets import FoundRows
@@ -9,16 +10,38 @@ from planner.view.directories import KindDirectory
 from puffin_index.keys.value_types import value_type_named
 
 
+def found_in(bases: np.ndarray, row_counts: np.ndarray, rows: BitMap) -> FoundRows:
+    """Rows that lie in one payload of all row groups."""
+    here = np.zeros(len(bases), np.int32)
+    known = np.ones(len(bases), np.bool_)
+    directory = KindDirectory(1, "bitmap", value_type_named("long"), here, bases, here, bases, bases, known)
+    return FoundRows(directory, row_counts, {int(directory.blob[0]): rows})
+
+
 @pytest.mark.parametrize("many", [0, 512])
 def test_row_groups_get_their_rows_up_to_the_end_of_the_row_space(many: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("planner.prune.row_sets._MANY_ROWS", many)
     bases, row_counts = np.array([0, 65_536, 2**32 - 65_536]), np.array([0, 10, 65_536])
-    here = np.zeros(3, np.int32)
-    directory = KindDirectory(
-        1, "bitmap", value_type_named("long"), here, bases, here, bases, bases, np.ones(3, np.bool_)
-    )
-    rows = BitMap([65_536, 65_545, 2**32 - 65_536, 2**32 - 2, 2**32 - 1])
-    found = FoundRows(directory, row_counts, {int(directory.blob[0]): rows})
+    found = found_in(bases, row_counts, BitMap([65_536, 65_545, 2**32 - 65_536, 2**32 - 2, 2**32 - 1]))
 
     assert found.counts(np.arange(3)).tolist() == [0, 2, 3]
     assert [list(found.of(row_group) or ()) for row_group in range(3)] == [[], [0, 9], [0, 65_534, 65_535]]
+
+
+@given(
+    row_groups=st.lists(st.tuples(st.sampled_from([0, 0, 3, 50]), st.integers(1, 30)), min_size=1, max_size=6),
+    rows=st.sets(st.integers(0, 250)),
+)
+def test_the_widest_gap_of_a_row_group_is_the_most_rows_in_a_row_without_a_match(
+    row_groups: list[tuple[int, int]], rows: set[int]
+) -> None:
+    between, row_counts = np.array(row_groups).T
+    bases = np.cumsum(between + row_counts) - row_counts
+
+    gaps = found_in(bases, row_counts, BitMap(rows)).widest_gaps(np.arange(len(bases)))
+
+    texts = [
+        "".join("x" if base + row in rows else " " for row in range(count))
+        for base, count in zip(bases, row_counts, strict=True)
+    ]
+    assert gaps.tolist() == [max(map(len, text.split("x"))) for text in texts]

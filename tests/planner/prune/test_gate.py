@@ -188,6 +188,18 @@ def test_an_or_is_asked_once_where_nothing_is_worth_reading(
     assert len(asked) == len(set(asked))
 
 
+@pytest.mark.parametrize(("lie", "reason"), [("everywhere", "not-worth-reading"), ("together", "rows-empty")])
+def test_rows_that_lie_everywhere_meet_those_of_a_wide_test(local_catalog: SqlCatalog, lie: str, reason: str) -> None:
+    row_groups, rows, users = 4, 20_000, 200
+    row = np.tile(np.arange(rows), row_groups)
+    user, grade = row // (rows // users), row // (rows // 10)  # no user has the grade of another tenth of the rows
+    if lie == "everywhere":
+        user, grade = row % users, row % 11 % 10
+    data = pa.table({"user": user, "grade": grade, "wide": np.random.default_rng(1).random(len(row)).astype(str)})
+    index = build_index(local_catalog, data, rows, IndexDefinition.of(bitmap=["user", "grade"]))
+    assert plan(index, "user = 7 AND grade = 9").reason_counts() == {reason: row_groups}
+
+
 BURST, BURSTS, USERS = 12, 1_500, 150
 
 
