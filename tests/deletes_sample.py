@@ -6,14 +6,7 @@ from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.manifest import (
-    DataFile,
-    DataFileContent,
-    FileFormat,
-    ManifestContent,
-    ManifestWriter,
-    ManifestWriterV2,
-)
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent, ManifestWriter, ManifestWriterV2
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
@@ -41,13 +34,7 @@ class _AppendDeletes(_FastAppendFiles):
 def commit_positional_deletes(
     table: Table, positions: Mapping[str, Iterable[int]], beside: DataFile | None = None
 ) -> str:
-    """Delete rows by a positional delete file; return its location.
-
-    Args:
-        table: The table.
-        positions: The rows of each data file.
-        beside: A data file of the partition that the deletes belong to; that without a partition if None.
-    """
+    """Delete rows by a delete file of the partition of the data file `beside`, or of none; return its location."""
     rows = [(path, position) for path, some in sorted(positions.items()) for position in sorted(some)]
     data = pa.table(
         {

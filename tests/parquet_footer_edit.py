@@ -4,18 +4,23 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from puffin_index.data import thrift_compact as thrift
+
 _TAIL_BYTES = 8
 """Length of the footer, and magic."""
 
 Struct = dict[int, tuple[int, Any]]
-"""Type and value of each field, by field id; a list is a pair of the type of its elements and the elements."""
+"""Type and value of each field, by field id.
+
+A list is a pair of the type of its elements and the elements; integers are numbers, all other values bytes.
+"""
 
 
 def edit_footer(path: Path, change: Callable[[Struct], None]) -> None:
     """Change the footer of a Parquet file in place; the pages stay where they are."""
     data = path.read_bytes()
     begin = len(data) - _TAIL_BYTES - int.from_bytes(data[-_TAIL_BYTES:-4], "little")
-    footer, _ = _read_struct(data, begin)
+    footer = _read_struct(thrift.CompactReader(data, begin))
     change(footer)
     written = struct_bytes(footer)
     path.write_bytes(data[:begin] + written + len(written).to_bytes(4, "little") + b"PAR1")
@@ -41,78 +46,35 @@ def first_byte(row_group: Struct) -> int:
     return int(metadata(columns(row_group)[0])[9][1])
 
 
-def _read_varint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        value |= (data[at] & 127) << shift
-        at, shift = at + 1, shift + 7
-        if data[at - 1] < 128:
-            return value, at
+def _read_struct(reader: thrift.CompactReader) -> Struct:
+    return {number: (kind, _read_value(reader, kind)) for number, kind in reader.fields()}
 
 
-def _read_struct(data: bytes, at: int) -> tuple[Struct, int]:
-    fields: Struct = {}
-    number = 0
-    while data[at]:
-        # Parquet has few fields a struct, so that all ids are told by their distance.
-        number, kind = number + (data[at] >> 4), data[at] & 15
-        value, at = _read_value(data, at + 1, kind)
-        fields[number] = (kind, value)
-    return fields, at + 1
-
-
-def _read_value(data: bytes, at: int, kind: int) -> tuple[Any, int]:
-    if kind in (1, 2):
-        return None, at
-    if kind == 3:
-        return data[at], at + 1
-    if kind in (4, 5, 6):
-        value, at = _read_varint(data, at)
-        return value >> 1 ^ -(value & 1), at
-    if kind == 8:
-        length, at = _read_varint(data, at)
-        return data[at : at + length], at + length
-    if kind == 12:
-        return _read_struct(data, at)
-    assert kind == 9, kind
-    length, inner = data[at] >> 4, data[at] & 15
-    at += 1
-    if length == 15:
-        length, at = _read_varint(data, at)
-    values = []
-    for _ in range(length):
-        value, at = _read_value(data, at, 3 if inner in (1, 2) else inner)
-        values.append(value)
-    return (inner, values), at
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    return bytes(out) + bytes([value])
+def _read_value(reader: thrift.CompactReader, kind: int) -> Any:
+    if kind in thrift.INTEGERS:
+        return reader.integer()
+    if kind == thrift.STRUCT:
+        return _read_struct(reader)
+    if kind != thrift.LIST:
+        return reader.raw(kind)
+    length, inner = reader.list_header()
+    return inner, [_read_value(reader, _in_list(inner)) for _ in range(length)]
 
 
 def struct_bytes(fields: Struct) -> bytes:
-    out, before = b"", 0
-    for number, (kind, value) in sorted(fields.items()):
-        out += bytes([(number - before) << 4 | kind]) + _value_bytes(kind, value)
-        before = number
-    return out + b"\0"
+    return thrift.struct_bytes({number: (kind, _value_bytes(kind, value)) for number, (kind, value) in fields.items()})
 
 
 def _value_bytes(kind: int, value: Any) -> bytes:
-    if kind in (1, 2):
-        return b""
-    if kind == 3:
-        return bytes([value])
-    if kind in (4, 5, 6):
-        return _varint(value << 1 if value >= 0 else (-value << 1) - 1)
-    if kind == 8:
-        return _varint(len(value)) + value
-    if kind == 12:
+    if kind in thrift.INTEGERS:
+        return thrift.integer_bytes(value)
+    if kind == thrift.STRUCT:
         return struct_bytes(value)
-    inner, values = value
-    header = bytes([len(values) << 4 | inner]) if len(values) < 15 else bytes([0xF0 | inner]) + _varint(len(values))
-    return header + b"".join(_value_bytes(3 if inner in (1, 2) else inner, one) for one in values)
+    if kind == thrift.LIST:
+        return thrift.list_bytes(value[0], [_value_bytes(_in_list(value[0]), one) for one in value[1]])
+    return bytes(value)
+
+
+def _in_list(kind: int) -> int:
+    """A boolean takes a byte in a list, but none in a struct, where the type holds its value."""
+    return thrift.BYTE if kind in (thrift.TRUE, thrift.FALSE) else kind

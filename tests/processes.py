@@ -9,13 +9,7 @@ from textwrap import indent
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process; its number is given to another one some time after it has ended.
-
-    Attributes:
-        pid: Its number.
-        started: When it was started, in ticks since the system was.
-        command: What it was started with.
-    """
+    """A process, and when it was started in ticks since the system was: its number is another one's some time later."""
 
     pid: int
     started: int

@@ -1,7 +1,7 @@
 """A catalog whose tables are in a store that counts its requests."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from pyiceberg.catalog.sql import SqlCatalog
@@ -22,17 +22,10 @@ FAR = Distance(milliseconds=300)
 @contextmanager
 def store_catalog(server: StoreServer, folder: Path, **properties: str) -> Iterator[SqlCatalog]:
     """A catalog in a folder, with its tables below the folder's name in the store."""
-    catalog = SqlCatalog(
-        "local",
-        uri=f"sqlite:///{folder / 'catalog.db'}",
-        warehouse=f"s3://{BUCKET}/{folder.name}",
-        **server.properties | properties,
-    )
-    catalog.create_namespace("ns")
-    try:
+    own = {"uri": f"sqlite:///{folder / 'catalog.db'}", "warehouse": f"s3://{BUCKET}/{folder.name}"}
+    with closing(SqlCatalog("local", **own, **server.properties | properties)) as catalog:
+        catalog.create_namespace("ns")
         yield catalog
-    finally:
-        catalog.close()
 
 
 @contextmanager

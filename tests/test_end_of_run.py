@@ -22,18 +22,8 @@ def test_of_what_is_shared(shared, number):
 def test_one_error_ends_the_run(tmp_path: Path) -> None:
     (tmp_path / "test_shared.py").write_text(_TESTS, encoding="utf-8")
 
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-p",
-        "tests.conftest",
-        "-n",
-        "2",
-        "--dist",
-        "loadgroup",
-        "test_shared.py",
-    ]
+    options = ["-p", "tests.conftest", "-n", "2", "--dist", "loadgroup"]
+    command = [sys.executable, "-m", "pytest", *options, "test_shared.py"]
     done = subprocess.run(
         command, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=120, check=False
     )

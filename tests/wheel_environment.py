@@ -22,13 +22,7 @@ def build_wheel(folder: Path) -> Path:
 
 
 def make_environment(folder: Path, wheel: Path, left_out: tuple[str, ...] = ()) -> Path:
-    """Make an environment of a wheel and what it depends on; return its Python.
-
-    Args:
-        folder: Where to make it.
-        wheel: The wheel.
-        left_out: The beginnings of the names of packages that the environment is not to have.
-    """
+    """Make an environment of a wheel and what it depends on, but some packages by prefix; return its Python."""
     venv.create(folder, with_pip=False, symlinks=True)
     python = folder / "bin" / "python"
     packages = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").stdout.strip())
@@ -47,15 +41,7 @@ def run(
     path: Path | None = None,
     entered: str | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program as somebody would who has not activated any environment.
-
-    Args:
-        command: The program and its arguments.
-        cwd: The folder to run it in.
-        environment: Further variables.
-        path: A folder of programs that it finds, besides those of the system.
-        entered: Its standard input.
-    """
+    """Run a program as somebody would who has not activated any environment, with programs of `path` to be found."""
     clean = {name: value for name, value in os.environ.items() if name not in _FOREIGN_VARIABLES}
     own = str(Path(sys.executable).parent)
     folders = [*([str(path)] if path else []), *(folder for folder in clean["PATH"].split(os.pathsep) if folder != own)]

@@ -12,14 +12,9 @@ IMPLEMENTATION = f"{__name__}.FaultyFileIO"
 
 @dataclass
 class Fault:
-    """Which request goes wrong, of those for locations with some text in them.
+    """The request, from 1, that fails or takes some seconds, of those for locations with some text in them.
 
-    Attributes:
-        at: The request, from 1; 0 for none.
-        slow_seconds: How long it takes; 0 if it fails.
-        within: The text.
-        seen: Requests so far.
-        first: What happens before the request, which then succeeds.
+    If something is to happen `first`, the request succeeds after it.
     """
 
     at: int = 0

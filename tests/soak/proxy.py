@@ -14,16 +14,7 @@ _BUSY = b"HTTP/1.1 503 Slow Down\r\nContent-Length: 0\r\nConnection: close\r\n\r
 
 
 class FaultyProxy:
-    """Listens on a free port of this machine, in a thread of its own.
-
-    Args:
-        target: The port that it stands before.
-
-    Attributes:
-        port: Its own port.
-        mode: What it does with connections and bytes from now on.
-        spoilt: How many connections each mode has met.
-    """
+    """Stands before a port, on a free one, in a thread of its own, and counts what connections each mode has met."""
 
     def __init__(self, target: int) -> None:
         self.mode: Mode = "pass"

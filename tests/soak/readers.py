@@ -24,17 +24,7 @@ from ssb_bench.spark_runs.session import create_session
 from tests.processes import descendants
 from tests.soak.checker import Checker, CheckError, Question
 from tests.soak.started import resident_bytes
-from tests.soak.world import (
-    COLUMNS,
-    EMPTY_CACHES_SECONDS,
-    TABLE,
-    TROUBLE,
-    World,
-    ask,
-    empty_caches,
-    tell,
-    tell_trouble,
-)
+from tests.soak.world import COLUMNS, EMPTY_CACHES_SECONDS, TABLE, TROUBLE, World, ask, empty_caches, tell, tell_trouble
 from tests.spark.plugin.programs import printed_settings
 
 _REST_SECONDS = 0.5
@@ -61,11 +51,7 @@ class Reader:
         self._checker = Checker(world.properties)
 
     def ask(self) -> None:
-        """Choose a snapshot and ask some questions about it.
-
-        Raises:
-            AssertionError: If an answer is wrong.
-        """
+        """Choose a snapshot and ask some questions about it."""
         self._index.refresh()
         table = self._index.data_table
         snapshot = self._random.choice(table.snapshots()[-8:])
@@ -111,11 +97,7 @@ class SparkReader:
         return spark
 
     def ask(self) -> None:
-        """Ask some questions about one snapshot.
-
-        Raises:
-            AssertionError: If an answer is wrong.
-        """
+        """Ask some questions about one snapshot."""
         self._spark.sql(f"REFRESH TABLE {_TABLE}")
         snapshots = [row[0] for row in self._spark.sql(f"SELECT snapshot_id FROM {_TABLE}.snapshots").collect()]
         pinned = f"{_TABLE} VERSION AS OF {self._random.choice(snapshots[-8:])}"
@@ -153,11 +135,7 @@ class ServerReader(SparkReader):
         return create_session(world.database.parent, memory="1g", name="soak server", conf=printed_settings())
 
     def ask(self) -> None:
-        """Ask some questions in a new session.
-
-        Raises:
-            AssertionError: If an answer is wrong, or threads of the sidecar add up.
-        """
+        """Ask some questions in a new session; threads of the sidecar do not add up."""
         self._spark = self._spark.newSession()
         super().ask()
         sidecars = [one.pid for one in descendants(os.getpid()) if "planner.spark.sidecar" in one.command]

@@ -23,15 +23,9 @@ _MOST_GROWTH_SHARE = 0.15
 
 @dataclass
 class State:
-    """What all parts have seen together.
+    """What all parts have seen together, by world.
 
-    Attributes:
-        seconds: Time under load.
-        parts: Runs of the program.
-        events: How many of each kind of event, by world.
-        failures: What must not happen.
-        memory: For each part and long-lived process: MiB after the warm-up, at the end and after each twelfth of the
-            time, and growth in MiB an hour.
+    MiB of memory are told after the warm-up, at the end and after each twelfth of the time, and growth in an hour.
     """
 
     seconds: float = 0.0
@@ -74,12 +68,7 @@ class State:
             return sum(counts.get(event, 0) for counts in self.events.values())
 
     def judge_memory(self, name: str, samples: Sequence[tuple[float, int]]) -> None:
-        """Note how the memory of a long-lived process has grown, and whether that was too much.
-
-        Args:
-            name: The process.
-            samples: Seconds since the start, and resident bytes.
-        """
+        """Note how the memory of a long-lived process has grown with the seconds, and whether that was too much."""
         late = [one for one in samples if one[0] >= samples[-1][0] * WARM_UP]
         if len(late) < 3:
             return

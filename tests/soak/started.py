@@ -18,13 +18,7 @@ Event = Mapping[str, object]
 
 
 class Started:
-    """A process of its own; its standard output has an event a line, as JSON.
-
-    Args:
-        arguments: The arguments of Python.
-        log: The file that its standard error is added to.
-        on_event: Called with each event, in a thread.
-    """
+    """A process of its own; its standard output has an event a line, as JSON, which a thread calls `on_event` with."""
 
     def __init__(self, arguments: Sequence[str], log: Path, on_event: Callable[[Event], None]) -> None:
         self.mark = uuid.uuid4().hex

@@ -49,14 +49,7 @@ class Scene:
 
 
 class Trouble:
-    """Runs the processes of a world and makes trouble for them.
-
-    Args:
-        scene: The world.
-        state: Takes down what happens.
-        random: Chooses.
-        with_spark: Whether a Spark application asks and writes as well.
-    """
+    """Runs the processes of a world and makes trouble for them; Spark applications ask and write on demand."""
 
     def __init__(self, scene: Scene, state: State, random: Random, *, with_spark: bool = False) -> None:
         self.world = scene.world

@@ -48,15 +48,7 @@ _WORDS = 150
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Where a table lies.
-
-    Attributes:
-        name: Its name in reports.
-        folder: The folder of what processes write down.
-        uri: The URI of the SQLite catalog.
-        warehouse: The location of the tables.
-        store: Properties of the store.
-    """
+    """Where a table lies, with a folder for what processes write down and a catalog in SQLite."""
 
     name: str
     folder: str

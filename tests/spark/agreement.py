@@ -79,8 +79,7 @@ def plan_text(frame: DataFrame) -> str:
 
 def count_and_sum(spark: SparkSession, table: str, where: str) -> tuple[int, int | None]:
     """How many rows match, and the sum of their `id`."""
-    row = spark.sql(f"SELECT COUNT(*), SUM(id) FROM {table} WHERE {where}").first()
-    assert row is not None
+    (row,) = spark.sql(f"SELECT COUNT(*), SUM(id) FROM {table} WHERE {where}").collect()
     return row[0], row[1]
 
 

@@ -83,18 +83,15 @@ def corpus(spark: SparkSession, catalog: SqlCatalog) -> dict[str, dict[str, str]
             index = every_type.create(catalog, f"{corpus_tables.NAMESPACE}.{name}")
         else:
             index = corpus_tables.create_fact(spark, catalog, name)
-        snapshot = index.data_table.refresh().current_snapshot()
-        assert snapshot is not None
-        time_of = "CAST(TIMESTAMP_MILLIS({}) AS STRING)"
-        row = spark.sql(f"SELECT {time_of.format(snapshot.timestamp_ms + 1)}").first()
-        assert row is not None
+        snapshot = index.data_table.refresh().snapshots()[-1]
+        (row,) = spark.sql(f"SELECT CAST(TIMESTAMP_MILLIS({snapshot.timestamp_ms + 1}) AS STRING)").collect()
         names[name] = {
             "t": f"lake.{corpus_tables.NAMESPACE}.{name}",
             "n": f"lake.{corpus_tables.NAMESPACE}",
             "old": str(snapshot.snapshot_id),
             "then": row[0],
         }
-    corpus_tables.change(spark)
+    corpus_tables.change(spark, catalog)
     return names
 
 

@@ -88,11 +88,7 @@ def nessie(s3_endpoint: str, bucket: str, key: str, secret: str) -> Iterator[str
 
 def make_bucket(endpoint: str, bucket: str, key: str, secret: str) -> pyarrow.fs.S3FileSystem:
     files = pyarrow.fs.S3FileSystem(
-        access_key=key,
-        secret_key=secret,
-        endpoint_override=endpoint,
-        region="us-east-1",
-        allow_bucket_creation=True,
+        access_key=key, secret_key=secret, endpoint_override=endpoint, region="us-east-1", allow_bucket_creation=True
     )
     files.create_dir(bucket)
     return files

@@ -194,11 +194,6 @@ def test_progress_is_told(table: Table) -> None:
     assert str(told[-1]) == f"trying sets of indexes: {len(tried)} plans"
 
 
-def test_nothing_is_created_unless_told(table: Table) -> None:
-    planner.advise(table, "SELECT * FROM ns.t WHERE k = 5", max_share=5)
-    assert table.catalog.list_tables("ns") == [("ns", "t")]
-
-
 def test_what_cannot_be_advised(table: Table, tmp_path: Path) -> None:
     with pytest.raises(DefinitionError, match="one source"):
         planner.advise(table)

@@ -1,10 +1,13 @@
-"""Choosing under a budget: near the best of all sets, also where indexes help only together or do each other's work."""
+"""The choice under a budget is near the best of all, and a range holds an estimated number as often as it says."""
 
 from itertools import combinations
+from math import comb
 
+import pytest
 from hypothesis import given, strategies as st
 
 from planner.advice.gains import Gain, choose
+from planner.advice.verdict import Range, range_of
 
 ITEMS = st.integers(0, 8)
 # A query saves its bytes if it has an index of each of these groups, as a conjunction of columns has several kinds.
@@ -18,9 +21,7 @@ def gain_of(queries: list[tuple[int, list[frozenset[int]]]]) -> Gain[int]:
 @given(
     st.lists(QUERY, min_size=1, max_size=6), st.lists(st.integers(1, 100), min_size=9, max_size=9), st.integers(1, 500)
 )
-def test_within_a_tenth_of_the_best(
-    queries: list[tuple[int, list[frozenset[int]]]], weights: list[int], budget: int
-) -> None:
+def test_near_the_best_of_all(queries: list[tuple[int, list[frozenset[int]]]], weights: list[int], budget: int) -> None:
     sizes = dict(enumerate(weights))
     gain = gain_of(queries)
     every = (frozenset(some) for count in range(10) for some in combinations(sizes, count))
@@ -49,3 +50,30 @@ def test_what_adds_nothing_is_left_out() -> None:
 
 def test_nothing_is_chosen_where_existing_indexes_exceed_the_budget() -> None:
     assert not choose({1: 5}, -3, gain_of([(10, [frozenset({1})])]))
+
+
+@pytest.mark.parametrize(("total", "sampled"), [(30, 10), (30, 29), (7, 1), (200, 16)])
+def test_the_range_holds_with_its_confidence(total: int, sampled: int) -> None:
+    ranges = [range_of(found, sampled, total) for found in range(sampled + 1)]
+    for number in range(total + 1):
+        ways = (comb(number, found) * comb(total - number, sampled - found) for found in range(sampled + 1))
+        held = sum(way for way, own in zip(ways, ranges, strict=True) if own.low <= number <= own.high)
+        assert held / comb(total, sampled) >= 0.99 - 1e-9
+
+
+@given(st.integers(1, 100_000), st.data())
+def test_what_is_sampled_as_a_whole_is_exact(total: int, data: st.DataObject) -> None:
+    found = data.draw(st.integers(0, total))
+    assert range_of(found, total, total) == Range.exactly(found)
+
+
+@given(st.integers(1, 50_000), st.data())
+def test_the_estimate_lies_in_the_range(total: int, data: st.DataObject) -> None:
+    sampled = data.draw(st.integers(1, min(total, 200)))
+    found = data.draw(st.integers(0, sampled))
+    own = range_of(found, sampled, total)
+    assert found <= own.low <= own.estimate <= own.high <= total - (sampled - found)
+
+
+def test_nothing_sampled_tells_nothing() -> None:
+    assert range_of(0, 0, 9) == Range(9, 0, 9)

@@ -1,17 +1,24 @@
-"""A sample's verdict on each row group is that of the whole index, whichever row groups are sampled."""
+"""A sample's verdicts are those of the whole index; sets of indexes that are taken for alike have the same verdicts."""
+
+from itertools import chain, combinations
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 from planner.advice.advised_table import AdvisedTable
-from planner.advice.candidates import names_of
+from planner.advice.candidates import find_candidates, names_of
 from planner.advice.sample import built_sample, choose
+from planner.advice.workload import Query
 from planner.condition.sql.parser import read_where
 from planner.condition.tree.nodes import EVERY_ROW
 from planner.prune.verdicts import kept_mask
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.definition.index_definition import resolve
+from puffin_index.segments.directory import FieldKind
+from tests.conftest import create_table
 
 WHERES = [
     "lo_custkey = 77",
@@ -44,3 +51,51 @@ def test_verdicts_are_those_of_the_whole_index(lineorder: Table, most: int) -> N
         assert kept.tolist() == real[positions].tolist(), condition
     assert np.all(only_bloom | ~found[0])
     assert nothing.all()
+
+
+# Conditions, and how many of the sets of their candidates differ.
+ALIKE = {
+    "k = 77": 3,
+    "k IN (155, 3) AND n > 99": 6,
+    "k = 77 OR k > 9990 AND n < 1": 6,
+    "k <> 77 AND s BETWEEN 'v9' AND 'v91'": 4,
+    "s LIKE '%77'": 4,
+    "k = 77 AND s LIKE '%7' AND s <> 'v7'": 12,
+}
+
+
+@pytest.fixture
+def table(local_catalog: SqlCatalog) -> Table:
+    """`ns.t`: 20 row groups; all rows lie scattered."""
+    rows = np.random.default_rng(3)
+    numbers = rows.integers(0, 10_000, 2_000)
+    data = pa.table(
+        {
+            "k": pa.array(numbers, mask=numbers < 500),
+            "n": pa.array(rows.integers(0, 101, len(numbers))),
+            "s": pa.array([f"v{number}" for number in numbers]),
+        }
+    )
+    return create_table(local_catalog, "t", data, 100)
+
+
+def every_set(candidates: frozenset[FieldKind]) -> list[frozenset[FieldKind]]:
+    ordered = sorted(candidates)
+    return [*map(frozenset, chain.from_iterable(combinations(ordered, n) for n in range(len(ordered) + 1)))]
+
+
+@pytest.mark.one_of(2)
+@pytest.mark.parametrize("where", ALIKE)
+def test_sets_that_are_alike_drop_the_same(table: Table, where: str) -> None:
+    advised = AdvisedTable.of(table)
+    everything = advised.scanned(EVERY_ROW)
+    candidates = find_candidates([Query(where)], advised.schema)
+    (query,) = candidates.queries
+    with built_sample(advised, everything, np.arange(len(everything)), candidates.columns) as sample:
+        kept = {some: kept_mask(sample.reasons(query.condition, some)).tolist() for some in every_set(query.candidates)}
+
+    assert not all(kept[query.candidates])
+    assert len({query.with_idle(some) for some in kept}) == ALIKE[where]
+    for some, own in kept.items():
+        assert some <= query.with_idle(some)
+        assert own == kept[query.with_idle(some)], some

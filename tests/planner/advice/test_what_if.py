@@ -208,5 +208,4 @@ def test_text_and_rows(table: Table) -> None:
     assert "measured on 4 of 8 row groups" in answer._repr_html_()
     assert [row["state"] for row in answer.rows()] == ["without index", "today", "what if"]
     assert answer.rows()[2]["verdict"] == "build"
-    document = answer.to_json()
-    assert document["verdict"] == {"text": "build", "reason": answer.verdict.reason}
+    assert answer.to_json()["verdict"] == {"text": "build", "reason": answer.verdict.reason}

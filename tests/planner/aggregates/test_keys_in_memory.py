@@ -84,7 +84,7 @@ def test_decoding_waits_until_data_has_cost_as_much(index: TableIndex) -> None:
         ("k > 3990 AND (w < 300 OR v < 0)", lambda row: (row["k"] or 0) > 3990 and (row["w"] < 300 or row["v"] < 0)),
     ],
 )
-def test_few_rows_take_only_the_keys_that_the_where_tests(
+def test_few_rows_take_the_keys_of_tests(
     index: TableIndex, where: str, holds: Callable[[dict[str, int]], bool]
 ) -> None:
     keys = [row["k"] for row in DATA.to_pylist() if holds(row)]

@@ -22,7 +22,7 @@ from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.data_table import list_data_files
 from puffin_index.errors import NotFoundError, UnsupportedError
 from tests.conftest import built, create_table
-from tests.deletes_sample import commit_deletion_vectors, commit_equality_deletes, commit_positional_deletes
+from tests.deletes_sample import commit_deletion_vectors, commit_positional_deletes
 from tests.planner.laws.imported_files import StoredField, commit_file, write_parquet
 
 
@@ -40,8 +40,7 @@ def items(count: int = 2_000) -> pa.Table:
 @pytest.fixture
 def index(local_catalog: SqlCatalog) -> TableIndex:
     """`ns.t` with 8 row groups in 2 files, `k` and `name` indexed."""
-    table = create_table(local_catalog, "t", items(), 500)
-    table.append(items())
+    create_table(local_catalog, "t", items(), 500).append(items())
     return built(local_catalog, "ns.t", bitmap=["name"], bsi=["k"])
 
 
@@ -120,20 +119,6 @@ def test_a_row_group_whose_matches_are_all_deleted_is_dropped(index: TableIndex,
     assert planner.count(index, where).row_groups_read == 0
 
 
-def test_a_row_group_whose_matches_are_all_deleted_by_equality_is_dropped(index: TableIndex) -> None:
-    commit_equality_deletes(index.data_table, pa.table({"k": pa.array([11, 12], pa.int32())}))
-    index.data_table.append(items())
-
-    plan = planner.plan(index, "k IN (11, 13)", strict=True)
-    kept = [split.reason for split in plan.splits if split.verdict == "kept"]
-    assert sorted(kept) == ["rows-match"] * 2 + ["unindexed"] * 4
-    assert planner.plan(index, "k = 11", strict=True).funnel[-1].dropped == 2
-    assert sorted(row["k"] for row in read(index, "k IN (11, 13)")) == [11, 13, 13, 13]
-    index.build(workers=1)
-    counted = planner.count(index, "k IN (11, 13)")
-    assert (counted.rows, counted.row_groups_read) == (4, 0)
-
-
 def test_a_delete_file_that_cannot_be_read_keeps_its_row_groups_but_fails_a_scan(index: TableIndex) -> None:
     first = list_data_files(index.data_table)[0].path
     location = commit_deletion_vectors(index.data_table, {first: {0}})
@@ -182,10 +167,8 @@ def test_a_count_reads_only_what_no_index_answers(index: TableIndex) -> None:
 
 def test_a_partition_constant_that_is_null_wins_over_a_default(local_catalog: SqlCatalog) -> None:
     table = create_table(local_catalog, "nulls", items(10), 5)
-    with table.update_schema() as update:
-        update.add_column("c", StringType(), default_value="new")
-    with table.update_spec() as update:
-        update.add_field("c", IdentityTransform(), "by_c")
+    table.update_schema().add_column("c", StringType(), default_value="new").commit()
+    table.update_spec().add_field("c", IdentityTransform(), "by_c").commit()
     table.append(pa.Table.from_pylist([{"id": 50, "c": None}, {"id": 51, "c": "x"}], table.schema().as_arrow()))
     index = built(local_catalog, "ns.nulls", bitmap=["id"])
 

@@ -79,9 +79,7 @@ def test_a_damaged_delete_file_keeps_its_row_groups_and_fails_a_scan(index: Tabl
         ("b", pa.array([1], pa.int64()), r"no columns of the field ids \[1\]"),
     ],
 )
-def test_files_that_iceberg_reads_otherwise_are_refused(
-    index: TableIndex, column: str, values: pa.Array, refusal: str
-) -> None:
+def test_files_read_otherwise_are_refused(index: TableIndex, column: str, values: pa.Array, refusal: str) -> None:
     location = commit_equality_deletes(index.data_table, pa.table({"a": [1]}))
     field_id = index.data_table.schema().find_field(column).field_id
     field = pa.field(column, values.type, metadata={"PARQUET:field_id": str(field_id)})

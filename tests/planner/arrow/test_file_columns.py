@@ -86,9 +86,7 @@ def file_columns(schema: Schema, stored: pa.Schema, constants: dict[int, object]
 
 
 @given(columns())
-def test_the_shortcut_gives_what_the_projection_gives(
-    given_columns: tuple[pa.Table, Schema, dict[int, object]],
-) -> None:
+def test_the_shortcut_gives_what_projection_gives(given_columns: tuple[pa.Table, Schema, dict[int, object]]) -> None:
     table, schema, constants = given_columns
     mapped = file_columns(schema, table.schema, constants)
     target = schema_to_pyarrow(schema, include_field_ids=False)

@@ -16,6 +16,7 @@ from puffin_index.data.data_table import list_data_files
 from puffin_index.errors import NotFoundError, UnsupportedError
 from tests.conftest import amount, built, create_table
 from tests.deletes_sample import commit_deletion_vectors, commit_positional_deletes
+from tests.oracle import compare
 
 SCHEMA = pa.schema([("id", pa.int64()), ("s", pa.string()), ("d", pa.float64()), ("n", pa.int64())])
 
@@ -46,17 +47,12 @@ def make(catalog: SqlCatalog, **kinds: Any) -> TableIndex:
 
 def expected(rows: Sequence[dict[str, Any]], keys: dict[str, Sequence[Any]]) -> list[tuple[int, int]]:
     """The pairs of a key's place and a row's number, row by row."""
-
-    def same(one: Any, other: Any) -> bool:
-        both_nan = isinstance(one, float) and isinstance(other, float) and math.isnan(one) and math.isnan(other)
-        return one is not None and (one == other or both_nan)
-
     asked = list(zip(*keys.values(), strict=True))
     return [
         (place, row["n"])
         for place, key in enumerate(asked)
         for row in rows
-        if all(same(value, row[name]) for name, value in zip(keys, key, strict=True))
+        if all(compare(value, "=", row[name]) for name, value in zip(keys, key, strict=True))
     ]
 
 

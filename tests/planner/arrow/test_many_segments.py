@@ -86,9 +86,7 @@ def test_plans_ask_for_what_they_read_range_by_range(catalog: SqlCatalog, other:
         ("b = 1 AND b <> 2 AND k > 1900", 3),
     ],
 )
-def test_a_round_for_each_column_however_many_segments(
-    server: StoreServer, catalog: SqlCatalog, where: str, rounds: int
-) -> None:
+def test_a_round_a_column_for_any_segments(server: StoreServer, catalog: SqlCatalog, where: str, rounds: int) -> None:
     def warm_plan() -> tuple[Traffic, ScanPlan]:
         clear_caches()
         index = TableIndex.open(catalog, "ns.t")
@@ -104,9 +102,7 @@ def test_a_round_for_each_column_however_many_segments(
 
 
 @pytest.mark.parametrize("is_warm", [False, True])
-def test_a_segment_that_is_gone_keeps_its_row_groups_alone(
-    catalog: SqlCatalog, other: SqlCatalog, *, is_warm: bool
-) -> None:
+def test_a_lost_segment_keeps_its_row_groups_alone(catalog: SqlCatalog, other: SqlCatalog, *, is_warm: bool) -> None:
     """Which questions need the segment depends on its bounds, so range by range says which plans must warn."""
     mine, theirs = TableIndex.open(catalog, "ns.t"), TableIndex.open(other, "ns.t")
     gone = sorted(named_segments(mine))[SEGMENTS // 2]

@@ -6,10 +6,8 @@ import pyarrow as pa
 from hypothesis import HealthCheck, given, note, settings, strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
 
-from planner.arrow.aggregate import count
-from planner.arrow.arrow_scan import scan
 from planner.arrow.plan import plan
-from puffin_index import IndexDefinition, TableIndex
+from puffin_index import IndexDefinition
 from tests.conftest import amount, built, create_table, temporary_catalog
 from tests.oracle import Compare, IsNull, Not, Operator, Predicate, evaluate
 from tests.planner.condition.where_text import predicates_of, render
@@ -111,27 +109,9 @@ def test_keys_of_one_map_have_indexes_of_their_own(local_catalog: SqlCatalog) ->
     assert swapped.kept == 0
 
 
-def test_a_key_added_to_the_definition_is_built_and_the_others_are_kept(local_catalog: SqlCatalog) -> None:
-    build_index(local_catalog, colors(90), 10, IndexDefinition.of(bitmap=["m#k#color"]))
-    index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bitmap=["m#k#color", "m#k#size"]))
-
-    assert index.status().indexed_data_files == 0
-    assert index.build(workers=1).segments == 1
-    assert index.build(workers=1).segments == 0
-
-    status = index.status()
-    assert (status.indexed_data_files, status.segments) == (1, 2)
-    assert [(column.name, column.kinds["bitmap"] > 0) for column in status.columns] == [
-        ("m#k#color", True),
-        ("m#k#size", True),
-    ]
-
-
 def test_a_renamed_map_keeps_its_indexes(local_catalog: SqlCatalog) -> None:
     index = build_index(local_catalog, colors(900), 10, IndexDefinition.of(bitmap=["m#k#color"]))
-    table = index.data_table
-    with table.update_schema() as update:
-        update.rename_column("m", "attributes")
+    index.data_table.update_schema().rename_column("m", "attributes").commit()
 
     assert plan(index, "attributes['color'] = 'c17'", strict=True).dropped == 80
     assert index.columns[0].name == "attributes#k#color"
@@ -139,32 +119,8 @@ def test_a_renamed_map_keeps_its_indexes(local_catalog: SqlCatalog) -> None:
 
 def test_files_from_before_the_map_was_added_hold_no_key(local_catalog: SqlCatalog) -> None:
     table = create_table(local_catalog, "t", pa.table({"id": pa.array(range(20), pa.int64())}), 10)
-    with table.update_schema() as update:
-        update.union_by_name(pa.schema([("m", MAP_TYPES["m"])]))
+    table.update_schema().union_by_name(pa.schema([("m", MAP_TYPES["m"])])).commit()
     index = built(local_catalog, "ns.t", bitmap=["m#k#color"])
 
     assert plan(index, "m['color'] = 'c1'", strict=True).kept == 0
     assert plan(index, "m['color'] IS NULL", strict=True).kept_rows == 20
-
-
-def test_keys_of_a_map_live_through_compaction_and_scans(local_catalog: SqlCatalog) -> None:
-    definition = IndexDefinition.of(bitmap=["m#k#color", "m#k#size"], bloom=["m#k#color"], bsi=["m#k#size"])
-    index = build_index(local_catalog, colors(90), 10, definition)
-    index.data_table.append(colors(90))
-    index.build(workers=1)
-    before = index.status()
-    assert index.verify().findings == ()
-
-    index.compact()
-
-    after = index.status()
-    assert (before.segments, after.segments) == (2, 1)
-    assert after.indexed_data_files == before.indexed_data_files == 2
-    assert index.verify().findings == ()
-    index.expire()
-    assert index.verify().findings == ()
-    found = plan(index, "m['color'] = 'c17'", strict=True)
-    assert [split.row_group for split in found.splits if split.verdict == "kept"] == [1, 1]
-    assert count(index, "m['color'] = 'c17' AND m['size'] = 's3'").rows == 2
-    scanned = scan(index, "m['color'] >= 'c88'", ["m"]).read_all()
-    assert sorted(dict(row["m"])["color"] for row in scanned.to_pylist()) == ["c88", "c88", "c89", "c89"]

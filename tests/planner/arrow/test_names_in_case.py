@@ -99,12 +99,9 @@ def test_a_build_is_of_the_files_that_a_predicate_spells(local_catalog: SqlCatal
     assert index.build(workers=1, scope=BuildScope(row_filter=EqualTo("id", 130))).files == 1
 
 
-def test_properties_the_command_line_and_advice_spell_columns(
-    local_catalog: SqlCatalog, table: Table, tmp_path: Path
-) -> None:
+def test_properties_commands_and_advice_spell_columns(local_catalog: SqlCatalog, table: Table, tmp_path: Path) -> None:
     properties = {"file-index.bitmap.columns": "id,Id,iD", "file-index.bitmap.id.layout": "bitmaps"}
-    with table.transaction() as transaction:
-        transaction.set_properties(properties)
+    table.transaction().set_properties(properties).commit_transaction()
     shell = Shell(tmp_path)
     shell.json("build", "--engine", "local", "--workers", "1", "--where", "ID >= 0")
     index = TableIndex.open(local_catalog, "ns.t")

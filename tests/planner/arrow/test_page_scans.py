@@ -98,18 +98,14 @@ def test_a_needle_takes_a_page_of_each_column(index: TableIndex, rows: list[dict
     expected = [row for row in rows if row["k"] == wanted["k"]]
     read = DataRead()
 
-    found = planner.scan(index, f"k = {wanted['k']}", data_read=read).read_all()
-
-    assert found.to_pylist() == expected
+    assert planner.scan(index, f"k = {wanted['k']}", data_read=read).read_all().to_pylist() == expected
     assert 0 < read.pages_read <= len(expected) * 14
     assert read.pages >= GROUP_ROWS // PAGE_ROWS * 14
     assert read.bytes_read < 0.3 * read.bytes
     assert read.chunks == 0
 
 
-def test_columns_of_the_residual_come_first_and_the_others_for_the_rows_left(
-    index: TableIndex, rows: list[dict[str, Any]]
-) -> None:
+def test_columns_of_the_residual_come_first_others_for_rows_left(index: TableIndex, rows: list[dict[str, Any]]) -> None:
     read, none = DataRead(), DataRead()
     known = [row for row in rows if row["k"] == 7]
     expected = [row for row in known if row["n"] == known[0]["n"]]
@@ -136,7 +132,7 @@ def test_a_file_without_page_indexes_is_read_as_before(tmp_path: Path, rows: lis
     assert read.chunks > 0
 
 
-def test_damaged_pages_are_seen_and_the_whole_is_read(
+def test_damaged_pages_are_seen(
     index: TableIndex, rows: list[dict[str, Any]], caplog: pytest.LogCaptureFixture
 ) -> None:
     path = Path(list_data_files(index.data_table)[0].path.removeprefix("file://"))
@@ -217,7 +213,6 @@ def test_scans_of_paged_files_agree_with_the_rows(case: Case, columns: list[str]
         for where, matches in WHERES.items():
             note(where)
             expected = [{name: row[name] for name in chosen} for row in live if matches(row)]
-            found = planner.scan(index, where, columns).read_all()
-            assert found.to_pylist() == expected
+            assert planner.scan(index, where, columns).read_all().to_pylist() == expected
             assert planner.count(index, where).rows == len(expected)
         index.catalog.close()

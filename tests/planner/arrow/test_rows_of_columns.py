@@ -10,8 +10,8 @@ from hypothesis import given, settings, strategies as st
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from planner.arrow.row_group_columns import DataRead, RowGroupColumns
-from puffin_index.data.file_fields import identify_fields
-from puffin_index.data.parquet import coded_by_dictionary, open_parquet_file
+from puffin_index.data.file_fields import FileField, identify_fields
+from puffin_index.data.parquet import OpenParquet, coded_by_dictionary, open_parquet_file
 from tests.conftest import amount
 from tests.puffin_index.data.pages.random_files import FileCase, file_cases
 from tests.puffin_index.data.pages.test_page_reader import row_groups_in_file, whole
@@ -19,12 +19,16 @@ from tests.puffin_index.data.pages.test_page_reader import row_groups_in_file, w
 TEXTS = pa.schema([("t", pa.string()), ("u", pa.large_string()), ("a.b", pa.string()), ("n", pa.int64())])
 
 
+def fields_of(opened: OpenParquet) -> tuple[FileField, ...]:
+    fields = identify_fields(opened.parquet.schema_arrow, "PARQUET", None)
+    assert fields is not None
+    return fields.fields
+
+
 def read(path: Path, row_group: int, rows: list[int]) -> pa.Table:
     with open_parquet_file(PyArrowFileIO(), str(path)) as opened:
-        fields = identify_fields(opened.parquet.schema_arrow, "PARQUET", None)
-        assert fields is not None
         columns = RowGroupColumns(opened, row_group, DataRead(), side_by_side=False)
-        table = columns.read(fields.fields, np.array(rows, np.int64))
+        table = columns.read(fields_of(opened), np.array(rows, np.int64))
     return table.select(opened.parquet.schema_arrow.names)
 
 
@@ -46,9 +50,7 @@ def test_strings_of_dictionaries_stay_coded_until_rows_are_chosen(tmp_path: Path
     table = pa.table([values, values, values, range(2_000)], schema=TEXTS)
     pq.write_table(table, path, use_dictionary=has_dictionary)
     with open_parquet_file(PyArrowFileIO(), str(path)) as opened:
-        fields = identify_fields(opened.parquet.schema_arrow, "PARQUET", None)
-        assert fields is not None
-        coded = coded_by_dictionary(opened.parquet.metadata.row_group(0), fields.fields)
+        coded = coded_by_dictionary(opened.parquet.metadata.row_group(0), fields_of(opened))
         stored = opened.with_dictionaries(coded).read_row_group(0)
 
     assert coded == (["t", "u"] if has_dictionary else [])
@@ -61,7 +63,5 @@ def test_a_dictionary_that_was_given_up_is_none(tmp_path: Path) -> None:
     pq.write_table(pa.table({"t": values}), path, dictionary_pagesize_limit=100, write_batch_size=10)
     assert pq.read_metadata(path).row_group(0).column(0).has_dictionary_page
     with open_parquet_file(PyArrowFileIO(), str(path)) as opened:
-        fields = identify_fields(opened.parquet.schema_arrow, "PARQUET", None)
-        assert fields is not None
-        assert coded_by_dictionary(opened.parquet.metadata.row_group(0), fields.fields) == []
+        assert coded_by_dictionary(opened.parquet.metadata.row_group(0), fields_of(opened)) == []
     assert read(path, 0, [4_999]).to_pylist() == [{"t": "value 4999"}]

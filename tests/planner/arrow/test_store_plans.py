@@ -1,22 +1,14 @@
 """Plans over segments in a store: rounds of requests, not requests, are what a user waits for."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 import planner
-from planner.arrow.plan import plan, plan_files
-from planner.condition.sql.parser import read_where
-from planner.condition.tree.simplify import simplified
-from planner.prune.gate import Limits
-from planner.view.cache import new_cache
-from planner.view.index_view import IndexView
+from planner.arrow.plan import plan
 from puffin_index import IndexDefinition, TableIndex
-from puffin_index.data.data_table import list_data_files
 from puffin_index.errors import DefinitionError
-from puffin_index.index_table.table import read_entries
 from puffin_index.storage.caches import clear_caches
 from puffin_index.storage.parallel import PROPERTY_AT_ONCE
 from puffin_index.storage.whole_files import read_tables_whole
@@ -51,9 +43,7 @@ def asked(server: StoreServer, index: TableIndex, where: str) -> Traffic:
 
 @pytest.mark.one_of(2)
 @pytest.mark.parametrize(("where", "rounds"), [("k = 77", 4), ("k = 77 AND s = 'value 7'", 5)])
-def test_the_first_plan_of_a_process_takes_few_rounds_and_asks_for_no_size(
-    server: StoreServer, catalog: SqlCatalog, where: str, rounds: int
-) -> None:
+def test_the_first_plan_takes_few_rounds(server: StoreServer, catalog: SqlCatalog, where: str, rounds: int) -> None:
     def first_plan() -> Traffic:
         clear_caches()
         return asked(server, TableIndex.open(catalog, "ns.t"), where)
@@ -136,25 +126,3 @@ def test_a_property_bounds_the_requests_at_one_time(server: StoreServer, catalog
         few.close()
         bad.close()
         clear_caches()
-
-
-def test_what_look_ups_read_next_is_read_side_by_side(server: StoreServer, tmp_path: Path) -> None:
-    """Many segments: each round has the directories, the roots and blocks of postings, or the small payloads of all."""
-    with store_catalog(server, tmp_path) as made:
-        definition = IndexDefinition.of(bitmap=["k", "s"], bloom=["b"], bsi=["k"], options={"k.layout": "postings"})
-        index = indexed(made, 2 * SEGMENTS, definition)
-        entries, files = read_entries(index.index_table), list_data_files(index.data_table)
-        # Directories; what a column's look-up reads of each segment, one part after the other.
-        expected = {"k = 77": 3, "k < 60 AND b = 3": 4, "s = 'value 7'": 3, "k BETWEEN 3 AND 9": 3}
-        for where, rounds in expected.items():
-            view = IndexView(where, entries, index.index_table.io, new_cache())
-            found: list[Traffic] = []
-            with far_away(server, found):
-                plan_files(
-                    view,
-                    simplified(read_where(where, index.data_table.schema())),
-                    files,
-                    Limits(strict=True, seconds=60),
-                )
-            assert found[0].by_kind.keys() == {"RANGE"}
-            assert (found[0].rounds <= rounds, found[0].most_at_once) == (True, 2 * SEGMENTS), where

@@ -88,9 +88,7 @@ CONDITIONS: list[tuple[str, list[int]]] = [
 
 @pytest.mark.parametrize("column", ["word", "st.word", "m['k']"])
 @pytest.mark.parametrize(("text", "expected"), CONDITIONS, ids=[text for text, _ in CONDITIONS])
-def test_the_row_groups_with_matches_are_kept_and_counted_without_reading(
-    index: TableIndex, column: str, text: str, expected: list[int]
-) -> None:
+def test_row_groups_with_matches_are_counted(index: TableIndex, column: str, text: str, expected: list[int]) -> None:
     where = text.format(column, column)
     counted = planner.count(index, where)
 

@@ -15,16 +15,8 @@ from planner.condition.implied import Implied
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import NotFoundError, UnsupportedError
 from tests.conftest import create_table, temporary_catalog
+from tests.planner.arrow.test_locate import NAN, ROWS
 from tests.planner.ten_rows import build_index
-
-NAN = float("nan")
-ROWS = pa.table(
-    {
-        "i": pa.array([5, 1, None, 9, 7, 3, 5, 2], pa.int64()),
-        "f": pa.array([NAN, -0.0, 1.5, None, 0.0, NAN, 2.5, -7.0], pa.float64()),
-        "s": pa.array(["b", "a", None, "d", "é", "a", "c", "B"]),
-    }
-)
 
 
 @pytest.fixture(scope="module")
@@ -75,15 +67,6 @@ def test_the_first_rows_come_in_order(index: TableIndex, order_by: str, first: l
     assert implied.source == "top-k"
     assert implied.dropped is not None
     assert implied.seconds
-
-
-def test_texts_and_nan_have_an_order(index: TableIndex) -> None:
-    texts = planner.scan(index, columns=["s"], order_by="s desc", limit=4).read_all()["s"].to_pylist()
-    numbers = planner.scan(index, columns=["f", "i"], order_by="f desc", limit=3).read_all()
-
-    assert texts == ["é", "d", "c", "b"]
-    assert str(numbers["f"].to_pylist()) == "[nan, nan, 2.5]"
-    assert numbers.column_names == ["f", "i"]
 
 
 def test_a_limit_without_order_takes_any_rows(index: TableIndex) -> None:

@@ -36,8 +36,7 @@ def shell(local_catalog: SqlCatalog, tmp_path: Path) -> Shell:
 
 def test_create_build_status_explain(shell: Shell) -> None:
     options = "--bsi k --bitmap name --bloom name --option name.fpp=0.02 --option name.layout=bitmaps"
-    created = shell.json("create", *options.split())
-    assert created["index_table"] == "ns.t__puffin_index"
+    assert shell.json("create", *options.split())["index_table"] == "ns.t__puffin_index"
 
     before = shell.json("status")
     assert (before["row_groups"], before["indexed_row_groups"], before["segments"]) == (8, 0, 0)
@@ -330,9 +329,7 @@ def _replace_by_a_folder(segment: Path) -> None:
     ],
     ids=["zeros", "cut", "gone", "folder"],
 )
-def test_a_damaged_segment_is_one_line_that_names_it_once(
-    shell: Shell, tmp_path: Path, damage: Callable[[Path], object]
-) -> None:
+def test_a_damaged_segment_is_named_in_one_line(shell: Shell, tmp_path: Path, damage: Callable[[Path], object]) -> None:
     shell("create", "--bsi", "k,id", "--bitmap", "k,name", "--bloom", "name,id")
     shell("build", "--engine", "local", "--workers", "1")
     (segment,) = tmp_path.rglob("_segments/*.puffin")

@@ -81,9 +81,7 @@ def service(local_catalog: SqlCatalog, table: Table, tmp_path: Path) -> Iterator
         yield running
 
 
-def test_new_snapshots_are_indexed_and_sigterm_ends_it_with_zero(
-    service: Service, local_catalog: SqlCatalog, table: Table
-) -> None:
+def test_new_snapshots_are_indexed_until_sigterm(service: Service, local_catalog: SqlCatalog, table: Table) -> None:
     assert [report["files"] for report in service.reports(1)] == [1]
     table.append(rows(500))
     assert [(report["files"], report["rows"]) for report in service.reports(2)] == [(1, 1000), (1, 500)]
@@ -98,15 +96,12 @@ def test_new_snapshots_are_indexed_and_sigterm_ends_it_with_zero(
 
 
 @pytest.mark.nightly
-def test_a_table_that_vanishes_is_tried_again_and_followed_when_it_is_back_until_sigint(
-    service: Service, local_catalog: SqlCatalog, table: Table
-) -> None:
+def test_a_table_that_vanishes_is_followed_when_back(service: Service, local_catalog: SqlCatalog, table: Table) -> None:
     service.reports(1)
     local_catalog.drop_table("ns.t")
     service.wait_for_log("pass failed attempt=1")
     again = create_table(local_catalog, "t", rows(300), 100)
-    with again.transaction() as transaction:
-        transaction.set_properties({"file-index.bsi.columns": "k"})
+    again.transaction().set_properties({"file-index.bsi.columns": "k"}).commit_transaction()
 
     assert [report["rows"] for report in service.reports(2)] == [1000, 300]
     assert service.stop(signal.SIGINT) == 0
@@ -116,9 +111,7 @@ def test_a_table_that_vanishes_is_tried_again_and_followed_when_it_is_back_until
 
 
 @pytest.mark.nightly
-def test_a_build_that_fails_is_one_line_and_the_next_pass_goes_on(
-    service: Service, local_catalog: SqlCatalog, table: Table
-) -> None:
+def test_a_failed_build_is_one_line_and_passes_go_on(service: Service, local_catalog: SqlCatalog, table: Table) -> None:
     service.reports(1)
     index_table = TableIndex.open(local_catalog, "ns.t").index_table
     folder = Path(segments_folder(index_table).removeprefix("file://"))
@@ -136,8 +129,7 @@ def test_a_build_that_fails_is_one_line_and_the_next_pass_goes_on(
 
 
 def test_it_makes_the_index_of_a_table_that_has_only_properties(table: Table, tmp_path: Path) -> None:
-    with table.transaction() as transaction:
-        transaction.set_properties({"file-index.bitmap.columns": "name,nope"})
+    table.transaction().set_properties({"file-index.bitmap.columns": "name,nope"}).commit_transaction()
     with closing(Service(tmp_path)) as running:
         report = running.reports(1)[0]
         assert report["files"] == 1
@@ -174,9 +166,7 @@ def test_a_stop_in_the_middle_of_a_build_leaves_only_whole_segments(local_catalo
 
 
 @pytest.mark.nightly
-def test_a_data_file_that_cannot_be_read_for_a_while_is_tried_again(
-    local_catalog: SqlCatalog, table: Table, tmp_path: Path
-) -> None:
+def test_a_file_that_fails_for_a_while_is_tried_again(local_catalog: SqlCatalog, table: Table, tmp_path: Path) -> None:
     TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bsi=["k"]))
     table.append(rows(300))
     path = Path(table.inspect.files()["file_path"][0].as_py().removeprefix("file://"))

@@ -23,6 +23,8 @@ from pyiceberg.transforms import (
     MonthTransform,
     Transform,
     TruncateTransform,
+    UnknownTransform,
+    VoidTransform,
     YearTransform,
 )
 from pyiceberg.typedef import Record
@@ -36,8 +38,8 @@ from puffin_index.keys.value_types import value_type_named
 from puffin_index.keys.values import key_of
 from puffin_index.storage.arrays import Flags
 from tests.conftest import amount
-from tests.planner.laws.expression_oracle import holds
 from tests.planner.laws.java_transforms import written_values
+from tests.puffin_index.kinds.columns import holds
 
 SECOND, YEAR = 10**6, 31_556_952 * 10**6
 PERIODS: list[Transform[Any, Any]] = [YearTransform(), MonthTransform(), DayTransform(), HourTransform()]
@@ -123,7 +125,7 @@ def stay(source: str, transform: Transform[Any, Any], values: Iterable[Any], tes
 @example(("timestamp", YearTransform(), [-(2**63)], SetTest((-(2**63),))))
 @example(("int", TruncateTransform(2**31 - 1), [5], SetTest((5,))))
 @example(("string", BucketTransform(5), [b"\xff"], SetTest((b"\xff",))))
-def test_a_file_with_a_matching_row_stays_whatever_its_writer_made_of_the_row(
+def test_a_file_with_a_matching_row_stays_in_any_case(
     case: tuple[str, Transform[Any, Any], list[Any], LeafTest],
 ) -> None:
     name, transform, values, test = case
@@ -146,10 +148,33 @@ def test_a_file_with_a_matching_row_stays_whatever_its_writer_made_of_the_row(
         ("date", MonthTransform(), 5, RangeTest(31 * 6, None)),
         ("long", TruncateTransform(10), 2**62 - 2**62 % 10, RangeTest(2**62 + 20, None)),
         ("int", TruncateTransform(2**30), 0, SetTest((-1,))),
+        ("long", TruncateTransform(10), 10, RangeTest(None, 10, high_inclusive=False)),
+        ("timestamp_ns", DayTransform(), 1, RangeTest(None, 86_400 * 10**9, high_inclusive=False)),
+        ("timestamp_ns", BucketTransform(7), 3, SetTest((1_511_949_600_000_001_001,))),
+        ("timestamp", HourTransform(), 0, SetTest((-4_000_000_000,))),
+        ("string", TruncateTransform(2), "ab", RangeTest(b"ab", b"ac", high_inclusive=False, negated=True)),
+        ("string", IdentityTransform(), None, SetTest((b"a",), negated=True)),
     ],
 )
 def test_files_of_other_periods_go(source: str, transform: Transform[Any, Any], value: Any, test: LeafTest) -> None:
     assert not stay(source, transform, [value], test)
+
+
+@pytest.mark.parametrize(
+    ("source", "transform", "value", "test"),
+    [
+        ("double", IdentityTransform(), 0.0, RangeTest(1, None)),
+        # The least number, truncated by Java.
+        ("long", TruncateTransform(10), -(2**63) - 2 + 2**64, RangeTest(None, 5)),
+        # Writers of long ago put the last hour of 1969 into the first of 1970.
+        ("timestamp", HourTransform(), 0, SetTest((-1,))),
+        ("string", TruncateTransform(1), "\u00bf", RangeTest(b"\xc2\xbf", b"\xc2\xc0", high_inclusive=False)),
+        ("string", VoidTransform(), None, SetTest((b"a",))),
+        ("string", UnknownTransform("other"), None, NullTest(is_null=False)),
+    ],
+)
+def test_what_is_not_told_stays(source: str, transform: Transform[Any, Any], value: Any, test: LeafTest) -> None:
+    assert stay(source, transform, [value], test)
 
 
 @pytest.mark.parametrize("where", [NullTest(is_null=True), NullTest(is_null=False), SetTest((5,)), RangeTest(0, 9)])

@@ -5,18 +5,11 @@ from collections.abc import Iterable
 import pytest
 from hypothesis import given, strategies as st
 
-from planner.condition.tree.nodes import (
-    UNKNOWN,
-    Conjunction,
-    Disjunction,
-    Everything,
-    Leaf,
-    Nothing,
-    Predicate,
-)
+from planner.condition.tree.nodes import UNKNOWN, Conjunction, Disjunction, Everything, Leaf, Nothing, Predicate
 from planner.condition.tree.simplify import conjunction, disjunction
 from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
-from tests.planner.laws.expression_oracle import holds, joined_truth
+from tests.planner.laws.expression_oracle import joined_truth
+from tests.puffin_index.kinds.columns import holds
 
 EQUALS_1506 = SetTest((1506,))
 NOT_1506 = SetTest((1506,), negated=True)

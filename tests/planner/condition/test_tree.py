@@ -49,7 +49,7 @@ def plain_verdicts(predicate: Predicate, leaves: dict[Leaf, Verdicts]) -> Verdic
 
 @settings(max_examples=amount(40, 1_000))
 @given(TREES, st.lists(st.tuples(st.integers(0, 30), FLAGS, FLAGS), max_size=12))
-def test_verdicts_are_those_of_plain_recursion_after_every_change(
+def test_verdicts_are_those_of_recursion(
     predicate: Predicate, changes: list[tuple[int, np.ndarray, np.ndarray]]
 ) -> None:
     tree = PredicateTree(predicate)

@@ -99,7 +99,7 @@ class Writer:
 
     def join(self, *parts: str) -> str:
         gap = self.one(" ", " ", " ", "\n", "\t ", " /* it's */ ", " -- ( \n")
-        return gap.join(part if part[0] in "'\"`" or self.capitals else _lower(part) for part in parts)
+        return gap.join(part if self.capitals or not part.isalpha() else part.lower() for part in parts)
 
     def predicate(self, predicate: Predicate) -> str:
         match predicate:
@@ -208,10 +208,6 @@ class Writer:
         # A backslash before % or _ stays in the string, so it has to be doubled all the same.
         escaped = value.replace("\\", "\\\\").replace("\n", self.one("\n", "\\n", "\\u000A"))
         return quote + escaped.replace(quote, self.one(quote * 2, "\\" + quote)) + quote
-
-
-def _lower(part: str) -> str:
-    return part.lower() if part.isalpha() else part
 
 
 @st.composite

@@ -23,11 +23,7 @@ STRICT = Limits(strict=True)
 
 
 def first_rows(
-    view: IndexView,
-    predicate: Predicate,
-    wanted: FirstRows,
-    is_countable: Flags | None = None,
-    limits: Limits = STRICT,
+    view: IndexView, predicate: Predicate, wanted: FirstRows, is_countable: Flags | None = None, limits: Limits = STRICT
 ) -> Enough:
     row_groups = np.arange(view.row_group_count)
     countable = np.ones(len(row_groups), np.bool_) if is_countable is None else is_countable

@@ -27,14 +27,7 @@ from tests.planner.laws.iceberg_reading import (
 
 @dataclass(frozen=True, slots=True)
 class LiveRow:
-    """A row as a plain scan reads it.
-
-    Attributes:
-        number: What tells rows apart: field 1. NULL, if the data file lacks the field.
-        value: The value of the column that is asked about.
-        file: The location of its data file.
-        position: Its place there.
-    """
+    """A row as a plain scan reads it; field 1, its `number`, tells rows apart. Data files may lack the field."""
 
     number: int | None
     value: Any

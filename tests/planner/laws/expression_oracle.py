@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable
-from typing import Any
 
 from pyiceberg.schema import Schema
 
@@ -16,10 +15,10 @@ from planner.condition.tree.nodes import (
     Predicate,
     ValueTest,
 )
-from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import value_type_named
 from puffin_index.keys.values import key_of
 from tests.oracle import Row
+from tests.puffin_index.kinds.columns import holds
 
 
 def selects(condition: Predicate, row: Row, schema: Schema) -> bool | None:
@@ -52,21 +51,6 @@ def joined_truth(condition: Predicate, ask: Callable[[Leaf | ByValue], bool | No
             return decisive if decisive in sides else None if None in sides else not decisive
         case Leaf() | ByValue():
             return ask(condition)
-
-
-def holds(test: LeafTest, key: Any) -> bool:
-    """Whether a key, None for NULL, satisfies a test."""
-    match test:
-        case NullTest(is_null):
-            return is_null is (key is None)
-        case SetTest(keys, negated):
-            return key is not None and (key in keys) is not negated
-        case RangeTest(low, high):
-            if key is None:
-                return False
-            above = low is None or key > low or (test.low_inclusive and key == low)
-            below = high is None or key < high or (test.high_inclusive and key == high)
-            return (above and below) is not test.negated
 
 
 def _matches(like: ValueTest, value: str) -> bool:

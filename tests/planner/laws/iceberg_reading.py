@@ -44,13 +44,7 @@ class OddFileError(Exception):
 
 @dataclass(frozen=True)
 class LeafColumn:
-    """A column of one value a row, at the top or in a struct.
-
-    Attributes:
-        name: With the names above it, joined by dots.
-        ids: The field ids that lead to it.
-        field: The column.
-    """
+    """A column of one value a row, at the top or in a struct; `name` and `ids` are those of all that leads to it."""
 
     name: str
     ids: tuple[int, ...]
@@ -68,13 +62,7 @@ def leaf_columns(fields: Iterable[NestedField], name: str = "", ids: tuple[int, 
 
 @dataclass(frozen=True)
 class LiveFile:
-    """A data file of a snapshot.
-
-    Attributes:
-        file: Its manifest entry.
-        constants: What its identity partitions fix, by field id.
-        deleted: The positions of its deleted rows.
-    """
+    """A data file of a snapshot, what its identity partitions fix by field id, and positions of deleted rows."""
 
     file: DataFile
     constants: dict[int, Any]

@@ -15,15 +15,7 @@ from pyiceberg.typedef import Record
 
 @dataclass(frozen=True)
 class StoredField:
-    """A field of a file.
-
-    Attributes:
-        name: Its name.
-        values: Its values, for a struct the values of its fields by name.
-        type: Its Arrow type.
-        field_id: What the file calls it by number; None for nothing.
-        children: Of a struct, the numbers of its fields.
-    """
+    """A field of a file, which may lack an id; a struct has values by the names of its fields, and numbers of these."""
 
     name: str
     values: list[Any]

@@ -5,16 +5,7 @@ Written apart from the planner, value by value. `tests/spark/answers/test_partit
 
 from typing import Any
 
-from pyiceberg.transforms import (
-    BucketTransform,
-    DayTransform,
-    HourTransform,
-    IdentityTransform,
-    MonthTransform,
-    Transform,
-    TruncateTransform,
-    YearTransform,
-)
+from pyiceberg import transforms
 from pyiceberg.types import (
     DateType,
     DecimalType,
@@ -26,10 +17,10 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-TIMES = (YearTransform, MonthTransform, DayTransform, HourTransform)
+TIMES = (transforms.YearTransform, transforms.MonthTransform, transforms.DayTransform, transforms.HourTransform)
 
 
-def written_values(transform: Transform[Any, Any], source: IcebergType, value: Any) -> set[Any]:
+def written_values(transform: transforms.Transform[Any, Any], source: IcebergType, value: Any) -> set[Any]:
     """Return what writers make of a value: Java's classes, and of times those of long ago and PyIceberg."""
     written = {java_value(transform, source, value)}
     if isinstance(transform, TIMES):
@@ -37,31 +28,31 @@ def written_values(transform: Transform[Any, Any], source: IcebergType, value: A
         exact = _between(transform, *divmod(value, 86_400 * second or 1), 86_400 * second or 1)
         # The ones rounded towards 1970; the other wraps nothing around, and has no years beyond 262,142.
         written |= {_wrapped(exact, 32) if second else exact, None}
-        if isinstance(transform, HourTransform):
+        if isinstance(transform, transforms.HourTransform):
             written.add(value // (3_600 * second))
     return written
 
 
-def java_value(transform: Transform[Any, Any], source: IcebergType, value: Any) -> Any:
+def java_value(transform: transforms.Transform[Any, Any], source: IcebergType, value: Any) -> Any:
     """Return the partition value of a value, which is a whole number where PyIceberg's literals have one."""
     match transform, source:
-        case IdentityTransform(), StringType():
+        case transforms.IdentityTransform(), StringType():
             return _java_text(value)
-        case IdentityTransform(), _:
+        case transforms.IdentityTransform(), _:
             return value
-        case BucketTransform(), StringType():
+        case transforms.BucketTransform(), StringType():
             return transform.transform(source)(_java_text(value))
-        case BucketTransform(), _:
+        case transforms.BucketTransform(), _:
             return transform.transform(source)(value)
-        case TruncateTransform(width=width), IntegerType():
+        case transforms.TruncateTransform(width=width), IntegerType():
             return _wrapped(value - _rest(_wrapped(_rest(value, width) + width, 32), width), 32)
-        case TruncateTransform(width=width), LongType():
+        case transforms.TruncateTransform(width=width), LongType():
             return _wrapped(value - _rest(_rest(value, width) + width, width), 64)
-        case TruncateTransform(), DecimalType():
+        case transforms.TruncateTransform(), DecimalType():
             return transform.transform(source)(value)
-        case TruncateTransform(width=width), StringType():
+        case transforms.TruncateTransform(width=width), StringType():
             return _java_text(value)[:width]
-        case TruncateTransform(width=width), _:
+        case transforms.TruncateTransform(width=width), _:
             return value[:width]
         case _, DateType():
             return _period_of_days(transform, value)
@@ -86,14 +77,14 @@ def _wrapped(value: int, bits: int) -> int:
     return (value + 2 ** (bits - 1)) % 2**bits - 2 ** (bits - 1)
 
 
-def _period_of_days(transform: Transform[Any, Any], days: int) -> int:
+def _period_of_days(transform: transforms.Transform[Any, Any], days: int) -> int:
     """`DateTimeUtil.convertDays`."""
-    if isinstance(transform, DayTransform):
+    if isinstance(transform, transforms.DayTransform):
         return days
     return _between(transform, days, 0, 1) if days >= 0 else _between(transform, days + 1, 0, 1) - 1
 
 
-def _period_of_time(transform: Transform[Any, Any], value: int, second: int) -> int:
+def _period_of_time(transform: transforms.Transform[Any, Any], value: int, second: int) -> int:
     """`DateTimeUtil.convertMicros` and `convertNanos`: below zero, 1 is added to the fraction, without a carry."""
     seconds, fraction = divmod(value, second)
     if value < 0:
@@ -102,17 +93,17 @@ def _period_of_time(transform: Transform[Any, Any], value: int, second: int) -> 
     return _wrapped(_between(transform, days, rest, 86_400 * second) - (value < 0), 32)
 
 
-def _between(transform: Transform[Any, Any], days: int, rest: int, day: int) -> int:
+def _between(transform: transforms.Transform[Any, Any], days: int, rest: int, day: int) -> int:
     """Whole units from the epoch to a part of a day, rounded towards the epoch as `ChronoUnit.between` does."""
     match transform:
-        case HourTransform():
+        case transforms.HourTransform():
             whole, more = divmod(days * day + rest, day // 24)
-        case DayTransform():
+        case transforms.DayTransform():
             whole, more = days, rest
         case _:
             year, month, of_month = _civil(days)
             whole, more = (year - 1970) * 12 + month - 1, (of_month - 1) * day + rest
-            if not isinstance(transform, MonthTransform):
+            if not isinstance(transform, transforms.MonthTransform):
                 whole, months = divmod(whole, 12)
                 more += months
     return whole + (1 if whole < 0 and more else 0)

@@ -69,11 +69,7 @@ class Trial:
         return predicate, Writer(random.choice).predicate(predicate)
 
     def check(self, pair: int) -> None:
-        """Hold one pair against the oracle.
-
-        Raises:
-            AssertionError: If a matching row lies in a dropped row group, or a number of rows is wrong.
-        """
+        """Hold one pair against the oracle."""
         predicate, where = self.ask(pair)
         random = Random(f"{self.seed}/{pair}/how")
         matching = {path: append.truths(predicate) == 1 for path, append in self.table.appends.items()}

@@ -143,12 +143,7 @@ def sayable(column: str, random: Random) -> Any:
 
 @dataclass(frozen=True)
 class Values:
-    """The values of a column: the distinct ones, and which of them each row has.
-
-    Attributes:
-        distinct: The values that occur, NULL among them or not.
-        codes: Of each row.
-    """
+    """The values of a column: the distinct ones, NULL among them or not, and which of them each row has."""
 
     distinct: list[Any]
     codes: Ints
@@ -238,14 +233,7 @@ def _definition(random: Random) -> IndexDefinition:
 
 @dataclass(frozen=True)
 class RandomTable:
-    """A table, its index, and what is in it.
-
-    Attributes:
-        index: The index.
-        row_group_rows: Rows of a row group.
-        appends: The rows by data file.
-        deleted: The rows of each data file that are deleted.
-    """
+    """A table, its index, its rows by data file, and which of these are deleted."""
 
     index: TableIndex
     row_group_rows: int

@@ -129,8 +129,7 @@ def _sum(column: str, values: Sequence[Any]) -> Any:
         if not -(2**63) <= sum(values) < 2**63:
             raise OverflowedError
         return sum(values)
-    total = _exact_sum(values)
-    return _fitting(total, min(38, SCHEMA.field(column).type.precision + 10))
+    return _fitting(_exact_sum(values), min(38, SCHEMA.field(column).type.precision + 10))
 
 
 def _exact_sum(values: Sequence[Decimal]) -> Decimal:
@@ -237,9 +236,7 @@ def build(
 
 @settings(max_examples=amount(5, 1_600), deadline=None, suppress_health_check=list(HealthCheck))
 @given(appends=tables(), row_group_rows=st.integers(1, 6), data=st.data())
-def test_aggregates_are_those_of_the_live_rows(
-    appends: list[list[Row]], row_group_rows: int, data: st.DataObject
-) -> None:
+def test_aggregates_are_of_the_live_rows(appends: list[list[Row]], row_group_rows: int, data: st.DataObject) -> None:
     with temporary_catalog() as catalog:
         index, live = build(appends, row_group_rows, data, catalog)
         for _ in range(8):

@@ -162,11 +162,7 @@ def expressions(draw: st.DrawFn) -> tuple[BooleanExpression, Test]:
     trees=st.lists(expressions(), min_size=3, max_size=3),
 )
 def test_bytes_of_any_kind_are_compared_as_spark_compares_them(
-    rows: list[Row],
-    layout: str,
-    asked: list[Asked],
-    choices: Random,
-    trees: list[tuple[BooleanExpression, Test]],
+    rows: list[Row], layout: str, asked: list[Asked], choices: Random, trees: list[tuple[BooleanExpression, Test]]
 ) -> None:
     with temporary_catalog() as catalog:
         index = indexed(catalog, rows, layout)

@@ -89,13 +89,11 @@ class History(TableHistory):
     @rule(field_id=st.sampled_from([2, 3]))
     def rename(self, field_id: int) -> None:
         table = self.table
-        with table.update_schema() as update:
-            update.rename_column(self.name_of(field_id, table), self.fresh())
+        table.update_schema().rename_column(self.name_of(field_id, table), self.fresh()).commit()
 
     @rule()
     def add_column(self) -> None:
-        with self.table.update_schema() as update:
-            update.add_column(self.fresh(), LongType())
+        self.table.update_schema().add_column(self.fresh(), LongType()).commit()
 
     @rule()
     def drop_column(self) -> None:
@@ -109,15 +107,13 @@ class History(TableHistory):
     def promote(self) -> None:
         table = self.table
         if isinstance(table.schema().find_type(2), IntegerType):
-            with table.update_schema() as update:
-                update.update_column(self.name_of(2, table), field_type=LongType())
+            table.update_schema().update_column(self.name_of(2, table), field_type=LongType()).commit()
 
     @precondition(lambda self: not self.is_partitioned)
     @rule()
     def partition(self) -> None:
         table = self.table
-        with table.update_spec() as update:
-            update.add_identity(self.name_of(3, table))
+        table.update_spec().add_identity(self.name_of(3, table)).commit()
         self.is_partitioned = True
 
     @rule(is_branch=st.booleans(), rows=batches)

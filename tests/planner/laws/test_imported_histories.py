@@ -248,12 +248,10 @@ class ImportedHistory(TableHistory):
             return
         self.rename_column(field.name)
         if is_replaced and field.field_type.is_primitive:
-            with self.table.update_schema() as update:
-                update.add_column(field.name, field.field_type)
+            self.table.update_schema().add_column(field.name, field.field_type).commit()
 
     def rename_column(self, name: str) -> None:
-        with self.table.update_schema() as update:
-            update.rename_column(name, self.fresh())
+        self.table.update_schema().rename_column(name, self.fresh()).commit()
 
     @rule(is_text=st.booleans(), spare=st.sampled_from([None, *SPARE_NAMES]), default=st.none() | numbers)
     def add_column(self, is_text: bool, spare: str | None, default: int | None) -> None:
@@ -262,23 +260,20 @@ class ImportedHistory(TableHistory):
         name = spare if spare is not None and is_free else self.fresh()
         is_text = name[0] == "s" if is_free else is_text
         value = None if default is None or not self.has_defaults else "a" if is_text else default
-        with table.update_schema() as update:
-            update.add_column(name, StringType() if is_text else IntegerType(), default_value=value)
+        table.update_schema().add_column(name, StringType() if is_text else IntegerType(), default_value=value).commit()
 
     @rule(place=places)
     def drop_column(self, place: int) -> None:
         field, table = self.field_of(place, top=False), self.table
         if field is None or len(table.schema().fields) < 3 or field.field_id in self.partition_sources(table):
             return
-        with table.update_schema() as update:
-            update.delete_column(field.name)
+        table.update_schema().delete_column(field.name).commit()
 
     @rule(place=places)
     def promote(self, place: int) -> None:
         field, table = self.field_of(place), self.table
         if field and isinstance(field.field_type, IntegerType) and field.field_id not in self.partition_sources(table):
-            with table.update_schema() as update:
-                update.update_column(field.name, field_type=LongType())
+            table.update_schema().update_column(field.name, field_type=LongType()).commit()
 
     def partition_sources(self, table: Table) -> set[int]:
         return {field.source_id for spec in table.specs().values() for field in spec.fields}
@@ -287,15 +282,13 @@ class ImportedHistory(TableHistory):
     def partition(self, place: int) -> None:
         field, table = self.field_of(place), self.table
         if table.spec().fields:
-            with table.update_spec() as update:
-                update.remove_field(table.spec().fields[0].name)
+            table.update_spec().remove_field(table.spec().fields[0].name).commit()
         elif (
             field
             and field.field_id not in self.partition_sources(table)
             and not isinstance(field.field_type, TimestamptzType)
         ):
-            with table.update_spec() as update:
-                update.add_field(field.name, IdentityTransform(), self.fresh())
+            table.update_spec().add_field(field.name, IdentityTransform(), self.fresh()).commit()
 
     @rule(places=st.lists(places, min_size=8, max_size=8))
     def map_names(self, places: list[int]) -> None:
@@ -314,14 +307,12 @@ class ImportedHistory(TableHistory):
                 inner = field.field_type.fields[0]
                 entry["fields"] = [{"field-id": inner.field_id, "names": [inner.name]}]
             mapping.append(entry)
-        with table.transaction() as transaction:
-            transaction.set_properties({NAME_MAPPING: json.dumps(mapping)})
+        table.transaction().set_properties({NAME_MAPPING: json.dumps(mapping)}).commit_transaction()
 
     @rule()
     def unmap_names(self) -> None:
         if NAME_MAPPING in self.table.properties:
-            with self.table.transaction() as transaction:
-                transaction.remove_properties(NAME_MAPPING)
+            self.table.transaction().remove_properties(NAME_MAPPING).commit_transaction()
 
     @rule(place=places)
     def restore(self, place: int) -> None:
@@ -364,12 +355,7 @@ class ImportedHistory(TableHistory):
     def compact(self) -> None:
         self.index.compact()
 
-    @rule(
-        rows=batches,
-        place=places,
-        names=st.lists(places, min_size=8, max_size=8),
-        change=st.sampled_from(CHANGES),
-    )
+    @rule(rows=batches, place=places, names=st.lists(places, min_size=8, max_size=8), change=st.sampled_from(CHANGES))
     def change_what_was_indexed(self, rows: Rows, place: int, names: list[int], change: str) -> None:
         """Index all columns of a file without ids, then change what they are found by: every question is asked."""
         self.import_fields(self.stored_fields(rows, "none", 0, set()), 2, (False, True), (1, "a"))

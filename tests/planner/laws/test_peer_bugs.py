@@ -1,7 +1,5 @@
 """What went wrong in other indexes, each once: bugs that their users reported, as tests of ours."""
 
-import math
-
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
@@ -24,15 +22,6 @@ def only_row(found: Aggregated) -> tuple[object, ...]:
     (row,) = found.table.to_pylist()
     assert found.row_groups_read == 0
     return tuple(row.values())
-
-
-def test_only_a_zero_is_not_told_without_its_sign(local_catalog: SqlCatalog) -> None:
-    """-0.0 and 0.0 are equal, and an index knows them as one; an answer that is one of them comes from the data."""
-    _, index = indexed(local_catalog, pa.table({"x": [-0.0, 3.0], "y": [0.0, 3.0]}), bsi=["x", "y"])
-    found = aggregate_with_plan(index, None, "min(x), min(y)")
-    assert [math.copysign(1, value) for value in found.table.to_pylist()[0].values()] == [-1, 1]
-    assert found.row_groups_read == 1
-    assert only_row(aggregate_with_plan(index, None, "max(x), max(y)")) == (3.0, 3.0)
 
 
 @pytest.mark.parametrize("kind", ["bitmap", "bsi"])

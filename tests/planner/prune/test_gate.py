@@ -75,14 +75,12 @@ def test_nothing_but_directories_is_read_where_every_row_group_has_a_match(index
     assert wide.kept == wide.row_groups
     assert sum(stage.bytes_read for stage in wide.funnel) <= 16_384
     assert set(wide.reason_counts()) <= {"not-worth-reading", "may-match"}
-    again = plan(index, "few >= 1 AND k > 700")
-    assert again.index_reads == 0
+    assert plan(index, "few >= 1 AND k > 700").index_reads == 0
 
 
 @pytest.mark.parametrize("index", ["bsi"], indirect=True)
 def test_indexes_from_before_a_promotion_still_answer(index: TableIndex, local_catalog: SqlCatalog) -> None:
-    with index.data_table.update_schema() as update:
-        update.update_column("few", LongType())
+    index.data_table.update_schema().update_column("few", LongType()).commit()
     table = local_catalog.load_table("ns.t")
     table.append(pa.table({"k": pa.array(range(100), pa.int64()), "few": pa.array([9] * 100, pa.int64())}))
     index.build(workers=1)
@@ -145,15 +143,23 @@ def test_keys_that_are_everywhere_cost_a_sample_at_most(random_ids: tuple[TableI
     assert plan(index, keys=keys, byte_budget=20_000).index_bytes_read == 0
 
 
-def test_a_list_is_not_looked_up_whole_where_a_few_of_its_keys_are(
-    local_catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[int] = []
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[LeafTest]:
+    """What is looked up from now on."""
+    tests: list[LeafTest] = []
     prepare = LeafSearch.prepare
 
-    def counted(self: LeafSearch, work: Work) -> Reading[Prepared]:
-        asked.append(len(work[2].test.keys) if isinstance(work[2].test, SetTest) else 0)
+    def noted(self: LeafSearch, work: Work) -> Reading[Prepared]:
+        tests.append(work[2].test)
         return prepare(self, work)
+
+    monkeypatch.setattr(LeafSearch, "prepare", noted)
+    return tests
+
+
+def test_a_list_is_not_looked_up_where_few_of_it_are(local_catalog: SqlCatalog, asked: list[LeafTest]) -> None:
+    def counts() -> list[int]:
+        return [len(test.keys) if isinstance(test, SetTest) else 0 for test in asked]
 
     row_groups, rows = 10, 2_000
     data = pa.table(
@@ -163,26 +169,15 @@ def test_a_list_is_not_looked_up_whole_where_a_few_of_its_keys_are(
         }
     )
     index = build_index(local_catalog, data, rows, IndexDefinition.of(bitmap=["id"]))
-    monkeypatch.setattr(LeafSearch, "prepare", counted)
     # A row group of even numbers has no odd one, which its statistics do not tell.
     assert plan(index, keys={"id": np.arange(0, rows, 2)}).reason_counts() == {"not-worth-reading": row_groups}
-    assert asked == [8]
+    assert counts() == [8]
     assert plan(index, keys={"id": np.arange(1, rows, 2)}).reason_counts() == {"rows-empty": row_groups}
-    assert rows // 2 in asked
+    assert rows // 2 in counts()
 
 
-def test_an_or_is_asked_once_where_nothing_is_worth_reading(
-    random_ids: tuple[TableIndex, np.ndarray], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[LeafTest] = []
-    prepare = LeafSearch.prepare
-
-    def noted(self: LeafSearch, work: Work) -> Reading[Prepared]:
-        asked.append(work[2].test)
-        return prepare(self, work)
-
+def test_an_or_of_no_use_is_asked_once(random_ids: tuple[TableIndex, np.ndarray], asked: list[LeafTest]) -> None:
     index, _ = random_ids
-    monkeypatch.setattr(LeafSearch, "prepare", noted)
     ranges = " OR ".join(f"id BETWEEN {first} AND {first + 4_000}" for first in (1_000, 100_000, 300_000))
     assert plan(index, ranges).reason_counts() == {"not-worth-reading": IDS // ID_ROW_GROUP_ROWS}
     assert len(asked) == len(set(asked))
@@ -219,15 +214,13 @@ def sessions(local_catalog: SqlCatalog, request: pytest.FixtureRequest) -> tuple
     )
     options = {"user.layout": request.param} if request.param == "postings" else None
     kinds = {"bitmap": ["user", "status", "grade"]} if options else {request.param: ["user", "status", "grade"]}
-    index = build_index(local_catalog, data, 450, IndexDefinition.of(options=options, **kinds))
-    return index, data
+    return build_index(local_catalog, data, 450, IndexDefinition.of(options=options, **kinds)), data
 
 
 @pytest.mark.parametrize("sessions", ["bsi"], indirect=True)
 def test_what_plans_found_corrects_the_next_estimates(sessions: tuple[TableIndex, pa.Table]) -> None:
     view = plan_scan(sessions[0], "user = 'u00310'").scan.view
-    leaf = Leaf(1, SetTest((b"u04340",)), "string")
-    assert view.experience.corrected(leaf, np.full(1, 0.5))[0] < 0.4
+    assert view.experience.corrected(Leaf(1, SetTest((b"u04340",)), "string"), np.full(1, 0.5))[0] < 0.4
 
 
 def test_experience_leaves_what_is_proved_and_is_never_too_sure() -> None:

@@ -117,9 +117,7 @@ def sliced() -> Iterator[TableIndex]:
 @settings(max_examples=amount(20, 1_500), deadline=None, suppress_health_check=list(HealthCheck))
 @example(where="a BETWEEN 19 AND 38", weight=4)
 @given(where=PREDICATES, weight=st.sampled_from([0, 1, 2, 4, 1000]))
-def test_rows_are_the_same_whichever_kind_gives_them(
-    sliced: TableIndex, rows: pa.Table, where: str, weight: int
-) -> None:
+def test_rows_are_the_same_whichever_kind_is_asked(sliced: TableIndex, rows: pa.Table, where: str, weight: int) -> None:
     with (
         patch("planner.prune.leaf_search._CHEAP_BYTES", 0),
         patch("planner.prune.leaf_search._DECODING_WEIGHT", weight),
@@ -133,7 +131,7 @@ def test_rows_are_the_same_whichever_kind_gives_them(
     assert tuple(added[0].values()) == (len(expected), pc.sum(expected["a"]).as_py(), *ends), where
 
 
-def test_a_wide_leaf_is_looked_for_among_the_rows_of_a_narrow_one(
+def test_a_wide_leaf_is_asked_after_a_narrow(
     index: TableIndex, rows: pa.Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("planner.prune.leaf_payloads._FEW_ROWS", 0)

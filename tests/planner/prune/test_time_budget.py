@@ -170,10 +170,7 @@ def test_what_was_opened_in_time_is_read_as_well(local_catalog: SqlCatalog) -> N
 
 def test_waiting_for_a_processor_does_not_count_up_to_a_bound() -> None:
     waited, now = [0.0], [0.0]
-    with (
-        patch.object(Clock, "_waited", lambda _: waited[0]),
-        patch("planner.clock.time.monotonic", lambda: now[0]),
-    ):
+    with patch.object(Clock, "_waited", lambda _: waited[0]), patch("planner.clock.time.monotonic", lambda: now[0]):
         clock = Clock(2.0)
         now[0] = 2.5
         assert clock.is_over

@@ -37,9 +37,7 @@ def test_a_full_queue_refuses() -> None:
         (KeyError("a mistake of ours"), True),
     ],
 )
-def test_trouble_is_told_once_and_in_a_line_where_it_passes(
-    caplog: pytest.LogCaptureFixture, error: Exception, is_traced: bool
-) -> None:
+def test_trouble_is_told_once_in_a_line(caplog: pytest.LogCaptureFixture, error: Exception, is_traced: bool) -> None:
     def fail(_: list[int]) -> None:
         raise error
 

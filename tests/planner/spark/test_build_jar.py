@@ -58,9 +58,7 @@ def test_a_jar_is_built_once_for_its_sources(source: Path) -> None:
     assert [path.name for path in jar.parent.iterdir()] == [jar.name]
 
 
-def test_what_is_missing_is_said_with_the_releases_that_there_are(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_missing_is_said_with_releases(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(JarError, match=r"no jar of the hook for Spark 3\.3_2\.12, only for 4\.1_2\.13, .*3\.5_2\.12"):
         built_jar("3.3_2.12", lambda _: [])
     (tmp_path / "jars").write_text("a file")

@@ -106,7 +106,7 @@ def test_a_new_session_finds_it_where_no_query_waits(
     assert "puffin-index follow local.ns.h" in caplog.text
 
 
-def test_a_table_without_an_index_is_searched_for_once(
+def test_a_table_without_any_is_asked_once(
     local_catalog: SqlCatalog, known: KnownIndexTables, counted: Counted
 ) -> None:
     local_catalog.create_table("ns.plain", pa.schema([("k", pa.int64())]))
@@ -118,9 +118,7 @@ def test_a_table_without_an_index_is_searched_for_once(
     assert counted.lists == 1
 
 
-def test_trouble_in_one_namespace_does_not_keep_others_from_being_searched(
-    local_catalog: SqlCatalog, known: KnownIndexTables
-) -> None:
+def test_trouble_in_one_namespace_stops_no_search(local_catalog: SqlCatalog, known: KnownIndexTables) -> None:
     uuid = make(local_catalog, "t")
     local_catalog.rename_table("ns.t", "ns.h")
     troubled = Troubled("local", **local_catalog.properties)
@@ -132,9 +130,7 @@ def test_trouble_in_one_namespace_does_not_keep_others_from_being_searched(
     troubled.close()
 
 
-def test_a_new_table_of_the_old_name_never_gets_the_index(
-    local_catalog: SqlCatalog, known: KnownIndexTables, counted: Counted
-) -> None:
+def test_a_new_table_never_gets_the_index(local_catalog: SqlCatalog, known: KnownIndexTables, counted: Counted) -> None:
     uuid = make(local_catalog, "t")
     local_catalog.rename_table("ns.t", "ns.h")
     location = local_catalog.load_table("ns.h").location() + "-new"
@@ -179,9 +175,7 @@ def version(table: Table | None) -> int:
     return snapshot.snapshot_id
 
 
-def test_an_answer_that_was_asked_for_earlier_does_not_replace_a_later_one(
-    local_catalog: SqlCatalog, known: KnownIndexTables
-) -> None:
+def test_an_earlier_answer_does_not_replace_a_later_one(local_catalog: SqlCatalog, known: KnownIndexTables) -> None:
     index = indexed(local_catalog, 1)
     slow = SlowOnce("local", **local_catalog.properties)
     table = data_table(index, slow)
@@ -200,9 +194,7 @@ def test_an_answer_that_was_asked_for_earlier_does_not_replace_a_later_one(
     slow.close()
 
 
-def test_names_and_catalogs_of_one_table_are_told_apart(
-    local_catalog: SqlCatalog, known: KnownIndexTables, tmp_path: Path
-) -> None:
+def test_names_and_catalogs_are_told_apart(local_catalog: SqlCatalog, known: KnownIndexTables, tmp_path: Path) -> None:
     index = indexed(local_catalog, 1)
     other = SqlCatalog("local", uri=f"sqlite:///{tmp_path / 'other.db'}", warehouse=tmp_path.as_uri())
     other.create_namespace("ns")

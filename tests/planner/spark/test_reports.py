@@ -50,9 +50,7 @@ VERSIONS = [tuple(f"version-{version}/{number}" for number in range(10 ** (versi
     most_bytes=st.sampled_from([0, 6_000, 40_000, 400_000]),
     steps=st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 7), st.booleans()), max_size=60),
 )
-def test_reports_keep_what_fits_whatever_comes_and_is_taken_back(
-    most_bytes: int, steps: list[tuple[str, int, bool]]
-) -> None:
+def test_reports_keep_what_fits_whatever_comes_and_goes(most_bytes: int, steps: list[tuple[str, int, bool]]) -> None:
     reports, kept = Reports(most_bytes), OrderedDict[str, list[ScanPlan]]()
     for number, (session, version, is_taken_back) in enumerate(steps):
         if is_taken_back:

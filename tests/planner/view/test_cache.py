@@ -1,9 +1,10 @@
-"""What planning keeps in memory stays within its bound, and what was dropped is read again."""
+"""What planning keeps in memory stays within its bound and is of files as they are; what was dropped is read again."""
 
 import weakref
 
 import numpy as np
 import pyarrow as pa
+from hypothesis import given, strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
 
 from planner.arrow.plan import plan_files
@@ -12,39 +13,33 @@ from planner.condition.tree.simplify import simplified
 from planner.view.cache import BoundedCache, new_cache
 from planner.view.index_view import IndexView
 from puffin_index import IndexDefinition, TableIndex
-from puffin_index.data.data_table import list_data_files
+from puffin_index.data.data_table import DataFile, list_data_files
 from puffin_index.index_table.table import read_entries
-from tests.planner.ten_rows import build_index
+from tests.planner.ten_rows import build_index, view_of_ten_rows
 
 
-def test_the_least_used_values_go_when_space_runs_out() -> None:
-    cache: BoundedCache[str, bytes] = BoundedCache(10, len)
-    cache.put("a", b"1234")
-    cache.put("b", b"1234")
-    assert cache.get("a") == b"1234"
-    cache.put("c", b"1234")
-    assert (cache.get("a"), cache.get("b"), cache.get("c")) == (b"1234", None, b"1234")
-    assert cache.used_bytes == 8
-
-
-def test_a_value_larger_than_the_bound_is_not_kept_and_drops_nothing() -> None:
-    cache: BoundedCache[str, bytes] = BoundedCache(10, len)
-    cache.put("a", b"1234")
-    cache.put("b", b"1" * 11)
-    assert (cache.get("a"), cache.get("b")) == (b"1234", None)
-
-
-def test_a_value_that_has_grown_makes_room_for_itself_or_goes() -> None:
-    sizes = {"a": 4, "b": 4}
-    cache: BoundedCache[str, str] = BoundedCache(10, lambda value: sizes[value])
-    cache.put("a", "a")
-    cache.put("b", "b")
-    sizes["b"] = 7
-    cache.put("b", "b")
-    assert (cache.get("a"), cache.get("b"), cache.used_bytes) == (None, "b", 7)
-    sizes["b"] = 11
-    cache.put("b", "b")
-    assert (cache.get("b"), cache.used_bytes) == (None, 0)
+@given(
+    st.lists(st.tuples(st.sampled_from(["put", "put", "get", "resize"]), st.sampled_from("abcd"), st.integers(0, 12)))
+)
+def test_the_least_used_values_go_when_space_runs_out(steps: list[tuple[str, str, int]]) -> None:
+    """Values may have grown or shrunk when they are put again; one larger than the bound is not kept and drops none."""
+    sizes, limit, kept = dict.fromkeys("abcd", 0), 10, dict[str, int]()
+    cache: BoundedCache[str, str] = BoundedCache(limit, lambda value: sizes[value])
+    for step, key, number in steps:
+        if step == "get":
+            assert cache.get(key) == (key if key in kept else None)
+            kept |= {key: kept.pop(key)} if key in kept else {}
+        elif step == "resize":
+            cache.resize(number)
+            limit, kept = number, {}
+        else:
+            sizes[key] = number
+            cache.put(key, key)
+            kept.pop(key, None)
+            kept |= {key: number} if number <= limit else {}
+            while sum(kept.values()) > limit:
+                kept.pop(next(iter(kept)))
+        assert cache.used_bytes == sum(kept.values())
 
 
 def test_values_may_be_forgotten_in_the_midst_of_keeping_one() -> None:
@@ -60,15 +55,6 @@ def test_values_may_be_forgotten_in_the_midst_of_keeping_one() -> None:
     cache.put("b", "b")
     cache.put("c", "c")
     assert (cache.get("a"), cache.get("b"), cache.get("c"), cache.used_bytes) == (None, None, "c", 4)
-
-
-def test_another_limit_holds_from_then_on() -> None:
-    cache: BoundedCache[str, bytes] = BoundedCache(10, len)
-    cache.put("a", b"1234")
-    cache.resize(3)
-    cache.put("b", b"1234")
-    cache.put("c", b"123")
-    assert (cache.get("a"), cache.get("b"), cache.get("c"), cache.used_bytes) == (None, None, b"123", 3)
 
 
 def _indexed(catalog: SqlCatalog, definition: IndexDefinition) -> TableIndex:
@@ -151,3 +137,17 @@ def test_what_is_of_one_view_goes_with_it_and_what_is_of_segments_stays(local_ca
     first = used_while_and_after()
     assert first[0] > first[1] > 0
     assert [used_while_and_after() for _ in range(3)] == [first] * 3
+
+
+def test_a_file_that_is_not_the_one_that_was_indexed_has_no_row_groups(local_catalog: SqlCatalog) -> None:
+    view = view_of_ten_rows(local_catalog)
+    (file,) = list_data_files(local_catalog.load_table("ns.t"))
+
+    def numbers(**changes: object) -> range | None:
+        own = {name: getattr(file, name) for name in DataFile.__dataclass_fields__}
+        return view.row_groups_of(DataFile(**(own | changes)))
+
+    assert numbers() == range(5)
+    assert numbers(file_size=file.file_size + 1) is None
+    assert numbers(record_count=11) is None
+    assert numbers(path="s3://elsewhere/file.parquet") is None

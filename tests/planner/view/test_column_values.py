@@ -55,9 +55,7 @@ def indexed(catalog: SqlCatalog, definition: IndexDefinition) -> tuple[IndexView
     return view_of_index(index), leaves_of(index)
 
 
-def test_integers_of_a_small_range_are_all_integers_between_the_least_and_the_greatest(
-    local_catalog: SqlCatalog,
-) -> None:
+def test_integers_of_a_small_range_are_all_between_the_least_and_the_greatest(local_catalog: SqlCatalog) -> None:
     values = values_of(view_of_ten_rows(local_catalog))
 
     assert isinstance(values, ColumnValues)
@@ -78,9 +76,7 @@ def test_integers_of_a_small_range_are_all_integers_between_the_least_and_the_gr
         ("wide", [Decimal(i - 5) * 10**20 for i in range(10)]),
     ],
 )
-def test_other_keys_are_those_that_payloads_list(
-    local_catalog: SqlCatalog, column: str, layout: str, expected: list[object]
-) -> None:
+def test_other_keys_are_payloads(local_catalog: SqlCatalog, column: str, layout: str, expected: list[object]) -> None:
     view, leaves = indexed(local_catalog, IndexDefinition.of(bitmap=[column], options={f"{column}.layout": layout}))
     leaf = leaves[column]
 
@@ -112,9 +108,7 @@ def test_a_dictionary_of_bit_slices_lists_keys_and_plain_slices_do_not(local_cat
         (7, 10, "bytes"),
     ],
 )
-def test_too_many_keys_or_bytes_are_not_listed(
-    local_catalog: SqlCatalog, most: int, most_bytes: int, reason: str
-) -> None:
+def test_too_many_keys_or_bytes_are_no_list(local_catalog: SqlCatalog, most: int, most_bytes: int, reason: str) -> None:
     view, leaves = indexed(local_catalog, IndexDefinition.of(bitmap=["word"]))
 
     found = values_of(view, leaves["word"], most, most_bytes)

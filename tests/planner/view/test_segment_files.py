@@ -51,9 +51,7 @@ def test_an_index_of_many_segments_leaves_files_to_its_process(tmp_path: Path) -
     assert all(line.startswith("80 ") and line.endswith(" True") for line in lines)
 
 
-def test_a_file_is_opened_again_when_it_fell_out_or_all_were_closed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_is_opened_again_once_it_fell_out_or_was_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     segments = [(str(tmp_path / f"{number}.puffin"), 100) for number in range(3)]
     for number, (location, size) in enumerate(segments[:2]):
         Path(location).write_bytes(bytes([number]) * size)

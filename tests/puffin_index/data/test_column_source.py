@@ -31,9 +31,7 @@ def reading(mapping: str | None = None, schema: Schema = SCHEMA) -> Reading:
     names=st.lists(st.lists(st.text()).map(tuple)).map(tuple),
     is_absent=st.booleans(),
 )
-def test_a_source_survives_its_text(
-    rule: Rule, ids: tuple[int, ...], names: tuple[tuple[str, ...], ...], is_absent: bool
-) -> None:
+def test_sources_as_text(rule: Rule, ids: tuple[int, ...], names: tuple[tuple[str, ...], ...], is_absent: bool) -> None:
     source = ColumnSource(rule, ids, names, is_absent)
     assert ColumnSource.of_text(source.to_text()) == source
 
@@ -71,9 +69,7 @@ def test_columns_that_a_scan_does_not_ask_for_are_not_judged() -> None:
         (ColumnSource(Rule.FIELD_IDS, (1,), is_absent=True), 1, None, None),
     ],
 )
-def test_why_a_scan_would_not_read_a_source(
-    source: ColumnSource, field_id: int, mapping: str | None, objection: str | None
-) -> None:
+def test_objections_to_sources(source: ColumnSource, field_id: int, mapping: str | None, objection: str | None) -> None:
     found = reading(mapping).objection(field_id, source.to_text())
     assert found is None if objection is None else objection in str(found)
 

@@ -121,12 +121,6 @@ def test_a_leaf_of_a_struct_is_null_where_the_struct_is(file: DataFile) -> None:
         assert read(opened, 4) == [None if i % 3 == 0 or i % 5 == 0 else i for i in range(ROWS)]
 
 
-def test_columns_are_found_by_field_id_alone(file: DataFile) -> None:
-    with open_data_file(IO, file, READING) as opened:
-        assert opened.locate(1).path
-        assert not opened.locate(99).path
-
-
 def test_the_values_of_one_key_of_a_map_are_read(file: DataFile) -> None:
     with open_data_file(IO, file, READING) as opened:
         evens, alls, nothing = (read(opened, 9, key) for key in ("even", "all", "none"))
@@ -174,9 +168,7 @@ def test_an_orc_timestamp_beyond_nanoseconds_is_never_wrapped(tmp_path: Path) ->
         ({"path": "/nowhere/data"}, "data file not found"),
     ],
 )
-def test_a_file_that_is_not_what_the_manifest_says_is_refused(
-    file: DataFile, change: dict[str, object], reason: str
-) -> None:
+def test_a_file_that_belies_its_manifest_is_refused(file: DataFile, change: dict[str, object], reason: str) -> None:
     with pytest.raises(BuildError, match=reason):
         open_only(replace(file, **change))  # type: ignore[arg-type] # some of its fields
 

@@ -118,9 +118,7 @@ def test_neighbouring_chunks_share_a_request(server: StoreServer, catalog: SqlCa
     assert sum(one.bytes_in for one in asked) == sum(chunk_bytes(footer, names) for footer, _ in footers(table))
 
 
-def test_a_store_of_pyarrow_is_asked_for_neighbouring_chunks_by_one_request(
-    server: StoreServer, tmp_path: Path
-) -> None:
+def test_pyarrows_store_is_asked_for_neighbouring_chunks_by_one_request(server: StoreServer, tmp_path: Path) -> None:
     implementation = f"{SomebodysFileIO.__module__}.{SomebodysFileIO.__name__}"
     with store_catalog(server, tmp_path, **{"py-io-impl": implementation}) as other:
         index = build_index(other, rows(0), ROW_GROUP_ROWS, IndexDefinition.of(bitmap=["k"], bloom=["s"]))

@@ -27,8 +27,7 @@ INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 def test_integers_of_a_struct_are_read_back(numbers: dict[int, int]) -> None:
     written = struct_bytes({number: (I64, integer_bytes(value)) for number, value in numbers.items()})
     assert CompactReader(written).integers() == numbers
-    raw = CompactReader(written).raw_fields()
-    assert struct_bytes(raw) == written
+    assert struct_bytes(CompactReader(written).raw_fields()) == written
 
 
 @given(st.lists(st.integers(0, (1 << 60) - 1), min_size=1, max_size=40), st.binary(max_size=20))

@@ -1,14 +1,11 @@
 """Columns and keys of maps are found by their names, whatever characters these have."""
 
-import pyarrow as pa
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import ListType, MapType, NestedField, StructType
 
 from puffin_index.definition.index_definition import IndexDefinition, from_json, resolve, to_json
 from puffin_index.errors import DefinitionError
-from tests.shell import Shell
 
 SCHEMA = Schema(
     NestedField(1, "id", "long"),
@@ -94,12 +91,3 @@ def test_what_cannot_be_indexed_is_refused_by_name(name: str, said: str) -> None
 def test_one_key_in_two_spellings_is_named_twice() -> None:
     with pytest.raises(DefinitionError, match="named twice: n#k#7, n#k#7"):
         resolve(IndexDefinition.of(bitmap=["n#k#7"], bsi=["n#k#07"]), SCHEMA)
-
-
-def test_create_takes_a_name_with_dots(local_catalog: SqlCatalog, shell: Shell) -> None:
-    local_catalog.create_table("ns.t", pa.schema([("a.b", pa.int64()), ("a", pa.int64())]))
-
-    result = shell("create", "--bsi", "a.b,a")
-
-    assert result.exit_code == 0, result.stderr
-    assert "a.b: bsi; a: bsi" in result.stdout

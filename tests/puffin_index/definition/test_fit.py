@@ -55,9 +55,7 @@ def test_a_good_fit_is_not_told(good: ResolvedColumn) -> None:
     assert fit_warnings([good]) == []
 
 
-def test_create_logs_a_bad_fit_and_defines_the_index_all_the_same(
-    local_catalog: SqlCatalog, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_create_logs_a_bad_fit_and_goes_on(local_catalog: SqlCatalog, caplog: pytest.LogCaptureFixture) -> None:
     create_table(local_catalog, "t", pa.table({"flag": [True, False], "id": [1, 2]}), 500)
     with caplog.at_level(logging.WARNING, logger="puffin_index"):
         index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bsi=["flag", "id"]))
@@ -68,7 +66,7 @@ def test_create_logs_a_bad_fit_and_defines_the_index_all_the_same(
     ]
 
 
-def test_texts_that_take_many_bytes_have_too_many_values_for_bitmaps(
+def test_long_texts_have_too_many_values_for_bitmaps(
     local_catalog: SqlCatalog, caplog: pytest.LogCaptureFixture
 ) -> None:
     data = pa.table(

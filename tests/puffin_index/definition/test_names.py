@@ -224,15 +224,3 @@ def test_queries_no_longer_use_what_was_removed(local_catalog: SqlCatalog) -> No
     with pytest.raises(DefinitionError, match="nothing of the definition would be left"):
         index.remove_kinds(IndexDefinition.of(bitmap=["s"], bsi=["k"]))
     assert planner.count(index, "k = 1").rows == len(index.data_table.scan("k = 1").to_arrow())
-
-
-def test_kinds_are_added_to_what_others_have_added(local_catalog: SqlCatalog) -> None:
-    index = indexed(local_catalog, 1, IndexDefinition.of(bitmap=["k"]))
-    TableIndex.open(local_catalog, "ns.t").add_kinds(IndexDefinition.of(bitmap=["s"]))
-
-    index.add_kinds(IndexDefinition.of(bsi=["k"]))
-
-    index.refresh()
-    assert {column.name: sorted(column.kinds) for column in index.columns} == {"k": ["bitmap", "bsi"], "s": ["bitmap"]}
-    index.build(workers=1)
-    check_queries(index)

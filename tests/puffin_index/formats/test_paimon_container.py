@@ -94,8 +94,7 @@ class TestReading:
     def test_only_a_head_longer_than_the_first_read_takes_a_second(self, head_size: int, reads: int) -> None:
         column = "c" * (head_size - HEAD_OF_ONE + 1)
         reader = CountingReader(write_container({column: {"n": b"body" * 3000}}))
-        container = read_container(reader)
-        assert container.head_size == head_size
+        assert read_container(reader).head_size == head_size
         assert len(reader.reads) == reads
         assert sum(length for _, length in reader.reads) == head_size
 
@@ -145,24 +144,9 @@ class TestBounds:
         with pytest.raises(CorruptFileError, match=reason):
             read_container(BytesReader.of(_framed(head)))
 
-    @pytest.mark.parametrize(
-        ("start", "length"),
-        [
-            (HEAD_OF_ONE - 1, 5),
-            (HEAD_OF_ONE + 1, 4),
-            (HEAD_OF_ONE, 4),
-            (HEAD_OF_ONE, 6),
-            (HEAD_OF_ONE, -1),
-            (HEAD_OF_ONE, 2**31 - 1),
-            (-1, 5),
-            (-1, -1),
-            (-1, 0),
-            (-2, 0),
-        ],
-    )
-    def test_an_index_begins_where_the_one_before_ends_and_the_last_ends_the_container(
-        self, start: int, length: int
-    ) -> None:
+    # Small damage (below) moves an index by other numbers, and makes its length another.
+    @pytest.mark.parametrize(("start", "length"), [(-1, 5), (-1, -1), (-1, 0), (-2, 0), (HEAD_OF_ONE, 2**31 - 1)])
+    def test_an_index_begins_where_the_one_before_ends(self, start: int, length: int) -> None:
         assert _read_all(_one_index(HEAD_OF_ONE, 5)) == {"c": {"n": b"abcde"}}
         with pytest.raises(CorruptFileError, match="index"):
             read_container(BytesReader.of(_one_index(start, length)))

@@ -46,12 +46,7 @@ def _golden_file() -> bytes:
     blobs: list[tuple[str, Buffer, Sequence[int], Mapping[str, Any]]] = [
         ("first-v1", b"abcdefghi", (1, 2147483647), {"properties": {"row": "10"}}),
         ("empty-v1", b"", (), {"snapshot_id": 9223372036854775807, "sequence_number": 34}),
-        (
-            "ünïcode-v1",
-            memoryview(bytes(range(256))),
-            [3],
-            {"properties": {"naïve": '"quoted" \\ \n 😀', "A": ""}},
-        ),
+        ("ünïcode-v1", memoryview(bytes(range(256))), [3], {"properties": {"naïve": '"quoted" \\ \n 😀', "A": ""}}),
     ]
     return _written(blobs, "golden", {"z": "last", "a": "erste — 雪 😀"})[0]
 
@@ -142,9 +137,7 @@ BLOBS = st.tuples(TEXTS, st.binary(max_size=60), st.lists(st.integers(-(2**31), 
 
 @given(blobs=st.lists(BLOBS, max_size=4), properties=PROPERTIES, created_by=TEXTS)
 def test_what_is_written_is_read_back(
-    blobs: list[tuple[str, bytes, list[int], int, int, dict[str, str]]],
-    properties: dict[str, str],
-    created_by: str,
+    blobs: list[tuple[str, bytes, list[int], int, int, dict[str, str]]], properties: dict[str, str], created_by: str
 ) -> None:
     def write(
         of: Callable[[dict[str, str]], dict[str, str]], buffer: Callable[[bytes], Buffer]

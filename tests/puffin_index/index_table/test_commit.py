@@ -27,8 +27,7 @@ def is_guarded(index: TableIndex) -> bool:
 def test_what_an_earlier_release_has_made_is_guarded_by_the_next_job(local_catalog: SqlCatalog, job: str) -> None:
     index = indexed(local_catalog, 1)
     assert is_guarded(index)
-    with index.index_table.transaction() as transaction:
-        transaction.remove_properties(*GUARD)
+    index.index_table.transaction().remove_properties(*GUARD).commit_transaction()
     index.status()
     assert not is_guarded(index), "looking changes nothing"
 

@@ -69,9 +69,7 @@ def check_one_sentence(result: Result, *words: str) -> None:
 @pytest.mark.one_of(5)
 @pytest.mark.parametrize("harm", HARM)
 @pytest.mark.parametrize("file", FILES)
-def test_every_command_says_it_in_one_sentence_and_drop_gets_out(
-    local_catalog: SqlCatalog, shell: Shell, file: str, harm: str
-) -> None:
+def test_commands_say_a_sentence_and_drop_works(local_catalog: SqlCatalog, shell: Shell, file: str, harm: str) -> None:
     index = indexed(local_catalog, 2)
     location = path_of(index.index_table.location())
     broken = files_of(index)[file]
@@ -97,8 +95,7 @@ def test_every_command_says_it_in_one_sentence_and_drop_gets_out(
 
 
 def test_a_location_that_is_not_there_is_told_as_well(local_catalog: SqlCatalog, shell: Shell) -> None:
-    index = indexed(local_catalog, 1)
-    shutil.rmtree(path_of(index.index_table.location()))
+    shutil.rmtree(path_of(indexed(local_catalog, 1).index_table.location()))
 
     check_one_sentence(shell("status"), "is missing")
     assert shell("drop").exit_code == 0
@@ -118,9 +115,7 @@ def test_segments_that_are_gone_are_found_and_repaired(local_catalog: SqlCatalog
     check_entries(index)
 
 
-def test_a_damaged_index_of_an_earlier_release_is_dropped_and_its_files_are_named(
-    local_catalog: SqlCatalog, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_damaged_index_of_old_names_its_files(local_catalog: SqlCatalog, caplog: pytest.LogCaptureFixture) -> None:
     index = indexed(local_catalog, 1)
     metadata = path_of(index.index_table.metadata_location)
     # As if the location had no id of its own: what lies there might be another table's.

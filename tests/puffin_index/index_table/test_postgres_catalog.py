@@ -15,16 +15,7 @@ from planner.spark.catalogs import open_spark_catalog
 from puffin_index import TableIndex
 from puffin_index.jobs.build_job import BuildProgress
 from puffin_index.jobs.log_lines import reason_of
-from tests.puffin_index.indexed_table import (
-    check_a_build_waits,
-    check_entries,
-    check_queries,
-    check_recovery,
-    indexed,
-    named_segments,
-    rows,
-    segment_files,
-)
+from tests.puffin_index import indexed_table
 from tests.soak.proxy import FaultyProxy, Mode
 from tests.spark.services import postgres
 
@@ -61,8 +52,8 @@ def catalog(proxy: FaultyProxy, port: int, tmp_path: Path) -> Iterator[SqlCatalo
 @pytest.fixture
 def index(catalog: SqlCatalog) -> TableIndex:
     """An index of two data files, and another file that has none."""
-    made = indexed(catalog, 2)
-    made.data_table.append(rows(9))
+    made = indexed_table.indexed(catalog, 2)
+    made.data_table.append(indexed_table.rows(9))
     return made
 
 
@@ -78,15 +69,15 @@ def lock(connection: psycopg2.extensions.connection) -> None:
 def check_clean(index: TableIndex) -> None:
     """Everything is indexed and right, and nothing is left that no commit names."""
     assert index.build(workers=1).files_left == 0
-    check_entries(index)
+    indexed_table.check_entries(index)
     # Segments go one expiration after the record that keeps them.
     index.expire(timedelta(0))
-    check_recovery(index)
+    indexed_table.check_recovery(index)
 
 
 def test_a_build_waits_for_a_locked_catalog(index: TableIndex, port: int) -> None:
     with closing(connected(port)) as connection:
-        check_a_build_waits(index, lambda: lock(connection), connection.rollback)
+        indexed_table.check_a_build_waits(index, lambda: lock(connection), connection.rollback)
     check_clean(index)
 
 
@@ -106,11 +97,9 @@ def test_a_build_ends_when_the_catalog_stays_locked(index: TableIndex, port: int
 
 
 @pytest.mark.parametrize("mode", ["cut", "mute"])
-def test_a_connection_that_breaks_in_a_commit_loses_nothing(
-    index: TableIndex, catalog: SqlCatalog, proxy: FaultyProxy, mode: Mode
-) -> None:
+def test_a_broken_commit_loses_nothing(index: TableIndex, catalog: SqlCatalog, proxy: FaultyProxy, mode: Mode) -> None:
     """The request is lost, or the answer: of the second, the catalog has done what it was told."""
-    before, armed = named_segments(index), [True]
+    before, armed = indexed_table.named_segments(index), [True]
 
     @event.listens_for(catalog.engine, "commit")
     def break_once(_: object) -> None:
@@ -125,10 +114,10 @@ def test_a_connection_that_breaks_in_a_commit_loses_nothing(
 
     assert proxy.spoilt[mode]
     index.refresh()
-    check_queries(index)
-    added = named_segments(index) - before
+    indexed_table.check_queries(index)
+    added = indexed_table.named_segments(index) - before
     assert len(added) == (mode == "mute")
-    assert named_segments(index) <= segment_files(index)
+    assert indexed_table.named_segments(index) <= indexed_table.segment_files(index)
     check_clean(index)
 
 

@@ -35,11 +35,6 @@ def named(table: Table) -> list[str]:
     return [] if snapshot is None else named_files(table, snapshot)
 
 
-def set_hint(table: Table, text: str) -> None:
-    with table.transaction() as transaction:
-        transaction.set_properties({PROPERTY: text})
-
-
 def check_count(catalog: SqlCatalog) -> None:
     where = "k >= 3 AND k <= 99"
     counted = planner.count(TableIndex.open(catalog, "ns.t"), where)
@@ -56,9 +51,7 @@ def reading(server: StoreServer, index: TableIndex) -> Traffic:
     return found[0]
 
 
-def test_each_commit_names_the_files_of_its_snapshot_and_readers_get_them_in_one_round(
-    server: StoreServer, catalog: SqlCatalog
-) -> None:
+def test_commits_name_their_files_and_readers_get_them_in_one_round(server: StoreServer, catalog: SqlCatalog) -> None:
     index = indexed(catalog, APPENDS)
     data = catalog.load_table("ns.t")
     for change in (lambda: None, index.compact, lambda: (data.append(rows(77)), index.build(workers=1))):
@@ -74,10 +67,8 @@ def test_each_commit_names_the_files_of_its_snapshot_and_readers_get_them_in_one
 def test_a_table_without_names_is_read_level_by_level(server: StoreServer, catalog: SqlCatalog) -> None:
     index = indexed(catalog, APPENDS)
     expected = read_entries(index.index_table)
-    with index.index_table.transaction() as transaction:
-        transaction.remove_properties(PROPERTY)
-    traffic = reading(server, index)
-    assert traffic.rounds == 3
+    index.index_table.transaction().remove_properties(PROPERTY).commit_transaction()
+    assert reading(server, index).rounds == 3
     assert read_entries(index.index_table).equals(expected)
 
 
@@ -103,9 +94,8 @@ def test_names_of_another_snapshot_are_not_used(server: StoreServer, catalog: Sq
 def test_wrong_hints_change_nothing(catalog: SqlCatalog, hint: str) -> None:
     index = indexed(catalog, 1)
     expected = read_entries(index.index_table)
-    snapshot = index.index_table.current_snapshot()
-    assert snapshot is not None
-    set_hint(index.index_table, hint.replace("ID", str(snapshot.snapshot_id)))
+    properties = {PROPERTY: hint.replace("ID", str(index.index_table.snapshots()[-1].snapshot_id))}
+    index.index_table.transaction().set_properties(properties).commit_transaction()
     clear_caches()
     assert read_entries(TableIndex.open(catalog, "ns.t").index_table).equals(expected)
     check_count(catalog)
@@ -122,9 +112,7 @@ def test_many_files_have_no_names(catalog: SqlCatalog, monkeypatch: pytest.Monke
     check_count(catalog)
 
 
-def test_a_store_that_fails_meanwhile_costs_the_names_alone(
-    catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_that_fails_meanwhile_costs_names_alone(catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
     index = indexed(catalog, 1)
 
     def fails(*_: object) -> list[str]:
@@ -139,5 +127,4 @@ def test_a_store_that_fails_meanwhile_costs_the_names_alone(
 
 
 def test_tables_of_a_local_disk_have_no_names(local_catalog: SqlCatalog) -> None:
-    index = indexed(local_catalog, 1)
-    assert PROPERTY not in index.index_table.properties
+    assert PROPERTY not in indexed(local_catalog, 1).index_table.properties

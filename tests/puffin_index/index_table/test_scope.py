@@ -59,11 +59,8 @@ def test_a_predicate_on_the_partition_indexes_its_files_alone(index: TableIndex)
 
 
 def test_a_table_with_equality_deletes_is_indexed(index: TableIndex, table: Table) -> None:
-    snapshot = table.current_snapshot()
-    assert snapshot is not None
-    data_files = [
-        entry.data_file for one in snapshot.manifests(table.io) for entry in one.fetch_manifest_entry(table.io)
-    ]
+    manifests = table.snapshots()[-1].manifests(table.io)
+    data_files = [entry.data_file for one in manifests for entry in one.fetch_manifest_entry(table.io)]
     commit_equality_deletes(table, pa.table({"k": pa.array([5], pa.int64())}), data_files[0])
 
     assert index.build(scope=BuildScope(row_filter=EqualTo("day", 1))).files == 1
@@ -81,22 +78,16 @@ def test_some_files_at_a_time_make_the_whole(index: TableIndex) -> None:
 
 
 def test_a_branch_is_indexed_by_name_and_shares_files_with_main(index: TableIndex, table: Table) -> None:
-    snapshot = table.current_snapshot()
-    assert snapshot is not None
-    table.manage_snapshots().create_branch(snapshot.snapshot_id, "dev").commit()
+    table.manage_snapshots().create_branch(table.snapshots()[-1].snapshot_id, "dev").commit()
     table.append(rows_of(7), branch="dev")
 
-    report = index.build(scope=BuildScope(ref="dev"))
-
-    assert report.files == DAYS + 1
+    assert index.build(scope=BuildScope(ref="dev")).files == DAYS + 1
     assert index.build().files == 0
     assert index.status().indexed_data_files == DAYS
 
 
 def test_an_old_snapshot_is_indexed_by_id(index: TableIndex, table: Table) -> None:
-    first = table.history()[0].snapshot_id
-
-    assert index.build(scope=BuildScope(snapshot_id=first)).files == 1
+    assert index.build(scope=BuildScope(snapshot_id=table.history()[0].snapshot_id)).files == 1
     assert index.status().snapshots_behind == 2
 
 
@@ -134,7 +125,7 @@ def test_a_build_that_was_interrupted_goes_on_where_it_stopped(index: TableIndex
 
 
 @pytest.mark.parametrize("is_expired", [False, True])
-def test_a_data_file_that_leaves_while_it_is_indexed_is_indexed_for_older_snapshots(
+def test_a_file_that_leaves_meanwhile_is_indexed_for_old_ones(
     index: TableIndex, table: Table, is_expired: bool
 ) -> None:
     before = table.history()[-1].snapshot_id
@@ -149,9 +140,7 @@ def test_a_data_file_that_leaves_while_it_is_indexed_is_indexed_for_older_snapsh
         yield from segments
 
     engine = _Engine(change_before_the_first_commit)
-    report = build(index.data_table, index.index_table, index.columns, engine)
-
-    assert report.files == DAYS
+    assert build(index.data_table, index.index_table, index.columns, engine).files == DAYS
     assert (index.status().indexed_data_files, index.status().data_files) == (DAYS - 1, DAYS - 1)
     assert index.verify(None).findings == ()
     if not is_expired:

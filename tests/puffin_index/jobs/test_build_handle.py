@@ -28,16 +28,6 @@ def index(local_catalog: SqlCatalog) -> TableIndex:
     return TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bsi=["k"]))
 
 
-def test_a_background_build_ends_with_its_report(index: TableIndex) -> None:
-    handle = index.build_async(workers=1)
-
-    report = handle.wait(60)
-
-    assert (handle.status(), report.files, report.rows) == ("done", 2, 4_000)
-    progress = handle.progress()
-    assert (progress.files_done, progress.bytes_done) == (progress.files_total, progress.bytes_total) != (0, 0)
-
-
 def test_a_cancel_before_the_first_segment_is_not_lost(index: TableIndex) -> None:
     engine = LocalEngine(1)
     engine.cancel()

@@ -28,7 +28,7 @@ from puffin_index.storage.files import FileReader
 from tests.conftest import amount
 from tests.puffin_index.indexed_table import check_splits, named_segments
 
-FILES, GROUPS_A_FILE, GROUP_ROWS = amount(20, 50), 20, 40
+FILES, GROUPS_A_FILE, GROUP_ROWS = amount(12, 50), 20, 40
 FILE_ROWS = GROUPS_A_FILE * GROUP_ROWS
 AT_MOST = 20
 DEFINITION = IndexDefinition.of(

@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from puffin_index import TableIndex
 from puffin_index.errors import NotFoundError, PuffinIndexError
 from puffin_index.jobs.drop import drop_index
-from tests.puffin_index.indexed_table import DEFINITION, indexed, make_table, rows
+from tests.puffin_index.indexed_table import indexed, make_table, rows
 
 
 def test_drop_leaves_the_data_table_and_no_file_of_the_index(local_catalog: SqlCatalog) -> None:
@@ -61,16 +60,3 @@ def test_a_table_that_is_no_index_table_is_left_alone(local_catalog: SqlCatalog)
         with pytest.raises((PuffinIndexError, NotFoundError)):
             drop_index(local_catalog, name)
     assert local_catalog.table_exists("ns.t__puffin_index")
-
-
-def test_a_table_without_an_index_has_nothing_to_drop(local_catalog: SqlCatalog) -> None:
-    make_table(local_catalog)
-
-    with pytest.raises(NotFoundError, match="nothing to drop"):
-        drop_index(local_catalog, "ns.t")
-
-
-def test_an_index_that_was_dropped_can_be_made_anew(local_catalog: SqlCatalog) -> None:
-    indexed(local_catalog, 1).drop()
-
-    assert TableIndex.create(local_catalog, "ns.t", DEFINITION).build(workers=1).files == 1

@@ -18,23 +18,14 @@ from puffin_index.data.data_table import list_data_files
 from puffin_index.errors import NotFoundError
 from puffin_index.index_table.entries import field_kinds
 from puffin_index.index_table.table import read_entries
-from tests.puffin_index.indexed_table import (
-    check_index,
-    check_queries,
-    forget_history,
-    indexed,
-    make_table,
-    named_segments,
-    rows,
-    segment_files,
-)
+from tests.puffin_index import indexed_table
 
 NOW = timedelta(0)
 
 
 def overwrite_all(index: TableIndex) -> None:
     index.data_table.refresh()
-    index.data_table.overwrite(rows(99))
+    index.data_table.overwrite(indexed_table.rows(99))
 
 
 def age(index: TableIndex, days: int) -> None:
@@ -44,61 +35,49 @@ def age(index: TableIndex, days: int) -> None:
         os.utime(path, (then, then))
 
 
-def test_files_of_a_retained_snapshot_keep_their_entries(local_catalog: SqlCatalog) -> None:
-    index = indexed(local_catalog, 3)
-    overwrite_all(index)
-
-    report = index.expire()
-
-    assert (report.entries, report.segments) == (0, 0)
-    assert len(read_entries(index.index_table)) == 3
-
-
 def test_a_tag_keeps_entries(local_catalog: SqlCatalog) -> None:
-    index = indexed(local_catalog, 3)
+    index = indexed_table.indexed(local_catalog, 3)
     first = index.data_table.snapshots()[0].snapshot_id
     index.data_table.manage_snapshots().create_tag(first, "first").commit()
     overwrite_all(index)
     old = [s.snapshot_id for s in index.data_table.snapshots()[1:-1]]
     index.data_table.maintenance.expire_snapshots().by_ids(old).commit()
 
-    report = index.expire()
-
-    assert report.entries == 2
+    assert index.expire().entries == 2
     assert len(read_entries(index.index_table)) == 1
 
 
 def test_entries_and_segments_of_files_that_no_snapshot_holds_go(local_catalog: SqlCatalog) -> None:
-    index = indexed(local_catalog, 3)
+    index = indexed_table.indexed(local_catalog, 3)
     overwrite_all(index)
     index.build(workers=1)
-    forget_history(index)
+    indexed_table.forget_history(index)
 
     report = index.expire()
 
     assert (report.entries, report.segments, report.leftovers) == (3, 3, 0)
-    assert segment_files(index) == named_segments(index)
-    assert len(segment_files(index)) == 1
-    check_index(index)
+    assert indexed_table.segment_files(index) == indexed_table.named_segments(index)
+    assert len(indexed_table.segment_files(index)) == 1
+    indexed_table.check_index(index)
 
 
 def test_a_dry_run_lists_the_same_and_changes_nothing(local_catalog: SqlCatalog) -> None:
-    index = indexed(local_catalog, 2)
+    index = indexed_table.indexed(local_catalog, 2)
     overwrite_all(index)
-    forget_history(index)
-    before = segment_files(index), read_entries(index.index_table)
+    indexed_table.forget_history(index)
+    before = indexed_table.segment_files(index), read_entries(index.index_table)
 
     dry = index.expire(dry_run=True)
 
     assert dry.dry_run
-    assert (segment_files(index), read_entries(index.index_table)) == before
-    assert set(dry.files) == segment_files(index)
+    assert (indexed_table.segment_files(index), read_entries(index.index_table)) == before
+    assert set(dry.files) == indexed_table.segment_files(index)
     real = index.expire()
     assert (real.entries, real.files) == (dry.entries, dry.files)
 
 
 def test_kinds_that_the_definition_lost_are_dropped_and_their_bytes_with_them(local_catalog: SqlCatalog) -> None:
-    index = indexed(local_catalog, 2)
+    index = indexed_table.indexed(local_catalog, 2)
     size = sum(read_entries(index.index_table)["segment_size_in_bytes"].to_pylist())
     index = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bloom=["s"]))
 
@@ -108,12 +87,12 @@ def test_kinds_that_the_definition_lost_are_dropped_and_their_bytes_with_them(lo
     assert [kinds for kinds in field_kinds(entries) if kinds != {(2, "bloom")}] == []
     # Little of the segments was live, so they were rewritten.
     assert sum(set(entries["segment_size_in_bytes"].to_pylist())) < size / 2
-    assert segment_files(index) == named_segments(index)
-    check_index(index)
+    assert indexed_table.segment_files(index) == indexed_table.named_segments(index)
+    indexed_table.check_index(index)
 
 
 def test_leftovers_go_after_the_grace_period_and_not_before(local_catalog: SqlCatalog) -> None:
-    index = indexed(local_catalog, 1)
+    index = indexed_table.indexed(local_catalog, 1)
     folder = Path(index.index_table.location().removeprefix("file://")) / "_segments"
     leftover, foreign = folder / f"{'0' * 32}.puffin", folder / "notes.txt"
     leftover.write_bytes(b"PFA1")
@@ -126,27 +105,25 @@ def test_leftovers_go_after_the_grace_period_and_not_before(local_catalog: SqlCa
     assert index.expire().files == (leftover.as_uri(),)
     assert not leftover.exists()
     assert foreign.exists()
-    check_queries(index)
+    indexed_table.check_queries(index)
 
 
 def test_the_index_table_does_not_grow_for_ever(local_catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    index = indexed(local_catalog, 6)
+    index = indexed_table.indexed(local_catalog, 6)
     index.compact()
     location = Path(index.index_table.location().removeprefix("file://"))
     before = len(list(location.rglob("*")))
     assert index.expire(NOW).snapshots == 0, "commits may be under way on top of snapshots of the last hour"
     monkeypatch.setattr("puffin_index.jobs.expire.LEAST_SNAPSHOT_GRACE", NOW)
 
-    report = index.expire(NOW)
-
-    assert report.snapshots == 7
+    assert index.expire(NOW).snapshots == 7
     assert len(index.index_table.snapshots()) == 1
     assert len(list(location.rglob("*"))) < before - 12
-    check_index(index)
+    indexed_table.check_index(index)
 
 
 def test_a_planner_with_an_older_view_keeps_row_groups_when_segments_are_gone(local_catalog: SqlCatalog) -> None:
-    index = indexed(local_catalog, 3)
+    index = indexed_table.indexed(local_catalog, 3)
     view, files = view_of(index.index_table, reading_of(index.data_table)), list_data_files(index.data_table)
     index.compact()
     assert index.expire().segments == 3
@@ -158,11 +135,11 @@ def test_a_planner_with_an_older_view_keeps_row_groups_when_segments_are_gone(lo
 
 
 def test_a_table_that_is_gone_or_another_is_refused(local_catalog: SqlCatalog) -> None:
-    index = indexed(local_catalog, 1)
+    index = indexed_table.indexed(local_catalog, 1)
     local_catalog.drop_table("ns.t")
     with pytest.raises(NotFoundError):
         index.expire()
-    make_table(local_catalog)
+    indexed_table.make_table(local_catalog)
     with pytest.raises(NotFoundError):
         index.expire()
-    assert len(segment_files(index)) == 1
+    assert len(indexed_table.segment_files(index)) == 1

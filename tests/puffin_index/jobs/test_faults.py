@@ -17,18 +17,7 @@ from puffin_index.index_table.stored_files import committed_segments
 from puffin_index.jobs import build_job
 from puffin_index.jobs.build_job import BuildProgress
 from tests.conftest import amount, catalog_in
-from tests.puffin_index import faulty_io
-from tests.puffin_index.indexed_table import (
-    check_a_build_waits,
-    check_index,
-    check_queries,
-    check_recovery,
-    forget_history,
-    indexed,
-    named_segments,
-    rows,
-    segment_files,
-)
+from tests.puffin_index import faulty_io, indexed_table
 from tests.puffin_index.jobs.upkeep_child import Child
 from tests.shell import Shell
 
@@ -41,17 +30,17 @@ ACTIONS: dict[str, Callable[[TableIndex], object]] = {
 
 def prepared(catalog: SqlCatalog) -> TableIndex:
     """An index for which every action has something to do: files to build, to merge and to forget."""
-    index = indexed(catalog, 2)
+    index = indexed_table.indexed(catalog, 2)
     make_work(index, 7)
     return index
 
 
 def make_work(index: TableIndex, seed: int) -> None:
     index.data_table.refresh()
-    index.data_table.append(rows(seed))
+    index.data_table.append(indexed_table.rows(seed))
     index.build(workers=1)
     index.data_table.delete(f"b = {seed % 5}")
-    forget_history(index)
+    indexed_table.forget_history(index)
 
 
 @pytest.fixture
@@ -64,9 +53,7 @@ def faulty_catalog(tmp_path: Path) -> Iterator[SqlCatalog]:
 
 @pytest.mark.one_of(2)
 @pytest.mark.parametrize(("action", "most_bytes"), [("build", 9_000), ("compact", 3_000)])
-def test_a_full_disk_leaves_nothing_half_done(
-    local_catalog: SqlCatalog, tmp_path: Path, action: str, most_bytes: int
-) -> None:
+def test_a_full_disk_leaves_no_halves(local_catalog: SqlCatalog, tmp_path: Path, action: str, most_bytes: int) -> None:
     index = prepared(local_catalog)
 
     code, errors = Child(tmp_path, action, most_bytes=most_bytes).wait(120)
@@ -74,21 +61,19 @@ def test_a_full_disk_leaves_nothing_half_done(
     assert code == 1, errors
     assert "File too large" in errors or "disk" in errors
     index.refresh()
-    assert segment_files(index) <= committed_segments(index.index_table)
-    check_recovery(index)
+    assert indexed_table.segment_files(index) <= committed_segments(index.index_table)
+    indexed_table.check_recovery(index)
 
 
 @pytest.mark.one_of(3)
 @pytest.mark.parametrize("action", ACTIONS)
-def test_a_store_that_fails_leaves_nothing_half_done(
-    local_catalog: SqlCatalog, faulty_catalog: SqlCatalog, action: str
-) -> None:
+def test_a_failing_store_leaves_no_halves(local_catalog: SqlCatalog, faulty_catalog: SqlCatalog, action: str) -> None:
     index = prepared(local_catalog)
     faulty = TableIndex.open(faulty_catalog, "ns.t")
     faulty_io.set_fault(10**9)
     ACTIONS[action](faulty)
     requests = faulty_io.FAULT.seen
-    check_recovery(index)
+    indexed_table.check_recovery(index)
 
     for seed, share in enumerate((0.6, 0.3, 0.9)[: amount(1, 3)], 11):
         make_work(index, seed)
@@ -96,9 +81,9 @@ def test_a_store_that_fails_leaves_nothing_half_done(
         with pytest.raises(OSError, match="does not answer"):
             ACTIONS[action](faulty)
         index.refresh()
-        assert segment_files(index) <= committed_segments(index.index_table)
+        assert indexed_table.segment_files(index) <= committed_segments(index.index_table)
         faulty_io.set_fault(0)
-        check_recovery(index)
+        indexed_table.check_recovery(index)
 
 
 @pytest.mark.one_of(3)
@@ -110,29 +95,25 @@ def test_a_slow_store_only_takes_longer(local_catalog: SqlCatalog, faulty_catalo
     ACTIONS[action](TableIndex.open(faulty_catalog, "ns.t"))
 
     assert faulty_io.FAULT.seen >= 3
-    check_recovery(index)
+    indexed_table.check_recovery(index)
 
 
-def test_segments_that_cannot_be_read_cost_time_but_no_rows(
-    local_catalog: SqlCatalog, faulty_catalog: SqlCatalog
-) -> None:
-    index = indexed(local_catalog, 3)
+def test_segments_that_fail_cost_time_but_no_rows(local_catalog: SqlCatalog, faulty_catalog: SqlCatalog) -> None:
+    index = indexed_table.indexed(local_catalog, 3)
     faulty = TableIndex.open(faulty_catalog, "ns.t")
     for request in range(1, 4):
         # A version that no planner has seen, so that segments are opened again.
-        index.data_table.append(rows(20 + request))
+        index.data_table.append(indexed_table.rows(20 + request))
         index.build(workers=1)
         faulty_io.set_fault(request, within="/_segments/")
-        check_queries(faulty, strict=False)
+        indexed_table.check_queries(faulty, strict=False)
         assert faulty_io.FAULT.seen >= request
 
 
 @pytest.mark.one_of(5)
 @pytest.mark.parametrize("action", ACTIONS)
 @pytest.mark.parametrize("refusal", ["locked", "read-only"])
-def test_a_catalog_that_refuses_the_commit_loses_nothing(
-    local_catalog: SqlCatalog, tmp_path: Path, action: str, refusal: str
-) -> None:
+def test_a_refusing_catalog_loses_nothing(local_catalog: SqlCatalog, tmp_path: Path, action: str, refusal: str) -> None:
     index = prepared(local_catalog)
     database = tmp_path / "catalog.db"
     uri = {
@@ -146,11 +127,11 @@ def test_a_catalog_that_refuses_the_commit_loses_nothing(
 
     with pytest.raises(OperationalError, match=r"locked|readonly"):
         ACTIONS[action](TableIndex.open(refusing, "ns.t"))
-    assert segment_files(index) <= committed_segments(index.index_table)
+    assert indexed_table.segment_files(index) <= committed_segments(index.index_table)
 
     other.close()
     refusing.close()
-    check_recovery(index)
+    indexed_table.check_recovery(index)
 
 
 @contextmanager
@@ -167,15 +148,17 @@ def locked(folder: Path, lock: Literal["IMMEDIATE", "EXCLUSIVE"] = "IMMEDIATE") 
 @pytest.fixture
 def impatient_index(local_catalog: SqlCatalog, tmp_path: Path) -> Iterator[TableIndex]:
     """An index and a data file that it lacks. SQLite itself waits for 5 seconds otherwise."""
-    indexed(local_catalog, 2).data_table.append(rows(9))
+    indexed_table.indexed(local_catalog, 2).data_table.append(indexed_table.rows(9))
     with closing(catalog_in(tmp_path, "?timeout=0.05")) as catalog:
         yield TableIndex.open(catalog, "ns.t")
 
 
 def test_a_build_waits_for_a_locked_catalog(impatient_index: TableIndex, tmp_path: Path) -> None:
     with ExitStack() as lock:
-        check_a_build_waits(impatient_index, lambda: lock.enter_context(locked(tmp_path, "EXCLUSIVE")), lock.close)
-    check_index(impatient_index)
+        indexed_table.check_a_build_waits(
+            impatient_index, lambda: lock.enter_context(locked(tmp_path, "EXCLUSIVE")), lock.close
+        )
+    indexed_table.check_index(impatient_index)
 
 
 def test_a_catalog_that_stays_locked_is_named_after_a_while(impatient_index: TableIndex, tmp_path: Path) -> None:
@@ -196,19 +179,19 @@ def test_a_catalog_that_stays_locked_is_named_after_a_while(impatient_index: Tab
             while_locked(lambda failure=failure: (_ for _ in ()).throw(failure))  # type: ignore[misc]
 
 
-def test_a_build_goes_on_while_the_catalog_is_locked(
+def test_a_locked_catalog_is_waited_for(
     local_catalog: SqlCatalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(build_job, "COMMIT_INTERVAL_SECONDS", 0.0)
-    indexed(local_catalog, 1)
+    indexed_table.indexed(local_catalog, 1)
     impatient = catalog_in(tmp_path, "?timeout=0.05")
     index = TableIndex.open(impatient, "ns.t")
     # Files with different needs are in segments of their own, so this build has several commits.
     index.remove_kinds(IndexDefinition.of(bsi=["k"]))
     index.build(workers=1)
     index.add_kinds(IndexDefinition.of(bsi=["k"]))
-    index.data_table.append(rows(10))
-    before = named_segments(index)
+    index.data_table.append(indexed_table.rows(10))
+    before = indexed_table.named_segments(index)
     with ExitStack() as lock:
 
         def lock_at_the_start(progress: BuildProgress) -> None:
@@ -218,18 +201,18 @@ def test_a_build_goes_on_while_the_catalog_is_locked(
         with pytest.raises(OperationalError, match="locked"):
             index.build(workers=1, progress=lock_at_the_start, commit_timeout_seconds=0.1)
 
-    assert named_segments(index) == before
+    assert indexed_table.named_segments(index) == before
     assert index.build(workers=1).segments == 2
     impatient.close()
-    check_recovery(index)
+    indexed_table.check_recovery(index)
 
 
 def test_the_command_waits_as_long_as_told(local_catalog: SqlCatalog, tmp_path: Path) -> None:
     index = prepared(local_catalog)
-    index.data_table.append(rows(10))
+    index.data_table.append(indexed_table.rows(10))
     shell = Shell(tmp_path, uri_ending="?timeout=0.05")
     with locked(tmp_path):
         result = shell("build", "--engine", "local", "--workers", "1", "--commit-timeout", "0.2")
     assert result.exit_code == 1
     assert "locked" in result.output
-    check_recovery(index)
+    indexed_table.check_recovery(index)

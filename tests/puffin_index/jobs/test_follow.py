@@ -38,9 +38,7 @@ def names(catalog: SqlCatalog) -> set[str]:
     return {identifier[-1] for identifier in catalog.list_tables("ns")}
 
 
-def test_the_index_is_used_under_its_old_name_and_says_what_mends_that(
-    local_catalog: SqlCatalog, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_index_is_used_under_its_old_name(local_catalog: SqlCatalog, caplog: pytest.LogCaptureFixture) -> None:
     renamed(local_catalog)
 
     index = TableIndex.open(local_catalog, "ns.h")
@@ -52,18 +50,14 @@ def test_the_index_is_used_under_its_old_name_and_says_what_mends_that(
     check_index(index)
 
 
-def test_follow_renames_the_index_table(
-    local_catalog: SqlCatalog, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_follow_renames_the_index(local_catalog: SqlCatalog, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     renamed(local_catalog)
     shell = Shell(tmp_path, "local.ns.h")
 
     assert "ns.t__puffin_index" in shell("status").stdout
     assert COMMAND in caplog.text
     caplog.clear()
-    followed = shell.json("follow")
-
-    assert followed == {"table": "ns.h", "index_table": "ns.h__puffin_index"}
+    assert shell.json("follow") == {"table": "ns.h", "index_table": "ns.h__puffin_index"}
     assert names(local_catalog) == {"h", "h__puffin_index"}
     assert shell.json("status")["indexed_data_files"] == 2
     assert caplog.text == ""
@@ -147,11 +141,3 @@ def test_a_catalog_that_does_not_rename_loses_nothing(
     assert names(fixed) == {"h", "t__puffin_index"}
     assert index.build(workers=1).files == 0
     fixed.close()
-
-
-def test_a_table_without_any_index_says_so(local_catalog: SqlCatalog) -> None:
-    make_table(local_catalog)
-
-    for open_index in (TableIndex.open, TableIndex.follow):
-        with pytest.raises(NotFoundError, match="there is no index table"):
-            open_index(local_catalog, "ns.t")

@@ -52,11 +52,7 @@ PAIRS = [
 
 
 class Place:
-    """A folder with a catalog and an index, which can be put back as it was.
-
-    Attributes:
-        requests: The number of requests of each job, once it is known.
-    """
+    """A folder with a catalog and an index, which can be put back as it was; how many requests each job makes."""
 
     def __init__(self, folder: Path) -> None:
         self.requests: dict[str, int] = {}

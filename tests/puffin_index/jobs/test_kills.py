@@ -10,17 +10,7 @@ from puffin_index import TableIndex
 from puffin_index.errors import NotFoundError
 from puffin_index.jobs.drop import drop_index
 from tests.conftest import amount, built
-from tests.puffin_index.indexed_table import (
-    DEFINITION,
-    check_entries,
-    check_index,
-    check_queries,
-    check_recovery,
-    forget_history,
-    indexed,
-    make_table,
-    rows,
-)
+from tests.puffin_index import indexed_table
 from tests.puffin_index.jobs.upkeep_child import Child
 
 # Before and after: the segment's file is opened, the entries' file, manifest, manifest list and metadata are written,
@@ -41,25 +31,25 @@ def points_of(action: str, number: int) -> list[int]:
     ("action", "points"),
     [(action, points_of(action, number)[: amount(1, 4)]) for number in range(ROUNDS) for action in POINTS],
 )
-def test_after_a_kill_queries_are_right_and_the_next_run_finishes(
+def test_the_run_after_a_kill_finishes(
     local_catalog: SqlCatalog, tmp_path: Path, action: str, points: list[int]
 ) -> None:
-    index = indexed(local_catalog, 1)
+    index = indexed_table.indexed(local_catalog, 1)
     killed = 0
     for seed, point in enumerate(points, 50):
         index.data_table.refresh()
-        index.data_table.append(rows(seed))
+        index.data_table.append(indexed_table.rows(seed))
         if action != "build":
             index.build(workers=1)
         if action == "expire-now":
-            index.data_table.overwrite(rows(seed + 100))
-            forget_history(index)
+            index.data_table.overwrite(indexed_table.rows(seed + 100))
+            indexed_table.forget_history(index)
         code, errors = Child(tmp_path, action, point).wait(120)
         assert code in (-signal.SIGKILL, 0), errors
         killed += code != 0
 
-        check_recovery(index)
-    check_queries(index)
+        indexed_table.check_recovery(index)
+    indexed_table.check_queries(index)
     assert killed == len(points)
 
 
@@ -79,59 +69,57 @@ def segments_below(folder: Path) -> list[Path]:
 @pytest.mark.one_of(3)
 @pytest.mark.parametrize("point", CATALOG_POINTS["create"])
 def test_a_create_that_was_killed_can_be_run_again(local_catalog: SqlCatalog, tmp_path: Path, point: int) -> None:
-    make_table(local_catalog).append(rows(1))
+    indexed_table.make_table(local_catalog).append(indexed_table.rows(1))
 
     run(tmp_path, "create", point)
 
-    index = TableIndex.create(local_catalog, "ns.t", DEFINITION)
+    index = TableIndex.create(local_catalog, "ns.t", indexed_table.DEFINITION)
     assert index.build(workers=1).files == 1
-    check_index(index)
+    indexed_table.check_index(index)
 
 
 @pytest.mark.one_of(3)
 @pytest.mark.parametrize("point", CATALOG_POINTS["drop"])
 def test_a_drop_that_was_killed_can_be_run_again(local_catalog: SqlCatalog, tmp_path: Path, point: int) -> None:
-    index = indexed(local_catalog, 2)
+    index = indexed_table.indexed(local_catalog, 2)
 
     run(tmp_path, "drop", point)
 
     if local_catalog.table_exists("ns.t__puffin_index"):
-        check_queries(TableIndex.open(local_catalog, "ns.t"), strict=False)
+        indexed_table.check_queries(TableIndex.open(local_catalog, "ns.t"), strict=False)
         drop_index(local_catalog, "ns.t")
     with pytest.raises(NotFoundError):
         TableIndex.open(local_catalog, "ns.t")
     assert segments_below(tmp_path) == []
-    assert TableIndex.create(local_catalog, "ns.t", DEFINITION).build(workers=1).files == 2
+    assert TableIndex.create(local_catalog, "ns.t", indexed_table.DEFINITION).build(workers=1).files == 2
     assert index.index_table.location() != TableIndex.open(local_catalog, "ns.t").index_table.location()
 
 
 @pytest.mark.one_of(3)
 @pytest.mark.parametrize("point", CATALOG_POINTS["follow"])
 def test_a_follow_that_was_killed_can_be_run_again(local_catalog: SqlCatalog, tmp_path: Path, point: int) -> None:
-    indexed(local_catalog, 2)
+    indexed_table.indexed(local_catalog, 2)
     local_catalog.rename_table("ns.t", "ns.h")
 
     run(tmp_path, "follow", point)
 
-    check_queries(TableIndex.open(local_catalog, "ns.h"))
+    indexed_table.check_queries(TableIndex.open(local_catalog, "ns.h"))
     index = TableIndex.follow(local_catalog, "ns.h")
     assert index.index_table.name() == ("ns", "h__puffin_index")
     assert index.build(workers=1).files == 0
-    check_entries(index)
+    indexed_table.check_entries(index)
 
 
 @pytest.mark.one_of(3)
 @pytest.mark.parametrize("actions", [("create", "create"), ("create", "drop"), ("drop", "drop"), ("follow", "adopt")])
-def test_two_at_once_leave_an_index_or_none(
-    local_catalog: SqlCatalog, tmp_path: Path, actions: tuple[str, str]
-) -> None:
+def test_two_at_once_leave_one_or_none(local_catalog: SqlCatalog, tmp_path: Path, actions: tuple[str, str]) -> None:
     if "drop" in actions:
-        indexed(local_catalog, 2)
+        indexed_table.indexed(local_catalog, 2)
     else:
-        make_table(local_catalog).append(rows(1))
+        indexed_table.make_table(local_catalog).append(indexed_table.rows(1))
     name = "ns.t"
     if "follow" in actions:
-        TableIndex.create(local_catalog, "ns.t", DEFINITION)
+        TableIndex.create(local_catalog, "ns.t", indexed_table.DEFINITION)
         name = "ns.h"
         local_catalog.rename_table("ns.t", name)
 
@@ -140,14 +128,13 @@ def test_two_at_once_leave_an_index_or_none(
 
     # Who is late finds what it needs gone, and says so.
     assert all(code == 0 or "puffin_index.errors." in error for code, error in ends), ends
-    index = built(local_catalog, name, DEFINITION)
-    check_index(index)
+    indexed_table.check_index(built(local_catalog, name, indexed_table.DEFINITION))
     assert len(segments_below(tmp_path)) == 1 or "drop" in actions
 
 
 @pytest.mark.parametrize("other", ["append-and-build", "compact", "expire"])
 def test_a_builder_and_another(local_catalog: SqlCatalog, tmp_path: Path, other: str) -> None:
-    index = indexed(local_catalog, 2)
+    index = indexed_table.indexed(local_catalog, 2)
 
     children = [Child(tmp_path, "append-and-build", repeat=amount(2, 5)), Child(tmp_path, other, repeat=amount(2, 5))]
 
@@ -155,7 +142,7 @@ def test_a_builder_and_another(local_catalog: SqlCatalog, tmp_path: Path, other:
         code, errors = child.wait(180)
         assert code == 0, errors
     index.refresh()
-    check_queries(index)
+    indexed_table.check_queries(index)
     # A builder that was late for the last append of the other one leaves it to the next build.
     index.build(workers=1)
-    check_index(index)
+    indexed_table.check_index(index)

@@ -87,9 +87,7 @@ def test_a_file_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
 
 @pytest.mark.one_of(2)
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_full_disk_is_one_line_of_build_and_stays_no_fuller(
-    local_catalog: SqlCatalog, tmp_path: Path, workers: int
-) -> None:
+def test_a_full_disk_is_one_line_and_stays_no_fuller(local_catalog: SqlCatalog, tmp_path: Path, workers: int) -> None:
     index = indexed(local_catalog, 1)
     index.data_table.append(rows(7, 20_000))
 

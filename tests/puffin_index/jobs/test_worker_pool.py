@@ -77,10 +77,6 @@ def wait_for(condition: Callable[[], bool], seconds: float) -> bool:
     return True
 
 
-def semaphores_of(pid: int) -> list[Path]:
-    return list(Path("/dev/shm").glob(f"sem.loky-{pid}-*"))
-
-
 @pytest.mark.one_of(10)
 @pytest.mark.usefixtures("table")
 @pytest.mark.parametrize("segments", [0, 1], ids=["starting", "building"])
@@ -105,7 +101,7 @@ def test_a_build_that_is_killed_leaves_no_process(tmp_path: Path, command: Seque
 
     assert len([process for process in family if "popen_loky_posix" in process.command]) == 2
     assert wait_for(lambda: not any(map(is_alive, family)), GONE_SECONDS), [p for p in family if is_alive(p)]
-    assert wait_for(lambda: not semaphores_of(builder.pid), GONE_SECONDS)
+    assert wait_for(lambda: not [*Path("/dev/shm").glob(f"sem.loky-{builder.pid}-*")], GONE_SECONDS)
 
 
 def test_idle_workers_end_as_well_whoever_else_has_inherited_the_files_of_their_parent() -> None:

@@ -31,12 +31,7 @@ multiprocessing.set_forkserver_preload([__name__])
 class Child:
     """A process that does an action some times.
 
-    Args:
-        folder: Where the catalog lies, and the pipe that takes what the process says.
-        action: What to do.
-        kill_at: The number of the thing at which the process kills itself; 0 lets it live.
-        repeat: How often to do it.
-        most_bytes: The size beyond which no file of it can grow, as on a disk that is full; -1 sets no limit.
+    Before its `kill_at`-th thing it kills itself, if not 0; its files grow to `most_bytes` at most, if not -1.
     """
 
     def __init__(self, folder: Path, action: str, kill_at: int = 0, *, repeat: int = 1, most_bytes: int = -1) -> None:

@@ -18,9 +18,7 @@ strings = st.lists(pieces, max_size=4).map(b"".join)
 
 
 @given(st.binary(max_size=12), st.lists(strings, max_size=60), st.integers(0, 3), st.integers(0, 5))
-def test_the_order_is_that_of_the_bytes_and_then_of_the_places(
-    prefix: bytes, ends: list[bytes], few: int, start: int
-) -> None:
+def test_the_order_is_of_the_bytes_and_then_of_places(prefix: bytes, ends: list[bytes], few: int, start: int) -> None:
     keys = [prefix + end for end in ends]
     order = order_bytes(pa.array(keys, pa.large_binary())[start:], few)
     assert order.dtype == np.uint32

@@ -53,9 +53,7 @@ def test_keys_first_or_rows_first_give_what_a_plain_sort_gives(column: Column) -
 @pytest.mark.parametrize("width", [1, 2, 3, 255, 256, 257, 900, 4096, 65_536, 2**33, 2**40])
 @pytest.mark.parametrize("null_share", [0.0, 0.2])
 @pytest.mark.parametrize("are_far_apart", [False, True])
-def test_rows_of_many_values_are_in_the_order_of_their_keys_and_then_their_own(
-    width: int, null_share: float, are_far_apart: bool
-) -> None:
+def test_rows_are_in_the_order_of_keys_and_then_their_own(width: int, null_share: float, are_far_apart: bool) -> None:
     """Long columns are sorted by other means than short ones, the narrower the range the more so.
 
     Keys far apart do not fit into a word with their rows: the lowest bits alone tell neighbours apart, with many ties.

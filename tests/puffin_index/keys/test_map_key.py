@@ -19,7 +19,7 @@ ARROW = pa.map_(pa.string(), pa.int64())
 
 
 @given(rows=st.lists(MAPS, max_size=30), start=st.integers(0, 30), key=st.sampled_from(["a", "ä", "a.b", "", "none"]))
-def test_a_rows_value_is_the_one_of_the_keys_first_entry(
+def test_rows_have_the_first_entry_of_a_key(
     rows: list[list[tuple[str, int | None]] | None], start: int, key: str
 ) -> None:
     maps = pa.array(rows, ARROW).slice(start)

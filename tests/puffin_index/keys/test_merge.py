@@ -23,9 +23,7 @@ def sorted_array(keys: list[bytes]) -> pa.LargeBinaryArray:
 
 
 @given(st.lists(KEYS, min_size=1, max_size=5), st.integers(0, 2), st.sampled_from([1, 50, 1 << 20]))
-def test_merged_keys_are_the_sorted_union_and_ranks_find_them(
-    lists: list[list[bytes]], start: int, spill_bytes: int
-) -> None:
+def test_merged_keys_are_the_sorted_union_with_ranks(lists: list[list[bytes]], start: int, spill_bytes: int) -> None:
     arrays = [sorted_array(keys)[start:] for keys in lists]
 
     merged = merge_keys(arrays, spill_bytes)
@@ -71,7 +69,7 @@ def test_a_gathered_column_is_and_sorts_like_one_read_at_once(
 @pytest.mark.parametrize("type_name", ["long", "string"])
 @pytest.mark.parametrize("row_count", [3, 5])
 @pytest.mark.parametrize("large_bytes", [0, 1 << 20])
-def test_rows_that_are_missing_or_too_many_are_an_error(
+def test_missing_rows_are_an_error(
     type_name: str, row_count: int, large_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(arrow_keys, "LARGE_COLUMN_BYTES", large_bytes)

@@ -136,20 +136,20 @@ def keys_of(column: Column) -> list[Key | None]:
     return [key if is_valid else None for key, is_valid in zip(keys, valid, strict=True)]
 
 
-def satisfies(key: Key | None, test: LeafTest) -> bool:
-    """Whether a row with this key satisfies a test, in SQL's sense."""
-    if isinstance(test, NullTest):
-        return (key is None) == test.is_null
-    if key is None:
-        return False
-    if isinstance(test, SetTest):
-        return (key in test.keys) != test.negated
-    # Keys of one column compare with each other.
-    value: Any = key
-    above = test.low is None or (value >= test.low if test.low_inclusive else value > test.low)
-    below = test.high is None or (value <= test.high if test.high_inclusive else value < test.high)
-    return (above and below) != test.negated
+def holds(test: LeafTest, key: Any) -> bool:
+    """Whether a key, None for NULL, satisfies a test."""
+    match test:
+        case NullTest(is_null):
+            return is_null is (key is None)
+        case SetTest(keys, negated):
+            return key is not None and (key in keys) is not negated
+        case RangeTest(low, high):
+            if key is None:
+                return False
+            above = low is None or key > low or (test.low_inclusive and key == low)
+            below = high is None or key < high or (test.high_inclusive and key == high)
+            return (above and below) is not test.negated
 
 
 def rows_of(sample: Sample, test: LeafTest) -> BitMap:
-    return BitMap([row for row, key in enumerate(sample.keys) if satisfies(key, test)])
+    return BitMap([row for row, key in enumerate(sample.keys) if holds(test, key)])

@@ -10,14 +10,7 @@ from pyroaring import BitMap
 from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.leaf import LeafTest
-from puffin_index.kinds.base import (
-    DROPPED,
-    MergedPayload,
-    MergePart,
-    OpenIndex,
-    Payload,
-    StoredPayload,
-)
+from puffin_index.kinds.base import DROPPED, MergedPayload, MergePart, OpenIndex, Payload, StoredPayload
 from puffin_index.kinds.kind import IndexKind
 from puffin_index.kinds.postings.build import PlacedColumn, build_postings
 from puffin_index.kinds.registry import KINDS
@@ -121,9 +114,7 @@ def built_by(kind: str, of_groups: Sequence[Sample], options: Mapping[str, str] 
 
 
 def merged(
-    segments: Sequence[Sequence[Piece]],
-    dropped: frozenset[int] = frozenset(),
-    options: Mapping[str, str] | None = None,
+    segments: Sequence[Sequence[Piece]], dropped: frozenset[int] = frozenset(), options: Mapping[str, str] | None = None
 ) -> list[Piece]:
     """One segment of several, without some of their row groups, which are numbered through all of them."""
     pieces = [piece for one in segments for piece in one]
@@ -133,8 +124,7 @@ def merged(
     placed_groups = [None if place in dropped else next(new_groups) for place in range(len(groups))]
     new_bases = iter([DROPPED if group is None else group.base for group in placed_groups])
     sources = [piece.source([next(new_bases) for _ in piece.groups]) for piece in pieces]
-    found = merge(sources, options)
-    return covered(found, [group for group in placed_groups if group is not None])
+    return covered(merge(sources, options), [group for group in placed_groups if group is not None])
 
 
 def covered(found: Iterable[MergedPayload], groups: Sequence[Group]) -> list[Piece]:
@@ -151,5 +141,4 @@ def covered(found: Iterable[MergedPayload], groups: Sequence[Group]) -> list[Pie
 @st.composite
 def row_group_lists(draw: st.DrawFn, type_names: Sequence[str] = tuple(VALUES)) -> list[Sample]:
     """A few row groups of one type."""
-    type_name = draw(st.sampled_from(type_names))
-    return draw(st.lists(samples([type_name]), min_size=1, max_size=5))
+    return draw(st.lists(samples([draw(st.sampled_from(type_names))]), min_size=1, max_size=5))

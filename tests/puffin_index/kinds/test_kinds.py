@@ -3,6 +3,7 @@
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -13,18 +14,15 @@ from puffin_index.keys.arrow_keys import column_of
 from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.leaf import NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import value_type_named
+from puffin_index.keys.values import key_of
 from puffin_index.kinds.bloom.filter import grid_bits
 from puffin_index.kinds.registry import KINDS, builders_of
+from puffin_index.kinds.statistics import statistics_of
 from tests.conftest import amount
-from tests.puffin_index.kinds.columns import VALUES, leaf_tests, rows_of, sample_of, samples
+from tests.puffin_index.kinds.columns import VALUES, Sample, leaf_tests, rows_of, sample_of, samples
 from tests.puffin_index.kinds.counting import open_payload
 
-EXACT_BUILDS = [
-    ("bitmap", {}),
-    ("bitmap", {"index-block-size": "64"}),
-    ("bsi", {}),
-    ("bsi", {"compression": "none"}),
-]
+EXACT_BUILDS = [("bitmap", {}), ("bitmap", {"index-block-size": "64"}), ("bsi", {}), ("bsi", {"compression": "none"})]
 
 
 @pytest.mark.parametrize(("kind", "options"), EXACT_BUILDS)
@@ -110,9 +108,7 @@ def test_a_blob_is_not_asked_for_keys_of_another_domain(kind: str, built: str, a
         ("string", ["7"], "puffin-index-bsi-v1"),
     ],
 )
-def test_numbers_that_fit_are_sliced_and_all_else_by_its_code(
-    type_name: str, values: list[object], blob_type: str
-) -> None:
+def test_numbers_that_fit_are_sliced_and_others_by_code(type_name: str, values: list[object], blob_type: str) -> None:
     column = SortedColumn(sample_of(values, type_name).column)
     assert KINDS["bsi"].build(column, {"compression": "none"}).blob_type == blob_type
 
@@ -188,3 +184,28 @@ def test_postings_have_no_blocks_of_bitmaps() -> None:
 def test_an_unknown_kind_is_refused_by_name() -> None:
     with pytest.raises(DefinitionError, match="'range'"):
         builders_of({"range": {}})
+
+
+@settings(max_examples=amount(20, 500), deadline=None)
+@given(samples())
+def test_statistics_are_those_of_the_sorted_keys(sample: Sample) -> None:
+    known = sorted(key for key in sample.keys if key is not None)
+    found = statistics_of(SortedColumn(sample.column))
+    assert found.row_count == len(sample.keys)
+    assert found.null_count == len(sample.keys) - len(known)
+    assert found.distinct_count == len(set(known))
+    assert (found.minimum, found.maximum) == ((known[0], known[-1]) if known else (None, None))
+    ranks = np.linspace(0, len(known) - 1, 32).round().astype(int).tolist() if known else []
+    assert list(found.quantiles) == [known[rank] for rank in ranks]
+
+
+def test_nan_is_counted_and_is_the_maximum() -> None:
+    nan, double = float("nan"), value_type_named("double")
+    found = statistics_of(SortedColumn(sample_of([nan, 1.0, None, nan, float("inf")], "double").column))
+    assert (found.nan_count, found.null_count, found.distinct_count) == (2, 1, 3)
+    assert (found.minimum, found.maximum) == (key_of(1.0, double), key_of(nan, double))
+    assert statistics_of(SortedColumn(sample_of([1.0], "double").column)).nan_count == 0
+
+
+def test_a_long_that_looks_like_the_key_of_nan_is_not_nan() -> None:
+    assert statistics_of(SortedColumn(sample_of([0x7FF8_0000_0000_0000], "long").column)).nan_count == 0

@@ -57,14 +57,16 @@ def _is_right(kind: str, piece: Piece, test: LeafTest) -> bool:
     return found >= expected if KINDS[kind].answers(test) < Answer.EXACT else found == expected
 
 
-def _merged_pieces(kind: str, options: dict[str, str], of_groups: list[Sample], data: st.DataObject) -> list[Piece]:
-    """Two segments of some row groups, one of them perhaps merged before, become one without some row groups."""
+def _merged_pieces(
+    kind: str, options: dict[str, str], of_groups: list[Sample], data: st.DataObject
+) -> tuple[list[Piece], set[int]]:
+    """Two segments of row groups, one perhaps merged before, become one without some of them; and which those are."""
     cut = data.draw(st.integers(0, len(of_groups)))
     segments = [segment(kind, options, placed(some)) for some in (of_groups[:cut], of_groups[cut:]) if some]
     if data.draw(st.booleans()):
         segments[0] = merged(segments[:1])
     dropped = data.draw(st.sets(st.integers(0, len(of_groups) - 1), max_size=len(of_groups) - 1))
-    return merged(segments, frozenset(dropped))
+    return merged(segments, frozenset(dropped)), dropped
 
 
 @pytest.mark.parametrize(("kind", "options"), BUILDS)
@@ -72,7 +74,7 @@ def _merged_pieces(kind: str, options: dict[str, str], of_groups: list[Sample], 
 @given(st.data())
 def test_merged_indexes_answer_as_every_row_looked_at(kind: str, options: dict[str, str], data: st.DataObject) -> None:
     of_groups = data.draw(row_group_lists())
-    pieces = _merged_pieces(kind, options, of_groups, data)
+    pieces, _ = _merged_pieces(kind, options, of_groups, data)
     for _ in range(4):
         test = data.draw(leaf_tests(data.draw(st.sampled_from(of_groups))))
         for piece in pieces:
@@ -110,10 +112,7 @@ LONGS = [sample_of([1, None, 2, 2] * (place + 1), "long") for place in range(4)]
 @given(st.data())
 def test_merged_bit_slices_are_those_that_a_build_makes(data: st.DataObject) -> None:
     of_groups = data.draw(row_group_lists())
-    cut = data.draw(st.integers(0, len(of_groups)))
-    segments = [segment("bsi", {}, placed(some)) for some in (of_groups[:cut], of_groups[cut:]) if some]
-    segments[0] = merged(segments[:1]) if data.draw(st.booleans()) else segments[0]
-    dropped = data.draw(st.sets(st.integers(0, len(of_groups) - 1), max_size=len(of_groups) - 1))
+    pieces, dropped = _merged_pieces("bsi", {}, of_groups, data)
     kept = [sample for place, sample in enumerate(of_groups) if place not in dropped]
     small, anew = SlicesBuilder(KINDS["bsi"], {}), []
     for sample in kept:
@@ -121,7 +120,7 @@ def test_merged_bit_slices_are_those_that_a_build_makes(data: st.DataObject) -> 
             anew += small.gather(sample.column)
         else:
             anew += [*small.finish(), MergedPayload(KINDS["bsi"].build(SortedColumn(sample.column), {}), 1)]
-    for one, other in zip(merged(segments, frozenset(dropped)), [*anew, *small.finish()], strict=True):
+    for one, other in zip(pieces, [*anew, *small.finish()], strict=True):
         assert len(one.groups) == other.row_groups
         assert one.payload.blob_type == other.payload.blob_type
         assert bytes(one.payload.data) == bytes(other.payload.data)
@@ -137,6 +136,7 @@ def test_bit_slices_of_large_row_groups_stay_alone_and_those_not_to_be_compresse
         pieces = covered(merge(sources, options), groups)
         assert [len(piece.groups) for piece in pieces] == sizes
         assert {piece.payload.blob_type for piece in pieces} == {"paimon-bsi-v1" if options else BSI}
+        assert not options or [one.payload.data for one in pieces] == [one.payload.data for one in before]
         for piece in pieces:
             assert piece.rows(SetTest((2,))) == expected_rows(piece.groups, SetTest((2,)))
 
@@ -185,21 +185,9 @@ def test_a_payload_that_has_no_neighbour_comes_back_as_it_was(kind: str, options
     assert same.payload.blob_type == piece.payload.blob_type
 
 
-@pytest.mark.parametrize("options", [{}, POSTINGS_OPTIONS])
-def test_what_is_merged_comes_back_as_it_was_where_its_rows_stay(options: dict[str, str]) -> None:
-    (piece,) = merged([segment("bitmap", options, placed(LONGS))])
-    stays = covered(merge([piece.source([g.base for g in piece.groups])]), piece.groups)
-    assert bytes(stays[0].payload.data) == bytes(piece.payload.data)
-    groups = placed(LONGS, 5 * BLOCK_ROWS)
-    (moved,) = covered(merge([piece.source([group.base for group in groups])]), groups)
-    assert moved.rows(SetTest((2,))) == expected_rows(groups, SetTest((2,)))
-
-
 @pytest.mark.parametrize(("type_name", "value"), [("long", 7), ("string", "7"), ("double", 7.0)])
 @pytest.mark.parametrize(("kind", "options"), BUILDS)
-def test_row_groups_without_rows_or_without_values_are_merged(
-    kind: str, options: dict[str, str], type_name: str, value: object
-) -> None:
+def test_row_groups_without_values_merge(kind: str, options: dict[str, str], type_name: str, value: object) -> None:
     key = key_of(value, value_type_named(type_name))
     test = SetTest((key,))  # type: ignore[arg-type]  # one key, so it is a tuple of one type
     for lists in ([[], []], [[None], [None, None]], [[], [value], [], [None], []], [[value, None], []]):
@@ -233,7 +221,7 @@ def _promoted(part: MergePart, type_name: str) -> MergePart:
 
 @pytest.mark.parametrize(("old", "new"), [("int", "long"), ("float", "double")])
 @pytest.mark.parametrize(("kind", "options"), [("bitmap", {}), ("bitmap", POSTINGS_OPTIONS), ("bsi", {})])
-def test_payloads_from_before_a_promotion_are_merged_with_those_after_it(
+def test_payloads_from_before_and_after_a_promotion_merge(
     kind: str, old: str, new: str, options: dict[str, str]
 ) -> None:
     values = [[1, 2, 2, None], [2, 2, 1, -3]] if old == "int" else [[1.5, 2.0, 2.0, None], [2.0, 2.0, 1.5, -0.5]]
@@ -314,7 +302,7 @@ def test_a_flipped_bit_in_what_is_merged_is_an_error_or_changes_no_answer(kind: 
 def test_a_payload_lists_every_key_once_or_none(kind: str, options: dict[str, str], data: st.DataObject) -> None:
     of_groups = data.draw(row_group_lists())
     before = segment(kind, options, placed(of_groups))
-    for piece in (*before, *_merged_pieces(kind, options, of_groups, data)):
+    for piece in (*before, *_merged_pieces(kind, options, of_groups, data)[0]):
         index, _ = piece.opened()
         if not isinstance(index, HoldsKeys):
             continue

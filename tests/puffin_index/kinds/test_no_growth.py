@@ -73,9 +73,7 @@ def size_of(pieces: Sequence[Piece]) -> int:
 @pytest.mark.parametrize(("kind", "options"), BUILDS)
 @settings(max_examples=amount(6, 300), deadline=None)
 @given(data=st.data())
-def test_an_index_never_grows_by_a_merge(
-    kind: str, options: dict[str, str], type_name: str, data: st.DataObject
-) -> None:
+def test_no_index_grows_by_a_merge(kind: str, options: dict[str, str], type_name: str, data: st.DataObject) -> None:
     of_segments = data.draw(st.lists(st.lists(columns(type_name), min_size=1, max_size=4), min_size=2, max_size=4))
     before = [built_by(kind, of_groups, options) for of_groups in of_segments]
 

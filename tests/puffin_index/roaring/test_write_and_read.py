@@ -6,12 +6,7 @@ from hypothesis import given, settings, strategies as st
 from pyroaring import BitMap
 
 from puffin_index.errors import CorruptFileError
-from puffin_index.roaring.read import (
-    deserialize,
-    row_set_of_bits,
-    row_set_of_flags,
-    serialize_bits,
-)
+from puffin_index.roaring.read import deserialize, row_set_of_bits, row_set_of_flags, serialize_bits
 from puffin_index.roaring.union import StoredSets, every_bit, popcount
 from puffin_index.roaring.write import serialize_row_sets
 from puffin_index.storage.arrays import Bytes, Ints, Rows

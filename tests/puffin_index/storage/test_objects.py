@@ -3,7 +3,7 @@
 import asyncio
 import io
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
@@ -37,6 +37,12 @@ def server() -> Iterator[StoreServer]:
             with NewFile(PyArrowFileIO(running.properties), location) as stream:
                 stream.write(content)
         yield running
+
+
+def opened(properties: Mapping[str, str], location: str = LOCATION) -> StoredObject:
+    found = find_object(PyArrowFileIO(dict(properties)), location)
+    assert found is not None
+    return found
 
 
 @pytest.fixture(autouse=True)
@@ -108,21 +114,16 @@ def test_other_files_are_left_to_pyiceberg(server: StoreServer) -> None:
     ids=str,
 )
 def test_other_properties_are_carried_over(server: StoreServer, properties: dict[str, str]) -> None:
-    stored = find_object(PyArrowFileIO(server.properties | properties), LOCATION)
-    assert stored is not None
+    stored = opened(server.properties | properties)
     assert bytes(stored.read(7, 3)) == CONTENT[7:10]
     assert bytes(stored.read_all()) == CONTENT
 
 
-def test_keys_of_the_environment_are_used_where_properties_have_none(
-    server: StoreServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_keys_of_the_environment_stand_in_for_properties(server: StoreServer, monkeypatch: pytest.MonkeyPatch) -> None:
     none = server.properties | {"s3.access-key-id": "", "s3.secret-access-key": ""}
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-    stored = find_object(PyArrowFileIO(none), LOCATION)
-    assert stored is not None
-    assert len(stored.read_all()) == len(CONTENT)
+    assert len(opened(none).read_all()) == len(CONTENT)
     monkeypatch.setenv("AWS_ENDPOINT_URL", server.endpoint)
     assert find_object(PyArrowFileIO({"s3.region": "us-east-1"}), LOCATION) is None
     monkeypatch.setenv("AWS_PROFILE", "somebody")
@@ -130,8 +131,7 @@ def test_keys_of_the_environment_are_used_where_properties_have_none(
 
 
 def test_what_was_fetched_is_not_asked_for_again(server: StoreServer) -> None:
-    stored = find_object(PyArrowFileIO(server.properties), LOCATION)
-    assert stored is not None
+    stored = opened(server.properties)
     server.traffic()
     with ObjectStream(stored, len(CONTENT)) as stream:
         stream.fetch([(0, 100), (500, 100)], [(2000, 50)])
@@ -160,19 +160,15 @@ def test_a_process_that_was_forked_reads_as_pyiceberg_does(server: StoreServer) 
     )
 
 
-def stored(server: StoreServer, number: int) -> StoredObject:
-    found = find_object(PyArrowFileIO(server.properties), location_of(number))
-    assert found is not None
-    return found
-
-
 SPANS_OF_MANY = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 300), st.integers(0, 300)), max_size=40)
 
 
 @settings(max_examples=amount(8, 150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(spans=SPANS_OF_MANY, at_once=st.integers(1, 50))
 def test_ranges_are_those_of_the_objects(server: StoreServer, spans: list[tuple[int, int, int]], at_once: int) -> None:
-    found = read_many([(stored(server, number), offset, length) for number, offset, length in spans], at_once)
+    found = read_many(
+        [(opened(server.properties, location_of(number)), offset, length) for number, offset, length in spans], at_once
+    )
 
     for (number, offset, length), data in zip(spans, found, strict=True):
         content = CONTENTS[number][offset : offset + length] if number < len(CONTENTS) else b""
@@ -180,7 +176,7 @@ def test_ranges_are_those_of_the_objects(server: StoreServer, spans: list[tuple[
 
 
 def test_so_many_are_under_way_at_one_time(server: StoreServer) -> None:
-    spans = [(stored(server, number % 4), number, 5) for number in range(30)]
+    spans = [(opened(server.properties, location_of(number % 4)), number, 5) for number in range(30)]
     server.move(FAR)
     try:
         for at_once, rounds in ((30, 1), (100, 1), (10, 3)):
@@ -194,7 +190,7 @@ def test_so_many_are_under_way_at_one_time(server: StoreServer) -> None:
 
 def test_callers_may_have_an_event_loop_of_their_own(server: StoreServer) -> None:
     async def in_a_notebook() -> list[memoryview | None]:
-        return read_many([(stored(server, 2), 0, 3)], 8)
+        return read_many([(opened(server.properties, location_of(2)), 0, 3)], 8)
 
     assert asyncio.run(in_a_notebook()) == [memoryview(bytes([2, 2, 2]))]
 
@@ -203,7 +199,7 @@ def test_a_system_without_more_threads_gives_none(server: StoreServer, monkeypat
     def fail(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    spans = [(stored(server, 1), 0, 3)] * 4
+    spans = [(opened(server.properties, location_of(1)), 0, 3)] * 4
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", fail)
         assert read_many(spans, 8) == [None] * 4
@@ -222,9 +218,8 @@ def test_a_stream_has_the_bytes_of_the_object(
     server: StoreServer, now: list[tuple[int, int]], later: list[tuple[int, int]], reads: list[tuple[int, int]]
 ) -> None:
     # The last test of this module: what a stream still fetches when it is closed would count as requests of others.
-    stored, due = find_object(PyArrowFileIO(server.properties), LOCATION), io.BytesIO(CONTENT)
-    assert stored is not None
-    with ObjectStream(stored, len(CONTENT)) as stream:
+    due = io.BytesIO(CONTENT)
+    with ObjectStream(opened(server.properties), len(CONTENT)) as stream:
         stream.fetch(now, later)
         for offset, length in reads:
             assert stream.seek(offset) == due.seek(offset)

@@ -10,6 +10,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
 from planner.arrow.aggregate import aggregate_with_plan
+from puffin_index import TableIndex
 from tests.conftest import built, create_table, some
 
 pytestmark = pytest.mark.spark
@@ -56,21 +57,25 @@ QUESTIONS = [
 ]
 
 
-def test_aggregates_are_sparks(spark: SparkSession, catalog: SqlCatalog) -> None:
+@pytest.fixture(scope="module")
+def index(catalog: SqlCatalog) -> TableIndex:
     create_table(catalog, "aggregates", data(), 500)
     columns = list("ghildwvfbt")
-    index = built(catalog, "ns.aggregates", bsi=columns[2:], bitmap=columns[:2])
-    for where, by in some(QUESTIONS, 2):
-        found = aggregate_with_plan(index, where, AGGREGATES, by)
-        assert found.row_groups_read == 0
-        keys = ", ".join(by)
-        text = f"SELECT {keys + ',' if by else ''} {AGGREGATES} FROM lake.ns.aggregates WHERE {where}"
-        answer = spark.sql(f"{text} GROUP BY {keys} ORDER BY {keys}" if by else text).toArrow()
-        assert [types_alike(field.type) for field in found.table.schema] == [
-            types_alike(field.type) for field in answer.schema
-        ]
-        for own, right in zip(found.table.columns, answer.columns, strict=True):
-            assert own.to_pylist() == right.to_pylist(), where
+    return built(catalog, "ns.aggregates", bsi=columns[2:], bitmap=columns[:2])
+
+
+@pytest.mark.parametrize(("where", "by"), some(QUESTIONS, 2))
+def test_aggregates_are_sparks(spark: SparkSession, index: TableIndex, where: str, by: list[str]) -> None:
+    found = aggregate_with_plan(index, where, AGGREGATES, by)
+    assert found.row_groups_read == 0
+    keys = ", ".join(by)
+    text = f"SELECT {keys + ',' if by else ''} {AGGREGATES} FROM lake.ns.aggregates WHERE {where}"
+    answer = spark.sql(f"{text} GROUP BY {keys} ORDER BY {keys}" if by else text).toArrow()
+    assert [types_alike(field.type) for field in found.table.schema] == [
+        types_alike(field.type) for field in answer.schema
+    ]
+    for own, right in zip(found.table.columns, answer.columns, strict=True):
+        assert own.to_pylist() == right.to_pylist(), where
 
 
 def types_alike(arrow_type: pa.DataType) -> str:

@@ -31,9 +31,7 @@ _QUERIES = [
     ("evolved", Statement("SELECT COUNT(*), SUM(income) FROM {t} WHERE revenue IS NULL AND quantity = 9", False)),
     ("evolved", Statement("SELECT COUNT(*) FROM {t} WHERE revenue = income + 1 AND income < 500", False)),
 ]
-_CHANGES = [
-    *product(("lineorder", "v3", "v2", "bucketed"), statements("changes")),
-]
+_CHANGES = [*product(("lineorder", "v3", "v2", "bucketed"), statements("changes"))]
 
 
 def run(spark: SparkSession, sql: str, enabled: bool) -> tuple[str, Measurement]:
@@ -45,7 +43,7 @@ def run(spark: SparkSession, sql: str, enabled: bool) -> tuple[str, Measurement]
 
 @pytest.mark.one_of(12)
 @pytest.mark.parametrize(("name", "statement"), _QUERIES, ids=lambda v: v if isinstance(v, str) else v.sql[:100])
-def test_a_query_answers_the_same_and_reads_no_more(
+def test_queries_are_equal(
     hooked: SparkSession, corpus: dict[str, dict[str, str]], name: str, statement: Statement
 ) -> None:
     sql = statement.sql.format(**corpus[name])
@@ -120,7 +118,7 @@ def change(spark: SparkSession, table: str, sql: str, enabled: bool) -> tuple[An
 
 @pytest.mark.one_of(13)
 @pytest.mark.parametrize(("name", "statement"), _CHANGES, ids=lambda v: v if isinstance(v, str) else v.sql[:100])
-def test_a_statement_changes_the_same_rows(
+def test_changes_are_equal(
     hooked: SparkSession, corpus: dict[str, dict[str, str]], name: str, statement: Statement
 ) -> None:
     sql = statement.sql.format(**corpus[name])

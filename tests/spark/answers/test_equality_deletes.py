@@ -22,10 +22,7 @@ from tests.conftest import built, some
 from tests.spark.agreement import ENABLED, check_rows, reports_since, row_groups_of, settings
 from tests.spark.java_source import object_of
 
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.skipif(SPARK_RELEASE != "4.1", reason="its Iceberg has other writers"),
-]
+pytestmark = [pytest.mark.spark, pytest.mark.skipif(SPARK_RELEASE != "4.1", reason="its Iceberg has other writers")]
 
 ROWS, ROW_GROUP_ROWS = 2_000, 250
 DEFAULT = "'write.delete.mode'='merge-on-read'"
@@ -97,10 +94,8 @@ def check(spark: SparkSession, index: TableIndex, table: str, conditions: Sequen
         assert sorted(str(tuple(row)) for row in spark.sql(sql).collect()) == expected, where
         with settings(spark, {"spark.puffin-index.aggregates": "true"}):
             earlier = planner.reports(spark)
-            counted = spark.sql(f"SELECT count(*) FROM {table} WHERE {where}").first()
-            assert counted == (len(rows),), where
-            reports = reports_since(spark, earlier)
             summed = spark.sql(f"SELECT g, count(*), sum(k) FROM {table} WHERE {where} GROUP BY g").collect()
+        reports = reports_since(spark, earlier)
         assert {row[0]: (row[1], row[2]) for row in summed} == groups, where
         answered.append(bool(reports) and all(report.answered and not report.kept for report in reports))
     located = planner.locate(index, {"id": [row["id"] for row in rows]})
@@ -124,14 +119,14 @@ def test_the_index_subtracts_keys_of_one_and_of_several_columns(
     delete(table, ["id"], [[ROWS + 77], [16]], file_format)
     index = built(catalog, table.removeprefix("lake."), **EVERY_COLUMN)
 
-    assert all(check(hooked, index, table, some(CONDITIONS, 3)))
+    assert all(check(hooked, index, table, some(CONDITIONS, 2)))
     hooked.sql(f"DELETE FROM {table} WHERE k IN (9, 101, 1999)")
     delete(table, ["name"], [[None]], file_format)
-    assert all(check(hooked, index, table, CONDITIONS[-3:-1]))
+    assert all(check(hooked, index, table, some(CONDITIONS[-3:-1], 1)))
     assert hooked.sql(f"SELECT count(*) FROM {table} WHERE name IS NULL").first() == (0,)
     append(hooked, table, 2 * ROWS)
     # The third file has no index.
-    assert not any(check(hooked, index, table, CONDITIONS[:2]))
+    assert not any(check(hooked, index, table, some(CONDITIONS[:2], 1)))
 
 
 @pytest.mark.parametrize(
@@ -146,18 +141,14 @@ def test_rows_are_read_where_the_index_does_not_know_them(
     delete(table, ["k"], [[8], [9], [101]])
     index = built(catalog, table.removeprefix("lake."), **kinds)
 
-    answered = check(hooked, index, table, ["true", "k = 8", "g = 3"])
-
-    assert answered[-1] == ("k" in kinds["bitmap"])
+    assert check(hooked, index, table, ["true", "k = 8", "g = 3"])[-1] == ("k" in kinds["bitmap"])
     with settings(hooked, {"spark.puffin-index.aggregates": "true"}):
         reports = check_rows(hooked, f"SELECT count(*) FROM {table} WHERE g = 3")
     # A bloom filter tells the row groups that have none of the keys.
     assert any(report.kept < report.row_groups for report in reports) == (len(kinds) > 1 or "k" in kinds["bitmap"])
 
 
-def test_zeros_and_nan_are_compared_as_iceberg_compares_them(
-    hooked: SparkSession, catalog: SqlCatalog, delete: Delete
-) -> None:
+def test_zeros_and_nan_are_compared_as_by_iceberg(hooked: SparkSession, catalog: SqlCatalog, delete: Delete) -> None:
     table = create(hooked, "doubles")
     index = built(catalog, table.removeprefix("lake."), **EVERY_COLUMN)
     for key, answers in (("NaN", True), ("-0.0", False), ("0.0", False)):
@@ -165,9 +156,7 @@ def test_zeros_and_nan_are_compared_as_iceberg_compares_them(
         assert all(check(hooked, index, table, ["k < 400"])) == answers, key
 
 
-def test_columns_are_promoted_renamed_dropped_and_added(
-    hooked: SparkSession, catalog: SqlCatalog, delete: Delete
-) -> None:
+def test_columns_are_promoted_renamed_dropped_added(hooked: SparkSession, catalog: SqlCatalog, delete: Delete) -> None:
     table = create(hooked, "evolved", 3)
     delete(table, ["k", "name"], [[k, f"name-{id_ % 50}"] for id_ in range(1, 40) for k in [id_ * 7919 % ROWS]])
     index = built(catalog, table.removeprefix("lake."), **EVERY_COLUMN)
@@ -186,9 +175,7 @@ def test_columns_are_promoted_renamed_dropped_and_added(
     assert planner.count(index, "true").rows == 0
 
 
-def test_deletes_of_a_partition_leave_the_others_alone(
-    hooked: SparkSession, catalog: SqlCatalog, delete: Delete
-) -> None:
+def test_deletes_of_a_partition_leave_others_alone(hooked: SparkSession, catalog: SqlCatalog, delete: Delete) -> None:
     table = create(hooked, "partitions", partitioned="PARTITIONED BY (g)")
     delete(table, ["name"], [["name-4"], [None]], partition="g=3")
     index = built(catalog, table.removeprefix("lake."), **EVERY_COLUMN)
@@ -224,9 +211,7 @@ def check_missed_deletes(hooked: SparkSession, index: TableIndex, table: str, ro
     assert planner.count(index, "k >= 0").rows == len(planner.scan(index).read_all()) == rows - deleted
 
 
-def test_nan_beside_numbers_that_no_file_has_deletes_nothing_in_spark(
-    hooked: SparkSession, catalog: SqlCatalog, delete: Delete
-) -> None:
+def test_nan_beside_other_numbers_deletes_nothing(hooked: SparkSession, catalog: SqlCatalog, delete: Delete) -> None:
     """Iceberg compares the bounds of both files, which leave NaN out."""
     table = create(hooked, "nan")
     index = built(catalog, table.removeprefix("lake."), **EVERY_COLUMN)
@@ -235,9 +220,7 @@ def test_nan_beside_numbers_that_no_file_has_deletes_nothing_in_spark(
     check_missed_deletes(hooked, index, table, ROWS, len(range(0, ROWS, 11)))
 
 
-def test_uuids_of_which_some_are_negative_in_java_delete_nothing_in_spark(
-    hooked: SparkSession, catalog: SqlCatalog, delete: Delete
-) -> None:
+def test_uuids_that_java_takes_for_negative_stay(hooked: SparkSession, catalog: SqlCatalog, delete: Delete) -> None:
     """Iceberg compares bounds as Java orders uuids, and writers order them otherwise (apache/iceberg#14216)."""
     table = "lake.ns.equality_uuids"
     hooked.sql(f"DROP TABLE IF EXISTS {table} PURGE")

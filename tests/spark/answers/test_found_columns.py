@@ -74,9 +74,7 @@ def check_in_spark(spark: SparkSession, index: TableIndex, *wheres: str) -> dict
     return counts
 
 
-def test_a_column_that_took_the_name_of_a_renamed_one(
-    hooked: SparkSession, catalog: SqlCatalog, tmp_path: Path
-) -> None:
+def test_a_column_with_the_name_of_a_renamed_one(hooked: SparkSession, catalog: SqlCatalog, tmp_path: Path) -> None:
     write_file(tmp_path / "f" / "a.parquet", {"id": numbers(), "a": numbers(5000)})
     create(hooked, "renamed", "id INT, a INT")
     import_files(hooked, "renamed", tmp_path / "f")
@@ -105,9 +103,7 @@ def test_a_column_that_took_the_name_of_a_renamed_one(
     assert index.verify(None).findings == ()
 
 
-def test_a_partition_value_from_the_folder_wins_over_the_file(
-    hooked: SparkSession, catalog: SqlCatalog, tmp_path: Path
-) -> None:
+def test_a_partition_value_of_the_folder_wins(hooked: SparkSession, catalog: SqlCatalog, tmp_path: Path) -> None:
     write_file(tmp_path / "f" / "p=5" / "a.parquet", {"id": numbers(), "p": numbers(100)})
     create(hooked, "constant", "id INT, p INT", "PARTITIONED BY (p)")
     import_files(hooked, "constant", tmp_path / "f")
@@ -158,40 +154,10 @@ def test_constants_of_every_type_are_the_same_on_both_sides(
     write_file(tmp_path / "f" / f"p={folder}" / "a.parquet", {"id": numbers()})
     create(hooked, "typed", f"id INT, p {column}", "PARTITIONED BY (p)")
     import_files(hooked, "typed", tmp_path / "f")
-    index = built(catalog, "found.typed", bitmap=["id", "p"], bsi=["id", "p"])
-    check(hooked, index, *wheres, "id = 7")
+    check(hooked, built(catalog, "found.typed", bitmap=["id", "p"], bsi=["id", "p"]), *wheres, "id = 7")
     # Spark's side knows the file for the one that was indexed.
     hooked.sql("SELECT * FROM lake.found.typed WHERE id = 7").collect()
     assert (planner.reports(hooked)[-1].unindexed, planner.reports(hooked)[-1].kept) == (0, 1)
-
-
-@pytest.mark.parametrize(
-    ("names", "ids", "found", "wheres"),
-    [
-        (("id", "a", "b"), {"id": 1, "b": 2}, "a = 9007", ["a = 5007", "b IS NULL", "b = 9007"]),
-        (("x", "y"), None, "a = 5007", ["b IS NULL", "b = 1"]),
-    ],
-    ids=["ids-on-some", "by-position"],
-)
-def test_files_without_all_field_ids(
-    hooked: SparkSession,
-    catalog: SqlCatalog,
-    tmp_path: Path,
-    names: tuple[str, ...],
-    ids: dict[str, int] | None,
-    found: str,
-    wheres: list[str],
-) -> None:
-    columns = dict(zip(names, map(numbers, (0, 5000, 9000)), strict=False))
-    write_file(tmp_path / "f" / "a.parquet", columns, ids)
-    create(hooked, "few_ids", "id INT, a INT, b INT")
-    import_files(hooked, "few_ids", tmp_path / "f")
-    if ids is None:
-        hooked.sql("ALTER TABLE lake.found.few_ids UNSET TBLPROPERTIES ('schema.name-mapping.default')")
-    index = built(catalog, "found.few_ids", bitmap=["id", "a", "b"], bsi=["id", "a", "b"])
-    assert index.status().indexed_data_files == 1
-    check(hooked, index, "a IS NULL", "id = 7", found, *wheres)
-    assert planner.plan(index, found).kept == 1
 
 
 def add_default(spark: SparkSession, table: str, column: str, type_name: str, value: object) -> None:

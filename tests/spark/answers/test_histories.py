@@ -83,9 +83,10 @@ class SparkHistory(IndexHistory):
 
     @property
     def head(self) -> int:
-        row = self.spark.sql(f"SELECT snapshot_id FROM {TABLE}.refs WHERE name = 'main'").first()
-        assert row is not None
-        return int(row[0])
+        return self.head_of("main")
+
+    def head_of(self, name: str) -> int:
+        return int(self.spark.sql(f"SELECT snapshot_id FROM {TABLE}.refs WHERE name = '{name}'").collect()[0][0])
 
     def filled(self, rows: Rows) -> tuple[str, Content]:
         """Rows as SQL `VALUES` and as content, each with an n of its own."""
@@ -189,10 +190,8 @@ class SparkHistory(IndexHistory):
         if is_branch:
             values, added = self.filled(rows)
             self.spark.sql(f"INSERT INTO {TABLE}.branch_{name} (n, {self.k}, {self.s}) VALUES {values}")
-            row = self.spark.sql(f"SELECT snapshot_id FROM {TABLE}.refs WHERE name = '{name}'").first()
-            assert row is not None
-            self.references[name] = row[0]
-            self.contents[row[0]] = self.now | added
+            self.references[name] = self.head_of(name)
+            self.contents[self.references[name]] = self.now | added
 
     @rule(place=places)
     def rollback(self, place: int) -> None:
@@ -299,8 +298,5 @@ class SparkHistory(IndexHistory):
 
 def test_queries_find_what_they_should_whatever_happened(hooked: SparkSession, catalog: SqlCatalog) -> None:
     with agreement.settings(hooked, {"spark.puffin-index.aggregates": "true"}):
-        run_state_machine_as_test(
-            partial(SparkHistory, hooked, catalog),
-            settings=history_settings(2, 40),
-        )
+        run_state_machine_as_test(partial(SparkHistory, hooked, catalog), settings=history_settings(2, 40))
     assert sum(report.dropped for report in planner.reports(hooked)) > 0

@@ -174,12 +174,9 @@ def imported(
 @pytest.mark.one_of(5)
 @pytest.mark.parametrize(
     ("writer", "by"),
-    [
-        *((writer, "spark") for writer in WRITERS),
-        *((writer, "pyiceberg") for writer in IMPORTED_BY_PYICEBERG),
-    ],
+    [*((writer, "spark") for writer in WRITERS), *((writer, "pyiceberg") for writer in IMPORTED_BY_PYICEBERG)],
 )
-def test_the_row_groups_that_are_kept_are_read_and_no_others(
+def test_kept_row_groups_are_read(
     hooked: SparkSession, catalog: SqlCatalog, tmp_path: Path, writer: str, by: str
 ) -> None:
     index = imported(hooked, catalog, tmp_path / "files", writer, by=by)
@@ -203,7 +200,7 @@ def test_the_row_groups_that_are_kept_are_read_and_no_others(
 
 
 @pytest.mark.parametrize("writer", ["arrow", "row_groups_around"])
-def test_splits_of_any_size_and_either_reader_read_the_same(
+def test_splits_of_any_size_are_the_same(
     hooked: SparkSession, catalog: SqlCatalog, tmp_path: Path, writer: str
 ) -> None:
     index = imported(hooked, catalog, tmp_path / "files", writer)
@@ -241,7 +238,7 @@ def test_deletes_row_ids_and_rewrites_of_imported_files(
 
 def test_equality_deletes_of_imported_files(hooked: SparkSession, catalog: SqlCatalog, tmp_path: Path) -> None:
     index = imported(hooked, catalog, tmp_path / "files", "columns_around")
-    delete_by_equality(hooked, index.name, "k", 4710)
+    delete_by_equality(hooked, catalog, index.name, "k", 4710)
 
     report, measured = with_and_without(hooked, f"SELECT id, _pos FROM lake.{index.name} WHERE k IN (8, 4710, 9000)")
 
@@ -275,10 +272,7 @@ def orc_items(spark: SparkSession) -> DataFrame:
 @pytest.mark.nightly
 @pytest.mark.parametrize("write", [write_orc_by_iceberg, write_orc_by_spark])
 def test_stripes_of_imported_orc_files_are_dropped(
-    hooked: SparkSession,
-    catalog: SqlCatalog,
-    tmp_path: Path,
-    write: Callable[[SparkSession, SqlCatalog, Path], str],
+    hooked: SparkSession, catalog: SqlCatalog, tmp_path: Path, write: Callable[[SparkSession, SqlCatalog, Path], str]
 ) -> None:
     spark = hooked
     folder = write(spark, catalog, tmp_path / "files")

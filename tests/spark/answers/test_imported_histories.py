@@ -52,11 +52,7 @@ class SparkImportedHistory(ImportedHistory):
             self.spark.sql(f"REFRESH TABLE {TABLE}")
         self.spark.sql(sql)
 
-    @rule(
-        rows=batches,
-        data=st.data(),
-        partition=st.sampled_from(["1", "5", "__HIVE_DEFAULT_PARTITION__"]),
-    )
+    @rule(rows=batches, data=st.data(), partition=st.sampled_from(["1", "5", "__HIVE_DEFAULT_PARTITION__"]))
     def add_folder(self, rows: Rows, data: st.DataObject, partition: str) -> None:
         folder = self.folder / self.fresh()
         inner = folder.joinpath(*(f"{field.name}={partition}" for field in self.table.spec().fields))
@@ -95,6 +91,5 @@ class SparkImportedHistory(ImportedHistory):
 
 def test_the_hook_finds_what_spark_finds_however_columns_are_found(hooked: SparkSession, catalog: SqlCatalog) -> None:
     run_state_machine_as_test(
-        partial(SparkImportedHistory, hooked, catalog),
-        settings=history_settings(1, 60, steps=10),
+        partial(SparkImportedHistory, hooked, catalog), settings=history_settings(1, 60, steps=10)
     )

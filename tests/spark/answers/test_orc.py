@@ -81,21 +81,3 @@ def test_answers_are_those_without_the_hook(hooked: SparkSession, where: str) ->
     report, _ = with_and_without(hooked, f"SELECT id FROM {TABLE} WHERE {where}")
 
     assert report.kept < report.row_groups
-
-
-def test_a_timestamp_beyond_nanoseconds_leaves_its_file_unindexed(hooked: SparkSession, catalog: SqlCatalog) -> None:
-    hooked.sql("DROP TABLE IF EXISTS lake.ns.ancient PURGE")
-    hooked.sql(
-        "CREATE TABLE lake.ns.ancient (id BIGINT, at TIMESTAMP) USING iceberg "
-        "TBLPROPERTIES ('write.format.default'='orc')"
-    )
-    hooked.sql("INSERT INTO lake.ns.ancient VALUES (1, TIMESTAMP'1500-01-01 00:00:00'), (2, current_timestamp())")
-    hooked.sql("INSERT INTO lake.ns.ancient VALUES (3, TIMESTAMP'2020-01-01 00:00:00')")
-    table_index = TableIndex.create(catalog, "ns.ancient", IndexDefinition.of(bsi=["at"]))
-
-    report = table_index.build(workers=1)
-
-    assert report.files + len(report.skipped) == len(list_data_files(table_index.data_table))
-    assert any("out of range" in skipped.reason for skipped in report.skipped)
-    rows = hooked.sql("SELECT id FROM lake.ns.ancient WHERE at < TIMESTAMP'1600-01-01 00:00:00'").collect()
-    assert [row.id for row in rows] == [1]

@@ -81,9 +81,7 @@ TIMES = (
 
 
 @pytest.mark.parametrize("zone", ["Europe/Amsterdam", "PST", "+01:02:03"])
-def test_each_time_is_found_in_spark_and_without_spark_found_or_refused(
-    hooked: SparkSession, catalog: SqlCatalog, zone: str
-) -> None:
+def test_times_are_found_in_spark_else_found_or_refused(hooked: SparkSession, catalog: SqlCatalog, zone: str) -> None:
     hooked.sql("DROP TABLE IF EXISTS lake.ns.moments")
     hooked.sql(
         f"CREATE TABLE lake.ns.moments (id BIGINT, ts TIMESTAMP) USING iceberg TBLPROPERTIES ({row_groups_of(1)})"

@@ -166,9 +166,7 @@ def test_a_wide_count_reads_the_whole_table_without_the_index_and_nothing_with_i
     assert (with_index["row groups"], with_index["answered row groups"]) == (0, loaded.row_groups)
 
 
-def test_a_query_that_fails_is_listed_with_its_reason(
-    spark: SparkSession, layout: Layout, indexed: BuildReport
-) -> None:
+def test_a_query_that_fails_is_told_with_its_reason(spark: SparkSession, layout: Layout, indexed: BuildReport) -> None:
     """One that DuckDB cannot read has no answer to compare with; one that Spark cannot read has no seconds."""
     assert indexed
     (query,) = fit_queries(layout, ["q1"])
@@ -226,9 +224,7 @@ def test_answers_compare_by_value_whoever_made_them(spark: SparkSession, layout:
 
 
 @pytest.mark.nightly
-def test_the_demonstration_builds_beside_queries_and_draws_the_comparison(
-    spark: SparkSession, layout: Layout, loaded: Load
-) -> None:
+def test_the_demonstration_builds_beside_queries_and_draws(spark: SparkSession, layout: Layout, loaded: Load) -> None:
     """It makes the table and the index anew, with the same row groups, so that the other tests hold after it too."""
     layout.load_json.unlink()
     out = io.StringIO()
@@ -242,9 +238,7 @@ def test_the_demonstration_builds_beside_queries_and_draws_the_comparison(
 
 
 @pytest.mark.nightly
-def test_rows_aggregates_and_joins_answer_as_duckdb_does(
-    spark: SparkSession, layout: Layout, indexed: BuildReport
-) -> None:
+def test_rows_aggregates_and_joins_are_duckdbs(spark: SparkSession, layout: Layout, indexed: BuildReport) -> None:
     """Q7 gives most of the table: its rows are compared by their digest."""
     assert indexed
     names = ["q7-rows", "q5-aggregate", "q3.4", "q6-rows", "q1.3", "q2.3", "q4.3"]

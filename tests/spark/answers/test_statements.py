@@ -17,13 +17,7 @@ Names = dict[str, dict[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """Statements in a row; the last but those that clean up is the one whose answer counts.
-
-    Attributes:
-        before: What is done first.
-        query: What is asked.
-        after: What takes all of it back.
-    """
+    """What is done first, a query whose answer counts, and what takes all of it back."""
 
     before: tuple[str, ...]
     query: str
@@ -108,8 +102,7 @@ def test_statements_in_a_row_end_the_same(hooked: SparkSession, corpus: Names, s
 
 def plan_lines(spark: SparkSession, sql: str) -> list[str]:
     """What EXPLAIN says, without the numbers that Spark gives to whatever it makes."""
-    text = spark.sql(sql).collect()[0][0]
-    return re.sub(r"#\d+L?|plan_id=\d+|\[id=#?\d*\]", "#", text).splitlines()
+    return re.sub(r"#\d+L?|plan_id=\d+|\[id=#?\d*\]", "#", spark.sql(sql).collect()[0][0]).splitlines()
 
 
 @pytest.mark.one_of(3)

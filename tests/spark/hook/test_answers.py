@@ -74,9 +74,7 @@ def test_an_answer_drops_what_it_names(session: SparkSession, asked: list[str]) 
     ],
     ids=lambda value: repr(value)[:30],
 )
-def test_an_answer_that_names_no_row_group_keeps_all(
-    session: SparkSession, asked: list[str], *, is_broken: bool
-) -> None:
+def test_an_answer_without_row_groups_keeps_all(session: SparkSession, asked: list[str], *, is_broken: bool) -> None:
     assert measure(session, SQL).rows_read == ROWS
     assert asked
     session.conf.set("spark.puffin-index.strict", "true")

@@ -13,7 +13,7 @@ from tests.conftest import amount
 
 pytestmark = pytest.mark.spark
 
-ROWS = amount(300_000, 1_500_000)
+ROWS = amount(120_000, 1_500_000)
 
 
 @pytest.fixture

@@ -77,9 +77,7 @@ def test_executors_come_to_the_drivers_verdicts(spark: SparkSession, index: Tabl
     ]
 
 
-def test_the_driver_plans_small_scans_in_every_mode(
-    spark: SparkSession, index: TableIndex, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_driver_plans_small_scans(spark: SparkSession, index: TableIndex, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise AssertionError("executors were asked")
 
@@ -101,7 +99,7 @@ def test_the_callers_job_description_stays(spark: SparkSession, index: TableInde
         spark.sparkContext.setLocalProperty("spark.job.description", "")
 
 
-def test_trouble_on_executors_keeps_row_groups_and_is_told(
+def test_trouble_on_executors_keeps_rows_and_is_said(
     spark: SparkSession, catalog: SqlCatalog, index: TableIndex
 ) -> None:
     """On an index that no executor has read yet."""

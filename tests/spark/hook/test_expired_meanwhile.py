@@ -88,9 +88,7 @@ def test_segments_that_are_gone_are_looked_for_in_the_newest_version(session: Sp
     assert planner.reports(session)[-1].warnings == ()
 
 
-def test_entries_that_are_gone_are_read_of_the_newest_version(
-    session: SparkSession, index: TableIndex, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gone_entries_are_read_anew(session: SparkSession, index: TableIndex, monkeypatch: pytest.MonkeyPatch) -> None:
     # Another version than the one that is known must be read.
     session.conf.set("spark.puffin-index.refresh-seconds", "0")
     session.sql(f"INSERT INTO lake.{NAME} VALUES (5000, 5000)")

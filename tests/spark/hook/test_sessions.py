@@ -65,9 +65,7 @@ def test_the_hook_is_loaded_once_for_all_sessions(first: SparkSession) -> None:
     planner.disable(other)
 
 
-def test_jars_of_the_application_that_do_not_fit_are_told(
-    spark: SparkSession, first: SparkSession, tmp_path: Path
-) -> None:
+def test_jars_of_the_application_that_misfit_are_told(spark: SparkSession, first: SparkSession, tmp_path: Path) -> None:
     with ZipFile(tmp_path / "other.jar", "w") as jar:
         jar.writestr(SOURCES_DIGEST, "4.1_2.13 of other sources")
     thread = jvm_of(spark).java.lang.Thread.currentThread()
@@ -154,8 +152,7 @@ def test_batches_of_a_stream_run_in_a_copy_that_is_enabled_too(first: SparkSessi
     seen: list[tuple[list[int], int]] = []
 
     def look_up(batch: DataFrame, _: int) -> None:
-        copied = batch.sparkSession
-        seen.append((kept(copied), len(planner.reports(first))))
+        seen.append((kept(batch.sparkSession), len(planner.reports(first))))
 
     stream = first.readStream.format("rate").load().writeStream.option("checkpointLocation", str(tmp_path))
     query = stream.trigger(availableNow=True).foreachBatch(look_up).start()
@@ -185,8 +182,7 @@ def test_batches_that_are_joined_with_an_indexed_table_use_the_index(first: Spar
 
 def test_the_catalog_api_and_cached_tables_go_through_the_hook(first: SparkSession) -> None:
     planner.enable(first, strict=True)
-    view = first.sql(f"SELECT * FROM {TABLE} WHERE orderkey IN (7, 8)")
-    view.createOrReplaceTempView("few")
+    first.sql(f"SELECT * FROM {TABLE} WHERE orderkey IN (7, 8)").createOrReplaceTempView("few")
     assert first.catalog.tableExists(TABLE)
     before = len(planner.reports(first))
     first.catalog.cacheTable("few")
@@ -215,9 +211,7 @@ def test_threads_with_sessions_of_their_own_have_reports_of_their_own(first: Spa
     assert planner.reports(first) == []
 
 
-def test_a_table_that_was_loaded_by_its_location_does_not_hide_its_index(
-    first: SparkSession, catalog: SqlCatalog
-) -> None:
+def test_a_table_loaded_by_its_location_does_not_hide_its_index(first: SparkSession, catalog: SqlCatalog) -> None:
     planner.enable(first, strict=True)
     metadata = catalog.load_table(TABLE.removeprefix("lake.")).metadata_location
 
@@ -229,9 +223,7 @@ def test_a_table_that_was_loaded_by_its_location_does_not_hide_its_index(
     assert kept(first) == [1, 1]
 
 
-def test_a_table_with_two_names_uses_the_index_under_the_name_that_has_one(
-    first: SparkSession, catalog: SqlCatalog
-) -> None:
+def test_a_table_with_two_names_has_the_index_under_one_of_them(first: SparkSession, catalog: SqlCatalog) -> None:
     """Registered twice, both have the UUID, but what has happened since may differ."""
     planner.enable(first, strict=True)
     other = f"{corpus_tables.NAMESPACE}.twin"

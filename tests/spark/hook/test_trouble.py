@@ -61,8 +61,7 @@ def changed(pattern: str, change: Callable[[bytes], bytes | None]) -> Callable[[
 
 
 def later_version(index: TableIndex) -> None:
-    with index.index_table.transaction() as transaction:
-        transaction.set_properties({"puffin-index.version": "99"})
+    index.index_table.transaction().set_properties({"puffin-index.version": "99"}).commit_transaction()
 
 
 DAMAGES = {
@@ -80,9 +79,7 @@ DAMAGES = {
 
 @pytest.mark.one_of(2)
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-def test_damage_changes_no_answer(
-    spark: SparkSession, broken: TableIndex, damage: Callable[[TableIndex], None]
-) -> None:
+def test_damage_changes_nothing(spark: SparkSession, broken: TableIndex, damage: Callable[[TableIndex], None]) -> None:
     sql = SQL.replace(FULL, f"lake.{corpus_tables.NAMESPACE}.broken")
     expected = spark.newSession().sql(sql).collect()
     damage(broken)
@@ -174,9 +171,7 @@ def shut_down_callback_server(gateway: JavaGateway) -> None:
     gateway.shutdown_callback_server()
 
 
-def test_a_callback_server_that_other_code_shuts_down_fails_no_query(
-    spark: SparkSession, corpus: dict[str, dict[str, str]]
-) -> None:
+def test_a_callback_server_that_is_gone_fails_no_query(spark: SparkSession, corpus: dict[str, dict[str, str]]) -> None:
     session, plain, gateway = spark.newSession(), spark.newSession(), spark.sparkContext._gateway
     assert corpus
     assert gateway is not None
@@ -244,7 +239,7 @@ def test_strict_is_read_when_a_query_is_planned(spark: SparkSession, broken: Tab
         session.sql(sql).collect()
 
 
-def test_that_a_table_has_no_index_is_remembered_for_a_while(
+def test_absence_is_remembered_a_while(
     spark: SparkSession, catalog: SqlCatalog, corpus: dict[str, dict[str, str]]
 ) -> None:
     full = f"lake.{corpus_tables.NAMESPACE}.late"
@@ -279,9 +274,7 @@ def test_explain_needs_the_hook(spark: SparkSession) -> None:
         planner.explain(spark.newSession().range(5))
 
 
-def test_jobs_say_what_was_kept_and_the_next_query_starts_afresh(
-    hooked: SparkSession, corpus: dict[str, dict[str, str]]
-) -> None:
+def test_jobs_say_what_was_kept_of_their_own_query(hooked: SparkSession, corpus: dict[str, dict[str, str]]) -> None:
     context = hooked.sparkContext
     table = corpus["lineorder"]["t"]
     context.setJobDescription("mine")

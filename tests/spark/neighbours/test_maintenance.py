@@ -74,19 +74,15 @@ def test_maintenance_of_all_tables_leaves_the_index(hooked: SparkSession, index:
     assert planner.reports(hooked)[-1].kept == 1
 
     index.compact()
-    expired = index.expire(timedelta(0))
-    assert (expired.segments, segment_files(index)) == (2, named_segments(index))
+    assert (index.expire(timedelta(0)).segments, segment_files(index)) == (2, named_segments(index))
     report = index.drop()
     assert (report.segments, report.kept) == (1, ())
     assert not Path(index.index_table.location().removeprefix("file://")).exists()
 
 
-def test_an_index_of_an_earlier_release_loses_no_segment_after_the_next_build(
-    hooked: SparkSession, index: TableIndex
-) -> None:
+def test_an_index_of_an_earlier_release_loses_no_segment_to_a_build(hooked: SparkSession, index: TableIndex) -> None:
     prefix = next(procedure for procedure in PROCEDURES if "prefix_listing" in procedure)
-    with index.index_table.transaction() as transaction:
-        transaction.remove_properties(*GUARD)
+    index.index_table.transaction().remove_properties(*GUARD).commit_transaction()
     index.build(workers=1)
     with pytest.raises(Exception, match="GC is disabled"):
         maintain(hooked, f"{TABLE}__puffin_index", prefix)

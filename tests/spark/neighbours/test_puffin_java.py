@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -140,11 +141,7 @@ def test_we_read_a_large_file_that_java_wrote(jvm: Jvm, tmp_path: Path) -> None:
     ]
     file, found = _read(_java_write(jvm, tmp_path / "java.puffin", blobs, {"created-by": "Java"}))
     assert file.footer_size > 16 * 1024
-    assert [content for _, content in found] == [content for _, content in blobs]
-    for (blob, _), (wanted, _) in zip(found, blobs, strict=True):
-        assert (blob.type, blob.fields, blob.snapshot_id) == (wanted.type, wanted.fields, wanted.snapshot_id)
-        assert (blob.sequence_number, blob.compression_codec) == (wanted.sequence_number, wanted.compression_codec)
-        assert blob.properties == wanted.properties
+    assert [(replace(blob, offset=0, length=0), content) for blob, content in found] == blobs
 
 
 def test_java_cannot_write_a_compressed_footer(jvm: Jvm, tmp_path: Path) -> None:

@@ -30,13 +30,7 @@ SECRETS = (PASSWORD, TOKEN, SECRET)
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """A Spark catalog `store` with tables on `s3://lakehouse`.
-
-    Attributes:
-        spark: A session with it.
-        catalog: The same from PyIceberg, opened from nothing but the session's configuration.
-        files: The store.
-    """
+    """A Spark catalog `store` with tables on `s3://lakehouse`; PyIceberg opens it by the session's configuration."""
 
     spark: SparkSession
     catalog: Catalog

@@ -65,12 +65,7 @@ def spark_settings(home: Path, others: Mapping[str, str] = NO_SETTINGS) -> dict[
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program of Spark's that runs.
-
-    Attributes:
-        process: Its JVM.
-        folder: Where it writes what it says.
-    """
+    """A program of Spark's that runs, and the folder that it writes to."""
 
     process: subprocess.Popen[str]
     folder: Path
@@ -151,5 +146,4 @@ class SqlShell:
             time.sleep(0.02)
         # The shell prints what it is told as well, on lines of 80 characters.
         printed = lines[: lines.index(mark) - 1]
-        told = next(number for number, line in enumerate(printed) if line.endswith(";"))
-        return printed[told + 1 :]
+        return printed[next(number for number, line in enumerate(printed) if line.endswith(";")) + 1 :]

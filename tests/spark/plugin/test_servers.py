@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 from pyspark.sql.connect.session import SparkSession as ConnectSession
 
 import planner
@@ -82,16 +81,12 @@ def remote(connect: tuple[Program, str]) -> Iterator[ConnectSession]:
     session.stop()
 
 
-def plan_of(session: SparkSession | ConnectSession, sql: str) -> str:
-    return str(session.sql(f"EXPLAIN {sql}").collect()[0][0])
-
-
 def test_connect_sessions_use_the_index(connect: tuple[Program, str], remote: ConnectSession) -> None:
     for statement in (*SETUP, *INDEX):
         remote.sql(statement).collect()
 
     assert remote.sql(COUNT).collect() == [(1,)]
-    assert "PuffinIndexAnswer" in plan_of(remote, COUNT)
+    assert "PuffinIndexAnswer" in str(remote.sql(f"EXPLAIN {COUNT}").collect()[0][0])
     frame = remote.table("lake.ns.t")
     assert frame.where("k = 7").select("id", "s").collect() == [(1753, "n3")]
     connect[0].wait_until_said("lake.ns.t: 1 of 4 row groups kept")

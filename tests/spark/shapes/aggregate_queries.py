@@ -24,14 +24,7 @@ _EXPRESSIONS = (
 
 
 class RandomAggregate:
-    """One random query.
-
-    Args:
-        random: Where the choices come from.
-
-    Attributes:
-        sql: The query. The same query has the same rows each time, but for their order.
-    """
+    """One random query; the same query has the same rows each time, but for their order."""
 
     def __init__(self, random: Random) -> None:
         self._random = random

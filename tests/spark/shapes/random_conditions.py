@@ -4,11 +4,7 @@ from random import Random
 
 
 class RandomCondition:
-    """Random conditions on the columns of `every_type`.
-
-    Args:
-        random: Where the choices come from.
-    """
+    """Random conditions on the columns of `every_type`."""
 
     _COLUMNS = ("small", "large", "single", "double", "money", "middle", "wide", "day", "local", "moment", "word")
     _COLUMNS += ("flag", "bytes", "code", "inner.leaf", "inner.deep.word", "tags['color']")

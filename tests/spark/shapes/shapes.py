@@ -100,19 +100,11 @@ def random_where(random: Random, table: str) -> str:
         f"ROUND({table}.x, -1) = {number % 70 * 10}",
         f"COALESCE({table}.i, {number}) = {number}",
     ]
-    count = random.choice([0, 1, 1, 2])
-    return " AND ".join(random.sample(one, count)) or "TRUE"
+    return " AND ".join(random.sample(one, random.choice([0, 1, 1, 2]))) or "TRUE"
 
 
 class RandomQuery:
-    """One random query.
-
-    Args:
-        random: Where the choices come from.
-
-    Attributes:
-        sql: The query. The same query has the same rows each time, but for their order.
-    """
+    """One random query; the same query has the same rows each time, but for their order."""
 
     def __init__(self, random: Random) -> None:
         self._random = random

@@ -233,9 +233,7 @@ def test_statements_that_write_what_they_count(hooked: SparkSession, catalog: Sq
     assert found[: len(found) // 2] == found[len(found) // 2 :]
 
 
-def test_scans_of_changes_and_streams_have_their_own_rows(
-    hooked: SparkSession, catalog: SqlCatalog, tmp_path: Path
-) -> None:
+def test_scans_of_changes_and_streams_have_own_rows(hooked: SparkSession, catalog: SqlCatalog, tmp_path: Path) -> None:
     name = "lake.answered.growing"
     hooked.sql(f"CREATE TABLE {name} USING iceberg AS SELECT id AS k, id % 7 AS g FROM RANGE(100)")
     index = built(catalog, "answered.growing", bsi=["k"], bitmap=["g"])

@@ -56,9 +56,7 @@ _NOT_ADAPTIVE = {"spark.sql.adaptive.enabled": "false"}
         (f"SELECT f.id FROM {_PLAIN} f JOIN {_FEW} e ON f.i = e.i JOIN {_FEW} g ON f.t = g.t WHERE e.id = 1", 0),
     ],
 )
-def test_keys_that_are_found_at_run_time_drop_row_groups(
-    hooked: SparkSession, conf: dict[str, str], sql: str, kept: int
-) -> None:
+def test_keys_of_run_time_drop_row_groups(hooked: SparkSession, conf: dict[str, str], sql: str, kept: int) -> None:
     with settings(hooked, conf):
         reports = check_rows(hooked, sql)
 
@@ -90,9 +88,7 @@ def test_no_thread_of_subqueries_waits_for_another(hooked: SparkSession) -> None
 @pytest.mark.one_of(3)
 @pytest.mark.parametrize("sql", [one.sql for one in statements("joins")])
 def test_joins_that_keep_rows_without_a_partner_are_left_alone(hooked: SparkSession, sql: str) -> None:
-    reports = check_rows(hooked, sql.format(t=_PLAIN, few=_FEW))
-
-    assert not keys_of(reports)
+    assert not keys_of(check_rows(hooked, sql.format(t=_PLAIN, few=_FEW)))
 
 
 @pytest.mark.parametrize(
@@ -193,7 +189,7 @@ _FIRST = "SELECT id FROM {t} WHERE part = {part} ORDER BY t DESC, id LIMIT 1"
     ],
     ids=["function", "with-and-without", "merged", "limit", "limit-of-others", "first", "last"],
 )
-def test_subqueries_that_differ_little_keep_their_own_rows(
+def test_subqueries_stay_apart(
     hooked: SparkSession, conf: dict[str, str], one: str, other: str, kept: list[int]
 ) -> None:
     with settings(hooked, conf):
@@ -209,9 +205,7 @@ def test_scans_of_subqueries_wait_for_no_keys(hooked: SparkSession) -> None:
     """A subquery within a subquery may stop both in Spark 3.5, so none is added."""
     joined = f"SELECT SUM(f.id) FROM {_PLAIN} f JOIN {_FEW} e ON f.i = e.i WHERE e.id = {{}}"
 
-    reports = check_rows(hooked, f"SELECT ({joined.format(1)}), ({joined.format(2)})")
-
-    assert not keys_of(reports)
+    assert not keys_of(check_rows(hooked, f"SELECT ({joined.format(1)}), ({joined.format(2)})"))
     assert "dynamicpruning" not in planner.explain(hooked.sql(f"SELECT ({joined.format(1)}), ({joined.format(2)})"))
 
 
@@ -247,10 +241,7 @@ def test_changes_of_rows_may_have_subqueries(hooked: SparkSession) -> None:
 @pytest.mark.parametrize(
     ("sql", "expected"),
     [
-        (
-            f"SELECT f.id FROM {_PLAIN} f JOIN {_FEW} e ON f.i = e.i WHERE e.id = 1 AND f.part = 1",
-            [("join", "i = 11")],
-        ),
+        (f"SELECT f.id FROM {_PLAIN} f JOIN {_FEW} e ON f.i = e.i WHERE e.id = 1 AND f.part = 1", [("join", "i = 11")]),
         (
             f"SELECT f.id FROM {_PLAIN} f JOIN {_FEW} e ON f.i = e.i JOIN {_FEW} g ON f.t = g.t WHERE e.id = 1",
             [("join", "i = 11"), ("join", "t in 9 keys")],
@@ -279,8 +270,7 @@ def test_explain_says_what_is_implied(hooked: SparkSession) -> None:
 
     # Iceberg leaves one file, of 15 row groups. Two have K31, and 4 have days of January, one of them with K31.
     assert re.search(
-        r"implied by function: .*: s in 1 of \d+ values; found in [\d.]+ ms with \d+ bytes read",
-        function,
+        r"implied by function: .*: s in 1 of \d+ values; found in [\d.]+ ms with \d+ bytes read", function
     ), function
     assert re.search(r"implied by top-k: order by t asc .*: \d+ rows are <= .*; drops 29 row groups that", ordered), (
         ordered

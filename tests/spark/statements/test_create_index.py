@@ -114,12 +114,10 @@ def test_the_default_build_runs_in_the_background(sql: SparkSession, catalog: Sq
     sql.sql(f"CREATE INDEX i ON {TABLE} USING bitmap (city)")
     sql.sql(f"CREATE INDEX j ON {TABLE} USING bsi (id)")
 
-    report = planner.call(sql, "build", table=TABLE).first()  # waits for the builds in the background
+    (report,) = planner.call(sql, "build", table=TABLE).collect()  # waits for the builds in the background
 
-    assert report is not None
     assert (report.state, report.files) == ("done", 0)
-    status = planner.call(sql, "status", table=TABLE).first()
-    assert status is not None
+    (status,) = planner.call(sql, "status", table=TABLE).collect()
     assert (status.indexed_data_files, status.build) == (4, "done")
     assert built(catalog) == 4
 
@@ -127,8 +125,7 @@ def test_the_default_build_runs_in_the_background(sql: SparkSession, catalog: Sq
 def test_explaining_and_planning_do_nothing(sql: SparkSession, catalog: SqlCatalog) -> None:
     statement = f"CREATE INDEX i ON {TABLE} USING bitmap (city)"
     for mode in ("", "EXTENDED ", "FORMATTED ", "COST "):
-        text = sql.sql(f"EXPLAIN {mode}{statement}").collect()[0][0]
-        assert "CreateIndex" in text
+        assert "CreateIndex" in sql.sql(f"EXPLAIN {mode}{statement}").collect()[0][0]
     with pytest.raises(NotFoundError):
         TableIndex.open(catalog, "ddl.t")
 

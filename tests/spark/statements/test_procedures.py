@@ -202,9 +202,7 @@ def test_procedures_are_shown(sql: SparkSession) -> None:
 
 
 @pytest.mark.skipif(not HAS_CALL, reason="this Spark has no CALL for catalogs")
-def test_a_catalog_of_the_user_is_not_hidden(
-    sql: SparkSession, caplog: pytest.LogCaptureFixture, tmp_path: Path
-) -> None:
+def test_a_users_catalog_is_not_hidden(sql: SparkSession, caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
     session = sql.newSession()
     session.conf.set("spark.sql.catalog.puffin", "org.apache.iceberg.spark.SparkCatalog")
     session.conf.set("spark.sql.catalog.puffin.type", "hadoop")

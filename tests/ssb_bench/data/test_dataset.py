@@ -22,10 +22,6 @@ def value(connection: duckdb.DuckDBPyConnection, sql: str) -> object:
     return row[0]
 
 
-def column(connection: duckdb.DuckDBPyConnection, sql: str) -> list[object]:
-    return [row[0] for row in connection.execute(sql).fetchall()]
-
-
 @pytest.mark.parametrize(
     ("sql", "expected"),
     [
@@ -91,7 +87,7 @@ def test_part_grows_with_the_logarithm_of_the_scale(scale_factor: float, rows: i
     ("table", "count"), [("lineorder", 17), ("customer", 8), ("supplier", 7), ("part", 9), ("date", 17)]
 )
 def test_each_table_has_the_columns_of_the_paper(ssb: duckdb.DuckDBPyConnection, table: str, count: int) -> None:
-    names = column(ssb, f'SELECT column_name FROM (DESCRIBE "{table}")')
+    names = [row[0] for row in ssb.execute(f'SELECT column_name FROM (DESCRIBE "{table}")').fetchall()]
 
     prefix = "lo" if table == "lineorder" else table[0]
     assert len(names) == count
@@ -108,9 +104,7 @@ def test_each_table_has_the_columns_of_the_paper(ssb: duckdb.DuckDBPyConnection,
         ("lo_commitdate", "d_datekey", "date"),
     ],
 )
-def test_every_foreign_key_finds_exactly_one_row(
-    ssb: duckdb.DuckDBPyConnection, foreign: str, key: str, table: str
-) -> None:
+def test_every_foreign_key_finds_one_row(ssb: duckdb.DuckDBPyConnection, foreign: str, key: str, table: str) -> None:
     joined = value(ssb, f'SELECT count(*) FROM lineorder JOIN "{table}" ON {foreign} = {key}')
 
     assert joined == LINEORDER_ROWS

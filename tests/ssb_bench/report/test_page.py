@@ -3,7 +3,6 @@
 import io
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
 import matplotlib.image
@@ -18,28 +17,9 @@ from ssb_bench.report.page import write_page
 from ssb_bench.report.picture import draw, save
 from ssb_bench.report.tables import parts_of, shown
 from ssb_bench.results.record import Record, Step, times_as_fast
+from tests.puffin_index.test_display import Page
 
 RECORDED = Path(__file__).parents[1] / "run.json"
-
-
-class Balance(HTMLParser):
-    """Checks that elements are closed in order."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: object) -> None:  # noqa: ARG002 - the signature is the library's
-        self.tags.append(tag)
-        if tag not in ("meta", "br"):
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: object) -> None:  # noqa: ARG002 - as above
-        self.tags.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
 
 
 @pytest.fixture(scope="module")
@@ -115,12 +95,10 @@ def test_numbers_are_in_the_unit_of_their_names() -> None:
 
 def test_the_page_is_well_formed_and_needs_nothing_else(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    parser = Balance()
-    parser.feed(text)
+    tags = Page(text).tags
 
-    assert parser.open == []
-    assert parser.tags.count("svg") == 2
-    assert not {"script", "link", "img"} & set(parser.tags)
+    assert tags.count("svg") == 2
+    assert not {"script", "link", "img"} & {*tags}
     assert re.findall(r'(?:src|href)="http', text) == []
     files = {f"{name}.{kind}" for name in ("run", "systems") for kind in ("png", "svg")}
     assert {file.name for file in page.with_name("page-pictures").iterdir()} == files

@@ -86,9 +86,7 @@ def test_targets_are_those_of_the_other_sides(bench: Bench) -> None:
     assert alone.most == {"rows": 2}
 
 
-def test_a_slow_task_runs_twice_and_a_fast_one_as_often_as_it_shall(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_slow_task_runs_twice_and_a_fast_one_as_often_as_told(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "ROUNDS_SECONDS", 10.0)
     slow, fast = (Task(name, {"with": lambda each=each: Seen(1, {}, each)}) for name, each in (("a", 6.0), ("b", 0.1)))
     steps = bench.compare([slow, fast], repeats=5)

@@ -27,11 +27,6 @@ def test_so_many_are_under_way_at_most(spans: list[Span]) -> None:
     assert most_at_once(spans) == due
 
 
-def test_side_by_side_is_one_round() -> None:
-    assert rounds_of([(0.0, 1.0), (0.1, 1.1), (0.9, 2.0)]) == 1
-    assert rounds_of([(0.0, 1.0), (1.0, 2.0), (0.0, 2.0)]) == 2
-
-
 def test_traffic_is_summed_up() -> None:
     requests = [
         Request(0.0, 1.0, "RANGE", "house/a", 10, 0, 206),

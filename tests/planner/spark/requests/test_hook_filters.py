@@ -108,9 +108,7 @@ def test_icebergs_filters_lose_only_what_is_unknown() -> None:
         None,
     ],
 )
-def test_a_condition_that_does_not_parse_is_unknown_and_loses_nothing_else(
-    node: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_condition_that_does_not_parse_is_all_that_is_unknown(node: Any, caplog: pytest.LogCaptureFixture) -> None:
     known = comparison(column(1, "int"), "=", literal(5))
 
     with caplog.at_level(logging.WARNING):
@@ -120,9 +118,7 @@ def test_a_condition_that_does_not_parse_is_unknown_and_loses_nothing_else(
 
 
 @pytest.mark.parametrize("broken", ["", '{"type":"eq","term":"i"', "i = 5"])
-def test_a_filter_that_does_not_parse_is_unknown_and_loses_nothing_else(
-    broken: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_filter_that_does_not_parse_is_all_that_is_unknown(broken: str, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         assert bound(filters=(broken,)) == UNKNOWN
         assert isinstance(bound(filters=(broken, '{"type":"eq","term":"i","value":5}')), Conjunction)

@@ -254,7 +254,7 @@ def test_encrypted_columns_and_columns_of_other_files_are_left_out(tmp_path: Pat
     path = write(tmp_path / "f.parquet")
 
     def change(footer: Struct) -> None:
-        chunks_of(row_groups_of(footer)[0])[0][1] = (8, b"other.parquet")
+        chunks_of(row_groups_of(footer)[0])[0][1] = (8, b"\x0dother.parquet")
 
     edit_footer(path, change)
     with open_parquet_file(PyArrowFileIO(), str(path)) as opened:
@@ -292,8 +292,7 @@ def test_each_range_gets_its_bytes(ranges: list[tuple[int, int]]) -> None:
 
 def test_near_ranges_share_a_request() -> None:
     reader = CountingReader(FILE)
-    starts = np.array([5 * GAP_BYTES, 0, 100, 100 + GAP_BYTES])
-    read_ranges(reader, starts, np.array([10, 50, 7, 9]))
+    read_ranges(reader, np.array([5 * GAP_BYTES, 0, 100, 100 + GAP_BYTES]), np.array([10, 50, 7, 9]))
     assert (reader.requests, reader.bytes_read) == (2, 10 + 100 + GAP_BYTES + 9)
 
 

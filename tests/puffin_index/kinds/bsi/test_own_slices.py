@@ -87,9 +87,7 @@ def test_values_that_rows_share_are_compressed() -> None:
 
 @pytest.mark.parametrize(("row_count", "small"), [(0, True), (49_151, True), (49_152, False), (65_536, False)])
 @pytest.mark.parametrize("blocks", [0, 1])
-def test_row_groups_that_leave_a_quarter_of_their_containers_empty_are_small(
-    row_count: int, small: bool, blocks: int
-) -> None:
+def test_row_groups_with_a_quarter_of_containers_empty_are_small(row_count: int, small: bool, blocks: int) -> None:
     rows = row_count + BLOCK_ROWS * blocks
     assert is_small(rows) == (small if not blocks else 1 <= row_count < 32_768)
 

@@ -86,9 +86,7 @@ def test_no_row_is_lost(index: TableIndex) -> None:
         assert sorted(map(str, rows)) == sorted(map(str, expected)), where
 
 
-def test_verification_proves_what_is_right_and_finds_what_is_wrong(
-    index: TableIndex, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_verification_proves_the_right_and_finds_the_wrong(index: TableIndex, monkeypatch: pytest.MonkeyPatch) -> None:
     assert index.verify(sample=None).findings == ()
     monkeypatch.setattr("tests.puffin_index.kinds.first_bytes.kind._set_of", lambda _: np.ones(256, np.bool_))
     assert {finding.what for finding in index.verify(sample=None).findings} == {"a first byte is missing"}
@@ -116,9 +114,7 @@ def test_definitions_are_checked_by_the_kind(local_catalog: SqlCatalog) -> None:
         IndexDefinition.of(**{"last-bytes": ["s"]})
 
 
-def test_an_index_of_a_kind_that_a_release_does_not_know_does_no_harm(
-    index: TableIndex, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_index_of_a_kind_of_another_release_does_no_harm(index: TableIndex, monkeypatch: pytest.MonkeyPatch) -> None:
     """As after a downgrade: nothing is lost, no command ends in a traceback, and queries read what they must."""
     monkeypatch.delitem(KINDS, FirstBytesKind.name)
     before = index.index_table.refresh().scan().to_arrow()

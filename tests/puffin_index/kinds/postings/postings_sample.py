@@ -129,5 +129,4 @@ def _children(data: bytearray, start: int) -> list[tuple[int, int, int]]:
     count = int.from_bytes(data[start + 4 : start + 8], "little")
     places = range(start + 24, start + 32 + 8 * min(count, 100), 8)
     bounds = [int.from_bytes(data[at : at + 8], "little") for at in places]
-    seals = range(start + 32 + 16 * count, len(data), 4)
-    return list(zip(bounds, bounds[1:], seals, strict=False))
+    return list(zip(bounds, bounds[1:], range(start + 32 + 16 * count, len(data), 4), strict=False))
