@@ -91,7 +91,7 @@ def corpus(spark: SparkSession, catalog: SqlCatalog) -> dict[str, dict[str, str]
             "old": str(snapshot.snapshot_id),
             "then": row[0],
         }
-    corpus_tables.change(spark, catalog)
+    corpus_tables.change(spark)
     return names
 
 

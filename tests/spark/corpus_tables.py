@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
 from puffin_index import TableIndex
 from tests.conftest import built
-from tests.deletes_sample import commit_equality_deletes
 from tests.spark.agreement import row_groups_of
 
 ROWS = 6_000
@@ -122,7 +122,7 @@ def create_dimensions(spark: SparkSession) -> None:
         ).writeTo(f"lake.{NAMESPACE}.{name}").create()
 
 
-def change(spark: SparkSession, catalog: SqlCatalog) -> None:
+def change(spark: SparkSession) -> None:
     """Give the tables deletes, branches and tags, after their indexes were built."""
     for name in FACT_TABLES:
         full = f"lake.{NAMESPACE}.{name}"
@@ -133,10 +133,30 @@ def change(spark: SparkSession, catalog: SqlCatalog) -> None:
     for name in ("v2", "v3", "bucketed"):
         spark.sql(f"DELETE FROM lake.{NAMESPACE}.{name} WHERE orderkey = 17 OR quantity = 3")
         spark.sql(f"UPDATE lake.{NAMESPACE}.{name} SET price = 5 WHERE orderkey = 18")
-    delete_by_equality(spark, catalog, f"{NAMESPACE}.equality", "quantity", 3)
+    delete_by_equality(spark, f"{NAMESPACE}.equality", "quantity", 3)
 
 
-def delete_by_equality(spark: SparkSession, catalog: SqlCatalog, name: str, column: str, value: int) -> None:
-    """Commit an equality delete file, which Spark itself never writes."""
-    commit_equality_deletes(catalog.load_table(name), pa.table({column: pa.array([value], pa.int32())}))
-    spark.sql(f"REFRESH TABLE lake.{name}")
+def delete_by_equality(spark: SparkSession, table_name: str, column: str, value: int) -> None:
+    """Commit an equality delete file, which Spark itself never writes, through Iceberg's Java library."""
+    context = spark.sparkContext
+    jvm, gateway = context._jvm, context._gateway
+    assert jvm is not None
+    assert gateway is not None
+    table = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, f"lake.{table_name}")
+    ids = gateway.new_array(jvm.int, 1)
+    ids[0] = table.schema().findField(column).fieldId()
+    path = Path(table.location().removeprefix("file:")) / "data" / f"deletes-{column}-{value}.parquet"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    field = pa.field(column, pa.int32(), metadata={"PARQUET:field_id": str(ids[0])})
+    pq.write_table(pa.table([pa.array([value], pa.int32())], schema=pa.schema([field])), path)
+    delete_file = (
+        jvm.org.apache.iceberg.FileMetadata.deleteFileBuilder(table.spec())
+        .ofEqualityDeletes(ids)
+        .withPath(str(path))
+        .withFormat("PARQUET")
+        .withFileSizeInBytes(path.stat().st_size)
+        .withRecordCount(1)
+        .build()
+    )
+    table.newRowDelta().addDeletes(delete_file).commit()
+    spark.sql(f"REFRESH TABLE lake.{table_name}")

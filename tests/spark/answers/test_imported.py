@@ -238,7 +238,7 @@ def test_deletes_row_ids_and_rewrites_of_imported_files(
 
 def test_equality_deletes_of_imported_files(hooked: SparkSession, catalog: SqlCatalog, tmp_path: Path) -> None:
     index = imported(hooked, catalog, tmp_path / "files", "columns_around")
-    delete_by_equality(hooked, catalog, index.name, "k", 4710)
+    delete_by_equality(hooked, index.name, "k", 4710)
 
     report, measured = with_and_without(hooked, f"SELECT id, _pos FROM lake.{index.name} WHERE k IN (8, 4710, 9000)")
 
