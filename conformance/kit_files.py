@@ -80,7 +80,7 @@ def compact_segments(table: KitTable, definition: IndexDefinition, files: Iterab
         indexed.append(
             IndexedFile(
                 *(covered.file, covered.row_counts, covered.row_group_offsets),
-                *(parts, frozenset({segment.location}), covered.sources),
+                *(parts, covered.sources),
             )
         )
     options = {

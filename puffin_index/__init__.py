@@ -9,10 +9,10 @@ if TYPE_CHECKING:
         IndexedColumn as IndexedColumn,
     )
     from puffin_index.errors import PuffinIndexError as PuffinIndexError
-    from puffin_index.index_table.status import BuildScope as BuildScope
+    from puffin_index.index_table.status import BuildScope as BuildScope, IndexStatus as IndexStatus
     from puffin_index.jobs.build_handle import BuildHandle as BuildHandle
     from puffin_index.jobs.build_job import BuildProgress as BuildProgress, BuildReport as BuildReport
-    from puffin_index.table_index import IndexStatus as IndexStatus, TableIndex as TableIndex
+    from puffin_index.table_index import TableIndex as TableIndex
 
     __version__: str
 
@@ -22,7 +22,7 @@ _HOMES: Final = {
     "BuildReport": "jobs.build_job",
     "BuildScope": "index_table.status",
     "IndexDefinition": "definition.index_definition",
-    "IndexStatus": "table_index",
+    "IndexStatus": "index_table.status",
     "IndexedColumn": "definition.index_definition",
     "PuffinIndexError": "errors",
     "TableIndex": "table_index",

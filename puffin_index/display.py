@@ -10,10 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from html import escape
 from operator import attrgetter
-from typing import Any, ClassVar, NewType, TypeAlias
-
-Html = NewType("Html", str)
-"""Text that a browser may take as it is."""
+from typing import Any, ClassVar, TypeAlias
 
 _LONGEST_CELL = 2_000
 _BAR_PIXELS = 160
@@ -50,7 +47,7 @@ class Report:
     warnings: Sequence[str] = ()
     below: Report | None = None
 
-    def as_html(self) -> Html:
+    def as_html(self) -> str:
         """The description for a notebook."""
         facts = "".join(
             f'<tr><td style="{_CELL};text-align:left;opacity:0.7">{_text(name)}</td>{_html_cell(value)}</tr>'
@@ -61,7 +58,7 @@ class Report:
         body += "".join(f"<div>{_text(line)}</div>" for line in (*self.sentences, *self._warned()))
         body += "" if self.below is None else self.below.as_html()
         title = f'<div style="font-weight:bold;margin-bottom:2px">{_text(self.title)}</div>'
-        return Html(f'<div style="margin:4px 0">{title}{body}</div>')
+        return f'<div style="margin:4px 0">{title}{body}</div>'
 
     def as_text(self, *, warns: bool = True) -> str:
         """The description for a terminal, with or without what was in trouble."""
@@ -91,7 +88,7 @@ class Described:
         """Describe the object."""
         raise NotImplementedError
 
-    def _repr_html_(self) -> Html:
+    def _repr_html_(self) -> str:
         return self.describe().as_html()
 
     def to_json(self) -> dict[str, Any]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -13,7 +11,7 @@ from typing import TYPE_CHECKING
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from puffin_index.data.data_table import measure_data_files, open_table, refresh_table
+from puffin_index.data.data_table import open_table, refresh_table
 from puffin_index.definition.index_definition import (
     BoundDefinition,
     Index,
@@ -35,7 +33,7 @@ from puffin_index.index_table import table as catalogue
 from puffin_index.index_table.commit import LOCK_SECONDS, while_locked
 from puffin_index.index_table.entries import TARGET_SEGMENT_BYTES
 from puffin_index.index_table.lookup import find_index_table, following_hint
-from puffin_index.index_table.status import WHOLE_TABLE, BuildScope, ColumnStatus, IndexStatus, read_status
+from puffin_index.index_table.status import WHOLE_TABLE, BuildScope, IndexStatus, read_status
 from puffin_index.index_table.table import TableName
 from puffin_index.jobs.build_handle import BuildHandle
 from puffin_index.jobs.build_job import BuildProgress, BuildReport, ProgressListener, build
@@ -52,8 +50,6 @@ from puffin_index.segments.directory import FieldKind
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-__all__ = ["ColumnStatus", "IndexStatus", "TableIndex"]
 
 _log = logging.getLogger(__name__)
 
@@ -77,8 +73,7 @@ class TableIndex(Described):
         does not exist, DefinitionError if the definition does not fit the table, or takes something away and must not.
         """
         data_table = open_table(catalog, TableName.parse(table))
-        columns = resolve(definition, data_table.schema())
-        _warn_of_misfits(data_table, columns)
+        columns = _resolve(definition, data_table)
         with suppress(NotFoundError):
             known = find_index_table(catalog, data_table)
             lost = "; ".join(stored_definition(data_table, known).losses(columns))
@@ -112,8 +107,7 @@ class TableIndex(Described):
         index exists with other options.
         """
         data_table = open_table(catalog, TableName.parse(table))
-        columns = resolve(definition, data_table.schema())
-        _warn_of_misfits(data_table, columns)
+        columns = _resolve(definition, data_table)
         index_table = ensure_index_table(catalog, data_table, to_json(()))
         change_definition(data_table, index_table, lambda stored: stored.with_index(name, columns))
         return cls(catalog, data_table, index_table)
@@ -164,8 +158,7 @@ class TableIndex(Described):
         fit the table.
         """
         self.refresh()
-        columns = resolve(definition, self.data_table.schema())
-        _warn_of_misfits(self.data_table, columns)
+        columns = _resolve(definition, self.data_table)
         change_definition(self.data_table, self.index_table, lambda stored: stored.with_kinds(columns))
 
     def remove_kinds(self, definition: IndexDefinition) -> None:
@@ -343,13 +336,9 @@ class TableIndex(Described):
         return read_status(self.data_table, self.index_table, self.columns)
 
 
-def _warn_of_misfits(data_table: Table, columns: Sequence[ResolvedColumn]) -> None:
-    warnings = fit_warnings(columns)
-    fields = [column.field_id for column in columns]
-    # Sizes are in the manifests of all data files, which are read only where a size could change what is said.
-    if fit_warnings(columns, dict.fromkeys(fields, math.inf)) != warnings:
-        files, column_bytes = measure_data_files(data_table, fields)
-        rows = sum(file.record_count for file in files) or 1
-        warnings = fit_warnings(columns, {field_id: size / rows for field_id, size in column_bytes.items()})
-    for warning in warnings:
+def _resolve(definition: IndexDefinition, data_table: Table) -> tuple[ResolvedColumn, ...]:
+    """Bind a definition to the schema, and warn of kinds that suit their columns badly."""
+    columns = resolve(definition, data_table.schema())
+    for warning in fit_warnings(columns):
         _log.warning("%s", warning)
+    return columns

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_when_event_set, wait_exponential_jitter
 from tenacity.nap import sleep_using_event
@@ -33,13 +34,8 @@ _POLL_SECONDS = 0.2
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class _State:
-    """The state that a pass depends on; while the state stays the same, a pass has nothing to do."""
-
-    data_table_uuid: str
-    snapshot_id: int | None
-    definition: str
+_State: TypeAlias = tuple[str, int | None, str]
+"""Data table, snapshot and definition: while these stay the same, a pass has nothing to do."""
 
 
 @dataclass(slots=True)
@@ -101,12 +97,12 @@ class Watch:
         snapshot = self.scope.find_snapshot(index.data_table)
         definition = "; ".join(repr(column) for column in index.columns)
         snapshot_id = snapshot.snapshot_id if snapshot else None
-        state = _State(str(index.data_table.metadata.table_uuid), snapshot_id, definition)
+        state = str(index.data_table.metadata.table_uuid), snapshot_id, definition
         if state == self._done or self._stopped.is_set():
             return False
         lag = read_lag(index.data_table, index.index_table, index.columns, self.scope)
         known = {"snapshots": lag.snapshots, "files": lag.files, "bytes": lag.bytes}
-        _log.info("%s", log_line("lag", table=index.name, snapshot=state.snapshot_id, **known))
+        _log.info("%s", log_line("lag", table=index.name, snapshot=snapshot_id, **known))
         report = self._build(index) if lag.files else None
         if report is not None and self.on_report is not None:
             self.on_report(report)

@@ -247,7 +247,7 @@ class Unit:
                 found, distinct[column] = [totals_of_counts(one) for one in counts], [one.keys for one in counts]
             else:
                 keys = yield from self._each_asked(own, lambda index, rows: index.distinct_of(rows))
-                found, distinct[column] = [totals_of_distinct(one) for one in keys], [one.keys for one in keys]
+                found, distinct[column] = list(map(totals_of_distinct, keys)), [own for own, _ in keys]
             totals[column] = [join_totals(found)]
         return [_GroupTotals([row_count], totals, distinct=distinct)]
 

@@ -15,7 +15,7 @@ from pyiceberg.types import NestedField
 from planner.condition.rows import ReadColumn
 from planner.condition.tree.nodes import UNKNOWN, Leaf, Predicate
 from planner.condition.tree.simplify import MOST_KEYS, conjunction, disjunction
-from puffin_index.data.equality_deletes import (
+from puffin_index.data.deletes import (
     DeleteColumn,
     EqualityDelete,
     are_among,

@@ -21,8 +21,7 @@ from planner.condition.tree.nodes import Everything, Predicate
 from planner.snapshot.equality_deletes import delete_columns
 from planner.snapshot.file_bounds import may_match
 from puffin_index.data.data_table import DataFile, data_file_of
-from puffin_index.data.deletes import DeleteFile
-from puffin_index.data.equality_deletes import EqualityDelete
+from puffin_index.data.deletes import DeleteFile, EqualityDelete
 from puffin_index.storage.caches import cleared_by
 from puffin_index.storage.whole_files import held_in_memory
 

@@ -25,9 +25,7 @@ from planner.snapshot.equality_deletes import deleting
 from planner.snapshot.files import FileWithDeletes
 from planner.snapshot.scan import Scan
 from planner.view.directories import IndexTrouble
-from puffin_index.data import equality_deletes
-from puffin_index.data.deletes import DeleteFile, deleted_positions, is_kept
-from puffin_index.data.equality_deletes import EqualityDelete
+from puffin_index.data.deletes import DeleteFile, EqualityDelete, deleted_positions, is_kept
 from puffin_index.errors import READ_ERRORS
 from puffin_index.storage.arrays import Bytes, Ints
 
@@ -109,7 +107,7 @@ class _DeletesStage:
         """Whether the delete files that are not in memory have fewer bytes than the row groups in question."""
         file_numbers = {int(self.scan.file_of[at]) for at in candidates}
         deletes = {delete for number in file_numbers for delete in _delete_files(self.scan.files[number])}
-        unread = {delete for delete in deletes if not _is_kept(delete)}
+        unread = {delete for delete in deletes if not is_kept(delete)}
         saved = sum(
             self._file(at).file.file_size * int(self.scan.row_counts[at]) // max(1, self._file(at).file.record_count)
             for at in candidates
@@ -161,7 +159,7 @@ class _DeletesStage:
 
     def _deleting(self, deletes: tuple[EqualityDelete, ...]) -> Predicate | None:
         """The rows that equality deletes delete, those left out that tests of the same columns rule out anyway."""
-        self._count([delete for delete in deletes if not _is_kept(delete)])
+        self._count([delete for delete in deletes if not is_kept(delete)])
         try:
             deleted = deleting(self.scan.io, deletes)
         except READ_ERRORS as error:
@@ -182,7 +180,7 @@ class _DeletesStage:
     def _deleted_rows(self, number: int) -> BitMap | None:
         if number not in self._deleted:
             file = self.scan.files[number]
-            self._count([delete for delete in file.deletes if not _is_kept(delete)])
+            self._count([delete for delete in file.deletes if not is_kept(delete)])
             self._deleted[number] = None
             try:
                 self._deleted[number] = deleted_positions(self.scan.io, file.file.path, file.deletes)
@@ -204,7 +202,3 @@ class _DeletesStage:
 
 def _delete_files(file: FileWithDeletes) -> tuple[DeleteFile, ...]:
     return *file.deletes, *file.equality_deletes
-
-
-def _is_kept(delete: DeleteFile) -> bool:
-    return equality_deletes.is_kept(delete) if isinstance(delete, EqualityDelete) else is_kept(delete)

@@ -24,8 +24,11 @@ from puffin_index.errors import MissingExtraError, PuffinIndexError
 _COMMAND = re.compile("([a-z]\\w*)_command")
 
 
-class LazyGroup(click.Group):
-    """A group of commands that imports a command when it is called; `what-if` is a module's `what_if_command`."""
+class _LazyGroup(click.Group):
+    """A group of commands that imports a command when it is called; `what-if` is a module's `what_if_command`.
+
+    Prints errors of this project as one sentence and exits with 1.
+    """
 
     _modules: tuple[str, ...] = ()
 
@@ -47,12 +50,14 @@ class LazyGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands."""
-        return sorted({*super().list_commands(ctx), *self._lazy})
+        del ctx
+        return sorted(self._lazy)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a command, imported if need be."""
+        del ctx
         if cmd_name not in self._lazy:
-            return super().get_command(ctx, cmd_name)
+            return None
         module, _ = self._lazy[cmd_name]
         command = getattr(import_module(module), f"{cmd_name.replace('-', '_')}_command")
         assert isinstance(command, click.Command)
@@ -71,31 +76,8 @@ class LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands of the help."""
-        rows: list[tuple[str, str]] = []
-        for name in self.list_commands(ctx):
-            if name in self._lazy:
-                rows.append((name, self._lazy[name][1]))
-            elif (command := self.get_command(ctx, name)) is not None and not command.hidden:
-                rows.append((name, command.get_short_help_str(limit=200)))
         with formatter.section("Commands"):
-            formatter.write_dl(rows)
-
-
-if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
-    from pyspark.sql import SparkSession
-
-    from puffin_index.display import Described, Report
-    from puffin_index.storage.files import FileReader
-    from puffin_index.table_index import TableIndex
-
-# A pipe has no width; a wide console keeps words in tables whole.
-console = Console(width=None if sys.stdout.isatty() else 200)
-error_console = Console(stderr=True)
-
-
-class _Group(LazyGroup):
-    """Prints errors of this project as one sentence and exits with 1."""
+            formatter.write_dl([(name, self._lazy[name][1]) for name in self.list_commands(ctx)])
 
     def invoke(self, ctx: click.Context) -> object:
         try:
@@ -112,12 +94,25 @@ class _Group(LazyGroup):
             sys.exit(1)
 
 
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyspark.sql import SparkSession
+
+    from puffin_index.display import Described, Report
+    from puffin_index.storage.files import FileReader
+    from puffin_index.table_index import TableIndex
+
+# A pipe has no width; a wide console keeps words in tables whole.
+console = Console(width=None if sys.stdout.isatty() else 200)
+error_console = Console(stderr=True)
+
+
 def escape(text: str) -> str:
     """Keep rich from reading brackets as its markup."""
     return text.replace("[", r"\[")
 
 
-@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(package_name="puffin-index")
 @click.option("-v", "--verbose", is_flag=True, help="Show what is done, a log line each.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Log lines.")

@@ -2,9 +2,11 @@
 
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import TypeVar
 
 import click
 
@@ -19,19 +21,17 @@ from puffin_index.segments.inspection import ContainerContent, PuffinContent, is
 from puffin_index.table_index import TableIndex
 from puffin_index.units import parse_duration, parse_size
 
-
-def _duration(text: str) -> timedelta:
-    try:
-        return parse_duration(text)
-    except UnsupportedError as error:
-        raise click.BadParameter(str(error)) from error
+_Value = TypeVar("_Value")
 
 
-def _size(text: str) -> int:
-    try:
-        return parse_size(text)
-    except UnsupportedError as error:
-        raise click.BadParameter(str(error)) from error
+def _read_by(parse: Callable[[str], _Value]) -> Callable[[str], _Value]:
+    def read(text: str) -> _Value:
+        try:
+            return parse(text)
+        except UnsupportedError as error:
+            raise click.BadParameter(str(error)) from error
+
+    return read
 
 
 @click.command("verify")
@@ -55,7 +55,14 @@ def verify_command(table: NamedTable, sample: int, everything: bool, repair: boo
 
 @click.command("compact")
 @table_command
-@click.option("--target-size", type=_size, default="256MiB", show_default=True, help="About how large segments become.")
+@click.option(
+    "--target-size",
+    type=_read_by(parse_size),
+    metavar="SIZE",
+    default="256MiB",
+    show_default=True,
+    help="About how large segments become.",
+)
 def compact_command(table: NamedTable, target_size: int) -> None:
     """Merge the small segments of TABLE's index into large ones, so that queries read it with few requests."""
     show_progress()
@@ -66,7 +73,7 @@ def compact_command(table: NamedTable, target_size: int) -> None:
 @table_command
 @click.option(
     "--older-than",
-    type=_duration,
+    type=_read_by(parse_duration),
     metavar="DURATION",
     default="3d",
     show_default=True,

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import pyarrow as pa
-from pyiceberg.table.name_mapping import MappedField, NameMapping
+from pyiceberg.table.name_mapping import NameMapping
 
 PARQUET_FIELD_ID = b"PARQUET:field_id"
 ORC_FIELD_ID = b"iceberg.id"
@@ -68,14 +68,9 @@ class FileFields:
             level = here[0].children if pa.types.is_struct(here[0].field.type) else ()
         if len(found) == len(path):
             return tuple(found)
-        if any(field.field_id == path[-1] for field in self._all(self.fields)):
+        if any(field.field_id == path[-1] for field in _every(self.fields)):
             raise LookupError(f"its field of the field id {path[-1]} lies elsewhere than in the table")
         return ()
-
-    def _all(self, fields: Sequence[FileField]) -> Iterator[FileField]:
-        for field in fields:
-            yield field
-            yield from self._all(field.children)
 
 
 def identify_fields(schema: pa.Schema, file_format: str, name_mapping: NameMapping | None) -> FileFields | None:
@@ -88,27 +83,16 @@ def identify_fields(schema: pa.Schema, file_format: str, name_mapping: NameMappi
         return int(text) if text.isdigit() else None
 
     fields = _identify(named, own_id)
-    if any(_has_id(field) for field in fields):
+    if any(field.field_id is not None for field in _every(fields)):
         return FileFields(Rule.FIELD_IDS, fields)
     if name_mapping is not None:
-        ids = ids_by_name(name_mapping.root)
+        ids = {name: field.field_id for name, field in name_mapping._field_by_name.items()}
         return FileFields(Rule.NAME_MAPPING, _identify(named, lambda _, path: ids.get(path)))
     if file_format == "ORC":
         return None
     return FileFields(
         Rule.POSITION, tuple(replace(field, field_id=ordinal) for ordinal, field in enumerate(fields, start=1))
     )
-
-
-def ids_by_name(mapped: Sequence[MappedField], above: str = "") -> dict[str, int]:
-    """Return the field id of each name in a mapping; the names above a nested name precede it, joined by dots."""
-    ids: dict[str, int] = {}
-    for field in mapped:
-        for name in (above + name for name in field.names):
-            if field.field_id is not None:
-                ids[name] = field.field_id
-            ids.update(ids_by_name(field.fields, f"{name}."))
-    return ids
 
 
 def leaf_count(arrow_type: pa.DataType) -> int:
@@ -146,5 +130,7 @@ def children_of(arrow_type: pa.DataType) -> list[tuple[str, pa.Field]]:
     return []
 
 
-def _has_id(field: FileField) -> bool:
-    return field.field_id is not None or any(_has_id(child) for child in field.children)
+def _every(fields: Sequence[FileField]) -> Iterator[FileField]:
+    for field in fields:
+        yield field
+        yield from _every(field.children)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -23,23 +22,17 @@ _KINDS = (
 _NESTED = ("LIST", "MAP", "STRUCT", "UNION")
 
 
-@dataclass(frozen=True, slots=True)
-class OrcFooter:
-    """First byte and rows of each stripe, and the stored type of each leaf column of the schema, such as `ORC CHAR`."""
+def read_footer(orc: ORCFile) -> tuple[tuple[int, ...], tuple[int, ...], tuple[str, ...]]:
+    """Read the footer of an ORC file opened by Arrow, which keeps the tail of the file without its compression.
 
-    offsets: tuple[int, ...]
-    row_counts: tuple[int, ...]
-    leaf_types: tuple[str, ...]
-
-
-def read_footer(orc: ORCFile) -> OrcFooter:
-    """Read the footer of an ORC file opened by Arrow, which keeps the tail of the file without its compression."""
+    Return first byte and rows of each stripe, and the stored type of each leaf of the schema, such as `ORC CHAR`.
+    """
     footer = dict(_fields(orc.reader.serialized_file_tail()))[_FOOTER]
     fields = [(number, dict(_fields(value))) for number, value in _fields(footer) if number in (_STRIPES, _TYPES)]
     # Protobuf leaves out numbers that are 0.
     stripes = [own for number, own in fields if number == _STRIPES and own]
     types = (_type_name(own) for number, own in fields if number == _TYPES)
-    return OrcFooter(
+    return (
         tuple(stripe.get(_STRIPE_OFFSET, 0) for stripe in stripes),
         tuple(stripe.get(_STRIPE_ROWS, 0) for stripe in stripes),
         tuple(f"ORC {name}" for name in types if name not in _NESTED),

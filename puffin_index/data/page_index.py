@@ -7,13 +7,12 @@ few are read.
 from __future__ import annotations
 
 import io
-import threading
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow.parquet as pq
-from cachetools import LRUCache, cached
+from cachetools import cached
 
 from puffin_index.data.thrift_compact import (
     BINARY,
@@ -33,7 +32,7 @@ from puffin_index.data.thrift_compact import (
 from puffin_index.errors import CorruptFileError
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.binary import Buffer
-from puffin_index.storage.caches import cleared_by
+from puffin_index.storage.caches import shared_cache
 
 _MAGIC_BYTES = 4
 _CACHED_BYTES = 64 << 20
@@ -153,11 +152,7 @@ def _integer(fields: Mapping[int, tuple[int, bytes]], number: int) -> int | None
     return CompactReader(fields[number][1]).integer() if number in fields else None
 
 
-_layouts: LRUCache[tuple[str, int], FooterLayout] = LRUCache(
-    maxsize=_CACHED_BYTES, getsizeof=lambda layout: layout.size
-)
-_layouts_lock = threading.Lock()
-cleared_by(_layouts.clear, _layouts_lock)
+_layouts, _layouts_lock = shared_cache(_CACHED_BYTES, lambda layout: layout.size)
 
 
 @cached(_layouts, key=lambda _, location, size: (location, size), lock=_layouts_lock)

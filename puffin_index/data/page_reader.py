@@ -7,7 +7,7 @@ one, as their pages begin at different rows.
 
 from __future__ import annotations
 
-import threading
+from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from cachetools import LRUCache
 
 from puffin_index.data.file_fields import FileField, children_of, leaf_count
 from puffin_index.data.page_index import ColumnChunk, FooterLayout, HeldRows, OffsetIndex, layout_of, parse_offset_index
@@ -25,24 +24,18 @@ from puffin_index.data.thrift_compact import CompactReader, broken_means_corrupt
 from puffin_index.errors import CorruptFileError
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.binary import write_uint32_le
-from puffin_index.storage.caches import cleared_by
+from puffin_index.storage.caches import shared_cache
 from puffin_index.storage.parallel import in_parallel
-from puffin_index.storage.ranged import RangedReader, near_groups
+from puffin_index.storage.ranged import RangedReader, near_spans
 
 
 def read_ranges(reader: RangedReader, offsets: Ints, sizes: Ints, at_once: int = 1) -> list[memoryview]:
     """Read ranges in any order, some requests side by side, near ones together, or raise CorruptFileError."""
-    if not len(offsets):
-        return []
-    order = np.argsort(offsets, kind="stable")
-    starts = offsets[order]
-    first, ends = near_groups(starts, starts + sizes[order])
-    requests = list(zip(starts[first].tolist(), (ends - starts[first]).tolist(), strict=True))
-    data = in_parallel(lambda one: reader.read(*one), requests, at_once)
-    request_of = np.searchsorted(starts[first], offsets, side="right") - 1
-    begins = offsets - starts[first][request_of]
-    places = zip(request_of.tolist(), begins.tolist(), (begins + sizes).tolist(), strict=True)
-    return [data[request][begin:end] for request, begin, end in places]
+    ranges = list(zip(offsets.tolist(), sizes.tolist(), strict=True))
+    requests = near_spans(ranges)
+    data, starts = in_parallel(lambda one: reader.read(*one), requests, at_once), [start for start, _ in requests]
+    places = ((offset, size, bisect_right(starts, offset) - 1) for offset, size in ranges)
+    return [data[at][offset - starts[at] :][:size] for offset, size, at in places]
 
 
 def can_assemble(arrow_type: pa.DataType) -> bool:
@@ -132,11 +125,8 @@ _INDEX_BYTES = 32 << 20
 _CHUNKS = 20_000
 
 # Files of a table never change. Keys are location, size, row group and leaf.
-_indexes: LRUCache[tuple[str, int, int, int], OffsetIndex] = LRUCache(_INDEX_BYTES, lambda index: index.byte_count)
-_chunks: LRUCache[tuple[str, int, int, int], ColumnChunk] = LRUCache(_CHUNKS)
-_cache_lock = threading.Lock()
-cleared_by(_indexes.clear, _cache_lock)
-cleared_by(_chunks.clear, _cache_lock)
+_indexes, _indexes_lock = shared_cache(_INDEX_BYTES, lambda index: index.byte_count)
+_chunks, _chunks_lock = shared_cache(_CHUNKS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,13 +173,15 @@ class PageReader:
     def chunks(self, leaves: Collection[int]) -> dict[int, ColumnChunk]:
         """Return column chunks by leaf; without those that are encrypted, or that do not lie in this file."""
         location, size = self.file.location, self.file.size
-        with _cache_lock:
-            known = {leaf: _chunks.get((location, size, self.ordinal, leaf)) for leaf in leaves}
+        with _chunks_lock:
+            known: dict[int, ColumnChunk | None] = {
+                leaf: _chunks.get((location, size, self.ordinal, leaf)) for leaf in leaves
+            }
         missing = frozenset(leaf for leaf, chunk in known.items() if chunk is None)
         if missing:
             found = self.layout.chunks(self.ordinal, missing, location)
             known |= found
-            with _cache_lock:
+            with _chunks_lock:
                 _chunks.update({(location, size, self.ordinal, leaf): chunk for leaf, chunk in found.items()})
         return {
             leaf: chunk
@@ -203,15 +195,17 @@ class PageReader:
         Those of no use are left out (`parse_offset_index`). Raises CorruptFileError if one is broken.
         """
         location, size = self.file.location, self.file.size
-        with _cache_lock:
-            known = {leaf: _indexes.get((location, size, self.ordinal, leaf)) for leaf in chunks}
+        with _indexes_lock:
+            known: dict[int, OffsetIndex | None] = {
+                leaf: _indexes.get((location, size, self.ordinal, leaf)) for leaf in chunks
+            }
         missing = {leaf: chunk for leaf, chunk in chunks.items() if known[leaf] is None}
         places = np.array([chunk.offset_index for chunk in missing.values()], np.int64).reshape(-1, 2)
         found = read_ranges(self.file, places[:, 0], places[:, 1], self.requests_at_once)
         for (leaf, chunk), data in zip(missing.items(), found, strict=True):
             index = known[leaf] = parse_offset_index(data, chunk, self.row_count, location)
             if index is not None and index.byte_count < _INDEX_BYTES:
-                with _cache_lock:
+                with _indexes_lock:
                     _indexes[location, size, self.ordinal, leaf] = index
         return {leaf: index for leaf, index in known.items() if index is not None}
 

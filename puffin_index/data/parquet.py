@@ -6,7 +6,6 @@ bytes that Arrow itself writes.
 """
 
 import io
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,13 +13,12 @@ from typing import BinaryIO, TypeAlias, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from cachetools import LRUCache
 from pyiceberg.io import FileIO, InputStream
 
 from puffin_index.data.file_fields import FileField
 from puffin_index.data.thrift_compact import CompactReader
 from puffin_index.errors import CorruptFileError, NotFoundError
-from puffin_index.storage.caches import cleared_by
+from puffin_index.storage.caches import shared_cache
 from puffin_index.storage.files import StreamReader, open_stream
 from puffin_index.storage.object_stream import ObjectStream
 from puffin_index.storage.ranged import RangedReader, Span
@@ -30,12 +28,10 @@ Chunks: TypeAlias = tuple[int, Sequence[int]]
 
 _FOOTERS_BYTES = 64 << 20
 _LENGTH_BYTES = 4
+_TAIL_BYTES = 64 * 1024
+"""The end of a file, where the footer mostly lies."""
 
-_footers: LRUCache[tuple[str, int | None], pq.FileMetaData] = LRUCache(
-    maxsize=_FOOTERS_BYTES, getsizeof=lambda footer: int(footer.serialized_size)
-)
-_footers_lock = threading.Lock()
-cleared_by(_footers.clear, _footers_lock)
+_footers, _footers_lock = shared_cache(_FOOTERS_BYTES, lambda footer: int(footer.serialized_size))
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +44,9 @@ class OpenParquet:
 
     def with_dictionaries(self, names: Sequence[str]) -> pq.ParquetFile:
         """Return a reader of the same file that gives some columns as dictionaries (`coded_by_dictionary`)."""
-        return (
-            parquet_file(self._stream, metadata=self.parquet.metadata, read_dictionary=list(names))
-            if names
-            else self.parquet
-        )
+        if not names:
+            return self.parquet
+        return parquet_file(self._stream, metadata=self.parquet.metadata, read_dictionary=list(names))
 
 
 def coded_by_dictionary(group: pq.RowGroupMetaData, fields: Iterable[FileField]) -> list[str]:
@@ -88,8 +82,9 @@ class FetchedParquet(pq.ParquetFile):  # type: ignore[misc]  # PyArrow has no ty
     """A Parquet file in a store: column chunks are fetched before PyArrow asks for them one after the other."""
 
     def __init__(self, stream: ObjectStream, **options: object) -> None:
-        if options.get("metadata") is None:
-            stream.fetch_tail()
+        if options.get("metadata") is None and stream.size:
+            length = min(stream.size, _TAIL_BYTES)
+            stream.fetch([(stream.size - length, length)])
         super().__init__(stream, **options)
         self.stream = stream
 
@@ -154,17 +149,13 @@ _MAGIC_BYTES = 4
 _FILE_ROW_GROUPS, _GROUP_COMPRESSED_SIZE = 4, 6
 
 
-@dataclass(frozen=True, slots=True)
-class RowGroupPlace:
-    """A row group's first byte, and the byte that decides which range of bytes it belongs to, as parquet-java says."""
+def row_group_places(footer: pq.FileMetaData) -> tuple[list[int], list[int]] | None:
+    """Return the first byte of each row group, and its midpoint; None if the footer does not state all of them.
 
-    offset: int
-    midpoint: int
-
-
-def row_group_places(footer: pq.FileMetaData) -> tuple[RowGroupPlace, ...] | None:
-    """Return the place of each row group; None if the footer does not state all places."""
-    places: list[RowGroupPlace] = []
+    The midpoint decides which range of bytes a row group belongs to, as parquet-java says.
+    """
+    offsets: list[int] = []
+    midpoints: list[int] = []
     try:
         for ordinal, stated in enumerate(_stated_sizes(footer)):
             group = footer.row_group(ordinal)
@@ -177,11 +168,12 @@ def row_group_places(footer: pq.FileMetaData) -> tuple[RowGroupPlace, ...] | Non
             data_page, dictionary = first.data_page_offset, first.dictionary_page_offset
             # Some writers state 0 for a missing dictionary page; parquet-java then takes 0 as the first byte.
             offset = data_page if dictionary is None else min(data_page, dictionary)
-            places.append(RowGroupPlace(offset, offset + size // 2))
+            offsets.append(offset)
+            midpoints.append(offset + size // 2)
     except (pa.ArrowException, OSError, IndexError):
         # There are no columns, or their metadata are encrypted.
         return None
-    return tuple(places)
+    return offsets, midpoints
 
 
 def _stated_sizes(footer: pq.FileMetaData) -> list[int | None]:

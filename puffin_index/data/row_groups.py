@@ -11,7 +11,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import BinaryIO, Self, cast
 
 import numpy as np
@@ -24,7 +23,7 @@ from pyiceberg.io import FileIO, InputStream
 from puffin_index.data.column_source import LocatedColumn, Reading, locate_column
 from puffin_index.data.constants import constant_column
 from puffin_index.data.data_table import DataFile
-from puffin_index.data.file_fields import FileFields, Rule, identify_fields
+from puffin_index.data.file_fields import FileField, FileFields, Rule, identify_fields
 from puffin_index.data.orc_footer import read_footer
 from puffin_index.data.parquet import fetch_columns, parquet_file, row_group_places
 from puffin_index.data.stored_types import check_stored, parquet_type
@@ -94,9 +93,18 @@ class OpenDataFile(ABC):
         """Find a column of the table, or raise UnsupportedError if it is uncertain what Iceberg would read."""
         return locate_column(self.fields, self.reading, self.file.constants, field_id, self.file.path)
 
-    @abstractmethod
     def check_type(self, field_id: int, value_type: ValueType | None = None) -> None:
         """Check that Iceberg and Arrow read the same values from the file without a loss, or raise UnsupportedError."""
+        path = self.locate(field_id).path
+        if path:
+            check_stored(self._stored_type, path[-1], self.reading.schema, self.file.path, value_type)
+            self._check_path(path)
+
+    @abstractmethod
+    def _stored_type(self, leaf: int) -> str: ...
+
+    def _check_path(self, path: Sequence[FileField]) -> None:
+        del path
 
     def fetch(self, row_groups: Sequence[int], field_id: int) -> None:
         """Begin to read a column from a store, as far as memory allows, for `read_column` in this order; none: stop."""
@@ -113,12 +121,8 @@ class OpenParquetFile(OpenDataFile):
 
     _parquet: pq.ParquetFile
 
-    def check_type(self, field_id: int, value_type: ValueType | None = None) -> None:
-        """Check that Iceberg reads the values that are stored as Arrow does."""
-        for field in self.locate(field_id).path[-1:]:
-            check_stored(
-                partial(parquet_type, self._parquet.schema), field, self.reading.schema, self.file.path, value_type
-            )
+    def _stored_type(self, leaf: int) -> str:
+        return parquet_type(self._parquet.schema, leaf)
 
     def fetch(self, row_groups: Sequence[int], field_id: int) -> None:
         """Begin to read a column of some row groups."""
@@ -149,15 +153,12 @@ class OpenOrcFile(OpenDataFile):
     _orc: ORCFile
     _leaf_types: tuple[str, ...]
 
-    def check_type(self, field_id: int, value_type: ValueType | None = None) -> None:
-        """Check that Iceberg reads the values that are stored as Arrow does."""
-        path = self.locate(field_id).path
-        if not path:
-            return
-        names = [field.field.name for field in path]
-        if any("." in name for name in names):
+    def _stored_type(self, leaf: int) -> str:
+        return self._leaf_types[leaf]
+
+    def _check_path(self, path: Sequence[FileField]) -> None:
+        if any("." in field.field.name for field in path):
             raise UnsupportedError(f"data file {self.file.path}: ORC columns with a dot in the name cannot be read")
-        check_stored(self._leaf_types.__getitem__, path[-1], self.reading.schema, self.file.path, value_type)
         stored = (path[-1].children[1] if path[-1].children else path[-1]).field.type
         is_temporal = pa.types.is_temporal(stored)
         if is_temporal and self.fields.rule is not Rule.FIELD_IDS:
@@ -235,9 +236,7 @@ def _open_parquet(stream: ObjectStream | InputStream, file: DataFile, reading: R
         raise UnsupportedError(f"data file {file.path}: its columns are nested in a way that is not known")
     # Manifests may list offsets in another order than the row groups, or offsets that readers do not use.
     places = row_group_places(parquet.metadata)
-    starts = (READ_WHOLE,) * len(ordinals)
-    if places is not None:
-        starts = range_starts([one.offset for one in places], [one.midpoint for one in places], file.file_size)
+    starts = (READ_WHOLE,) * len(ordinals) if places is None else range_starts(*places, file.file_size)
     return OpenParquetFile(file, row_counts, starts, ordinals, fields, reading, parquet)
 
 
@@ -248,12 +247,11 @@ def _open_orc(stream: ObjectStream | InputStream, file: DataFile, reading: Readi
         raise UnsupportedError(
             f"data file {file.path}: the columns of this ORC file have no field ids, and the table has no name mapping"
         )
-    footer = read_footer(orc)
-    if sum(len(field.leaves) for field in fields.fields) != len(footer.leaf_types):
+    offsets, row_counts, leaf_types = read_footer(orc)
+    if sum(len(field.leaves) for field in fields.fields) != len(leaf_types):
         raise UnsupportedError(f"data file {file.path}: its columns are nested in a way that is not known")
-    starts = range_starts(footer.offsets, footer.offsets, file.file_size)
-    ordinals = range(len(footer.row_counts))
-    return OpenOrcFile(file, footer.row_counts, starts, ordinals, fields, reading, orc, footer.leaf_types)
+    starts = range_starts(offsets, offsets, file.file_size)
+    return OpenOrcFile(file, row_counts, starts, range(len(row_counts)), fields, reading, orc, leaf_types)
 
 
 def _check_rows(opened: OpenDataFile) -> None:

@@ -46,10 +46,6 @@ def broken_means_corrupt(what: str, location: str, offset: int) -> Iterator[None
         raise CorruptFileError(f"{what} is no such struct: {error}", location=location, offset=offset) from error
 
 
-class _BrokenError(ValueError):
-    """Say that bytes are not of Thrift's compact protocol."""
-
-
 @dataclass(slots=True)
 class CompactReader:
     """Reads values from front to back; all methods raise what `broken_means_corrupt` catches."""
@@ -95,7 +91,7 @@ class CompactReader:
         begin = self.at
         self.skip(kind)
         if self.at > len(self.data):
-            raise _BrokenError("it ends early")
+            raise ValueError("it ends early")
         return bytes(self.data[begin : self.at])
 
     def raw_fields(self) -> RawFields:
@@ -111,7 +107,7 @@ class CompactReader:
             length = self._varint()
             self.at += length
         elif depth > _DEPTH:
-            raise _BrokenError("structs are nested too deep")
+            raise ValueError("structs are nested too deep")
         elif kind == STRUCT:
             for _, inner in self.fields():
                 self.skip(inner, depth + 1)
@@ -121,13 +117,13 @@ class CompactReader:
                 # A boolean takes a byte in a list, but none in a struct, where the type holds its value.
                 self.skip(BYTE if inner in (TRUE, FALSE) else inner, depth + 1)
                 if self.at > len(self.data):
-                    raise _BrokenError("it ends early")
+                    raise ValueError("it ends early")
         elif kind == BYTE:
             self.at += 1
         elif kind == DOUBLE:
             self.at += 8
         elif kind not in (TRUE, FALSE):
-            raise _BrokenError(f"parquet.thrift has no type {kind}")
+            raise ValueError(f"parquet.thrift has no type {kind}")
 
     def _varint(self) -> int:
         value = shift = 0
@@ -139,7 +135,7 @@ class CompactReader:
                 return value
             shift += 7
             if shift >= _VARINT_BITS + 7:
-                raise _BrokenError("an integer has more than 64 bits")
+                raise ValueError("an integer has more than 64 bits")
 
 
 def varints_of(data: bytes | memoryview, count: int) -> npt.NDArray[np.uint64] | None:

@@ -260,14 +260,13 @@ def stored_kinds(text: str) -> dict[Index, Options]:
     return indexes_of(stored_columns(text))
 
 
-def fit_warnings(columns: Sequence[ResolvedColumn], bytes_per_row: Mapping[int, float] | None = None) -> list[str]:
-    """Return a sentence for each kind that suits its column badly, by its type, and bytes a row where known."""
-    sizes = bytes_per_row or {}
+def fit_warnings(columns: Sequence[ResolvedColumn]) -> list[str]:
+    """Return a sentence for each kind that suits its column badly."""
     return [
         f"column {column.name!r}: {sentence}"
         for column in columns
         for kind, options in column.kinds.items()
-        for sentence in kind_named(kind).misfits(column.value_type, options, sizes.get(column.field_id))
+        for sentence in kind_named(kind).misfits(column.value_type, options)
     ]
 
 

@@ -4,10 +4,12 @@ Source: Iceberg's Puffin specification. Two properties are this project's own (d
 blob, and `footer-xxh64` of the file. Unknown members of the footer are ignored, as in Java.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, NoReturn, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Annotated, NoReturn, TypeAlias
 
 import xxhash
 from pydantic import Field, TypeAdapter, ValidationError
@@ -16,6 +18,9 @@ from puffin_index.errors import CorruptFileError, UnsupportedError
 from puffin_index.storage.binary import Buffer, ByteCursor, write_int32_le
 from puffin_index.storage.parts import content_of_frame, stated_size
 from puffin_index.storage.ranged import Blob, RangedReader
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
 
 MAGIC = b"PFA1"
 CREATED_BY = "created-by"
@@ -32,13 +37,6 @@ _ZSTD_BLOCK_CONTENT_BYTES = 128 * 1024
 _ZSTD_BLOCK_STORED_BYTES = 4
 _WRITE_CHUNK_BYTES = 8 << 20
 _INT32_MAX = 2**31 - 1
-
-
-class BinarySink(Protocol):
-    """Any object that accepts bytes."""
-
-    def write(self, data: bytes, /) -> object:
-        """Take `data`; a returned count is the number of bytes taken."""
 
 
 Int32: TypeAlias = Annotated[int, Field(ge=-(1 << 31), lt=1 << 31)]
@@ -86,16 +84,16 @@ _FILE_METADATA = TypeAdapter(_FileMetadata)
 class PuffinWriter:
     """Write a Puffin file from front to back. The same calls give the same bytes.
 
-    The stream is neither flushed nor closed. Raises ValueError if a property has a name that the writer sets itself.
+    The stream is neither flushed nor closed. No property has a name that the writer sets itself.
     """
 
-    def __init__(self, stream: BinarySink, *, created_by: str, properties: Mapping[str, str] | None = None) -> None:
-        _check_free(properties or {}, CREATED_BY, FOOTER_CHECKSUM)
+    def __init__(
+        self, stream: SupportsWrite[bytes], *, created_by: str, properties: Mapping[str, str] | None = None
+    ) -> None:
         self._stream = stream
         self._properties = {CREATED_BY: created_by, **(properties or {})}
         self._blobs: list[BlobMetadata] = []
         self._position = 0
-        self._writable = True
         self._write(MAGIC)
 
     @property
@@ -113,18 +111,13 @@ class PuffinWriter:
         sequence_number: int = -1,
         properties: Mapping[str, str] | None = None,
     ) -> BlobMetadata:
-        """Write one blob; return its description.
-
-        Raises ValueError once finished or failed, or for a property `xxh64`; OverflowError for numbers out of range;
-        OSError if the stream took only a part.
-        """
-        _check_free(properties or {}, BLOB_CHECKSUM)
+        """Write one blob; return its description. Raises OSError if the stream took only a part."""
         stored = memoryview(data).cast("B")
         blob = BlobMetadata(
             type=blob_type,
-            fields=tuple(_fitting(field_id, 32) for field_id in fields),
-            snapshot_id=_fitting(snapshot_id, 64),
-            sequence_number=_fitting(sequence_number, 64),
+            fields=tuple(fields),
+            snapshot_id=snapshot_id,
+            sequence_number=sequence_number,
             offset=self._position,
             length=len(stored),
             properties=dict(sorted({**(properties or {}), BLOB_CHECKSUM: xxhash.xxh64_hexdigest(stored)}.items())),
@@ -138,8 +131,8 @@ class PuffinWriter:
     def finish(self) -> PuffinFile:
         """Write the footer; return what a reader finds in it, but for its checksum.
 
-        Raises ValueError once finished or failed, or for a lone surrogate; UnsupportedError for more than 2 GiB, the
-        format's limit; OSError if the stream took only a part.
+        Raises ValueError for a lone surrogate; UnsupportedError for more than 2 GiB, the format's limit; OSError if the
+        stream took only a part.
         """
         metadata = _FileMetadata(tuple(self._blobs), self._properties)
         # The bytes are those of Iceberg's Java writer, but for control characters, which Java escapes in upper case.
@@ -151,19 +144,13 @@ class PuffinWriter:
             raise UnsupportedError(f"a Puffin footer of {len(payload)} bytes: the format ends at {_INT32_MAX}")
         footer_offset = self._position
         self._write(MAGIC + payload + write_int32_le(len(payload)) + bytes(4) + MAGIC)
-        self._writable = False
         return PuffinFile(metadata.blobs, self._properties, self._position, self._position - footer_offset)
 
     def _write(self, data: bytes) -> None:
-        if not self._writable:
-            raise ValueError("this Puffin writer is finished, or a write failed before")
-        # After a failed write the content of the stream is unknown: no later blob may claim an offset.
-        self._writable = False
         taken = self._stream.write(data)
         if isinstance(taken, int) and taken != len(data):
             raise OSError(f"the stream took {taken} of {len(data)} bytes")
         self._position += len(data)
-        self._writable = True
 
 
 def read_footer(reader: RangedReader, footer_size: int | None = None, *, require_checksum: bool = False) -> PuffinFile:
@@ -221,19 +208,6 @@ def read_blob(reader: RangedReader, blob: BlobMetadata) -> memoryview:
 
 def _corrupt(reader: RangedReader, reason: str, offset: int = 0) -> CorruptFileError:
     return CorruptFileError(reason, location=reader.location, offset=offset)
-
-
-def _check_free(properties: Mapping[str, str], *reserved: str) -> None:
-    for name in reserved:
-        if name in properties:
-            raise ValueError(f"the Puffin writer sets property {name!r} itself")
-
-
-def _fitting(value: int, bits: int) -> int:
-    if not -(1 << (bits - 1)) <= value < 1 << (bits - 1):
-        raise OverflowError(f"{value} is not an int{bits}")
-    # NumPy's integers pass as well, but JSON accepts only Python's.
-    return int(value)
 
 
 def _check_magic(magic: memoryview, location: str, offset: int) -> None:

@@ -39,7 +39,21 @@ def commit(index_table: Table, attempt: Callable[[], _Outcome], lock_seconds: fl
 
     Raises CommitFailedException if all attempts fail, DBAPIError if the lock lasts longer than `lock_seconds`.
     """
-    return while_locked(lambda: _commit(index_table, attempt), lock_seconds)
+
+    def once() -> _Outcome:
+        refresh_index_table(index_table)
+        _set_lacking(index_table, GUARD)
+        outcome = attempt()
+        note_commit(index_table)
+        return outcome
+
+    retrying = Retrying(
+        retry=retry_if_exception_type((CommitFailedException, ValidationException)),
+        stop=stop_after_attempt(_MOST_ATTEMPTS),
+        wait=wait_random_exponential(multiplier=0.05, max=_LONGEST_WAIT_SECONDS),
+        reraise=True,
+    )
+    return while_locked(partial(retrying, once), lock_seconds)
 
 
 def while_locked(action: Callable[[], _Outcome], seconds: float = LOCK_SECONDS) -> _Outcome:
@@ -66,22 +80,6 @@ def is_locked(error: BaseException) -> bool:
     state = getattr(error.orig, "pgcode", None) or getattr(error.orig, "sqlstate", None)
     # The low byte is the plain code of an extended one.
     return state in _RETRIED_STATES or (code is not None and code & 0xFF in _BUSY)
-
-
-def _commit(index_table: Table, attempt: Callable[[], _Outcome]) -> _Outcome:
-    for one in Retrying(
-        retry=retry_if_exception_type((CommitFailedException, ValidationException)),
-        stop=stop_after_attempt(_MOST_ATTEMPTS),
-        wait=wait_random_exponential(multiplier=0.05, max=_LONGEST_WAIT_SECONDS),
-        reraise=True,
-    ):
-        with one:
-            refresh_index_table(index_table)
-            _set_lacking(index_table, GUARD)
-            outcome = attempt()
-            note_commit(index_table)
-            return outcome
-    raise AssertionError("the last attempt returns or raises")
 
 
 def set_properties(index_table: Table, properties: dict[str, str], lock_seconds: float = LOCK_SECONDS) -> None:

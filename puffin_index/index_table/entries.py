@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.expressions import AlwaysTrue
@@ -74,25 +73,28 @@ def entry_files(entries: pa.Table) -> Iterator[FileIdentity]:
     yield from zip(*(entries[name].to_pylist() for name in names), strict=True)
 
 
+def entry_segments(entries: pa.Table) -> list[tuple[str, str]]:
+    """Return the data file and the segment of each entry."""
+    return list(zip(entries["data_file"].to_pylist(), entries["segment"].to_pylist(), strict=True))
+
+
 def indexed_files(entries: pa.Table) -> list[IndexedFile]:
     """Return the data files of entries, which do not overlap, with the places of their indexes, by location."""
     by_file: dict[FileIdentity, list[EntryRow]] = {}
-    for file, row in zip(entry_files(entries), entries.to_pylist(), strict=True):
-        by_file.setdefault(file, []).append(row)
-    return [_indexed_file(file, by_file[file]) for file in sorted(by_file)]
-
-
-def _indexed_file(identity: FileIdentity, rows: list[EntryRow]) -> IndexedFile:
-    path, size, records, constants = identity
-    offsets, counts = tuple(rows[0]["split_offsets"]), tuple(rows[0]["row_counts"])
-    parts: dict[FieldKind, Part] = {}
-    sources: dict[int, str] = {}
-    for row in rows:
-        part = Part(row["segment"], row["first_row_group"])
-        parts.update((key, part) for key in directories_of([row]) if not is_statistics(key[1]))
-        sources.update((one["field_id"], one["source"]) for one in row["directories"])
-    file = DataFile(path, size, records, offsets, constants_text=constants)
-    return IndexedFile(file, counts, offsets, parts, frozenset(row["segment"] for row in rows), sources)
+    for identity, row in zip(entry_files(entries), entries.to_pylist(), strict=True):
+        by_file.setdefault(identity, []).append(row)
+    found: list[IndexedFile] = []
+    for (path, size, records, constants), rows in sorted(by_file.items()):
+        offsets, counts = tuple(rows[0]["split_offsets"]), tuple(rows[0]["row_counts"])
+        parts: dict[FieldKind, Part] = {}
+        sources: dict[int, str] = {}
+        for row in rows:
+            part = Part(row["segment"], row["first_row_group"])
+            parts.update((key, part) for key in directories_of([row]) if not is_statistics(key[1]))
+            sources.update((one["field_id"], one["source"]) for one in row["directories"])
+        file = DataFile(path, size, records, offsets, constants_text=constants)
+        found.append(IndexedFile(file, counts, offsets, parts, sources))
+    return found
 
 
 def sources_of(entries: pa.Table) -> frozenset[FieldSource]:
@@ -106,19 +108,16 @@ def without_sources(entries: pa.Table, rejected: Collection[FieldSource]) -> pa.
     """Leave out the directories of columns with rejected sources; all entries stay."""
     if not rejected:
         return entries
-    column = entries["directories"].combine_chunks()
-    directories = column.flatten()
-    fields, sources = (pc.struct_field(directories, name) for name in _SOURCE)
-    gone = np.zeros(len(directories), np.bool_)
-    for field_id, source in rejected:
-        gone |= pc.and_(pc.equal(fields, field_id), pc.equal(sources, source)).to_numpy(zero_copy_only=False)
-    entry = np.repeat(np.arange(len(entries)), pc.list_value_length(column).to_numpy())
-    counts = np.bincount(entry[~gone], minlength=len(entries))
-    offsets = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
+    every = entries["directories"].to_pylist()
+    return _with_directories(
+        entries, [[one for one in own if (one["field_id"], one["source"]) not in rejected] for own in every]
+    )
+
+
+def _with_directories(entries: pa.Table, directories: Sequence[Sequence[dict[str, Any]]]) -> pa.Table:
     place = entries.schema.get_field_index("directories")
     field = entries.schema.field(place)
-    left = pa.ListArray.from_arrays(pa.array(offsets), directories.filter(pa.array(~gone)), type=field.type)
-    return entries.set_column(place, field, left)
+    return entries.set_column(place, field, pa.array(directories, field.type))
 
 
 def readable_entries(entries: pa.Table, reading: Reading) -> pa.Table:
@@ -159,10 +158,7 @@ def with_kinds(entries: pa.Table, kept: list[set[FieldKind]]) -> pa.Table:
         # Merged blobs need the statistics of their column: statistics stay as long as any kind of the column.
         wanted = kinds | {statistics_key(key) for key in kinds}
         directories.append([one for one in own if (one["field_id"], one["kind"]) in wanted])
-    place = entries.schema.get_field_index("directories")
-    field = entries.schema.field(place)
-    changed = entries.set_column(place, field, pa.array(directories, field.type))
-    return changed.filter(pa.array([bool(kinds) for kinds in kept], pa.bool_()))
+    return _with_directories(entries, directories).filter(pa.array([bool(kinds) for kinds in kept], pa.bool_()))
 
 
 def append_entries(index_table: Table, new: pa.Table, reading: Reading, lock_seconds: float = LOCK_SECONDS) -> pa.Table:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import ClassVar, TypeAlias
+from typing import ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -75,9 +75,6 @@ WHOLE_TABLE = BuildScope()
 
 _MOST_JUDGED = 10
 """Data files without an index whose footers are read for the reason."""
-
-KindSizes: TypeAlias = Counter[FieldKind]
-"""Bytes of payloads by index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,9 +248,9 @@ def _lag(data_table: Table, missing: Sequence[DataFile], head: Snapshot | None) 
     return Lag(behind, len(missing), sum(file.file_size for file in missing))
 
 
-def _kind_sizes(index_table: Table, entries: pa.Table) -> tuple[KindSizes, KindSizes]:
+def _kind_sizes(index_table: Table, entries: pa.Table) -> tuple[Counter[FieldKind], Counter[FieldKind]]:
     """Return the bytes of all payloads in the segments of entries, and about those that belong to their data files."""
-    whole, live = KindSizes(), KindSizes()
+    whole, live = Counter[FieldKind](), Counter[FieldKind]()
     segments = list(rows_by_segment(entries).values())
     at_once = requests_at_once(index_table.io, index_table.location())
     read = in_parallel(lambda rows: _read_segment(index_table, rows), segments, at_once)

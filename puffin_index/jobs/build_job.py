@@ -47,11 +47,8 @@ class BuildProgress(Described):
     bytes_total: int = 0
 
     def __str__(self) -> str:
-        files, rows = (
-            f"{self.files_done} of {self.files_total} files",
-            f"{self.rows_done:,} of {self.rows_total:,} rows",
-        )
-        return f"{files}, {rows}, {format_bytes(self.index_bytes)} of index"
+        rows = f"{self.rows_done:,} of {self.rows_total:,} rows"
+        return f"{self.files_done} of {self.files_total} files, {rows}, {format_bytes(self.index_bytes)} of index"
 
     def describe(self) -> Report:
         """Describe the progress."""

@@ -19,6 +19,7 @@ from puffin_index.errors import CorruptFileError, NotFoundError, PuffinIndexErro
 from puffin_index.index_table.entries import (
     ROW_SPACE,
     TARGET_SEGMENT_BYTES,
+    entry_segments,
     indexed_files,
     needed_entries,
     replace_entries,
@@ -222,7 +223,7 @@ def _commit(index_table: Table, files: Sequence[IndexedFile], segment: Segment) 
     moved: set[str] = set()
 
     def change(entries: pa.Table) -> pa.Table:
-        rows = list(zip(entries["data_file"].to_pylist(), entries["segment"].to_pylist(), strict=True))
+        rows = entry_segments(entries)
         present = set(rows)
         still = [file for file in files if all((file.file.path, origin) in present for origin in file.origins)]
         moved.clear()

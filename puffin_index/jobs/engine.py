@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from loky import ProcessPoolExecutor
 from loky.process_executor import ShutdownExecutorError, TerminatedWorkerError
@@ -70,20 +70,6 @@ def engine_for(spark: SparkSession | None, workers: int | None, *, in_background
     if in_background and (context.master or "").startswith("local"):
         return LocalEngine(workers or max(1, context.defaultParallelism // 2), in_background=True)
     return SparkEngine(spark, in_background=in_background)
-
-
-class Engine(Protocol):
-    """Runs segment tasks."""
-
-    @property
-    def parallelism(self) -> int:
-        """The number of tasks that run at a time."""
-
-    def run(self, tasks: Sequence[SegmentTask]) -> Generator[Segment, None, None]:
-        """Run the tasks; yield each segment when finished."""
-
-    def cancel(self) -> None:
-        """Stop running tasks and start no more; `run` raises `BuildError`."""
 
 
 class LocalEngine:
@@ -153,10 +139,10 @@ class SparkEngine:
             raise self._lacking(_PACKAGE)
 
     def _run_task(self, write: WriteSegment, task: SegmentTask) -> Segment:
-        def run() -> Segment:
-            return self._context.parallelize([task], 1).map(write).collect()[0]
-
-        return self._in_job(f"index {len(task.files)} data files", run)
+        return self._in_job(
+            f"index {len(task.files)} data files",
+            lambda: self._context.parallelize([task], 1).map(write).collect()[0],
+        )
 
     def _in_job(self, description: str, run: Callable[[], Result]) -> Result:
         from py4j.protocol import Py4JJavaError
@@ -192,6 +178,10 @@ class SparkEngine:
         """Cancel the jobs."""
         self._cancelled.set()
         self._context.cancelJobsWithTag(self._tag)
+
+
+Engine: TypeAlias = LocalEngine | SparkEngine
+"""Runs segment tasks, `parallelism` at a time."""
 
 
 def _check_cancelled(cancelled: threading.Event) -> None:

@@ -16,7 +16,7 @@ from pyiceberg.table import Table
 
 from puffin_index.display import Cell, Described, Report, format_bytes
 from puffin_index.index_table.commit import commit
-from puffin_index.index_table.entries import needed_entries, replace_entries
+from puffin_index.index_table.entries import entry_segments, needed_entries, replace_entries
 from puffin_index.index_table.stored_files import (
     committed_segments,
     delete_files,
@@ -140,9 +140,8 @@ def _expire_snapshots(index_table: Table, superseded_before: datetime) -> None:
 
 def _directory_count(entries: pa.Table, of_entries: pa.Table) -> int:
     """Count the directories of those entries that another set of entries has as well."""
-    kept = set(zip(of_entries["data_file"].to_pylist(), of_entries["segment"].to_pylist(), strict=True))
-    columns = (entries[name].to_pylist() for name in ("data_file", "segment", "directories"))
-    return sum(len(own) for path, segment, own in zip(*columns, strict=True) if (path, segment) in kept)
+    kept, directories = set(entry_segments(of_entries)), entries["directories"].to_pylist()
+    return sum(len(own) for pair, own in zip(entry_segments(entries), directories, strict=True) if pair in kept)
 
 
 def _superseded(index_table: Table, before: datetime) -> list[int]:

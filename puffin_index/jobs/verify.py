@@ -24,6 +24,7 @@ from puffin_index.formats.puffin import BLOB_CHECKSUM, PuffinFile, check_head, r
 from puffin_index.index_table.entries import (
     EntryRow,
     entry_files,
+    entry_segments,
     field_kinds,
     indexed_files,
     indexed_kinds,
@@ -62,7 +63,7 @@ class Finding:
         return ": ".join(filter(None, (f"{self.file}{place}", self.blob, self.what)))
 
 
-def check_segment(
+def _check_segment(
     io: FileIO, location: str, rows: Sequence[EntryRow]
 ) -> tuple[list[Finding], SourceSegment | None, int]:
     """Check a segment against its entries; return errors, the segment if readable, and the number of blobs read."""
@@ -158,7 +159,7 @@ def _check_places(source: SourceSegment, reader: RangedReader, key: FieldKind) -
             continue
         try:
             # Only the layout has the checksum of a payload's directory, so the directory is read as a planner reads it.
-            run(source.open(key, row, reader).prepare(AskedTest(SetTest(()))))
+            run(index_kind(key[1]).open(source.payload(key, row, reader)).prepare(AskedTest(SetTest(()))))
         except (CorruptFileError, UnsupportedError, NotFoundError) as error:
             yield offset, _finding(source.location, error).what
 
@@ -170,18 +171,12 @@ ProofOf: TypeAlias = Callable[[FieldKind, int], Proof]
 """The proof of a payload of one segment, by its row in a directory."""
 
 
-def proofs_of(source: SourceSegment, reader: RangedReader) -> ProofOf:
-    """Return the proofs of a segment's payloads; the last ones are kept, decoded, for the next row groups."""
-
-    @lru_cache(_MOST_DECODED)
-    def proof(key: FieldKind, row: int) -> Proof:
-        row_counts = source.spans[source.directories[key].covered(row), 1]
-        return index_kind(key[1]).proof(source.open(key, row, reader), row_counts)
-
-    return proof
+def _proof(source: SourceSegment, reader: RangedReader, key: FieldKind, row: int) -> Proof:
+    kind, payload = index_kind(key[1]), source.payload(key, row, reader)
+    return kind.proof(kind.open(payload), payload.spans[:, 1])
 
 
-def check_row_group(
+def _check_row_group(
     opened: OpenDataFile, file: IndexedFile, ordinal: int, key: FieldKind, source: SourceSegment, proof: ProofOf
 ) -> Iterator[Finding]:
     """Compare the index of a row group, at a place of its data file, with the data."""
@@ -255,7 +250,7 @@ def verify(
     sources: dict[str, SourceSegment] = {}
     blobs = 0
     for done, (location, rows) in enumerate(by_segment.items(), 1):
-        found, source, count = check_segment(index_table.io, location, rows)
+        found, source, count = _check_segment(index_table.io, location, rows)
         findings += found
         blobs += count
         if source is not None and not found:
@@ -289,7 +284,7 @@ def drop_bad_entries(index_table: Table, findings: Sequence[Finding]) -> int:
     dropped: set[str] = set()
 
     def change(entries: pa.Table) -> pa.Table:
-        rows = list(zip(entries["data_file"].to_pylist(), entries["segment"].to_pylist(), strict=True))
+        rows = entry_segments(entries)
         is_good = [path not in bad and segment not in bad for path, segment in rows]
         dropped.clear()
         dropped.update(path for (path, _), good in zip(rows, is_good, strict=True) if not good)
@@ -333,7 +328,8 @@ def _check_data(
         source = sources[segment]
         try:
             with FileReader(index_table.io, segment, source.size) as reader:
-                proof = proofs_of(source, reader)
+                # The last payloads are kept, decoded, for the next row groups.
+                proof = lru_cache(_MOST_DECODED)(partial(_proof, source, reader))
                 for identity, (file, ordinals) in files.items():
                     yield from _check_file(open_file(retained[identity]), file, ordinals, source, proof)
         except (PuffinIndexError, OSError) as error:
@@ -355,6 +351,6 @@ def _check_file(
                 return
             here = [key for key, part in file.parts.items() if part.segment == source.location]
             for key, ordinal in product(here, ordinals):
-                yield from check_row_group(opened, file, ordinal, key, source, proof)
+                yield from _check_row_group(opened, file, ordinal, key, source, proof)
     except (PuffinIndexError, OSError) as error:
         yield Finding(path, "", 0, f"cannot be compared with its index: {error}")

@@ -1,9 +1,8 @@
 """Columns of keys from Arrow, whole or gathered from batches in little more memory than keys need; and back."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import chain
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -102,39 +101,34 @@ def _gather_large(batches: Iterable[pa.Array], value_type: ValueType, row_count:
         for place, part in parts():
             int_keys[place] = part.int_keys
         return Column(value_type, row_count, int_keys, valid)
-    keys = _gather_bytes(part for _, part in parts())
-    nulls = None if valid is None else ~valid
-    indices = pa.array(keys.codes, mask=nulls)
-    return Column(value_type, row_count, pa.DictionaryArray.from_arrays(indices, keys.dictionary), valid)
+    dictionary, codes = _gather_bytes(part for _, part in parts())
+    indices = pa.array(codes, mask=None if valid is None else ~valid)
+    return Column(value_type, row_count, pa.DictionaryArray.from_arrays(indices, dictionary), valid)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _CodedKeys:
-    """Rows as places in sorted distinct keys; the places of NULL rows are arbitrary."""
-
-    dictionary: pa.LargeBinaryArray
-    codes: Rows
+_CodedKeys: TypeAlias = tuple[pa.LargeBinaryArray, Rows]
+"""Sorted distinct keys, and rows as places in them; the places of NULL rows are arbitrary."""
 
 
 def _gather_bytes(parts: Iterable[Column]) -> _CodedKeys:
     """Code the keys of all parts by one dictionary, merged whenever the new keys might have doubled its size."""
-    gathered = [_CodedKeys(pa.array([], pa.large_binary()), np.empty(0, np.uint32))]
+    gathered: list[_CodedKeys] = [(pa.array([], pa.large_binary()), np.empty(0, np.uint32))]
     fresh_bytes = 0
     for part in parts:
         own = SortedColumn(part)
         dictionary, codes = own.keys, own.codes
         fresh_bytes += dictionary.nbytes
         # Dictionaries that wait for a merge may grow as large as the merged one: they, too, must leave memory in time.
-        gathered.append(_CodedKeys(spill([dictionary]) if fresh_bytes > SPILL_BYTES else dictionary, codes))
-        if fresh_bytes > max(gathered[0].dictionary.nbytes, SPILL_BYTES // 4):
+        gathered.append((spill([dictionary]) if fresh_bytes > SPILL_BYTES else dictionary, codes))
+        if fresh_bytes > max(gathered[0][0].nbytes, SPILL_BYTES // 4):
             gathered, fresh_bytes = [_merge(gathered)], 0
     return _merge(gathered)
 
 
 def _merge(gathered: list[_CodedKeys]) -> _CodedKeys:
-    merged = merge_keys([own.dictionary for own in gathered])
-    codes = [ranks[own.codes] if len(ranks) else own.codes for own, ranks in zip(gathered, merged.ranks, strict=True)]
-    return _CodedKeys(merged.keys, np.concatenate(codes))
+    keys, ranks = merge_keys([dictionary for dictionary, _ in gathered])
+    codes = [rank[own] if len(rank) else own for (_, own), rank in zip(gathered, ranks, strict=True)]
+    return keys, np.concatenate(codes)
 
 
 def _one_array(values: pa.Array | pa.ChunkedArray) -> pa.Array:

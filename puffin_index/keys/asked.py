@@ -66,22 +66,10 @@ def complement(intervals: Sequence[Interval], minimum: int, maximum: int) -> Int
     return tuple(gaps)
 
 
-def shift(intervals: Sequence[Interval], by: int) -> Intervals:
-    """Return the intervals moved by a number."""
-    return tuple((low + by, high + by) for low, high in intervals)
-
-
-def mirror(intervals: Sequence[Interval]) -> Intervals:
-    """Return the intervals of the negated integers."""
-    return tuple((-high, -low) for low, high in reversed(intervals))
-
-
 _Result = TypeVar("_Result")
 
 MANY_KEYS = 2**40
 """The limit for an interval whose keys cannot be counted."""
-
-_MOST_REMEMBERED = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,14 +102,10 @@ class AskedTest:
         return self._bytes_places if is_bytes else self._int_places
 
     def remember(self, key: object, work_out: Callable[[], _Result]) -> _Result:
-        """Return the result stored under a key, or work the result out; only a few results are kept."""
+        """Return the result stored under a key, or work the result out."""
         found = self._remembered.get(key)
         if found is None:
-            found = work_out()
-            if len(self._remembered) >= _MOST_REMEMBERED:
-                self._remembered.clear()
-            self._remembered[key] = found
-        # A second look-up could fail: another thread may have cleared the results.
+            found = self._remembered[key] = work_out()
         return cast("_Result", found)
 
     @property

@@ -17,7 +17,6 @@ from puffin_index.keys.order import (
     bounds_of,
     distinct_of_sorted,
     gather,
-    offsets_from,
     order_by_key,
     positions_of,
     settle,
@@ -91,6 +90,11 @@ class Column:
         return self.keys if isinstance(self.keys, pa.DictionaryArray) else self.keys.cast(pa.large_binary())
 
     @property
+    def is_valid(self) -> Flags:
+        """Which rows are not NULL."""
+        return np.ones(self.row_count, np.bool_) if self.valid is None else self.valid
+
+    @property
     def valid_count(self) -> int:
         """The number of rows that are not NULL."""
         return self.row_count if self.valid is None else int(np.count_nonzero(self.valid))
@@ -104,16 +108,16 @@ class Column:
 
     def part(self, first: int, end: int) -> Column:
         """Return the column of the rows from `first` up to `end`."""
-        valid = None if self.valid is None else self.valid[first:end]
-        some = None if valid is None or valid.all() else valid
-        return Column(self.value_type, end - first, self.keys[first:end], some)
+        return self._some(self.keys[first:end], slice(first, end))
 
     def take(self, rows: npt.NDArray[np.integer]) -> Column:
         """Return the column of some rows, in their order."""
-        valid = None if self.valid is None else self.valid[rows]
-        some = None if valid is None or valid.all() else valid
         keys = self.keys[rows] if isinstance(self.keys, np.ndarray) else self.keys.take(pa.array(rows))
-        return Column(self.value_type, len(rows), keys, some)
+        return self._some(keys, rows)
+
+    def _some(self, keys: IntColumnKeys | pa.Array, rows: slice | npt.NDArray[np.integer]) -> Column:
+        valid = None if self.valid is None else self.valid[rows]
+        return Column(self.value_type, len(keys), keys, None if valid is None or valid.all() else valid)
 
 
 def join_columns(columns: Sequence[Column]) -> Column:
@@ -123,9 +127,7 @@ def join_columns(columns: Sequence[Column]) -> Column:
     value_type, row_count = columns[0].value_type, sum(one.row_count for one in columns)
     valid = None
     if any(one.valid is not None for one in columns):
-        valid = np.concatenate(
-            [np.ones(one.row_count, np.bool_) if one.valid is None else one.valid for one in columns]
-        )
+        valid = np.concatenate([one.is_valid for one in columns])
     if value_type.domain == "int64":
         return Column(value_type, row_count, np.concatenate([one.int_keys for one in columns]), valid)
     return Column(value_type, row_count, pa.concat_arrays([plain_keys(one) for one in columns]), valid)
@@ -178,8 +180,9 @@ class SortedColumn:
             return np.empty(0, np.int64), np.zeros(1, np.uint32)
         minimum, maximum = bounds_of(keys)
         if maximum - minimum < 1 << 32:
-            # Half the bytes sort in half the time.
-            ordered = offsets_from(minimum, keys, np.dtype(np.uint32))
+            # Half the bytes sort in half the time. The conversion may wrap, and the subtraction wraps back.
+            ordered = keys.astype(np.uint32)
+            ordered -= np.uint32(minimum & 0xFFFF_FFFF)
             del keys
             ordered.sort()
             ordered, starts = distinct_of_sorted(ordered)

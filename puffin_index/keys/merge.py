@@ -6,7 +6,6 @@ files have no names, so they vanish with the process, however the process ends.
 
 import tempfile
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -23,36 +22,33 @@ SPILL_BYTES = 64 * 1024 * 1024
 _SAMPLES_A_RANGE = 64
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MergedKeys:
-    """The distinct keys of several sorted arrays, ascending, and the place in them of each key of each array."""
+def merge_keys(
+    arrays: Sequence[pa.LargeBinaryArray], spill_bytes: int = SPILL_BYTES
+) -> tuple[pa.LargeBinaryArray, Sequence[Rows]]:
+    """Merge arrays of distinct, ascending keys without NULLs, with about `spill_bytes` of them in memory.
 
-    keys: pa.LargeBinaryArray
-    ranks: tuple[Rows, ...]
-
-
-def merge_keys(arrays: Sequence[pa.LargeBinaryArray], spill_bytes: int = SPILL_BYTES) -> MergedKeys:
-    """Merge arrays of distinct, ascending keys without NULLs, with about `spill_bytes` of them in memory."""
+    Return the distinct keys, ascending, and the place in them of each key of each array.
+    """
     if len(arrays) == 1:
-        return MergedKeys(arrays[0], (np.arange(len(arrays[0]), dtype=np.uint32),))
+        return arrays[0], [np.arange(len(arrays[0]), dtype=np.uint32)]
     total_bytes = sum(len(bytes_of_keys(array)[0]) + 8 * len(array) for array in arrays)
     if total_bytes <= spill_bytes:
         return _merge_in_memory(arrays)
     bounds = _cut_ranges(arrays, -(-total_bytes // spill_bytes))
-    ranks = tuple(np.empty(len(array), np.uint32) for array in arrays)
+    ranks = [np.empty(len(array), np.uint32) for array in arrays]
 
     def merged() -> Iterable[pa.LargeBinaryArray]:
         first = 0
         for number in range(len(bounds[0]) - 1):
             spans = [slice(*own[number : number + 2]) for own in bounds]
             slices = [array[span] for array, span in zip(arrays, spans, strict=True)]
-            some = _merge_in_memory(slices)
-            for whole, span, own in zip(ranks, spans, some.ranks, strict=True):
+            keys, some = _merge_in_memory(slices)
+            for whole, span, own in zip(ranks, spans, some, strict=True):
                 whole[span] = own + np.uint32(first)
-            first += len(some.keys)
-            yield some.keys
+            first += len(keys)
+            yield keys
 
-    return MergedKeys(spill(merged()), ranks)
+    return spill(merged()), ranks
 
 
 def spill(parts: Iterable[pa.LargeBinaryArray]) -> pa.LargeBinaryArray:
@@ -84,10 +80,9 @@ def rank_keys(arrays: Sequence[pa.LargeBinaryArray]) -> tuple[pa.LargeBinaryArra
     return keys, rank[encoded.indices.to_numpy()]
 
 
-def _merge_in_memory(arrays: Sequence[pa.LargeBinaryArray]) -> MergedKeys:
+def _merge_in_memory(arrays: Sequence[pa.LargeBinaryArray]) -> tuple[pa.LargeBinaryArray, Sequence[Rows]]:
     keys, ranks = rank_keys(arrays)
-    ends = np.cumsum([len(array) for array in arrays])[:-1]
-    return MergedKeys(keys, tuple(np.split(ranks, ends)))
+    return keys, np.split(ranks, np.cumsum([len(array) for array in arrays])[:-1])
 
 
 def _cut_ranges(arrays: Sequence[pa.LargeBinaryArray], count: int) -> list[list[int]]:

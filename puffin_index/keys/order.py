@@ -16,7 +16,6 @@ _WORD_BITS = 64
 Packed: TypeAlias = Words | Rows
 
 _Number = TypeVar("_Number", bound=np.generic)
-_Offset = TypeVar("_Offset", np.uint8, np.uint16, np.uint32)
 
 
 @dataclass(slots=True, eq=False)
@@ -107,14 +106,6 @@ def bounds_of(keys: npt.NDArray[np.integer]) -> tuple[int, int]:
     """Return the least and the greatest of at least one key; Arrow finds both in one pass."""
     bounds = pc.min_max(pa.array(keys))
     return bounds["min"].as_py(), bounds["max"].as_py()
-
-
-def offsets_from(minimum: int, keys: npt.NDArray[np.integer], dtype: np.dtype[_Offset]) -> npt.NDArray[_Offset]:
-    """Return the difference of each key to the least key; every difference must fit the type."""
-    offsets = keys.astype(dtype)
-    # The conversion may wrap, and the subtraction wraps back: only the difference has to fit.
-    offsets -= dtype.type(minimum & (1 << 8 * dtype.itemsize) - 1)
-    return offsets
 
 
 def gather(values: npt.NDArray[_Number], places: Rows) -> npt.NDArray[_Number]:

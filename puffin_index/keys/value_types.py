@@ -13,7 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from puffin_index.errors import UnsupportedError
-from puffin_index.storage.arrays import Bytes, Floats, Ints
+from puffin_index.keys.sorted_keys import bytes_of_keys
+from puffin_index.storage.arrays import Floats, Ints
 
 Domain: TypeAlias = Literal["int64", "bytes"]
 
@@ -131,26 +132,15 @@ def floats_of_keys(keys: Ints) -> Floats:
     return (keys ^ ((keys >> np.int64(63)) & _LOW_63_BITS)).view(np.float64)
 
 
-def wide_decimal_limbs(keys: pa.LargeBinaryArray) -> Ints:
-    """Return the keys of decimals of more than 18 digits as numbers of 32 bits, the highest first: shape (n, 4)."""
-    return _wide_decimal_bytes(keys).view(">u4").astype(np.int64)
-
-
 def decimals_of_wide_keys(keys: pa.LargeBinaryArray, precision: int, scale: int) -> pa.Decimal128Array:
     """Return the decimals of keys of more than 18 digits; NULL where a key is NULL."""
     filled = keys.fill_null(b"\x80" + bytes(_DECIMAL_KEY_BYTES - 1)) if keys.null_count else keys
-    raw = _wide_decimal_bytes(filled).copy()
+    content = bytes_of_keys(filled)[0] if len(keys) else np.empty(0, np.uint8)
+    raw = content.reshape(-1, _DECIMAL_KEY_BYTES).copy()
     raw[:, 0] ^= 0x80
     flags = pa.array(keys.is_valid().to_numpy(zero_copy_only=False)).buffers()[1] if keys.null_count else None
     values = pa.py_buffer(np.ascontiguousarray(raw[:, ::-1]))
     return pa.Decimal128Array.from_buffers(pa.decimal128(precision, scale), len(keys), [flags, values])
-
-
-def _wide_decimal_bytes(keys: pa.LargeBinaryArray) -> Bytes:
-    start = keys.buffers()[1]
-    first = int(np.frombuffer(start, np.int64, 1, 8 * keys.offset)[0]) if len(keys) else 0
-    content = keys.buffers()[2] if len(keys) else b""
-    return np.frombuffer(content, np.uint8, len(keys) * _DECIMAL_KEY_BYTES, first).reshape(-1, _DECIMAL_KEY_BYTES)
 
 
 def wide_decimal_keys(array: pa.Decimal128Array) -> pa.LargeBinaryArray:
@@ -170,13 +160,15 @@ def wide_decimal_keys(array: pa.Decimal128Array) -> pa.LargeBinaryArray:
 
 BYTES, BOOLEAN, INT32, INT64, FLOAT32, FLOAT64 = 0, 1, 4, 8, -4, -8
 
-_DTYPES: dict[int, np.dtype[np.generic]] = {
+DTYPES: dict[int, np.dtype[np.generic]] = {
     BOOLEAN: np.dtype(">i1"),
     INT32: np.dtype(">i4"),
     INT64: np.dtype(">i8"),
     FLOAT32: np.dtype(">f4"),
     FLOAT64: np.dtype(">f8"),
 }
+"""The types of stored numbers by form, big-endian."""
+
 _FORMS = {"boolean": BOOLEAN, "int": INT32, "date": INT32, "float": FLOAT32, "double": FLOAT64}
 
 
@@ -197,18 +189,13 @@ def width_of(form: int) -> int:
     return abs(form)
 
 
-def dtype_of(form: int) -> np.dtype[np.generic]:
-    """Return the type of stored numbers, big-endian."""
-    return _DTYPES[form]
-
-
 def to_stored(keys: Ints, form: int) -> npt.NDArray[np.generic]:
     """Return the stored numbers of keys. A narrow form holds only keys of its own types."""
     if form not in (FLOAT32, FLOAT64):
         return keys
     # A key that no float represents becomes infinite or NaN; callers convert back and compare.
     with np.errstate(over="ignore", invalid="ignore"):
-        return floats_of_keys(keys).astype(_DTYPES[form].newbyteorder("="))
+        return floats_of_keys(keys).astype(DTYPES[form].newbyteorder("="))
 
 
 def from_stored(numbers: npt.NDArray[np.generic], form: int) -> Ints:

@@ -11,12 +11,13 @@ from decimal import ROUND_DOWN, Context, Decimal, Inexact, InvalidOperation, Ove
 from uuid import UUID
 
 import numpy as np
+from pyiceberg.utils.datetime import date_to_days, datetime_to_micros, time_to_micros
 
 from puffin_index.errors import UnsupportedError
+from puffin_index.keys.asked import INT64_MAXIMUM, INT64_MINIMUM
 from puffin_index.keys.leaf import Key
 from puffin_index.keys.value_types import ValueType, float_keys, floats_of_keys
 
-_INT64_MINIMUM, _INT64_MAXIMUM = -(2**63), 2**63 - 1
 _DECIMAL_BIAS = 2**127
 _DECIMAL_KEY_BYTES = 16
 _EPOCH = datetime(1970, 1, 1)
@@ -52,7 +53,7 @@ def _int64_key(value: object, value_type: ValueType) -> int | None:
         key = int(value)
     else:
         key = _temporal_key(value, value_type.name)
-    return key if key is not None and _INT64_MINIMUM <= key <= _INT64_MAXIMUM else None
+    return key if key is not None and INT64_MINIMUM <= key <= INT64_MAXIMUM else None
 
 
 def _floating_key(value: object, value_type: ValueType) -> int | None:
@@ -71,15 +72,14 @@ def _floating_key(value: object, value_type: ValueType) -> int | None:
 def _temporal_key(value: object, name: str) -> int | None:
     match value:
         case datetime() if name.startswith("timestamp"):
-            naive = value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
-            micros = (naive - _EPOCH) // timedelta(microseconds=1)
+            micros = datetime_to_micros(value)
             return micros * _NANOS_PER_MICRO if name.endswith("_ns") else micros
         case datetime():
             return None
         case date() if name == "date":
-            return (value - _EPOCH_DATE).days
+            return date_to_days(value)
         case time() if name == "time":
-            return ((value.hour * 60 + value.minute) * 60 + value.second) * 1_000_000 + value.microsecond
+            return time_to_micros(value)
         case _:
             return None
 

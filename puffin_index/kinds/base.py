@@ -1,7 +1,7 @@
 """Payloads and opened payloads, of one row group or of several that were merged; and how payloads are merged."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Protocol, Self, TypeAlias
@@ -19,19 +19,15 @@ from puffin_index.storage.ranged import Blob, Reading, run
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """The bytes of one index, and numbers from which its kind finds parts of them without parsing."""
+    """The bytes of one index, numbers from which its kind finds parts of them without parsing, and its row groups.
+
+    A payload of a segment covers so many row groups from where the payload before ended.
+    """
 
     blob_type: str
     data: bytes | bytearray | memoryview
     layout: Ints
-
-
-@dataclass(frozen=True, slots=True)
-class MergedPayload:
-    """A payload of a segment, and how many row groups it covers, from where the payload before ended."""
-
-    payload: Payload
-    row_groups: int
+    row_groups: int = 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,36 +136,29 @@ MERGED_BYTES = 128 * 1024 * 1024
 """The most bytes of filters to merge into one payload; memory holds a few times as much."""
 
 
-def as_it_was(part: MergePart) -> MergedPayload:
+def as_it_was(part: MergePart) -> Payload:
     """Copy a payload unchecked: the reader compares the blob's `xxh64` in the footer of the segment."""
     payload = part.payload
-    return MergedPayload(Payload(payload.blob_type, payload.blob.read_all(), payload.layout), len(part.new_bases))
+    return Payload(payload.blob_type, payload.blob.read_all(), payload.layout, len(part.new_bases))
 
 
 _BLOB_BYTES = 256
 """What footer and directory say of a blob, besides its layout, takes about so many bytes."""
 
 
-def merge_no_larger(
-    parts: Sequence[MergePart], merge: Callable[[Sequence[MergePart]], list[MergedPayload]]
-) -> list[MergedPayload]:
+def merge_no_larger(parts: Sequence[MergePart], merge: Callable[[Sequence[MergePart]], list[Payload]]) -> list[Payload]:
     """Merge parts together, or in halves if the bytes of all together exceed those of the parts.
 
     Keys that lie in runs in one part and at random in another may take fewer bytes apart.
     """
     found = merge(parts)
-    sizes = [len(one.payload.data) + one.payload.layout.nbytes + _BLOB_BYTES for one in found]
+    sizes = [len(one.data) + one.layout.nbytes + _BLOB_BYTES for one in found]
     apart = [part.payload.blob.length + part.payload.layout.nbytes + _BLOB_BYTES for part in parts]
     if len(parts) == 1 or sum(sizes) <= sum(apart):
         return found
     del found
     middle = len(parts) // 2
     return [*merge_no_larger(parts[:middle], merge), *merge_no_larger(parts[middle:], merge)]
-
-
-def count_kept(parts: Iterable[MergePart]) -> int:
-    """Count the row groups of some parts that the new segment keeps."""
-    return sum(int(np.count_nonzero(part.is_kept)) for part in parts)
 
 
 def runs_of(

@@ -6,17 +6,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Flag, auto
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyroaring import BitMap
 
 from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.columns import Column, KeyArray, SortedColumn, chosen_keys, tuple_of_keys
 from puffin_index.keys.leaf import Key
-from puffin_index.keys.value_types import ValueType, wide_decimal_limbs
-from puffin_index.storage.arrays import Flags, Ints
+from puffin_index.keys.value_types import MAXIMUM_DECIMAL_PRECISION, ValueType, decimals_of_wide_keys
+from puffin_index.storage.arrays import Ints
 from puffin_index.storage.ranged import Reading, at_once
 
 _FEW_KEYS, _MOST_KEYS, _ROWS_A_KEY = 8, 256, 256
@@ -35,12 +36,8 @@ class KeyCounts:
     null_count: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class DistinctKeys:
-    """The distinct keys of some rows, ascending, without the number of rows of each."""
-
-    keys: KeyArray
-    value_count: int
+DistinctKeys: TypeAlias = tuple[KeyArray, int]
+"""The distinct keys of some rows, ascending, and the number of rows that are not NULL."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,12 +99,15 @@ class HoldsKeys(ABC):
         sets = yield from self.sets_of()
         if sets is not None:
             return sets.among(rows)
+        decoded = yield from self.in_memory()
+        if decoded is not None:
+            return (yield from decoded.counts_of(rows))
         return _counts_of_column((yield from self.keys_of(rows)))
 
     def distinct_of(self, rows: BitMap) -> Reading[DistinctKeys]:
         """Return the distinct keys of some rows."""
         counted = yield from self.counts_of(rows)
-        return DistinctKeys(counted.keys, int(counted.counts.sum()))
+        return counted.keys, int(counted.counts.sum())
 
     def sets_of(self) -> Reading[KeySets | None]:
         """Return the rows of each key; None if decoding all rows takes less time."""
@@ -182,11 +182,11 @@ def totals_of_counts(found: KeyCounts) -> Totals:
 
 def totals_of_distinct(found: DistinctKeys) -> Totals:
     """Return the totals of rows whose distinct keys are known, without sums."""
-    keys = found.keys
+    keys, value_count = found
     if not len(keys):
         return Totals(0)
     minimum, maximum = tuple_of_keys(chosen_keys(keys, np.array([0, len(keys) - 1])))
-    return Totals(found.value_count, minimum=minimum, maximum=maximum)
+    return Totals(value_count, minimum=minimum, maximum=maximum)
 
 
 def join_totals(parts: Sequence[Totals]) -> Totals:
@@ -214,15 +214,9 @@ def _weighted_sum(keys: Ints, counts: Ints) -> int:
     return (int((high * counts).sum()) << 32) + int((low * counts.view(np.uint64)).sum())
 
 
-def _wide_sums(keys: pa.LargeBinaryArray, counts: Ints) -> tuple[int, int]:
-    limbs = wide_decimal_limbs(keys)
-    is_positive: Flags = limbs[:, 0] >= 1 << 31
-    return _limb_sum(limbs[is_positive], counts[is_positive]), _limb_sum(limbs[~is_positive], counts[~is_positive])
-
-
-def _limb_sum(limbs: Ints, counts: Ints) -> int:
-    sums = (limbs.view(np.uint64) * counts.view(np.uint64)[:, None]).sum(axis=0).tolist()
-    total = 0
-    for limb in sums:
-        total = (total << 32) + int(limb)
-    return total - (int(counts.sum()) << 127)
+def _wide_sums(keys: pa.LargeBinaryArray, counts: Ints) -> list[int]:
+    """Return the exact sums of positive and of other decimals, each times its count."""
+    decimals = decimals_of_wide_keys(keys, MAXIMUM_DECIMAL_PRECISION, 0).cast(pa.decimal256(MAXIMUM_DECIMAL_PRECISION))
+    products = pc.multiply(decimals, pa.array(counts).cast(pa.decimal256(19)))
+    is_positive = pc.greater(products, pa.scalar(0).cast(products.type))
+    return [int(pc.sum(products.filter(own)).as_py() or 0) for own in (is_positive, pc.invert(is_positive))]

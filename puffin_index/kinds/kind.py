@@ -6,29 +6,27 @@ opened payload against the data, row group by row group: a payload that holds ke
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from itertools import starmap
-from typing import ClassVar, Protocol, TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from puffin_index.errors import DefinitionError, UnsupportedError
-from puffin_index.keys.columns import Column, KeyArray, SortedColumn, plain_keys
+from puffin_index.keys.arrow_keys import key_array
+from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.leaf import LeafTest
 from puffin_index.keys.value_types import ValueType
-from puffin_index.kinds.base import MergedPayload, MergePart, OpenIndex, Payload, StoredPayload, as_it_was
+from puffin_index.kinds.base import MergePart, OpenIndex, Payload, StoredPayload, as_it_was
 from puffin_index.kinds.held_keys import HoldsKeys
-from puffin_index.storage.arrays import Flags, Ints
+from puffin_index.storage.arrays import Ints
 from puffin_index.storage.ranged import run
 
-
-class Proof(Protocol):
-    """Checks row groups of one opened payload."""
-
-    def __call__(self, place: int, column: SortedColumn) -> Iterator[str]:
-        """Yield the differences at a place of the payload, a sentence each; raise CorruptFileError if it is damaged."""
+Proof: TypeAlias = Callable[[int, SortedColumn], Iterator[str]]
+"""Yields the differences at a place of an opened payload, a sentence each; raises CorruptFileError if it is damaged."""
 
 
 def proof_by_keys(index: HoldsKeys, row_counts: Ints) -> Proof:
@@ -37,36 +35,18 @@ def proof_by_keys(index: HoldsKeys, row_counts: Ints) -> Proof:
     decoded = list(starmap(every.part, zip((ends - row_counts).tolist(), ends.tolist(), strict=True)))
 
     def prove(place: int, column: SortedColumn) -> Iterator[str]:
-        yield from _compare_columns(decoded[place], column.column)
+        stored, own = decoded[place], column.column
+        if not np.array_equal(own.is_valid, stored.is_valid):
+            differing = np.count_nonzero(own.is_valid != stored.is_valid)
+            yield f"{differing} rows are NULL in the data or in the index, not in both"
+        elif not key_array(stored).equals(key_array(own)):
+            yield "rows of other keys than the data has"
         if len(row_counts) == 1:
             listed = run(index.keys(sys.maxsize))
-            if listed is not None and not _arrow_of(listed).equals(_arrow_of(column.keys)):
+            if listed is not None and not pa.array(listed).equals(pa.array(column.keys)):
                 yield "a list of other keys than the data has"
 
     return prove
-
-
-def _compare_columns(stored: Column, column: Column) -> Iterator[str]:
-    valid, stored_valid = _valid(column), _valid(stored)
-    if not np.array_equal(valid, stored_valid):
-        yield f"{np.count_nonzero(valid != stored_valid)} rows are NULL in the data or in the index, not in both"
-    elif not _of_rows(stored, valid).equals(_of_rows(column, valid)):
-        yield "rows of other keys than the data has"
-
-
-def _valid(column: Column) -> Flags:
-    return np.ones(column.row_count, np.bool_) if column.valid is None else column.valid
-
-
-def _of_rows(column: Column, valid: Flags) -> pa.Array:
-    """Return the keys of non-NULL rows."""
-    keys = column.keys if isinstance(column.keys, np.ndarray) else plain_keys(column)
-    return _arrow_of(keys).filter(pa.array(valid))
-
-
-def _arrow_of(keys: KeyArray) -> pa.Array:
-    """Return keys in the widest type, so that keys of columns of different integer widths compare."""
-    return pa.array(keys.astype(np.int64, copy=False)) if isinstance(keys, np.ndarray) else keys
 
 
 Options: TypeAlias = Mapping[str, str]
@@ -81,22 +61,22 @@ class Answer(IntEnum):
     EXACT = 2
 
 
+@dataclass
 class KindBuilder:
     """Builds the payloads of one column of one segment: one payload per row group unless a subclass gathers several."""
 
-    def __init__(self, kind: "IndexKind", options: Options) -> None:
-        self._kind = kind
-        self._options = options
+    kind: "IndexKind"
+    options: Options
 
-    def add(self, column: SortedColumn, base: int) -> Sequence[MergedPayload]:
+    def add(self, column: SortedColumn, base: int) -> Sequence[Payload]:
         """Take the keys of the next row group, at a base of the row space; return the payloads that are now complete.
 
         All builders of the column share the sorted forms of the keys. Bases are multiples of 65,536.
         """
         del base
-        return [MergedPayload(self._kind.build(column, self._options), 1)]
+        return [self.kind.build(column, self.options)]
 
-    def finish(self) -> Sequence[MergedPayload]:
+    def finish(self) -> Sequence[Payload]:
         """Return the payloads that waited for more row groups."""
         return []
 
@@ -129,9 +109,9 @@ class IndexKind(ABC):
             if option not in self.option_names:
                 raise DefinitionError(f"kind {self.name} of a {value_type.name} column has no option {option!r}")
 
-    def misfits(self, value_type: ValueType, options: Options, bytes_per_row: float | None = None) -> Iterator[str]:
-        """Yield sentences on why the kind suits an indexable column badly; its bytes a row are None if not known."""
-        del value_type, options, bytes_per_row
+    def misfits(self, value_type: ValueType, options: Options) -> Iterator[str]:
+        """Yield sentences on why the kind suits an indexable column badly."""
+        del value_type, options
         return iter(())
 
     @abstractmethod
@@ -165,13 +145,15 @@ class IndexKind(ABC):
         """The blob types of all payloads."""
         return self.blob_types | self.merged_types
 
-    def check_part(self, part: MergePart) -> None:
-        """Check that this release can merge a part, or raise UnsupportedError."""
-        blob_type = part.payload.blob_type
-        if blob_type not in self.every_type:
-            raise UnsupportedError(f"{part.payload.blob.location}: kind {self.name} merges no blob {blob_type}")
+    def kept_parts(self, parts: Sequence[MergePart]) -> list[MergePart]:
+        """Return the parts that the new segment keeps something of, or raise UnsupportedError for an unknown type."""
+        kept = [part for part in parts if part.is_kept.any()]
+        for payload in (part.payload for part in kept):
+            if payload.blob_type not in self.every_type:
+                raise UnsupportedError(f"{payload.blob.location}: kind {self.name} merges no blob {payload.blob_type}")
+        return kept
 
-    def merge(self, parts: Sequence[MergePart], options: Options) -> Iterator[MergedPayload]:
+    def merge(self, parts: Sequence[MergePart], options: Options) -> Iterator[Payload]:
         """Merge or copy the payloads of one column, whose new bases ascend; each is made on demand to bound memory.
 
         The payloads cover all kept row groups, in order. A payload is copied unchecked if its rows keep their places
@@ -182,10 +164,7 @@ class IndexKind(ABC):
         stays unchanged; BuildError if the rows exceed the row space.
         """
         del options
-        for part in parts:
-            self.check_part(part)
-            if part.is_kept.all():
-                yield as_it_was(part)
+        yield from map(as_it_was, self.kept_parts(parts))
 
     def proof(self, opened: OpenIndex, row_counts: Ints) -> Proof:
         """Return a proof that checks a payload of row groups with these row counts against the data, one by one."""

@@ -1,13 +1,11 @@
 """The registry of index kinds: one line each."""
 
-from collections.abc import Mapping
-
 from puffin_index.errors import DefinitionError, did_you_mean
 from puffin_index.keys.leaf import LeafTest
 from puffin_index.kinds.bitmap.kind import BitmapKind
 from puffin_index.kinds.bloom.kind import BloomKind
 from puffin_index.kinds.bsi.kind import BitSlicedKind
-from puffin_index.kinds.kind import Answer, IndexKind, KindBuilder, Options
+from puffin_index.kinds.kind import Answer, IndexKind
 
 KINDS: dict[str, IndexKind] = {kind.name: kind for kind in (BitmapKind(), BitSlicedKind(), BloomKind())}
 """The kinds by name, in the order of building: bitmaps sort rows with the keys, and the other kinds reuse the keys."""
@@ -18,13 +16,6 @@ def kind_named(name: str) -> IndexKind:
     if name not in KINDS:
         raise DefinitionError(f"unknown index kind {name!r}; known: {', '.join(KINDS)}{did_you_mean(name, KINDS)}")
     return KINDS[name]
-
-
-def builders_of(kinds: Mapping[str, Options]) -> dict[str, KindBuilder]:
-    """Return builders of a column's kinds, in the order of building, or raise DefinitionError if one is unknown."""
-    for name in kinds:
-        kind_named(name)
-    return {name: kind.builder(kinds[name]) for name, kind in KINDS.items() if name in kinds}
 
 
 def kinds_answering(test: LeafTest, answer: Answer) -> list[IndexKind]:

@@ -1,1 +1,1 @@
-"""Row sets in the portable roaring format: written, read, moved and united by array operations."""
+"""Row sets in the portable roaring format: written by array operations, read and united."""

@@ -1,6 +1,10 @@
 """Read row sets in the portable roaring format (`puffin_index.roaring.write`), or make sets of rows, flags or bits."""
 
+from __future__ import annotations
+
 from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -8,7 +12,7 @@ from pyroaring import BitMap
 
 from puffin_index.errors import CorruptFileError
 from puffin_index.roaring.write import ARRAY_LIMIT, BLOCK_BYTES, COOKIE, block_count
-from puffin_index.storage.arrays import Bytes, Flags, Ints
+from puffin_index.storage.arrays import Bytes, Ints
 from puffin_index.storage.binary import Buffer
 
 _HEADER_BYTES = 8
@@ -32,6 +36,40 @@ def deserialize(data: Buffer, row_count: int, *, location: str = "<bytes>", offs
     return rows
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredSets:
+    """Serialised row sets, the bytes of each, disjoint where they are united.
+
+    `location` and `offset` say where the bytes come from. All methods raise CorruptFileError if a set is damaged.
+    """
+
+    views: Sequence[Buffer]
+    location: str = "<bytes>"
+    offset: int = 0
+
+    def each(self, row_count: int) -> list[BitMap]:
+        """Return each set; all rows are below `row_count`."""
+        return [deserialize(view, row_count, location=self.location, offset=self.offset) for view in self.views]
+
+    def union(self, row_count: int, most_rows: int | None = None) -> BitMap:
+        """Return the rows, all below `row_count`, of all sets, which have at most `most_rows`."""
+        return BitMap.union(BitMap(), *self._bounded(row_count, row_count if most_rows is None else most_rows))
+
+    def rows(self, row_count: int) -> tuple[Ints, Ints]:
+        """Return the rows, all below `row_count`, set by set, and the set of each."""
+        arrays = [own.to_array() for own in self._bounded(row_count, row_count)]
+        rows = np.frombuffer(b"".join(arrays), np.uint32).astype(np.int64)
+        return rows, np.repeat(np.arange(len(arrays)), list(map(len, arrays)))
+
+    def _bounded(self, row_count: int, most_rows: int) -> list[BitMap]:
+        # Runs take few bytes for many rows: rows are counted before they are unfolded.
+        sets = self.each(row_count)
+        if sum(map(len, sets)) > most_rows:
+            reason = f"row sets of more than {most_rows} rows"
+            raise CorruptFileError(reason, location=self.location, offset=self.offset)
+        return sets
+
+
 def row_set_of(rows: npt.NDArray[np.integer], row_count: int) -> BitMap:
     """Return rows, in any order and all below `row_count`, as a row set."""
     if len(rows) <= _FEW_ROWS:
@@ -40,7 +78,7 @@ def row_set_of(rows: npt.NDArray[np.integer], row_count: int) -> BitMap:
         return row_set_of_ascending(np.sort(rows))
     flags = np.zeros(row_count, np.bool_)
     flags[rows] = True
-    return row_set_of_flags(flags)
+    return row_set_of_bits(np.packbits(flags, bitorder="little").data, row_count)
 
 
 def row_set_of_ascending(rows: npt.NDArray[np.integer]) -> BitMap:
@@ -48,11 +86,6 @@ def row_set_of_ascending(rows: npt.NDArray[np.integer]) -> BitMap:
     numbers = array("I")
     numbers.frombytes(rows.astype(np.uint32).data.cast("B"))
     return BitMap(numbers)
-
-
-def row_set_of_flags(flags: Flags) -> BitMap:
-    """Return the rows whose flag is set."""
-    return row_set_of_bits(np.packbits(flags, bitorder="little").data, len(flags))
 
 
 def row_set_of_bits(bits: Buffer, row_count: int) -> BitMap:

@@ -6,6 +6,7 @@ runs take fewer bytes than its other form, as in Java's `runOptimize`.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -30,8 +31,8 @@ class SerializedSets:
     offsets: Ints
 
 
-@dataclass(frozen=True, slots=True)
-class Containers:
+@dataclass(frozen=True)
+class _Containers:
     """The containers of all sets: arrays of one length, ordered by set and key."""
 
     sets: Ints
@@ -39,25 +40,19 @@ class Containers:
     cardinalities: Ints
     runs: Ints
 
-    @property
+    @cached_property
+    def plain_sizes(self) -> Ints:
+        return np.where(self.is_bitset, BLOCK_BYTES, 2 * self.cardinalities)
+
+    @cached_property
     def has_runs(self) -> Flags:
         """Which containers are written as runs."""
-        plain: Ints = np.where(self.is_bitset, BLOCK_BYTES, 2 * self.cardinalities)
-        return 2 + 4 * self.runs < plain
+        return 2 + 4 * self.runs < self.plain_sizes
 
-    @property
+    @cached_property
     def is_bitset(self) -> Flags:
         """Which containers are written as 65,536 bits, unless they are written as runs."""
         return self.cardinalities > ARRAY_LIMIT
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """Sets with written headers and room for their containers, each with its start and whether it is runs."""
-
-    sets: SerializedSets
-    has_runs: Flags
-    starts: Ints
 
 
 def serialize_row_sets(rows: Rows, starts: npt.NDArray[np.integer], gap: int = 0) -> SerializedSets:
@@ -78,17 +73,17 @@ def serialize_row_sets(rows: Rows, starts: npt.NDArray[np.integer], gap: int = 0
     # Within a container only the lower 16 bits of rows differ, so comparing these halves suffices.
     for some, before in _neighbours(len(rows)):
         first[some] |= low[some] - low[before] != 1
-    containers = Containers(
+    containers = _Containers(
         np.cumsum(set_first[container_starts]) - 1,
         (rows[container_starts] >> 16).astype("<u2"),
         np.diff(container_starts, append=len(rows)),
         np.diff(np.searchsorted(np.flatnonzero(first), np.append(container_starts, len(rows)))),
     )
-    frame = lay_out_sets(containers, containers.has_runs, len(starts) - 1, gap)
-    _fill_arrays(frame, containers, low)
-    _fill_runs(frame, containers, low, first)
-    _fill_bitsets(frame, containers, low, container_starts)
-    return frame.sets
+    sets, places = _lay_out(containers, len(starts) - 1, gap)
+    _fill_arrays(sets.data, places, containers, low)
+    _fill_runs(sets.data, places, containers, low, first)
+    _fill_bitsets(sets.data, places, containers, low, container_starts)
+    return sets
 
 
 def _neighbours(count: int) -> Iterator[tuple[slice, slice]]:
@@ -103,11 +98,10 @@ def block_count(row_count: int) -> int:
     return -(-row_count // BLOCK_ROWS)
 
 
-def lay_out_sets(containers: Containers, has_runs: Flags, set_count: int, gap: int) -> Frame:
-    """Write the headers of sets and reserve room for their containers; `has_runs` marks the containers of runs."""
-    sizes = np.where(
-        has_runs, 2 + 4 * containers.runs, np.where(containers.is_bitset, BLOCK_BYTES, 2 * containers.cardinalities)
-    )
+def _lay_out(containers: _Containers, set_count: int, gap: int) -> tuple[SerializedSets, Ints]:
+    """Write the headers of sets and reserve room for their containers; return the start of each container as well."""
+    has_runs = containers.has_runs
+    sizes = np.where(has_runs, 2 + 4 * containers.runs, containers.plain_sizes)
     counts = np.bincount(containers.sets, minlength=set_count)
     with_runs = np.zeros(set_count, np.bool_)
     with_runs[containers.sets[has_runs]] = True
@@ -124,10 +118,10 @@ def lay_out_sets(containers: Containers, has_runs: Flags, set_count: int, gap: i
     ordinals = _ordinals(counts)[has_runs]
     places = sets.offsets[containers.sets[has_runs]] + 4 + (ordinals >> 3)
     np.bitwise_or.at(sets.data, places, (1 << (ordinals & 7)).astype(np.uint8))
-    return Frame(sets, has_runs, starts)
+    return sets, starts
 
 
-def _write_headers(sets: SerializedSets, containers: Containers, starts: Ints, counts: Ints, with_runs: Flags) -> None:
+def _write_headers(sets: SerializedSets, containers: _Containers, starts: Ints, counts: Ints, with_runs: Flags) -> None:
     begins = sets.offsets[:-1]
     _scatter(sets.data, begins, np.where(with_runs, RUN_COOKIE + ((counts - 1) << 16), COOKIE).astype("<u4"))
     _scatter(sets.data, begins[~with_runs] + 4, counts[~with_runs].astype("<u4"))
@@ -148,8 +142,6 @@ def _ordinals(counts: Ints) -> Ints:
 def _scatter(data: Bytes, places: Ints, numbers: npt.NDArray[np.unsignedinteger]) -> None:
     """Write little-endian numbers at arbitrary, also unaligned, byte positions."""
     width = numbers.dtype.itemsize
-    if not len(numbers):
-        return
     if not (int(np.bitwise_or.reduce(places)) | len(data)) % width:
         data.view(numbers.dtype)[places // width] = numbers
         return
@@ -158,33 +150,35 @@ def _scatter(data: Bytes, places: Ints, numbers: npt.NDArray[np.unsignedinteger]
         data[places + byte] = columns[:, byte]
 
 
-def _fill_arrays(frame: Frame, containers: Containers, low: npt.NDArray[np.uint16]) -> None:
-    chosen = ~frame.has_runs & ~containers.is_bitset
+def _fill_arrays(data: Bytes, starts: Ints, containers: _Containers, low: npt.NDArray[np.uint16]) -> None:
+    chosen = ~containers.has_runs & ~containers.is_bitset
     if not chosen.any():
         return
     values = low if chosen.all() else low[np.repeat(chosen, containers.cardinalities)]
     content = np.ascontiguousarray(values).astype("<u2", copy=False).view(np.uint8)
-    put_bytes(frame.sets.data, frame.starts[chosen], 2 * containers.cardinalities[chosen], content)
+    put_bytes(data, starts[chosen], 2 * containers.cardinalities[chosen], content)
 
 
-def _fill_runs(frame: Frame, containers: Containers, low: npt.NDArray[np.uint16], begins: Flags) -> None:
-    chosen = frame.has_runs
+def _fill_runs(data: Bytes, starts: Ints, containers: _Containers, low: npt.NDArray[np.uint16], begins: Flags) -> None:
+    chosen = containers.has_runs
     if not chosen.any():
         return
     run_starts = np.flatnonzero(begins)
     in_chosen = np.repeat(chosen, containers.runs)
     lengths = np.diff(run_starts, append=len(low))[in_chosen]
-    _scatter(frame.sets.data, frame.starts[chosen], containers.runs[chosen].astype("<u2"))
-    places = ramps(frame.starts[chosen] + 2, containers.runs[chosen], step=4)
-    _scatter(frame.sets.data, places, low[run_starts[in_chosen]].astype("<u2"))
-    _scatter(frame.sets.data, places + 2, (lengths - 1).astype("<u2"))
+    _scatter(data, starts[chosen], containers.runs[chosen].astype("<u2"))
+    places = ramps(starts[chosen] + 2, containers.runs[chosen], step=4)
+    _scatter(data, places, low[run_starts[in_chosen]].astype("<u2"))
+    _scatter(data, places + 2, (lengths - 1).astype("<u2"))
 
 
-def _fill_bitsets(frame: Frame, containers: Containers, low: npt.NDArray[np.uint16], container_starts: Ints) -> None:
-    chosen = np.flatnonzero(containers.is_bitset & ~frame.has_runs)
+def _fill_bitsets(
+    data: Bytes, starts: Ints, containers: _Containers, low: npt.NDArray[np.uint16], container_starts: Ints
+) -> None:
+    chosen = np.flatnonzero(containers.is_bitset & ~containers.has_runs)
     ends = container_starts + containers.cardinalities
-    places = zip(frame.starts[chosen].tolist(), container_starts[chosen].tolist(), ends[chosen].tolist(), strict=True)
+    places = zip(starts[chosen].tolist(), container_starts[chosen].tolist(), ends[chosen].tolist(), strict=True)
     for place, start, end in places:
         bits = np.zeros(BLOCK_ROWS, np.bool_)
         bits[low[start:end]] = True
-        frame.sets.data[place : place + BLOCK_BYTES] = np.packbits(bits, bitorder="little")
+        data[place : place + BLOCK_BYTES] = np.packbits(bits, bitorder="little")

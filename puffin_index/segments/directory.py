@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from xxhash import xxh64_hexdigest
 
-from puffin_index.errors import CorruptFileError, UnsupportedError
+from puffin_index.errors import UnsupportedError
 from puffin_index.keys.map_key import kind_beside, plain_kind
 from puffin_index.keys.value_types import ValueType, value_type_named
 from puffin_index.kinds.base import OpenIndex, StoredPayload
@@ -20,6 +20,7 @@ from puffin_index.kinds.kind import IndexKind
 from puffin_index.kinds.registry import KINDS
 from puffin_index.kinds.statistics import ColumnStatistics
 from puffin_index.storage.arrays import Ints
+from puffin_index.storage.parts import corrupt
 from puffin_index.storage.ranged import Blob, RangedReader
 
 STATISTICS_BLOB = "puffin-index-statistics-v1"
@@ -141,32 +142,32 @@ class Directory:
 
 def read_directory(reader: RangedReader, offset: int, length: int, checksum: str) -> Directory:
     """Read the directory of an index and check its xxh64, or raise CorruptFileError or UnsupportedError."""
-    return parse_directory(_read(reader, offset, length, checksum), location=reader.location, offset=offset)
+    blob = Blob(reader, offset, length)
+    return parse_directory(blob, _read(blob, checksum))
 
 
 def read_statistics(
     reader: RangedReader, offset: int, length: int, checksum: str, columns: Sequence[str]
 ) -> pa.RecordBatch:
     """Read a column's statistics, one row per row group, and check the xxh64; errors are as for directories."""
-    return parse_batch(_read(reader, offset, length, checksum), columns, location=reader.location, offset=offset)
+    blob = Blob(reader, offset, length)
+    return parse_batch(blob, _read(blob, checksum), columns)
 
 
-def _read(reader: RangedReader, offset: int, length: int, checksum: str) -> memoryview:
-    data = reader.read(offset, length)
+def _read(blob: Blob, checksum: str) -> memoryview:
+    data = blob.read_all()
     if xxh64_hexdigest(data) != checksum:
-        raise CorruptFileError("the directory's checksum does not match", location=reader.location, offset=offset)
+        raise corrupt(blob, "the directory's checksum does not match")
     return data
 
 
-def parse_directory(data: memoryview, *, location: str, offset: int) -> Directory:
+def parse_directory(blob: Blob, data: memoryview) -> Directory:
     """Parse the directory of an index, or raise CorruptFileError, or UnsupportedError for a later version."""
-    batch = parse_batch(data, DIRECTORY.names, location=location, offset=offset)
-    kind = metadata_of(batch, "kind", location=location, offset=offset)
-    value_type = metadata_of(batch, "value-type", location=location, offset=offset)
-    reason = _flaw_of(batch)
-    if reason is not None:
-        raise CorruptFileError(f"a directory {reason}", location=location, offset=offset)
-    return Directory(kind, value_type, batch, location)
+    batch = parse_batch(blob, data, DIRECTORY.names)
+    kind, value_type = (metadata_of(blob, batch, name) for name in ("kind", "value-type"))
+    if (reason := _flaw_of(batch)) is not None:
+        raise corrupt(blob, f"a directory {reason}")
+    return Directory(kind, value_type, batch, blob.location)
 
 
 def _flaw_of(batch: pa.RecordBatch) -> str | None:
@@ -184,15 +185,15 @@ def _flaw_of(batch: pa.RecordBatch) -> str | None:
     return None
 
 
-def metadata_of(batch: pa.RecordBatch, name: str, *, location: str, offset: int) -> str:
+def metadata_of(blob: Blob, batch: pa.RecordBatch, name: str) -> str:
     """Return `kind` or `value-type` of a directory or of statistics, or raise CorruptFileError if it is missing."""
     value = (batch.schema.metadata or {}).get(name.encode())
     if value is None:
-        raise CorruptFileError(f"a directory without {name}", location=location, offset=offset)
+        raise corrupt(blob, f"a directory without {name}")
     return str(value, "utf-8", "replace")
 
 
-def parse_batch(data: memoryview, columns: Sequence[str], *, location: str, offset: int) -> pa.RecordBatch:
+def parse_batch(blob: Blob, data: memoryview, columns: Sequence[str]) -> pa.RecordBatch:
     """Parse a directory blob with required columns: CorruptFileError, or UnsupportedError for a later version."""
     try:
         # A small batch is decompressed before threads could take it over.
@@ -201,13 +202,13 @@ def parse_batch(data: memoryview, columns: Sequence[str], *, location: str, offs
             batch = reader.read_next_batch()
         batch.validate(full=True)
     except (pa.ArrowException, OSError, StopIteration, ValueError) as error:
-        raise CorruptFileError(f"not a directory: {error}", location=location, offset=offset) from error
+        raise corrupt(blob, f"not a directory: {error}") from error
     version = (batch.schema.metadata or {}).get(b"version", b"none")
     if version != VERSION:
-        raise UnsupportedError(f"{location}: directory of version {version!r}, this release reads version 1")
+        raise UnsupportedError(f"{blob.location}: directory of version {version!r}, this release reads version 1")
     missing = [name for name in columns if name not in batch.schema.names]
     if missing:
-        raise CorruptFileError(f"directory without {', '.join(missing)}", location=location, offset=offset)
+        raise corrupt(blob, f"directory without {', '.join(missing)}")
     return batch
 
 

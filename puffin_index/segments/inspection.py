@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from puffin_index.display import Described, Grid, Report, format_bytes
-from puffin_index.errors import CorruptFileError
 from puffin_index.formats.paimon_container import MAGIC, Container
 from puffin_index.formats.puffin import BLOB_CHECKSUM, BlobMetadata, PuffinFile, read_blob
 from puffin_index.keys.map_key import ColumnId, split_kind
@@ -19,7 +18,8 @@ from puffin_index.segments.directory import (
     parse_directory,
 )
 from puffin_index.storage.binary import write_int64_be
-from puffin_index.storage.ranged import RangedReader
+from puffin_index.storage.parts import corrupt
+from puffin_index.storage.ranged import Blob, RangedReader
 
 _PLACE = ("first_row_group", "row_groups", "offset", "length")
 _CONTAINER_MAGIC = write_int64_be(MAGIC)
@@ -78,39 +78,28 @@ def summarize_directories(reader: RangedReader, footer: PuffinFile) -> list[Dire
     summaries: list[DirectorySummary] = []
     for blob in footer.blobs:
         if blob.type == STATISTICS_BLOB:
-            batch = parse_batch(read_blob(reader, blob), ("row_count",), location=reader.location, offset=blob.offset)
-            value_type = metadata_of(batch, "value-type", location=reader.location, offset=blob.offset)
-            field_id = _field_id(blob, reader.location)
+            place = Blob(reader, blob.offset, blob.length)
+            batch = parse_batch(place, read_blob(reader, blob), ("row_count",))
+            value_type, field_id = metadata_of(place, batch, "value-type"), _field_id(place, blob)
             kind = blob.properties.get("kind", STATISTICS)
             summaries.append(DirectorySummary(field_id, kind, value_type, len(batch), 0, (), 0, blob.length))
         elif blob.type == DIRECTORY_BLOB:
-            summaries.append(_summary(blob, *_read(reader, blob)))
+            field_id, own = _read(reader, blob)
+            types, length = tuple(dict.fromkeys(own.blob_types.to_pylist())), int(own.numbers("length").sum())
+            groups = own.row_group_count, len(own)
+            summaries.append(DirectorySummary(field_id, own.kind, own.type_name, *groups, types, length, blob.length))
     return summaries
 
 
 def _read(reader: RangedReader, blob: BlobMetadata) -> tuple[int, Directory]:
-    data = read_blob(reader, blob)
-    return _field_id(blob, reader.location), parse_directory(data, location=reader.location, offset=blob.offset)
+    place, data = Blob(reader, blob.offset, blob.length), read_blob(reader, blob)
+    return _field_id(place, blob), parse_directory(place, data)
 
 
-def _field_id(blob: BlobMetadata, location: str) -> int:
+def _field_id(place: Blob, blob: BlobMetadata) -> int:
     if len(blob.fields) != 1:
-        reason = f"a directory of {len(blob.fields)} columns"
-        raise CorruptFileError(reason, location=location, offset=blob.offset)
+        raise corrupt(place, f"a directory of {len(blob.fields)} columns")
     return blob.fields[0]
-
-
-def _summary(blob: BlobMetadata, field_id: int, directory: Directory) -> DirectorySummary:
-    return DirectorySummary(
-        field_id=field_id,
-        kind=directory.kind,
-        value_type=directory.type_name,
-        row_groups=directory.row_group_count,
-        payloads=len(directory),
-        blob_types=tuple(dict.fromkeys(directory.blob_types.to_pylist())),
-        payload_bytes=int(directory.numbers("length").sum()),
-        directory_bytes=blob.length,
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +124,8 @@ class PuffinContent(Described):
         ]
         title = f"{self.file}, {format_bytes(self.footer.file_size)}, {len(blobs)} blobs"
         grid = Grid(("type", "fields", "offset", "length", "codec", "properties"), blobs)
-        return Report(title, grids=(grid,), below=self._describe_directories() if self.directories else None)
-
-    def _describe_directories(self) -> Report:
+        if not self.directories:
+            return Report(title, grids=(grid,))
         headers = ("field", "kind", "value type", "groups", "payloads", "bytes", "directory", "blob types")
         rows = [
             (
@@ -146,8 +134,8 @@ class PuffinContent(Described):
             )
             for one in self.directories
         ]
-        title = "directories: row groups, payloads and their bytes, bytes of the directory"
-        return Report(title, grids=(Grid(headers, rows),))
+        below = "directories: row groups, payloads and their bytes, bytes of the directory"
+        return Report(title, grids=(grid,), below=Report(below, grids=(Grid(headers, rows),)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,8 @@ from puffin_index.errors import BuildError, UnsupportedError
 from puffin_index.formats.puffin import BLOB_CHECKSUM, PuffinWriter
 from puffin_index.keys.columns import Column, SortedColumn
 from puffin_index.keys.value_types import ValueType
-from puffin_index.kinds.base import MergedPayload
-from puffin_index.kinds.registry import builders_of
+from puffin_index.kinds.base import Payload
+from puffin_index.kinds.registry import KINDS
 from puffin_index.kinds.statistics import ColumnStatistics, statistics_of
 from puffin_index.segments.directory import (
     DIRECTORY,
@@ -146,15 +146,15 @@ class SegmentWriter:
         """Add serialised statistics of a column."""
         self._directories.append((key, STATISTICS_BLOB, data))
 
-    def add_index(self, key: FieldKind, value_type: ValueType, payloads: Iterable[MergedPayload]) -> None:
+    def add_index(self, key: FieldKind, value_type: ValueType, payloads: Iterable[Payload]) -> None:
         """Add an index. Its payloads lie side by side, so that one request reads neighbours."""
         field_id, kind = key
         rows: list[dict[str, object]] = []
         first = 0
         for one in payloads:
             properties = {"kind": kind, "row-group": str(first), "value-type": value_type.name}
-            blob = self._writer.add(one.payload.blob_type, one.payload.data, fields=(field_id,), properties=properties)
-            place = {"offset": blob.offset, "length": blob.length, "blob_type": blob.type, "layout": one.payload.layout}
+            blob = self._writer.add(one.blob_type, one.data, fields=(field_id,), properties=properties)
+            place = {"offset": blob.offset, "length": blob.length, "blob_type": blob.type, "layout": one.layout}
             rows.append({"first_row_group": first, "row_groups": one.row_groups, **place})
             first += one.row_groups
         batch = pa.RecordBatch.from_pylist(rows, DIRECTORY)
@@ -218,7 +218,7 @@ class _UnreadableFileError(BuildError):
         super().__init__(reason)
 
 
-def _open_files(task: SegmentTask, stack: ExitStack, skipped: list[SkippedFile]) -> list[OpenDataFile]:
+def _open_files(task: SegmentTask, stack: ExitStack, left_out: list[SkippedFile]) -> list[OpenDataFile]:
     def open_file(file: DataFile) -> tuple[ExitStack, OpenDataFile] | SkippedFile:
         with ExitStack() as context:
             try:
@@ -226,20 +226,19 @@ def _open_files(task: SegmentTask, stack: ExitStack, skipped: list[SkippedFile])
                 if file.identity in task.row_groups:
                     candidate = candidate.choose(task.row_groups[file.identity])
                 objections = _objections(candidate, task.columns)
+                if not objections:
+                    return context.pop_all(), candidate
+                skipped = SkippedFile(file.path, _sentence(objections), _others(task.columns, objections))
             except (BuildError, UnsupportedError) as error:
-                _log.warning("not indexed: %s", error)
-                return SkippedFile(file.path, str(error))
-            if objections:
-                reason = _sentence(objections)
-                _log.warning("not indexed: %s", reason)
-                return SkippedFile(file.path, reason, _others(task.columns, objections))
-            return context.pop_all(), candidate
+                skipped = SkippedFile(file.path, str(error))
+        _log.warning("not indexed: %s", skipped.reason)
+        return skipped
 
     opened: list[OpenDataFile] = []
     at_once = requests_at_once(task.io, task.files[0].path) if task.files else 1
     for result in in_parallel(open_file, task.files, min(at_once, _MOST_FOOTERS_AT_ONCE)):
         if isinstance(result, SkippedFile):
-            skipped.append(result)
+            left_out.append(result)
         else:
             stack.push(result[0])
             opened.append(result[1])
@@ -278,8 +277,8 @@ def objection(io: FileIO, file: DataFile, reading: Reading, columns: Sequence[Re
 def _write_column(segment: SegmentWriter, column: ResolvedColumn, files: Sequence[OpenDataFile]) -> None:
     """Build the indexes of one column; memory holds the keys of one row group and those that a builder gathers."""
     statistics: list[ColumnStatistics] = []
-    builders = builders_of(column.kinds)
-    payloads: dict[str, list[MergedPayload]] = {kind: [] for kind in column.kinds}
+    builders = {name: kind.builder(column.kinds[name]) for name, kind in KINDS.items() if name in column.kinds}
+    payloads: dict[str, list[Payload]] = {kind: [] for kind in column.kinds}
     base = 0
     for values in _read_row_groups(column, files):
         ordered = SortedColumn(values)

@@ -11,7 +11,7 @@ from pyiceberg.io import FileIO
 from puffin_index.data.data_table import DataFile
 from puffin_index.errors import CorruptFileError, UnsupportedError
 from puffin_index.formats.puffin import BLOB_CHECKSUM, BlobMetadata, PuffinFile, read_blob, read_footer
-from puffin_index.kinds.base import OpenIndex, StoredPayload
+from puffin_index.kinds.base import StoredPayload
 from puffin_index.segments.directory import (
     DIRECTORY_BLOB,
     ROW_GROUPS,
@@ -28,7 +28,7 @@ from puffin_index.segments.directory import (
 )
 from puffin_index.storage.arrays import Floats, Ints
 from puffin_index.storage.files import FileReader
-from puffin_index.storage.ranged import BytesReader, RangedReader
+from puffin_index.storage.ranged import Blob, BytesReader, RangedReader
 
 _DIRECTORY_BLOBS = frozenset({STATISTICS_BLOB, DIRECTORY_BLOB, ROW_GROUPS_BLOB})
 
@@ -43,7 +43,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class IndexedFile:
-    """A data file and the place of each of its indexes, in one segment or several (`origins`).
+    """A data file and the place of each of its indexes, in one segment or several.
 
     `row_group_offsets` are those of `puffin_index.data.row_groups`; `sources` are by field id.
     """
@@ -52,8 +52,12 @@ class IndexedFile:
     row_counts: tuple[int, ...]
     row_group_offsets: tuple[int, ...]
     parts: Mapping[FieldKind, Part]
-    origins: frozenset[str]
     sources: Mapping[int, str]
+
+    @property
+    def origins(self) -> frozenset[str]:
+        """The segments that have an index of the file."""
+        return frozenset(part.segment for part in self.parts.values())
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,11 +115,6 @@ class SourceSegment:
         directory = self.directories[key]
         return directory.payload(row, reader, self.spans[directory.covered(row)])
 
-    def open(self, key: FieldKind, row: int, reader: RangedReader) -> OpenIndex:
-        """Open a payload without reading it; see `payload` and `Directory.open`."""
-        directory = self.directories[key]
-        return directory.open(row, reader, self.spans[directory.covered(row)])
-
     def live_bytes(self, key: FieldKind, first: int, row_groups: int) -> int:
         """Return the approximate payload bytes of some neighbouring row groups."""
         return int(self.payload_shares[key][first : first + row_groups].sum())
@@ -148,15 +147,16 @@ def read_source(
         statistics: dict[FieldKind, pa.RecordBatch] = {}
         for one in directories:
             key = int(one["field_id"]), str(one["kind"])
-            place = int(one["offset"]), int(one["length"]), str(one["xxh64"])
+            own = int(one["offset"]), int(one["length"]), str(one["xxh64"])
             if is_statistics(key[1]):
-                statistics[key] = read_statistics(reader, *place, ())
+                statistics[key] = read_statistics(reader, *own, ())
             else:
-                of_kinds[key] = read_directory(reader, *place)
+                of_kinds[key] = read_directory(reader, *own)
         lists = [blob for blob in footer.blobs if blob.type == ROW_GROUPS_BLOB]
         if len(lists) != 1:
             raise UnsupportedError(f"{location}: {len(lists)} lists of row groups in a segment")
-        rows = parse_batch(read_blob(reader, lists[0]), ROW_GROUPS.names, location=location, offset=lists[0].offset)
+        place = Blob(reader, lists[0].offset, lists[0].length)
+        rows = parse_batch(place, read_blob(reader, lists[0]), ROW_GROUPS.names)
     if any(directory.row_group_count != len(rows) for directory in of_kinds.values()):
         raise CorruptFileError("a directory that does not have every row group once", location=location)
     payload_rows = {key: directory.payload_of_row_groups() for key, directory in of_kinds.items()}

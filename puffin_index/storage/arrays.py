@@ -24,13 +24,9 @@ _LONG_BYTES = 512
 
 
 def put_bytes(data: Bytes, starts: Ints, sizes: Ints, content: Bytes) -> None:
-    """Write bytes into ascending ranges; the content fills one range after the other."""
-    if not len(starts):
-        return
-    # Ranges ascend, so the content fills them in order: long stretches are copied one by one, short ones through a mask
-    # of the bytes inside ranges.
-    gaps = np.append(starts, len(data)) - np.concatenate(([0], starts + sizes))
-    apart = np.flatnonzero(gaps[1:-1]) + 1
+    """Write bytes into ascending ranges, at least one; the content fills one range after the other."""
+    # Ranges ascend, so the content fills them in order; long stretches are copied one by one.
+    apart = np.flatnonzero(starts[1:] - (starts + sizes)[:-1]) + 1
     if len(apart) * _LONG_BYTES <= len(content):
         ends = np.append(np.cumsum(sizes)[apart - 1], len(content)).tolist()
         begin = 0
@@ -38,11 +34,7 @@ def put_bytes(data: Bytes, starts: Ints, sizes: Ints, content: Bytes) -> None:
             data[start : start + end - begin] = content[begin:end]
             begin = end
         return
-    spans = np.empty(2 * len(sizes) + 1, np.int64)
-    spans[0::2], spans[1::2] = gaps, sizes
-    if not int(np.bitwise_or.reduce(spans)) & 1:
-        data, content, spans = data.view(np.uint16), content.view(np.uint16), spans >> 1
-    data[np.repeat(np.arange(len(spans)) % 2 == 1, spans)] = content
+    data[ramps(starts, sizes)] = content
 
 
 _Record = TypeVar("_Record", bound=np.generic)

@@ -1,7 +1,7 @@
 """Streams of bit-packed unsigned numbers: number i takes `width` bits from bit i * width on, lowest bit first.
 
 Bit b of a stream is bit b & 7 of its byte b >> 3. A stream of n numbers takes ceil(n * width / 8) bytes, none if the
-width is 0. The same array operations pack or unpack all streams of one width at once, or transpose bit matrices.
+width is 0. The same array operations pack or unpack all streams of one width at once.
 """
 
 import numpy as np
@@ -133,29 +133,3 @@ def _unpack(data: bytes | memoryview, width: int, count: int) -> Words:
         found &= mask
         numbers[:, lane] = found
     return numbers.reshape(-1)
-
-
-_TILE_BYTES = 128 * 1024
-# Warren, Hacker's Delight, section 7-3: the steps swap single bits, then squares of 2 by 2 bits, then of 4 by 4 bits.
-_STEPS = ((7, 0x00AA_00AA_00AA_00AA), (14, 0x0000_CCCC_0000_CCCC), (28, 0x0000_0000_F0F0_F0F0))
-
-
-def transpose_bits(bits: Bytes) -> Bytes:
-    """Transpose a matrix of bits, of 8 n rows: shape (rows, bytes) becomes (8 * bytes, rows / 8).
-
-    Bit `c & 7` of byte `c >> 3` is column c.
-    """
-    row_count, byte_count = bits.shape
-    groups = row_count // 8
-    turned = np.empty((byte_count, 8, groups), np.uint8)
-    step = max(1, _TILE_BYTES // max(row_count, 1))
-    for first in range(0, byte_count, step):
-        width = min(step, byte_count - first)
-        tile = bits[:, first : first + width].reshape(groups, 8, width)
-        # The steps below work in place, so the words must be a copy of the input.
-        words = tile.transpose(2, 0, 1).copy(order="C").view("<u8").reshape(width, groups)
-        for shift, mask in _STEPS:
-            changed = (words ^ (words >> np.uint64(shift))) & np.uint64(mask)
-            words ^= changed ^ (changed << np.uint64(shift))
-        turned[first : first + width] = words.view(np.uint8).reshape(width, groups, 8).transpose(0, 2, 1)
-    return turned.reshape(8 * byte_count, groups)

@@ -2,30 +2,24 @@
 
 import logging
 import os
-import sys
+import resource
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Protocol, cast
 
 import pyarrow as pa
 from pyiceberg.io import FileIO, InputStream
 
 from puffin_index.errors import CorruptFileError, NotFoundError
 from puffin_index.storage.binary import check_inside
-from puffin_index.storage.object_stream import FileOfArrow, ObjectStream
+from puffin_index.storage.object_stream import ObjectStream
 from puffin_index.storage.objects import find_object
 
 _log = logging.getLogger(__name__)
 
 _LOCAL = ("file:", "/")
 _MOST_OPEN = 4096
-_MOST_OPEN_UNKNOWN = 256
-
-
-class _PositionalStream(Protocol):
-    def read_at(self, nbytes: int, offset: int) -> bytes | memoryview: ...
 
 
 def open_stream(io: FileIO, location: str, size: int | None = None) -> ObjectStream | InputStream:
@@ -34,11 +28,12 @@ def open_stream(io: FileIO, location: str, size: int | None = None) -> ObjectStr
     With a known size, S3 is not asked for anything, not even whether there is such a file.
     """
     if size is not None and (stored := find_object(io, location)) is not None:
-        return ObjectStream(stored, size)
+        return ObjectStream(location, stored.read, size)
     opened = io.new_input(location).open(seekable=True)
     if is_local(location) or not isinstance(opened, pa.NativeFile):
         return opened
-    return ObjectStream(FileOfArrow(location, opened), opened.size())
+    # The file is not closed, since ranges of it may still be read: Arrow closes a file that nobody holds.
+    return ObjectStream(location, lambda offset, length: memoryview(opened.read_at(length, offset)), opened.size())
 
 
 class StreamReader:
@@ -61,8 +56,8 @@ class StreamReader:
         check_inside("range", self.size, offset, length, self.location)
         try:
             # PyArrow's streams and ours read at a position without moving a cursor, so threads need no lock.
-            if hasattr(self._stream, "read_at"):
-                data = cast(_PositionalStream, self._stream).read_at(length, offset)
+            if (read_at := getattr(self._stream, "read_at", None)) is not None:
+                data = read_at(length, offset)
             else:
                 with self._lock:
                     self._stream.seek(offset)
@@ -159,10 +154,6 @@ def is_local(location: str) -> bool:
 
 def most_open_files() -> int:
     """Return how many files to hold open: a quarter of what the system lets this process, which has others to open."""
-    if sys.platform == "win32":
-        return _MOST_OPEN_UNKNOWN
-    import resource
-
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return _MOST_OPEN if limit == resource.RLIM_INFINITY else max(1, min(limit // 4, _MOST_OPEN))
 

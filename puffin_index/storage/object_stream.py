@@ -1,44 +1,28 @@
 """A stream over a file of a store: what is known to be wanted is fetched ahead, side by side."""
 
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import Final
 
-import pyarrow as pa
-
-from puffin_index.storage.objects import StoredObject
+from puffin_index.storage.caches import lasting_pool
 from puffin_index.storage.ranged import HeldRange, HeldRanges, Span, near_spans
-from puffin_index.storage.threads import lasting_pool
 
 _GAP_BYTES: Final = 64 * 1024
 _REQUEST_BYTES: Final = 8 << 20
 _LATER_BYTES: Final = 16 << 20
-
-_TAIL_BYTES: Final = 64 * 1024
 _THREADS: Final = 64
 
 
-@dataclass(frozen=True, slots=True)
-class FileOfArrow:
-    """A file that PyArrow opened in a store. Safe to share between threads."""
-
-    location: str
-    # It is not closed, since ranges of it may still be read: Arrow closes a file that nobody holds.
-    _file: pa.NativeFile
-
-    def read(self, offset: int, length: int) -> memoryview:
-        """Return up to `length` bytes from `offset`, or raise OSError."""
-        return memoryview(self._file.read_at(length, offset))
-
-
 class ObjectStream(io.RawIOBase):
-    """A seekable stream over a file of known size in a store. Not safe to share between threads."""
+    """A seekable stream over a file of known size in a store. Not safe to share between threads.
 
-    def __init__(self, stored: StoredObject | FileOfArrow, size: int) -> None:
+    `read` returns up to some bytes from an offset, or raises OSError; threads may share it.
+    """
+
+    def __init__(self, location: str, read: Callable[[int, int], memoryview], size: int) -> None:
         super().__init__()
-        self.stored = stored
+        self._location, self._read = location, read
         self.size = size
         self._position = 0
         self._ahead = HeldRanges[Future[memoryview]]()
@@ -51,37 +35,31 @@ class ObjectStream(io.RawIOBase):
             if left < 0:
                 break
             spans.append(span)
-        location = self.stored.location
         kept: dict[int, HeldRange[Future[memoryview]]] = {}
         pool = lasting_pool(_THREADS, "puffin-index-ahead")
         for offset, length in spans:
-            held = self._ahead.find(location, offset, length)
+            held = self._ahead.find(self._location, offset, length)
             if held is None:
                 held = HeldRange(offset, length, pool.submit(self._read_span, offset, length))
             kept[held.offset] = held
-        self._ahead = HeldRanges((location, held) for held in kept.values())
+        self._ahead = HeldRanges((self._location, held) for held in kept.values())
 
     def _read_span(self, offset: int, length: int) -> memoryview:
-        data = self.stored.read(offset, length)
+        data = self._read(offset, length)
         if len(data) != length:
-            raise OSError(f"{self.stored.location} ends early: {len(data)} of {length} bytes from {offset} read")
+            raise OSError(f"{self._location} ends early: {len(data)} of {length} bytes from {offset} read")
         return data
-
-    def fetch_tail(self) -> None:
-        """Begin to read the end of the object, where most formats have their footer."""
-        length = min(self.size, _TAIL_BYTES)
-        self.fetch([(self.size - length, length)] if length else [])
 
     def read_at(self, nbytes: int, offset: int) -> memoryview:
         """Return up to so many bytes from an offset, without what was fetched. Safe to share between threads."""
-        return self.stored.read(offset, nbytes)
+        return self._read(offset, nbytes)
 
     def read(self, size: int | None = -1, /) -> bytes | memoryview:
         """Return bytes from the current position on."""
         left = max(0, self.size - self._position)
         length = left if size is None or size < 0 else min(size, left)
         offset = self._position
-        held = self._ahead.find(self.stored.location, offset, length)
+        held = self._ahead.find(self._location, offset, length)
         if held is None:
             data = self._read_span(offset, length)
         else:
@@ -102,10 +80,6 @@ class ObjectStream(io.RawIOBase):
         """Move the current position; return the new one."""
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self.size}[whence]
         self._position = max(0, base + offset)
-        return self._position
-
-    def tell(self) -> int:
-        """Return the current position."""
         return self._position
 
     def readable(self) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -17,12 +16,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from cachetools import LRUCache
 from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.utils.properties import get_first_property_value, property_as_bool
 
-from puffin_index.storage.caches import cleared_by
+from puffin_index.storage.caches import shared_cache
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, S3Config, S3Credential, S3Store
@@ -115,10 +113,8 @@ def find_object(io: FileIO, location: str) -> StoredObject | None:
     return None if store is None else StoredObject(location, store, key)
 
 
-_stores: LRUCache[tuple[object, ...], S3Store] = LRUCache(maxsize=64)
-_stores_lock = threading.Lock()
+_stores, _stores_lock = shared_cache(64)
 _process: dict[str, int] = {}
-cleared_by(_stores.clear, _stores_lock)
 
 
 def _store(bucket: str, properties: Mapping[str, str]) -> S3Store | None:
@@ -129,7 +125,7 @@ def _store(bucket: str, properties: Mapping[str, str]) -> S3Store | None:
         return None
     key = (bucket, *sorted(known.items()), *_keys_of_environment())
     with _stores_lock:
-        store = _stores.get(key)
+        store: S3Store | None = _stores.get(key)
         if store is None:
             store = _new_store(bucket, known)
             if store is not None:

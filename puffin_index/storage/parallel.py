@@ -11,9 +11,9 @@ import pyarrow as pa
 from pyiceberg.io import FileIO
 
 from puffin_index.errors import DefinitionError
+from puffin_index.storage.caches import lasting_pool
 from puffin_index.storage.files import is_local, most_open_files
 from puffin_index.storage.objects import find_object
-from puffin_index.storage.threads import lasting_pool
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -35,27 +35,9 @@ _NAME: Final = "puffin-index"
 _worker = threading.local()
 
 
-class _Threads:
-    """How many threads all callers together may have, and a few more for each that comes when all are taken."""
-
-    def __init__(self, most: int) -> None:
-        self._lock = threading.Lock()
-        self._left = most
-
-    @contextmanager
-    def taken(self, wanted: int) -> Iterator[int]:
-        """Take threads for the time of the context; gives how many there are, at most as many as wanted."""
-        with self._lock:
-            count = min(wanted, max(self._left, _LEAST_AT_ONCE))
-            self._left -= count
-        try:
-            yield count
-        finally:
-            with self._lock:
-                self._left += count
-
-
-_threads = _Threads(MOST_AT_ONCE)
+_lock = threading.Lock()
+_left = [MOST_AT_ONCE]
+"""How many threads all callers together may still take."""
 
 
 @contextmanager
@@ -69,15 +51,20 @@ def _pool(at_once: int, items: int) -> Iterator[ThreadPoolExecutor]:
     if at_once <= _MOST_ELSEWHERE:
         yield lasting_pool(at_once, _NAME)
         return
-    with _threads.taken(min(at_once, items)) as count:
-        pool = ThreadPoolExecutor(count, thread_name_prefix=_NAME)
-        try:
-            yield pool
-        except BaseException:
-            # Others may wait for a store for long.
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    with _lock:
+        count = min(at_once, items, max(_left[0], _LEAST_AT_ONCE))
+        _left[0] -= count
+    pool = ThreadPoolExecutor(count, thread_name_prefix=_NAME)
+    try:
+        yield pool
         pool.shutdown()
+    except BaseException:
+        # Others may wait for a store for long.
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise
+    finally:
+        with _lock:
+            _left[0] += count
     release_memory()
 
 

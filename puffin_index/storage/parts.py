@@ -10,8 +10,8 @@ import zstandard
 
 from puffin_index.errors import CorruptFileError, UnsupportedError
 from puffin_index.storage.arrays import Ints
-from puffin_index.storage.binary import Buffer
-from puffin_index.storage.ranged import GAP_BYTES, Blob, Reading, near_spans, run
+from puffin_index.storage.binary import Buffer, write_uint32_be
+from puffin_index.storage.ranged import GAP_BYTES, Blob, Reading, near_spans
 
 CHECKSUM_BYTES = 4
 LAYOUT_VERSION = 1
@@ -35,13 +35,8 @@ def checksum32(data: Buffer) -> int:
     return xxhash.xxh64_intdigest(data) & 0xFFFF_FFFF
 
 
-def read_parts(blob: Blob, parts: Sequence[Part], gap_bytes: int = GAP_BYTES) -> list[memoryview]:
-    """Do `parts_of` by itself."""
-    return run(parts_of(blob, parts, gap_bytes))
-
-
 def parts_of(blob: Blob, parts: Sequence[Part], gap_bytes: int = GAP_BYTES) -> Reading[list[memoryview]]:
-    """Read parts, by ascending offset, near ones together, or raise CorruptFileError for a wrong checksum."""
+    """Read parts, in any order, near ones together, or raise CorruptFileError for a wrong checksum."""
     if not parts:
         return []
     spans = near_spans(((part.offset, part.length) for part in parts), gap_bytes)
@@ -54,6 +49,14 @@ def parts_of(blob: Blob, parts: Sequence[Part], gap_bytes: int = GAP_BYTES) -> R
         if part.checksum is not None and checksum32(own) != part.checksum:
             raise corrupt(blob, "the bytes do not have their checksum", part.offset)
     return read
+
+
+def unsealed(blob: Blob, data: memoryview, offset: int) -> memoryview:
+    """Return bytes without their seal, the checksum behind them, or raise CorruptFileError if it is wrong."""
+    content = data[:-CHECKSUM_BYTES]
+    if write_uint32_be(checksum32(content)) != data[len(content) :]:
+        raise corrupt(blob, "the bytes do not have their checksum", offset)
+    return content
 
 
 def cost_of_parts(parts: Iterable[Part]) -> tuple[int, int]:

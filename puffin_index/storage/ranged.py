@@ -11,9 +11,6 @@ from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
-import numpy as np
-
-from puffin_index.storage.arrays import Ints
 from puffin_index.storage.binary import Buffer, check_inside
 
 
@@ -142,13 +139,6 @@ def near_spans(spans: Iterable[Span], gap_bytes: int = GAP_BYTES, most_bytes: in
                 continue
         joined.append((offset, length))
     return joined
-
-
-def near_groups(starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
-    """Return, for many ranges by ascending start, the first range of each request, and the end of each request."""
-    reach = np.maximum.accumulate(ends)
-    first = np.flatnonzero(np.append(True, starts[1:] > reach[:-1] + GAP_BYTES))
-    return first, reach[np.append(first[1:], len(starts)) - 1]
 
 
 @dataclass(slots=True)

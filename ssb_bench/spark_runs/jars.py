@@ -17,7 +17,6 @@ from typing import Final
 import pyspark
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_exponential
 
-from puffin_index.storage.caches import user_folder
 from ssb_bench.data.layout import BenchError
 
 SPARK_RELEASE: Final = ".".join(pyspark.__version__.split(".")[:2])
@@ -81,7 +80,8 @@ def iceberg_runtime() -> Jar:
 
 def jars_folder() -> Path:
     """Return the folder of fetched archives: `.jars` of a clone, otherwise one in the user's cache."""
-    return _CLONE / ".jars" if (_CLONE / "pyproject.toml").exists() else user_folder() / "jars"
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return _CLONE / ".jars" if (_CLONE / "pyproject.toml").exists() else cache / "puffin-index" / "jars"
 
 
 def local_jars(*patterns: str) -> list[Path]:

@@ -32,8 +32,7 @@ from planner.spark.settings import Settings
 from planner.view.directories import FieldStatistics, IndexReads
 from planner.view.index_view import IndexView
 from puffin_index.data.data_table import DataFile
-from puffin_index.data.deletes import DeleteFile
-from puffin_index.data.equality_deletes import DeleteColumn, EqualityDelete
+from puffin_index.data.deletes import DeleteColumn, DeleteFile, EqualityDelete
 from puffin_index.errors import NotFoundError, UnsupportedError
 from puffin_index.keys.arrow_keys import column_of
 from puffin_index.keys.leaf import NullTest, RangeTest, SetTest

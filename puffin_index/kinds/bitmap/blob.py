@@ -15,13 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from puffin_index.errors import BuildError
-from puffin_index.keys.columns import SortedColumn
+from puffin_index.keys.columns import KeyArray, SortedColumn, chosen_keys
 from puffin_index.keys.sorted_keys import bytes_of_keys, cut_blocks
-from puffin_index.keys.value_types import dtype_of, form_of, to_stored, width_of
+from puffin_index.keys.value_types import DTYPES, form_of, to_stored, width_of
 from puffin_index.roaring.write import SerializedSets, serialize_row_sets
 from puffin_index.storage.arrays import Bytes, Flags, Ints, Rows
 from puffin_index.storage.binary import write_int32_be, write_uint8, write_uint32_be
-from puffin_index.storage.hashing import xxh64_many
 from puffin_index.storage.parts import CHECKSUM_BYTES, LAYOUT_VERSION, checksum32
 
 VERSION = 2
@@ -42,7 +41,7 @@ class _Entries:
     """
 
     form: int
-    keys: Ints | pa.LargeBinaryArray
+    keys: KeyArray
     first_rows: Rows
     several: Flags
     offsets: Ints
@@ -84,7 +83,8 @@ def _entries(ordered: SortedColumn, nulls: Rows) -> tuple[_Entries, SerializedSe
     _check_size(len(sets.data), ordered.distinct_count)
     # The checksum of each set stands in the gap behind the set.
     starts, ends = sets.offsets[:-1], sets.offsets[1:] - CHECKSUM_BYTES
-    seals = (xxh64_many(sets.data, starts, ends - starts) & np.uint64(0xFFFF_FFFF)).astype(">u4")
+    view, places = sets.data.data, zip(starts.tolist(), ends.tolist(), strict=True)
+    seals = np.array([checksum32(view[start:end]) for start, end in places], ">u4")
     sets.data[ends[:, None] + np.arange(CHECKSUM_BYTES)] = seals.view(np.uint8).reshape(-1, CHECKSUM_BYTES)
     offsets = sets.offsets[1:] if len(nulls) else sets.offsets
     form = form_of(ordered.column.value_type)
@@ -100,13 +100,17 @@ def _check_size(size: int, value_count: int) -> None:
 
 def _write_blocks(head: bytes, entries: _Entries, body_bytes: int, block_bytes: int | None) -> tuple[Bytes, int]:
     """Encode header and blocks, with room for the body; return the data and the end of the header."""
-    ends = _entry_ends(entries)
+    numbers = np.arange(1, len(entries) + 1)
+    if isinstance(entries.keys, np.ndarray):
+        ends = (width_of(entries.form) + 8) * numbers
+    else:
+        ends = bytes_of_keys(entries.keys)[1][1:] + 12 * numbers
     starts = _first_entries(ends, block_bytes)
     counts = np.diff(starts)
     bounds = np.append(0, ends)[starts]
     offsets = bounds + (4 + CHECKSUM_BYTES) * np.arange(len(starts))
-    header = head + write_int32_be(len(counts)) + _directory(entries, starts[:-1], offsets[:-1])
-    header += write_int32_be(int(offsets[-1]))
+    directory = _with_numbers(entries.form, chosen_keys(entries.keys, starts[:-1]), [offsets[:-1]])
+    header = head + write_int32_be(len(counts)) + directory.tobytes() + write_int32_be(int(offsets[-1]))
     size = len(header) + int(offsets[-1]) + body_bytes
     _check_size(size, len(entries))
     data = np.empty(size, np.uint8)
@@ -122,19 +126,6 @@ def _write_blocks(head: bytes, entries: _Entries, body_bytes: int, block_bytes: 
             content[4:] = stream[bounds[block] - bounds[first] : bounds[block + 1] - bounds[first]]
             data[end - CHECKSUM_BYTES : end] = np.frombuffer(write_uint32_be(checksum32(content.data)), np.uint8)
     return data, len(header)
-
-
-def _directory(entries: _Entries, firsts: Ints, offsets: Ints) -> bytes:
-    if isinstance(entries.keys, np.ndarray):
-        return _joined_ints(entries.form, entries.keys[firsts], [offsets]).tobytes()
-    return _joined_bytes(entries.keys.take(firsts), [offsets]).tobytes()
-
-
-def _entry_ends(entries: _Entries) -> Ints:
-    numbers = np.arange(1, len(entries) + 1)
-    if isinstance(entries.keys, np.ndarray):
-        return (width_of(entries.form) + 8) * numbers
-    return bytes_of_keys(entries.keys)[1][1:] + 12 * numbers
 
 
 def _first_entries(ends: Ints, block_bytes: int | None) -> Ints:
@@ -157,27 +148,22 @@ def _joined(entries: _Entries, chosen: slice) -> Bytes:
         bounds = entries.offsets[before : before + np.count_nonzero(several) + 1]
         offsets[several] = bounds[:-1]
         lengths[several] = np.diff(bounds) - CHECKSUM_BYTES
-    numbers = [offsets, lengths]
-    if isinstance(entries.keys, np.ndarray):
-        return _joined_ints(entries.form, entries.keys[chosen], numbers)
-    start, stop, _ = chosen.indices(len(entries))
-    return _joined_bytes(entries.keys.slice(start, stop - start), numbers)
+    return _with_numbers(entries.form, entries.keys[chosen], [offsets, lengths])
 
 
-def _joined_ints(form: int, keys: Ints, numbers: Sequence[npt.NDArray[np.integer]]) -> Bytes:
-    fields = [("key", dtype_of(form)), *((f"number{index}", np.dtype(">i4")) for index in range(len(numbers)))]
+def _with_numbers(form: int, keys: KeyArray, numbers: Sequence[npt.NDArray[np.integer]]) -> Bytes:
+    """Encode keys, with some numbers behind each."""
+    if not isinstance(keys, np.ndarray):
+        key_lengths = np.diff(bytes_of_keys(keys)[1]).astype(">i4")
+        tail = np.stack(numbers, axis=1).astype(">i4")
+        parts = _fixed_width(key_lengths), keys, _fixed_width(tail), pa.scalar(b"", pa.large_binary())
+        return bytes_of_keys(pc.binary_join_element_wise(*parts))[0]
+    fields = [("key", DTYPES[form]), *((f"number{index}", np.dtype(">i4")) for index in range(len(numbers)))]
     joined = np.empty(len(keys), fields)
     joined["key"] = to_stored(keys, form)
     for index, values in enumerate(numbers):
         joined[f"number{index}"] = values
     return joined.view(np.uint8)
-
-
-def _joined_bytes(keys: pa.LargeBinaryArray, numbers: Sequence[npt.NDArray[np.integer]]) -> Bytes:
-    lengths = np.diff(bytes_of_keys(keys)[1]).astype(">i4")
-    tail = np.stack(numbers, axis=1).astype(">i4")
-    nothing = pa.scalar(b"", pa.large_binary())
-    return bytes_of_keys(pc.binary_join_element_wise(_fixed_width(lengths), keys, _fixed_width(tail), nothing))[0]
 
 
 def _fixed_width(values: npt.NDArray[np.generic]) -> pa.LargeBinaryArray:

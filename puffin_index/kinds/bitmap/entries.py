@@ -13,11 +13,11 @@ import numpy.typing as npt
 from puffin_index.keys.columns import join_keys, sorted_keys_of
 from puffin_index.keys.leaf import Key
 from puffin_index.keys.sorted_keys import BytesKeys, IntKeys, SortedKeys, check_separators
-from puffin_index.keys.value_types import BYTES, dtype_of, from_stored, width_of
+from puffin_index.keys.value_types import BYTES, DTYPES, from_stored, width_of
 from puffin_index.kinds.bitmap.blob import VERSION
 from puffin_index.storage.arrays import Ints, records_at
-from puffin_index.storage.binary import ByteCursor, write_uint32_be
-from puffin_index.storage.parts import CHECKSUM_BYTES, Part, checksum32, corrupt, parts_of
+from puffin_index.storage.binary import ByteCursor
+from puffin_index.storage.parts import CHECKSUM_BYTES, Part, corrupt, parts_of, unsealed
 from puffin_index.storage.ranged import Blob, Reading
 
 Query: TypeAlias = tuple[Key, bool]
@@ -28,37 +28,17 @@ Span: TypeAlias = tuple[Position, Position]
 """The entries from a position up to another one."""
 
 
-@dataclass(frozen=True, slots=True)
-class RowSetPlaces:
-    """Offsets of row sets in the body or -1 - row, and their lengths, undefined for a row."""
-
-    offsets: Ints
-    lengths: Ints
-
-    def __len__(self) -> int:
-        return len(self.offsets)
-
-    @classmethod
-    def joined(cls, places: Iterable[RowSetPlaces]) -> RowSetPlaces:
-        """Join several places to one object."""
-        every = [cls(np.empty(0, np.int64), np.empty(0, np.int64)), *places]
-        return cls(np.concatenate([p.offsets for p in every]), np.concatenate([p.lengths for p in every]))
+RowSetPlaces: TypeAlias = Ints
+"""Offsets of row sets in the body or -1 - row, and their lengths, undefined for a row: shape (2, row sets)."""
+EntryTable: TypeAlias = tuple[SortedKeys, RowSetPlaces]
+"""Entries by ascending key."""
+BlockDirectory: TypeAlias = tuple[SortedKeys, tuple[Part, ...]]
+"""The first key and the place of each block."""
 
 
-@dataclass(frozen=True, slots=True)
-class EntryTable:
-    """Entries by ascending key."""
-
-    keys: SortedKeys
-    places: RowSetPlaces
-
-
-@dataclass(frozen=True, slots=True)
-class BlockDirectory:
-    """The first key and the place of each block."""
-
-    keys: SortedKeys
-    parts: tuple[Part, ...]
+def join_places(places: Iterable[RowSetPlaces]) -> RowSetPlaces:
+    """Join the places of several blocks, or of none."""
+    return np.concatenate([np.empty((2, 0), np.int64), *places], axis=1)
 
 
 def _parse_header(blob: Blob, data: memoryview, row_count: int, form: int) -> BlockDirectory:
@@ -71,59 +51,49 @@ def _parse_header(blob: Blob, data: memoryview, row_count: int, form: int) -> Bl
     # The layout has the place of the NULL rows as well.
     cursor.bytes(8 * has_null)
     count = cursor.count(cursor.int32_be(), width_of(form) + 4, "blocks")
-    table, used = _parse_entries(blob, data, cursor.position, count, form, with_lengths=False)
+    keys, entries, used = _parse_entries(blob, data, cursor.position, count, form, [("offset", ">i4")])
     cursor.bytes(used)
     body_offset = cursor.int32_be()
     base = cursor.position
-    offsets = table.places.offsets.tolist()
+    offsets = entries["offset"].tolist()
     if not 0 <= body_offset <= blob.length - base or any(
         low >= high for low, high in pairwise([*offsets, body_offset])
     ):
         raise cursor.corrupt("blocks that overlap or leave the blob")
     parts = tuple(Part(base + low, high - low) for low, high in pairwise([*offsets, body_offset]))
-    return BlockDirectory(table.keys, parts if offsets else ())
+    return keys, parts if offsets else ()
 
 
 def _parse_block(blob: Blob, data: memoryview, offset: int, form: int) -> EntryTable:
     """Parse a block at an offset of the blob, and check the seal behind its entries."""
     if len(data) < 4 + CHECKSUM_BYTES:
         raise corrupt(blob, f"a block of {len(data)} bytes", offset)
-    content = data[: len(data) - CHECKSUM_BYTES]
-    if write_uint32_be(checksum32(content)) != data[len(content) :]:
-        raise corrupt(blob, "the bytes do not have their checksum", offset)
+    content = unsealed(blob, data, offset)
     count = ByteCursor(data, blob.location, blob.offset + offset).int32_be()
-    table, used = _parse_entries(blob, content, 4, count, form, with_lengths=True)
+    keys, entries, used = _parse_entries(blob, content, 4, count, form, [("offset", ">i4"), ("length", ">i4")])
     if used != len(content) - 4:
         raise corrupt(blob, f"a block of {len(content)} bytes has {used} bytes of entries", offset)
-    return table
+    return keys, np.array([entries["offset"], entries["length"]], np.int64)
 
 
 def _parse_entries(
-    blob: Blob, data: memoryview, start: int, count: int, form: int, *, with_lengths: bool
-) -> tuple[EntryTable, int]:
-    """Parse consecutive entries; return the entries and their total length in bytes.
+    blob: Blob, data: memoryview, start: int, count: int, form: int, numbers: list[tuple[str, str]]
+) -> tuple[SortedKeys, npt.NDArray[np.void], int]:
+    """Parse consecutive keys with some numbers behind each; return both, and their total length in bytes.
 
-    Entries stored without lengths get the length -1. Raises CorruptFileError if the entries do not lie inside `data`.
+    Raises CorruptFileError if the entries do not lie inside `data`.
     """
-    numbers = [("offset", ">i4"), ("length", ">i4")] if with_lengths else [("offset", ">i4")]
     tail = np.dtype(numbers)
     if count < 0 or count * ((width_of(form) or 4) + tail.itemsize) > len(data) - start:
         raise corrupt(blob, f"{count} entries in {len(data) - start} bytes", start)
     if form != BYTES:
-        record = np.dtype([("key", dtype_of(form)), *numbers])
+        record = np.dtype([("key", DTYPES[form]), *numbers])
         entries = np.frombuffer(data, record, count, start)
-        return _table(IntKeys(from_stored(entries["key"], form)), entries), count * record.itemsize
+        return IntKeys(from_stored(entries["key"], form)), entries, count * record.itemsize
     starts, ends = _chain(blob, data, start, count, tail.itemsize)
     entries = records_at(np.frombuffer(data, np.uint8), ends, tail)
     used = int(ends[-1]) + tail.itemsize - start if count else 0
-    return _table(BytesKeys(data, starts, ends), entries), used
-
-
-def _table(keys: SortedKeys, entries: npt.NDArray[np.void]) -> EntryTable:
-    offsets = entries["offset"].astype(np.int64)
-    names = entries.dtype.names or ()
-    lengths = entries["length"].astype(np.int64) if "length" in names else np.full(len(entries), -1, np.int64)
-    return EntryTable(keys, RowSetPlaces(offsets, lengths))
+    return BytesKeys(data, starts, ends), entries, used
 
 
 def _chain(blob: Blob, data: memoryview, start: int, count: int, tail_bytes: int) -> tuple[Ints, Ints]:
@@ -161,7 +131,7 @@ class Entries:
     def between(self, low: Query | None, high: Query | None) -> Reading[tuple[list[Span], list[Span]]]:
         """Return the entries between two places, and all other entries."""
         found = yield from self._find([query for query in (low, high) if query is not None])
-        first, last = (0, 0), (len(self._directory.parts), 0)
+        first, last = (0, 0), (len(self._directory[1]), 0)
         start = first if low is None else found[0]
         end = max(start, last if high is None else found[-1])
         return [(start, end)], [(first, start), (end, last)]
@@ -169,12 +139,12 @@ class Entries:
     def every(self) -> Reading[EntryTable]:
         """Return all entries, in ascending order."""
         yield from self._open()
-        blocks = range(len(self._directory.parts))
-        yield from self._read(blocks)
-        tables = [self._tables[block] for block in blocks]
-        check_separators(self._blob, self._directory.keys, [table.keys for table in tables])
-        keys = join_keys([table.keys.array() for table in tables], self._form == BYTES)
-        return EntryTable(sorted_keys_of(keys), RowSetPlaces.joined(table.places for table in tables))
+        first_keys, parts = self._directory
+        yield from self._read(range(len(parts)))
+        tables = [self._tables[block] for block in range(len(parts))]
+        check_separators(self._blob, first_keys, [keys for keys, _ in tables])
+        keys = join_keys([keys.array() for keys, _ in tables], self._form == BYTES)
+        return sorted_keys_of(keys), join_places(places for _, places in tables)
 
     def cost(self, spans: Sequence[Span]) -> int:
         """Return the bytes of the blocks, plus the bytes of row sets in those blocks that are read already.
@@ -185,9 +155,9 @@ class Entries:
         for block, chosen in _blocks_of(spans):
             table = self._tables.get(block)
             if table is None:
-                cost += self._directory.parts[block].length
+                cost += self._directory[1][block].length
             else:
-                lengths = table.places.lengths[chosen]
+                lengths = table[1][1, chosen]
                 cost += int(lengths.clip(0).sum()) + len(lengths)
         return cost
 
@@ -195,8 +165,7 @@ class Entries:
         """Return the row sets of some entries."""
         blocks = list(_blocks_of(spans))
         yield from self._read([block for block, _ in blocks])
-        places = ((self._tables[block].places, chosen) for block, chosen in blocks)
-        return RowSetPlaces.joined(RowSetPlaces(own.offsets[chosen], own.lengths[chosen]) for own, chosen in places)
+        return join_places(self._tables[block][1][:, chosen] for block, chosen in blocks)
 
     @property
     def _directory(self) -> BlockDirectory:
@@ -210,22 +179,21 @@ class Entries:
 
     def _find(self, queries: Sequence[Query]) -> Reading[list[Position]]:
         yield from self._open()
-        directory = self._directory
-        blocks = [directory.keys.rank(key, True) - 1 for key, _ in queries]
+        blocks = [self._directory[0].rank(key, True) - 1 for key, _ in queries]
         yield from self._read(sorted({block for block in blocks if block >= 0}))
         positions = [
-            (block, self._tables[block].keys.rank(key, right)) if block >= 0 else (0, 0)
+            (block, self._tables[block][0].rank(key, right)) if block >= 0 else (0, 0)
             for block, (key, right) in zip(blocks, queries, strict=True)
         ]
         # The place after the last entry of a block is the place before the first entry of the next block.
         return [
-            (block + 1, 0) if block in self._tables and index == len(self._tables[block].places) else (block, index)
+            (block + 1, 0) if block in self._tables and index == len(self._tables[block][0]) else (block, index)
             for block, index in positions
         ]
 
     def _read(self, blocks: Sequence[int]) -> Reading[None]:
         missing = [block for block in blocks if block not in self._tables]
-        parts = [self._directory.parts[block] for block in missing]
+        parts = [self._directory[1][block] for block in missing]
         contents = yield from parts_of(self._blob, parts)
         read = zip(missing, parts, contents, strict=True)
         self._tables |= {block: _parse_block(self._blob, data, part.offset, self._form) for block, part, data in read}

@@ -8,6 +8,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -16,13 +17,11 @@ from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.leaf import LeafTest, RangeTest, SetTest
 from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.base import (
-    MergedPayload,
     MergePart,
     OpenIndex,
     Payload,
     StoredPayload,
     as_it_was,
-    count_kept,
     merge_no_larger,
     runs_of,
 )
@@ -59,32 +58,28 @@ def _block_bytes_of(options: Options, value_type: ValueType) -> int | None:
     )
 
 
-class PostingsBuilder(KindBuilder):
+@dataclass
+class _PostingsBuilder(KindBuilder):
     """Builds the postings of a whole segment."""
 
-    def __init__(self, kind: IndexKind, options: Options) -> None:
-        super().__init__(kind, options)
-        self._placed: list[PlacedColumn] = []
+    _placed: list[PlacedColumn] = field(default_factory=list)
 
-    def add(self, column: SortedColumn, base: int) -> Sequence[MergedPayload]:
+    def add(self, column: SortedColumn, base: int) -> Sequence[Payload]:
         """Take the next row group."""
         # Postings sort the integers of all row groups together, so the sorted form of one row group can be freed.
         is_int = column.column.value_type.domain == "int64"
-        self._placed.append(PlacedColumn(base, SortedColumn(column.column) if is_int else column))
+        self._placed.append((base, SortedColumn(column.column) if is_int else column))
         return []
 
-    def finish(self) -> Sequence[MergedPayload]:
+    def finish(self) -> Sequence[Payload]:
         """Return the postings, if there are row groups."""
-        return [MergedPayload(build_postings(self._placed), len(self._placed))] if self._placed else []
+        return [build_postings(self._placed)] if self._placed else []
 
 
 PAIMON_BITMAP = "paimon-bitmap-v2"
 
 _LOOKUP_BYTES = 48 * 1024
 """The approximate bytes of one look-up in a bitmap index: header, one block and one bitmap."""
-
-_MANY_TEXTS_BYTES = 6.0
-"""Data files store few distinct texts by dictionaries, in a byte or two a row."""
 
 _WIDE_TYPES = frozenset(
     {"float", "double", "timestamp", "timestamptz", "timestamp_ns", "timestamptz_ns", "time", "uuid"}
@@ -116,20 +111,13 @@ class BitmapKind(IndexKind):
             raise DefinitionError(f"{said} goes with no index-block-size")
         _block_bytes_of(options, value_type)
 
-    def misfits(self, value_type: ValueType, options: Options, bytes_per_row: float | None = None) -> Iterator[str]:
+    def misfits(self, value_type: ValueType, options: Options) -> Iterator[str]:
         """Name the cases in which the layout of the options is a bad choice."""
-        layout = layout_of(options)
         is_wide = value_type.name in _WIDE_TYPES or (value_type.is_decimal and value_type.domain == "bytes")
-        if layout == "bitmaps" and is_wide:
+        if layout_of(options) == "bitmaps" and is_wide:
             yield (
                 f"a {value_type.name} column mostly has many distinct values, for which one bitmap a value takes 7 to "
                 "16 bytes a row; leave out layout=bitmaps, or use bsi"
-            )
-        if layout == "bitmaps" and value_type.name == "string" and (bytes_per_row or 0) >= _MANY_TEXTS_BYTES:
-            yield (
-                f"texts of {bytes_per_row:.1f} bytes a row in the data files mostly have many distinct values, for "
-                "which one bitmap a value takes 9 to 70 bytes a row, and sorted postings 3 to 6; leave out "
-                "layout=bitmaps"
             )
 
     def build(self, column: SortedColumn, options: Options) -> Payload:
@@ -140,7 +128,7 @@ class BitmapKind(IndexKind):
 
     def builder(self, options: Options) -> KindBuilder:
         """Return a builder of bitmaps or postings, as the layout option says."""
-        return PostingsBuilder(self, options) if layout_of(options) == "postings" else KindBuilder(self, options)
+        return _PostingsBuilder(self, options) if layout_of(options) == "postings" else KindBuilder(self, options)
 
     def open(self, payload: StoredPayload) -> OpenIndex:
         """Open a payload."""
@@ -166,12 +154,10 @@ class BitmapKind(IndexKind):
         keys = len(test.keys) if isinstance(test, SetTest) else 1
         return np.minimum(lengths, _LOOKUP_BYTES * max(1, keys))
 
-    def merge(self, parts: Sequence[MergePart], options: Options) -> Iterator[MergedPayload]:
+    def merge(self, parts: Sequence[MergePart], options: Options) -> Iterator[Payload]:
         """Merge bitmaps and postings to postings."""
         del options
-        kept = [part for part in parts if part.is_kept.any()]
-        for part in kept:
-            self.check_part(part)
+        kept = self.kept_parts(parts)
         yield from merge_no_larger(kept, _merged) if kept else ()
 
     def paimon_reads(self, blob_type: str, value_type: ValueType) -> bool:
@@ -184,7 +170,7 @@ _ROWS_AT_ONCE = 1024 * 1024
 """The approximate number of rows of bitmaps that are decoded together."""
 
 
-def _merged(parts: Sequence[MergePart]) -> list[MergedPayload]:
+def _merged(parts: Sequence[MergePart]) -> list[Payload]:
     first = parts[0]
     if len(parts) == 1 and first.payload.blob_type == POSTINGS and (first.new_bases == first.payload.spans[:, 0]).all():
         return [as_it_was(first)]
@@ -194,13 +180,13 @@ def _merged(parts: Sequence[MergePart]) -> list[MergedPayload]:
     )
     for some in runs:
         postings += some if some[0].payload.blob_type == POSTINGS else [_as_postings(some)]
-    return [MergedPayload(merge_postings(postings), count_kept(parts))]
+    return [merge_postings(postings)]
 
 
 def _as_postings(parts: Sequence[MergePart]) -> MergePart:
     """Return the postings of row groups in place of the bitmaps of each, at the new bases."""
     columns = [SortedColumn(run(BitmapIndex(part.payload).keys_of(None))) for part in parts]
     spans, first = np.concatenate([part.new_spans for part in parts]), parts[0].payload
-    own = build_postings(list(map(PlacedColumn, spans[:, 0].tolist(), columns)))
+    own = build_postings(list(zip(spans[:, 0].tolist(), columns, strict=True)))
     blob = Blob(BytesReader.of(own.data, first.blob.location), 0, len(own.data))
     return MergePart(StoredPayload(blob, POSTINGS, own.layout, first.value_type, spans), spans[:, 0])

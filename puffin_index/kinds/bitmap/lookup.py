@@ -14,15 +14,13 @@ from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import is_form_of
 from puffin_index.kinds.base import LookUp, OpenIndex, RowSet, StoredPayload
 from puffin_index.kinds.bitmap.blob import LAYOUT_NUMBERS, NO_NULLS, VERSION
-from puffin_index.kinds.bitmap.entries import Entries, RowSetPlaces
+from puffin_index.kinds.bitmap.entries import Entries, RowSetPlaces, join_places
 from puffin_index.kinds.held_keys import DistinctKeys, HoldsKeys, KeySets, are_few_keys
 from puffin_index.kinds.postings.columns import column_of_codes, no_codes
-from puffin_index.roaring.read import row_set_of
-from puffin_index.roaring.union import StoredSets
-from puffin_index.storage.arrays import Bytes, Ints, records_at
-from puffin_index.storage.hashing import xxh64_many
-from puffin_index.storage.parts import CHECKSUM_BYTES, Part, check_layout, corrupt
-from puffin_index.storage.ranged import Reading, at_once, near_groups
+from puffin_index.roaring.read import StoredSets, row_set_of
+from puffin_index.storage.arrays import Ints
+from puffin_index.storage.parts import CHECKSUM_BYTES, Part, check_layout, corrupt, parts_of, unsealed
+from puffin_index.storage.ranged import Reading, at_once
 
 
 class BitmapIndex(OpenIndex, HoldsKeys):
@@ -52,7 +50,7 @@ class BitmapIndex(OpenIndex, HoldsKeys):
     def nulls(self) -> RowSetPlaces:
         """The place of the NULL rows, if there are any."""
         offset, length = self._nulls_at
-        return RowSetPlaces.joined(()) if length == NO_NULLS else RowSetPlaces(np.array([offset]), np.array([length]))
+        return join_places(()) if length == NO_NULLS else np.array([[offset], [length]])
 
     def prepare(self, asked: AskedTest) -> Reading[LookUp]:
         """Prepare a test; nothing is read for that."""
@@ -70,17 +68,17 @@ class BitmapIndex(OpenIndex, HoldsKeys):
 
     def keys(self, most: int) -> Reading[KeyArray | None]:
         """Return the keys of the entries; None if there are more than `most`."""
-        table = yield from self.entries.every()
-        return None if len(table.keys) > most else table.keys.array()
+        keys, _ = yield from self.entries.every()
+        return None if len(keys) > most else keys.array()
 
     def keys_of(self, rows: BitMap | None) -> Reading[Column]:
         """Return the keys of some rows, decoded from the row sets of all values."""
-        table = yield from self.entries.every()
-        stored = yield from self.sets(table.places)
+        keys, places = yield from self.entries.every()
+        stored = yield from self.sets(places)
         of_sets, sets = stored.rows(self._row_count)
-        is_row = table.places.offsets < 0
-        found = np.concatenate((self._single_rows(table.places), of_sets))
-        codes = no_codes(self._row_count, len(table.places))
+        is_row = places[0] < 0
+        found = np.concatenate((self._single_rows(places), of_sets))
+        codes = no_codes(self._row_count, len(keys))
         codes[found] = np.concatenate((np.flatnonzero(is_row), np.flatnonzero(~is_row)[sets])) + 1
         is_null = codes == 0
         nulls = yield from self._rows_of(self.nulls)
@@ -88,31 +86,30 @@ class BitmapIndex(OpenIndex, HoldsKeys):
         if not is_whole or not is_null[np.frombuffer(nulls.to_array(), np.uint32)].all():
             raise corrupt(self._blob, "rows of two values, or of none")
         own = codes if rows is None else codes[np.frombuffer(rows.to_array(), np.uint32)]
-        return column_of_codes(self._value_type, table.keys.array(), own)
+        return column_of_codes(self._value_type, keys.array(), own)
 
     def sets_of(self) -> Reading[KeySets | None]:
         """Return the row set of each value; None if there are many values."""
-        table = yield from self.entries.every()
-        if not are_few_keys(len(table.places), self._row_count):
+        keys, places = yield from self.entries.every()
+        if not are_few_keys(len(keys), self._row_count):
             return None
-        stored = yield from self.sets(table.places)
-        singles, others = iter(self._single_rows(table.places).tolist()), iter(stored.each(self._row_count))
-        offsets = table.places.offsets.tolist()
-        rows = [BitMap([next(singles)]) if offset < 0 else next(others) for offset in offsets]
+        stored = yield from self.sets(places)
+        singles, others = iter(self._single_rows(places).tolist()), iter(stored.each(self._row_count))
+        rows = [BitMap([next(singles)]) if offset < 0 else next(others) for offset in places[0].tolist()]
         nulls = yield from self._rows_of(self.nulls)
         counts = [len(own) for own in (*rows, nulls)]
         # The sets add up to all rows only if they are disjoint and leave no row out.
         if sum(counts) != self._row_count or len(BitMap.union(nulls, *rows)) != self._row_count or 0 in counts[:-1]:
             raise corrupt(self._blob, "rows of two values, or of none")
-        return KeySets(self._value_type, table.keys.array(), rows, nulls)
+        return KeySets(self._value_type, keys.array(), rows, nulls)
 
     def distinct_of(self, rows: BitMap) -> Reading[DistinctKeys]:
         """Return the distinct keys of some rows; of all rows without reading a row set of a key."""
         if len(rows) < self._row_count:
             return (yield from super().distinct_of(rows))
-        table = yield from self.entries.every()
+        keys, _ = yield from self.entries.every()
         nulls = yield from self._rows_of(self.nulls)
-        return DistinctKeys(table.keys.array(), self._row_count - len(nulls))
+        return keys.array(), self._row_count - len(nulls)
 
     def _valid_rows(self) -> Reading[BitMap]:
         nulls = yield from self._rows_of(self.nulls)
@@ -138,35 +135,18 @@ class BitmapIndex(OpenIndex, HoldsKeys):
 
     def _single_rows(self, places: RowSetPlaces) -> Ints:
         """Return the rows of entries of one row, or raise CorruptFileError if a row lies beyond the row group."""
-        rows: Ints = -1 - places.offsets[places.offsets < 0]
+        rows: Ints = -1 - places[0, places[0] < 0]
         if len(rows) and int(rows.max()) >= self._row_count:
             raise corrupt(self._blob, f"row {rows.max()} in a row group of {self._row_count} rows")
         return rows
 
     def sets(self, places: RowSetPlaces) -> Reading[StoredSets]:
         """Read the row sets of those entries that have several rows, in the order of the entries."""
-        several = places.offsets >= 0
-        starts, lengths = places.offsets[several], places.lengths[several]
-        if not len(starts):
-            return StoredSets.of([])
-        ends = starts + lengths + CHECKSUM_BYTES
+        starts, lengths = places[:, places[0] >= 0] + [[0], [CHECKSUM_BYTES]]
         body_bytes = self._blob.length - self.body_start
-        if int(lengths.min()) < 1 or int(ends.max()) > body_bytes:
+        if len(starts) and (int(lengths.min()) <= CHECKSUM_BYTES or int((starts + lengths).max()) > body_bytes):
             raise corrupt(self._blob, f"a row set leaves a body of {body_bytes} bytes", self.body_start)
-        order = np.argsort(starts, kind="stable")
-        firsts, request_ends = near_groups(starts[order], ends[order])
-        begins = starts[order][firsts]
-        sizes = request_ends - begins
-        requests = zip((self.body_start + begins).tolist(), sizes.tolist(), strict=True)
-        read = yield [(self._blob, request) for request in requests]
-        data = read[0] if len(read) == 1 else memoryview(b"".join(read))
-        # The bytes of each request follow those of the request before.
-        moves = np.cumsum(sizes) - sizes - begins
-        starts = starts + moves[np.searchsorted(begins, starts, "right") - 1]
-        self._check_seals(np.frombuffer(data, np.uint8), starts, lengths)
-        return StoredSets(data, starts, lengths, self._blob.location, self._blob.offset + self.body_start)
-
-    def _check_seals(self, raw: Bytes, starts: Ints, lengths: Ints) -> None:
-        seals = records_at(raw, starts + lengths, np.dtype(">u4"))
-        if bool(((xxh64_many(raw, starts, lengths) & np.uint64(0xFFFF_FFFF)) != seals).any()):
-            raise corrupt(self._blob, "the bytes do not have their checksum", self.body_start)
+        parts = list(map(Part, (self.body_start + starts).tolist(), lengths.tolist()))
+        contents = yield from parts_of(self._blob, parts)
+        views = [unsealed(self._blob, data, part.offset) for part, data in zip(parts, contents, strict=True)]
+        return StoredSets(views, self._blob.location, self._blob.offset + self.body_start)

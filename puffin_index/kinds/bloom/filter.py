@@ -9,20 +9,19 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import xxhash
 from pyroaring import BitMap
 
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.columns import KeyArray, SortedColumn
 from puffin_index.keys.leaf import SetTest
-from puffin_index.keys.sorted_keys import bytes_of_keys
 from puffin_index.keys.value_types import FLOAT32, FLOAT64, form_of, from_stored, is_form_of, to_stored
 from puffin_index.kinds.base import LookUp, OpenIndex, Payload, RowSet, StoredPayload
 from puffin_index.storage.arrays import Bytes, Flags, Ints, Rows
 from puffin_index.storage.binary import write_int32_be
-from puffin_index.storage.hashing import wang_hashes, xxh64_many
-from puffin_index.storage.parts import LAYOUT_VERSION, Part, check_layout, checksum32, corrupt, parts_of, read_parts
-from puffin_index.storage.ranged import Blob, Reading, at_once
+from puffin_index.storage.parts import LAYOUT_VERSION, Part, check_layout, checksum32, corrupt, parts_of
+from puffin_index.storage.ranged import Blob, Reading, at_once, run
 
 PAIMON_BLOOM = "paimon-bloom-v1"
 BITS_OFFSET = 4
@@ -38,11 +37,26 @@ _KEYS_AT_ONCE = 32 * 1024
 def key_hashes(keys: KeyArray, form: int) -> Ints:
     """Return the 64-bit hashes of keys as values of a stored form."""
     if not isinstance(keys, np.ndarray):
-        data, offsets = bytes_of_keys(keys)
-        return xxh64_many(data, offsets[:-1], np.diff(offsets)).view(np.int64)
+        return np.fromiter(map(xxhash.xxh64_intdigest, keys.to_pylist()), np.uint64, len(keys)).view(np.int64)
     if form == FLOAT32:
         return wang_hashes(to_stored(keys, form).view(np.int32).astype(np.int64))
     return wang_hashes(to_stored(keys, form).view(np.int64) if form == FLOAT64 else keys)
+
+
+def wang_hashes(numbers: Ints) -> Ints:
+    """Return Thomas Wang's 64-bit hash of each number, with arithmetic shifts to the right (seed 002)."""
+    key: Ints = numbers << np.int64(21)
+    key += ~numbers
+    shifted = key >> np.int64(24)
+    key ^= shifted
+    key *= np.int64(265)
+    np.right_shift(key, np.int64(14), out=shifted)
+    key ^= shifted
+    key *= np.int64(21)
+    np.right_shift(key, np.int64(28), out=shifted)
+    key ^= shifted
+    key *= np.int64(1 + (1 << 31))
+    return key
 
 
 def hashes_of_keys(keys: tuple[int, ...] | tuple[bytes, ...], form: int) -> Ints:
@@ -156,7 +170,7 @@ class BloomIndex(OpenIndex):
 
     def filters(self) -> list[BloomBits]:
         """Return the whole filter, the only one, after checking the checksums of its pages."""
-        return [BloomBits(self._k, np.frombuffer(b"".join(read_parts(self._blob, self._pages)), np.uint8))]
+        return [BloomBits(self._k, np.frombuffer(b"".join(run(parts_of(self._blob, self._pages))), np.uint8))]
 
     def _bits_at(self, positions: Rows) -> Reading[Flags]:
         page_bytes = self._pages[0].length
@@ -187,7 +201,10 @@ def build_filter(column: SortedColumn, items: int | None, fpp: float, room: floa
     data[:BITS_OFFSET] = write_int32_be(k)
     bits = np.frombuffer(memoryview(data)[BITS_OFFSET:], np.uint8)
     _set_bits(bits, keys, form, k)
-    page_bytes = _page_bytes(len(bits))
+    # A small filter is one page, a large filter has at most 128 pages.
+    page_bytes = len(bits)
+    if page_bytes > _WHOLE_BYTES:
+        page_bytes = max(_LEAST_PAGE_BYTES, 1 << (-(-page_bytes // _MOST_PAGES) - 1).bit_length())
     checksums = [checksum32(bits[start : start + page_bytes].data) for start in range(0, len(bits), page_bytes)]
     pairs = [*checksums, 0][: len(checksums) + len(checksums) % 2]
     layout = [LAYOUT_VERSION, form, k, page_bytes, *np.array(pairs, ">u4").view(">i8").tolist()]
@@ -212,13 +229,6 @@ def _set_bits(bits: Bytes, keys: KeyArray, form: int, k: int) -> None:
             changed &= masks
             lost = np.flatnonzero(changed == 0)
             np.bitwise_or.at(bits, places[lost], masks[lost])
-
-
-def _page_bytes(bit_bytes: int) -> int:
-    """Return the page size: a small filter is one page, a large filter has at most 128 pages."""
-    if bit_bytes <= _WHOLE_BYTES:
-        return bit_bytes
-    return max(_LEAST_PAGE_BYTES, 1 << (-(-bit_bytes // _MOST_PAGES) - 1).bit_length())
 
 
 def _pages(blob: Blob, bit_bytes: int, page_bytes: int, checksums: Sequence[int]) -> list[Part]:

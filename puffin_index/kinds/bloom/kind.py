@@ -17,13 +17,11 @@ from puffin_index.keys.leaf import LeafTest, SetTest
 from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.base import (
     MERGED_BYTES,
-    MergedPayload,
     MergePart,
     OpenIndex,
     Payload,
     StoredPayload,
     as_it_was,
-    count_kept,
     merge_no_larger,
     runs_of,
 )
@@ -59,9 +57,8 @@ class BloomKind(IndexKind):
         _fpp(options, value_type)
         _items(options, value_type)
 
-    def misfits(self, value_type: ValueType, options: Options, bytes_per_row: float | None = None) -> Iterator[str]:
+    def misfits(self, value_type: ValueType, options: Options) -> Iterator[str]:
         """Name types that do not suit filters, and options that let too many keys pass."""
-        del bytes_per_row
         if value_type.name == "boolean":
             yield "a bloom filter of two values says no more than minimum and maximum; use bitmap"
         elif value_type.is_floating:
@@ -93,23 +90,20 @@ class BloomKind(IndexKind):
         keys = len(test.keys) if isinstance(test, SetTest) else 1
         return np.minimum(lengths, _PROBED_BYTES * max(1, keys))
 
-    def merge(self, parts: Sequence[MergePart], options: Options) -> Iterator[MergedPayload]:
+    def merge(self, parts: Sequence[MergePart], options: Options) -> Iterator[Payload]:
         """Merge filters of values of one form to matrices."""
         del options
-        kept = [part for part in parts if part.is_kept.any()]
-        for part in kept:
-            self.check_part(part)
-        for run in runs_of(kept, lambda part: _value_form(part.payload), MERGED_BYTES):
+        for run in runs_of(self.kept_parts(parts), lambda part: _value_form(part.payload), MERGED_BYTES):
             yield from merge_no_larger(run, self._together)
 
-    def _together(self, run: Sequence[MergePart]) -> list[MergedPayload]:
+    def _together(self, run: Sequence[MergePart]) -> list[Payload]:
         if len(run) == 1 and run[0].is_kept.all():
             return [as_it_was(run[0])]
         filters: list[BloomBits] = []
         for part in run:
             every = self.open(part.payload).filters()
             filters += [every[place] for place in np.flatnonzero(part.is_kept).tolist()]
-        return [MergedPayload(build_bloom_matrix(filters, _value_form(run[0].payload)), count_kept(run))]
+        return [build_bloom_matrix(filters, _value_form(run[0].payload))]
 
     def proof(self, opened: OpenIndex, row_counts: Ints) -> Proof:
         """Prove a filter by looking up every key of its row group."""

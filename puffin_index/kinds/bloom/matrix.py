@@ -6,6 +6,7 @@ A page has the same bytes of each filter, so that one page answers for all of th
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from pyroaring import BitMap
@@ -34,6 +35,7 @@ from puffin_index.storage.parts import (
     corrupt,
     cost_of_parts,
     parts_of,
+    unsealed,
 )
 from puffin_index.storage.ranged import Blob, Reading, run
 
@@ -73,16 +75,8 @@ class Matrix:
         return Part(self.offset + number * whole, own * self.filters + CHECKSUM_BYTES)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MatrixDirectory:
-    """The directory of a blob; `matrix_of` has the number of each row group's matrix."""
-
-    matrices: tuple[Matrix, ...]
-    matrix_of: Ints
-
-    def row_groups(self, matrix: int) -> Ints:
-        """Return the row groups of a matrix, in the order of its filters."""
-        return np.flatnonzero(self.matrix_of == matrix)
+MatrixDirectory: TypeAlias = list[tuple[Matrix, Ints]]
+"""The matrices of a blob, and the row groups of each in the order of its filters."""
 
 
 class BloomMatrix(OpenIndex):
@@ -115,8 +109,7 @@ class BloomMatrix(OpenIndex):
     @property
     def nbytes(self) -> int:
         """The approximate memory in bytes, including the directory once read."""
-        known = self._directory
-        return _OBJECT_BYTES + (0 if known is None else known.matrix_of.nbytes + _OBJECT_BYTES * len(known.matrices))
+        return _OBJECT_BYTES + sum(_OBJECT_BYTES + row_groups.nbytes for _, row_groups in self._directory or ())
 
     def prepare(self, asked: AskedTest) -> Reading[LookUp]:
         """Prepare a test: the directory says which pages have the bits of its keys."""
@@ -125,7 +118,7 @@ class BloomMatrix(OpenIndex):
         is_set = isinstance(asked.test, SetTest) and not asked.test.negated
         pages = (
             one.page(number)
-            for one in (directory.matrices if is_set else ())
+            for one, _ in (directory if is_set else ())
             for number in np.unique((self._asked_bits(asked, one) >> 3) // one.page_bytes).tolist()
         )
         cost = cost_of_parts(pages)
@@ -143,14 +136,13 @@ class BloomMatrix(OpenIndex):
     def _possible(self, directory: MatrixDirectory, test: AskedTest) -> Reading[Flags]:
         """Return, for each covered row group, whether it may have one of the keys of a set test."""
         found = np.zeros(len(self._spans), np.bool_)
-        matrices = directory.matrices
+        matrices = [matrix for matrix, _ in directory]
         asked = [self._asked_bits(test, matrix) for matrix in matrices]
-        of_groups = [directory.row_groups(number) for number in range(len(matrices))]
         step = max(1, _BYTES_AT_ONCE // (1 + sum(one.k * one.page_bytes * one.filters for one in matrices)))
         for first in range(0, asked[0].shape[1] if asked else 0, step):
             # All matrices at once: neighbouring pages of several share a request.
             some = yield from self._bits_of_all(matrices, [bits[:, first : first + step] for bits in asked])
-            for row_groups, bits in zip(of_groups, some, strict=True):
+            for (_, row_groups), bits in zip(directory, some, strict=True):
                 found[row_groups] |= bits.all(axis=0).any(axis=0)
         return found
 
@@ -187,7 +179,11 @@ class BloomMatrix(OpenIndex):
         read = iter(contents)
         return [
             np.concatenate(
-                [_check_page(self._blob, part, next(read)).reshape(matrix.filters, -1) for part in own], axis=1
+                [
+                    np.frombuffer(unsealed(self._blob, next(read), part.offset), np.uint8).reshape(matrix.filters, -1)
+                    for part in own
+                ],
+                axis=1,
             )
             for (matrix, _), own in zip(asked, parts, strict=True)
         ]
@@ -195,19 +191,11 @@ class BloomMatrix(OpenIndex):
     def filters(self) -> list[BloomBits]:
         """Return all filters, in the order of the row groups. Raises CorruptFileError if the blob is damaged."""
         found: dict[int, BloomBits] = {}
-        directory = run(self.directory())
-        for number, one in enumerate(directory.matrices):
+        for one, row_groups in run(self.directory()):
             (every,) = run(self._read_pages([(one, np.arange(one.page_count))]))
-            own = zip(directory.row_groups(number).tolist(), every, strict=True)
+            own = zip(row_groups.tolist(), every, strict=True)
             found |= {row_group: BloomBits(one.k, bits) for row_group, bits in own}
         return [found[row_group] for row_group in sorted(found)]
-
-
-def _check_page(blob: Blob, part: Part, data: memoryview) -> Bytes:
-    bits, seal = data[:-CHECKSUM_BYTES], data[-CHECKSUM_BYTES:]
-    if write_uint32_be(checksum32(bits)) != seal:
-        raise corrupt(blob, "the bytes do not have their checksum", part.offset)
-    return np.frombuffer(bits, np.uint8)
 
 
 def _parse_directory(blob: Blob, data: memoryview, offset: int, row_groups: int) -> MatrixDirectory:
@@ -233,7 +221,7 @@ def _parse_directory(blob: Blob, data: memoryview, offset: int, row_groups: int)
         raise corrupt(blob, "matrices that do not fill the blob", offset)
     if np.bincount(matrix_of, minlength=count).tolist() != [matrix.filters for matrix in matrices]:
         raise corrupt(blob, "matrices of other row groups", offset)
-    return MatrixDirectory(tuple(matrices), matrix_of)
+    return [(matrix, np.flatnonzero(matrix_of == number)) for number, matrix in enumerate(matrices)]
 
 
 PAGE_BYTES = 16 * 1024
@@ -260,4 +248,4 @@ def build_bloom_matrix(filters: Sequence[BloomBits], form: int) -> Payload:
     directory_from = sum(map(len, data))
     layout = [LAYOUT_VERSION, form, len(filters), directory_from, checksum32(directory)]
     content = b"".join((*data, directory))
-    return Payload(BLOOM_MATRIX, content, np.array(layout, np.int64))
+    return Payload(BLOOM_MATRIX, content, np.array(layout, np.int64), len(filters))

@@ -1,35 +1,26 @@
 """Opened bit slices: comparisons of numbers, from the two halves of a blob."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import TypeVar
 
 import numpy as np
 from pyroaring import BitMap
 
 from puffin_index.errors import CorruptFileError
-from puffin_index.keys.asked import INT64_MINIMUM, AskedTest, Intervals, clip, intervals_of, mirror
+from puffin_index.keys.asked import INT64_MINIMUM, AskedTest, Intervals, clip, intervals_of
 from puffin_index.keys.columns import Column
 from puffin_index.keys.leaf import LeafTest, NullTest
 from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.base import LookUp, OpenIndex, RowSet
-from puffin_index.kinds.bsi.search import FlatHalf, HalfReader, HalfSets
+from puffin_index.kinds.bsi.search import HalfReader, HalfSets
 from puffin_index.kinds.bsi.slices import Half
 from puffin_index.kinds.held_keys import HoldsKeys, KeySets, Totals, Want, are_few_keys, join_totals
-from puffin_index.storage.arrays import Flags, Ints, Rows
+from puffin_index.storage.arrays import Flags, Ints
 from puffin_index.storage.parts import corrupt
 from puffin_index.storage.ranged import Blob, Reading, at_once
 
-_Half = TypeVar("_Half", FlatHalf, HalfSets)
-
 CODES = ValueType("long")
 """The type of slices that hold codes of a dictionary."""
-
-_DENSE = 16
-"""Where at least one row in this many is wanted, the numbers of all rows are made: that takes less time a row."""
-
-_SPARSE = 512
-"""Where fewer than one row in this many is wanted, bits are looked up in row sets instead of flat bits."""
 
 
 class BitSlicedIndex(OpenIndex, HoldsKeys):
@@ -71,13 +62,15 @@ class BitSlicedIndex(OpenIndex, HoldsKeys):
         if candidates is not None and not candidates:
             return found
         for reader in self._readers:
-            own = intervals if reader.half.sign > 0 else mirror(clip(intervals, INT64_MINIMUM, -1))
+            own = intervals
+            if reader.half.sign < 0:
+                own = tuple((-high, -low) for low, high in reversed(clip(intervals, INT64_MINIMUM, -1)))
             found |= yield from reader.search(own, candidates)
         return found
 
     def keys_of(self, rows: BitMap | None) -> Reading[Column]:
         """Return the numbers of some rows."""
-        numbers, valid = yield from self.numbers(None if rows is None else np.frombuffer(rows.to_array(), np.uint32))
+        numbers, valid = yield from self.numbers(rows)
         return Column(self._value_type, len(numbers), numbers, valid)
 
     def totals_of_each(self, groups: Sequence[BitMap], want: Want = Want.ALL) -> Reading[list[Totals]]:
@@ -92,41 +85,35 @@ class BitSlicedIndex(OpenIndex, HoldsKeys):
         halves = yield from self._half_sets()
         return [join_totals([half.totals(rows, want) for half in halves]) for rows in among]
 
-    def numbers(self, rows: Rows | None = None) -> Reading[tuple[Ints, Flags | None]]:
-        """Return numbers of ascending rows (0: NULL), and which are not NULL (None: all), or raise CorruptFileError."""
-        if rows is not None and _DENSE * len(rows) > self.row_count:
-            numbers, valid = yield from self.numbers()
-            return numbers[rows], None if valid is None or valid[rows].all() else valid[rows]
+    def numbers(self, rows: BitMap | None) -> Reading[tuple[Ints, Flags | None]]:
+        """Return numbers of rows (0: NULL), and which are not NULL (None: all), or raise CorruptFileError."""
         count = self.row_count if rows is None else len(rows)
+        place_of = np.empty(0 if rows is None else self.row_count, np.int64)
+        if rows is not None:
+            place_of[rows.to_array()] = np.arange(count)
+
+        def places(of_half: BitMap) -> Ints:
+            found = np.array((of_half if rows is None else of_half & rows).to_array(), np.int64)
+            return found if rows is None else place_of[found]
+
         numbers, valid = np.zeros(count, np.int64), np.zeros(count, np.bool_)
-        if rows is not None and _SPARSE * len(rows) < self.row_count:
-            found = [half_sets.of_rows(rows) for half_sets in (yield from self._half_sets())]
-        else:
-            found = [flat.of_rows(rows) for flat in (yield from self._flat_halves())]
-        for reader, (every_known, every_offset) in zip(self._readers, found, strict=True):
-            half, known, offsets = reader.half, every_known[:count], every_offset[:count]
-            # Beyond 63 bits, an offset is negative.
-            if int(offsets.view(np.uint64).max(initial=0)) > half.span:
+        for sets in (yield from self._half_sets()):
+            half, offsets = sets.half, np.zeros(count, np.uint64)
+            for bit, ones in enumerate(sets.slices):
+                np.add.at(offsets, places(ones), np.uint64(1 << bit))
+            if int(offsets.max(initial=0)) > half.span:
                 raise self._other_numbers()
-            numbers += np.where(known, half.sign * (offsets + half.minimum), 0)
-            valid |= known
+            known = places(sets.existence)
+            numbers[known], valid[known] = half.sign * (offsets[known].view(np.int64) + half.minimum), True
         return numbers, None if valid.all() else valid
 
-    def _halves(
-        self, read: Callable[[HalfReader], Reading[_Half]], overlap: Callable[[_Half, _Half], bool]
-    ) -> Reading[list[_Half]]:
-        found: list[_Half] = []
+    def _half_sets(self) -> Reading[list[HalfSets]]:
+        found: list[HalfSets] = []
         for reader in self._readers:
-            found.append((yield from read(reader)))
-        if len(found) == 2 and overlap(*found):
+            found.append((yield from reader.sets()))
+        if len(found) == 2 and found[0].existence.intersect(found[1].existence):
             raise self._other_numbers()
         return found
-
-    def _flat_halves(self) -> Reading[list[FlatHalf]]:
-        return self._halves(HalfReader.flat, lambda one, other: bool((one.existence & other.existence).any()))
-
-    def _half_sets(self) -> Reading[list[HalfSets]]:
-        return self._halves(HalfReader.sets, lambda one, other: bool(one.existence.intersect(other.existence)))
 
     def sets_of(self) -> Reading[KeySets | None]:
         """Return the rows of each number, split by slice after slice; None if there may be many numbers."""
@@ -134,8 +121,8 @@ class BitSlicedIndex(OpenIndex, HoldsKeys):
         if not are_few_keys(sum(min(half.span + 1, half.row_count) for half in halves), self.row_count):
             return None
         found: dict[int, BitMap] = {}
-        for half in (yield from self._half_sets()):
-            found |= half.split()
+        for sets in (yield from self._half_sets()):
+            found |= sets.split()
         numbers = sorted(found)
         keys = np.array(numbers, np.int64)
         nulls = yield from self.null_rows(True, None)

@@ -114,46 +114,45 @@ class DictionaryReader:
         self._directory: _Directory | None = None
         self._blocks: dict[int, SortedKeys] = {}
 
-    def key_count(self) -> Reading[int]:
-        """Return the number of keys in the dictionary."""
-        directory = yield from self._opened()
-        return directory.key_count
-
     def ranks(self, queries: Sequence[tuple[Key, bool]]) -> Reading[list[int]]:
         """Return, for each (key, right), how many keys are less than the key, or not greater where `right`."""
-        directory = yield from self._opened()
+        directory = yield from self.opened()
         blocks = [directory.separators.rank(key, True) - 1 for key, _ in queries]
-        yield from self._read_blocks(sorted({block for block in blocks if block >= 0 and block not in self._blocks}))
+        yield from self._read_blocks(sorted({block for block in blocks if block >= 0}))
         return [
             int(directory.codes[block]) + self._blocks[block].rank(key, right) if block >= 0 else 0
             for block, (key, right) in zip(blocks, queries, strict=True)
         ]
 
-    def key(self, code: int) -> Reading[Key]:
-        """Return the key of a code, which is below `key_count`."""
-        directory = yield from self._opened()
+    def key(self, code: Key | None) -> Reading[Key]:
+        """Return the key of a code, or raise CorruptFileError if there is none."""
+        directory = yield from self.opened()
+        if not isinstance(code, int) or not 0 <= code < directory.key_count:
+            raise corrupt(self._blob, "codes that the dictionary does not have")
         codes = directory.codes
         block = int(np.searchsorted(codes, code, "right")) - 1
-        yield from self._read_blocks([block] if block not in self._blocks else [])
+        yield from self._read_blocks([block])
         return self._blocks[block].key(code - int(codes[block]))
 
     def keys(self) -> Reading[KeyArray]:
         """Return all keys, ascending."""
-        directory = yield from self._opened()
+        directory = yield from self.opened()
         numbers = range(len(directory.parts))
-        yield from self._read_blocks([block for block in numbers if block not in self._blocks])
+        yield from self._read_blocks(numbers)
         blocks = [self._blocks[block] for block in numbers]
         check_separators(self._blob, directory.separators, blocks)
         return join_keys([block.array() for block in blocks], self._form == BYTES_KEYS)
 
-    def _opened(self) -> Reading[_Directory]:
+    def opened(self) -> Reading[_Directory]:
+        """Return the directory."""
         if self._directory is None:
             (data,) = yield from parts_of(self._blob, [self._part])
             self._directory = _parse_directory(self._blob, data, self._form)
         return self._directory
 
-    def _read_blocks(self, missing: Sequence[int]) -> Reading[None]:
-        directory = yield from self._opened()
+    def _read_blocks(self, blocks: Sequence[int]) -> Reading[None]:
+        directory = yield from self.opened()
+        missing = [block for block in blocks if block not in self._blocks]
         parts = [directory.parts[block] for block in missing]
         contents = yield from parts_of(self._blob, parts)
         for block, part, stored in zip(missing, parts, contents, strict=True):
@@ -227,8 +226,8 @@ class DictionaryCodedIndex(OpenIndex, HoldsKeys):
 
     def keys(self, most: int) -> Reading[KeyArray | None]:
         """Return the keys of the dictionary; None if there are more than `most`."""
-        key_count = yield from self._dictionary.key_count()
-        return None if key_count > most else (yield from self._dictionary.keys())
+        directory = yield from self._dictionary.opened()
+        return None if directory.key_count > most else (yield from self._dictionary.keys())
 
     @property
     def value_count(self) -> int:
@@ -237,9 +236,7 @@ class DictionaryCodedIndex(OpenIndex, HoldsKeys):
 
     def keys_of(self, rows: BitMap | None) -> Reading[Column]:
         """Return the keys of some rows."""
-        codes, valid = yield from self._codes.numbers(
-            None if rows is None else np.frombuffer(rows.to_array(), np.uint32)
-        )
+        codes, valid = yield from self._codes.numbers(rows)
         keys = yield from self._dictionary.keys()
         known = codes if valid is None else codes[valid]
         if len(known) and not 0 <= int(known.min()) <= int(known.max()) < len(keys):
@@ -265,7 +262,7 @@ class DictionaryCodedIndex(OpenIndex, HoldsKeys):
         """Return the distinct keys of some rows; of all rows from the dictionary alone."""
         if len(rows) < self._codes.row_count:
             return (yield from super().distinct_of(rows))
-        return DistinctKeys((yield from self._dictionary.keys()), self.value_count)
+        return (yield from self._dictionary.keys()), self.value_count
 
     def totals_of_each(self, groups: Sequence[BitMap], want: Want = Want.ALL) -> Reading[list[Totals]]:
         """Return the totals of each of some sets of rows; without sums, by counting in each slice of the codes."""
@@ -277,16 +274,10 @@ class DictionaryCodedIndex(OpenIndex, HoldsKeys):
             if codes.minimum is None:
                 found.append(codes)
                 continue
-            minimum = yield from self._key(codes.minimum)
-            maximum = yield from self._key(codes.maximum)
+            minimum = yield from self._dictionary.key(codes.minimum)
+            maximum = yield from self._dictionary.key(codes.maximum)
             found.append(Totals(codes.value_count, minimum=minimum, maximum=maximum))
         return found
-
-    def _key(self, code: Key | None) -> Reading[Key]:
-        key_count = yield from self._dictionary.key_count()
-        if not isinstance(code, int) or not 0 <= code < key_count:
-            raise corrupt(self._blob, "codes that the dictionary does not have")
-        return (yield from self._dictionary.key(code))
 
     def _code_intervals(self, test: SetTest | RangeTest) -> Reading[Intervals]:
         if isinstance(test, SetTest):
@@ -295,7 +286,7 @@ class DictionaryCodedIndex(OpenIndex, HoldsKeys):
             queries = [] if test.low is None else [(test.low, not test.low_inclusive)]
             queries += [] if test.high is None else [(test.high, test.high_inclusive)]
         ranks = yield from self._dictionary.ranks(queries)
-        key_count = yield from self._dictionary.key_count()
+        key_count = (yield from self._dictionary.opened()).key_count
         if isinstance(test, RangeTest):
             ranks = [*([0] if test.low is None else []), *ranks, *([key_count] if test.high is None else [])]
         pairs = zip(ranks[0::2], ranks[1::2], strict=True)

@@ -6,6 +6,8 @@
 """  # noqa: E501
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
 
 import numpy as np
 
@@ -13,15 +15,7 @@ from puffin_index.errors import DefinitionError
 from puffin_index.keys.columns import Column, SortedColumn, join_columns
 from puffin_index.keys.leaf import LeafTest
 from puffin_index.keys.value_types import ValueType
-from puffin_index.kinds.base import (
-    MergedPayload,
-    MergePart,
-    OpenIndex,
-    Payload,
-    StoredPayload,
-    as_it_was,
-    merge_no_larger,
-)
+from puffin_index.kinds.base import MergePart, OpenIndex, Payload, StoredPayload, as_it_was, merge_no_larger
 from puffin_index.kinds.bsi.own_slices import BSI, PAIMON_BSI, MergedSlices, build_slices, is_small, open_slices
 from puffin_index.kinds.kind import Answer, IndexKind, KindBuilder, Options
 from puffin_index.storage.ranged import run
@@ -32,20 +26,19 @@ MERGED_ROWS = 131_072
 _MERGED_BYTES = 64 * 1024 * 1024
 
 
+@dataclass
 class SlicesBuilder(KindBuilder):
     """Builds bit slices, one payload a row group, and one of neighbouring small row groups."""
 
-    def __init__(self, kind: IndexKind, options: Options) -> None:
-        super().__init__(kind, options)
-        self._columns: list[Column] = []
+    _columns: list[Column] = field(default_factory=list)
 
-    def add(self, column: SortedColumn, base: int) -> Sequence[MergedPayload]:
+    def add(self, column: SortedColumn, base: int) -> Sequence[Payload]:
         """Take the next row group; return the payloads that are now complete."""
         if is_small(column.column.row_count):
             return self.gather(column.column)
         return [*self.finish(), *super().add(column, base)]
 
-    def gather(self, column: Column) -> Sequence[MergedPayload]:
+    def gather(self, column: Column) -> Sequence[Payload]:
         """Take a small row group; return the payload of the earlier ones if the new one would exceed a limit."""
         together = [*self._columns, column]
         row_count, nbytes = sum(one.row_count for one in together), sum(one.keys.nbytes for one in together)
@@ -53,14 +46,13 @@ class SlicesBuilder(KindBuilder):
         self._columns.append(column)
         return complete
 
-    def finish(self) -> Sequence[MergedPayload]:
+    def finish(self) -> Sequence[Payload]:
         """Return the payload of the gathered row groups, if any."""
         columns, self._columns = self._columns, []
         if not columns:
             return []
         row_counts = [column.row_count for column in columns]
-        payload = build_slices(SortedColumn(join_columns(columns)), row_counts, may_compress=True)
-        return [MergedPayload(payload, len(columns))]
+        return [build_slices(SortedColumn(join_columns(columns)), row_counts, may_compress=True)]
 
 
 _COMPRESSIONS = ("auto", "none")
@@ -87,9 +79,9 @@ class BitSlicedKind(IndexKind):
                 f"bsi option compression={asked} of a {value_type.name} column is not one of {', '.join(_COMPRESSIONS)}"
             )
 
-    def misfits(self, value_type: ValueType, options: Options, bytes_per_row: float | None = None) -> Iterator[str]:
+    def misfits(self, value_type: ValueType, options: Options) -> Iterator[str]:
         """Name the types that queries hardly ever compare."""
-        del options, bytes_per_row
+        del options
         if value_type.name == "boolean":
             yield "bsi is for comparisons, and a boolean has only two values; use bitmap"
         if value_type.name.startswith(("uuid", "binary", "fixed")):
@@ -115,27 +107,27 @@ class BitSlicedKind(IndexKind):
         del test
         return Answer.EXACT
 
-    def merge(self, parts: Sequence[MergePart], options: Options) -> Iterator[MergedPayload]:
+    def merge(self, parts: Sequence[MergePart], options: Options) -> Iterator[Payload]:
         """Merge small row groups as a build does; copy the others, or write them as a build does."""
-        small: list[MergePart] = []
-        for part in (part for part in parts if part.is_kept.any()):
-            self.check_part(part)
-            payload = part.payload
-            if len(payload.spans) > 1 or (_may_merge(options) and is_small(payload.row_count)):
-                small.append(part)
-                continue
-            yield from merge_no_larger(small, self._together) if small else ()
-            small = []
-            if payload.blob_type == BSI or not _may_merge(options):
-                yield as_it_was(part)
-            else:
-                yield MergedPayload(self.build(SortedColumn(run(open_slices(payload).keys_of(None))), options), 1)
-        yield from merge_no_larger(small, self._together) if small else ()
+        may_merge = _may_merge(options)
 
-    def _together(self, parts: Sequence[MergePart]) -> list[MergedPayload]:
+        def are_small(part: MergePart) -> bool:
+            return len(part.payload.spans) > 1 or (may_merge and is_small(part.payload.row_count))
+
+        for small, some in groupby(self.kept_parts(parts), are_small):
+            if small:
+                yield from merge_no_larger(list(some), self._together)
+                continue
+            for part in some:
+                if part.payload.blob_type == BSI or not may_merge:
+                    yield as_it_was(part)
+                else:
+                    yield self.build(SortedColumn(run(open_slices(part.payload).keys_of(None))), options)
+
+    def _together(self, parts: Sequence[MergePart]) -> list[Payload]:
         if len(parts) == 1 and parts[0].payload.blob_type == BSI and parts[0].is_kept.all():
             return [as_it_was(parts[0])]
-        builder, found = SlicesBuilder(self, {}), list[MergedPayload]()
+        builder, found = SlicesBuilder(self, {}), list[Payload]()
         for part in parts:
             payload = part.payload
             several = len(payload.spans) > 1

@@ -93,7 +93,7 @@ def build_slices(ordered: SortedColumn, row_counts: Sequence[int], *, may_compre
     left = iter([append_part(data, content) for content in stored])
     check_size(data, column.row_count)
     placed = [half.placed([next(left) for _ in half.sets]) if half else None for half in halves]
-    return Payload(BSI, data, np.array(head + numbers_of_halves(placed, 0), np.int64))
+    return Payload(BSI, data, np.array(head + numbers_of_halves(placed, 0), np.int64), len(row_counts))
 
 
 def _contents(half: HalfBits, row_count: int, is_alone: bool) -> Iterator[Buffer]:
@@ -170,20 +170,16 @@ class MergedSlices(OpenIndex, HoldsKeys):
         self._payload = payload
         self._bases, self._row_counts = payload.spans.T
         self._firsts = np.cumsum(self._row_counts) - self._row_counts
-        opened = self._open()
-        self._value_count = opened.value_count
+        self._value_count = open_slices(self._payload).value_count
 
     @property
     def nbytes(self) -> int:
         """The approximate memory in bytes."""
         return sum(array.nbytes for array in (self._payload.spans, self._firsts, self._payload.layout))
 
-    def _open(self) -> BitSlicedIndex | DictionaryCodedIndex:
-        return open_slices(self._payload)
-
     def keys(self, most: int) -> Reading[KeyArray | None]:
         """Return the keys of the dictionary; None without a dictionary, or if there are more than `most`."""
-        return self._open().keys(most)
+        return open_slices(self._payload).keys(most)
 
     def prepare(self, asked: AskedTest) -> Reading[LookUp]:
         """Prepare a test: the layout says how many rows are NULL."""
@@ -191,7 +187,7 @@ class MergedSlices(OpenIndex, HoldsKeys):
         if isinstance(test, NullTest) and test.is_null:
             most = int(self._row_counts.sum()) - most
         bounds = (most if isinstance(test, NullTest) else 0), most
-        own = yield from self._open().prepare(asked)
+        own = yield from open_slices(self._payload).prepare(asked)
 
         def rows(candidates: BitMap | None) -> Reading[RowSet]:
             found = yield from own.rows(None if candidates is None else self._numbers_of(candidates))
@@ -203,19 +199,19 @@ class MergedSlices(OpenIndex, HoldsKeys):
 
     def keys_of(self, rows: BitMap | None) -> Reading[Column]:
         """Return the keys of some rows."""
-        return self._open().keys_of(None if rows is None else self._numbers_of(rows))
+        return open_slices(self._payload).keys_of(None if rows is None else self._numbers_of(rows))
 
     def distinct_of(self, rows: BitMap) -> Reading[DistinctKeys]:
         """Return the distinct keys of some rows."""
-        return self._open().distinct_of(self._numbers_of(rows))
+        return open_slices(self._payload).distinct_of(self._numbers_of(rows))
 
     def totals_of_each(self, groups: Sequence[BitMap], want: Want = Want.ALL) -> Reading[list[Totals]]:
         """Return the totals of each of some disjoint sets of rows."""
-        return self._open().totals_of_each([self._numbers_of(rows) for rows in groups], want)
+        return open_slices(self._payload).totals_of_each([self._numbers_of(rows) for rows in groups], want)
 
     def sets_of(self) -> Reading[KeySets | None]:
         """Return the rows of each key; None if there are many keys."""
-        found = yield from self._open().sets_of()
+        found = yield from open_slices(self._payload).sets_of()
         if found is None:
             return None
         return replace(found, rows=[self._rows_of(own) for own in found.rows], nulls=self._rows_of(found.nulls))

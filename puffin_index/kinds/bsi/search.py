@@ -12,60 +12,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 from pyroaring import BitMap
 
-from puffin_index.errors import CorruptFileError
-from puffin_index.keys.asked import Interval, Intervals, clip, shift
-from puffin_index.kinds.bsi.slices import Content, Half, content_of_part, row_set_of_content
+from puffin_index.keys.asked import Interval, Intervals, clip
+from puffin_index.kinds.bsi.slices import Half, row_set_of_part
 from puffin_index.kinds.held_keys import Totals, Want
-from puffin_index.roaring.union import StoredSets, every_bit, popcount
-from puffin_index.roaring.write import BLOCK_BYTES, block_count
-from puffin_index.storage.arrays import Bytes, Flags, Ints, Rows
-from puffin_index.storage.bit_packing import transpose_bits
-from puffin_index.storage.parts import Part, corrupt, parts_of
+from puffin_index.storage.parts import corrupt, parts_of
 from puffin_index.storage.ranged import Blob, Reading
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class FlatHalf:
-    """The rows with a number of one sign, as bits, and the bits of magnitude - minimum, lowest first.
-
-    Slices have the shape (slices, bytes). No row without a number of the sign has a bit.
-    """
-
-    existence: Bytes
-    slices: Bytes
-
-    def of_rows(self, rows: Rows | None) -> tuple[Flags, Ints]:
-        """Return which of some rows (None for all) have a number here, and magnitude - minimum of each (else 0)."""
-        if rows is None:
-            known = np.unpackbits(self.existence, bitorder="little").astype(np.bool_)
-            padded = np.zeros((-(-len(self.slices) // 8) * 8, self.slices.shape[1]), np.uint8)
-            padded[: len(self.slices)] = self.slices
-            return known, _as_numbers(transpose_bits(padded))
-        byte, bit = rows >> 3, (rows & 7).astype(np.uint8)
-        known = (self.existence[byte] >> bit & 1).astype(np.bool_)
-        return known, _as_numbers(np.packbits(self.slices[:, byte] >> bit & 1, axis=0, bitorder="little").T)
-
-
-def _as_numbers(columns: Bytes) -> Ints:
-    """Return little-endian numbers of up to 8 bytes, one a row."""
-    wide = np.zeros((len(columns), 8), np.uint8)
-    wide[:, : columns.shape[1]] = columns
-    return wide.view("<i8").reshape(-1)
-
-
-def _places(rows: Rows, some: BitMap) -> Ints:
-    return np.searchsorted(rows, np.frombuffer(some.to_array(), np.uint32))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HalfSets:
     """The rows with numbers of a sign, and of each bit of magnitude - minimum, lowest first; nobody changes them."""
 
-    sign: int
-    minimum: int
+    half: Half
     existence: BitMap
     slices: Sequence[BitMap]
 
@@ -74,16 +34,16 @@ class HalfSets:
         count = len(self.existence) if among is None else self.existence.intersection_cardinality(among)
         if not count:
             return Totals(0)
-        total = 0
+        total, sign = 0, self.half.sign
         if Want.SUMS in want:
             # No slice has a row that does not exist.
             counts = (len(ones) if among is None else among.intersection_cardinality(ones) for ones in self.slices)
-            total = self.minimum * count + sum(ones << bit for bit, ones in enumerate(counts))
-        positive, negative = (total, 0) if self.sign > 0 else (0, -total)
+            total = self.half.minimum * count + sum(ones << bit for bit, ones in enumerate(counts))
+        positive, negative = (total, 0) if sign > 0 else (0, -total)
         if Want.ENDS not in want:
             return Totals(count, positive, negative)
         rows = self.existence if among is None else self.existence & among
-        ends = sorted(self.sign * self._end(rows, is_least=is_least) for is_least in (True, False))
+        ends = sorted(sign * self._end(rows, is_least=is_least) for is_least in (True, False))
         return Totals(count, positive, negative, *ends)
 
     def _end(self, rows: BitMap, *, is_least: bool) -> int:
@@ -97,16 +57,7 @@ class HalfSets:
                 offset |= 0 if is_least else 1 << bit
             elif with_bit:
                 offset |= 1 << bit
-        return self.minimum + offset
-
-    def of_rows(self, rows: Rows) -> tuple[Flags, Ints]:
-        """Return which of some ascending rows have a number here, and magnitude - minimum of each (else 0)."""
-        some = BitMap(rows)
-        known, offsets = np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.int64)
-        known[_places(rows, self.existence & some)] = True
-        for bit, ones in enumerate(self.slices):
-            offsets[_places(rows, ones & some)] |= np.int64(1 << bit)
-        return known, offsets
+        return self.half.minimum + offset
 
     def split(self) -> dict[int, BitMap]:
         """Return the rows of each number."""
@@ -119,7 +70,7 @@ class HalfSets:
                     if some:
                         halves[own] = some
             found = halves
-        return {self.sign * (self.minimum + offset): rows for offset, rows in found.items()}
+        return {self.half.sign * (self.half.minimum + offset): rows for offset, rows in found.items()}
 
 
 _EXISTENCE = -1
@@ -157,7 +108,8 @@ class HalfReader:
     def search(self, intervals: Intervals, candidates: BitMap | None) -> Reading[BitMap]:
         """Return the rows whose magnitude lies in one of the intervals, which ascend and do not touch."""
         half = self.half
-        wanted = shift(clip(intervals, half.minimum, half.maximum), -half.minimum)
+        clipped = clip(intervals, half.minimum, half.maximum)
+        wanted = tuple((low - half.minimum, high - half.minimum) for low, high in clipped)
         if not wanted:
             return BitMap()
         if wanted == ((0, half.maximum - half.minimum),):
@@ -183,26 +135,6 @@ class HalfReader:
         rows = rows if candidates is None else rows & candidates
         return (yield from self._descend(rows, len(half.slices) - 1, wanted, lowest))
 
-    def flat(self) -> Reading[FlatHalf]:
-        """Return the numbers as flat bits, from all slices, or raise CorruptFileError if these contradict the half."""
-        half, blob = self.half, self._blob
-        is_full = half.row_count == self._row_count
-        parts = [*([] if is_full else [half.existence]), *half.slices]
-        contents = yield from self._contents(parts)
-        bits = np.zeros((len(parts), block_count(self._row_count) * BLOCK_BYTES), np.uint8)
-        sets = [place for place, content in enumerate(contents) if not content.are_bits]
-        for place, content in enumerate(contents):
-            if content.are_bits:
-                bits[place, : len(content.data)] = np.frombuffer(content.data, np.uint8)
-        if sets:
-            views = [contents[place].data for place in sets]
-            stored = StoredSets.of(views, blob.location, blob.offset + half.existence.offset)
-            bits[sets] = stored.bits(self._row_count)
-        existence, slices = (every_bit(self._row_count), bits) if is_full else (bits[0], bits[1:])
-        if int(popcount(existence)) != half.row_count or bool((slices & ~existence).any()):
-            raise self._other_numbers()
-        return FlatHalf(existence, slices)
-
     def sets(self) -> Reading[HalfSets]:
         """Return the numbers as row sets, from all slices, or raise CorruptFileError if these contradict the half."""
         bits = range(len(self.half.slices))
@@ -211,12 +143,9 @@ class HalfReader:
         # Slices of all rows have no others: that was checked as they were read.
         are_inside = len(rows) == self._row_count or all(rows.issuperset(ones) for ones in slices)
         if len(rows) != self.half.row_count or not are_inside:
-            raise self._other_numbers()
-        return HalfSets(self.half.sign, self.half.minimum, rows, slices)
-
-    def _other_numbers(self) -> CorruptFileError:
-        reason = "bit slices of other numbers than they are said to have"
-        return corrupt(self._blob, reason, self.half.existence.offset)
+            reason = "bit slices of other numbers than they are said to have"
+            raise corrupt(self._blob, reason, self.half.existence.offset)
+        return HalfSets(self.half, rows, slices)
 
     def _are_wide(self, intervals: Intervals, candidates: BitMap | None) -> bool:
         """Return whether the answer is probably so large that a search from below takes less time."""
@@ -271,18 +200,13 @@ class HalfReader:
         found = yield from self._descend(rows & ones, bit - 1, above, lowest)
         return found | (yield from self._descend(rows - ones, bit - 1, below, lowest)) if below else found
 
-    def _contents(self, parts: Sequence[Part]) -> Reading[list[Content]]:
-        contents = yield from parts_of(self._blob, parts)
-        stored = zip(parts, contents, strict=True)
-        return [content_of_part(self._blob, part, data, self._row_count, is_own=self._is_own) for part, data in stored]
-
     def _read(self, places: Iterable[int]) -> Reading[None]:
         """Read existence set and slices that are not read yet, by ascending place."""
         missing = [place for place in places if place not in self._sets]
         parts = [self.half.existence if place == _EXISTENCE else self.half.slices[place] for place in missing]
-        contents = yield from self._contents(parts)
-        for place, part, content in zip(missing, parts, contents, strict=True):
-            self._sets[place] = row_set_of_content(self._blob, part, content, self._row_count)
+        contents = yield from parts_of(self._blob, parts)
+        for place, part, stored in zip(missing, parts, contents, strict=True):
+            self._sets[place] = row_set_of_part(self._blob, part, stored, self._row_count, is_own=self._is_own)
 
 
 def _lowest_slice(intervals: Intervals) -> int:

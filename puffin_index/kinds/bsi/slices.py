@@ -185,7 +185,11 @@ def halves_of_layout(blob: Blob, numbers: Sequence[int], row_count: int, existen
             and position + slice_count < len(numbers)
         ):
             raise corrupt(blob, "a layout that describes no bit slices")
-        parts = _unpack_parts(numbers[position : position + 1 + slice_count], end, existence_gap)
+        packed = numbers[position : position + 1 + slice_count]
+        ends = [number >> 32 for number in (*packed[1:], end << 32)]
+        ends[0] -= existence_gap
+        places = zip(packed, ends, strict=True)
+        parts = tuple(Part(one >> 32, stop - (one >> 32), one & 0xFFFF_FFFF) for one, stop in places)
         if any(part.length < 0 or part.offset < 0 for part in parts):
             raise corrupt(blob, "a layout whose parts overlap")
         halves.append(Half(sign, of_half, minimum, maximum, parts[0], parts[1:]))
@@ -193,50 +197,24 @@ def halves_of_layout(blob: Blob, numbers: Sequence[int], row_count: int, existen
     return halves
 
 
-@dataclass(frozen=True, slots=True)
-class Content:
-    """The bytes of a part: the plain bits of all rows, or a row set."""
-
-    data: memoryview
-    are_bits: bool = False
-
-
 def bits_length(row_count: int) -> int:
     """Return the length of the plain bits of a number of rows."""
     return (row_count + 7) // 8
 
 
-def content_of_part(blob: Blob, part: Part, stored: memoryview, row_count: int, *, is_own: bool) -> Content:
-    """Return the content of a part: a row set or, only where it is not of Paimon's format, plain bits or a zstd frame.
+def row_set_of_part(blob: Blob, part: Part, stored: memoryview, row_count: int, *, is_own: bool) -> BitMap:
+    """Return the rows of a part: a row set or, only where it is not of Paimon's format, plain bits or a zstd frame.
 
-    Raises CorruptFileError if a frame is broken or claims a content longer than any set of these rows, or if plain bits
-    lie beyond the last row.
+    Raises CorruptFileError if a frame is broken or claims a content longer than any set of these rows, or if these have
+    no such rows.
     """
     length = bits_length(row_count)
-    if not is_own:
-        return Content(stored)
-    if len(stored) != length and bytes(stored[: len(_MAGIC)]) == _MAGIC:
+    if is_own and len(stored) != length and bytes(stored[: len(_MAGIC)]) == _MAGIC:
         # Every other row is a run, and no writer chose a smaller container.
         longest = 8 + block_count(row_count) * (1 + 4 + 4 + 2 + 4 * (BLOCK_ROWS // 2))
         stored = content_of_frame(blob, stored, part.offset, 0, longest)
-    if len(stored) != length:
-        return Content(stored)
+    if not is_own or len(stored) != length:
+        return deserialize(stored, row_count, location=blob.location, offset=blob.offset + part.offset)
     if row_count % 8 and stored[-1] >> row_count % 8:
         raise corrupt(blob, "plain bits beyond the last row", part.offset)
-    return Content(stored, are_bits=True)
-
-
-def row_set_of_content(blob: Blob, part: Part, content: Content, row_count: int) -> BitMap:
-    """Return the row set of a part's content, or raise CorruptFileError if the content is not a set of these rows."""
-    if content.are_bits:
-        return row_set_of_bits(content.data, row_count)
-    return deserialize(content.data, row_count, location=blob.location, offset=blob.offset + part.offset)
-
-
-def _unpack_parts(packed: Sequence[int], end: int, existence_gap: int) -> tuple[Part, ...]:
-    offsets = [number >> 32 for number in packed]
-    ends = [offset - existence_gap * (index == 0) for index, offset in enumerate([*offsets[1:], end])]
-    return tuple(
-        Part(offset, stop - offset, number & 0xFFFF_FFFF)
-        for offset, stop, number in zip(offsets, ends, packed, strict=True)
-    )
+    return row_set_of_bits(stored, row_count)

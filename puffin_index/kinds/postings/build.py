@@ -1,7 +1,7 @@
 """Build a postings blob."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from puffin_index.kinds.postings.blocks import Sizes, WrittenBlock, write_blocks
 from puffin_index.kinds.postings.pages import Child, write_directory
 from puffin_index.kinds.postings.sort import OrderedRows, RowNumbers, order_rows
 from puffin_index.roaring.write import serialize_row_sets
-from puffin_index.storage.arrays import Rows
+from puffin_index.storage.arrays import Ints, Rows
 from puffin_index.storage.parts import LAYOUT_VERSION, checksum32
 
 POSTINGS = "puffin-index-postings-v1"
@@ -24,12 +24,8 @@ _ROWS_OF_A_KEY = 2048
 _FULL_SEPARATOR_BYTES = 256
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedColumn:
-    """The column of one row group, and its first row in the segment's row space, a multiple of 65,536."""
-
-    base: int
-    column: SortedColumn
+PlacedColumn: TypeAlias = tuple[int, SortedColumn]
+"""The column of one row group, behind its first row in the segment's row space, a multiple of 65,536."""
 
 
 def most_set_keys(row_count: int) -> int:
@@ -44,20 +40,25 @@ def most_set_keys(row_count: int) -> int:
 def build_postings(columns: Sequence[PlacedColumn], sizes: Sizes = DEFAULT_SIZES) -> Payload:
     """Build the payload of all row groups of a segment: columns of one type, by ascending base.
 
-    Raises BuildError if the rows exceed the row space, or the columns cannot be of one segment.
+    Raises BuildError if the rows exceed the row space.
     """
-    _check(columns)
-    is_bytes = columns[0].column.column.value_type.domain == "bytes"
-    numbers = RowNumbers.of([(placed.base, placed.column.column.row_count) for placed in columns])
-    if numbers.limit > MAXIMUM_ROWS:
-        raise BuildError(f"{numbers.limit} numbers of rows in a segment, which has {MAXIMUM_ROWS}")
-    ordered = order_rows([placed.column for placed in columns], numbers, is_bytes)
+    is_bytes = columns[0][1].column.value_type.domain == "bytes"
+    numbers = number_rows([(base, own.column.row_count) for base, own in columns])
+    ordered = order_rows([own for _, own in columns], numbers, is_bytes)
     data = bytearray()
     groups = max(int(np.count_nonzero(numbers.row_counts)), 1)
     are_sets = ordered.has_keys(most_set_keys(len(ordered)) // groups)
     blocks = append_blocks(data, ordered, numbers, sizes, are_sets=are_sets)
-    nulls = np.concatenate([placed.column.column.null_rows + np.uint32(placed.base) for placed in columns])
+    nulls = np.concatenate([own.column.null_rows + np.uint32(base) for base, own in columns])
     return finish_postings(data, blocks, nulls, is_bytes, numbers, sizes)
+
+
+def number_rows(spans: Sequence[tuple[int, int]] | Ints) -> RowNumbers:
+    """Number the rows of a segment, as `RowNumbers.of` does, or raise BuildError if they exceed the row space."""
+    numbers = RowNumbers.of(spans)
+    if max(numbers.limit, numbers.row_limit) > MAXIMUM_ROWS:
+        raise BuildError(f"{numbers.row_limit} rows in the row space of a segment, which has {MAXIMUM_ROWS}")
+    return numbers
 
 
 def append_blocks(
@@ -98,22 +99,7 @@ def finish_postings(
     layout = np.array([LAYOUT_VERSION, is_bytes, *counts, *places], np.int64)
     for part in (nulls, *pages, root):
         data += part
-    return Payload(POSTINGS, data, layout)
-
-
-def _check(columns: Sequence[PlacedColumn]) -> None:
-    if not columns:
-        raise BuildError("postings of no row group")
-    names = {placed.column.column.value_type.name for placed in columns}
-    if len(names) > 1:
-        raise BuildError(f"postings of row groups of different types: {', '.join(sorted(names))}")
-    end = 0
-    for placed in columns:
-        if placed.base < end:
-            raise BuildError(f"a row group at base {placed.base}, where rows up to {end} are another's")
-        end = placed.base + placed.column.column.row_count
-    if end > MAXIMUM_ROWS:
-        raise BuildError(f"{end} rows in the row space of a segment, which has {MAXIMUM_ROWS}")
+    return Payload(POSTINGS, data, layout, len(numbers.bases))
 
 
 def _separators_of(ordered: OrderedRows, before_all: bytes | None) -> Callable[[WrittenBlock], tuple[Key, bool]]:

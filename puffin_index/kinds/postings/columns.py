@@ -40,12 +40,12 @@ class KeyRows:
 
     keys: KeyArray
     codes: npt.NDArray[np.integer]
-    numbers: Ints
+    numbers: npt.NDArray[np.integer]
 
 
 def key_rows(blocks: ParsedBlocks) -> KeyRows:
     """Decode whole blocks. Raises CorruptFileError on damage."""
-    keys = keys_of_blocks(blocks.raw)
+    keys = keys_of_blocks(blocks)
     sections = np.arange(len(blocks.runs))
     starts, lengths = decode_runs(blocks, sections)
     # Few bytes a code: arrays of runs are what decoding takes the time for.
@@ -78,7 +78,7 @@ def rows_of_keys(asked: AskedBlocks, keys: KeyArray) -> KeyRows:
 
 def key_counts(blocks: ParsedBlocks) -> tuple[KeyArray, Ints]:
     """Return the keys of whole blocks and the number of rows of each; see `key_rows`."""
-    keys = keys_of_blocks(blocks.raw)
+    keys = keys_of_blocks(blocks)
     rows = blocks.group_counts(np.arange(len(blocks.runs)))
     # The header has the number of rows of a section: lengths of runs are decoded only where they tell keys apart.
     is_single = blocks.groups == 1
@@ -95,10 +95,10 @@ def key_counts(blocks: ParsedBlocks) -> tuple[KeyArray, Ints]:
 
 def group_codes(blocks: ParsedBlocks) -> Ints:
     """Return the place of each group's key among all keys."""
-    counts = blocks.raw.key_counts
+    counts = blocks.key_counts
     first_codes = np.cumsum(counts) - counts
     # The only section of a block has one group per key. Several sections have one group each, of the block's only key.
-    return ramps(np.repeat(first_codes, blocks.raw.section_counts), blocks.groups)
+    return ramps(np.repeat(first_codes, blocks.section_counts), blocks.groups)
 
 
 def column_of_codes(value_type: ValueType, keys: KeyArray, codes: Codes) -> Column:

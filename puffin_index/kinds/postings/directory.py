@@ -149,10 +149,6 @@ class PostingsDirectory:
         found = [self._pages[at // page_blocks].key(at % page_blocks) for at in blocks.tolist()]
         return pa.array(found, pa.large_binary())
 
-    def separators(self) -> Sequence[SortedKeys]:
-        """Return the separators of all blocks, whose pages are loaded, in order."""
-        return [self._pages[page] for page in sorted(self._pages)]
-
     def _pages_of(self, blocks: Ints) -> Ints:
         root = self._opened()
         return np.unique(blocks // root.child_blocks) if root.level == PAGES else np.empty(0, np.int64)

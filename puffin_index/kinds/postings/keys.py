@@ -13,7 +13,7 @@ from puffin_index.keys.columns import KeyArray, join_keys
 from puffin_index.keys.sorted_keys import BytesKeys, parse_block_of_bytes
 from puffin_index.kinds.postings.blocks import KEY_CONTENT_LIMIT_BYTES
 from puffin_index.kinds.postings.directory import Cuts
-from puffin_index.kinds.postings.parse import ParsedBlocks, RawBlocks, StoredBlocks, parse_blocks, rows_of_runs
+from puffin_index.kinds.postings.parse import ParsedBlocks, StoredBlocks, parse_blocks, rows_of_runs
 from puffin_index.kinds.postings.sort import RowNumbers
 from puffin_index.storage.arrays import Flags, Ints
 from puffin_index.storage.bit_packing import unpack_streams
@@ -31,17 +31,17 @@ def _first_runs(blocks: ParsedBlocks, places: Ints, ranks: Ints) -> Ints:
     groups = blocks.groups[sections]
     firsts = (np.cumsum(groups) - groups)[owners]
     between = begins + group_ends[firsts + np.minimum(ranks, groups[owners])] - group_ends[firsts]
-    is_end = ranks == blocks.raw.key_counts[places]
+    is_end = ranks == blocks.key_counts[places]
     return np.where(is_end, ends, between)
 
 
-def keys_of_blocks(raw: RawBlocks) -> KeyArray:
+def keys_of_blocks(parsed: ParsedBlocks) -> KeyArray:
     """Return all keys of some blocks, ascending. Raises CorruptFileError if the keys of a block are damaged."""
-    if not raw.is_bytes:
-        return _int_keys(raw, np.arange(len(raw.offsets)))
-    keys = join_keys([_bytes_keys(raw, block).array() for block in range(len(raw.offsets))], raw.is_bytes)
+    if not parsed.is_bytes:
+        return _int_keys(parsed, np.arange(len(parsed.offsets)))
+    keys = join_keys([_bytes_keys(parsed, block).array() for block in range(len(parsed.offsets))], parsed.is_bytes)
     if pc.any(pc.less_equal(keys[1:], keys[:-1])).as_py():
-        raise corrupt(raw.blob, "keys that do not ascend", int(raw.offsets[0]))
+        raise corrupt(parsed.blob, "keys that do not ascend", int(parsed.offsets[0]))
     return keys
 
 
@@ -52,17 +52,17 @@ def _distinct(numbers: Ints) -> tuple[Ints, Ints]:
     return distinct, owners
 
 
-def _ranks(raw: RawBlocks, places: Ints, keys: Ints | Sequence[bytes], right: Flags) -> Ints:
+def _ranks(parsed: ParsedBlocks, places: Ints, keys: Ints | Sequence[bytes], right: Flags) -> Ints:
     """Return how many keys of a block, by ascending places, come before each key, or raise CorruptFileError."""
     blocks, owners = _distinct(places)
     if not isinstance(keys, np.ndarray):
-        opened = [_bytes_keys(raw, block) for block in blocks.tolist()]
+        opened = [_bytes_keys(parsed, block) for block in blocks.tolist()]
         queries = zip(owners.tolist(), keys, right.tolist(), strict=True)
         return np.array([opened[owner].rank(key, after) for owner, key, after in queries], np.int64)
-    found = _int_keys(raw, blocks)
-    counts = raw.key_counts[blocks]
+    found = _int_keys(parsed, blocks)
+    counts = parsed.key_counts[blocks]
     firsts = np.cumsum(counts) - counts
-    if raw.owners[blocks[0]] != raw.owners[blocks[-1]]:
+    if parsed.owners[blocks[0]] != parsed.owners[blocks[-1]]:
         own_keys = np.split(found, firsts[1:])
         asked = zip(owners.tolist(), keys.tolist(), right.tolist(), strict=True)
         return np.array([own_keys[owner].searchsorted(k, "right" if after else "left") for owner, k, after in asked])
@@ -72,40 +72,40 @@ def _ranks(raw: RawBlocks, places: Ints, keys: Ints | Sequence[bytes], right: Fl
     return own
 
 
-def _int_keys(raw: RawBlocks, blocks: Ints) -> Ints:
-    counts = raw.key_counts[blocks]
+def _int_keys(parsed: ParsedBlocks, blocks: Ints) -> Ints:
+    counts = parsed.key_counts[blocks]
     steps = np.zeros(int(counts.sum()), np.uint64)
     firsts = np.cumsum(counts) - counts
     is_step = np.ones(len(steps), np.bool_)
     is_step[firsts] = False
-    above = unpack_streams(raw.raw, raw.key_starts[blocks], counts - 1, raw.key_words[blocks])
-    steps[is_step] = above + np.repeat(raw.key_numbers[blocks], counts - 1)
+    above = unpack_streams(parsed.raw, parsed.key_starts[blocks], counts - 1, parsed.key_words[blocks])
+    steps[is_step] = above + np.repeat(parsed.key_numbers[blocks], counts - 1)
     # All sums wrap modulo 2 ** 64: the difference to the sum at the block's first key is right all the same.
     sums = np.cumsum(steps)
-    keys: Ints = (sums - np.repeat(sums[firsts] - raw.first_keys[blocks].view(np.uint64), counts)).view(np.int64)
+    keys: Ints = (sums - np.repeat(sums[firsts] - parsed.first_keys[blocks].view(np.uint64), counts)).view(np.int64)
     descends = keys[1:] <= keys[:-1]
-    blobs = raw.owners[blocks]
+    blobs = parsed.owners[blocks]
     if blobs[0] != blobs[-1]:
         descends[firsts[1:][blobs[1:] != blobs[:-1]] - 1] = False
     if bool(descends.any()):
-        raise corrupt(raw.blob, "keys that do not ascend", int(raw.offsets[blocks[0]]))
+        raise corrupt(parsed.blob, "keys that do not ascend", int(parsed.offsets[blocks[0]]))
     return keys
 
 
-def _bytes_keys(raw: RawBlocks, block: int) -> BytesKeys:
-    count = int(raw.key_counts[block])
-    return parse_block_of_bytes(raw.blob, _content(raw, block, count), int(raw.offsets[block]), count, "<")
+def _bytes_keys(parsed: ParsedBlocks, block: int) -> BytesKeys:
+    count = int(parsed.key_counts[block])
+    return parse_block_of_bytes(parsed.blob, _content(parsed, block, count), int(parsed.offsets[block]), count, "<")
 
 
-def _content(raw: RawBlocks, block: int, key_count: int) -> memoryview:
-    start, length = int(raw.key_starts[block]), int(raw.key_numbers[block])
-    stored = raw.raw[start : start + int(raw.key_words[block])]
+def _content(parsed: ParsedBlocks, block: int, key_count: int) -> memoryview:
+    start, length = int(parsed.key_starts[block]), int(parsed.key_numbers[block])
+    stored = parsed.raw[start : start + int(parsed.key_words[block])]
     if len(stored) == length:
         return stored
-    offset = int(raw.offsets[block])
+    offset = int(parsed.offsets[block])
     if key_count == 1 or length > KEY_CONTENT_LIMIT_BYTES:
-        raise corrupt(raw.blob, f"{key_count} keys of {length} bytes in {len(stored)}", offset)
-    return content_of_frame(raw.blob, stored, offset, length, length)
+        raise corrupt(parsed.blob, f"{key_count} keys of {length} bytes in {len(stored)}", offset)
+    return content_of_frame(parsed.blob, stored, offset, length, length)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -142,7 +142,7 @@ def runs_of(parsed: ParsedBlocks, asked: Sequence[AskedBlocks]) -> Ints:
         return runs
     right = np.concatenate([one.cuts.right for one in asked])
     ranks = np.zeros(len(places), np.int64)
-    ranks[here] = _ranks(parsed.raw, places[here], _keys(asked, here), right[here])
+    ranks[here] = _ranks(parsed, places[here], _keys(asked, here), right[here])
     # Most blocks read for one key turn out not to have the key: decoding their run counts would be wasted.
     empty = is_here[0::2] & is_here[1::2] & (places[0::2] == places[1::2]) & (ranks[0::2] == ranks[1::2])
     there = here[~np.repeat(empty, 2)[here]]

@@ -20,7 +20,7 @@ from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.columns import Column, KeyArray, join_keys
 from puffin_index.keys.leaf import NullTest, SetTest
 from puffin_index.kinds.base import LookUp, OpenIndex, RowSet, StoredPayload
-from puffin_index.kinds.held_keys import DistinctKeys, HoldsKeys, KeyCounts, KeySets, are_few_keys
+from puffin_index.kinds.held_keys import HoldsKeys, KeyCounts, KeySets, are_few_keys
 from puffin_index.kinds.postings.columns import (
     CodedRows,
     KeyRows,
@@ -38,11 +38,10 @@ from puffin_index.kinds.postings.directory import (
     cost_of_blocks,
     cuts_at,
 )
-from puffin_index.kinds.postings.keys import AskedBlocks, keys_of_blocks
+from puffin_index.kinds.postings.keys import AskedBlocks
 from puffin_index.kinds.postings.parse import ParsedBlocks, parse_blocks, read_blocks
 from puffin_index.kinds.postings.sort import RowNumbers
-from puffin_index.roaring.read import deserialize, row_set_of
-from puffin_index.roaring.union import StoredSets
+from puffin_index.roaring.read import StoredSets, deserialize, row_set_of
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.parts import Part, check_layout, corrupt, parts_of
 from puffin_index.storage.ranged import Reading, at_once, run
@@ -115,7 +114,12 @@ class Postings(OpenIndex, HoldsKeys):
             return LookUp((0, 0), (0, 0), lambda _: at_once(RowSet(BitMap(), True)))
         plan = self._plan(cuts, asked.negated)
         is_short = not plan.subtract and len(plan.blocks) > 0
-        return LookUp(bounds, plan.cost, partial(self._rows, plan), partial(self._blocks, plan) if is_short else None)
+        return LookUp(
+            bounds,
+            plan.cost,
+            partial(self._rows, plan),
+            partial(self._read_asked, plan.blocks, plan.cuts) if is_short else None,
+        )
 
     def _null_test(self, is_null: bool, candidates: BitMap | None) -> Reading[RowSet]:
         nulls = yield from self.nulls()
@@ -125,27 +129,22 @@ class Postings(OpenIndex, HoldsKeys):
     def _rows(self, plan: _Plan, candidates: BitMap | None) -> Reading[RowSet]:
         found = BitMap()
         for first in range(0, len(plan.blocks), BLOCKS_AT_ONCE):
-            some = plan.blocks[first : first + BLOCKS_AT_ONCE]
-            yield from self.directory.load(some)
-            asked = yield from self._read_asked(some, plan.cuts)
+            asked = yield from self._read_asked(plan.blocks[first : first + BLOCKS_AT_ONCE], plan.cuts)
             found |= asked.rows_of_all([asked])[0]
         if plan.subtract:
             nulls = yield from self.nulls()
             found = self._every_row - nulls - found
         return RowSet(found if candidates is None else found & candidates, True)
 
-    def _blocks(self, plan: _Plan) -> Reading[AskedBlocks]:
-        yield from self.directory.load(plan.blocks)
-        return (yield from self._read_asked(plan.blocks, plan.cuts))
-
     def _read_asked(self, blocks: Ints, cuts: Cuts) -> Reading[AskedBlocks]:
+        yield from self.directory.load(blocks)
         stored = yield from read_blocks(self._blob, self.directory, blocks)
         are_sets = self.directory.table.are_sets[blocks]
         rows = BitMap()
         if are_sets.any():
             sets, stored = stored.chosen(are_sets), stored.chosen(~are_sets)
             row_count = int(sets.table.row_counts(sets.numbers).sum())
-            stored_sets = StoredSets.of(sets.views, self._blob.location, self._blob.offset)
+            stored_sets = StoredSets(sets.views, self._blob.location, self._blob.offset)
             rows = stored_sets.union(self._numbers.row_limit, row_count)
             if len(rows) != row_count or not rows <= self._every_row:
                 raise self._other_rows(blocks)
@@ -174,7 +173,7 @@ class Postings(OpenIndex, HoldsKeys):
 
     def _read_sets(self, blocks: Ints) -> Reading[StoredSets]:
         views = yield from parts_of(self._blob, self.directory.parts(blocks))
-        return StoredSets.of(views, self._blob.location, self._blob.offset)
+        return StoredSets(views, self._blob.location, self._blob.offset)
 
     def keys_of(self, rows: BitMap | None) -> Reading[Column]:
         """Return the keys of some rows."""
@@ -215,29 +214,11 @@ class Postings(OpenIndex, HoldsKeys):
     def counts_of(self, rows: BitMap) -> Reading[KeyCounts]:
         """Return the distinct keys of some rows; of all rows without decoding any."""
         if len(rows) < self._numbers.row_count:
-            sets = yield from self.sets_of()
-            if sets is not None:
-                return sets.among(rows)
-            decoded = yield from self.in_memory()
-            return (yield from decoded.counts_of(rows))
+            return (yield from super().counts_of(rows))
         keys, counts = yield from self._every_key()
         if int(counts.sum()) != self._counts[0]:
             raise corrupt(self._blob, "postings of another number of rows")
         return KeyCounts(self._value_type, keys, counts, self._counts[1])
-
-    def distinct_of(self, rows: BitMap) -> Reading[DistinctKeys]:
-        """Return the distinct keys of some rows; of all rows without decoding any row."""
-        if len(rows) < self._numbers.row_count:
-            return (yield from super().distinct_of(rows))
-        return DistinctKeys((yield from self._key_list()), self._counts[0])
-
-    def _key_list(self) -> Reading[KeyArray]:
-        yield from self.directory.load()
-        parts: list[KeyArray] = []
-        for some, are_sets in self._stretches():
-            keys = self.directory.keys_at(some) if are_sets else keys_of_blocks((yield from self._scan(some)).raw)
-            parts.append(keys)
-        return join_keys(parts, self._is_bytes)
 
     def _stretches(self, chosen: Ints | None = None) -> Iterator[tuple[Ints, bool]]:
         """Yield blocks (None for all) with loaded pages, some at a time, and whether these are row sets."""
@@ -283,7 +264,7 @@ class Postings(OpenIndex, HoldsKeys):
     def keys(self, most: int) -> Reading[KeyArray | None]:
         """Return the distinct keys, ascending; None if there are more than `most`."""
         yield from self.directory.load(_NO_BLOCKS)
-        return None if self.directory.key_count > most else (yield from self._key_list())
+        return None if self.directory.key_count > most else (yield from self._every_key())[0]
 
     def _scan(self, blocks: Ints) -> Reading[ParsedBlocks]:
         """Read and parse some blocks, ascending, whose pages are loaded."""

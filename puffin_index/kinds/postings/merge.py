@@ -1,24 +1,25 @@
 """Merge the postings of several segments into one blob, one range of keys at a time, so that memory stays bounded."""
 
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from puffin_index.errors import BuildError, CorruptFileError
-from puffin_index.keys.columns import KeyArray, chosen_keys, sorted_keys_of
+from puffin_index.errors import CorruptFileError
+from puffin_index.keys.columns import chosen_keys, join_keys, sorted_keys_of, tuple_of_keys
 from puffin_index.keys.leaf import Key
 from puffin_index.keys.merge import rank_keys
-from puffin_index.keys.sorted_keys import BytesKeys
 from puffin_index.kinds.base import MergePart, Payload
 from puffin_index.kinds.postings.blocks import Sizes
-from puffin_index.kinds.postings.build import DEFAULT_SIZES, MAXIMUM_ROWS, append_blocks, finish_postings, most_set_keys
+from puffin_index.kinds.postings.build import DEFAULT_SIZES, append_blocks, finish_postings, most_set_keys, number_rows
+from puffin_index.kinds.postings.columns import KeyRows
 from puffin_index.kinds.postings.look_up import Postings
 from puffin_index.kinds.postings.pages import Child
 from puffin_index.kinds.postings.sort import OrderedRows, RowNumbers, order_keyed
-from puffin_index.storage.arrays import Flags, Ints, Rows
+from puffin_index.storage.arrays import Flags, Ints
 from puffin_index.storage.parts import corrupt
 from puffin_index.storage.ranged import run
 
@@ -26,15 +27,6 @@ ROWS_AT_ONCE = 4 * 1024 * 1024
 """The approximate number of rows in memory at a time; a single key with more rows exceeds the number."""
 _BLOCKS_AT_ONCE = 1024
 _LOW_HALF = np.int64(0xFFFF_FFFF)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Some:
-    """Distinct keys, ascending, each with rows; the place of each row's key, and its new number, ascending in a key."""
-
-    keys: KeyArray
-    owners: Ints
-    rows: Rows
 
 
 def merge_postings(
@@ -45,9 +37,7 @@ def merge_postings(
     Raises BuildError if rows exceed the row space, CorruptFileError or UnsupportedError for an unreadable part.
     """
     is_bytes = parts[0].payload.value_type.domain == "bytes"
-    numbers = RowNumbers.of(np.concatenate([part.new_spans for part in parts]))
-    if max(numbers.limit, numbers.row_limit) > MAXIMUM_ROWS:
-        raise BuildError(f"{numbers.row_limit} rows in the row space of a segment, which has {MAXIMUM_ROWS}")
+    numbers = number_rows(np.concatenate([part.new_spans for part in parts]))
     ends = np.cumsum([0, *(int(np.count_nonzero(part.is_kept)) for part in parts)]).tolist()
     sources = [
         _Source(part, numbers.firsts[first:end]) for part, (first, end) in zip(parts, pairwise(ends), strict=True)
@@ -59,7 +49,7 @@ def merge_postings(
     blocks: list[Child] = []
     before: bytes | None = None
     for limit in (*_limits(sources, is_bytes, rows_at_once), None):
-        some = [one for source in sources for one in source.below(limit) if len(one.rows)]
+        some = [one for source in sources for one in source.below(limit) if len(one.numbers)]
         if not some:
             continue
         ordered = _ordered(some, (numbers.limit - 1).bit_length(), is_bytes)
@@ -71,7 +61,10 @@ def merge_postings(
 
 
 class _Source:
-    """The postings of one part, read once from the first block to the last."""
+    """The postings of one part, read once from the first block to the last.
+
+    Gives distinct keys that have rows. The rows are ordered by key, then by new number.
+    """
 
     def __init__(self, part: MergePart, new_firsts: Ints) -> None:
         payload = part.payload
@@ -82,25 +75,19 @@ class _Source:
         self._moves = np.zeros(len(payload.spans), np.int64)
         self._moves[self._is_kept] = new_firsts - self._numbers.firsts[self._is_kept]
         run(self.postings.directory.load())
-        pages = self.postings.directory.separators()
-        self.separators: list[bytes] = [
-            page.key(place) for page in pages if isinstance(page, BytesKeys) for place in range(len(page))
-        ]
-        table = self.postings.directory.table
-        self.first_keys, self.row_counts = table.first_keys[:-1], np.diff(table.rows)
+        self.separators = self.postings.directory.keys_at(np.arange(self.postings.directory.block_count))
+        self.row_counts = np.diff(self.postings.directory.table.rows)
         # A key counts in every row group with rows.
         self.key_count = self.postings.directory.key_count * int(np.count_nonzero(self._numbers.row_counts))
         self._next = 0
-        self._pending: list[_Some] = []
+        self._pending: list[KeyRows] = []
 
-    def below(self, limit: Key | None) -> list[_Some]:
+    def below(self, limit: Key | None) -> list[KeyRows]:
         """Return all keys below a limit, or all keys without a limit, that no earlier call returned."""
         end = self.postings.directory.block_count
-        if isinstance(limit, int):
-            end = int(np.searchsorted(self.first_keys, np.int64(limit)))
-        elif limit is not None:
+        if limit is not None:
             # A block whose separator is not below the limit has no key below the limit.
-            end = bisect_left(self.separators, limit)
+            end = sorted_keys_of(self.separators).rank(limit, False)
         found = self._pending
         for first in range(self._next, end, _BLOCKS_AT_ONCE):
             found += self._read(np.arange(first, min(first + _BLOCKS_AT_ONCE, end)))
@@ -112,13 +99,13 @@ class _Source:
         self._pending = [_slice(some, cut, None) for some, cut in cuts if cut < len(some.keys)]
         return [_slice(some, 0, cut) for some, cut in cuts if cut]
 
-    def _read(self, blocks: Ints) -> Iterator[_Some]:
+    def _read(self, blocks: Ints) -> Iterator[KeyRows]:
         for found in self.postings.key_rows(blocks):
             numbers, kept = self._moved(found.numbers)
             words = np.sort(found.codes[kept].astype(np.int64) << 32 | numbers)
-            yield _without_unused(_Some(found.keys, words >> 32, (words & _LOW_HALF).astype(np.uint32)))
+            yield _without_unused(KeyRows(found.keys, words >> 32, (words & _LOW_HALF).astype(np.uint32)))
 
-    def _moved(self, numbers: Ints) -> tuple[Ints, Flags]:
+    def _moved(self, numbers: npt.NDArray[np.integer]) -> tuple[Ints, Flags]:
         """Return the new numbers of those rows that are kept, and which these are."""
         row_groups = np.searchsorted(self._numbers.firsts, numbers, "right") - 1
         if bool((numbers >= (self._numbers.firsts + self._numbers.row_counts)[row_groups]).any()):
@@ -132,38 +119,41 @@ class _Source:
         return self._moved(self._numbers.to_numbers(rows))[0]
 
 
-def _slice(some: _Some, first: int, end: int | None) -> _Some:
-    low = int(np.searchsorted(some.owners, first))
-    high = len(some.owners) if end is None else int(np.searchsorted(some.owners, end))
-    return _Some(some.keys[first:end], some.owners[low:high] - first, some.rows[low:high])
+def _slice(some: KeyRows, first: int, end: int | None) -> KeyRows:
+    low = int(np.searchsorted(some.codes, first))
+    high = len(some.codes) if end is None else int(np.searchsorted(some.codes, end))
+    return KeyRows(some.keys[first:end], some.codes[low:high] - first, some.numbers[low:high])
 
 
-def _without_unused(some: _Some) -> _Some:
+def _without_unused(some: KeyRows) -> KeyRows:
     """Leave out keys without rows: all their rows were in dropped row groups."""
-    if len(some.keys) == np.count_nonzero(np.diff(some.owners, prepend=-1)):
+    if len(some.keys) == np.count_nonzero(np.diff(some.codes, prepend=-1)):
         return some
-    used, owners = np.unique(some.owners, return_inverse=True)
-    return _Some(chosen_keys(some.keys, used), owners.astype(np.int64), some.rows)
+    used, codes = np.unique(some.codes, return_inverse=True)
+    return KeyRows(chosen_keys(some.keys, used), codes.astype(np.int64), some.numbers)
 
 
 def _limits(sources: Sequence[_Source], is_bytes: bool, rows_at_once: int) -> list[Key]:
     """Choose keys, ascending, with about `rows_at_once` rows between neighbours; estimated from the directories."""
     row_counts = np.concatenate([source.row_counts for source in sources])
-    texts = [separator for source in sources for separator in source.separators]
-    first_keys = np.concatenate([source.first_keys for source in sources])
-    order = np.array(sorted(range(len(texts)), key=texts.__getitem__), np.int64) if is_bytes else first_keys.argsort()
+    separators = join_keys([source.separators for source in sources], is_bytes)
+    order = pc.sort_indices(pa.array(separators)).to_numpy()
     ranges = np.cumsum(row_counts[order]) // rows_at_once
-    chosen = order[np.flatnonzero(np.diff(ranges)) + 1].tolist()
-    keys: list[Key] = [texts[place] for place in chosen] if is_bytes else first_keys[chosen].tolist()
-    return list(dict.fromkeys(keys))
+    chosen = chosen_keys(separators, order[np.flatnonzero(np.diff(ranges)) + 1])
+    return list(dict.fromkeys(tuple_of_keys(chosen)))
 
 
-def _ordered(some: Sequence[_Some], row_bits: int, is_bytes: bool) -> OrderedRows:
+def _ordered(some: Sequence[KeyRows], row_bits: int, is_bytes: bool) -> OrderedRows:
     if is_bytes:
         dictionary, ranks = rank_keys([one.keys for one in some])
         ends = np.cumsum([len(one.keys) for one in some])[:-1]
-        coded = [(own[one.owners], one.rows) for one, own in zip(some, np.split(ranks, ends), strict=True)]
+        coded = [
+            (own[one.codes], one.numbers.astype(np.uint32, copy=False))
+            for one, own in zip(some, np.split(ranks, ends), strict=True)
+        ]
         return order_keyed(coded, 0, len(dictionary), row_bits, dictionary)
     arrays = [one.keys for one in some if isinstance(one.keys, np.ndarray)]
-    keyed = [(keys[one.owners], one.rows) for keys, one in zip(arrays, some, strict=True)]
+    keyed = [
+        (keys[one.codes], one.numbers.astype(np.uint32, copy=False)) for keys, one in zip(arrays, some, strict=True)
+    ]
     return order_keyed(keyed, min(int(keys[0]) for keys in arrays), max(int(keys[-1]) for keys in arrays), row_bits)

@@ -37,12 +37,13 @@ class StoredBlocks:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RawBlocks:
-    """Blocks of one blob or several (`blob` is the first) with parsed headers.
+class ParsedBlocks:
+    """Blocks of one blob or several (`blob` is the first) with their sections, one after the other.
 
     `owners` has the place of each block's blob, `offsets` the start in it; `first_keys` are those of the int64 domain.
-    `raw` has the bytes of all blocks and slack; `starts`, `key_starts` and `section_starts` are places in it, `starts`
-    with the end of all.
+    `raw` has the bytes of all blocks and slack; `key_starts` and `starts` are places in it. Count of numbers, width,
+    least number and start of each of the four streams have the shape (sections, 4). Runs are numbered through all
+    sections. The first run of each section and the first section of each block are followed by the number of all.
     """
 
     blob: Blob
@@ -51,31 +52,11 @@ class RawBlocks:
     offsets: Ints
     first_keys: Ints
     raw: memoryview
-    starts: Ints
     key_counts: Ints
-    row_counts: Ints
     key_words: Ints
     key_numbers: Words
     key_starts: Ints
-    section_starts: Ints
     section_counts: Ints
-
-    def require(self, holds: Flags, reason: str) -> None:
-        """Raise `CorruptFileError` at the first block whose flag is not set."""
-        if not bool(holds.all()):
-            raise corrupt(self.blob, reason, int(self.offsets[int(np.argmin(holds))]))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ParsedBlocks:
-    """Blocks and their sections, one after the other: runs, groups and rows of each, and its four streams.
-
-    Count of numbers, width, least number and start in the bytes of each stream have the shape (sections, 4). Runs are
-    numbered through all sections. The first run of each section and the first section of each block are followed by the
-    number of all.
-    """
-
-    raw: RawBlocks
     section_runs: Ints
     block_sections: Ints
     runs: Ints
@@ -91,7 +72,7 @@ class ParsedBlocks:
         counts = self.counts[sections, which]
         if not self.widths[sections, which].any():
             return np.repeat(self.least[sections, which], counts)
-        numbers = unpack_streams(self.raw.raw, self.starts[sections, which], counts, self.widths[sections, which])
+        numbers = unpack_streams(self.raw, self.starts[sections, which], counts, self.widths[sections, which])
         numbers += np.repeat(self.least[sections, which], counts).view(np.uint64)
         return numbers.view(np.int64)
 
@@ -100,7 +81,7 @@ class ParsedBlocks:
         runs, groups = self.runs[sections], self.groups[sections]
         counts = self.stream(COUNTS, sections)
         if bool((np.add.reduceat(counts, np.cumsum(groups) - groups) != runs).any()):
-            raise corrupt(self.raw.blob, "a section of another number of runs", int(self.raw.offsets[0]))
+            raise corrupt(self.blob, "a section of another number of runs", int(self.offsets[0]))
         return counts
 
 
@@ -114,7 +95,68 @@ def parse_blocks(stored: Sequence[StoredBlocks], is_bytes: bool) -> ParsedBlocks
 
     Raises CorruptFileError if a block contradicts the directory; the error names the first blob, whichever is damaged.
     """
-    return _parse_sections(_parse_headers(stored, is_bytes))
+    blob, tables = stored[0].blob, [(blocks.table, blocks.numbers) for blocks in stored]
+    offsets = np.concatenate([table.offsets[numbers] for table, numbers in tables])
+
+    def require(holds: Flags, reason: str) -> None:
+        if not bool(holds.all()):
+            raise corrupt(blob, reason, int(offsets[int(np.argmin(holds))]))
+
+    views = [view for blocks in stored for view in blocks.views]
+    raw = memoryview(b"".join((*views, bytes(SLACK_BYTES))))
+    data, begins = np.frombuffer(raw, np.uint8), _before(np.array([len(view) for view in views], np.int64))
+    block = records_at(data, begins[:-1], BLOCK_HEADER)
+    key_counts = np.concatenate([table.keys[numbers] for table, numbers in tables])
+    key_words, section_counts = block["key_word"].astype(np.int64), block["sections"].astype(np.int64)
+    key_starts = begins[:-1] + BLOCK_HEADER.itemsize + 4 * section_counts
+    section_starts = key_starts + (key_words if is_bytes else packed_bytes(key_counts - 1, key_words))
+    fits = (section_starts <= begins[1:]) & (section_counts > 0) & (key_counts > 0)
+    fits &= (key_words <= MAXIMUM_WIDTH) | is_bytes
+    require(fits & ((section_counts == 1) | (key_counts == 1)), "a block whose header does not fit it")
+
+    owners, block_sections = np.repeat(np.arange(len(offsets)), section_counts), _before(section_counts)
+    first_sections = block_sections[:-1]
+    places = ramps(begins[:-1] + BLOCK_HEADER.itemsize, section_counts, 4)
+    lengths = records_at(data, places, np.dtype("<u4")).astype(np.int64)
+    before = _before(lengths)
+    starts = before[:-1] + (section_starts - before[first_sections])[owners]
+    ends_well = section_starts + np.add.reduceat(lengths, first_sections) == begins[1:]
+    long_enough = np.minimum.reduceat(lengths, first_sections) >= SECTION_HEADER.itemsize
+    require(ends_well & long_enough, "sections that do not fill their block")
+    header = records_at(data, starts, SECTION_HEADER)
+    runs, groups = header["runs"].astype(np.int64) + 1, header["groups"].astype(np.int64) + 1
+    widths, least = header["widths"].astype(np.int64), header["least"].astype(np.int64)
+    counts = np.stack((groups, groups, runs - groups, runs), axis=1)
+    stream_bytes = packed_bytes(counts, widths)
+    rows, row_counts = header["rows"].astype(np.int64), [table.row_counts(numbers) for table, numbers in tables]
+    fits = (stream_bytes.sum(axis=1) + SECTION_HEADER.itemsize == lengths) & (rows >= runs)
+    fits &= (groups <= runs) & (widths <= _MAXIMUM_ROW_WIDTH).all(axis=1)
+    fits &= (least[:, COUNTS] > 0) & (least[:, LENGTHS] > 0)
+    fits &= groups == np.where(section_counts == 1, key_counts, 1)[owners]
+    fits &= (np.add.reduceat(rows, first_sections) == np.concatenate(row_counts))[owners]
+    require(np.logical_and.reduceat(fits, first_sections), "a section whose header does not fit it")
+    return ParsedBlocks(
+        blob,
+        is_bytes,
+        owners=np.repeat(np.arange(len(stored)), [len(blocks.numbers) for blocks in stored]),
+        offsets=offsets,
+        first_keys=np.concatenate([table.first_keys[numbers] for table, numbers in tables]),
+        raw=raw,
+        key_counts=key_counts,
+        key_words=key_words,
+        key_numbers=block["key_number"].astype(np.uint64),
+        key_starts=key_starts,
+        section_counts=section_counts,
+        section_runs=_before(runs),
+        block_sections=block_sections,
+        runs=runs,
+        groups=groups,
+        rows=rows,
+        counts=counts,
+        widths=widths,
+        least=least,
+        starts=(starts + SECTION_HEADER.itemsize)[:, None] + np.cumsum(stream_bytes, axis=1) - stream_bytes,
+    )
 
 
 def _before(counts: Ints) -> Ints:
@@ -122,66 +164,6 @@ def _before(counts: Ints) -> Ints:
     ends = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=ends[1:])
     return ends
-
-
-def _parse_headers(stored: Sequence[StoredBlocks], is_bytes: bool) -> RawBlocks:
-    views = [view for blocks in stored for view in blocks.views]
-    joined = b"".join((*views, bytes(SLACK_BYTES)))
-    starts = _before(np.array([len(view) for view in views], np.int64))
-    header = records_at(np.frombuffer(joined, np.uint8), starts[:-1], BLOCK_HEADER)
-    tables = [(blocks.table, blocks.numbers) for blocks in stored]
-    keys = np.concatenate([table.keys[numbers] for table, numbers in tables])
-    words, sections = header["key_word"].astype(np.int64), header["sections"].astype(np.int64)
-    key_bytes = words if is_bytes else packed_bytes(keys - 1, words)
-    key_starts = starts[:-1] + BLOCK_HEADER.itemsize + 4 * sections
-    raw = RawBlocks(
-        stored[0].blob,
-        is_bytes,
-        np.repeat(np.arange(len(stored)), [len(blocks.numbers) for blocks in stored]),
-        np.concatenate([table.offsets[numbers] for table, numbers in tables]),
-        np.concatenate([table.first_keys[numbers] for table, numbers in tables]),
-        memoryview(joined),
-        starts,
-        keys,
-        np.concatenate([table.row_counts(numbers) for table, numbers in tables]),
-        words,
-        header["key_number"].astype(np.uint64),
-        key_starts,
-        key_starts + key_bytes,
-        sections,
-    )
-    fits = (key_starts + key_bytes <= starts[1:]) & (sections > 0) & (keys > 0)
-    fits &= (words <= MAXIMUM_WIDTH) | is_bytes
-    raw.require(fits & ((sections == 1) | (keys == 1)), "a block whose header does not fit it")
-    return raw
-
-
-def _parse_sections(raw: RawBlocks) -> ParsedBlocks:
-    data = np.frombuffer(raw.raw, np.uint8)
-    owners = np.repeat(np.arange(len(raw.offsets)), raw.section_counts)
-    block_sections = _before(raw.section_counts)
-    first_sections = block_sections[:-1]
-    places = ramps(raw.starts[:-1] + BLOCK_HEADER.itemsize, raw.section_counts, 4)
-    lengths = records_at(data, places, np.dtype("<u4")).astype(np.int64)
-    before = _before(lengths)
-    starts = before[:-1] + (raw.section_starts - before[first_sections])[owners]
-    ends_well = raw.section_starts + np.add.reduceat(lengths, first_sections) == raw.starts[1:]
-    long_enough = np.minimum.reduceat(lengths, first_sections) >= SECTION_HEADER.itemsize
-    raw.require(ends_well & long_enough, "sections that do not fill their block")
-    header = records_at(data, starts, SECTION_HEADER)
-    runs, groups = header["runs"].astype(np.int64) + 1, header["groups"].astype(np.int64) + 1
-    widths, least = header["widths"].astype(np.int64), header["least"].astype(np.int64)
-    counts = np.stack((groups, groups, runs - groups, runs), axis=1)
-    stream_bytes = packed_bytes(counts, widths)
-    stream_starts = (starts + SECTION_HEADER.itemsize)[:, None] + np.cumsum(stream_bytes, axis=1) - stream_bytes
-    rows = header["rows"].astype(np.int64)
-    fits = (stream_bytes.sum(axis=1) + SECTION_HEADER.itemsize == lengths) & (rows >= runs)
-    fits &= (groups <= runs) & (widths <= _MAXIMUM_ROW_WIDTH).all(axis=1)
-    fits &= (least[:, COUNTS] > 0) & (least[:, LENGTHS] > 0)
-    fits &= groups == np.where(raw.section_counts == 1, raw.key_counts, 1)[owners]
-    fits &= (np.add.reduceat(rows, first_sections) == raw.row_counts)[owners]
-    raw.require(np.logical_and.reduceat(fits, first_sections), "a section whose header does not fit it")
-    return ParsedBlocks(raw, _before(runs), block_sections, runs, groups, rows, counts, widths, least, stream_starts)
 
 
 _SECTIONS_AT_ONCE = 256
@@ -205,7 +187,7 @@ def rows_of_runs(
             own = slice(own_ends[owner] - own_counts[owner], own_ends[owner])
             rows = row_set(starts[own], None if lengths is None else lengths[own], numbers[owner])
             if rows is None:
-                raise corrupt(blocks.raw.blob, "rows that no row group has", int(blocks.raw.offsets[0]))
+                raise corrupt(blocks.blob, "rows that no row group has", int(blocks.offsets[0]))
             found[owner] |= rows
     return found
 
@@ -251,7 +233,7 @@ def decode_runs(blocks: ParsedBlocks, sections: Ints) -> tuple[Ints, Ints | None
     if lengths is not None:
         sums = np.add.reduceat(lengths, np.cumsum(runs) - runs)
         if bool((sums != blocks.rows[sections]).any()):
-            raise corrupt(blocks.raw.blob, "a section of another number of rows", int(blocks.raw.offsets[0]))
+            raise corrupt(blocks.blob, "a section of another number of rows", int(blocks.offsets[0]))
     if len(firsts) == int(runs.sum()):
         return firsts, lengths
     counts = blocks.group_counts(sections)

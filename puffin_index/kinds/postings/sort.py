@@ -144,12 +144,11 @@ def order_rows(columns: Sequence[SortedColumn], numbers: RowNumbers, is_bytes: b
         return OrderedRows(np.empty(0, np.uint64), 0, np.empty(0, np.uint32), 0, nothing)
     row_bits = (numbers.limit - 1).bit_length()
     if is_bytes:
-        merged = merge_keys([column.keys for column, _ in used])
+        dictionary, ranks = merge_keys([column.keys for column, _ in used])
         parts = [
-            _keyed(own[column.codes], column.column, first)
-            for (column, first), own in zip(used, merged.ranks, strict=True)
+            _keyed(own[column.codes], column.column, first) for (column, first), own in zip(used, ranks, strict=True)
         ]
-        return order_keyed(parts, 0, len(merged.keys), row_bits, merged.keys)
+        return order_keyed(parts, 0, len(dictionary), row_bits, dictionary)
     parts = [_keyed(column.column.int_keys, column.column, first) for column, first in used]
     bounds = [bounds_of(keys) for keys, _ in parts]
     return order_keyed(parts, min(low for low, _ in bounds), max(high for _, high in bounds), row_bits)

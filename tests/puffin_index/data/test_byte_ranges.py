@@ -56,12 +56,12 @@ def test_places_are_those_that_pyarrow_tells(tmp_path: Path) -> None:
     places = row_group_places(footer)
 
     assert places is not None
-    assert len(places) == GROUPS
-    for group, place in enumerate(places):
+    assert len(places[0]) == GROUPS
+    for group, (offset, midpoint) in enumerate(zip(*places, strict=True)):
         own = footer.row_group(group)
         chunks = [own.column(at) for at in range(own.num_columns)]
-        assert place.offset == min(chunks[0].data_page_offset, chunks[0].dictionary_page_offset)
-        assert place.midpoint == place.offset + sum(chunk.total_compressed_size for chunk in chunks) // 2
+        assert offset == min(chunks[0].data_page_offset, chunks[0].dictionary_page_offset)
+        assert midpoint == offset + sum(chunk.total_compressed_size for chunk in chunks) // 2
 
 
 def without_sizes(footer: Struct) -> None:
@@ -88,11 +88,12 @@ def test_what_a_footer_leaves_out_or_states_wrongly_is_taken_as_parquet_java_tak
 
     assert row_group_places(write(tmp_path / "a.parquet", without_sizes)) == honest
     wrong = row_group_places(write(tmp_path / "b.parquet", with_sizes_of_100))
-    assert [place.midpoint - place.offset for place in wrong or ()] == [50] * GROUPS
+    assert wrong is not None
+    assert [midpoint - offset for offset, midpoint in zip(*wrong, strict=True)] == [50] * GROUPS
     at_0 = row_group_places(write(tmp_path / "c.parquet", with_a_dictionary_at_0))
     assert at_0 is not None
-    assert at_0[3].offset == 0
-    assert at_0[3].midpoint == honest[3].midpoint - honest[3].offset
+    assert at_0[0][3] == 0
+    assert at_0[1][3] == honest[1][3] - honest[0][3]
 
 
 def test_a_footer_that_makes_no_sense_gives_no_places(tmp_path: Path) -> None:
@@ -102,7 +103,7 @@ def test_a_footer_that_makes_no_sense_gives_no_places(tmp_path: Path) -> None:
 def test_a_file_without_row_groups_has_no_places(tmp_path: Path) -> None:
     pq.ParquetWriter(tmp_path / "empty.parquet", pa.schema([("a", pa.int64())])).close()
 
-    assert row_group_places(pq.ParquetFile(tmp_path / "empty.parquet").metadata) == ()
+    assert row_group_places(pq.ParquetFile(tmp_path / "empty.parquet").metadata) == ([], [])
 
 
 @pytest.mark.parametrize("compression", ["uncompressed", "zlib", "snappy", "lz4", "zstd"])
@@ -117,11 +118,11 @@ def test_stripes_of_an_orc_file_are_found(tmp_path: Path, compression: str, rows
     orc.write_table(table, path, compression=compression, stripe_size=65_536, batch_size=1_024)
     with path.open("rb") as stream:
         opened = orc.ORCFile(stream)
-        footer = read_footer(opened)
+        found, row_counts, _ = read_footer(opened)
 
         rows = [opened.read_stripe(at, columns=["a"]).num_rows for at in range(opened.nstripes)]
-        assert footer.row_counts == tuple(rows)
-    offsets = list(footer.offsets)
+        assert row_counts == tuple(rows)
+    offsets = list(found)
     assert offsets[0] == len(b"ORC")
     assert offsets == sorted(set(offsets))
     assert offsets[-1] < path.stat().st_size

@@ -95,7 +95,7 @@ def read(opened: OpenDataFile, field_id: int, key: str | None = None) -> list[ob
 
 def first_bytes(file: DataFile) -> tuple[int, ...]:
     if file.format == "ORC":
-        return read_footer(orc.ORCFile(file.path)).offsets
+        return read_footer(orc.ORCFile(file.path))[0]
     metadata = pq.ParquetFile(file.path).metadata
     columns = [metadata.row_group(group).column(0) for group in range(metadata.num_row_groups)]
     return tuple(column.dictionary_page_offset or column.data_page_offset for column in columns)

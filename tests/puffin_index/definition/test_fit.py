@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Mapping
-from uuid import UUID
 
 import pyarrow as pa
 import pytest
@@ -64,18 +63,3 @@ def test_create_logs_a_bad_fit_and_goes_on(local_catalog: SqlCatalog, caplog: py
     assert [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING] == [
         "column 'flag': bsi is for comparisons, and a boolean has only two values; use bitmap"
     ]
-
-
-def test_long_texts_have_too_many_values_for_bitmaps(
-    local_catalog: SqlCatalog, caplog: pytest.LogCaptureFixture
-) -> None:
-    data = pa.table(
-        {"id": [str(UUID(int=row * 7919 << 64 | row * row)) for row in range(2_000)], "state": ["open", "done"] * 1_000}
-    )
-    create_table(local_catalog, "t", data, 500)
-    definition = IndexDefinition.of(bitmap=["id", "state"], options={"id.layout": "bitmaps", "state.layout": "bitmaps"})
-    with caplog.at_level(logging.WARNING, logger="puffin_index"):
-        TableIndex.create(local_catalog, "ns.t", definition)
-    (warning,) = (record.getMessage() for record in caplog.records)
-    assert warning.startswith("column 'id': texts of ")
-    assert "one bitmap a value takes 9 to 70 bytes a row, and sorted postings 3 to 6" in warning

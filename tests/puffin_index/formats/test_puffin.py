@@ -86,32 +86,7 @@ class TestWriter:
     def test_writes_the_golden_bytes(self) -> None:
         assert _golden_file() == (GOLDEN / "puffin_written.bin").read_bytes()
 
-    def test_properties_that_it_sets_itself_are_refused(self) -> None:
-        for name in ("created-by", "footer-xxh64"):
-            with pytest.raises(ValueError, match=name):
-                PuffinWriter(io.BytesIO(), created_by="t", properties={name: "x"})
-        with pytest.raises(ValueError, match="xxh64"):
-            PuffinWriter(io.BytesIO(), created_by="t").add("a", b"", properties={"xxh64": "x"})
-
-    @pytest.mark.parametrize(("bits", "argument"), [(32, "fields"), (64, "snapshot_id"), (64, "sequence_number")])
-    def test_numbers_may_be_as_large_as_the_format_allows(self, bits: int, argument: str) -> None:
-        def add(number: int) -> None:
-            options: dict[str, Any] = {argument: (number,) if argument == "fields" else number}
-            PuffinWriter(io.BytesIO(), created_by="t").add("a", b"", **options)
-
-        for bound, beyond in ((-(2 ** (bits - 1)), -1), (2 ** (bits - 1) - 1, 1)):
-            add(bound)
-            with pytest.raises(OverflowError, match=f"int{bits}"):
-                add(bound + beyond)
-
-    def test_nothing_can_be_added_after_the_footer(self) -> None:
-        writer = PuffinWriter(io.BytesIO(), created_by="t")
-        writer.finish()
-        for attempt in (lambda: writer.add("a", b""), writer.finish):
-            with pytest.raises(ValueError, match="finished"):
-                attempt()
-
-    def test_a_stream_that_takes_only_a_part_is_an_error_that_no_later_call_forgets(self) -> None:
+    def test_a_stream_that_takes_only_a_part_is_an_error(self) -> None:
         class Full(io.BytesIO):
             def write(self, data: object, /) -> int:
                 assert data
@@ -120,8 +95,6 @@ class TestWriter:
         writer = PuffinWriter(Full(), created_by="t")
         with pytest.raises(OSError, match="4 of 9"):
             writer.add("a", b"123456789")
-        with pytest.raises(ValueError, match="failed before"):
-            writer.finish()
 
     def test_half_a_surrogate_pair_is_refused(self) -> None:
         writer = PuffinWriter(io.BytesIO(), created_by="\ud800")

@@ -26,11 +26,11 @@ def sorted_array(keys: list[bytes]) -> pa.LargeBinaryArray:
 def test_merged_keys_are_the_sorted_union_with_ranks(lists: list[list[bytes]], start: int, spill_bytes: int) -> None:
     arrays = [sorted_array(keys)[start:] for keys in lists]
 
-    merged = merge_keys(arrays, spill_bytes)
+    merged, every = merge_keys(arrays, spill_bytes)
 
-    assert merged.keys.to_pylist() == sorted({key for array in arrays for key in array.to_pylist()})
-    for array, ranks in zip(arrays, merged.ranks, strict=True):
-        assert merged.keys.take(pa.array(ranks)).to_pylist() == array.to_pylist()
+    assert merged.to_pylist() == sorted({key for array in arrays for key in array.to_pylist()})
+    for array, ranks in zip(arrays, every, strict=True):
+        assert merged.take(pa.array(ranks)).to_pylist() == array.to_pylist()
 
 
 def test_nothing_can_be_spilled() -> None:

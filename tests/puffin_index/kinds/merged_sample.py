@@ -10,9 +10,15 @@ from pyroaring import BitMap
 from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.leaf import LeafTest
-from puffin_index.kinds.base import DROPPED, MergedPayload, MergePart, OpenIndex, Payload, StoredPayload
+from puffin_index.kinds.base import (
+    DROPPED,
+    MergePart,
+    OpenIndex,
+    Payload,
+    StoredPayload,
+)
 from puffin_index.kinds.kind import IndexKind
-from puffin_index.kinds.postings.build import PlacedColumn, build_postings
+from puffin_index.kinds.postings.build import build_postings
 from puffin_index.kinds.registry import KINDS
 from puffin_index.storage.ranged import Blob, run
 from tests.counting_reader import CountingReader
@@ -75,7 +81,7 @@ def kind_of(blob_type: str) -> IndexKind:
     return next(kind for kind in KINDS.values() if blob_type in kind.blob_types | kind.merged_types)
 
 
-def merge(parts: Sequence[MergePart], options: Mapping[str, str] | None = None) -> Iterator[MergedPayload]:
+def merge(parts: Sequence[MergePart], options: Mapping[str, str] | None = None) -> Iterator[Payload]:
     return kind_of(parts[0].payload.blob_type).merge(parts, options or {})
 
 
@@ -100,9 +106,7 @@ def placed(of_groups: Sequence[Sample], first_base: int = 0) -> tuple[Group, ...
 def segment(kind: str, options: Mapping[str, str], groups: Sequence[Group]) -> list[Piece]:
     """The payloads of a segment as a build writes them."""
     if options == POSTINGS_OPTIONS:
-        return [
-            Piece(build_postings([PlacedColumn(g.base, SortedColumn(g.sample.column)) for g in groups]), tuple(groups))
-        ]
+        return [Piece(build_postings([(g.base, SortedColumn(g.sample.column)) for g in groups]), tuple(groups))]
     return [Piece(KINDS[kind].build(SortedColumn(group.sample.column), options), (group,)) for group in groups]
 
 
@@ -127,12 +131,12 @@ def merged(
     return covered(merge(sources, options), [group for group in placed_groups if group is not None])
 
 
-def covered(found: Iterable[MergedPayload], groups: Sequence[Group]) -> list[Piece]:
+def covered(found: Iterable[Payload], groups: Sequence[Group]) -> list[Piece]:
     """The merged payloads with the row groups that they cover: all of them, in order."""
     pieces: list[Piece] = []
     first = 0
     for one in found:
-        pieces.append(Piece(one.payload, tuple(groups[first : first + one.row_groups])))
+        pieces.append(Piece(one, tuple(groups[first : first + one.row_groups])))
         first += one.row_groups
     assert first == len(groups)
     return pieces

@@ -16,7 +16,7 @@ from puffin_index.keys.leaf import NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import value_type_named
 from puffin_index.keys.values import key_of
 from puffin_index.kinds.bloom.filter import grid_bits
-from puffin_index.kinds.registry import KINDS, builders_of
+from puffin_index.kinds.registry import KINDS, kind_named
 from puffin_index.kinds.statistics import statistics_of
 from tests.conftest import amount
 from tests.puffin_index.kinds.columns import VALUES, Sample, leaf_tests, rows_of, sample_of, samples
@@ -183,7 +183,7 @@ def test_postings_have_no_blocks_of_bitmaps() -> None:
 
 def test_an_unknown_kind_is_refused_by_name() -> None:
     with pytest.raises(DefinitionError, match="'range'"):
-        builders_of({"range": {}})
+        kind_named("range")
 
 
 @settings(max_examples=amount(20, 500), deadline=None)

@@ -1,4 +1,4 @@
-"""Row sets written by array operations are byte for byte what CRoaring writes; many are read at once, or as bits."""
+"""Row sets written by array operations are byte for byte what CRoaring writes; many are read at once."""
 
 import numpy as np
 import pytest
@@ -6,10 +6,14 @@ from hypothesis import given, settings, strategies as st
 from pyroaring import BitMap
 
 from puffin_index.errors import CorruptFileError
-from puffin_index.roaring.read import deserialize, row_set_of_bits, row_set_of_flags, serialize_bits
-from puffin_index.roaring.union import StoredSets, every_bit, popcount
+from puffin_index.roaring.read import (
+    StoredSets,
+    deserialize,
+    row_set_of_bits,
+    serialize_bits,
+)
 from puffin_index.roaring.write import serialize_row_sets
-from puffin_index.storage.arrays import Bytes, Ints, Rows
+from puffin_index.storage.arrays import Ints, Rows
 from tests.conftest import amount, some
 from tests.puffin_index.roaring.row_sets import ROWS, row_sets
 
@@ -49,7 +53,7 @@ def test_bits_are_written_as_rows_are(rows: BitMap) -> None:
     flags = np.zeros(ROWS, np.bool_)
     flags[rows.to_array()] = True
     bits = np.packbits(flags, bitorder="little")
-    assert row_set_of_bits(bits.data, ROWS) == row_set_of_flags(flags) == rows
+    assert row_set_of_bits(bits.data, ROWS) == rows
     assert serialize_bits(bits.data) == serialize_row_sets(*_arrays([rows])).data.tobytes()
     assert serialize_bits(bytes(8)) == croaring(BitMap())
 
@@ -63,7 +67,7 @@ def test_the_union_of_many_disjoint_row_sets_is_read_at_once(sets: list[BitMap],
         if row_set - taken:
             disjoint.append(row_set - taken)
         taken |= row_set
-    found = StoredSets.of([croaring(row_set) for row_set in disjoint]).union(ROWS + singles)
+    found = StoredSets([croaring(row_set) for row_set in disjoint]).union(ROWS + singles)
     assert found == taken | BitMap(range(ROWS, ROWS + singles))
 
 
@@ -120,7 +124,7 @@ def test_the_union_of_many_row_sets_withstands_a_flipped_bit_in_one(rows: BitMap
     for at in some(range(len(whole)), 300):
         changed = whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :]
         try:
-            found = StoredSets.of([changed, *many]).union(limit)
+            found = StoredSets([changed, *many]).union(limit)
         except CorruptFileError:
             continue
         assert found.max() < limit
@@ -139,36 +143,4 @@ def test_runs_that_unfold_to_more_rows_than_there_are_are_refused_before_they_un
     run.run_optimize()
     sets = [run.serialize()] * 60_000
     with pytest.raises(CorruptFileError, match="more than 100000 rows"):
-        StoredSets.of(sets).union(100_000)
-
-
-def rows_in(bits: Bytes) -> list[int]:
-    return [int(row) for row in np.flatnonzero(np.unpackbits(bits, bitorder="little"))]
-
-
-@given(st.lists(row_sets(131_072), min_size=1, max_size=4))
-def test_bits_are_those_of_the_rows(sets: list[BitMap]) -> None:
-    bits = StoredSets.of([rows.serialize() for rows in sets]).bits(131_072)
-    assert bits.shape == (len(sets), 16_384)
-    for own, rows in zip(bits, sets, strict=True):
-        assert rows_in(own) == list(rows)
-        assert popcount(own) == len(rows)
-
-
-@pytest.mark.parametrize("row_count", [0, 1, 8, 13, 65_536, 65_537])
-def test_every_bit_is_there_and_none_beyond(row_count: int) -> None:
-    assert rows_in(every_bit(row_count)) == list(range(row_count))
-    assert len(every_bit(row_count)) == -(-row_count // 65_536) * 8_192
-
-
-@pytest.mark.parametrize("rows", [[13], [3, 200], [65_536], list(range(5_000))])
-def test_a_row_beyond_the_row_group_is_damage(rows: list[int]) -> None:
-    with pytest.raises(CorruptFileError, match=r"rows beyond|row [0-9]+ in a row group of 13 rows"):
-        StoredSets.of([BitMap(rows).serialize()]).bits(13)
-
-
-def test_a_set_of_another_number_of_rows_is_damage() -> None:
-    data = bytearray(BitMap(range(0, 60_000, 2)).serialize())
-    data[40] ^= 2
-    with pytest.raises(CorruptFileError, match="rows of another number"):
-        StoredSets.of([bytes(data)]).bits(65_536)
+        StoredSets(sets).union(100_000)

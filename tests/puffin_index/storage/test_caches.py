@@ -21,7 +21,7 @@ from tests.planner.ten_rows import build_index
 
 LEFT_ALONE = {
     "planner.spark.requests.hook_filters.schema_of",
-    "puffin_index.storage.threads._pool",
+    "puffin_index.storage.caches._pool",
 }
 """They hold no data of a table: schemas by text, threads."""
 

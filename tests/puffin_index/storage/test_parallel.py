@@ -84,11 +84,12 @@ def test_a_process_that_was_forked_has_threads_of_its_own() -> None:
     run_forked(
         "import sys\n"
         "import pyarrow as pa\n"
-        "from puffin_index.storage.object_stream import FileOfArrow, ObjectStream\n"
+        "from puffin_index.storage.object_stream import ObjectStream\n"
         "from puffin_index.storage.parallel import in_parallel\n"
         "def read():\n"
         "    assert in_parallel(abs, [-1, -2, -3], 2) == [1, 2, 3]\n"
-        "    stream = ObjectStream(FileOfArrow(sys.executable, pa.OSFile(sys.executable)), 1000)\n"
+        "    file = pa.OSFile(sys.executable)\n"
+        "    stream = ObjectStream('f', lambda offset, length: memoryview(file.read_at(length, offset)), 1000)\n"
         "    stream.fetch([(0, 1000)])\n"
         "    assert bytes(stream.read(4)) == open(sys.executable, 'rb').read(4)\n"
         "read()\n",
@@ -138,7 +139,7 @@ def test_no_more_items_are_worked_on_than_asked_for() -> None:
 
 
 def test_callers_share_threads_and_each_gets_some(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parallel, "_threads", parallel._Threads(40))
+    monkeypatch.setattr(parallel, "_left", [40])
     together, alone = Workers(0.02), Workers(0.02)
     with ThreadPoolExecutor(3) as callers:
         for _ in callers.map(lambda _: in_parallel(together.work, range(200)), range(3)):

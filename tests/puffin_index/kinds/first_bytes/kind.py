@@ -17,13 +17,11 @@ from puffin_index.keys.leaf import LeafTest, RangeTest, SetTest
 from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.base import (
     LookUp,
-    MergedPayload,
     MergePart,
     OpenIndex,
     Payload,
     RowSet,
     StoredPayload,
-    count_kept,
 )
 from puffin_index.kinds.kind import Answer, IndexKind, Options, Proof
 from puffin_index.storage.arrays import Flags, Ints
@@ -91,7 +89,7 @@ class FirstBytesKind(IndexKind):
         if value_type.name != "string":
             raise DefinitionError(f"kind first-bytes has no {value_type.name} columns")
 
-    def misfits(self, value_type: ValueType, options: Options, bytes_per_row: float | None = None) -> Iterator[str]:
+    def misfits(self, value_type: ValueType, options: Options) -> Iterator[str]:
         if options.get("colour") == "grey":
             yield "first-bytes in grey hardly shows"
 
@@ -106,12 +104,12 @@ class FirstBytesKind(IndexKind):
     def answers(self, test: LeafTest) -> Answer:
         return Answer.UPPER_BOUND if isinstance(test, SetTest | RangeTest) and not test.negated else Answer.NONE
 
-    def merge(self, parts: Sequence[MergePart], options: Options) -> Iterator[MergedPayload]:
+    def merge(self, parts: Sequence[MergePart], options: Options) -> Iterator[Payload]:
         kept = [part for part in parts if part.is_kept.any()]
         sets = [FirstBytes(part.payload).sets()[part.is_kept] for part in kept]
         if sets:
-            data = np.packbits(np.concatenate(sets), axis=1, bitorder="little").tobytes()
-            yield MergedPayload(Payload(MERGED, data, _NO_LAYOUT), count_kept(kept))
+            every = np.concatenate(sets)
+            yield Payload(MERGED, np.packbits(every, axis=1, bitorder="little").tobytes(), _NO_LAYOUT, len(every))
 
     def proof(self, opened: OpenIndex, row_counts: Ints) -> Proof:
         def prove(place: int, column: SortedColumn) -> Iterator[str]:

@@ -13,7 +13,7 @@ from puffin_index.keys.value_types import value_type_named
 from puffin_index.keys.values import key_of
 from puffin_index.kinds.base import Payload
 from puffin_index.kinds.postings.blocks import Sizes
-from puffin_index.kinds.postings.build import POSTINGS, PlacedColumn, build_postings
+from puffin_index.kinds.postings.build import POSTINGS, build_postings
 from puffin_index.kinds.postings.look_up import Postings
 from puffin_index.storage.parts import checksum32
 from tests.counting_reader import CountingReader
@@ -48,7 +48,7 @@ def group(base: int, values: Sequence[Any]) -> Group:
 
 
 def built(groups: Sequence[Group], sizes: Sizes = TINY) -> Piece:
-    columns = [PlacedColumn(one.base, SortedColumn(one.sample.column)) for one in groups]
+    columns = [(one.base, SortedColumn(one.sample.column)) for one in groups]
     return Piece(build_postings(columns, sizes), tuple(groups))
 
 

@@ -14,7 +14,7 @@ from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.kinds.held_keys import KeyCounts
 from puffin_index.kinds.postings.blocks import Sizes
-from puffin_index.kinds.postings.build import PlacedColumn, build_postings
+from puffin_index.kinds.postings.build import build_postings
 from puffin_index.storage.ranged import run
 from tests.conftest import amount
 from tests.puffin_index.kinds.columns import keys_of
@@ -69,7 +69,7 @@ def check_bytes(groups: list[Group], sizes: Sizes) -> None:
     every = run(opened(piece)[0].keys_of(None))
     ends = np.cumsum([len(one.sample.values) for one in groups]).tolist()
     columns = [every.part(end - len(one.sample.values), end) for end, one in zip(ends, groups, strict=True)]
-    placed = [PlacedColumn(one.base, SortedColumn(own)) for one, own in zip(groups, columns, strict=True)]
+    placed = [(one.base, SortedColumn(own)) for one, own in zip(groups, columns, strict=True)]
     assert build_postings(placed, sizes).data == piece.payload.data
 
 

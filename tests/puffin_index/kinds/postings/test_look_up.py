@@ -222,7 +222,7 @@ def test_a_key_of_many_rows_is_counted_by_the_directory() -> None:
 def test_postings_are_built_unless_bitmaps_are_asked_for(layout: str | None) -> None:
     column = SortedColumn(group(0, [1, 2, 1]).sample.column)
     builder = KINDS["bitmap"].builder({"layout": layout} if layout else {})
-    found = [one.payload.blob_type for one in (*builder.add(column, 0), *builder.finish())]
+    found = [one.blob_type for one in (*builder.add(column, 0), *builder.finish())]
     assert found == [PAIMON_BITMAP if layout == "bitmaps" else POSTINGS]
 
 
@@ -323,18 +323,9 @@ def test_postings_of_other_row_groups_or_another_domain_or_version_are_refused()
         replace(piece, payload=replace(payload, layout=layout)).opened()
 
 
-@pytest.mark.parametrize(
-    ("groups", "reason"),
-    [
-        ([], "no row group"),
-        ([group(0, [1]), group(BLOCK_ROWS, ["a"])], "types"),
-        ([group(BLOCK_ROWS, [1]), group(0, [1])], "base"),
-        ([group(2**32 - 1, [1, 2])], "row space"),
-    ],
-)
-def test_row_groups_that_do_not_make_a_segment_are_refused(groups: list[Group], reason: str) -> None:
-    with pytest.raises(BuildError, match=reason):
-        built(groups)
+def test_row_groups_that_do_not_make_a_segment_are_refused() -> None:
+    with pytest.raises(BuildError, match="row space"):
+        built([group(2**32 - 1, [1, 2])])
 
 
 @dataclass
