@@ -13,12 +13,11 @@ from pyiceberg.schema import Schema
 from planner.aggregates.answer import Answer, aggregate
 from planner.aggregates.question import Question
 from planner.condition.columns import Unused
-from planner.condition.implied import Implied
+from planner.condition.implied import Implied, Source
 from planner.condition.tree.nodes import EVERY_ROW, Predicate
-from planner.first_rows.search import Enough, FirstRows
+from planner.first_rows.search import FirstRows
 from planner.prune.distributed import Executors
 from planner.prune.gate import DEFAULT_LIMITS, Limits
-from planner.prune.row_sets import RowSets
 from planner.prune.verdicts import Pruned, Reason, kept_mask
 from planner.report.scan_plan import ScanPlan
 from planner.snapshot.judge import judge
@@ -36,11 +35,9 @@ class QueryRequest:
         implied: What the rest of the query says about the rows, and what functions do.
         unused: Parts of the text that nothing is known of.
         question: Aggregates of the matching rows; None if the rows are wanted.
-        executors: The executors that judge many row groups; None to judge all here.
         condition: The condition as it was read, for readers that test rows; Spark tests its own.
         ahead: What was read of the index before.
         shared: Keeps what is opened of some columns, for later questions about the same rows.
-        started: When planning began, by `time.perf_counter`.
     """
 
     scan: Scan
@@ -61,14 +58,11 @@ class QueryRequest:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueryAnswer:
-    """The plan of what a query has to read, the verdicts behind it, what the index gives of aggregates, and troubles.
-
-    There are no aggregates if rows were asked for, or if Spark has to read them.
-    """
+    """The plan of what to read, verdicts, aggregates (none if rows are wanted or Spark has to read them), troubles."""
 
     request: QueryRequest
     plan: ScanPlan
-    enough: Enough
+    pruned: Pruned
     aggregates: Answer | None = None
     troubles: tuple[str, ...] = ()
 
@@ -77,17 +71,9 @@ class QueryAnswer:
         """The scan."""
         return self.request.scan
 
-    @property
-    def row_sets(self) -> RowSets:
-        """Rows that can match, by number in the view; deleted rows are not subtracted."""
-        return self.enough.pruned.row_sets
-
 
 def answer_query(request: QueryRequest) -> QueryAnswer:
-    """Find what a query has to read, and what the index gives of its aggregates.
-
-    Raises PuffinIndexError on index trouble, if the limits are strict.
-    """
+    """Find what a query has to read, and what the index gives of its aggregates."""
     scan, predicate, limits, executors = request.scan, request.predicate, request.limits, request.executors
     if request.question is None:
         return _answer_of(request, judge(scan, predicate, limits, request.first_rows, executors, request.shared))
@@ -102,12 +88,11 @@ def read_everything(request: QueryRequest, *warnings: str) -> QueryAnswer:
     nothing = Pruned(
         np.full(count, Reason.NOT_TRUSTED, np.uint8), np.full(count, -1, np.int64), (), (), warnings=warnings
     )
-    return _answer_of(request, Enough(nothing))
+    return _answer_of(request, nothing)
 
 
-def _answer_of(request: QueryRequest, enough: Enough, aggregates: Answer | None = None) -> QueryAnswer:
-    """Put the answer together, once everything is known."""
-    scan, pruned = request.scan, enough.pruned
+def _answer_of(request: QueryRequest, pruned: Pruned, aggregates: Answer | None = None) -> QueryAnswer:
+    scan, first = request.scan, pruned.first
     of_index = tuple(map(str, pruned.troubles))
     reasons, troubles, reads, bytes_read, answered = pruned.reasons, pruned.warnings, 0, 0, ""
     if aggregates is not None:
@@ -119,7 +104,12 @@ def _answer_of(request: QueryRequest, enough: Enough, aggregates: Answer | None 
         is_answered[aggregates.unread] = False
         reasons = np.where(is_answered, np.uint8(Reason.ANSWERED), reasons)
         answered = aggregates.describe(scan.unlisted)
-    first_rows = "" if request.first_rows is None else request.first_rows.text
+    implied = request.implied
+    if first is not None and request.first_rows is not None:
+        source: Source = "limit" if first.threshold is None else "top-k"
+        only = int(np.isin(scan.numbers[~kept_mask(reasons)], first.dropped).sum())
+        text = f"{request.first_rows.text}: {first.text}"
+        implied = (*implied, Implied(source, text, only, first.seconds, first.bytes_read))
     plan = ScanPlan(
         table=scan.table,
         snapshot_id=scan.snapshot_id,
@@ -138,10 +128,10 @@ def _answer_of(request: QueryRequest, enough: Enough, aggregates: Answer | None 
         unlisted=scan.unlisted,
         unlisted_files=scan.unlisted_files,
         answered=answered,
-        implied=(*request.implied, *enough.as_implied(first_rows, kept_mask(reasons))),
+        implied=implied,
         unused=request.unused,
     )
-    return QueryAnswer(request, plan, enough, aggregates, (*of_index, *troubles))
+    return QueryAnswer(request, plan, pruned, aggregates, (*of_index, *troubles))
 
 
 def _warnings(view: IndexView, pruned: Pruned) -> tuple[str, ...]:

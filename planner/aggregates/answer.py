@@ -11,18 +11,17 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.io import FileIO
 
-from planner.aggregates.indexed import Found, Unit, each_unit, partials_of
+from planner.aggregates.indexed import Unit, each_unit
 from planner.aggregates.known_rows import KnownRows
 from planner.aggregates.partial import Partial
 from planner.aggregates.question import MOST_GROUPS, Question
 from planner.aggregates.statistics import most_rows, settle
 from planner.clock import Clock
 from planner.condition.tree.nodes import Predicate
-from planner.first_rows.search import Enough
 from planner.prune.distributed import Executors, join_pruned, run_on_executors
 from planner.prune.gate import Limits
 from planner.prune.row_sets import RowSets
-from planner.prune.verdicts import Pruned, kept_mask
+from planner.prune.verdicts import Pruned
 from planner.snapshot.files import FileWithDeletes, ScanFile
 from planner.snapshot.judge import judge
 from planner.snapshot.scan import Scan
@@ -44,10 +43,7 @@ UNBOUNDED: Final = Limits(byte_budget=2**63, seconds=np.inf)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answer:
-    """What statistics and indexes give of a question; the rest is in the unread row groups, exactly.
-
-    Reads of the index are those besides the plan's.
-    """
+    """What statistics and indexes give of a question, by reads besides the plan's; unread row groups have the rest."""
 
     partial: Partial
     unread: Ints
@@ -81,7 +77,7 @@ class Answer:
 def costs_of_data(rows: KnownRows, question: Question) -> Floats:
     """The cost of reading the columns of a question in each row group, in weighed bytes."""
     scan, view = rows.scan, rows.scan.view
-    costs = np.full(len(rows.reasons), _ROW_GROUP_OVERHEAD_BYTES, np.float64)
+    costs = np.full(len(rows.is_whole), _ROW_GROUP_OVERHEAD_BYTES, np.float64)
     at, columns = rows.positions, [column_and_key(asked.column)[0] for asked in question.every_column]
     if not len(at):
         return costs
@@ -99,11 +95,8 @@ def costs_of_data(rows: KnownRows, question: Question) -> Floats:
 
 def aggregate(
     scan: Scan, predicate: Predicate, question: Question, limits: Limits, executors: Executors | None
-) -> tuple[Enough, Answer] | None:
-    """Judge the row groups of a scan and answer aggregates, here or on executors.
-
-    None if an engine that reads ranges of bytes had better read the rows.
-    """
+) -> tuple[Pruned, Answer] | None:
+    """Judge and answer, here or on executors; None if an engine that reads ranges of bytes had better read the rows."""
     if not scan.by_ranges:
         return _aggregate_here(scan, predicate, question, limits, executors)
     most = most_rows(scan.view, predicate, question, scan.numbers)
@@ -128,25 +121,23 @@ def _aggregate_here(
     limits: Limits,
     executors: Executors | None = None,
     most: float | None = None,
-) -> tuple[Enough, Answer] | None:
+) -> tuple[Pruned, Answer] | None:
     """Judge and answer; if there is another reader, for at most that many rows and within the limits, else None."""
     clock, shared = Clock(limits.seconds), SharedPayloads([asked.column for asked in question.every_column])
-    enough = judge(scan, predicate, replace(limits, rows_wanted=True), executors=executors, shared=shared)
+    pruned = judge(scan, predicate, replace(limits, rows_wanted=True), executors=executors, shared=shared)
     # A reader of byte ranges reads all of such a file, so that none of its rows may be counted here.
-    is_read = enough.pruned.kept & scan.is_read_whole
-    pruned = replace(enough.pruned, matches=np.where(is_read, -1, enough.pruned.matches))
+    is_read = pruned.kept & scan.is_read_whole
+    pruned = replace(pruned, matches=np.where(is_read, -1, pruned.matches))
     if most is not None and int(pruned.matches[pruned.matches > 0].sum()) > most:
         return None
-    rows = KnownRows(scan, predicate, pruned.reasons, pruned.matches, pruned.row_sets)
+    rows = KnownRows(scan, predicate, pruned)
     left = UNBOUNDED if most is None else replace(limits, seconds=clock.seconds_left)
-    answered = answer(rows, question, costs_of_data(rows, question), left, shared)
-    return replace(enough, pruned=pruned), answered
+    return pruned, answer(rows, question, costs_of_data(rows, question), left, shared)
 
 
 def _aggregate_on_executors(
     executors: Executors, scan: Scan, predicate: Predicate, question: Question, limits: Limits, most: float
-) -> tuple[Enough, Answer] | None:
-    """Judge and answer on executors, each task for its row groups."""
+) -> tuple[Pruned, Answer] | None:
     work = partial(_aggregate_part, predicate, question, scan.files, scan.io, most)
     verdicts: list[tuple[Ints, Pruned]] = []
     answers: list[Answer] = []
@@ -159,12 +150,12 @@ def _aggregate_on_executors(
             verdicts.append((place, found))
             unread.append(place)
         else:
-            enough, answered = found
-            verdicts.append((place, enough.pruned))
+            pruned, answered = found
+            verdicts.append((place, pruned))
             answers.append(answered)
             unread.append(place[answered.unread])
     joined = Answer.joined(question, answers, np.sort(np.concatenate(unread)))
-    return Enough(join_pruned(verdicts, len(scan.numbers), limits)), joined
+    return join_pruned(verdicts, len(scan.numbers), limits), joined
 
 
 def _aggregate_part(
@@ -177,13 +168,12 @@ def _aggregate_part(
     first_file: int,
     row_groups: Ints,
     limits: Limits,
-) -> tuple[Enough, Answer] | None:
-    """Judge and answer in a task: row groups of a view of some data files, whose first one has another number."""
+) -> tuple[Pruned, Answer] | None:
     own = {number - first_file: file for number, file in files.items() if 0 <= number - first_file < len(view.paths)}
-    scan = Scan.of_view(view, row_groups, own, io=io, by_ranges=True)
+    scan = Scan.of_view(view, row_groups, own, io=io)
     found = _aggregate_here(scan, predicate, question, limits, most=most)
     # Verdicts travel, row sets do not: they may be large.
-    return found and (Enough(replace(found[0].pruned, row_sets=RowSets())), found[1])
+    return found and (replace(found[0], row_sets=RowSets()), found[1])
 
 
 def answer(
@@ -197,7 +187,7 @@ def answer(
 
     An index that costs more than a row group's data is not read; beyond the limits, row groups are unread.
     """
-    kept = np.flatnonzero(kept_mask(rows.reasons))
+    kept = np.flatnonzero(rows.pruned.kept)
     if question.needs_data:
         return Answer(Partial.merged(question, []), kept)
     if not question.every_column:
@@ -208,10 +198,9 @@ def answer(
     whole = rows.positions[rows.is_whole[rows.positions]]
     settled, is_settled = settle(rows.scan.view, question, rows.scan.numbers[whole], reads)
     others = np.setdiff1d(rows.positions, whole[is_settled])
-    indexed: list[Found]
     indexed, left = each_unit(question, rows, others, reads, data_costs[others], limits, Unit.answer)
     return Answer(
-        Partial.merged(question, [*settled, *partials_of(question, indexed)]),
+        Partial.merged(question, [*settled, *indexed]),
         np.union1d(left, np.setdiff1d(kept, rows.positions)),
         int(is_settled.sum()),
         len(others) - len(left),

@@ -6,10 +6,10 @@ few keys are row sets, so that no key of a row is decoded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final, TypeAlias, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -35,9 +35,6 @@ from puffin_index.storage.ranged import Reading
 
 T = TypeVar("T")
 
-_ROWS_AT_ONCE: Final = 1 << 20
-"""The keys of about this many rows are grouped at once."""
-
 
 def each_unit(
     question: Question,
@@ -48,10 +45,9 @@ def each_unit(
     limits: Limits,
     ask: Callable[[Unit], Reading[T | None]],
 ) -> tuple[list[T], Ints]:
-    """Ask the units of some positions of the plan, whose matching rows are known.
+    """Ask the units of some positions of the plan, whose matching rows are known; `data_costs` are of each position.
 
-    Takes `data_costs` of each position and `limits` as `answer` does. Returns what units told, and the positions of the
-    others: their indexes cost too much, are in trouble or told None.
+    Returns what units told, and the positions of others: their indexes cost too much, are in trouble or told None.
     """
     view, row_groups = rows.scan.view, rows.scan.numbers[positions]
     payloads = [choose_payloads(question, one, rows, positions, reads) for one in question.every_column]
@@ -87,44 +83,6 @@ def each_unit(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _GroupTotals:
-    """The rows of some groups, at least one of each, and the totals of each column; without `keys`, of all rows.
-
-    `keys` has NULL, too. Distinct keys come in parts, where they are needed.
-    """
-
-    row_counts: Sequence[int]
-    totals: Mapping[ColumnId, Sequence[Totals]]
-    keys: Column | None = None
-    distinct: Mapping[ColumnId, Sequence[KeyArray]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _RowKeys:
-    """The keys of rows; a key stands for one row or as many as `weights` says."""
-
-    row_count: int
-    columns: Mapping[ColumnId, Column]
-    weights: Ints | None = None
-
-
-Found: TypeAlias = list[_GroupTotals] | _RowKeys
-"""What indexes tell of the matching rows of a unit."""
-
-
-def _has_zero_end(question: Question, found: Found) -> bool:
-    """Whether a minimum or maximum is a zero."""
-    names = [
-        f"{end} {number}"
-        for number, asked in enumerate(question.columns)
-        if asked.value_type.is_floating
-        for end in asked.ends
-    ]
-    parts = partials_of(question, [found]) if names else ()
-    return any(pc.any(pc.equal(part.groups[name], 0), min_count=0).as_py() for part in parts for name in names)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Unit:
     """Row groups that are answered together, their places in the arrays of `payloads`, and matching rows asked for."""
 
@@ -138,12 +96,14 @@ class Unit:
     shared: SharedPayloads | None
     row_sets: dict[int, BitMap] = field(default_factory=dict)
 
-    def answer(self) -> Reading[Found | None]:
+    def answer(self) -> Reading[Partial | None]:
         """Return what indexes tell of the rows; None if an end is a zero, whose sign no index knows."""
         found = yield from self._answer()
-        return None if _has_zero_end(self.question, found) else found
+        columns = [(number, own) for number, own in enumerate(self.question.columns) if own.value_type.is_floating]
+        ends = [found.groups[f"{end} {number}"] for number, own in columns for end in own.ends]
+        return None if any(pc.any(pc.equal(keys, 0), min_count=0).as_py() for keys in ends) else found
 
-    def _answer(self) -> Reading[Found]:
+    def _answer(self) -> Reading[Partial]:
         if not self.question.groups:
             return (yield from self._totals())
         if len(self.payloads) == 1:
@@ -152,7 +112,7 @@ class Unit:
         if groups is not None:
             return groups
         keys = yield from self.keys()
-        return _RowKeys(next(iter(keys.values())).row_count, keys)
+        return Partial.of_rows(self.question, keys, next(iter(keys.values())).row_count)
 
     def keys(self) -> Reading[dict[ColumnId, Column]]:
         """Return the keys of each column in the matching rows, in the order of the positions."""
@@ -178,10 +138,9 @@ class Unit:
         return told
 
     def _each_asked(self, own: Payloads, ask: Callable[[HoldsKeys, BitMap], Reading[T]]) -> Reading[list[T]]:
-        """Ask each payload of a column for its matching rows."""
         return self._each(own, lambda opened: ask(opened.index, opened.moved(self._rows)))
 
-    def _totals_of_groups(self) -> Reading[list[_GroupTotals] | None]:
+    def _totals_of_groups(self) -> Reading[Partial | None]:
         """The totals of groups by a column of few keys; None if the column has many."""
         group = self.question.groups[0].column
         by_column = {own.column.column: own for own in self.payloads}
@@ -189,19 +148,17 @@ class Unit:
         known = [part for part in parts if part is not None]
         if len(known) < len(parts):
             return None
-        counts = [part.row_counts for part in known]
-        chosen = [np.flatnonzero(own) for own in counts]
         totals: list[dict[ColumnId, list[Totals]]] = [{} for _ in known]
         for asked in self.question.columns:
-            in_parts = partial(_totals_in, known, chosen, asked.wanted_totals)
-            found = yield from self._each(by_column[asked.column], in_parts)
+            found = yield from self._each(by_column[asked.column], partial(_totals_in, known, asked.wanted_totals))
             for at, own_totals in enumerate(totals):
                 own = [of_payload[at] for of_payload in found if of_payload[at]]
                 own_totals[asked.column] = [join_totals(of_group) for of_group in zip(*own, strict=True)]
-        return [
-            _GroupTotals(own_counts[groups].tolist(), own_totals, part.keys.take(groups))
-            for part, groups, own_counts, own_totals in zip(known, chosen, counts, totals, strict=True)
+        partials = [
+            Partial.of_totals(self.question, part.row_counts, own_totals, {}, part.keys)
+            for part, own_totals in zip(known, totals, strict=True)
         ]
+        return Partial.merged(self.question, partials)
 
     def _groups_in(self, opened: OpenedKeys) -> Reading[_KeyGroups | None]:
         """The groups of the matching rows; None if the payload has no row sets of its keys."""
@@ -210,46 +167,48 @@ class Unit:
             return None
         every = [*sets.rows, *([sets.nulls] if sets.nulls else [])]
         rows: dict[int, list[BitMap]] = {}
-        row_counts = self.view.row_counts[self.row_groups[list(opened.places)]].tolist()
-        for place, base, row_count in zip(opened.places, opened.bases, row_counts, strict=True):
-            rows[place] = every
+        for place, base in zip(opened.places, opened.bases, strict=True):
             # The payload may cover other row groups, which are not asked about.
-            if base or any(one and one.max() >= row_count for one in every):
-                here = BitMap(range(base, base + row_count))
-                rows[place] = [(one & here).shift(-base) for one in every]
-        among = {at: None if self.rows.is_whole[self.positions[at]] else self._rows(at) for at in rows}
-        return _KeyGroups(_with_null(sets.value_type, sets.keys, bool(sets.nulls)), rows, among)
+            here = self._rows(place).shift(base)
+            rows[place] = [(one & here).shift(-base) for one in every]
+        counts = np.sum([[len(one) for one in own] for own in rows.values()], axis=0)
+        there = np.flatnonzero(counts)
+        keys = _with_null(sets.value_type, sets.keys, bool(sets.nulls)).take(there)
+        groups = {place: [own[at] for at in there.tolist()] for place, own in rows.items()}
+        return _KeyGroups(keys, counts[there].tolist(), groups)
 
     def _rows(self, at: int) -> BitMap:
-        """The matching rows of the row group at a place of the unit."""
         if at not in self.row_sets:
             self.row_sets[at] = self.rows.of(int(self.positions[at]))
         return self.row_sets[at]
 
-    def _counts(self, own: Payloads) -> Reading[Found]:
-        """How often each key occurs: the answer to a question about one column."""
+    def _counts(self, own: Payloads) -> Reading[Partial]:
         counts = yield from self._each_asked(own, lambda index, rows: index.counts_of(rows))
         column = join_columns([_with_null(one.value_type, one.keys, one.null_count > 0) for one in counts])
         weights = [np.append(one.counts, one.null_count) if one.null_count else one.counts for one in counts]
-        return _RowKeys(column.row_count, {own.column.column: column}, np.concatenate(weights))
+        return Partial.of_rows(self.question, {own.column.column: column}, column.row_count, np.concatenate(weights))
 
-    def _totals(self) -> Reading[Found]:
-        row_count = int(self.rows.matches[self.positions].sum())
+    def _totals(self) -> Reading[Partial]:
         totals: dict[ColumnId, list[Totals]] = {}
         distinct: dict[ColumnId, list[KeyArray]] = {}
         for own in self.payloads:
-            asked, column = own.column, own.column.column
-            if not asked.needs_distinct:
-                totals_of = partial(_totals_of, asked.wanted_totals)
-                found = yield from self._each_asked(own, totals_of)
-            elif asked.needs_sum:
-                counts = yield from self._each_asked(own, lambda index, rows: index.counts_of(rows))
-                found, distinct[column] = [totals_of_counts(one) for one in counts], [one.keys for one in counts]
-            else:
-                keys = yield from self._each_asked(own, lambda index, rows: index.distinct_of(rows))
-                found, distinct[column] = list(map(totals_of_distinct, keys)), [own for own, _ in keys]
-            totals[column] = [join_totals(found)]
-        return [_GroupTotals([row_count], totals, distinct=distinct)]
+            found, distinct[own.column.column] = yield from self._totals_of(own)
+            totals[own.column.column] = [join_totals(found)]
+        row_count = int(self.rows.matches[self.positions].sum())
+        return Partial.of_totals(self.question, [row_count], totals, distinct)
+
+    def _totals_of(self, own: Payloads) -> Reading[tuple[list[Totals], list[KeyArray]]]:
+        asked = own.column
+        if not asked.needs_distinct:
+            each = yield from self._each_asked(
+                own, lambda index, rows: index.totals_of_each([rows], asked.wanted_totals)
+            )
+            return [one for (one,) in each], []
+        if asked.needs_sum:
+            counts = yield from self._each_asked(own, lambda index, rows: index.counts_of(rows))
+            return [totals_of_counts(one) for one in counts], [one.keys for one in counts]
+        keys = yield from self._each_asked(own, lambda index, rows: index.distinct_of(rows))
+        return list(map(totals_of_distinct, keys)), [one for one, _ in keys]
 
     def _keys(self, own: Payloads) -> Reading[Column]:
         """The keys of the matching rows, row group by row group, in the order of the positions."""
@@ -268,51 +227,21 @@ class Unit:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _KeyGroups:
-    """The groups, NULL included, of row groups that share a payload of the column to group by.
-
-    By the place of a row group in the unit: the rows of each key, and the rows of interest (None: all), numbered from 0
-    in it.
-    """
+    """The groups, NULL included, of a payload's row groups: by place in the unit, the matching rows of each group."""
 
     keys: Column
+    row_counts: Sequence[int]
     rows: Mapping[int, Sequence[BitMap]]
-    among: Mapping[int, BitMap | None]
-
-    @property
-    def row_counts(self) -> Ints:
-        """The number of rows of each group."""
-        counts = np.zeros(self.keys.row_count, np.int64)
-        for place, own in self.rows.items():
-            among = self.among[place]
-            counts += [len(one) if among is None else among.intersection_cardinality(one) for one in own]
-        return counts
-
-    def totals_in(self, opened: OpenedKeys, groups: Ints, want: Want) -> Reading[list[Totals]]:
-        """Return the totals that a payload tells of some groups; nothing if it covers none of their row groups."""
-        places = [place for place in opened.places if place in self.rows]
-        if not places:
-            return []
-        sets = [opened.moved({place: self._wanted(place, group) for place in places}.get) for group in groups.tolist()]
-        return (yield from opened.index.totals_of_each(sets, want))
-
-    def _wanted(self, place: int, group: int) -> BitMap:
-        """The rows of interest of a group in a row group."""
-        rows, among = self.rows[place][group], self.among[place]
-        return rows if among is None else rows & among
 
 
-def _totals_of(want: Want, index: HoldsKeys, rows: BitMap) -> Reading[Totals]:
-    (found,) = yield from index.totals_of_each([rows], want)
-    return found
-
-
-def _totals_in(
-    parts: Sequence[_KeyGroups], chosen: Sequence[Ints], want: Want, opened: OpenedKeys
-) -> Reading[list[list[Totals]]]:
-    """The totals that a payload tells of the chosen groups of each part."""
+def _totals_in(parts: Sequence[_KeyGroups], want: Want, opened: OpenedKeys) -> Reading[list[list[Totals]]]:
+    """The totals that a payload tells of the groups of each part; none if it covers none of the part's row groups."""
     found: list[list[Totals]] = []
-    for part, groups in zip(parts, chosen, strict=True):
-        found.append((yield from part.totals_in(opened, groups, want)))
+    for part in parts:
+        places = [place for place in opened.places if place in part.rows]
+        groups = range(len(part.row_counts) if places else 0)
+        sets = [opened.moved({place: part.rows[place][group] for place in places}.get) for group in groups]
+        found.append((yield from opened.index.totals_of_each(sets, want)) if sets else [])
     return found
 
 
@@ -324,29 +253,3 @@ def _with_null(value_type: ValueType, keys: KeyArray, has_null: bool) -> Column:
     if isinstance(keys, np.ndarray):
         return Column(value_type, len(valid), np.append(keys, 0), valid)
     return Column(value_type, len(valid), pa.concat_arrays([keys, pa.nulls(1, pa.large_binary())]), valid)
-
-
-def partials_of(question: Question, found: Sequence[Found]) -> Iterator[Partial]:
-    """Make partial answers of many rows at once."""
-    groups = [own for one in found if isinstance(one, list) for own in one]
-    if groups:
-        totals = {
-            asked.column: [total for own in groups for total in own.totals[asked.column]] for asked in question.columns
-        }
-        distinct = {
-            asked.column: [keys for own in groups for keys in own.distinct[asked.column]]
-            for asked in question.columns
-            if asked.needs_distinct
-        }
-        row_counts = [count for own in groups for count in own.row_counts]
-        keys = [own.keys for own in groups if own.keys is not None]
-        yield Partial.of_totals(question, row_counts, totals, distinct, join_columns(keys) if keys else None)
-    rows = [one for one in found if isinstance(one, _RowKeys)]
-    for _, here in positions_by_number(np.cumsum([one.row_count for one in rows]) // _ROWS_AT_ONCE):
-        some = [rows[at] for at in here.tolist()]
-        columns = {
-            asked.column: join_columns([one.columns[asked.column] for one in some]) for asked in question.every_column
-        }
-        known = [one.weights for one in some if one.weights is not None]
-        weights = np.concatenate(known) if known else None
-        yield Partial.of_rows(question, columns, sum(one.row_count for one in some), weights)

@@ -7,11 +7,9 @@ import numpy as np
 from pyroaring import BitMap
 
 from planner.condition.tree.nodes import EVERY_ROW, Predicate
-from planner.prune.row_sets import RowSets
-from planner.prune.verdicts import Reason, kept_mask
+from planner.prune.verdicts import Pruned, Reason
 from planner.snapshot.scan import Scan
-from puffin_index.data.deletes import deleted_positions
-from puffin_index.storage.arrays import Bytes, Flags, Ints, Rows
+from puffin_index.storage.arrays import Flags, Ints, Rows
 
 _EVERY_ROW: Final = tuple(map(int, (Reason.ALL_ROWS_MATCH, Reason.NO_PREDICATE)))
 
@@ -20,34 +18,33 @@ _EVERY_ROW: Final = tuple(map(int, (Reason.ALL_ROWS_MATCH, Reason.NO_PREDICATE))
 class KnownRows:
     """The matching rows of row groups, where they are known exactly.
 
-    For each row group: its `Reason`, its matching rows less deleted ones (-1: not known), and whether all match and
-    none is deleted. `positions` are kept row groups whose matching rows are known; deleted rows are still in
-    `row_sets.of`.
+    `positions` are kept row groups whose matching rows, less deleted ones, are known; `is_whole` says of each row group
+    of the scan whether all rows match and none is deleted.
     """
 
     scan: Scan
     predicate: Predicate
-    reasons: Bytes
-    matches: Ints
-    row_sets: RowSets
+    pruned: Pruned
     positions: Ints = field(init=False)
     is_whole: Flags = field(init=False)
 
     def __post_init__(self) -> None:
         """Say what is known."""
         # A count of matches is exact only where deleted rows could be subtracted.
-        is_known = kept_mask(self.reasons) & (self.matches >= 0) & self.scan.is_indexed
+        is_known = self.pruned.kept & (self.matches >= 0) & self.scan.is_indexed
         object.__setattr__(self, "is_whole", is_known & (self.matches == self.scan.row_counts))
         # The rows have to be kept, and not only their count.
-        some = np.flatnonzero(is_known & ~self.is_whole & ~np.isin(self.reasons, _EVERY_ROW)).tolist()
-        is_known[[at for at in some if not self.row_sets.is_kept(int(self.scan.numbers[at]))]] = False
+        some = np.flatnonzero(is_known & ~self.is_whole & ~np.isin(self.pruned.reasons, _EVERY_ROW)).tolist()
+        is_known[[at for at in some if not self.pruned.row_sets.is_kept(int(self.scan.numbers[at]))]] = False
         object.__setattr__(self, "positions", np.flatnonzero(is_known))
 
-    def count(self) -> tuple[int, Flags]:
-        """How many rows match in row groups where that is known, and which these are.
+    @property
+    def matches(self) -> Ints:
+        """The matching rows of each row group less deleted ones; -1 where not known."""
+        return self.pruned.matches
 
-        Manifests tell the rows of files without an index.
-        """
+    def count(self) -> tuple[int, Flags]:
+        """How many rows match where that is known, and where; manifests tell the rows of files without an index."""
         known = self.matches >= 0
         count = int(self.matches[known].sum())
         if self.predicate == EVERY_ROW:
@@ -58,29 +55,18 @@ class KnownRows:
         return count, known
 
     def of(self, at: int) -> BitMap:
-        """The matching rows of a row group, numbered from 0 in it.
-
-        Raises PuffinIndexError if deleted rows can no longer be read.
-        """
-        scan = self.scan
-        row_count = int(scan.row_counts[at])
+        """The matching rows of a row group, numbered from 0; raise PuffinIndexError if deletes cannot be read."""
+        scan, number, row_count = self.scan, int(self.scan.numbers[at]), int(self.scan.row_counts[at])
         if self.is_whole[at]:
             return BitMap(range(row_count))
-        found = None if int(self.reasons[at]) in _EVERY_ROW else self.row_sets.of(int(scan.numbers[at]))
-        rows = BitMap(range(row_count)) if found is None else found.rows
-        rows = rows - self.row_sets.deleted.get(int(scan.numbers[at]), BitMap())
+        found = self.pruned.rows_of(at, number, row_count, self.predicate)
+        assert found is not None, "one of `positions`"
+        rows = found.rows - self.pruned.row_sets.deleted.get(number, BitMap())
         file = scan.deletes_of(at)
-        if file is None or not file.deletes:
-            return rows
-        first = int(scan.first_rows[at])
-        deleted = deleted_positions(scan.io, file.file.path, file.deletes)
-        return rows - (deleted & BitMap(range(first, first + row_count))).shift(-first)
+        return rows if file is None else rows - file.deleted_rows(scan.io, int(scan.first_rows[at]), row_count)
 
     def located(self, positions: Ints) -> tuple[Ints, Ints]:
-        """The matching rows of some row groups, one after the other: their data files' numbers, their places in these.
-
-        Raises what `of` raises.
-        """
+        """The matching rows of some row groups, one after the other: numbers of data files, and places in these."""
         scan, rows = self.scan, [self.of(at) for at in positions.tolist()]
         counts = np.array([len(own) for own in rows], np.int64)
         numbers: list[Rows] = [np.frombuffer(own.to_array(), np.uint32) for own in (BitMap(), *rows)]

@@ -18,7 +18,7 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 
 from planner.aggregates.question import Aggregate, AskedColumn, Question
 from puffin_index.errors import PuffinIndexError
-from puffin_index.keys.arrow_keys import NEGATIVE_ZERO_KEY, arrow_of_keys, key_array, with_scale
+from puffin_index.keys.arrow_keys import NEGATIVE_ZERO_KEY, arrow_of_keys, column_of, key_array, with_scale
 from puffin_index.keys.columns import Column, KeyArray
 from puffin_index.keys.map_key import ColumnId
 from puffin_index.keys.value_types import MAXIMUM_DECIMAL_PRECISION, ValueType, decimals_of_wide_keys, floats_of_keys
@@ -103,11 +103,7 @@ class Partial:
         distinct: Mapping[ColumnId, Sequence[KeyArray]],
         groups: Column | None = None,
     ) -> Partial:
-        """Return what several sets of rows of one group each give.
-
-        Distinct keys come in parts, where a question without groups needs them; `groups` has the key of each set's
-        group.
-        """
+        """Return what the rows of each group give, `groups` the key of each; distinct keys come in parts."""
         table = {} if groups is None else {group_name(0): key_array(groups)}
         table["rows"] = pa.array(row_counts, pa.int64())
         tables: dict[int, pa.Table] = {}
@@ -121,14 +117,17 @@ class Partial:
             table |= {f"{end} {number}": pa.array(ends[end], keys) for end in asked.ends}
             if asked.needs_distinct:
                 tables[number] = pa.table({"key": pa.chunked_array(map(pa.array, distinct[asked.column]), keys)})
-        return cls.of_table(question, table, tables)
+        # The keys of one payload are distinct.
+        are_joined = all(own["key"].num_chunks < 2 for own in tables.values())
+        return cls(question, pa.table(table), tables) if are_joined else cls.of_table(question, table, tables)
 
     @classmethod
     def merged(cls, question: Question, parts: Iterable[Partial]) -> Partial:
         """Return what all rows together give; without parts, what no rows give."""
         known = list(parts)
         if not known:
-            return cls.of_rows(question, {asked.column: _no_rows(asked) for asked in question.every_column}, 0)
+            none = {asked.column: asked.value_type for asked in question.every_column}
+            return cls.of_rows(question, {column: column_of(pa.nulls(0), own) for column, own in none.items()}, 0)
         if len(known) == 1:
             return known[0]
         distinct = {number: pa.concat_tables([part.distinct[number] for part in known]) for number in known[0].distinct}
@@ -198,20 +197,12 @@ def _addends(column: Column, keys: pa.Array, weights: Ints | None) -> pa.Array:
     return exact.cast(SUM) if weights is None else pc.multiply(exact, pa.array(weights).cast(_INT64)).cast(SUM)
 
 
-def _no_rows(asked: AskedColumn) -> Column:
-    is_int = asked.value_type.domain == "int64"
-    return Column(asked.value_type, 0, np.zeros(0, np.int64) if is_int else pa.nulls(0, pa.large_binary()), None)
-
-
 class AggregateOverflowError(PuffinIndexError, OverflowError):
     """Say that a result does not fit its type, as Spark does in ANSI mode."""
 
 
 def table_of(partial: Partial) -> pa.Table:
-    """Return the columns to group by, then the aggregates, one row per group, in ascending order of the groups.
-
-    Raises AggregateOverflowError if a sum or an average does not fit the type that it has in Spark.
-    """
+    """Return one row per group, ascending: its columns, then the aggregates, or raise AggregateOverflowError."""
     question = partial.question
     keys = [group_name(number) for number in range(len(question.groups))]
     groups = _with_distinct_counts(partial, keys)
@@ -274,7 +265,6 @@ def _sum(asked: AskedColumn, total: pa.Array) -> pa.Array:
 
 
 def _scaled(unscaled: pa.Array, precision: int, scale: int) -> pa.Array:
-    """Decimals of their unscaled values, with as much of the precision as there is."""
     narrowed = unscaled.cast(pa.decimal128(MAXIMUM_DECIMAL_PRECISION, 0))
     return with_scale(narrowed, pa.decimal128(min(MAXIMUM_DECIMAL_PRECISION, precision), scale))
 

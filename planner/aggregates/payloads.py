@@ -61,10 +61,7 @@ class Payloads:
 
 
 def is_due(view: IndexView, payloads: Sequence[Payloads], unit: Ints, row_groups: Ints, saved: Floats) -> bool:
-    """Whether it is time to decode keys that later questions find in memory; see `planner.view.keys_of_rows`.
-
-    `unit` are places of row groups that are answered together; `saved` says for each place what the index saves.
-    """
+    """Whether to decode keys now that later questions find in memory, by what the index saves at each place."""
     decoded = [own for own in payloads if own.must_decode[unit].any()]
     price = sum(float(own.costs[unit].sum()) for own in decoded)
     spent = price + float(saved[unit].sum())

@@ -54,11 +54,6 @@ class AskedColumn:
         """Which ends are needed: `least`, `greatest`, both or none."""
         return ("least",) * self.needs_least + ("greatest",) * self.needs_greatest
 
-    @property
-    def needs_data(self) -> bool:
-        """Whether no index can give the exact answer: sums of doubles depend on the order of the rows."""
-        return self.needs_sum and self.value_type.is_floating
-
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
@@ -87,8 +82,8 @@ class Question:
 
     @property
     def needs_data(self) -> bool:
-        """Whether no index can answer."""
-        return any(column.needs_data for column in self.columns)
+        """Whether no index can answer: sums of doubles depend on the order of the rows."""
+        return any(column.needs_sum and column.value_type.is_floating for column in self.columns)
 
     @property
     def has_key_groups(self) -> bool:
@@ -100,9 +95,8 @@ def ask(aggregates: str | Sequence[str], group_by: str | Sequence[str], schema: 
     """Read which aggregates are wanted, and the columns to group by; one text may have several, between commas.
 
     Aggregates are texts such as `count(*)`, `sum(c) AS n` or `count(DISTINCT c)`. A name with other characters than
-    letters, digits and `_` stands in backquotes. Raises AggregateSyntaxError if a text does not read so, no aggregate
-    is wanted, or two results have one name, NotFoundError if the schema has no such column, UnsupportedError if an
-    aggregate does not take the type of its column.
+    letters, digits and `_` stands in backquotes. Raises AggregateSyntaxError, NotFoundError without such a column, or
+    UnsupportedError if an aggregate does not take the type of its column.
     """
     columns: dict[ColumnId, AskedColumn] = {}
     found: list[Aggregate] = []
@@ -124,7 +118,6 @@ _NO_AGGREGATE = f"aggregates such as sum(c), count(DISTINCT c) AS n or count(*);
 
 
 def _split(pattern: re.Pattern[str], text: str, expected: str) -> list[tuple[str | None, ...]]:
-    """Match a pattern repeatedly until the end of a text; return the groups of each match."""
     parts: list[tuple[str | None, ...]] = []
     at = 0
     while True:
@@ -138,7 +131,6 @@ def _split(pattern: re.Pattern[str], text: str, expected: str) -> list[tuple[str
 
 
 def _plain(name: str | None) -> str:
-    """The name without backquotes."""
     parts = re.findall(_PART, name or "")
     return ".".join(part[1:-1].replace("``", "`") if part.startswith("`") else part for part in parts)
 

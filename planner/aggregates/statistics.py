@@ -19,10 +19,10 @@ from planner.condition.tree.nodes import Predicate, is_exact
 from planner.condition.value_tests import flags_of
 from planner.prune.estimate import most_distinct
 from planner.prune.statistics_search import expected_matches
-from planner.view.directories import FieldStatistics, IndexReads, taken
+from planner.view.directories import FieldStatistics, IndexReads
 from planner.view.index_view import IndexView
 from puffin_index.keys.arrow_keys import key_array
-from puffin_index.keys.columns import Column, KeyArray
+from puffin_index.keys.columns import Column, KeyArray, chosen_keys
 from puffin_index.keys.map_key import ColumnId
 from puffin_index.keys.value_types import floats_of_keys
 from puffin_index.storage.arrays import Flags, Ints
@@ -34,10 +34,7 @@ _BITS_OF_DOUBLES: Final = 53
 
 
 def settle(view: IndexView, question: Question, row_groups: Ints, reads: IndexReads) -> tuple[list[Partial], Flags]:
-    """Answer from statistics for row groups of the view all of whose rows match.
-
-    Returns the answer for the settled row groups, if there are any, and which of the row groups are settled.
-    """
+    """Answer for row groups all of whose rows match; return what the settled ones give, and which they are."""
     is_settled = np.ones(len(row_groups), np.bool_)
     found: dict[ColumnId, FieldStatistics] = {}
     groups = {group.column for group in question.groups}
@@ -54,7 +51,7 @@ def settle(view: IndexView, question: Question, row_groups: Ints, reads: IndexRe
 
 def _can_settle(asked: AskedColumn, is_group: bool, statistics: FieldStatistics, row_groups: Ints) -> Flags:
     nulls, values = statistics.null_count[row_groups], statistics.value_count[row_groups]
-    least, greatest = taken(statistics.minimum, row_groups), taken(statistics.maximum, row_groups)
+    least, greatest = chosen_keys(statistics.minimum, row_groups), chosen_keys(statistics.maximum, row_groups)
     can = np.ones(len(row_groups), np.bool_)
     if is_group or asked.needs_sum:
         is_equal = least == greatest if isinstance(least, np.ndarray) else flags_of(pc.equal(least, greatest))
@@ -84,10 +81,10 @@ def _partial(
 
 
 def _ends(statistics: FieldStatistics, row_groups: Ints) -> tuple[Column, Column]:
-    """The least and the greatest key of each row group; NULL where it has no values."""
     has_values = statistics.value_count[row_groups] > 0
     least, greatest = (
-        _column(statistics, taken(keys, row_groups), has_values) for keys in (statistics.minimum, statistics.maximum)
+        _column(statistics, chosen_keys(keys, row_groups), has_values)
+        for keys in (statistics.minimum, statistics.maximum)
     )
     return least, greatest
 
@@ -100,38 +97,25 @@ def _column(statistics: FieldStatistics, keys: KeyArray, has_values: Flags) -> C
 
 def most_rows(view: IndexView, predicate: Predicate, question: Question, row_groups: Ints) -> float | None:
     """How many matching rows an answer may be of, infinite without a bound; None if the index is not to be asked."""
-    if not is_exact(predicate) or not _may_answer(view, question, row_groups):
+    reads = IndexReads()
+    found = {one.column: view.statistics(one.column, one.value_type.name, reads) for one in question.every_column}
+    known = {column: own for column, own in found.items() if own is not None and own.known[row_groups].any()}
+    if not is_exact(predicate) or len(known) < len(found):
         return None
-    if not _has_many_groups(view, question, row_groups):
+    added = {question.groups[place].column for place in question.added_doubles}
+    if any(_lose_bits(known[column], row_groups) for column in added):
+        return None
+    if not any(_has_many_values(known[group.column], row_groups) for group in question.groups):
         return math.inf
     # Rows bound the number of groups.
     return None if expected_matches(view, predicate, row_groups) > MOST_GROUPS else MOST_GROUPS
 
 
-def _may_answer(view: IndexView, question: Question, row_groups: Ints) -> bool:
-    """Whether directories allow an answer: an index of each column, and no doubles that lose bits."""
-    reads = IndexReads()
-    for asked in question.every_column:
-        statistics = view.statistics(asked.column, asked.value_type.name, reads)
-        if statistics is None or not statistics.known[row_groups].any():
-            return False
-    for asked in {question.groups[place].column: question.groups[place] for place in question.added_doubles}.values():
-        statistics = view.statistics(asked.column, asked.value_type.name, reads)
-        if statistics is not None and _lose_bits(statistics, row_groups):
-            return False
-    return True
-
-
-def _has_many_groups(view: IndexView, question: Question, row_groups: Ints) -> bool:
+def _has_many_values(statistics: FieldStatistics, row_groups: Ints) -> bool:
     """Whether a column to group by may have more values than the answer may have groups."""
-    for group in question.groups:
-        statistics = view.statistics(group.column, group.value_type.name, IndexReads())
-        if statistics is not None and most_distinct(statistics) > MOST_GROUPS:
-            # Of bytes, the number over all row groups may count a value once for each.
-            known = row_groups[statistics.known[row_groups]]
-            if int(statistics.distinct_count[known].max()) > _FEW_GROUPS:
-                return True
-    return False
+    # Of bytes, the number over all row groups may count a value once for each.
+    most = int(statistics.distinct_count[row_groups[statistics.known[row_groups]]].max())
+    return most > _FEW_GROUPS and most_distinct(statistics) > MOST_GROUPS
 
 
 def _lose_bits(statistics: FieldStatistics, row_groups: Ints) -> bool:

@@ -66,11 +66,7 @@ class RowCount(Described):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Aggregated(Described):
-    """Aggregates, what they took, and the scan plan behind them.
-
-    Attributes:
-        row_groups: Row groups of the scan: statistics settled some, indexes answered some, and others had to be read.
-    """
+    """Aggregates and the plan behind them: of the row groups, statistics settled some, indexes answered some."""
 
     table: pa.Table
     row_groups: int
@@ -150,11 +146,9 @@ def aggregate(
     `bool_and(c)`, `bool_or(c)`; one text may have several, between commas. So may `group_by`, which names columns. The
     other arguments and errors are those of `planner.plan`.
 
-    Raises:
-        AggregateSyntaxError: If an aggregate does not parse.
-        AggregateOverflowError: If a sum or an average does not fit its type.
-        UnsupportedError: If an aggregate does not take the type of its column; if rows have to be read, and a part of
-            the text, a row, a data file's format or equality deletes make that impossible here.
+    Raises AggregateSyntaxError if an aggregate does not parse, AggregateOverflowError if a sum or an average does not
+    fit its type, UnsupportedError if an aggregate does not take the type of its column, or if rows have to be read, and
+    a part of the text, a row, a data file's format or equality deletes make that impossible here.
     """
     limits = replace(EXACT_ROWS, seconds=planning_milliseconds / 1000)
     found = aggregate_with_plan(index, where, aggregates, group_by, snapshot_id, limits, refresh, keys, session_zone)
@@ -211,7 +205,6 @@ def aggregate_with_plan(
 
 
 def _read(reader: RowGroupReader, task: RowGroupTask, question: Question) -> Partial:
-    """The third bucket: what a row group gives whose data has to be read."""
     values, positions = reader.values(task, [asked.column for asked in question.every_column])
     columns = {asked.column: column_of(values[asked.column], asked.value_type) for asked in question.every_column}
     zeros = {

@@ -4,6 +4,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -66,10 +67,9 @@ def scan(
     order, and all of them are read before the first one comes. `data_read` counts pages, column chunks and bytes that
     are read while batches are asked for.
 
-    Raises:
-        UnsupportedError: If only Spark knows for certain what a part of the text means (a literal of another type than
-            its column, an expression), or if no column is chosen. Raised from the reader, too, if only Spark knows
-            whether a row satisfies the text (upper case of text that is not ASCII).
+    Raises UnsupportedError if only Spark knows for certain what a part of the text means (a literal of another type
+    than its column, an expression), or if no column is chosen; from the reader, too, if only Spark knows whether a row
+    satisfies the text (upper case of text that is not ASCII).
     """
     planned = plan_scan(
         index,
@@ -137,10 +137,7 @@ def residual_of(planned: QueryAnswer) -> Residual | None:
 
 
 def project(schema: Schema, columns: Sequence[str] | None) -> Schema:
-    """Choose columns of a schema, in the order in which they are named.
-
-    Raises NotFoundError if the schema lacks a column, UnsupportedError if no list of names is given.
-    """
+    """Choose columns of a schema, in the order in which they are named; raise NotFoundError, or UnsupportedError."""
     if columns is None:
         return schema
     if isinstance(columns, str):
@@ -153,14 +150,11 @@ def project(schema: Schema, columns: Sequence[str] | None) -> Schema:
     return Schema(*dict.fromkeys(whole[one] for one in ids))
 
 
-def _releasing(read: Callable[[RowGroupTask], T]) -> Callable[[RowGroupTask], T]:
-    def read_and_release(task: RowGroupTask) -> T:
-        try:
-            return read(task)
-        finally:
-            release_memory()
-
-    return read_and_release
+def _read_and_release(read: Callable[[RowGroupTask], T], task: RowGroupTask) -> T:
+    try:
+        return read(task)
+    finally:
+        release_memory()
 
 
 def in_order(read: Callable[[RowGroupTask], T], tasks: Iterable[RowGroupTask]) -> Iterator[T]:
@@ -174,7 +168,7 @@ def in_order(read: Callable[[RowGroupTask], T], tasks: Iterable[RowGroupTask]) -
             if pool is None:
                 is_far = not is_local(task.file.file.path)
                 threads = _REMOTE_THREADS if is_far else _THREADS
-                pool, read = ThreadPoolExecutor(threads), _releasing(read) if is_far else read
+                pool, read = ThreadPoolExecutor(threads), partial(_read_and_release, read) if is_far else read
             while ahead and (held_bytes + task.memory_bytes > _AHEAD_BYTES or len(ahead) > 2 * threads):
                 size, first = ahead.popleft()
                 yield first.result()

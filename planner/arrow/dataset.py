@@ -68,11 +68,7 @@ class _Unreadable(io.RawIOBase):
 
 
 class IndexedDataset(ds.UnionDataset):  # type: ignore[misc] # pyarrow has no types
-    """One snapshot of a table. `planner.dataset` makes it.
-
-    A scan reads the row groups that the planner keeps, and gives the rows for which the filter is true, by data file
-    and row group.
-    """
+    """One snapshot of a table, made by `planner.dataset`; scans give rows by data file and row group."""
 
     def __init__(self, index: TableIndex, snapshot_id: int | None, condition: pc.Expression | None = None) -> None:
         self.index = index
@@ -103,11 +99,8 @@ class IndexedDataset(ds.UnionDataset):  # type: ignore[misc] # pyarrow has no ty
         """Make a scan, which is planned when somebody first asks it for rows.
 
         Record batches have at most `batch_size` rows, for which `filter` is true. Arguments that tune Arrow's own
-        readers, such as `batch_readahead`, change nothing.
-
-        Raises:
-            pa.ArrowException: If columns or filter do not fit the schema, or `batch_size` is not above 0.
-            TypeError: If arguments are of the wrong type, or Arrow's scanners have no such argument.
+        readers, such as `batch_readahead`, change nothing. Raises pa.ArrowException if arguments do not fit, TypeError
+        if they are of the wrong type, or Arrow's scanners have no such argument.
         """
         condition = self._condition if filter is None else self._and(filter)
         return IndexedScanner(self, columns, condition, batch_size, tuning)
@@ -165,11 +158,7 @@ class IndexedFragment(IndexedDataset):
 
 
 class IndexedScanner:
-    """A scan of a dataset, which may be read more than once. It has the methods of Arrow's scanners.
-
-    Attributes:
-        data_read: Pages, column chunks and bytes that were read so far.
-    """
+    """A scan of a dataset, which may be read more than once, with the methods of Arrow's; `data_read` counts."""
 
     def __init__(
         self,
@@ -269,7 +258,6 @@ class IndexedScanner:
                     yield part.slice(first, self._batch_size)
 
     def _without_columns(self, left: int) -> Iterator[pa.RecordBatch]:
-        """So many rows of constants or of nothing."""
         while left > 0:
             rows = pa.table({"": pa.nulls(min(left, self._batch_size))}).select([])
             yield from self._by_arrow(rows, None).to_batches()

@@ -18,10 +18,7 @@ from pyiceberg.io.pyarrow import (
     pyarrow_to_schema,
     schema_to_pyarrow,
 )
-from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema, visit_with_partner
-from pyiceberg.transforms import IdentityTransform
-from pyiceberg.typedef import Record
 from pyiceberg.types import ListType, MapType
 
 from puffin_index.data.column_source import Reading
@@ -37,13 +34,7 @@ _PROJECTION_ERRORS = (
 )
 
 
-def constants_of(partition: Record, spec: PartitionSpec) -> dict[int, object]:
-    """The values of a file's identity partitions by column, NULLs included. They hold whatever the file says."""
-    return {
-        field.source_id: partition[position]
-        for position, field in enumerate(spec.fields)
-        if isinstance(field.transform, IdentityTransform)
-    }
+_LARGE = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +61,7 @@ class FileColumns:
         return cls(reading, fields, partial(parquet_type, parquet.schema), constants, location)
 
     def fields_of(self, field_ids: Iterable[int]) -> list[FileField]:
-        """The file's top-level fields that hold some columns, each once; columns that the file lacks are left out.
-
-        Raises UnsupportedError if Iceberg's readers would give other values of a column than Arrow.
-        """
+        """The file's top-level fields that hold some columns; raise UnsupportedError if Arrow reads other values."""
         paths = {field_id: path for field_id in field_ids if (path := self._path(field_id))}
         for field_id in paths.keys() - self._checked:
             check_stored(self.stored, paths[field_id][-1], self.reading.schema, self.location)
@@ -107,10 +95,7 @@ class FileColumns:
         return pa.array([value], schema_to_pyarrow(field.field_type, include_field_ids=False))
 
     def project(self, table: pa.Table, projection: Schema, target: pa.Schema) -> pa.Table:
-        """Give rows of the file, with at least one column, the shape of a projection whose Arrow schema is `target`.
-
-        Raises UnsupportedError if the file's values are not of the types of the projection.
-        """
+        """Give rows of the file the shape of a projection (in Arrow: `target`), or raise UnsupportedError."""
         unchanged = self._unchanged(table, projection, target)
         if unchanged is not None:
             return unchanged
@@ -124,9 +109,13 @@ class FileColumns:
                 projected_missing_fields=dict(self.constants),
                 allow_timestamp_tz_mismatch=True,
             )
-            projected = visit_with_partner(
-                self._without_hidden_defaults(projection), table, visitor, ArrowAccessor(file_schema)
+            # An initial default would win over a partition constant that is NULL.
+            hidden = {field_id for field_id, value in self.constants.items() if value is None}
+            fields = (
+                field.model_copy(update={"initial_default": None}) if field.field_id in hidden else field
+                for field in projection.fields
             )
+            projected = visit_with_partner(Schema(*fields), table, visitor, ArrowAccessor(file_schema))
             return pa.Table.from_arrays(projected.flatten(), names=target.names).cast(target)
         except _PROJECTION_ERRORS as error:
             raise UnsupportedError(
@@ -134,40 +123,21 @@ class FileColumns:
             ) from error
 
     def _unchanged(self, table: pa.Table, projection: Schema, target: pa.Schema) -> pa.Table | None:
-        """The projection, if columns differ by name at most; otherwise None.
-
-        PyIceberg's projection gives the same, but takes a fifth of the time of reading a few rows of a row group.
-        """
+        """The projection, if columns differ by name at most: PyIceberg takes a fifth of reading a few rows."""
         by_id = {field.field_id: field.field for field in self.fields.fields}
         if len(by_id) < len(self.fields.fields):
             return None
         columns: list[pa.ChunkedArray] = []
         for field, wanted in zip(projection.fields, target, strict=True):
             own = None if field.field_id in self.constants else by_id.get(field.field_id)
-            if own is None or not _is_same(own.type, wanted.type):
+            # Types that have children are left to PyIceberg.
+            if own is None or own.type.num_fields or wanted.type not in (own.type, _LARGE.get(own.type)):
                 return None
             column = table.column(own.name)
             if not wanted.nullable and column.null_count:
                 return None
             columns.append(column if column.type == wanted.type else column.cast(wanted.type))
         return pa.Table.from_arrays(columns, schema=target)
-
-    def _without_hidden_defaults(self, projection: Schema) -> Schema:
-        """A projection without initial defaults where the partition constant is NULL: the constant wins."""
-        nulls = {field_id for field_id, value in self.constants.items() if value is None}
-        fields = (
-            field.model_copy(update={"initial_default": None}) if field.field_id in nulls else field
-            for field in projection.fields
-        )
-        return Schema(*fields)
-
-
-def _is_same(own: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether two types have the same values; types that have children are left to PyIceberg."""
-    if own.num_fields or wanted.num_fields:
-        return False
-    large = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
-    return bool(wanted in (own, large.get(own)))
 
 
 class _Projection(ArrowProjectionVisitor):
@@ -193,10 +163,7 @@ class _Projection(ArrowProjectionVisitor):
 # Row groups of a scan have the same fields, and the conversion takes a tenth of reading a few of their rows.
 @lru_cache(maxsize=64)
 def identified_schema(fields: tuple[FileField, ...], wanted: frozenset[int]) -> Schema:
-    """The Iceberg schema of a file's top-level fields that hold some columns; other fields are left out.
-
-    Raises ValueError if Iceberg has no such type.
-    """
+    """The Iceberg schema of a file's top-level fields that hold some columns, or raise ValueError without a type."""
     arrow_fields = [_with_ids(field) for field in fields if field.field_id in wanted]
     # Iceberg's timestamps have microseconds; other writers may write nanoseconds.
     return pyarrow_to_schema(pa.schema(arrow_fields), downcast_ns_timestamp_to_us=True)

@@ -28,38 +28,19 @@ from planner.arrow.arrow_scan import in_order, residual_of
 from planner.arrow.plan import plan_scan, snapshot_of
 from planner.arrow.row_group_columns import DataRead
 from planner.arrow.row_group_reader import RowGroupReader, RowGroupTask, tasks_of
-from planner.arrow.wanted_keys import Keys, KeysError, arrow_array, keys_of_kind
+from planner.arrow.wanted_keys import Keys, arrays_of, asked_keys
 from planner.clock import DEFAULT_MILLISECONDS
 from planner.query import QueryAnswer
 from planner.view.cache import SharedPayloads
 from planner.view.directories import IndexReads
-from puffin_index.errors import UnsupportedError
 from puffin_index.keys.arrow_keys import NEGATIVE_ZERO_KEY, arrow_of_keys, key_array, signed_keys
 from puffin_index.keys.map_key import ColumnId
-from puffin_index.keys.value_types import ValueType
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.ranged import Reading
 from puffin_index.table_index import TableIndex
 
 _ROWS_AT_ONCE: Final = 1 << 20
 """About this many rows are joined with the keys at once, and get their paths at once."""
-
-
-def arrays_of(keys: Keys) -> dict[str, pa.Array]:
-    """Return the values of keys as Arrow arrays of one length, of one or more columns; raise KeysError otherwise."""
-    arrays = {name: arrow_array(name, values) for name, values in keys.items()}
-    if len({len(array) for array in arrays.values()}) != 1:
-        lengths = ", ".join(f"{name} has {len(array)}" for name, array in arrays.items())
-        raise KeysError(f"keys are values of one or more columns, equally many of each: {lengths or 'no column'}")
-    return arrays
-
-
-def asked_keys(name: str, values: pa.Array, value_type: ValueType) -> pa.Array:
-    """Return values that are looked for in a column as keys; raise UnsupportedError if they are of another kind."""
-    try:
-        return key_array(keys_of_kind(values, value_type))
-    except UnsupportedError as error:
-        raise UnsupportedError(f"keys of {name}: {error}") from error
 
 
 def locate(
@@ -88,10 +69,8 @@ def locate(
         location), `_pos` (int64, from 0 in the file), and the key columns in the order and by the names of `keys`, with
         the table's Arrow types and the values of the row.
 
-    Raises:
-        KeysError: If no column is named, or the columns have different numbers of keys.
-        UnsupportedError: If keys are not of the type of their column; if rows have to be read, and a data file's format
-            makes that impossible here.
+    Raises KeysError if no column is named, or columns have different numbers of keys, UnsupportedError if keys are not
+    of the type of their column, or a data file's format makes reading rows impossible here.
     """
     if refresh:
         index.refresh()
@@ -140,7 +119,6 @@ class _AskedKeys:
         )
 
     def located(self, files: Ints, positions: Ints, keys: Mapping[ColumnId, pa.Array]) -> pa.Table:
-        """Located rows; columns that are left out have the only key that is asked for."""
         own = {
             name: keys[asked.column] if asked.column in keys else pa.repeat(self.keys[name][0], len(positions))
             for name, asked in self.columns.items()
@@ -170,7 +148,6 @@ class _AskedKeys:
             yield rows.join(keys, keys.column_names, join_type="left semi")
 
     def table_of(self, parts: Iterable[pa.Table], paths: Sequence[str]) -> pa.Table:
-        """Located rows in their order, as `locate` returns them."""
         types = {name: key_type(asked.value_type) for name, asked in self.columns.items()}
         none = pa.schema({"_file": pa.int64(), "_pos": pa.int64(), **types}).empty_table()
         rows = pa.concat_tables([none, *parts]).sort_by([("_file", "ascending"), ("_pos", "ascending")])
@@ -208,7 +185,7 @@ def _gathered(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
 def _of_indexes(planned: QueryAnswer, asked: _AskedKeys) -> tuple[list[pa.Table], Ints, list[str]]:
     """Locate rows by indexes. Returns them, the positions of the row groups to be read, and index troubles."""
     plan, reads = planned.plan, IndexReads(shared=planned.request.shared)
-    known = KnownRows(planned.scan, planned.request.predicate, plan.reasons, plan.matches, planned.row_sets)
+    known = KnownRows(planned.scan, planned.request.predicate, planned.pruned)
     left, found = known.positions, list[pa.Table]()
     if len(left) and not asked.unknown:
         found, left = [asked.located(*known.located(left), {})], left[:0]
@@ -223,7 +200,6 @@ def _of_indexes(planned: QueryAnswer, asked: _AskedKeys) -> tuple[list[pa.Table]
 def _of_data(
     index: TableIndex, planned: QueryAnswer, unread: Ints, asked: _AskedKeys, data_read: DataRead
 ) -> Iterator[pa.Table]:
-    """Locate the rows of some row groups by reading their key columns."""
     reader = RowGroupReader(index.data_table, planned.request.schema, residual_of(planned), data_read=data_read)
     numbers = {path: number for number, path in enumerate(planned.scan.paths)}
 

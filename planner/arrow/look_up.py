@@ -1,13 +1,10 @@
-"""Looking rows up by key: the rows of a table that have some keys, in the order of the keys.
-
-What does not depend on the keys (schema, data files, view, columns of data files) is prepared once.
-"""
+"""Looking rows up by key: what does not depend on the keys (schema, data files, view) is prepared once."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -23,11 +20,10 @@ from pyiceberg.types import NestedField
 from planner.aggregates.question import AskedColumn, find_asked
 from planner.arrow.aggregate import EXACT_ROWS, log_warnings
 from planner.arrow.arrow_scan import in_order, project
-from planner.arrow.locate import arrays_of, asked_keys
 from planner.arrow.plan import scan_of, snapshot_of
 from planner.arrow.row_group_columns import DataRead
 from planner.arrow.row_group_reader import RowGroupReader, RowGroupTask, tasks_of
-from planner.arrow.wanted_keys import Keys, KeysError, with_keys
+from planner.arrow.wanted_keys import Keys, KeysError, arrays_of, asked_keys, with_keys
 from planner.clock import Clock
 from planner.condition.rows import Residual
 from planner.condition.tree.nodes import EVERY_ROW
@@ -86,29 +82,20 @@ def prepare(
         raise KeysError("keys are values of one or more columns, and none is named")
     if refresh:
         index.refresh()
-    return PreparedGet(index, tuple(key_columns), columns, snapshot_id, refresh_seconds)
+    return PreparedGet(index, partial(_Prepared.of, index, tuple(key_columns), columns, snapshot_id), refresh_seconds)
 
 
 class PreparedGet:
-    """Looks rows up by key. `prepare` makes it; several threads may share it.
-
-    Attributes:
-        data_read: Pages, column chunks and bytes that all look-ups read so far.
-    """
+    """Looks rows up by key. `prepare` makes it; threads may share it. `data_read` is what all look-ups read so far."""
 
     def __init__(
-        self,
-        index: TableIndex,
-        key_columns: tuple[str, ...],
-        columns: Sequence[str] | None,
-        snapshot_id: int | None,
-        refresh_seconds: float | None,
+        self, index: TableIndex, prepare: Callable[[DataRead], _Prepared], refresh_seconds: float | None
     ) -> None:
         self.data_read = DataRead()
         self._index = index
         self._refresh_seconds = refresh_seconds
         self._lock = threading.Lock()
-        self._prepare = partial(_Prepared.of, index, key_columns, columns, snapshot_id, self.data_read)
+        self._prepare = partial(prepare, self.data_read)
         self._prepared = self._prepare()
 
     def get(self, keys: Keys) -> pa.Table:
@@ -122,7 +109,8 @@ class PreparedGet:
         if len(next(iter(asked.values()))) == 1:
             places = np.zeros(len(rows), np.int64)
         else:
-            found = [prepared.found_keys(name, rows) for name in values]
+            columns = [(rows.column(own.name), own.value_type) for own in (prepared.keys[name] for name in values)]
+            found = [key_array(column_of(*column)) for column in columns]
             places, matches = _joined(list(asked.values()), found)
             rows = rows.take(pa.array(matches))
         return rows.select(prepared.names).add_column(0, _PLACE, pa.array(places, pa.int64()))
@@ -142,13 +130,7 @@ class PreparedGet:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Prepared:
-    """What look-ups in one version of table and index need.
-
-    Attributes:
-        projection: The columns of the results, and those that the keys are in.
-        names: The columns of the results.
-        made: When, by `time.monotonic`.
-    """
+    """What look-ups in one version of table and index need; `projection` has the columns of `names` and of the keys."""
 
     scan: Scan
     schema: Schema
@@ -188,11 +170,6 @@ class _Prepared:
             tuple(field.name for field in wanted.fields),
             RowGroupReader(table, schema, None, data_read=data_read),
         )
-
-    def found_keys(self, name: str, rows: pa.Table) -> pa.Array:
-        """The keys of rows that were read."""
-        asked = self.keys[name]
-        return key_array(column_of(rows.column(asked.name), asked.value_type))
 
     def read(self, values: Mapping[str, pa.Array]) -> pa.Table:
         """Read the rows that have one of the values in each column; several columns may give rows of no key."""

@@ -35,8 +35,8 @@ from planner.view.column_values import TriedValues
 from planner.view.index_view import IndexView
 from planner.view.views import view_of
 from puffin_index.data.column_source import reading_of
-from puffin_index.data.data_table import DataFile
-from puffin_index.errors import NotFoundError, PuffinIndexError, UnsupportedError
+from puffin_index.data.data_table import DataFile, find_snapshot
+from puffin_index.errors import PuffinIndexError, UnsupportedError
 from puffin_index.jobs.engine import context_of
 from puffin_index.keys.value_types import value_type_of
 from puffin_index.storage.files import ReadCount, is_local
@@ -113,16 +113,11 @@ def plan(
 
 
 def snapshot_of(table: Table, snapshot_id: int | None) -> tuple[Snapshot | None, Schema]:
-    """A snapshot of a table (None for an empty table) and the schema that a scan of it has.
-
-    Raises NotFoundError if there is no such snapshot.
-    """
-    if snapshot_id is None:
-        return table.current_snapshot(), table.schema()
-    snapshot = table.snapshot_by_id(snapshot_id)
-    if snapshot is None:
-        raise NotFoundError(f"table {'.'.join(table.name())} has no snapshot {snapshot_id}")
-    return snapshot, table.schema() if snapshot.schema_id is None else table.schemas()[snapshot.schema_id]
+    """A snapshot of a table (None for an empty table), or raise NotFoundError, and the schema that a scan of it has."""
+    snapshot = find_snapshot(table, snapshot_id)
+    if snapshot_id is None or snapshot is None or snapshot.schema_id is None:
+        return snapshot, table.schema()
+    return snapshot, table.schemas()[snapshot.schema_id]
 
 
 def plan_scan(
@@ -144,10 +139,8 @@ def plan_scan(
 ) -> QueryAnswer:
     """Plan a scan of a table whose rows are read, counted or aggregated; arguments and errors are those of `plan`.
 
-    `where` may also be an expression of Arrow's.
-
-    With `for_spark`, the reader reads ranges of bytes, so that some data files are read whole or not at all. `question`
-    asks for aggregates of the rows. `shared` keeps what is opened of some columns.
+    `where` may also be an expression of Arrow's. With `for_spark`, the reader reads ranges of bytes, so that some data
+    files are read whole or not at all. `question` asks for aggregates. `shared` keeps what is opened of some columns.
     """
     started = time.perf_counter()
     if refresh:
@@ -231,10 +224,7 @@ def scan_of(
     *,
     by_ranges: bool = False,
 ) -> Scan:
-    """Read the manifests of the data table, and in a store beside them the index table and directories that matter.
-
-    `ahead` counts the reads of directories; None reads none.
-    """
+    """Read the manifests of a table, and in a store beside them the index table, and directories if `ahead` counts."""
     is_here = is_local(index.index_table.location())
 
     def viewed() -> IndexView:

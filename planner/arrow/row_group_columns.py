@@ -1,7 +1,5 @@
 """Wanted rows of the columns of one row group: by pages where that pays, by whole column chunks otherwise."""
 
-from __future__ import annotations
-
 import logging
 import os
 import threading
@@ -83,10 +81,7 @@ class RowGroupColumns:
         return sum(footer.row_group(before).num_rows for before in range(self.ordinal))
 
     def read(self, fields: Sequence[FileField], rows: Ints | None) -> pa.Table:
-        """Read some rows (ascending; None for all) of at least one top-level field of the file.
-
-        Raises CorruptFileError if the file cannot be decoded.
-        """
+        """Read some rows (ascending; None for all) of some top-level fields, or raise CorruptFileError."""
         if rows is None:
             return self._whole(fields)
         if not len(rows):
@@ -103,7 +98,6 @@ class RowGroupColumns:
         return whole if table is None else joined(table, whole)
 
     def _whole(self, fields: Sequence[FileField], *, as_dictionaries: bool = False) -> pa.Table:
-        """Whole columns; strings of a dictionary as they are stored, if wanted."""
         # By ordinals of leaves: names may have dots in them.
         leaves = _leaves(fields)
         group = self.opened.parquet.metadata.row_group(self.ordinal)
@@ -162,19 +156,16 @@ def _leaves(fields: Sequence[FileField]) -> list[int]:
 
 
 def _may_gain(field: FileField, chunks: Mapping[int, ColumnChunk], rows: Ints, row_count: int) -> bool:
-    """Whether the offset indexes of a field are worth a read."""
     if any(leaf not in chunks or chunks[leaf].offset_index is None for leaf in field.leaves):
         return False
     pages = [most_pages(chunks[leaf]) for leaf in field.leaves]
     sizes = [chunks[leaf].size for leaf in field.leaves]
     # More pages than there are give a smaller share, so that a column that can gain is not left out.
-    needed = sum(size * _needed(rows, row_count, count) / count for size, count in zip(sizes, pages, strict=True))
+    needed = sum(
+        size * (1 + int(np.count_nonzero(np.diff(rows * count // row_count)))) / count
+        for size, count in zip(sizes, pages, strict=True)
+    )
     return needed <= _LARGEST_SHARE * sum(sizes)
-
-
-def _needed(rows: Ints, row_count: int, pages: int) -> int:
-    """How many pages of equal length hold some ascending rows; at least one row."""
-    return 1 + int(np.count_nonzero(np.diff(rows * pages // row_count)))
 
 
 def _chosen_pages(

@@ -1,7 +1,5 @@
 """Reading row groups of a planned scan: exact rows are taken, other rows are tested, deleted rows are left out."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,17 +10,16 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform
 from pyroaring import BitMap
 
-from planner.arrow.file_columns import FileColumns, constants_of
+from planner.arrow.file_columns import FileColumns
 from planner.arrow.row_group_columns import DataRead, RowGroupColumns
 from planner.condition.rows import Residual, values_of
-from planner.prune.verdicts import Reason
 from planner.query import QueryAnswer
 from planner.snapshot.equality_deletes import deleted_rows, with_dropped_columns
 from planner.snapshot.files import ScanFile
 from puffin_index.data.column_source import reading_of
-from puffin_index.data.deletes import deleted_positions
 from puffin_index.data.file_fields import FileField
 from puffin_index.data.page_reader import joined
 from puffin_index.data.parquet import OpenParquet, open_parquet, open_parquet_file
@@ -50,10 +47,7 @@ class RowGroupTask:
 
 
 def tasks_of(planned: QueryAnswer, table: Table, positions: Ints) -> Iterator[RowGroupTask]:
-    """Give the row groups at ascending positions of a plan to read. The footer of a file without an index is read.
-
-    Raises UnsupportedError if a data file is not Parquet.
-    """
+    """Give the row groups at ascending positions of a plan to read; raise UnsupportedError if a file is not Parquet."""
     plan, seen = planned.plan, -1
     for at in positions.tolist():
         number = int(plan.file_of[at])
@@ -62,7 +56,9 @@ def tasks_of(planned: QueryAnswer, table: Table, positions: Ints) -> Iterator[Ro
         if file.file.format != "PARQUET":
             raise UnsupportedError(f"data file {file.file.path} is {file.file.format}; only Parquet can be read here")
         if planned.scan.is_indexed[at]:
-            yield _task(file, int(plan.ordinals[at]), int(plan.row_counts[at]), _known_rows(planned, at))
+            row_count, row_group = int(plan.row_counts[at]), int(planned.scan.numbers[at])
+            rows = planned.pruned.rows_of(at, row_group, row_count, planned.request.condition)
+            yield _task(file, int(plan.ordinals[at]), row_count, rows)
         elif number != seen:
             # The footer says which row groups there are; the manifest may be wrong.
             with open_parquet(table.io, file.file.path, file.file.file_size) as parquet:
@@ -77,18 +73,9 @@ def _task(file: ScanFile, ordinal: int, row_count: int, rows: RowSet | None) -> 
     )
 
 
-def _known_rows(planned: QueryAnswer, at: int) -> RowSet | None:
-    if planned.plan.reasons[at] == Reason.ALL_ROWS_MATCH:
-        return RowSet(BitMap(range(int(planned.plan.row_counts[at]))), exact=True)
-    return planned.row_sets.of(int(planned.scan.numbers[at]))
-
-
 @dataclass(frozen=True, slots=True)
 class RowGroupReader:
-    """Reads row groups of one scan, and rows that satisfy a predicate if any. Safe to share between threads.
-
-    Few row groups need columns decoded side by side to keep all cores busy.
-    """
+    """Reads row groups of one scan, and rows that satisfy a predicate if any. Safe to share between threads."""
 
     table: Table
     schema: Schema
@@ -109,10 +96,7 @@ class RowGroupReader:
         return batches
 
     def values(self, task: RowGroupTask, column_ids: Sequence[ColumnId]) -> tuple[Values, Ints]:
-        """Read the values that some columns have in the matching rows of a row group, as the data file has them.
-
-        Returns them, and the position in the data file of each row.
-        """
+        """Read the values of some columns in a row group's matching rows, and the position of each row in the file."""
         with self._opened(task) as (columns, group):
             rows, tested = self._matching_rows(group, columns, task)
             fields = columns.fields_of(column_and_key(column)[0] for column in column_ids)
@@ -134,7 +118,10 @@ class RowGroupReader:
         location, entry = task.file.file.path, task.file.entry
         columns = self._columns_of.get(location)
         if columns is None:
-            constants = constants_of(entry.partition, self.table.specs()[entry.spec_id])
+            fields = enumerate(self.table.specs()[entry.spec_id].fields)
+            # The values of identity partitions, NULLs included, hold whatever the file says.
+            are_identity = ((at, own) for at, own in fields if isinstance(own.transform, IdentityTransform))
+            constants = {own.source_id: entry.partition[at] for at, own in are_identity}
             schema = with_dropped_columns(self.table, self.schema, task.file.equality_deletes)
             reading = reading_of(self.table, schema)
             columns = FileColumns.of(reading, opened.parquet, constants, location)
@@ -151,16 +138,13 @@ class RowGroupReader:
         if not deletes or not tested.num_rows:
             return rows, tested
         fields = columns.fields_of({column.field_id for delete in deletes for column in delete.columns})
-        missing = [one for one in fields if one.field.name not in tested.column_names]
-        if missing:
-            tested = joined(group.read(missing, rows), tested)
+        tested = _with_columns(tested, group, fields, rows)
         deleted = deleted_rows(self.table.io, deletes, partial(columns.values, tested), tested.num_rows)
         return _chosen(rows, tested, ~deleted)
 
     def _satisfying(
         self, group: RowGroupColumns, columns: FileColumns, task: RowGroupTask
     ) -> tuple[Ints | None, pa.Table]:
-        """The rows that match, without those deleted by position, and the columns that were tested."""
         rows = self._candidates(group, task)
         row_count = group.row_count if rows is None else len(rows)
         # A table without columns has no length; a column of NULLs gives one.
@@ -175,34 +159,18 @@ class RowGroupReader:
         return _chosen(rows, tested, np.broadcast_to(matching, row_count))
 
     def _candidates(self, group: RowGroupColumns, task: RowGroupTask) -> Ints | None:
-        """The rows of a row group that can match and are not deleted, ascending; None for all.
-
-        Raises CorruptFileError if the index knows rows that the row group does not have.
-        """
-        rows = None if task.rows is None else np.frombuffer(task.rows.rows.to_array(), np.uint32).astype(np.int64)
-        if rows is not None and len(rows) and rows[-1] >= group.row_count:
+        """The rows of a row group that can match and are not deleted, ascending; None for all."""
+        rows, row_count = None if task.rows is None else task.rows.rows, group.row_count
+        if rows and rows.max() >= row_count:
             raise CorruptFileError(
-                f"row group {task.ordinal} has {group.row_count} rows, and the index knows row {rows[-1]}",
+                f"row group {task.ordinal} has {row_count} rows, and the index knows row {rows.max()}",
                 location=task.file.file.path,
             )
-        if rows is not None and len(rows) == group.row_count:
-            rows = None
-        deleted = self._deleted(group, task)
-        if deleted is None:
-            return rows
-        return np.flatnonzero(~deleted) if rows is None else rows[~deleted[rows]]
-
-    def _deleted(self, group: RowGroupColumns, task: RowGroupTask) -> Flags | None:
-        if not task.file.deletes:
+        if deleted := task.file.deleted_rows(self.table.io, group.first_row, row_count):
+            rows = (BitMap(range(row_count)) if rows is None else rows) - deleted
+        if rows is None or len(rows) == row_count:
             return None
-        first, row_count = group.first_row, group.row_count
-        positions = deleted_positions(self.table.io, task.file.file.path, task.file.deletes)
-        here = positions & BitMap(range(first, first + row_count))
-        if not here:
-            return None
-        flags = np.zeros(row_count, np.bool_)
-        flags[np.frombuffer(here.to_array(), np.uint32) - np.uint32(first)] = True
-        return flags
+        return np.frombuffer(rows.to_array(), np.uint32).astype(np.int64)
 
 
 def _chosen(rows: Ints | None, tested: pa.Table, wanted: Flags) -> tuple[Ints | None, pa.Table]:
@@ -212,9 +180,5 @@ def _chosen(rows: Ints | None, tested: pa.Table, wanted: Flags) -> tuple[Ints | 
 
 
 def _with_columns(tested: pa.Table, group: RowGroupColumns, fields: Sequence[FileField], rows: Ints | None) -> pa.Table:
-    """Some columns in the matching rows; tested columns are not read again."""
     missing = [one for one in fields if one.field.name not in tested.column_names]
-    if not missing:
-        return tested
-    read_before = [one.field.name for one in fields if one not in missing]
-    return joined(group.read(missing, rows), tested.select(read_before))
+    return joined(group.read(missing, rows), tested) if missing else tested

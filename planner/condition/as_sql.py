@@ -12,18 +12,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DateType, MapType, NestedField, StringType, StructType
 
 from planner.condition.places import prefix_end
-from planner.condition.tree.nodes import (
-    EVERY_ROW,
-    ByValue,
-    Conjunction,
-    Disjunction,
-    EngineTest,
-    Everything,
-    Leaf,
-    Nothing,
-    Predicate,
-    ValueTest,
-)
+from planner.condition.tree import nodes
 from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.map_key import ColumnId, MapKey
 from puffin_index.keys.value_types import NAN_KEY, ValueType, value_type_named
@@ -40,12 +29,8 @@ _QUOTED = re.compile(r"""[xX]?'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*\"""", re.
 _NUMBER = re.compile(r"(?<![\w`.])[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?[a-zA-Z]{0,2}(?![\w`])")
 
 
-def as_sql(predicate: Predicate, schema: Schema, *, literals: bool = True, for_people: bool = False) -> str:
-    """Write a condition as SQL that reads back as the same condition, as far as the condition is known.
-
-    Without `literals`, each is a `?`, as is an unknown part. For people, an unknown part stands as it was written, and
-    long lists are cut short.
-    """
+def as_sql(predicate: nodes.Predicate, schema: Schema, *, literals: bool = True, for_people: bool = False) -> str:
+    """Write a condition as SQL that reads back as the same; people get unknown parts as written, and long lists cut."""
     return _Writer(schema, literals, for_people).write(predicate)
 
 
@@ -54,10 +39,10 @@ def column_text(column: ColumnId, schema: Schema) -> str:
     return _Writer(schema, literals=True, for_people=True).name(column)
 
 
-def conjuncts_as_sql(predicate: Predicate, schema: Schema, *, literals: bool, for_people: bool) -> list[str]:
+def conjuncts_as_sql(predicate: nodes.Predicate, schema: Schema, *, literals: bool, for_people: bool) -> list[str]:
     """Write the parts of a condition that hold together, as `as_sql` does; none if all rows match."""
-    parts = predicate.children if isinstance(predicate, Conjunction) else (predicate,)
-    return [_Writer(schema, literals, for_people).part(part) for part in parts if part != EVERY_ROW]
+    parts = predicate.children if isinstance(predicate, nodes.Conjunction) else (predicate,)
+    return [_Writer(schema, literals, for_people).part(part) for part in parts if part != nodes.EVERY_ROW]
 
 
 def quoted(text: str) -> str:
@@ -82,33 +67,30 @@ class _Writer:
     literals: bool
     for_people: bool
 
-    def write(self, predicate: Predicate) -> str:
-        """Write a condition."""
+    def write(self, predicate: nodes.Predicate) -> str:
         match predicate:
-            case Conjunction(children):
+            case nodes.Conjunction(children):
                 return " AND ".join(self.part(child) for child in children)
-            case Disjunction(children):
+            case nodes.Disjunction(children):
                 return " OR ".join(self.part(child) for child in children)
-            case Leaf(column, test, value_type):
+            case nodes.Leaf(column, test, value_type):
                 return self._leaf(self.name(column), test, value_type_named(value_type))
-            case ByValue(column, test, text=text):
-                if isinstance(test, EngineTest):
+            case nodes.ByValue(column, test, text=text):
+                if isinstance(test, nodes.EngineTest):
                     return text if self.literals else without_literals(text)
                 return self._value_test(self.name(column), test)
-            case Everything(exact, text):
+            case nodes.Everything(exact, text):
                 return "TRUE" if exact else text if self.for_people and text else HIDDEN
-            case Nothing():
+            case nodes.Nothing():
                 return "FALSE"
             case _:
                 assert_never(predicate)
 
-    def part(self, predicate: Predicate) -> str:
-        """Write a part of an AND or OR."""
+    def part(self, predicate: nodes.Predicate) -> str:
         written = self.write(predicate)
-        return f"({written})" if isinstance(predicate, Conjunction | Disjunction) else written
+        return f"({written})" if isinstance(predicate, nodes.Conjunction | nodes.Disjunction) else written
 
     def name(self, column: ColumnId) -> str:
-        """Write the name of a column, or of a key of a map."""
         field_id, key = (column.field_id, column.key) if isinstance(column, MapKey) else (column, None)
         name = name_text(_path(self.schema.fields, field_id) or (f"field {field_id}",))
         if key is None:
@@ -167,7 +149,7 @@ class _Writer:
             bounds.append(f"{name} {'<=' if test.high_inclusive else '<'} {self._literal(high, value_type)}")
         return " AND ".join(bounds) or f"{name} IS NOT NULL"
 
-    def _value_test(self, name: str, test: ValueTest) -> str:
+    def _value_test(self, name: str, test: nodes.ValueTest) -> str:
         subject = f"{test.function}({name})" if test.function else name
         written = [str(one) if isinstance(one, int) else quoted(one) for one in test.literals]
         right = ", ".join(written) if self.literals else HIDDEN
@@ -215,7 +197,6 @@ def _moment(micros: int) -> str:
 
 
 def _path(fields: Iterable[NestedField], field_id: int) -> tuple[str, ...] | None:
-    """The names that lead to a field, the outermost first."""
     for field in fields:
         if field.field_id == field_id:
             return (field.name,)

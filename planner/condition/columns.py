@@ -1,17 +1,22 @@
 """Which column, or key of a map, a name in a condition means; and the parts that rows cannot be judged by."""
 
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import date, timedelta
-from typing import Final
+from datetime import UTC, date, timedelta, tzinfo
+from typing import Final, Literal as TypingLiteral, TypeAlias
 
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField
 
 from planner.condition.literals import Literal, text_literal
-from planner.condition.tree.nodes import Everything, Predicate, parts
+from planner.condition.places import Pair, range_tests, set_tests
+from planner.condition.session_time import in_session
+from planner.condition.tree.nodes import Everything, Leaf, Predicate, parts
+from planner.condition.truth import Truth, unknown
 from puffin_index.definition.column_names import field_named, fields_named
 from puffin_index.errors import DefinitionError, UnsupportedError
+from puffin_index.keys.leaf import LeafTest, NullTest
 from puffin_index.keys.map_key import ColumnId, MapKey, key_text
 from puffin_index.keys.value_types import ValueType, value_type_of
 
@@ -22,27 +27,59 @@ ONLY_SPARK_KNOWS_INSTANT: Final = (
 _ONLY_SPARK_EVALUATES: Final = "Spark converts one side first, or only Spark evaluates the test"
 _EPOCH = date(1970, 1, 1)
 
+Compared: TypeAlias = TypingLiteral["=", "<", "<=", ">", ">=", "IN"]
+
 
 @dataclass(frozen=True, slots=True)
 class FoundColumn:
     """A column, or key of a map, that a condition tests, as it was written, and its types; no index may hold them.
 
-    Of a part of a list, and of what is no key of a map, the type is that of the list or map.
+    Of a part of a list, and of what is no key of a map, it is the type of list or map. Times are read in the `zone`.
     """
 
     name: str
     column: ColumnId
     type: IcebergType
     value_type: ValueType | None
+    zone: tzinfo = UTC
+
+    def leaf(self, test: LeafTest) -> Leaf:
+        """Return a test of the column, whose values an index can hold."""
+        assert self.value_type is not None
+        return Leaf(self.column, test, self.value_type.name)
+
+    @property
+    def is_null(self) -> Leaf:
+        """The test for NULL."""
+        return self.leaf(NullTest(is_null=True))
+
+    def truth(self, tests: Callable[[ValueType], Pair | None], text: str) -> Truth:
+        """Make a condition of the tests that there are for values of the column's type."""
+        if self.value_type is None:
+            return unknown(text, f"no index can be of a {self.type}")
+        pair = tests(self.value_type)
+        if pair is None:
+            kind = f"the literal is of another kind than the column, a {self.type}"
+            is_instant = self.value_type.name == "timestamptz"
+            reason = ONLY_SPARK_KNOWS_INSTANT if is_instant else f"{kind}: Spark converts one of them first"
+            return unknown(text, reason)
+        return Truth(self.leaf(pair[0]), self.leaf(pair[1]), self.is_null)
+
+    def compared(self, comparison: Compared, literals: Sequence[Literal], text: str) -> Truth:
+        """Compare with literals, several for `IN`."""
+        own = str(self.type)
+        converted = [in_session(literal, own, self.zone) for literal in literals]
+        match comparison:
+            case "=" | "IN":
+                return self.truth(lambda value_type: set_tests(converted, value_type), text)
+            case _:
+                return self.truth(lambda value_type: range_tests(comparison, converted[0], value_type), text)
 
 
 def find_column(schema: Schema, name: str, key: Literal | None = None) -> FoundColumn:
-    """Find a column by its dotted name, or what a map column holds for a key.
+    """Find a column by its dotted name, or what a map column holds for a key; `m.key` means `m['key']`, as in Spark.
 
-    `m.key` means `m['key']` where `m` is a map, as in Spark.
-
-    Raises:
-        NotFoundError: If there is no such column, or none is spelled so and several differ in case only.
+    Raises NotFoundError if there is no such column, or none is spelled so and several differ in case only.
     """
     parts = name.split(".")
     for depth in range(1, len(parts)):
@@ -60,12 +97,14 @@ def column_of_field(field: NestedField, name: str, key: Literal | None = None) -
     """Return a field as a column, or what a map holds for a key, by the name that was written."""
     own = field.field_type
     if key is None:
-        return FoundColumn(name, field.field_id, own, _value_type(own))
+        return FoundColumn(name, field.field_id, own, value_type_or_none(own))
     text = _key_text(key, own.key_type) if isinstance(own, MapType) else None
     if not isinstance(own, MapType) or text is None:
         return FoundColumn(name, field.field_id, own, None)
     shown = repr(text) if key.type == "string" else text
-    return FoundColumn(f"{name}[{shown}]", MapKey(field.field_id, text), own.value_type, _value_type(own.value_type))
+    return FoundColumn(
+        f"{name}[{shown}]", MapKey(field.field_id, text), own.value_type, value_type_or_none(own.value_type)
+    )
 
 
 def find_in(schema: Schema, name: str) -> NestedField | None:
@@ -75,7 +114,6 @@ def find_in(schema: Schema, name: str) -> NestedField | None:
 
 
 def _key_text(key: Literal, key_type: IcebergType) -> str | None:
-    """Spell a key as indexes do; None if indexes cannot, or if Spark would convert the key before it looks."""
     try:
         match key.type, str(key_type):
             case "string", "string":
@@ -91,7 +129,8 @@ def _key_text(key: Literal, key_type: IcebergType) -> str | None:
         return None
 
 
-def _value_type(field_type: IcebergType) -> ValueType | None:
+def value_type_or_none(field_type: IcebergType) -> ValueType | None:
+    """The type of the keys of a type; None if no index can be of it."""
     try:
         return value_type_of(field_type)
     except UnsupportedError:

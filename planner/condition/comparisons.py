@@ -7,22 +7,18 @@ and `unknown` where neither is certain.
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, tzinfo
 from decimal import Decimal
 from typing import Any, Final, Literal as TypingLiteral, TypeAlias, assert_never, get_args
 
-from planner.condition.columns import ONLY_SPARK_KNOWS_INSTANT, FoundColumn
+from planner.condition.columns import Compared, FoundColumn
 from planner.condition.literals import MAX_DECIMAL_DIGITS, Literal, text_literal
-from planner.condition.places import Pair, nan_tests, prefix_tests, range_tests, set_tests
-from planner.condition.session_time import in_session
+from planner.condition.places import Pair, nan_tests, prefix_tests, set_tests
 from planner.condition.tree.nodes import (
     NO_ROW,
     UNKNOWN,
     ByValue,
     Everything,
-    Leaf,
     NumberFunction,
-    Predicate,
     TextFunction,
     ValueOperator,
     ValueTest,
@@ -30,51 +26,10 @@ from planner.condition.tree.nodes import (
 )
 from planner.condition.truth import ALWAYS_FALSE, ALWAYS_NULL, ALWAYS_TRUE, Truth, join, unknown
 from planner.condition.value_tests import rlike_regex, split_like, takes, year_range
-from puffin_index.keys.leaf import LeafTest, NullTest
+from puffin_index.keys.leaf import NullTest
 from puffin_index.keys.value_types import ValueType
 
-Compared: TypeAlias = TypingLiteral["=", "<", "<=", ">", ">=", "IN"]
 Comparison: TypeAlias = TypingLiteral["=", "<>", "<", "<=", ">", ">=", "<=>"]
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column, or what a map holds for a key, and the session's zone, by which dates and times are converted."""
-
-    found: FoundColumn
-    zone: tzinfo = UTC
-
-    def leaf(self, test: LeafTest) -> Leaf:
-        """Return a test of the column, whose values an index can hold."""
-        assert self.found.value_type is not None
-        return Leaf(self.found.column, test, self.found.value_type.name)
-
-    @property
-    def is_null(self) -> Leaf:
-        """The test for NULL."""
-        return self.leaf(NullTest(is_null=True))
-
-    def truth(self, tests: Callable[[ValueType], Pair | None], text: str) -> Truth:
-        """Make a condition of the tests that there are for values of the column's type."""
-        if self.found.value_type is None:
-            return unknown(text, f"no index can be of a {self.found.type}")
-        pair = tests(self.found.value_type)
-        if pair is None:
-            kind = f"the literal is of another kind than the column, a {self.found.type}"
-            is_instant = self.found.value_type.name == "timestamptz"
-            reason = ONLY_SPARK_KNOWS_INSTANT if is_instant else f"{kind}: Spark converts one of them first"
-            return unknown(text, reason)
-        return Truth(self.leaf(pair[0]), self.leaf(pair[1]), self.is_null)
-
-    def compared(self, comparison: Compared, literals: Sequence[Literal], text: str) -> Truth:
-        """Compare with literals, several for `IN`."""
-        own = str(self.found.type)
-        converted = [in_session(literal, own, self.zone) for literal in literals]
-        match comparison:
-            case "=" | "IN":
-                return self.truth(lambda value_type: set_tests(converted, value_type), text)
-            case _:
-                return self.truth(lambda value_type: range_tests(comparison, converted[0], value_type), text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +37,7 @@ class Applied:
     """A function of a column, NULL exactly where the column is NULL."""
 
     function: TextFunction | NumberFunction
-    column: Column
+    column: FoundColumn
 
     def compared(self, comparison: Compared, literals: Sequence[Literal], text: str) -> Truth:
         """Compare with literals, several for `IN`."""
@@ -104,7 +59,7 @@ def call(function: str) -> Computed:
     return Computed(f"the planner does not evaluate {function}(...) here")
 
 
-Value: TypeAlias = Column | Applied | Computed | Truth | Literal | None
+Value: TypeAlias = FoundColumn | Applied | Computed | Truth | Literal | None
 """What a part of a condition gives for a row; None is NULL."""
 
 
@@ -120,7 +75,7 @@ def why(*values: Value) -> str:
 
 
 def _value_test(
-    value: Column | Applied, operator: ValueOperator, literals: Sequence[Literal], text: str, escape: str = "\\"
+    value: FoundColumn | Applied, operator: ValueOperator, literals: Sequence[Literal], text: str, escape: str = "\\"
 ) -> Truth:
     """Make a test of a column's values; unknown where Spark would convert a literal or the column first."""
     function, column = (value.function, value.column) if isinstance(value, Applied) else (None, value)
@@ -128,24 +83,24 @@ def _value_test(
     if not all(literal.type == kind for literal in literals):
         return unknown(text, why(value))
     values = tuple(one.value.decode() if kind == "string" else one.value for one in literals)
-    test, found = ValueTest(function, operator, values, escape), column.found
-    if found.value_type is None or not takes(test, found.value_type):
+    test = ValueTest(function, operator, values, escape)
+    if column.value_type is None or not takes(test, column.value_type):
         return unknown(text, _converted(column))
-    years = year_range(test, found.value_type)
+    years = year_range(test, column.value_type)
     if years is not None:
         return Truth(column.leaf(years), column.leaf(replace(years, negated=True)), column.is_null)
-    yes, no = (ByValue(found.column, one, found.value_type.name, text) for one in (test, ~test))
+    yes, no = (ByValue(column.column, one, column.value_type.name, text) for one in (test, ~test))
     return Truth(yes, no, column.is_null)
 
 
-def _converted(column: Column) -> str:
-    return f"Spark would convert {column.found.name} first, or takes the pattern otherwise"
+def _converted(column: FoundColumn) -> str:
+    return f"Spark would convert {column.name} first, or takes the pattern otherwise"
 
 
 def as_condition(value: Value, text: str) -> Truth | None:
     """Read a value as a condition; None for a literal that is neither true, false nor NULL."""
     match value:
-        case Column():
+        case FoundColumn():
             return value.truth(_boolean_tests, text)
         case None:
             return ALWAYS_NULL
@@ -182,51 +137,41 @@ _OPERATORS: Final[dict[Comparison, Callable[[Any, Any], bool]]] = {
 def compare(left: Value, comparison: Comparison, right: Value, text: str) -> Truth:
     """Make a comparison by `=`, `<>`, `<`, `<=`, `>`, `>=` or the NULL-safe `<=>`."""
     if comparison == "<=>":
-        return _compare_null_safe(left, right, text)
+        if left is None or right is None:
+            return null_test(right if left is None else left, text)
+        return compare(left, "=", right, text).or_false()
     match left, right:
         case (None, _) | (_, None):
             return ALWAYS_NULL
-        case Column() | Applied(), Literal("decimal", number) if comparison in _MIRRORED and _is_beyond(number, left):
+        case FoundColumn() | Applied(), Literal("decimal", number) if comparison in _MIRRORED and _is_beyond(
+            number, left
+        ):
             # Spark decides without the value: `i < 9223372036854775808` is true even for NULL.
             return ALWAYS_TRUE if comparison.startswith("<") == (number > 0) else ALWAYS_FALSE
-        case Column() | Applied(), Literal():
+        case FoundColumn() | Applied(), Literal():
             return (
                 ~left.compared("=", [right], text) if comparison == "<>" else left.compared(comparison, [right], text)
             )
-        case Literal(), Column() | Applied():
+        case Literal(), FoundColumn() | Applied():
             return compare(right, _MIRRORED.get(comparison, comparison), left, text)
         case Literal(), Literal() if _is_one_kind([left, right]):
             return ALWAYS_TRUE if _OPERATORS[comparison](left.value, right.value) else ALWAYS_FALSE
-        case Column(), Column():
+        case FoundColumn(), FoundColumn():
             return unknown(text, "a column is compared with a column, and an index knows one column")
         case _:
             return unknown(text, why(left, right))
 
 
-def _is_beyond(number: Decimal, value: Column | Applied) -> bool:
+def _is_beyond(number: Decimal, value: FoundColumn | Applied) -> bool:
     """Whether a number that is compared with a whole number of at most 64 bits has more."""
     if isinstance(value, Applied):
         is_whole = value.function in get_args(NumberFunction)
     else:
-        is_whole = str(value.found.type) in ("int", "long")
+        is_whole = str(value.type) in ("int", "long")
     return is_whole and not -(2**63) <= number <= 2**63 - 1
 
 
-def _either(first: Predicate, second: Predicate) -> Predicate:
-    return joined([first, second], is_and=False)
-
-
-def _compare_null_safe(left: Value, right: Value, text: str) -> Truth:
-    if left is None:
-        return null_test(right, text)
-    if right is None:
-        return null_test(left, text)
-    plain = compare(left, "=", right, text)
-    return Truth(plain.yes, _either(plain.no, plain.null), NO_ROW)
-
-
 def _is_one_kind(literals: Sequence[Literal]) -> bool:
-    """Whether Spark compares literals with each other as they are."""
     kinds = {literal.type for literal in literals}
     return len(kinds) == 1 or kinds == {"long", "decimal"}
 
@@ -242,7 +187,7 @@ def one_of(value: Value, members: Sequence[Value], text: str) -> Truth:
         return ALWAYS_NULL
     literals = [member for member in members if isinstance(member, Literal)]
     nulls = sum(member is None for member in members)
-    if not isinstance(value, Column | Applied) or len(literals) + nulls < len(members):
+    if not isinstance(value, FoundColumn | Applied) or len(literals) + nulls < len(members):
         return unknown(text, why(value, *members))
     if not literals:
         return ALWAYS_NULL
@@ -251,7 +196,7 @@ def one_of(value: Value, members: Sequence[Value], text: str) -> Truth:
     truth = value.compared("IN", literals, text)
     if nulls:
         # No row is known to be outside of a list with a NULL in it.
-        return Truth(truth.yes, NO_ROW, _either(truth.no, truth.null))
+        return Truth(truth.yes, NO_ROW, joined([truth.no, truth.null], is_and=False))
     return truth
 
 
@@ -273,19 +218,19 @@ def _compare_alike(literals: Sequence[Literal]) -> bool:
 def null_test(value: Value, text: str) -> Truth:
     """Make `value IS NULL`."""
     match value:
-        case Column():
+        case FoundColumn():
             truth = value.truth(lambda _: (NullTest(is_null=True), NullTest(is_null=False)), text)
             return Truth(truth.yes, truth.no, NO_ROW)
         case Applied(function, column):
             is_null = null_test(column, text)
-            takes_column = takes(ValueTest(function, "=", ()), column.found.value_type)
+            takes_column = takes(ValueTest(function, "=", ()), column.value_type)
             return is_null if takes_column else unknown(text, _converted(column))
         case None | Literal():
             return ALWAYS_TRUE if value is None else ALWAYS_FALSE
         case Computed() | Truth(null=Everything(exact=False)):
             return unknown(text, why(value))
         case Truth(yes, no, null):
-            return Truth(null, _either(yes, no), NO_ROW)
+            return Truth(null, yes, no).or_false()
         case _:
             assert_never(value)
 
@@ -295,16 +240,14 @@ def truth_test(value: Value, expected: bool, text: str) -> Truth:
     condition = as_condition(value, text)
     if condition is None or condition.null == UNKNOWN:
         return unknown(text, why(value))
-    wanted = condition if expected else ~condition
-    return Truth(wanted.yes, _either(wanted.no, wanted.null), NO_ROW)
+    return (condition if expected else ~condition).or_false()
 
 
 def nan_test(value: Value, text: str) -> Truth:
     """Make `isnan(value)`, which is false for NULL."""
-    if not isinstance(value, Column):
+    if not isinstance(value, FoundColumn):
         return unknown(text, why(value))
-    truth = value.truth(nan_tests, text)
-    return Truth(truth.yes, _either(truth.no, truth.null), NO_ROW)
+    return value.truth(nan_tests, text).or_false()
 
 
 def prefix_test(value: Value, prefix: Value, text: str) -> Truth:
@@ -312,48 +255,41 @@ def prefix_test(value: Value, prefix: Value, text: str) -> Truth:
     match value, prefix:
         case (None, _) | (_, None):
             return ALWAYS_NULL
-        case Column(), Literal("string"):
-            return _starts_with(value, prefix, text)
+        case FoundColumn(), Literal("string", b""):
+            is_null = null_test(value, text)
+            return Truth(is_null.no, NO_ROW, is_null.yes)
+        case FoundColumn(), Literal("string"):
+            return value.truth(lambda value_type: prefix_tests(prefix, value_type), text)
         case _:
             return unknown(text, why(value, prefix))
 
 
-def _starts_with(column: Column, prefix: Literal, text: str) -> Truth:
-    if not prefix.value:
-        is_null = null_test(column, text)
-        return Truth(is_null.no, NO_ROW, is_null.yes)
-    return column.truth(lambda value_type: prefix_tests(prefix, value_type), text)
-
-
 def like(value: Value, word: str, pattern: Value, escape: str, text: str) -> Truth:
-    """Make `value word pattern ESCAPE escape`, where the word is `LIKE`, `ILIKE`, `RLIKE` or `REGEXP`.
-
-    Raises ValueError, saying what was expected, if the pattern is malformed.
-    """
+    """Make `value word pattern ESCAPE escape` of LIKE, ILIKE, RLIKE or REGEXP; raise ValueError if malformed."""
     match value, pattern, word:
         case (None, _, _) | (_, None, _):
             return ALWAYS_NULL
-        case Column() | Applied(), Literal("string", said), "LIKE":
+        case FoundColumn() | Applied(), Literal("string", said), "LIKE":
             return _like(value, said.decode(), escape, text)
-        case Column() | Applied(), Literal("string", said), "ILIKE" if said.isascii():
+        case FoundColumn() | Applied(), Literal("string", said), "ILIKE" if said.isascii():
             # Spark lowers the pattern before it looks for escapes.
             split_like(said.decode().lower(), escape)
             return _value_test(value, "ILIKE", [pattern], text, escape)
-        case Column() | Applied(), Literal("string", said), "RLIKE" | "REGEXP":
+        case FoundColumn() | Applied(), Literal("string", said), "RLIKE" | "REGEXP":
             is_read = rlike_regex(said.decode()) is not None
             return _value_test(value, "RLIKE", [pattern], text) if is_read else unknown(text, why(value))
         case _:
             return unknown(text, why(value, pattern))
 
 
-def _like(subject: Column | Applied, pattern: str, escape: str, text: str) -> Truth:
+def _like(subject: FoundColumn | Applied, pattern: str, escape: str, text: str) -> Truth:
     prefix, wildcards = split_like(pattern, escape)
     whole = _value_test(subject, "LIKE", [text_literal(pattern)], text, escape)
     if isinstance(subject, Applied):
         return whole
     if not wildcards:
         return subject.truth(lambda value_type: set_tests([text_literal(prefix)], value_type), text)
-    starts = _starts_with(subject, text_literal(prefix), text)
+    starts = prefix_test(subject, text_literal(prefix), text)
     if wildcards.strip("%") == "":
         return starts
     return Truth(joined([starts.yes, whole.yes], is_and=True), whole.no, whole.null)

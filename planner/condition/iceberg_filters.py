@@ -4,11 +4,10 @@ A filter of Iceberg's has `not-eq`, `not-in` and `not-starts-with` match NULL as
 `NOT (a <=> 5)` down as `not-eq`.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import math
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any, Final, cast
 
@@ -23,18 +22,7 @@ from planner.condition.columns import FoundColumn, find_column
 from planner.condition.literals import Literal, text_literal
 from planner.condition.packed import unpacked
 from planner.condition.places import Operator, Pair, content_tests, nan_tests, prefix_tests, range_tests, set_tests
-from planner.condition.tree.nodes import (
-    NO_ROW,
-    ByValue,
-    Conjunction,
-    Disjunction,
-    Everything,
-    Leaf,
-    Nothing,
-    Predicate,
-    flattened,
-    joined,
-)
+from planner.condition.tree import nodes
 from planner.condition.truth import ALWAYS_FALSE, ALWAYS_TRUE, Truth, join, unknown
 from puffin_index.errors import DefinitionError
 from puffin_index.keys.leaf import Key, NullTest, RangeTest, SetTest
@@ -56,13 +44,12 @@ _NEGATED: Final = {
 }
 
 
-def read_filter(text: str, schema: Schema) -> Predicate:
+def read_filter(text: str, schema: Schema) -> nodes.Predicate:
     """Read a filter of Iceberg's JSON. A leaf that is not understood, or that has lost bytes, is unknown.
 
-    Raises ValueError if the text is no JSON, or a long list in it none, RecursionError if it nests too deep,
-    NotFoundError if it names a column that the schema lacks.
+    Raises ValueError if the text is no JSON, RecursionError if it nests too deep, NotFoundError for a missing column.
     """
-    return flattened(_condition(json.loads(text), schema).yes)
+    return nodes.flattened(_condition(json.loads(text), schema).yes)
 
 
 def _condition(node: Any, schema: Schema) -> Truth:
@@ -74,20 +61,16 @@ def _condition(node: Any, schema: Schema) -> Truth:
         case {"type": "and" | "or" as kind, "left": left, "right": right}:
             return join([_condition(left, schema), _condition(right, schema)], conjunctive=kind == "and")
         case {"type": str(kind), "term": str(name)}:
-            found, positive = find_column(schema, name), _NEGATED.get(kind, kind)
+            column, positive = find_column(schema, name), _NEGATED.get(kind, kind)
             sent = node.get("values") if positive == "in" else [node.get("value")]
-            pair = _tests(positive, unpacked(sent) if isinstance(sent, str) else sent, found)
+            pair = _tests(positive, unpacked(sent) if isinstance(sent, str) else sent, column)
             if pair is not None:
-                truth = _of_tests(found, pair, denies_null=positive in ("eq", "in", "starts-with"))
+                # Never NULL: a row satisfies a leaf or its opposite.
+                truth = Truth(column.leaf(pair[0]), column.leaf(pair[1]), column.is_null)
+                denies_null = positive in ("eq", "in", "starts-with")
+                truth = truth.or_false() if denies_null else replace(truth, null=nodes.NO_ROW)
                 return truth if kind == positive else ~truth
     return unknown(json.dumps(node, ensure_ascii=False))
-
-
-def _of_tests(found: FoundColumn, pair: Pair, *, denies_null: bool) -> Truth:
-    """Make a condition that is never NULL: a row satisfies a leaf or its opposite."""
-    assert found.value_type is not None
-    yes, no, is_null = (Leaf(found.column, test, found.value_type.name) for test in (*pair, NullTest(is_null=True)))
-    return Truth(yes, joined([no, is_null], is_and=False) if denies_null else no, NO_ROW)
 
 
 def _tests(kind: str, sent: Any, found: FoundColumn) -> Pair | None:
@@ -117,10 +100,7 @@ def _tests(kind: str, sent: Any, found: FoundColumn) -> Pair | None:
 
 
 def _literal(content: Any, column_type: IcebergType, value_type: ValueType) -> Literal | None:
-    """A literal as it compares with a column: JSON has texts for decimals and times, and hexadecimal digits for bytes.
-
-    None if the content is none for the column. A literal of a float column is a float, though JSON shows a double.
-    """
+    """A literal as it compares with a column, None without one: JSON has texts for decimals, times and bytes."""
     try:
         match value_type.name, content:
             case _, bool():
@@ -142,22 +122,19 @@ def _literal(content: Any, column_type: IcebergType, value_type: ValueType) -> L
     return None
 
 
-def file_filter(predicate: Predicate, schema: Schema) -> iceberg.BooleanExpression:
-    """Write a condition for Iceberg's own pruning of files. What is true for a row is true of the row's file.
-
-    Raises DefinitionError if files say nothing of a part of the condition.
-    """
+def file_filter(predicate: nodes.Predicate, schema: Schema) -> iceberg.BooleanExpression:
+    """Write a condition for Iceberg's pruning of files, or raise DefinitionError if files say nothing of a part."""
     match predicate:
-        case Conjunction(children):
+        case nodes.Conjunction(children):
             return _all(iceberg.And, [file_filter(child, schema) for child in children])
-        case Disjunction(children):
+        case nodes.Disjunction(children):
             return _all(iceberg.Or, [file_filter(child, schema) for child in children])
-        case Everything(exact=True) | Nothing():
-            return iceberg.AlwaysTrue() if isinstance(predicate, Everything) else iceberg.AlwaysFalse()
-        case Leaf(int() as field_id, test, value_type):
+        case nodes.Everything(exact=True) | nodes.Nothing():
+            return iceberg.AlwaysTrue() if isinstance(predicate, nodes.Everything) else iceberg.AlwaysFalse()
+        case nodes.Leaf(int() as field_id, test, value_type):
             term = iceberg.Reference(schema.find_column_name(field_id) or "")
             return _written(term, test, value_type_named(value_type))
-        case Everything(text=text) | ByValue(text=text):
+        case nodes.Everything(text=text) | nodes.ByValue(text=text):
             raise DefinitionError(f"Iceberg cannot choose data files by this predicate: {text}")
         case _:
             raise DefinitionError("Iceberg cannot choose data files by a key of a map")
@@ -195,7 +172,6 @@ def _written(term: Any, test: NullTest | SetTest | RangeTest, value_type: ValueT
 
 
 def _iceberg_literal(key: Key, value_type: ValueType) -> LiteralValue | None:
-    """Return a key as a literal of the column's own type; None if Iceberg has none."""
     match value_type.name, key:
         case "date", int():
             return DateLiteral(key)

@@ -29,11 +29,3 @@ class Implied:
         if self.seconds is not None:
             parts.append(f"found in {self.seconds * 1000:.1f} ms with {self.bytes_read} bytes read")
         return "; ".join(parts)
-
-
-@dataclass(slots=True)
-class Cost:
-    """What a piece of work took: seconds, and index bytes that were read."""
-
-    seconds: float = 0.0
-    bytes_read: int = 0

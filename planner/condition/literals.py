@@ -19,8 +19,6 @@ has no literal. A text that Spark refuses raises ValueError, saying what was exp
 with default settings, tried on a running Spark.
 """
 
-from __future__ import annotations
-
 import re
 from contextlib import suppress
 from dataclasses import dataclass
@@ -100,15 +98,12 @@ def _unescape(string: re.Match[str]) -> str:
             return quote if escape["quote"] == quote else escape[0]
         if escape[4] is not None:
             return _ESCAPED.get(escape[4], escape[4])
-        return _character(int(escape[1] or escape[2] or escape[3], 8 if escape[3] else 16))
+        code_point = int(escape[1] or escape[2] or escape[3], 8 if escape[3] else 16)
+        if code_point > 0x10FFFF:
+            raise ValueError(r"a code point of at most \U0010FFFF")
+        return chr(code_point)
 
     return _ESCAPE.sub(replace, plain)
-
-
-def _character(code_point: int) -> str:
-    if code_point > 0x10FFFF:
-        raise ValueError(r"a code point of at most \U0010FFFF")
-    return chr(code_point)
 
 
 def _pair_surrogates(run: re.Match[str]) -> str:
@@ -201,7 +196,13 @@ def timestamp_literal(type_name: str, text: str, zone: tzinfo) -> Literal | None
     if _SPECIAL.fullmatch(text):
         return None
     match = _TIMESTAMP.fullmatch(text)
-    wall = _wall_clock(match) if match else None
+    wall: datetime | None = None
+    with suppress(ValueError):
+        if match:
+            year, month, day = (int(part or 1) for part in match.groups()[:3])
+            hour, minute, second = (int(part or 0) for part in match.groups()[3:6])
+            # Digits beyond the microseconds are cut off, not rounded.
+            wall = datetime(year, month, day, hour, minute, second, int(((match[7] or "") + "000000")[:6]))
     if match is None or wall is None:
         raise ValueError("a timestamp such as '2024-05-31 23:59:59.999999'")
     micros = (wall - _EPOCH) // timedelta(microseconds=1)
@@ -230,18 +231,6 @@ def time_literal(text: str) -> Literal | None:
         raise ValueError("a time such as '23:59:59.999999'")
     micros = int(((match["fraction"] or "") + "000000")[:6])
     return Literal("time", ((hour * 60 + minute) * 60 + second) * 1_000_000 + micros)
-
-
-def _wall_clock(match: re.Match[str]) -> datetime | None:
-    year, month, day, hour, minute, second, fraction = match.groups()[:7]
-    try:
-        # Digits beyond the microseconds are cut off, not rounded.
-        micros = int(((fraction or "") + "000000")[:6])
-        return datetime(
-            int(year), int(month or 1), int(day or 1), int(hour or 0), int(minute or 0), int(second or 0), micros
-        )
-    except ValueError:
-        return None
 
 
 def offset_micros(zone: str) -> int | None:

@@ -15,10 +15,7 @@ _LENGTH_BYTES: Final = 4
 
 
 def unpacked(text: str) -> Contents:
-    """Return the values of a list of the form `N` or `B` (docs/hook-protocol.md), which is base64.
-
-    Raises ValueError if the text is no such list.
-    """
+    """Return the values of a base64 list of the form `N` or `B` (docs/hook-protocol.md), or raise ValueError."""
     data = b64decode(text, validate=True)
     form, count = data[:1], int.from_bytes(data[1:_HEADER_BYTES])
     if form == b"N" and len(data) == _HEADER_BYTES + 8 * count:

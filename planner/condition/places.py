@@ -1,7 +1,4 @@
-"""Places: where a literal lies among the keys of a column, and the tests that comparisons with the literal are.
-
-Each literal is placed among the values of a column as Spark would compare. Where that is not certain, there is no test.
-"""
+"""Where a literal lies among the keys of a column, as Spark would compare, and the tests that comparisons are."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -31,10 +28,7 @@ _MAX_DIGITS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a literal lies among the keys of a column: the greatest key not above it, if any, and whether it is equal.
-
-    A literal below or above every key has none.
-    """
+    """The greatest key not above a literal (None: the literal is below or above all keys), and whether it is equal."""
 
     key: Key | None
     exact: bool = False
@@ -46,14 +40,16 @@ Pair: TypeAlias = tuple[LeafTest, LeafTest]
 
 
 def range_tests(operator: Operator, literal: Literal, value_type: ValueType) -> Pair | None:
-    """Return the test of a comparison, and its opposite; None if no test says exactly the same.
-
-    Spark sorts NaN above all numbers, so NOT (a < b) is a >= b for floats, too.
-    """
+    """Return the test of a comparison and its opposite, NaN above all numbers; None if no test says just the same."""
     place = _place(literal, value_type)
     if place is None:
         return None
-    below, above = _below(place, inclusive=operator in ("<=", ">")), _above(place, inclusive=operator in (">=", "<"))
+    if place.key is None:
+        every, none = RangeTest(None, None), SetTest(())
+        below, above = (every, none) if place.above else (none, every)
+    else:
+        below = RangeTest(None, place.key, high_inclusive=operator in ("<=", ">") or not place.exact)
+        above = RangeTest(place.key, None, low_inclusive=operator in (">=", "<") and place.exact)
     return (below, above) if operator.startswith("<") else (above, below)
 
 
@@ -109,29 +105,15 @@ def prefix_end(prefix: bytes) -> bytes | None:
     return stem[:-1] + bytes([stem[-1] + 1]) if stem else None
 
 
-def _below(place: Place, inclusive: bool) -> LeafTest:
-    if place.key is None:
-        return RangeTest(None, None) if place.above else SetTest(())
-    return RangeTest(None, place.key, high_inclusive=inclusive or not place.exact)
-
-
-def _above(place: Place, inclusive: bool) -> LeafTest:
-    if place.key is None:
-        return SetTest(()) if place.above else RangeTest(None, None)
-    return RangeTest(place.key, None, low_inclusive=inclusive and place.exact)
-
-
 def _place(literal: Literal, value_type: ValueType) -> Place | None:
     """Say where a literal lies among the values of a column, as Spark would compare; None if that is not certain."""
     kind, value = literal.type, literal.value
     try:
         match value_type.name:
-            case "int" | "long":
-                return _place_number(literal, value_type)
-            case _ if value_type.is_decimal:
-                return _place_number(literal, value_type)
             case "float" | "double":
-                return _place_floating(literal)
+                return _place_floating(literal) if kind in NUMBERS else None
+            case _ if value_type.is_decimal or value_type.name in ("int", "long"):
+                return _place_number(literal, value_type) if kind in NUMBERS else None
             case "uuid" if kind == "string":
                 return Place(UUID(value.decode()).bytes, exact=True) if _is_uuid_text(value) else None
             case "string" if kind == "string":
@@ -152,9 +134,6 @@ def _is_uuid_text(text: bytes) -> bool:
 
 
 def _place_floating(literal: Literal) -> Place | None:
-    """Place a literal among floats: Spark compares as doubles, and float columns have the keys of doubles."""
-    if literal.type not in NUMBERS:
-        return None
     try:
         number = float(literal.value)
         with np.errstate(over="ignore"):
@@ -165,8 +144,6 @@ def _place_floating(literal: Literal) -> Place | None:
 
 
 def _place_number(literal: Literal, value_type: ValueType) -> Place | None:
-    if literal.type not in NUMBERS:
-        return None
     number = Decimal(literal.value)
     if number.is_nan():
         return None

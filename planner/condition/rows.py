@@ -1,7 +1,4 @@
-"""Rows of a batch that satisfy a condition: its leaves tested on the values, in the planner's own key domain.
-
-A condition or a row that the planner cannot decide for certain is refused: without Spark, nothing else decides it.
-"""
+"""Rows of a batch that satisfy a condition, tested in the planner's key domain; what only Spark knows is refused."""
 
 from __future__ import annotations
 
@@ -11,27 +8,16 @@ from functools import reduce
 from typing import TypeAlias, assert_never
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from planner.condition.columns import unused_parts
-from planner.condition.tree.nodes import (
-    ByValue,
-    Conjunction,
-    Disjunction,
-    EngineTest,
-    Everything,
-    Leaf,
-    Nothing,
-    Predicate,
-    parts,
-)
+from planner.condition.tree import nodes
 from planner.condition.tree.simplify import simplified
 from planner.condition.value_tests import flags_of, verdicts
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.arrow_keys import column_of
-from puffin_index.keys.columns import Column
+from puffin_index.keys.columns import Column, KeyArray
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.map_key import ColumnId, MapKey, values_of_key
 from puffin_index.keys.value_types import value_type_named
@@ -45,14 +31,11 @@ ReadColumn: TypeAlias = Callable[[int], pa.Array | pa.ChunkedArray]
 class Residual:
     """A condition ready to be tested on rows; what is unknown in it is taken for true."""
 
-    predicate: Predicate
+    predicate: nodes.Predicate
 
     @classmethod
-    def certain(cls, condition: Predicate) -> Residual:
-        """Return a condition that is known as a whole.
-
-        Raises UnsupportedError if only Spark knows for certain what a part of the condition means.
-        """
+    def certain(cls, condition: nodes.Predicate) -> Residual:
+        """Return a condition, or raise UnsupportedError if only Spark knows what a part of it means."""
         for unused in unused_parts(condition):
             raise UnsupportedError(
                 f"cannot be evaluated without Spark: {unused}; "
@@ -65,15 +48,12 @@ class Residual:
         """The columns that the condition tests."""
         return frozenset(
             part.field_id.field_id if isinstance(part.field_id, MapKey) else part.field_id
-            for part in parts(self.predicate)
-            if isinstance(part, Leaf | ByValue)
+            for part in nodes.parts(self.predicate)
+            if isinstance(part, nodes.Leaf | nodes.ByValue)
         )
 
     def matching(self, read_column: ReadColumn, row_count: int) -> Flags:
-        """Say which rows satisfy the condition.
-
-        Raises UnsupportedError if only Spark knows for certain whether one of the rows satisfies the condition.
-        """
+        """Say which rows satisfy the condition, or raise UnsupportedError if only Spark knows that of one of them."""
         batch = _Batch(read_column)
         may, does = batch.masks(self.predicate)
         if batch.uncertain and (may & ~does).any():
@@ -96,31 +76,30 @@ class _Batch:
     uncertain: list[str] = field(default_factory=list)
     _keys: dict[ColumnId, Column] = field(default_factory=dict)
 
-    def masks(self, predicate: Predicate) -> _Masks:
-        """Test the rows."""
+    def masks(self, predicate: nodes.Predicate) -> _Masks:
         match predicate:
-            case Leaf():
+            case nodes.Leaf():
                 return (leaf_mask(predicate.test, self._column(predicate)),) * 2
-            case ByValue():
+            case nodes.ByValue():
                 return self._tried(predicate)
-            case Conjunction(children):
+            case nodes.Conjunction(children):
                 return reduce(lambda one, two: (one[0] & two[0], one[1] & two[1]), map(self.masks, children))
-            case Disjunction(children):
+            case nodes.Disjunction(children):
                 return reduce(lambda one, two: (one[0] | two[0], one[1] | two[1]), map(self.masks, children))
-            case Everything() | Nothing():
-                return (np.array([isinstance(predicate, Everything)]),) * 2
+            case nodes.Everything() | nodes.Nothing():
+                return (np.array([isinstance(predicate, nodes.Everything)]),) * 2
             case _:
                 assert_never(predicate)
 
-    def _tried(self, predicate: ByValue) -> _Masks:
-        if isinstance(predicate.test, EngineTest):
+    def _tried(self, predicate: nodes.ByValue) -> _Masks:
+        if isinstance(predicate.test, nodes.EngineTest):
             return (np.array([True]),) * 2
         found = verdicts(predicate.test, self._column(predicate))
         if not found.certain.all():
             self.uncertain.append(predicate.text)
         return found.matching, found.matching & found.certain
 
-    def _column(self, leaf: Leaf | ByValue) -> Column:
+    def _column(self, leaf: nodes.Leaf | nodes.ByValue) -> Column:
         if leaf.field_id not in self._keys:
             values = values_of(leaf.field_id, self.read_column)
             self._keys[leaf.field_id] = column_of(values, value_type_named(leaf.value_type))
@@ -136,7 +115,7 @@ def values_of(column: ColumnId, read_column: ReadColumn) -> pa.Array | pa.Chunke
     return values_of_key(maps, column.key)
 
 
-def satisfying(predicate: Predicate, column: ColumnId, keys: Column) -> Flags:
+def satisfying(predicate: nodes.Predicate, column: ColumnId, keys: Column) -> Flags:
     """Say which rows satisfy tests of one column, by their keys."""
     batch = _Batch(lambda _: pa.nulls(0), _keys={column: keys})
     return np.broadcast_to(batch.masks(predicate)[0], keys.row_count)
@@ -149,36 +128,32 @@ def leaf_mask(test: LeafTest, column: Column) -> Flags:
         return ~valid if test.is_null else valid
     if column.valid_count == 0:
         return np.zeros(column.row_count, np.bool_)
-    inside = _int_mask(test, column.int_keys) if isinstance(column.keys, np.ndarray) else _bytes_mask(test, column)
+    keys = column.keys if isinstance(column.keys, np.ndarray) else column.bytes_keys
+    inside = _among(keys, test.keys) if isinstance(test, SetTest) else _between(keys, test)
     if test.negated:
         inside = ~inside
     return inside if column.valid is None else inside & column.valid
 
 
-def _int_mask(test: SetTest | RangeTest, keys: npt.NDArray[np.signedinteger]) -> Flags:
-    if isinstance(test, SetTest):
-        asked = np.array(test.keys, np.int64)
-        if len(asked) < 2:
-            return np.isin(keys, asked)
-        places = np.searchsorted(asked, keys.astype(np.int64, copy=False))
-        return np.asarray(asked[np.minimum(places, len(asked) - 1)] == keys)
+def _among(keys: KeyArray, members: tuple[int, ...] | tuple[bytes, ...]) -> Flags:
+    if not isinstance(keys, np.ndarray):
+        return flags_of(pc.is_in(keys, pa.array(members, pa.large_binary())))
+    asked = np.array(members, np.int64)
+    if len(asked) < 2:
+        return np.isin(keys, asked)
+    places = np.searchsorted(asked, keys.astype(np.int64, copy=False))
+    return np.asarray(asked[np.minimum(places, len(asked) - 1)] == keys)
+
+
+def _between(keys: KeyArray, test: RangeTest) -> Flags:
     inside = np.ones(len(keys), np.bool_)
-    if isinstance(test.low, int):
-        inside &= keys >= test.low if test.low_inclusive else keys > test.low
-    if isinstance(test.high, int):
-        inside &= keys <= test.high if test.high_inclusive else keys < test.high
-    return inside
-
-
-def _bytes_mask(test: SetTest | RangeTest, column: Column) -> Flags:
-    keys = column.bytes_keys
-    if isinstance(test, SetTest):
-        return flags_of(pc.is_in(keys, pa.array(test.keys, pa.large_binary())))
-    inside = np.ones(column.row_count, np.bool_)
-    if test.low is not None:
-        compare = pc.greater_equal if test.low_inclusive else pc.greater
-        inside &= flags_of(compare(keys, pa.scalar(test.low, pa.large_binary())))
-    if test.high is not None:
-        compare = pc.less_equal if test.high_inclusive else pc.less
-        inside &= flags_of(compare(keys, pa.scalar(test.high, pa.large_binary())))
+    for key, is_inclusive, name in (
+        (test.low, test.low_inclusive, "greater"),
+        (test.high, test.high_inclusive, "less"),
+    ):
+        compare = f"{name}_equal" if is_inclusive else name
+        if isinstance(keys, np.ndarray):
+            inside &= True if key is None else getattr(np, compare)(keys, key)
+        elif key is not None:
+            inside &= flags_of(pc.call_function(compare, [keys, pa.scalar(key, pa.large_binary())]))
     return inside

@@ -37,10 +37,7 @@ _PLACE: Final = re.compile(r"(?!posix/|right/)\w+/[\w/+-]+")
 
 
 def zone_named(name: str) -> tzinfo:
-    """Return a time zone by its area and city, or by its offset such as `+05:30`, `UTC-3` or `UTC`.
-
-    Raises NotFoundError if there is no such zone.
-    """
+    """Return a time zone by area and city, or by offset such as `+05:30` or `UTC-3`; raise NotFoundError if none."""
     offset = offset_micros(name)
     if offset is not None:
         return timezone(timedelta(microseconds=offset))
@@ -53,30 +50,24 @@ def zone_named(name: str) -> tzinfo:
 
 def in_session(literal: Literal, column_type: str, zone: tzinfo) -> Literal:
     """Convert a date, a time or a text to the type of a column, wherever that is certain."""
-    try:
-        return _converted(literal, column_type, zone) or literal
-    except ValueError:
-        return literal
-
-
-def _converted(literal: Literal, column_type: str, zone: tzinfo) -> Literal | None:
-    match column_type, literal:
-        case "date", Literal("string", text):
-            return date_literal(text.decode())
-        case "time", Literal("string", text):
-            return time_literal(text.decode())
-        case "timestamptz", Literal("string", text):
-            return timestamp_literal("TIMESTAMP", text.decode(), zone)
-        case "timestamp", Literal("string", text):
-            return None if has_zone(text.decode()) else timestamp_literal("TIMESTAMP_NTZ", text.decode(), zone)
-        case "timestamptz", Literal("date", days):
-            return instant_at(days * MICROS_A_DAY, zone)
-        case "timestamp", Literal("date", days):
-            return Literal("timestamp", days * MICROS_A_DAY)
-        case "timestamptz", Literal("timestamp", wall_clock):
-            return instant_at(wall_clock, zone)
-        case "timestamp", Literal("timestamptz", instant):
-            offset = zone.utcoffset(None)
-            return None if offset is None else Literal("timestamp", instant + offset // timedelta(microseconds=1))
-        case _:
-            return None
+    found: Literal | None = None
+    with suppress(ValueError):
+        match column_type, literal:
+            case "date", Literal("string", text):
+                found = date_literal(text.decode())
+            case "time", Literal("string", text):
+                found = time_literal(text.decode())
+            case "timestamptz", Literal("string", text):
+                found = timestamp_literal("TIMESTAMP", text.decode(), zone)
+            case "timestamp", Literal("string", text):
+                found = None if has_zone(text.decode()) else timestamp_literal("TIMESTAMP_NTZ", text.decode(), zone)
+            case "timestamptz", Literal("date", days):
+                found = instant_at(days * MICROS_A_DAY, zone)
+            case "timestamp", Literal("date", days):
+                found = Literal("timestamp", days * MICROS_A_DAY)
+            case "timestamptz", Literal("timestamp", wall_clock):
+                found = instant_at(wall_clock, zone)
+            case "timestamp", Literal("timestamptz", instant):
+                offset = zone.utcoffset(None)
+                found = None if offset is None else Literal("timestamp", instant + offset // timedelta(microseconds=1))
+    return found or literal

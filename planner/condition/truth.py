@@ -9,7 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from planner.condition.tree.nodes import EVERY_ROW, NO_ROW, UNKNOWN, Conjunction, Disjunction, Everything, Predicate
+from planner.condition.tree.nodes import (
+    EVERY_ROW,
+    NO_ROW,
+    UNKNOWN,
+    Conjunction,
+    Disjunction,
+    Everything,
+    Predicate,
+    joined,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +32,10 @@ class Truth:
     def __invert__(self) -> Truth:
         """Return NOT of this condition."""
         return Truth(self.no, self.yes, self.null)
+
+    def or_false(self) -> Truth:
+        """Return this condition, false where it is NULL."""
+        return Truth(self.yes, joined([self.no, self.null], is_and=False), NO_ROW)
 
 
 ALWAYS_NULL = Truth(NO_ROW, NO_ROW, EVERY_ROW)

@@ -37,10 +37,7 @@ _TOKEN = re.compile(
 
 
 def split_like(pattern: str, escape: str) -> tuple[str, str]:
-    """Split a pattern at its first wildcard: the unescaped text before, and the rest as written, once it is checked.
-
-    Raises ValueError, saying what was expected, if the pattern is malformed.
-    """
+    """Split a pattern at its first wildcard: unescaped text before, the rest as written; or raise ValueError."""
     prefix: list[str] = []
     rest = ""
     position = 0
@@ -76,10 +73,7 @@ def rlike_regex(pattern: str) -> str | None:
 
     Taken are printable ASCII characters, `.`, `*`, `+`, `?`, `{n,m}`, `|`, groups, `^`, `$`, classes of characters and
     ranges, `\d`, `\w`, and a backslash before punctuation. A group that may match nothing is not repeated: Java
-    overlooks matches of `(a|^)+`.
-
-    Returns:
-        The expression; None if Java might read the pattern in another way.
+    overlooks matches of `(a|^)+`. None if Java might read the pattern in another way.
     """
     position = 0
     pieces: list[str] = []
@@ -168,15 +162,11 @@ def year_range(test: ValueTest, value_type: ValueType) -> RangeTest | None:
     year = int(test.literals[0])
     if abs(year) > _MOST_YEARS:
         return None
-    first, following = (_first_key(some_year, value_type) for some_year in (year, year + 1))
+    days = np.array([year - 1970, year - 1969]).astype("datetime64[Y]").astype("datetime64[D]").astype(np.int64)
+    first, following = (days * (MICROS_A_DAY if value_type.name == "timestamp" else 1)).tolist()
     low = {"=": first, ">=": first, ">": following}.get(test.operator)
     high = {"=": following, "<=": following, "<": first}.get(test.operator)
     return RangeTest(low, high, high_inclusive=high is None, negated=test.negated)
-
-
-def _first_key(year: int, value_type: ValueType) -> int:
-    day = int(np.datetime64(year - 1970, "Y").astype("datetime64[D]").astype(np.int64))
-    return day * MICROS_A_DAY if value_type.name == "timestamp" else day
 
 
 def verdicts(test: ValueTest, column: Column) -> Verdicts:

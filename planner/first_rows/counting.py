@@ -82,11 +82,9 @@ class Counting:
                 if found := BitMap(numbers) & self.candidates[position]:
                     rows[position] = found
             return self._counted(at, self._verdicts(at, rows))
-        if is_wide:
-            return self.of(conjunction([predicate, first]), at)
-        pruned = self._prune(first, at)
-        among = self._rows(at, pruned, self.candidates)
-        if among is None:
+        pruned = None if is_wide else self._prune(first, at)
+        among = None if pruned is None else self._rows(at, pruned, self.candidates)
+        if pruned is None or among is None:
             return self.of(conjunction([predicate, first]), at)
         verdicts = self._verdicts(at, among)
         # A verdict that needs no index stays.
@@ -124,7 +122,6 @@ class Counting:
             self.keys = {positions[row_group]: (rows[row_group], keys) for row_group, keys in found.items()}
 
     def _verdicts(self, at: Ints, rows: dict[int, BitMap]) -> Pruned:
-        """The verdicts where the rows are all known, by position."""
         counts = np.array([len(rows.get(position, ())) for position in at.tolist()], np.int64)
         reasons = np.where(counts > 0, Reason.ROWS_MATCH, Reason.ROWS_EMPTY).astype(np.uint8)
         found = {int(self.row_groups[position]): RowSet(own, exact=True) for position, own in rows.items()}
@@ -138,22 +135,12 @@ class Counting:
         if (pruned.matches < 0).any():
             return None
         found: dict[int, BitMap] = {}
-        there = np.flatnonzero(pruned.matches > 0)
-        numbers, row_counts = self.row_groups[at[there]], self.view.row_counts[self.row_groups[at[there]]]
-        places = zip(
-            at[there].tolist(), numbers.tolist(), pruned.matches[there].tolist(), row_counts.tolist(), strict=True
-        )
-        for position, number, count, row_count in places:
-            candidates = None if among is None else among.get(position)
-            if among is not None and candidates is None:
-                continue
-            if count == row_count:
-                found[position] = BitMap(range(row_count)) if candidates is None else candidates
-                continue
-            known = pruned.row_sets.of(number)
-            if known is None or len(known.rows) != count:
+        for place in np.flatnonzero(pruned.matches > 0).tolist():
+            position, number = int(at[place]), int(self.row_groups[at[place]])
+            known = pruned.rows_of(place, number, int(self.view.row_counts[number]))
+            if known is None or len(known.rows) != pruned.matches[place]:
                 return None
-            rows = known.rows if candidates is None else known.rows & candidates
+            rows = known.rows if among is None else known.rows & among.get(position, BitMap())
             if rows:
                 found[position] = rows
         return found

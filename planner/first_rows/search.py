@@ -10,12 +10,11 @@ threshold is one more conjunct of the predicate.
 
 import time
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 
 from planner.clock import Clock
-from planner.condition.implied import Cost, Implied, Source
 from planner.condition.tree.nodes import Conjunction, Everything, Leaf, Predicate, is_exact
 from planner.condition.tree.simplify import conjunction, disjunction
 from planner.first_rows.counting import WIDE_SHARE, Counting
@@ -23,7 +22,7 @@ from planner.first_rows.threshold_guess import Guess
 from planner.prune.distributed import Executors, prune_row_groups
 from planner.prune.gate import Limits
 from planner.prune.statistics_search import expected_matches
-from planner.prune.verdicts import Pruned, Reason
+from planner.prune.verdicts import FirstFound, Pruned, Reason
 from planner.view.cache import SharedPayloads
 from planner.view.directories import IndexReads
 from planner.view.index_view import IndexView
@@ -89,27 +88,8 @@ class FirstRows:
     text: str = field(default="", compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Enough:
-    """Row groups that have all the rows that a query wants; what holds for these rows, as text and (ordered) predicate.
-
-    The cost is that of finding it, besides judging by the predicate.
-    """
-
-    pruned: Pruned
-    implied: str = ""
-    threshold: Predicate | None = None
-    dropped: Flags | None = None
-    cost: Cost = field(default_factory=Cost)
-
-    def as_implied(self, wanted: str, kept: Flags) -> tuple[Implied, ...]:
-        """What was found of the wanted rows, if anything."""
-        if self.dropped is None:
-            return ()
-        only = int(np.count_nonzero(self.dropped & ~kept))
-        text = f"{wanted}: {self.implied}"
-        source: Source = "limit" if self.threshold is None else "top-k"
-        return (Implied(source, text, only, self.cost.seconds, self.cost.bytes_read),)
+_Found: TypeAlias = tuple[Pruned, str, Predicate | None]
+"""Row groups that have all the rows that a query wants; what holds for these rows, as text and (ordered) predicate."""
 
 
 def prune_first_rows(
@@ -121,49 +101,44 @@ def prune_first_rows(
     limits: Limits,
     executors: Executors | None = None,
     shared: SharedPayloads | None = None,
-) -> Enough:
+) -> Pruned:
     """Judge row groups of the view (int64), here or on executors, for a query that may want only some rows.
 
-    If any part of the predicate is unknown, this prunes for the predicate alone. `is_countable` says where no row is
-    deleted.
+    An unknown part leaves the predicate alone to prune. `is_countable` says where no row is deleted.
     """
     clock = Clock(limits.seconds)
     plain = prune_row_groups(view, predicate, row_groups, limits, executors, shared)
     if wanted is None or not is_exact(predicate) or not 0 < wanted.count <= MOST_ROWS:
-        return Enough(plain)
+        return plain
     if np.count_nonzero(plain.kept) < 2 or clock.is_over:
-        return Enough(plain)
+        return plain
     started = time.perf_counter()
     counting = Counting(view, row_groups, is_countable, clock, replace(limits, rows_wanted=True), executors)
     if wanted.order is None:
-        enough = _any_rows(counting, predicate, plain, wanted.count)
+        found = _any_rows(counting, predicate, plain, wanted.count)
     else:
-        enough = _first_of(counting, predicate, plain, wanted.count, wanted.order)
-    if not enough.implied:
-        return enough
-    cost = Cost(time.perf_counter() - started, counting.bytes_read)
-    return replace(enough, dropped=plain.kept & ~enough.pruned.kept, cost=cost)
+        found = _first_of(counting, predicate, plain, wanted.count, wanted.order)
+    if found is None:
+        return plain
+    pruned, text, threshold = found
+    dropped, seconds = row_groups[plain.kept & ~pruned.kept], time.perf_counter() - started
+    return replace(pruned, first=FirstFound(text, threshold, dropped, seconds, counting.bytes_read))
 
 
-def _first_of(counting: Counting, predicate: Predicate, plain: Pruned, wanted: int, order: Order) -> Enough:
-    """Keep the row groups that have the first rows of an order."""
+def _first_of(counting: Counting, predicate: Predicate, plain: Pruned, wanted: int, order: Order) -> _Found | None:
     statistics = counting.view.statistics(order.field_id, order.value_type, IndexReads())
     if statistics is None:
-        return Enough(plain)
-    guess = Guess(
-        statistics,
-        counting.row_groups[plain.kept],
-        _tests_of(predicate, order),
-        descending=order.descending,
-        is_text=order.value_type == "string",
-    )
-    search = _Search(counting, predicate, plain, wanted, order, guess)
+        return None
+    parts = predicate.children if isinstance(predicate, Conjunction) else (predicate,)
+    own = conjunction([one for one in parts if isinstance(one, Leaf) and one.field_id == order.field_id])
+    kept, is_text = counting.row_groups[plain.kept], order.value_type == "string"
+    guess = Guess(statistics, kept, own, descending=order.descending, is_text=is_text)
+    search = _Search(counting, predicate, plain, wanted, order, own, guess)
     search.run()
-    return search.enough
+    return (search.pruned, search.text, search.threshold) if search.text else None
 
 
-def _any_rows(counting: Counting, predicate: Predicate, plain: Pruned, wanted: int) -> Enough:
-    """Keep the row groups with the most matches, as many as it takes."""
+def _any_rows(counting: Counting, predicate: Predicate, plain: Pruned, wanted: int) -> _Found | None:
     counts = np.where(plain.kept & counting.is_countable, np.maximum(plain.matches, 0), 0)
     unknown = np.flatnonzero(plain.kept & counting.is_countable & (plain.matches < 0))
     step = _FIRST_ROW_GROUPS
@@ -175,133 +150,125 @@ def _any_rows(counting: Counting, predicate: Predicate, plain: Pruned, wanted: i
             break
         step *= 4
     if counts.sum() < wanted:
-        return Enough(plain)
+        return None
     order = np.argsort(-counts, kind="stable")
     enough = order[: int(np.searchsorted(np.cumsum(counts[order]), wanted)) + 1]
     others = plain.kept.copy()
     others[enough] = False
     reasons, matches = plain.reasons.copy(), plain.matches.copy()
     reasons[others], matches[others] = Reason.ENOUGH_ROWS, -1
-    return Enough(replace(plain, reasons=reasons, matches=matches), f"{counts[enough].sum()} rows are enough")
+    return replace(plain, reasons=reasons, matches=matches), f"{counts[enough].sum()} rows are enough", None
 
 
+@dataclass(slots=True)
 class _Search:
-    """Looks for a key that at least the wanted rows reach, and not many more. Keys are numbers as in `Guess`.
+    """Looks for a key (as in `Guess`) that the wanted rows reach, and not many more; `pruned` has the rows found."""
 
-    Attributes:
-        enough: The row groups that have the rows found; those of the predicate until enough rows are found.
-    """
+    counting: Counting
+    predicate: Predicate
+    plain: Pruned
+    wanted: int
+    order: Order
+    own: Predicate
+    guess: Guess
+    pruned: Pruned = field(init=False)
+    text: str = ""
+    threshold: Predicate | None = None
+    # At least the wanted rows reach `sure`, fewer reach `beyond`. The row groups of the former are at `left`.
+    sure: int | None = None
+    beyond: int = field(init=False)
+    left: Ints = field(init=False)
+    found: int = 0
+    fewer: int = 0
+    is_even: bool = True
 
-    def __init__(
-        self, counting: Counting, predicate: Predicate, plain: Pruned, wanted: int, order: Order, guess: Guess
-    ) -> None:
-        self._counting = counting
-        self._predicate = predicate
-        self._plain = plain
-        self._wanted = wanted
-        self._order = order
-        self._guess = guess
-        self.enough = Enough(plain)
-        # At least the wanted rows reach `sure`, fewer reach `beyond`. The row groups of the former are at `_left`.
-        self._own = _tests_of(predicate, order)
-        self._sure: int | None = None
-        self._beyond = guess.first_key + (1 if order.descending else -1)
-        self._found, self._fewer = 0, 0
-        self._is_even = True
-        self._left = np.flatnonzero(plain.kept)
+    def __post_init__(self) -> None:
+        self.pruned, self.left = self.plain, np.flatnonzero(self.plain.kept)
+        self.beyond = self.guess.first_key + (1 if self.order.descending else -1)
 
     def run(self) -> None:
         """Count until the key is good enough, or time or hope are over."""
-        if self._order.nulls_first:
-            self._count(self._order.nulls())
-            if self.enough.implied:
+        if self.order.nulls_first:
+            self._count(self.order.nulls())
+            if self.text:
                 return
-        rows_a_match = self._rows_a_match() if self._guess.has_keys else None
+        rows_a_match = self._rows_a_match() if self.guess.has_keys else None
         if rows_a_match is None:
             return
-        rows = self._wanted * rows_a_match
+        rows = self.wanted * rows_a_match
         for _ in range(_MOST_COUNTS):
-            if self._counting.clock.is_over:
+            if self.counting.clock.is_over:
                 return
-            if self._sure is None:
-                key = self._guess.key(rows)
-                while key == self._beyond and rows <= self._guess.row_count:
+            if self.sure is None:
+                key = self.guess.key(rows)
+                while key == self.beyond and rows <= self.guess.row_count:
                     rows *= _GUESS_GROWTH
-                    key = self._guess.key(rows)
-                if key == self._beyond or not self._count_up_to(key):
+                    key = self.guess.key(rows)
+                if key == self.beyond or not self._count_up_to(key):
                     return
-                growth = _MISSED_GROWTH if self._fewer else _GUESS_GROWTH
-                rows = max(rows, self._guess.reach(key)) * growth
+                growth = _MISSED_GROWTH if self.fewer else _GUESS_GROWTH
+                rows = max(rows, self.guess.reach(key)) * growth
             else:
-                between = self._between(self._sure)
-                if between is None or len(self._left) == 1 or self._is_good_enough():
+                between = self._between(self.sure)
+                base = self.wanted if self.wanted > _FEW_ROWS else min(self.wanted, len(self.left))
+                is_good_enough = self.found - self.wanted < base * _GOOD_ENOUGH
+                if between is None or len(self.left) == 1 or is_good_enough:
                     return
                 self._count_up_to(between)
 
-    def _is_good_enough(self) -> bool:
-        base = self._wanted if self._wanted > _FEW_ROWS else min(self._wanted, len(self._left))
-        return self._found - self._wanted < base * _GOOD_ENOUGH
-
     def _rows_a_match(self) -> float | None:
         """How many rows there are for each row that satisfies the predicate; None if too few rows do."""
-        if isinstance(self._predicate, Everything):
+        if isinstance(self.predicate, Everything):
             return 1.0
-        view, row_groups = self._counting.view, self._counting.row_groups[self._left]
-        expected = expected_matches(view, self._predicate, row_groups)
+        view, row_groups = self.counting.view, self.counting.row_groups[self.left]
+        expected = expected_matches(view, self.predicate, row_groups)
         if expected > WIDE_SHARE * view.row_counts[row_groups].sum():
-            return max(self._guess.row_count / expected, 1.0)
-        counted = self._counting.of(self._predicate, self._left)
-        if counted.total < self._wanted:
+            return max(self.guess.row_count / expected, 1.0)
+        counted = self.counting.of(self.predicate, self.left)
+        if counted.total < self.wanted:
             return None
-        self._counting.narrow(counted)
-        return max(self._guess.row_count / counted.total, 1.0)
+        self.counting.narrow(counted)
+        return max(self.guess.row_count / counted.total, 1.0)
 
     def _between(self, sure: int) -> int | None:
         """A key between the one that enough rows reach and the one that too few reach; None if they are neighbours."""
-        width = abs(self._beyond - sure)
+        width = abs(self.beyond - sure)
         if width < 2:
             return None
         # As if keys were spread evenly. Where this does not halve what is left, the middle is next.
-        share = (self._wanted - self._fewer) / (self._found - self._fewer) if self._is_even else 0.5
+        share = (self.wanted - self.fewer) / (self.found - self.fewer) if self.is_even else 0.5
         step = min(max(int(width * min(share * _MARGIN, 1.0)), 1), width - 1)
-        return self._beyond - step if self._order.descending else self._beyond + step
+        return self.beyond - step if self.order.descending else self.beyond + step
 
     def _count_up_to(self, key: int) -> bool:
         """Count the rows that reach a key; say whether counting is of use here."""
-        before = abs(self._beyond - self._sure) if self._sure is not None else None
-        own = self._guess.key_at(key)
-        found, is_of_use = self._count(self._order.up_to(own))
-        if found < self._wanted:
-            self._beyond, self._fewer = key, found
+        before = abs(self.beyond - self.sure) if self.sure is not None else None
+        own = self.guess.key_at(key)
+        found, is_of_use = self._count(self.order.up_to(own))
+        if found < self.wanted:
+            self.beyond, self.fewer = key, found
         else:
-            self._sure = key
-            value = value_of(own, value_type_named(self._order.value_type))
-            implied = f"{found} rows are {'>=' if self._order.descending else '<='} {value}"
-            self.enough = replace(self.enough, implied=implied)
-        self._is_even = before is None or self._sure is None or 2 * abs(self._beyond - self._sure) <= before
+            self.sure = key
+            value = value_of(own, value_type_named(self.order.value_type))
+            self.text = f"{found} rows are {'>=' if self.order.descending else '<='} {value}"
+        self.is_even = before is None or self.sure is None or 2 * abs(self.beyond - self.sure) <= before
         return is_of_use
 
     def _count(self, first: Predicate) -> tuple[int, bool]:
         """Count the rows that come first; say whether counting is of use here. Enough rows settle row groups."""
-        tests = conjunction([self._own, first])
-        column = self._order.field_id, self._order.value_type
-        counted = self._counting.first(self._predicate, tests, self._left, column)
+        tests = conjunction([self.own, first])
+        column = self.order.field_id, self.order.value_type
+        counted = self.counting.first(self.predicate, tests, self.left, column)
         found, pruned = counted.total, counted.pruned
-        if found < self._wanted:
+        if found < self.wanted:
             return found, found > 0 or not (pruned.kept & (pruned.matches < 0)).any()
-        before, self._found = self.enough.pruned, found
+        before, self.found = self.pruned, found
         reasons, matches = before.reasons.copy(), before.matches.copy()
-        reasons[self._left], matches[self._left] = pruned.reasons, pruned.matches
-        stages, used = (*self._plain.stages, *pruned.stages), before.used | pruned.used
-        verdicts = replace(self._plain, reasons=reasons, matches=matches, stages=stages, used=used)
-        self.enough = Enough(verdicts, f"{found} rows are NULL", first)
-        self._left = self._left[pruned.kept]
-        if not isinstance(self._predicate, Everything):
-            self._counting.narrow(counted)
+        reasons[self.left], matches[self.left] = pruned.reasons, pruned.matches
+        stages, used = (*self.plain.stages, *pruned.stages), before.used | pruned.used
+        self.pruned = replace(self.plain, reasons=reasons, matches=matches, stages=stages, used=used)
+        self.text, self.threshold = f"{found} rows are NULL", first
+        self.left = self.left[pruned.kept]
+        if not isinstance(self.predicate, Everything):
+            self.counting.narrow(counted)
         return found, True
-
-
-def _tests_of(predicate: Predicate, order: Order) -> Predicate:
-    """What a predicate says of the column of an order, whatever else it says."""
-    parts = predicate.children if isinstance(predicate, Conjunction) else (predicate,)
-    return conjunction([part for part in parts if isinstance(part, Leaf) and part.field_id == order.field_id])

@@ -112,7 +112,6 @@ class _ByteScale:
         self.numbers = np.cumsum(np.diff(self._heads, prepend=self._heads[:1]).clip(1))
 
     def key(self, number: int) -> bytes:
-        """The key that a number stands for."""
         at = max(int(np.searchsorted(self.numbers, number, side="right")) - 1, 0)
         beyond = number - int(self.numbers[at])
         if beyond <= 0 or at + 1 == len(self._ends):
@@ -170,10 +169,9 @@ def _sample(
 
 
 def _tail(ends: Ints, sampled: Ints, weights: Floats) -> tuple[Ints, Floats]:
-    """Keys between the ends of row groups and the sampled keys next to them, as if keys were spread evenly.
+    """Keys between the ends of row groups and the sampled keys next to them: few wanted rows lie here as a rule.
 
-    Each stands for half of the rows between the end and the key before it. So few rows are wanted as a rule that all of
-    them lie here.
+    Each stands for half of the rows between the end and the key before it.
     """
     shares = 0.5 ** np.arange(1, _TAIL_KEYS + 1, dtype=np.float64)[:, np.newaxis]
     width = sampled.astype(np.float64) - ends

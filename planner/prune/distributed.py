@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
 import numpy as np
@@ -77,10 +78,7 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class Executors:
-    """The executors of a Spark application, and when they plan over the index table at the version of the views.
-
-    `local`; `auto` for what suits the number of row groups; `distributed` for all but the smallest scans.
-    """
+    """The executors of a Spark application, which plan over an index table as `mode` says: `auto` for many rows."""
 
     context: SparkContext
     index_table: Table
@@ -88,13 +86,9 @@ class Executors:
 
     def are_worth_it(self, row_groups: int, rows: int) -> bool:
         """Whether the executors are to judge row groups of this number and these rows in all."""
-        match self.mode:
-            case "local":
-                return False
-            case "auto":
-                return row_groups > LOCAL_ROW_GROUPS
-            case "distributed":
-                return row_groups > FEW_ROW_GROUPS or rows > FEW_ROWS
+        if self.mode == "distributed":
+            return row_groups > FEW_ROW_GROUPS or rows > FEW_ROWS
+        return self.mode == "auto" and row_groups > LOCAL_ROW_GROUPS
 
 
 def run_on_executors(
@@ -203,20 +197,18 @@ cleared_by(_view_of.cache_clear)
 
 def _stages(of_parts: Iterable[Sequence[Stage]]) -> tuple[Stage, ...]:
     """The sum of the parts' funnels. Parts run side by side, so the slowest part says the time."""
-    by_name: dict[str, list[Stage]] = {}
-    for stage in (stage for stages in of_parts for stage in stages):
-        by_name.setdefault(stage.name, []).append(stage)
-    return tuple(
-        Stage(
-            name,
-            sum(stage.entered for stage in same),
-            sum(stage.dropped for stage in same),
-            sum(stage.reads for stage in same),
-            sum(stage.bytes_read for stage in same),
-            max(stage.seconds for stage in same),
+    by_name: dict[str, Stage] = {}
+    for own in chain.from_iterable(of_parts):
+        total = by_name.get(own.name, Stage(own.name, 0, 0, 0, 0, 0.0))
+        by_name[own.name] = Stage(
+            own.name,
+            total.entered + own.entered,
+            total.dropped + own.dropped,
+            total.reads + own.reads,
+            total.bytes_read + own.bytes_read,
+            max(total.seconds, own.seconds),
         )
-        for name, same in by_name.items()
-    )
+    return tuple(by_name.values())
 
 
 def prune_row_groups(
@@ -230,7 +222,6 @@ def prune_row_groups(
     """Judge row groups of a view (int64), in any order, here or on the executors of a Spark application.
 
     What is opened here of the columns of `shared` is kept there. Without a predicate all are kept, and nothing is read.
-    Raises PuffinIndexError on index trouble in strict mode.
     """
     if isinstance(predicate, Everything):
         count = len(row_groups)

@@ -28,10 +28,7 @@ _MOST_BYTES_KEPT = 128 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class FoundRows:
-    """The rows, exact, that satisfy a leaf or several: sets of a segment's row space by payload (`KindDirectory.blob`).
-
-    Nobody changes these sets.
-    """
+    """The rows, exact, that satisfy a leaf or several: sets, never changed, of a segment's row space by `blob`."""
 
     directory: KindDirectory
     row_counts: Ints
@@ -82,8 +79,7 @@ class FoundRows:
 class RowSets:
     """The rows behind the verdicts of one plan: to read rows, count them, or subtract deleted ones.
 
-    The row level numbers rows in each row group; look-ups count if they answered every leaf. `deleted` has the rows of
-    row groups that equality deletes delete, where the index said.
+    Look-ups count if they answered every leaf. `deleted` has rows that equality deletes delete, where the index said.
     """
 
     evaluated: dict[int, RowSet] = field(default_factory=dict)
@@ -126,7 +122,6 @@ def _widest_gaps(rows: BitMap, starts: Ints, ends: Ints) -> Ints:
 
 
 def _counts_between(rows: BitMap, lows: Ints, highs: Ints) -> Ints:
-    """How many rows there are from each of some places up to another place."""
     if len(rows) > _MANY_ROWS * len(lows):
         bounds = zip(lows.tolist(), highs.tolist(), strict=True)
         return np.array([rows.range_cardinality(low, high) for low, high in bounds], np.int64)

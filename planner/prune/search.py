@@ -16,13 +16,7 @@ from planner.prune.estimate import BURST_ROWS, Estimate, places_of
 from planner.prune.gate import DEFAULT_LIMITS, Limits
 from planner.prune.leaf_search import WIDE_SHARE, LeafSearch, read_directories
 from planner.prune.row_sets import FoundRows, RowSets
-from planner.prune.segment_search import (
-    RowGroups,
-    exact_directories,
-    has_exact_index,
-    index_cost_bytes,
-    joint_rows,
-)
+from planner.prune.segment_search import RowGroups, exact_directories, joint_rows
 from planner.prune.state import LeafState, SearchState
 from planner.prune.statistics_search import estimate_leaves, judge_by_zone_maps
 from planner.prune.verdicts import Pruned, Reason
@@ -31,7 +25,7 @@ from planner.view.cache import SharedPayloads
 from planner.view.directories import IndexReads, KindDirectory
 from planner.view.index_view import IndexView
 from puffin_index.kinds.kind import Answer
-from puffin_index.kinds.registry import kinds_answering
+from puffin_index.kinds.registry import kind_named, kinds_answering
 from puffin_index.storage.arrays import Flags, Floats, Ints
 
 _MOST_CANDIDATES = 8
@@ -93,7 +87,7 @@ class IndexStages:
             kinds = [kind for kind in kinds_answering(state.leaf.test, Answer.EXACT) if kind.is_found_by_key]
             if search.is_finished or not kinds or self._mean_selectivity(state) > WIDE_SHARE:
                 continue
-            directory, undecided = self._merged(state, kinds[0].name)
+            directory, undecided = self._unanswered(state, kinds[0].name)
             if directory is not None and len(undecided):
                 searches.append((LeafSearch(search, state, directory), undecided))
         if len(searches) > 1:
@@ -106,7 +100,8 @@ class IndexStages:
         known = (len(undecided), len(self._search.alive), sum(one.answered is not None for one in self._search.leaves))
         if directory is None or not len(undecided) or self._refused.get((state.number, kind)) == known:
             return
-        candidates = self._candidates(undecided)
+        tree = PredicateTree(Conjunction(tuple(state.leaf for state in self._narrowing)))
+        candidates = self._rows_of(tree, self._narrowing, undecided)
         if candidates is not None and len(self._narrowing) > 1:
             self._drop_without(candidates, undecided)
             undecided = self._unanswered(state, kind)[1]
@@ -128,17 +123,13 @@ class IndexStages:
         if len(empty):
             search.used.update((state.leaf.field_id, state.kind) for state in self._narrowing)
 
-    def _merged(self, state: LeafState, kind: str) -> tuple[KindDirectory | None, Ints]:
-        """The directory of a leaf's payloads, and the undecided positions whose payload covers several row groups."""
+    def _unanswered(self, state: LeafState, kind: str) -> tuple[KindDirectory | None, Ints]:
+        """The directory of a leaf's payloads, and undecided positions with merged ones that nobody looked up yet."""
         search = self._search
         directory, undecided = search.directory(state.leaf, kind), search.undecided(state)
         if directory is None:
             return None, undecided[:0]
-        return directory, undecided[directory.merged[search.row_groups[undecided]]]
-
-    def _unanswered(self, state: LeafState, kind: str) -> tuple[KindDirectory | None, Ints]:
-        """The same without the positions that the leaf was looked up for: what was dear may be cheap among few rows."""
-        directory, undecided = self._merged(state, kind)
+        undecided = undecided[directory.merged[search.row_groups[undecided]]]
         return directory, undecided if state.answered is None else undecided[~state.answered[undecided]]
 
     def _mean_selectivity(self, state: LeafState) -> float:
@@ -146,11 +137,6 @@ class IndexStages:
         if not len(search.alive):
             return 1.0
         return float(state.estimate.selectivity[search.selection(search.alive)].mean())
-
-    def _candidates(self, positions: Ints) -> FoundRows | None:
-        """The rows that satisfy the narrow leaves that were looked up, for positions where all of these were."""
-        tree = PredicateTree(Conjunction(tuple(state.leaf for state in self._narrowing)))
-        return self._rows_of(tree, self._narrowing, positions)
 
     def _rows_of(self, tree: PredicateTree, states: Sequence[LeafState], positions: Ints) -> FoundRows | None:
         """The rows that satisfy a tree of some leaves, for those positions where all of them were looked up."""
@@ -161,7 +147,6 @@ class IndexStages:
         return joint_rows(tree, [state.found for state in states], self._search.row_groups[positions])
 
     def _take(self, leaf_search: LeafSearch, undecided: Ints, found: FoundRows, found_counts: Ints) -> None:
-        """Write down what a look-up has found so far."""
         if not found.rows:
             return
         search, state = self._search, leaf_search.leaf
@@ -283,7 +268,6 @@ class IndexStages:
         search.reasons[at[left]] = search.gate.refusals(costs[left])
 
     def _evaluate(self, searched: RowGroups, at: Ints) -> None:
-        """Search some row groups, one by one."""
         search = self._search
         results = search.read_each(searched.search, at.tolist(), lambda _: 0)
         if isinstance(search.tree.predicate, Leaf):
@@ -340,14 +324,17 @@ class IndexStages:
                 found |= answered
                 needed &= ~answered
             if is_hopeless:  # not even a directory is worth its bytes
-                unread = alive[needed & has_exact_index(view, state.leaf, row_groups)]
-                search.reasons[unread] = Reason.NOT_WORTH_READING
+                for kind in kinds_answering(state.leaf.test, Answer.EXACT):
+                    unread = alive[needed & view.has(state.leaf.field_id, kind.name, row_groups)]
+                    search.reasons[unread] = Reason.NOT_WORTH_READING
                 continue
             if search.clock.is_over:
                 search.reasons[alive] = Reason.TIME_BUDGET
                 return alive[:0], cost[:0]
             for directory in exact_directories(view, state.leaf, search.reads)[:1]:
-                cost += np.where(needed, index_cost_bytes(state.leaf.test, directory, row_groups), 0)
+                alone = needed & directory.known[row_groups] & ~directory.merged[row_groups]
+                lengths = np.where(alone, directory.length[row_groups], 0)
+                cost += kind_named(directory.kind).cost(state.leaf.test, lengths)
         worth = search.gate.worth(saved, cost, 0)
         search.reasons[alive[~worth & (cost > 0)]] = Reason.NOT_WORTH_READING
         read = np.flatnonzero((worth & (cost > 0)) | (found & (cost == 0)))
@@ -361,11 +348,7 @@ def prune(
     limits: Limits = DEFAULT_LIMITS,
     shared: SharedPayloads | None = None,
 ) -> Pruned:
-    """Judge row groups of one view (int64) for one predicate, within limits whose time begins now.
-
-    What is opened of columns that `shared` names is kept there. Raises PuffinIndexError on index trouble in strict
-    mode.
-    """
+    """Judge row groups of one view (int64) for one predicate, within limits whose time begins now."""
     clock, reads = Clock(limits.seconds), IndexReads(shared=shared)
     search = SearchState(view, PredicateTree(predicate), row_groups, limits, clock, reads)
     with search.stage("zone-map", Reason.ZONE_MAP):

@@ -1,13 +1,7 @@
-"""The rows that satisfy a predicate in one row space: a whole segment's, or that of a row group.
-
-A search is a `Reading`: it yields what it has to read, so that searches of many segments read side by side.
-"""
-
-from __future__ import annotations
+"""The rows that satisfy a predicate in a row group, by reading indexes; and in a segment whose leaves are known."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 import numpy as np
 from pyroaring import BitMap
@@ -15,67 +9,24 @@ from pyroaring import BitMap
 from planner.condition.tree.nodes import Everything, Leaf, Nothing
 from planner.condition.tree.tree import PredicateTree
 from planner.prune.row_sets import FoundRows
-from planner.prune.state import SearchState
+from planner.prune.state import LeafState, SearchState
 from planner.prune.verdicts import Used
 from planner.view.directories import IndexReads, IndexTrouble, KindDirectory
 from planner.view.index_view import IndexView
 from puffin_index.errors import READ_ERRORS
 from puffin_index.keys.asked import AskedTest
-from puffin_index.keys.leaf import LeafTest
 from puffin_index.kinds.base import RowSet
 from puffin_index.kinds.kind import Answer
-from puffin_index.kinds.registry import kind_named, kinds_answering
-from puffin_index.storage.arrays import Flags, Ints
-from puffin_index.storage.ranged import Reading, at_once, run
-
-
-class RowSpace(Protocol):
-    """Rows with numbers, and which of them satisfy the leaves of a tree."""
-
-    @property
-    def row_count(self) -> int:
-        """The number of rows, at most."""
-
-    def every(self) -> BitMap:
-        """Return all rows."""
-
-    def rank(self, node: int) -> float:
-        """Return about which share of the rows satisfies a node."""
-
-    def rows(self, leaf: int, candidates: BitMap | None) -> Reading[RowSet]:
-        """Return the rows that satisfy a leaf, among candidates if some are given."""
-
-
-def search(tree: PredicateTree, space: RowSpace, number: int, candidates: BitMap | None = None) -> Reading[RowSet]:
-    """Return the rows that satisfy a node of a tree, reading only what can still change the answer."""
-    node = tree.nodes[number]
-    match node.content:
-        case int(leaf):
-            return (yield from space.rows(leaf, candidates))
-        case Everything(exact):
-            return RowSet(space.every() if candidates is None else candidates, exact)
-        case Nothing():
-            return RowSet(BitMap(), exact=True)
-    found, exact = BitMap(), True
-    most = 0 if node.is_and else space.row_count if candidates is None else len(candidates)
-    for part in sorted(node.parts, key=space.rank, reverse=not node.is_and):
-        result = yield from search(tree, space, part, candidates)
-        exact = exact and result.exact
-        if not node.is_and:
-            found |= result.rows
-        else:
-            found = candidates = result.rows
-        if len(found) == most:
-            # An empty upper bound is an exact answer, whatever the other parts are.
-            return RowSet(found, exact or node.is_and)
-    return RowSet(found, exact)
+from puffin_index.kinds.registry import kinds_answering
+from puffin_index.storage.arrays import Ints
+from puffin_index.storage.ranged import Reading
 
 
 @dataclass(slots=True)
 class RowGroups:
-    """Searches row groups one by one, and notes, by position, what comes of that.
+    """Searches row groups one by one, reading only what can still change the answer, and notes what comes of that.
 
-    By position: where an index could not be used, or was not read for want of time, and what had a part in the rows.
+    By position: where an index could not be used or was not read in time, and what had a part in the rows.
     """
 
     state: SearchState
@@ -89,81 +40,61 @@ class RowGroups:
 
     def search(self, position: int) -> Reading[RowSet]:
         """Return the rows of a row group that satisfy the predicate."""
-        return search(self.state.tree, _RowGroup(self, position), self.state.tree.root)
+        row_count = int(self.state.view.row_counts[self.state.row_groups[position]])
+        return self._node(position, self.state.tree.root, BitMap(range(row_count)))
 
+    def _node(self, position: int, number: int, candidates: BitMap) -> Reading[RowSet]:
+        node, estimates = self.state.tree.nodes[number], self.state.gate.estimates
+        match node.content:
+            case int(leaf):
+                return (yield from self._leaf(position, self.state.leaves[leaf], candidates))
+            case Everything(exact):
+                return RowSet(candidates, exact)
+            case Nothing():
+                return RowSet(BitMap(), exact=True)
+        found, exact = BitMap(), True
+        most = 0 if node.is_and else len(candidates)
+        shares = {part: float(estimates.of_node(part).selectivity[position]) for part in node.parts}
+        for part in sorted(shares, key=shares.__getitem__, reverse=not node.is_and):
+            result = yield from self._node(position, part, candidates)
+            exact = exact and result.exact
+            if not node.is_and:
+                found |= result.rows
+            else:
+                found = candidates = result.rows
+            if len(found) == most:
+                # An empty upper bound is an exact answer, whatever the other parts are.
+                return RowSet(found, exact or node.is_and)
+        return RowSet(found, exact)
 
-@dataclass(frozen=True, slots=True)
-class _RowGroup:
-    """A row group, whose rows are numbered from 0."""
-
-    searched: RowGroups
-    position: int
-
-    @property
-    def row_count(self) -> int:
-        state = self.searched.state
-        return int(state.view.row_counts[state.row_groups[self.position]])
-
-    def every(self) -> BitMap:
-        return BitMap(range(self.row_count))
-
-    def rank(self, node: int) -> float:
-        return float(self.searched.state.gate.estimates.of_node(node).selectivity[self.position])
-
-    def rows(self, leaf: int, candidates: BitMap | None) -> Reading[RowSet]:
-        own, row_group = self.searched.state.leaves[leaf], int(self.searched.state.row_groups[self.position])
-        if not own.verdicts.possible[self.position]:
+    def _leaf(self, position: int, own: LeafState, candidates: BitMap) -> Reading[RowSet]:
+        state, row_group, leaf = self.state, int(self.state.row_groups[position]), own.leaf
+        if not own.verdicts.possible[position]:
             return RowSet(BitMap(), exact=True)
-        if own.verdicts.certain[self.position]:
-            return RowSet(self.every() if candidates is None else candidates, exact=True)
+        if own.verdicts.certain[position]:
+            return RowSet(candidates, exact=True)
         found = own.found.of(row_group) if own.found is not None else None
         if found is not None:
-            self._note((own.leaf.field_id, own.kind))
-            return RowSet(found if candidates is None else found & candidates, exact=True)
-        return (yield from self._read(own.leaf, row_group, candidates))
-
-    def _read(self, leaf: Leaf, row_group: int, candidates: BitMap | None) -> Reading[RowSet]:
-        state = self.searched.state
+            self.used.setdefault(position, []).append((leaf.field_id, own.kind))
+            return RowSet(found & candidates, exact=True)
         for directory in exact_directories(state.view, leaf, state.reads):
             if directory.segment[row_group] < 0 or directory.merged[row_group]:
                 continue
             if state.clock.is_over:
-                self.searched.late.add(self.position)
+                self.late.add(position)
                 break
             try:
                 opened = yield from state.view.opened.open(directory, row_group, state.reads.shared)
                 look_up = yield from opened.prepare(AskedTest(leaf.test))
-                rows = yield from look_up.rows(candidates)
+                is_all = len(candidates) == state.view.row_counts[row_group]
+                rows = yield from look_up.rows(None if is_all else candidates)
             except READ_ERRORS as error:
                 location = state.view.segments[int(directory.segment[row_group])][0]
-                self.searched.troubled.setdefault(self.position, []).append(IndexTrouble.of(location, error))
+                self.troubled.setdefault(position, []).append(IndexTrouble.of(location, error))
             else:
-                self._note((leaf.field_id, directory.kind))
+                self.used.setdefault(position, []).append((leaf.field_id, directory.kind))
                 return rows
-        return RowSet(self.every() if candidates is None else candidates, exact=False)
-
-    def _note(self, used: Used) -> None:
-        self.searched.used.setdefault(self.position, []).append(used)
-
-
-@dataclass(frozen=True, slots=True)
-class _Segment:
-    """The row space of a segment in which all leaves were looked up."""
-
-    found: Sequence[BitMap]
-    tree: PredicateTree
-    row_count: int = 1 << 32
-
-    def every(self) -> BitMap:
-        return BitMap.union(BitMap(), *self.found)
-
-    def rank(self, node: int) -> float:
-        leaf = self.tree.nodes[node].content
-        return len(self.found[leaf]) if isinstance(leaf, int) else np.inf
-
-    def rows(self, leaf: int, candidates: BitMap | None) -> Reading[RowSet]:
-        own = self.found[leaf]
-        return at_once(RowSet(own if candidates is None else own & candidates, exact=True))
+        return RowSet(candidates, exact=False)
 
 
 def joint_rows(tree: PredicateTree, found: Sequence[FoundRows | None], row_groups: Ints) -> FoundRows | None:
@@ -183,11 +114,19 @@ def joint_rows(tree: PredicateTree, found: Sequence[FoundRows | None], row_group
     segment[row_groups[same]] = numbers[same]
     # The joint rows of a segment stand for one payload, entry 0.
     directory = replace(first, segment=segment, entry=np.zeros_like(first.entry))
-    rows: dict[int, BitMap] = {}
-    for number in np.unique(numbers[same]).tolist():
-        space = _Segment([part.of_segment(number) for part in known], tree)
-        rows[number << 32] = run(search(tree, space, tree.root)).rows
+    rows = {
+        number << 32: _joined(tree, [part.of_segment(number) for part in known], tree.root)
+        for number in np.unique(numbers[same]).tolist()
+    }
     return FoundRows(directory, known[0].row_counts, rows)
+
+
+def _joined(tree: PredicateTree, found: Sequence[BitMap], number: int) -> BitMap:
+    node = tree.nodes[number]
+    if isinstance(node.content, int):
+        return found[node.content]
+    parts = sorted((_joined(tree, found, part) for part in node.parts), key=len)
+    return BitMap.intersection(*parts) if node.is_and else BitMap.union(*parts)
 
 
 def exact_directories(view: IndexView, leaf: Leaf, reads: IndexReads) -> list[KindDirectory]:
@@ -197,17 +136,3 @@ def exact_directories(view: IndexView, leaf: Leaf, reads: IndexReads) -> list[Ki
         for kind in kinds_answering(leaf.test, Answer.EXACT)
     ]
     return [directory for directory in found if directory is not None]
-
-
-def has_exact_index(view: IndexView, leaf: Leaf, row_groups: Ints) -> Flags:
-    """Whether row groups have an index that may answer a leaf exactly. Nothing is read to tell."""
-    there = np.zeros(len(row_groups), np.bool_)
-    for kind in kinds_answering(leaf.test, Answer.EXACT):
-        there |= view.has(leaf.field_id, kind.name, row_groups)
-    return there
-
-
-def index_cost_bytes(test: LeafTest, directory: KindDirectory, row_groups: Ints) -> Ints:
-    """About how many bytes answering a leaf reads, for each row group; 0 where there is no index."""
-    known = (directory.segment[row_groups] >= 0) & ~directory.merged[row_groups]
-    return kind_named(directory.kind).cost(test, np.where(known, directory.length[row_groups], 0))

@@ -7,10 +7,13 @@ from enum import IntEnum
 from typing import Final, TypeAlias
 
 import numpy as np
+from pyroaring import BitMap
 
+from planner.condition.tree.nodes import EVERY_ROW, Predicate
 from planner.prune.row_sets import RowSets
 from planner.view.directories import IndexTrouble
 from puffin_index.keys.map_key import ColumnId
+from puffin_index.kinds.base import RowSet
 from puffin_index.storage.arrays import Bytes, Flags, Ints
 
 Used: TypeAlias = tuple[ColumnId, str]
@@ -86,11 +89,22 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
+class FirstFound:
+    """What holds for the first rows wanted, as text and (ordered) predicate; row groups of the view without them."""
+
+    text: str
+    threshold: Predicate | None
+    dropped: Ints
+    seconds: float
+    bytes_read: int
+
+
+@dataclass(frozen=True, slots=True)
 class Pruned:
     """The verdict on each row group that was asked about: a `Reason`, and matching rows, -1 where not known exactly.
 
     Beside these, the rows where an index gave them, what dropped row groups or had a part in that, and troubles;
-    `warnings` are of delete files that could not be read.
+    `warnings` are of delete files that could not be read; `first` is there if row groups have all the rows wanted.
     """
 
     reasons: Bytes
@@ -100,8 +114,23 @@ class Pruned:
     row_sets: RowSets = field(default_factory=RowSets)
     used: frozenset[Used] = frozenset()
     warnings: tuple[str, ...] = ()
+    first: FirstFound | None = None
 
     @property
     def kept(self) -> Flags:
         """Which row groups survive."""
         return kept_mask(self.reasons)
+
+    @property
+    def threshold(self) -> Predicate | None:
+        """What the first rows of an order satisfy, if that is known."""
+        return None if self.first is None else self.first.threshold
+
+    def rows_of(self, at: int, row_group: int, row_count: int, predicate: Predicate = EVERY_ROW) -> RowSet | None:
+        """The rows, deleted ones among them, of the row group at a place that can match; None if no index said."""
+        reason = Reason(int(self.reasons[at]))
+        if reason.drops:
+            return RowSet(BitMap(), exact=True)
+        if reason in (Reason.ALL_ROWS_MATCH, Reason.NO_PREDICATE):
+            return RowSet(BitMap(range(row_count)), exact=reason == Reason.ALL_ROWS_MATCH or predicate == EVERY_ROW)
+        return self.row_sets.of(row_group)

@@ -17,10 +17,7 @@ _PLAN_BYTES = 2_048
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """One row group of a scan by its ordinal in a data file: `kept` or `dropped`, and the code of a `Reason` for that.
-
-    `rows` are the matching rows where they are known exactly, else None.
-    """
+    """One row group of a scan: `kept` or `dropped`, the code of a `Reason`, and its matching rows where known."""
 
     data_file: str
     row_group: int
@@ -34,14 +31,10 @@ class ScanPlan(Described):
     """Which row groups of a scan are to be read.
 
     Attributes:
-        snapshot_id: The snapshot that is scanned, None for an empty table.
-        data_files: Locations of the scan's data files.
         file_of: For each row group its data file, as a number in `data_files`.
         ordinals: For each row group its ordinal in the data file.
         row_counts: For each row group its rows; 0 where they are not known (unindexed files).
-        reasons: For each row group a `Reason` value.
         matches: For each row group its matching rows where they are known exactly, else -1.
-        warnings: Index troubles, as sentences.
         implied: What the rest of the query says about the rows, besides the predicate: keys of joins, first rows of an
             order; and in how many values of a column a function satisfies its condition.
         unused: Parts of the predicate that nothing was dropped by, with the reasons; only of a text.
@@ -130,7 +123,6 @@ class ScanPlan(Described):
         )
 
     def _funnel(self) -> Grid:
-        """The row groups that each stage left."""
         left = self.row_groups
         rows: list[tuple[Cell, ...]] = []
         for stage in self.funnel:

@@ -60,10 +60,7 @@ def with_dropped_columns(table: Table, schema: Schema, deletes: Iterable[Equalit
 
 
 def deleting(io: FileIO, deletes: tuple[EqualityDelete, ...]) -> Predicate:
-    """Return the predicate of the rows that equality deletes delete; inexact where more rows satisfy it.
-
-    Raises what `read_equality_delete` raises.
-    """
+    """Return the predicate of the rows that equality deletes delete; inexact where more rows satisfy it."""
     return disjunction([_of_rows(columns, keys) for columns, keys in _by_columns(io, deletes)])
 
 
@@ -88,14 +85,14 @@ def _by_columns(io: FileIO, deletes: tuple[EqualityDelete, ...]) -> _Keys:
 def _of_rows(columns: Sequence[DeleteColumn], keys: pa.Table) -> Predicate:
     """The rows that have the keys of one of some rows, with each combination of values but those of one column."""
     several = [column.unique() for column in keys.columns]
+    if len(columns) == 1:
+        return _among(columns[0], several[0])
     widest = max(range(len(columns)), key=lambda place: len(several[place]))
     others = [name for name in keys.column_names if name != str(widest)]
-    grouped = keys.group_by(others).aggregate([(str(widest), "list")]) if others else keys
-    if others and len(grouped) > _MOST_ALTERNATIVES:
+    grouped = keys.group_by(others).aggregate([(str(widest), "list")])
+    if len(grouped) > _MOST_ALTERNATIVES:
         tests = [_among(column, own) for column, own in zip(columns, several, strict=True)]
         return conjunction([*tests, UNKNOWN])
-    if not others:
-        return _among(columns[0], several[0])
     lists = grouped[f"{widest}_list"].combine_chunks()
     alternatives = [
         conjunction(
@@ -126,10 +123,7 @@ def _among(column: DeleteColumn, keys: pa.Array | pa.ChunkedArray) -> Predicate:
 
 
 def deleted_rows(io: FileIO, deletes: tuple[EqualityDelete, ...], read_column: ReadColumn, row_count: int) -> Flags:
-    """Say which of some rows of a data file equality deletes delete, by the values of their columns.
-
-    Raises what `read_equality_delete` raises, and UnsupportedError if values of the data file have no keys.
-    """
+    """Say which of some rows of a data file equality deletes delete, by the values of their columns."""
     deleted = np.zeros(row_count, np.bool_)
     for columns, keys in _by_columns(io, deletes):
         rows = [signed_keys(read_column(column.field_id), column.value_type) for column in columns]

@@ -39,10 +39,7 @@ _REPLACED: Final = (b"\xef\xbf\xbd", b"\xef\xbf\xbe")
 
 
 def may_match(table: Table, schema: Schema, files: Sequence[DataFile], predicate: Predicate, clock: Clock) -> Flags:
-    """Say which data files, by entries of manifests, may have a row that satisfies a predicate.
-
-    Leaves that are untested when the time is over are taken to match.
-    """
+    """Say which data files may have a row that satisfies a predicate, as far as the time allows; others may."""
     tree = PredicateTree(predicate)
     verdicts = JoinedVerdicts(tree, len(files))
     manifests = _Manifests(table, schema, files)
@@ -91,7 +88,6 @@ class _Manifests:
         return possible
 
     def _column(self, field_id: int, value_type: ValueType, *, only_counts: bool) -> FieldStatistics:
-        """What manifests say of a column in each file, in the form of zone maps."""
         files = self._files
         rows, nulls, nans = (
             np.array([(counts or {}).get(field_id, -1) for counts in every], np.int64)
@@ -123,7 +119,6 @@ def _possible(test: LeafTest, statistics: FieldStatistics) -> Flags:
 
 
 def _partitions(values: Sequence[Any], result: ValueType, transform: Transform[Any, Any]) -> FieldStatistics:
-    """The partition values of files, as if each file had one row."""
     key_of_value = {value: None if value is None else _partition_key(value, result, transform) for value in set(values)}
     keys = _key_array([key_of_value[value] for value in values], result)
     nulls = np.array([value is None for value in values], np.int64)
@@ -154,7 +149,6 @@ def _partition_key(value: object, result: ValueType, transform: Transform[Any, A
 
 
 def _bounds(stored: Sequence[bytes | None], value_type: ValueType) -> tuple[KeyArray, Flags]:
-    """The keys of bounds, and which of them can be trusted."""
     if value_type.domain == "bytes" or value_type.is_decimal or value_type.name == "boolean":
         found = [None if bound is None else _bound_key(bound, value_type) for bound in stored]
         return _key_array(found, value_type), np.array([key is not None for key in found], np.bool_)

@@ -1,13 +1,11 @@
 """The data files of a snapshot, each with its delete files; kept, as a snapshot never changes."""
 
-from __future__ import annotations
-
 import threading
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import chain, compress
 
 from cachetools import LRUCache, cached
+from pyiceberg.io import FileIO
 from pyiceberg.manifest import INITIAL_SEQUENCE_NUMBER, DataFile as IcebergDataFile, DataFileContent, ManifestEntry
 from pyiceberg.schema import Schema
 from pyiceberg.table import ManifestGroupPlanner, Table
@@ -15,13 +13,14 @@ from pyiceberg.table.delete_file_index import DeleteFileIndex
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.transforms import VoidTransform
 from pyiceberg.typedef import Record
+from pyroaring import BitMap
 
 from planner.clock import Clock
 from planner.condition.tree.nodes import Everything, Predicate
 from planner.snapshot.equality_deletes import delete_columns
 from planner.snapshot.file_bounds import may_match
 from puffin_index.data.data_table import DataFile, data_file_of
-from puffin_index.data.deletes import DeleteFile, EqualityDelete
+from puffin_index.data.deletes import DeleteFile, EqualityDelete, deleted_positions
 from puffin_index.storage.caches import cleared_by
 from puffin_index.storage.whole_files import held_in_memory
 
@@ -41,6 +40,13 @@ class FileWithDeletes:
     def has_deletes(self) -> bool:
         """Whether some of its rows may be deleted."""
         return bool(self.deletes or self.equality_deletes)
+
+    def deleted_rows(self, io: FileIO, first: int, row_count: int) -> BitMap:
+        """The rows that position deletes delete in a row group, numbered from 0, by its place in the file."""
+        if not self.deletes:
+            return BitMap()
+        positions = deleted_positions(io, self.file.path, self.deletes)
+        return (positions & BitMap(range(first, first + row_count))).shift(-first)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +90,17 @@ def _read_snapshot(table: Table, snapshot: Snapshot, schema: Schema) -> tuple[Sc
                 deletes.add_delete_file(entry, partition_key=Record(*_partition_key(entry.data_file)))
             case DataFileContent.EQUALITY_DELETES:
                 equality_deletes.add(entry)
-    data = (entry for entry in entries if entry.data_file.content == DataFileContent.DATA)
-    return tuple(_scan_file(table, entry, deletes, equality_deletes) for entry in data)
+    found: list[ScanFile] = []
+    for entry in (entry for entry in entries if entry.data_file.content == DataFileContent.DATA):
+        file, key = entry.data_file, Record(*_partition_key(entry.data_file))
+        by_position = (
+            DeleteFile(*_described(one))
+            for one in deletes.for_data_file(_sequence_number(entry), file, partition_key=key)
+        )
+        applying, by_equality = tuple(sorted(by_position, key=lambda one: one.path)), equality_deletes.of(entry)
+        has_deletes = bool(applying or by_equality)
+        found.append(ScanFile(data_file_of(table, file, has_deletes=has_deletes), applying, by_equality, file))
+    return tuple(found)
 
 
 def _sequence_number(entry: ManifestEntry) -> int:
@@ -94,10 +109,7 @@ def _sequence_number(entry: ManifestEntry) -> int:
 
 @dataclass(slots=True)
 class _EqualityDeletes:
-    """The equality delete files of a snapshot, with their sequence numbers, by partition spec and partition.
-
-    Without a partition they apply to all data files.
-    """
+    """The equality delete files of a snapshot, by partition; without one they apply to all data files."""
 
     table: Table
     schema: Schema
@@ -120,21 +132,6 @@ class _EqualityDeletes:
 def _partition_key(file: IcebergDataFile) -> tuple[object, ...]:
     # As text NaN equals itself, and the two zeros differ.
     return file.spec_id, *(repr(file.partition[place]) for place in range(len(file.partition)))
-
-
-def _scan_file(
-    table: Table, entry: ManifestEntry, deletes: DeleteFileIndex, equality_deletes: _EqualityDeletes
-) -> ScanFile:
-    file = entry.data_file
-    key = Record(*_partition_key(file))
-    applying = _delete_files(deletes.for_data_file(_sequence_number(entry), file, partition_key=key))
-    by_equality = equality_deletes.of(entry)
-    has_deletes = bool(applying or by_equality)
-    return ScanFile(data_file_of(table, file, has_deletes=has_deletes), applying, by_equality, file)
-
-
-def _delete_files(files: Iterable[IcebergDataFile]) -> tuple[DeleteFile, ...]:
-    return tuple(sorted((DeleteFile(*_described(file)) for file in files), key=lambda file: file.path))
 
 
 def _described(file: IcebergDataFile) -> tuple[str, int, int, str]:

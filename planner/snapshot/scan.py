@@ -25,8 +25,6 @@ class Scan:
     Attributes:
         numbers: For each row group its number in the view, -1 where it has no index.
         file_of: For each row group its data file, as a number among those of the scan.
-        ordinals: For each row group its ordinal in the data file.
-        has_deletes: For each row group whether some of its rows may be deleted.
         files: The data files by number; those without deletes may be missing.
         unlisted: How many more row groups there are, which have no index.
         by_ranges: Spark reads the rows, by ranges of bytes, so that some data files are read whole or not at all.
@@ -102,10 +100,8 @@ class Scan:
         files: Mapping[int, FileWithDeletes] | None = None,
         has_deletes: Flags | None = None,
         io: FileIO | None = None,
-        *,
-        by_ranges: bool,
     ) -> Scan:
-        """The scan of some row groups of a view, whose deletes are known by the view's numbers of data files.
+        """Spark's scan of some row groups of a view, whose deletes are known by the view's numbers of data files.
 
         Without `files`, deletes are not to be subtracted; without `has_deletes`, they are where `files` has some.
         """
@@ -115,7 +111,7 @@ class Scan:
             has_deletes = np.isin(file_of, list(files or ()))
         ordinals = view.ordinals_in_file[here]
         own_files, own_io = files or {}, io or view.io
-        return cls(view, numbers, file_of, ordinals, has_deletes, view.paths, own_files, own_io, by_ranges=by_ranges)
+        return cls(view, numbers, file_of, ordinals, has_deletes, view.paths, own_files, own_io, by_ranges=True)
 
     def deletes_of(self, at: int) -> FileWithDeletes | None:
         """The data file of a row group with what deletes its rows; None if nothing does."""

@@ -287,13 +287,7 @@ class _Audit:
         sample = np.sort(self._sample(positions))
         numbers = request.scan.numbers[sample]
         if len(sample) < len(positions):
-            scan = Scan.of_view(
-                request.scan.view,
-                numbers,
-                request.scan.files,
-                io=request.scan.view.io,
-                by_ranges=request.scan.by_ranges,
-            )
+            scan = Scan.of_view(request.scan.view, numbers, request.scan.files)
             answered = answer_query(replace(request, scan=scan, executors=None)).aggregates
             if answered is None:
                 self.unchecked += len(sample)
@@ -334,7 +328,7 @@ class _Audit:
     @property
     def _threshold(self) -> Predicate:
         """What the first rows satisfy that the query wants."""
-        threshold = self.query.answer.enough.threshold
+        threshold = self.query.answer.pruned.threshold
         return EVERY_ROW if threshold is None else threshold
 
     def _sample(self, positions: Ints) -> Ints:

@@ -51,8 +51,8 @@ class PlannedQuery:
     @property
     def dropped_for_first_rows(self) -> Flags:
         """Which row groups were dropped because others have all the rows that the query wants."""
-        dropped = self.answer.enough.dropped
-        return np.zeros(len(self.answer.scan.numbers), np.bool_) if dropped is None else dropped
+        first = self.answer.pruned.first
+        return np.isin(self.answer.scan.numbers, () if first is None else first.dropped)
 
 
 def record_of(query: PlannedQuery) -> QueryRecord:
@@ -94,11 +94,11 @@ def column_text(column: ColumnId, schema: Schema) -> str:
 
 def deciding(query: PlannedQuery) -> frozenset[Used]:
     """The columns and kinds that decided something. Those that may have counted or answered are among them."""
-    enough, request = query.answer.enough, query.answer.request
+    pruned, request = query.answer.pruned, query.answer.request
     scan, question = request.scan, request.question
-    used = set(enough.pruned.used)
+    used = set(pruned.used)
     if query.dropped_for_first_rows.any():
-        used |= _exact(scan, request.predicate) | _exact(scan, enough.threshold or UNKNOWN)
+        used |= _exact(scan, request.predicate) | _exact(scan, pruned.threshold or UNKNOWN)
     if query.answer.aggregates is not None and question is not None:
         used |= _exact(scan, request.predicate)
         for asked in question.every_column:
@@ -126,7 +126,7 @@ def _sources(query: PlannedQuery, answered: int) -> tuple[str, ...]:
     sources: list[str] = []
     first = query.dropped_for_first_rows
     if (dropped & first).any():
-        sources.append("limit" if query.answer.enough.threshold is None else "top-k")
+        sources.append("limit" if query.answer.pruned.threshold is None else "top-k")
     dropped = dropped & ~first
     if answered:
         sources.append("aggregates")

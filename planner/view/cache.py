@@ -64,10 +64,7 @@ class BoundedCache(Generic[Key, Value]):
                 self._values.pop(key, None)
 
     def forget(self, keys: Iterable[Key]) -> None:
-        """Drop some values before the next one is kept.
-
-        Takes no lock: the garbage collector may call it in a thread that is inside another method.
-        """
+        """Drop some values before the next one is kept; without a lock, as the garbage collector calls it anywhere."""
         self._leaving.extend(keys)
 
     def _drop_leaving(self) -> None:
@@ -132,10 +129,7 @@ cleared_by(CACHE.clear)
 
 
 class SharedPayloads:
-    """What a WHERE read of some columns, for an aggregate: opened payloads of single row groups, rows of keys.
-
-    `within` has the keys of the rows that satisfy a test, by column, kind and payload (`KindDirectory.blob`).
-    """
+    """What a WHERE read of some columns, for an aggregate: opened payloads, and keys `within` a test, by `blob`."""
 
     def __init__(self, columns: Collection[ColumnId]) -> None:
         self.columns = frozenset(columns)

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -15,14 +15,14 @@ from pyiceberg.schema import Schema
 
 from planner.clock import Clock
 from planner.condition.as_sql import as_sql, column_text
-from planner.condition.implied import Cost, Implied
+from planner.condition.implied import Implied
 from planner.condition.tree.nodes import UNKNOWN, ByValue, Predicate, ValueTest
 from planner.condition.tree.simplify import chosen, conjunction
 from planner.condition.value_tests import verdicts
-from planner.view.directories import FieldStatistics, IndexReads, KindDirectory, taken
+from planner.view.directories import FieldStatistics, IndexReads, KindDirectory
 from planner.view.index_view import IndexView
 from puffin_index.jobs.log_lines import level_of_trouble
-from puffin_index.keys.columns import Column, KeyArray
+from puffin_index.keys.columns import Column, KeyArray, chosen_keys
 from puffin_index.keys.leaf import SetTest
 from puffin_index.keys.map_key import ColumnId
 from puffin_index.keys.merge import rank_keys
@@ -91,19 +91,6 @@ class ColumnValues:
         return f"{len(self)} {digest.hexdigest()}"
 
 
-def values_to_try(
-    view: IndexView, column: ColumnId, value_type: str, row_groups: Ints, byte_budget: int, reads: IndexReads
-) -> ColumnValues | KeyRange | str:
-    """Find the keys of a column if they are few enough for trying a test on each; see `column_values`."""
-    rows = int(view.row_counts[row_groups].sum())
-    most = min(max(rows // _ROWS_A_VALUE, _FEW_VALUES), _MOST_VALUES)
-    found = column_values(view, column, value_type, row_groups, most, byte_budget, reads)
-    for trouble in reads.troubles:
-        level = level_of_trouble(trouble.segment)
-        _log.log(level, "values of a column not listed: %s: %s", trouble.segment, trouble.reason)
-    return found
-
-
 def column_values(
     view: IndexView,
     column: ColumnId,
@@ -143,9 +130,8 @@ def _union(
     most_bytes: int,
     reads: IndexReads,
 ) -> ColumnValues | str:
-    """Return the keys of all row groups that have any, or the reason why some are not known."""
     single = np.flatnonzero(statistics.has_values & (statistics.distinct_count == 1))
-    lists: list[KeyArray] = [taken(statistics.minimum, single)]
+    lists: list[KeyArray] = [chosen_keys(statistics.minimum, single)]
     missing = statistics.has_values & (statistics.distinct_count > 1)
     bytes_read = 0
     for directory in directories:
@@ -166,15 +152,15 @@ def _union(
         missing &= ~np.isin(directory.blob, directory.blob[listing])
     if missing.any():
         return f"{np.count_nonzero(missing)} row groups have no index that lists at most {most} values"
-    keys = _united(lists)
+    if isinstance(lists[0], np.ndarray):
+        keys: KeyArray = np.unique(np.concatenate(lists))
+    else:
+        keys = rank_keys([own.cast(pa.large_binary()) for own in lists if not isinstance(own, np.ndarray)])[0]
     return ColumnValues(keys) if len(keys) <= most else f"the column has more than {most} values"
 
 
-def _united(lists: list[KeyArray]) -> KeyArray:
-    numbers = [keys for keys in lists if isinstance(keys, np.ndarray)]
-    if len(numbers) == len(lists):
-        return np.unique(np.concatenate(numbers))
-    return rank_keys([keys.cast(pa.large_binary()) for keys in lists if not isinstance(keys, np.ndarray)])[0]
+_Listing: TypeAlias = tuple[ColumnValues | KeyRange | str, float, int]
+"""The values of a column, or why they are not listed; the seconds and the index bytes that listing them took."""
 
 
 @dataclass(slots=True)
@@ -186,9 +172,7 @@ class ByValueTests(ABC):
     row_groups: Ints
     byte_budget: int
     found: dict[ByValue, tuple[Predicate, Implied]] = field(init=False, default_factory=dict)
-    _values: dict[tuple[ColumnId, str], tuple[ColumnValues | KeyRange | str, Cost]] = field(
-        init=False, default_factory=dict
-    )
+    _values: dict[tuple[ColumnId, str], _Listing] = field(init=False, default_factory=dict)
 
     @property
     def implied(self) -> tuple[Implied, ...]:
@@ -200,24 +184,29 @@ class ByValueTests(ABC):
         if not self._can_evaluate(leaf):
             return UNKNOWN
         if leaf not in self.found:
-            values, listing = self._values_of(leaf.field_id, leaf.value_type)
+            values, took, bytes_read = self._values_of(leaf.field_id, leaf.value_type)
             started = time.perf_counter()
             predicate, text, seconds = (
                 (UNKNOWN, f"not used, {values}", 0.0) if isinstance(values, str) else self._evaluate(leaf, values)
             )
-            seconds += listing.seconds + time.perf_counter() - started
+            seconds += took + time.perf_counter() - started
             text = f"{as_sql(leaf, self.schema)}: {text}"
-            self.found[leaf] = predicate, Implied("function", text, seconds=seconds, bytes_read=listing.bytes_read)
+            self.found[leaf] = predicate, Implied("function", text, seconds=seconds, bytes_read=bytes_read)
         return self.found[leaf][0]
 
-    def _values_of(self, column: ColumnId, value_type: str) -> tuple[ColumnValues | KeyRange | str, Cost]:
+    def _values_of(self, column: ColumnId, value_type: str) -> _Listing:
         key = column, value_type
         if key not in self._values:
             started, reads = time.perf_counter(), IndexReads()
-            values = self._objection(value_type) or values_to_try(
-                self.view, column, value_type, self.row_groups, self.byte_budget, reads
+            rows = int(self.view.row_counts[self.row_groups].sum())
+            most = min(max(rows // _ROWS_A_VALUE, _FEW_VALUES), _MOST_VALUES)
+            values = self._objection(value_type) or column_values(
+                self.view, column, value_type, self.row_groups, most, self.byte_budget, reads
             )
-            self._values[key] = values, Cost(time.perf_counter() - started, reads.count.bytes)
+            for trouble in reads.troubles:
+                level = level_of_trouble(trouble.segment)
+                _log.log(level, "values of a column not listed: %s: %s", trouble.segment, trouble.reason)
+            self._values[key] = values, time.perf_counter() - started, reads.count.bytes
         return self._values[key]
 
     @abstractmethod

@@ -1,7 +1,6 @@
-"""The row groups that one version of an index table covers, numbered and laid out as arrays.
+"""The row groups that one version of an index table covers, numbered 0 … N-1, data file by data file.
 
-Row groups are numbered 0 … N-1, data file by data file. Every array here has one element per row group, so that a
-stage of the planner is a few array operations however many row groups there are.
+Arrays have one element per row group, so that a stage of the planner is a few array operations.
 """
 
 from functools import cached_property
@@ -28,10 +27,8 @@ class CoveredRowGroups:
     Attributes:
         paths: Locations of the data files; a file that several partitions have had appears once for each of them.
         constants: The values that the identity partitions of the data files fix.
-        record_counts: The rows of each data file.
-        first_row_groups: The first row group of each data file.
+        file_numbers: The number of each data file, by location and constants.
         range_starts: Start of the byte range that reads each row group alone (`puffin_index.data.row_groups`).
-        file_of: The data file of each row group.
     """
 
     def __init__(self, entries: pa.Table) -> None:
@@ -43,8 +40,8 @@ class CoveredRowGroups:
         self.paths: tuple[str, ...] = tuple(path for path, _ in first_entry)
         self.constants: tuple[str, ...] = tuple(constants for _, constants in first_entry)
         entry_of_file = np.fromiter(first_entry.values(), np.int64, len(first_entry))
-        file_number = {file: number for number, file in enumerate(first_entry)}
-        self._file_of_entry = np.fromiter((file_number[file] for file in files), np.int64, len(files))
+        self.file_numbers = {file: number for number, file in enumerate(first_entry)}
+        self._file_of_entry = np.fromiter((self.file_numbers[file] for file in files), np.int64, len(files))
         own = entries.take(pa.array(entry_of_file))
         self.file_sizes: Ints = int64_chunks(own, "file_size_in_bytes")
         self.record_counts: Ints = int64_chunks(own, "record_count")
@@ -53,12 +50,11 @@ class CoveredRowGroups:
         self.first_row_groups: Ints = np.concatenate(([0], np.cumsum(counts)[:-1])).astype(np.int64)[: len(counts)]
         self.row_counts: Ints = np.asarray(pc.list_flatten(own["row_counts"]).to_numpy(), np.int64)
         self.file_of: Ints = np.repeat(np.arange(len(counts)), counts)
-        self.range_starts: Ints = _range_starts(own["split_offsets"], counts)
-
-    @cached_property
-    def file_numbers(self) -> dict[tuple[str, str], int]:
-        """The number of each data file, by location and partition constants."""
-        return {file: number for number, file in enumerate(zip(self.paths, self.constants, strict=True))}
+        # A file without one start per row group is read whole.
+        fits = np.asarray(pc.list_value_length(own["split_offsets"]).to_numpy(), np.int64) == counts
+        self.range_starts: Ints = np.full(int(counts.sum()), READ_WHOLE, np.int64)
+        starts = pc.list_flatten(own["split_offsets"].filter(pa.array(fits))).to_numpy()
+        self.range_starts[np.repeat(fits, counts)] = starts
 
     @cached_property
     def sources(self) -> frozenset[FieldSource]:
@@ -159,11 +155,3 @@ class CoveredRowGroups:
                 locations=dict(zip(used.tolist(), zip(*where, strict=True), strict=True)),
             )
         return placements
-
-
-def _range_starts(lists: pa.ChunkedArray, row_group_counts: Ints) -> Ints:
-    """The starts of all data files; a file without one start per row group is read whole."""
-    fits = np.asarray(pc.list_value_length(lists).to_numpy(), np.int64) == row_group_counts
-    starts = np.full(int(row_group_counts.sum()), READ_WHOLE, np.int64)
-    starts[np.repeat(fits, row_group_counts)] = pc.list_flatten(lists.filter(pa.array(fits))).to_numpy()
-    return starts

@@ -1,8 +1,4 @@
-"""Directories of a whole index view: of each (column, kind) as arrays with one element per row group.
-
-A directory in a segment has one row per row group or merged blob of that segment. Here the directories of all segments
-are laid out by the row groups of the view.
-"""
+"""Directories of a whole view: those of all segments, of each (column, kind), with one element per row group."""
 
 from __future__ import annotations
 
@@ -17,7 +13,7 @@ import pyarrow.compute as pc
 
 from planner.view.cache import SharedPayloads
 from puffin_index.errors import reason_at
-from puffin_index.keys.columns import KeyArray
+from puffin_index.keys.columns import KeyArray, chosen_keys
 from puffin_index.keys.map_key import ColumnId
 from puffin_index.keys.value_types import ValueType, value_type_named
 from puffin_index.kinds.registry import kind_named
@@ -63,7 +59,6 @@ class FieldStatistics:
     """The statistics of one column, of one segment or for every row group of a view.
 
     Attributes:
-        value_type: The type that the keys belong to.
         known: Whether there are statistics for the row group; the other arrays are meaningless elsewhere.
         distinct_count: Distinct keys, NULL not counted.
         minimum: Least key; undefined where all rows are NULL.
@@ -120,7 +115,6 @@ class KindDirectory:
         base: Number of the row group's first row in the answers of its payload: in the segment's row space if the
             payload is merged, else 0.
         entry: Row of the segment's directory that tells of the payload.
-        offset: Where the payload begins in the segment.
         merged: Whether it covers several row groups (sorted postings and the like), not just this one.
         blob: A number for the payload, the same for row groups that share one; -1 without one.
     """
@@ -158,8 +152,7 @@ class KindDirectory:
 class Placement:
     """Which row group of which segment (-1: none) each row group of the view is, for one (field, kind).
 
-    `base` is its first row in the segment's row space; `locations` are offset, length and xxh64 of the directory in
-    each segment, of which row groups up to `last_row_groups` are asked.
+    `base` is its first row in the segment's row space; `locations` has offset, length and xxh64 of each directory.
     """
 
     segment: npt.NDArray[np.int32]
@@ -183,11 +176,6 @@ def positions_by_number(numbers: Ints) -> Groups:
     groups = np.split(order, bounds[1:])
     firsts = ordered[bounds].tolist()
     return [(first, here) for first, here in zip(firsts, groups, strict=True) if first >= 0]
-
-
-def taken(keys: KeyArray, at: Ints) -> KeyArray:
-    """The keys at some places."""
-    return keys[at] if isinstance(keys, np.ndarray) else keys.take(pa.array(at))
 
 
 def segment_of(blob: Number) -> Number:
@@ -259,10 +247,7 @@ def comparable(index_type: str, leaf_type: str) -> bool:
 
 
 def _positions(placement: Placement, rows: Mapping[int, Ints], lengths: Mapping[int, int]) -> tuple[Flags, Ints]:
-    """Say which row groups of the view some directories cover, and where each stands in the concatenated directories.
-
-    `rows` has, by segment, the directory's row of each row group of the segment; `lengths`, the rows of the directory.
-    """
+    """The row groups of the view that directories cover, and places in these; by segment: `rows` of each, lengths."""
     start = np.full(max(rows) + 2, -1, np.int64)
     flat: list[Ints] = []
     row_groups = before = 0
@@ -344,7 +329,7 @@ def _keys(batch: pa.RecordBatch, name: str, is_int: bool) -> KeyArray:
 
 def _gather_keys(parts: list[KeyArray], at: Ints) -> KeyArray:
     numbers = [part for part in parts if isinstance(part, np.ndarray)]
-    return taken(np.concatenate(numbers) if len(numbers) == len(parts) else pa.concat_arrays(parts), at)
+    return chosen_keys(np.concatenate(numbers) if len(numbers) == len(parts) else pa.concat_arrays(parts), at)
 
 
 def _gather_quantiles(parts: list[npt.NDArray[np.uint16] | None], at: Ints) -> npt.NDArray[np.uint16] | None:

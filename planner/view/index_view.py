@@ -1,12 +1,9 @@
-"""The index view: one version of an index table, read for planning.
-
-Directories are read on first use, per column and kind, and kept: segments are immutable.
-"""
+"""The index view: one version of an index table, read for planning. Directories are read on first use, and kept."""
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import cached_property
 from itertools import chain
 from typing import TypeVar
@@ -40,8 +37,7 @@ Kept = TypeVar("Kept", bound=Cached)
 class IndexView(CoveredRowGroups):
     """One version of an index table, read for planning. Safe to share between threads.
 
-    Made of the version's name, the rows of the index table, oldest first, and its FileIO. Directories of the columns
-    whose sources are `rejected` are left out.
+    Made of the rows of the index table, oldest first. Directories of columns whose sources are `rejected` are left out.
     """
 
     def __init__(
@@ -81,34 +77,41 @@ class IndexView(CoveredRowGroups):
 
     def statistics(self, column: ColumnId, value_type: str, reads: IndexReads) -> FieldStatistics | None:
         """The statistics of a column that are of a type; None if no row group has any."""
-        placement, key = self._place(column, value_type, STATISTICS)
-        kept = self._cache.get(key)
-        if placement is None or isinstance(kept, FieldStatistics):
-            return kept if isinstance(kept, FieldStatistics) else None
-        troubles = len(reads.troubles)
-        parts = self.opened.of_segments(placement, reads, self.opened.statistics_of)
-        return self._keep(key, gather_statistics(placement, value_type, parts), len(reads.troubles) == troubles)
+
+        def gather(placement: Placement) -> FieldStatistics | None:
+            parts = self.opened.of_segments(placement, reads, self.opened.statistics_of)
+            return gather_statistics(placement, value_type, parts)
+
+        return self._kept(FieldStatistics, (column, STATISTICS), value_type, reads, gather)
 
     def directory(self, column: ColumnId, value_type: str, kind: str, reads: IndexReads) -> KindDirectory | None:
         """Where the payloads of a kind lie for a column and type; None without any."""
-        placement, key = self._place(column, value_type, kind)
+
+        def gather(placement: Placement) -> KindDirectory | None:
+            parts = self.opened.of_segments(placement, reads, self.opened.directory_of)
+            return gather_directory(column, kind, placement, value_type, parts)
+
+        return self._kept(KindDirectory, (column, kind), value_type, reads, gather)
+
+    def _kept(
+        self,
+        form: type[Kept],
+        place: tuple[ColumnId, str],
+        value_type: str,
+        reads: IndexReads,
+        gather: Callable[[Placement], Kept | None],
+    ) -> Kept | None:
+        """Arrays that are kept as long as the view lives, unless a segment was unreadable: it may be readable soon."""
+        placement, key = self.placements.get(place), (self._identity, place, value_type)
         kept = self._cache.get(key)
-        if placement is None or isinstance(kept, KindDirectory):
-            return kept if isinstance(kept, KindDirectory) else None
+        if placement is None or isinstance(kept, form):
+            return kept if isinstance(kept, form) else None
         troubles = len(reads.troubles)
-        parts = self.opened.of_segments(placement, reads, self.opened.directory_of)
-        found = gather_directory(column, kind, placement, value_type, parts)
-        return self._keep(key, found, len(reads.troubles) == troubles)
-
-    def _place(self, column: ColumnId, value_type: str, kind: str) -> tuple[Placement | None, object]:
-        return self.placements.get((column, kind)), (self._identity, column, kind, value_type)
-
-    def _keep(self, key: object, value: Kept | None, is_complete: bool) -> Kept | None:
-        """Keep arrays as long as the view lives, unless a segment was unreadable: it may be readable soon."""
-        if value is not None and is_complete:
+        found = gather(placement)
+        if found is not None and len(reads.troubles) == troubles:
             self._own_keys.add(key)
-            self._cache.put(key, value)
-        return value
+            self._cache.put(key, found)
+        return found
 
     def has(self, field_id: ColumnId, kind: str, row_groups: Ints) -> Flags:
         """Which row groups have an index of a kind; nothing is read."""

@@ -54,10 +54,7 @@ class OpenedKeys:
 def open_keys(
     view: IndexView, directory: KindDirectory, row_groups: Ints, places: Ints, shared: SharedPayloads | None = None
 ) -> Reading[OpenedKeys]:
-    """Open the payload that the row groups at some places share; `OpenSegments.weigh` then notes how large it became.
-
-    Raises CorruptFileError if it is damaged, UnsupportedError if this release does not read it.
-    """
+    """Open the payload that the row groups at some places share; `OpenSegments.weigh` notes how large it became."""
     here = places[np.argsort(directory.base[row_groups[places]], kind="stable")]
     first = int(row_groups[here[0]])
     opened = yield from view.opened.open(directory, first, shared)
@@ -106,7 +103,6 @@ def _read(
     rows: Mapping[int, BitMap],
     places: Ints,
 ) -> Reading[dict[int, Column]]:
-    """The keys of the row groups that share a payload."""
     opened = yield from open_keys(view, directory, row_groups, places)
     keys = yield from opened.index.keys_of(opened.moved(lambda place: rows[int(row_groups[place])]))
     view.opened.weigh(directory, int(row_groups[places[0]]))
@@ -115,19 +111,8 @@ def _read(
     return {one: keys.part(first, end) for one, first, end in zip(own, [0, *ends[:-1]], ends, strict=True)}
 
 
-@dataclass(slots=True)
-class _Spent:
-    """What queries have cost that read data because a payload was not decoded, in weighed bytes."""
-
-    cost: float = 0.0
-    nbytes: int = 0
-
-
 def decoded_keys(view: IndexView, directory: KindDirectory, row_group: int, opened: HoldsKeys) -> Reading[HoldsKeys]:
-    """The keys of the payload of a row group in memory, decoded and kept unless they are there already.
-
-    A payload that need not be decoded is returned as it is.
-    """
+    """The keys of a row group's payload in memory, decoded and kept unless they are there or need not be decoded."""
     if (kept := _kept_keys(view, directory, row_group)) is not None:
         return kept
     found = yield from opened.in_memory()
@@ -143,15 +128,11 @@ def _kept_keys(view: IndexView, directory: KindDirectory, row_group: int) -> Key
 
 
 def add_cost(view: IndexView, directory: KindDirectory, row_group: int, cost: float) -> float:
-    """Add what a query costs without the keys of the payload of a row group.
-
-    Returns what all queries have cost, in weighed bytes.
-    """
+    """Add what a query costs that reads data because a payload is not decoded; return what all have cost (weighed)."""
     kept = view.opened.kept(directory, row_group, "cost")
-    spent = kept if isinstance(kept, _Spent) else _Spent()
-    spent.cost += cost
+    spent = np.float64(cost) + (kept if isinstance(kept, np.float64) else 0.0)
     view.opened.keep(directory, row_group, "cost", spent)
-    return spent.cost
+    return float(spent)
 
 
 def are_in_memory(view: IndexView, directory: KindDirectory, row_groups: Ints) -> Flags:

@@ -1,7 +1,5 @@
 """The segments of a view: their directories and payloads, opened when they are asked for, and read side by side."""
 
-from __future__ import annotations
-
 import weakref
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
@@ -33,7 +31,6 @@ from puffin_index.kinds.base import OpenIndex
 from puffin_index.kinds.held_keys import HoldsKeys
 from puffin_index.segments.directory import STATISTICS, Directory, read_directory, read_statistics
 from puffin_index.segments.segment import align
-from puffin_index.storage.arrays import Ints
 from puffin_index.storage.files import ReadCount, is_local
 from puffin_index.storage.parallel import requests_at_once
 from puffin_index.storage.parts import Part as Range, parts_of
@@ -42,7 +39,6 @@ from puffin_index.storage.ranged import Blob, BytesReader, RangedReader, Reading
 Part = TypeVar("Part")
 Item = TypeVar("Item")
 Own = TypeVar("Own", FieldStatistics, Directory)
-Kept = TypeVar("Kept", bound=Cached)
 
 _DIRECTORY_GAP_BYTES = 256 * 1024
 """Directories of other columns that are read along rather than asking a store twice."""
@@ -53,11 +49,7 @@ _MOST_HELD_BYTES: Final = 64 * 1024 * 1024
 
 
 class OpenSegments:
-    """Opens and reads what lies in segments, and keeps it for all views. Safe to share between threads.
-
-    Opening a payload raises `CorruptFileError` if its directory is not what was written, `UnsupportedError` if this
-    release does not read such a payload.
-    """
+    """Opens and reads what lies in segments, and keeps it for all views. Safe to share between threads."""
 
     def __init__(self, numbering: CoveredRowGroups, io: FileIO, cache: IndexCache) -> None:
         self.files = SegmentFiles(io)
@@ -168,12 +160,19 @@ class OpenSegments:
                 return kept.payload
         elif shared is not None and (opened := shared.find(key)) is not None:
             return opened
-        own, entry, reader = yield from self._locate(directory, row_group)
+        segment, entry = int(directory.segment[row_group]), int(directory.entry[row_group])
+        own = yield from self.directory_of(self._numbering.placements[directory.column, directory.kind], segment)
+        # The keys of a test are of the type that the whole view is read by.
+        own = replace(own, type_name=directory.value_type.name)
+        reader = self._reader(segment)
         source: RangedReader = reader
         spans = np.array([[0, self._numbering.row_counts[row_group]]], np.int64)
         if is_merged:
-            every = yield from self._spans(directory.column, int(directory.segment[row_group]))
-            spans = every[own.covered(entry)]
+            # Also of row groups whose data files the table has lost.
+            every = self._numbering.placements[directory.column, STATISTICS]
+            rows = (yield from self.statistics_of(every, segment)).row_count
+            ends = np.cumsum(align(rows))
+            spans = np.column_stack((ends - align(rows), rows))[own.covered(entry)]
         elif not self.is_local and length <= _WHOLE_BYTES:
             offset = int(directory.offset[row_group])
             (data,) = yield [(Blob(reader, offset, length), (0, length))]
@@ -217,24 +216,8 @@ class OpenSegments:
         self._cache.put((*self._payload_key(directory, row_group), form), value)
 
     def _payload_key(self, directory: KindDirectory, row_group: int) -> tuple[object, ...]:
-        """Names a payload for all views: segments are immutable."""
         location = self._numbering.segments[int(directory.segment[row_group])][0]
         return location, directory.column, directory.kind, int(directory.entry[row_group]), directory.value_type.name
-
-    def _locate(self, directory: KindDirectory, row_group: int) -> Reading[tuple[Directory, int, SegmentReader]]:
-        """The directory that tells of a payload, the payload's row in it, and a reader of the segment."""
-        segment = int(directory.segment[row_group])
-        own = yield from self.directory_of(self._numbering.placements[directory.column, directory.kind], segment)
-        # The keys of a test are of the type that the whole view is read by.
-        own = replace(own, type_name=directory.value_type.name)
-        return own, int(directory.entry[row_group]), self._reader(segment)
-
-    def _spans(self, field_id: ColumnId, segment: int) -> Reading[Ints]:
-        """Base and row count of every row group of a segment, also of those whose data files the table has lost."""
-        statistics = yield from self.statistics_of(self._numbering.placements[field_id, STATISTICS], segment)
-        rows = statistics.row_count
-        ends = np.cumsum(align(rows))
-        return np.column_stack((ends - align(rows), rows))
 
     def _reader(self, segment: int) -> SegmentReader:
         return SegmentReader(self.files, *self._numbering.segments[segment])
@@ -259,8 +242,7 @@ class OpenSegments:
         form: type[Own],
         read: Callable[[RangedReader, tuple[int, int, str]], Own],
     ) -> Reading[Own]:
-        """Read a directory or statistics of one segment, unless they are in memory."""
-        key = self._directory_key(placement, segment)
+        key = self._numbering.segments[segment][0], placement.locations[segment]
         kept = self._cache.get(key)
         if isinstance(kept, form):
             return kept
@@ -276,9 +258,6 @@ class OpenSegments:
             raise CorruptFileError("directory with too few entries", location=key[0], offset=key[1][0])
         self._cache.put(key, found)
         return found
-
-    def _directory_key(self, placement: Placement, segment: int) -> tuple[str, tuple[int, int, str]]:
-        return self._numbering.segments[segment][0], placement.locations[segment]
 
     def of_segments(
         self, placement: Placement, reads: IndexReads, part_of: Callable[[Placement, int], Reading[Part]]

@@ -28,10 +28,7 @@ class SegmentFiles:
         self._opened: LRUCache[tuple[int, str], FileReader] = LRUCache(most_open_files())
 
     def fetch(self, every: Sequence[Wanted], at_once: int, count: ReadCount) -> list[list[memoryview] | None]:
-        """Get what several readings want, side by side and near ranges as one request; None for those without luck.
-
-        At most `at_once` requests are under way at one time. Counts those that succeed.
-        """
+        """Get what several readings want side by side, near ranges as one request; None for those without luck."""
         of_file: dict[tuple[str, int], set[Span]] = {}
         for blob, (offset, length) in (one for wanted in every for one in wanted):
             if isinstance(blob.reader, SegmentReader) and 0 <= offset <= offset + length <= blob.length:
@@ -72,10 +69,7 @@ class SegmentFiles:
         return opened.read(offset, length)
 
     def close(self) -> None:
-        """Release all files; a later read opens its file again.
-
-        Takes no lock: the garbage collector may call it in a thread that is reading.
-        """
+        """Release all files, without a lock: the garbage collector may call it in a thread that is reading."""
         self._opened = LRUCache(most_open_files())
 
 
@@ -96,10 +90,7 @@ def _found(wanted: Wanted, held: HeldRanges[memoryview]) -> list[memoryview] | N
 
 @dataclass(slots=True, eq=False)
 class SegmentReader:
-    """A `RangedReader` of one segment that holds no file open itself, so that it may be kept for long.
-
-    A later view puts its own `files` here, which may have newer credentials.
-    """
+    """A reader of a segment that holds no file open itself; a later view puts its `files` here, for new credentials."""
 
     files: SegmentFiles
     location: str

@@ -1,7 +1,5 @@
 """The views of this process: one for each version of an index table and what a scan finds its columns in."""
 
-from __future__ import annotations
-
 import threading
 
 import xxhash
@@ -19,10 +17,7 @@ cleared_by(_views.clear, _views_lock)
 
 
 def view_of(index_table: Table, reading: Reading) -> IndexView:
-    """The view of an index table's current version, without indexes that a build found in other columns than `reading`.
-
-    Views are kept: a version never changes.
-    """
+    """The view of an index table's current version, kept, without indexes found in other columns than `reading`."""
     snapshot = index_table.current_snapshot()
     version = str(snapshot.snapshot_id) if snapshot else "empty"
     key = f"{index_table.metadata.table_uuid}/{version}"

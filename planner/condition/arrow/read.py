@@ -5,8 +5,7 @@ of keys NaN is the greatest, so a test of numbers above a bound ends before NaN.
 round the literal, the part is unknown, and Arrow's own filter has to follow.
 """
 
-from __future__ import annotations
-
+import ctypes
 import logging
 import math
 from collections.abc import Iterator, Sequence
@@ -20,9 +19,8 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, IcebergType, NestedField, StructType
 
-from planner.condition.arrow.serialized import serialized
-from planner.condition.columns import column_of_field
-from planner.condition.comparisons import Column, as_condition, call as not_evaluated, nan_test, null_test, prefix_test
+from planner.condition.columns import FoundColumn, column_of_field
+from planner.condition.comparisons import as_condition, call as not_evaluated, nan_test, null_test, prefix_test
 from planner.condition.literals import Literal, text_literal
 from planner.condition.places import Operator, Pair, nan_tests, range_tests, set_tests
 from planner.condition.tree.nodes import NO_ROW, UNKNOWN, Predicate, flattened, is_exact, joined
@@ -51,15 +49,12 @@ _NANOSECONDS: Final = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _NULL_MATCHES, _NULL_IS_SKIPPED = 0, 1
 """How `is_in` takes NULL: as a value like others, or as one that is in no list. It is then never NULL itself."""
 
-_Operand: TypeAlias = Column | Truth | pa.Scalar
+_Operand: TypeAlias = FoundColumn | Truth | pa.Scalar
 
 
 @dataclass(frozen=True, slots=True)
 class ReadExpression:
-    """An expression as a condition, true for at least all rows for which the expression is; and as Arrow writes it.
-
-    `columns` are the names of the top-level columns that it takes; None if they are not known.
-    """
+    """An expression as text, a condition that holds at least where it does, and names of columns (None: not known)."""
 
     predicate: Predicate
     text: str
@@ -82,12 +77,59 @@ def read_expression(expression: pc.Expression, schema: Schema) -> ReadExpression
     """Read an expression of Arrow's on rows of a schema. What is not understood is unknown."""
     text, names = str(expression), set[str]()
     try:
-        instructions, values = serialized(expression)
+        instructions, values = _serialized(expression)
         value = _evaluated(iter(instructions), values, schema, names)
     except (pa.ArrowException, ValueError, LookupError, StopIteration) as error:
         _log.debug("expression not understood, all its rows are kept: %s (%s)", text, error)
         return ReadExpression(unknown(text).yes, text, None)
     return ReadExpression(flattened(_truth(value, text).yes), text, frozenset(names))
+
+
+_INT32 = ctypes.sizeof(ctypes.c_int32)
+
+_pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
+
+
+class _Schema(ctypes.Structure):
+    """The first members of `struct ArrowSchema` of Arrow's C data interface."""
+
+    _fields_ = (("format", ctypes.c_char_p), ("name", ctypes.c_char_p), ("metadata", ctypes.c_void_p))
+
+
+def _serialized(expression: pc.Expression) -> tuple[list[tuple[str, str]], pa.RecordBatch]:
+    """The instructions of an expression, each a kind and a value, and the batch of literals and options.
+
+    They are in the form in which expressions are pickled, the only one that has all functions, options and types: a
+    record batch in an IPC file, whose metadata is a list of `call`, `field_ref`, `nested_field_ref`, `literal`,
+    `options` and `end`. Raises pa.ArrowException if Arrow has no such form, ValueError for another one.
+    """
+    _, arguments = expression.__reduce__()
+    batch = pa.ipc.open_file(arguments[0]).get_batch(0)
+    return list(_metadata(batch.schema)), batch
+
+
+def _metadata(schema: pa.Schema) -> Iterator[tuple[str, str]]:
+    """The metadata of a schema in their order. `Schema.metadata` is a dict, and kinds of instructions come often."""
+    capsule = schema.__arrow_c_schema__()
+    place = _Schema.from_address(_pointer_of(capsule, b"arrow_schema")).metadata
+    if place is None:
+        return
+
+    def number() -> int:
+        nonlocal place
+        place += _INT32
+        return ctypes.c_int32.from_address(place - _INT32).value
+
+    def text() -> str:
+        nonlocal place
+        length = number()
+        place += length
+        return ctypes.string_at(place - length, length).decode()
+
+    for _ in range(number()):
+        yield text(), text()
 
 
 def _evaluated(
@@ -119,7 +161,7 @@ def _evaluated(
     return value
 
 
-def _column(path: Sequence[str], schema: Schema, names: set[str]) -> Column | Truth:
+def _column(path: Sequence[str], schema: Schema, names: set[str]) -> FoundColumn | Truth:
     names.add(path[0])
     kind: IcebergType = schema.as_struct()
     found: NestedField | None = None
@@ -129,11 +171,10 @@ def _column(path: Sequence[str], schema: Schema, names: set[str]) -> Column | Tr
         if found is None:
             return unknown(".".join(path))
         kind = found.field_type
-    return unknown("") if found is None else Column(column_of_field(found, ".".join(path)))
+    return unknown("") if found is None else column_of_field(found, ".".join(path))
 
 
 def _called(call: _Call) -> Truth:
-    """What a function says of its operands."""
     text = f"{call.function}(...)"
     match call.function, call.operands:
         case "and_kleene" | "or_kleene", [_, *_] as parts:
@@ -142,29 +183,28 @@ def _called(call: _Call) -> Truth:
             return ~_truth(part, text)
         case "if_else", [test, then, otherwise]:
             return _chosen(*(_truth(part, text) for part in (test, then, otherwise)))
-        case "is_valid", [Column() as column]:
+        case "is_valid", [FoundColumn() as column]:
             return ~null_test(column, text)
-        case "is_null", [Column() as column]:
+        case "is_null", [FoundColumn() as column]:
             is_null = null_test(column, text)
             is_nan = call.options is not None and call.options["nan_is_null"].as_py() and _is_floating(column)
             return join([is_null, nan_test(column, text)], conjunctive=False) if is_nan else is_null
-        case "is_nan", [Column() as column] if _is_floating(column):
+        case "is_nan", [FoundColumn() as column] if _is_floating(column):
             return column.truth(nan_tests, text)
-        case "is_in", [Column() as column] if call.options is not None:
+        case "is_in", [FoundColumn() as column] if call.options is not None:
             return _is_in(column, call.options, text)
-        case "starts_with", [Column() as column] if call.options is not None:
+        case "starts_with", [FoundColumn() as column] if call.options is not None:
             pattern = text_literal(call.options["pattern"].as_py())
             return unknown(text) if call.options["ignore_case"].as_py() else prefix_test(column, pattern, text)
-        case function, [Column() as column, pa.Scalar() as value] if function in _COMPARISONS:
+        case function, [FoundColumn() as column, pa.Scalar() as value] if function in _COMPARISONS:
             return _compared(column, _COMPARISONS[function][0], value)
-        case function, [pa.Scalar() as value, Column() as column] if function in _COMPARISONS:
+        case function, [pa.Scalar() as value, FoundColumn() as column] if function in _COMPARISONS:
             return _compared(column, _COMPARISONS[function][1], value)
         case _:
             return unknown(text, not_evaluated(call.function).reason)
 
 
 def _truth(value: _Operand, text: str) -> Truth:
-    """An operand of a function of conditions."""
     if not isinstance(value, pa.Scalar):
         return as_condition(value, text) or unknown(text)
     content = value.as_py()
@@ -182,19 +222,18 @@ def _chosen(test: Truth, then: Truth, otherwise: Truth) -> Truth:
     return Truth(either(then.yes, otherwise.yes), either(then.no, otherwise.no), UNKNOWN)
 
 
-def _is_floating(column: Column) -> bool:
-    return column.found.value_type is not None and column.found.value_type.is_floating
+def _is_floating(column: FoundColumn) -> bool:
+    return column.value_type is not None and column.value_type.is_floating
 
 
-def _compared(column: Column, operator: Comparison, value: pa.Scalar) -> Truth:
-    """Compare a column with a value."""
+def _compared(column: FoundColumn, operator: Comparison, value: pa.Scalar) -> Truth:
     if not value.is_valid:
         return ALWAYS_NULL
     if operator == "<>":
         return ~_compared(column, "=", value)
     # `pc.scalar` writes a value as Arrow does: Python has no day after the year 9999, and no text for such a scalar.
-    text = f"{column.found.name} {operator} {pc.scalar(value)}"
-    literal = None if column.found.value_type is None else _literal(value, column.found.value_type)
+    text = f"{column.name} {operator} {pc.scalar(value)}"
+    literal = None if column.value_type is None else _literal(value, column.value_type)
     if literal is None:
         return unknown(text, "Arrow converts one side first")
 
@@ -266,18 +305,17 @@ def _is_bytes(kind: pa.DataType) -> bool:
     return kind in (pa.binary(), pa.large_binary()) or bool(arrow_types.is_fixed_size_binary(kind))
 
 
-def _is_in(column: Column, options: pa.StructScalar, text: str) -> Truth:
-    """Make `is_in`."""
-    values, value_type = options["value_set"].values, column.found.value_type
+def _is_in(column: FoundColumn, options: pa.StructScalar, text: str) -> Truth:
+    values, value_type = options["value_set"].values, column.value_type
     if options["null_matching_behavior"].as_py() not in (_NULL_MATCHES, _NULL_IS_SKIPPED) or value_type is None:
         return unknown(text)
-    keys = _keys(values.drop_null(), column.found.type, value_type)
+    keys = _keys(values.drop_null(), column.type, value_type)
     if keys is None:
         return unknown(text, "Arrow converts the list first")
-    inside, outside, is_null = column.leaf(SetTest(keys)), column.leaf(SetTest(keys, negated=True)), column.is_null
-    takes_null = values.null_count and options["null_matching_behavior"].as_py() == _NULL_MATCHES
-    yes, no = ([inside, is_null], [outside]) if takes_null else ([inside], [outside, is_null])
-    return Truth(joined(yes, is_and=False), joined(no, is_and=False), NO_ROW)
+    truth = Truth(column.leaf(SetTest(keys)), column.leaf(SetTest(keys, negated=True)), column.is_null)
+    if values.null_count and options["null_matching_behavior"].as_py() == _NULL_MATCHES:
+        return Truth(joined([truth.yes, truth.null], is_and=False), truth.no, NO_ROW)
+    return truth.or_false()
 
 
 def _keys(

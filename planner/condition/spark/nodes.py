@@ -31,10 +31,7 @@ Content: TypeAlias = bool | int | float | Decimal | bytes | None
 
 
 def content_of(type_name: str, sent: object) -> Content:
-    """Return the value of a literal, of which Spark sends the bits of a double, the digits of a decimal, or base64.
-
-    A string's bytes need not be UTF-8. Raises ValueError if this is no value of the type, by Iceberg's name.
-    """
+    """Return the value of a literal (bits of a double, digits of a decimal, base64), or raise ValueError if none."""
     match type_name, sent:
         case _, None:
             return None
@@ -69,10 +66,7 @@ class LiteralNode(Message):
 
 
 class Column(Message):
-    """A column, a field of a struct, or the value that a map column has for a key, by id, and by names for messages.
-
-    `type` is the value's type in Spark, by Iceberg's name.
-    """
+    """A column, a field of a struct, or what a map has for a key, by id; `path` is for messages; `type` is Spark's."""
 
     node: Literal["column"]
     type: str
@@ -116,10 +110,8 @@ class Test(Message):
 class Matches(Message):
     """The values for which a function is true, and whether it is true for NULL.
 
-    Attributes:
-        positions: Their places in the list of values that the planner gave: a roaring bitmap.
-        between: Without a list, the least and the greatest of their keys, with no other value between; empty if none.
-        exact: Whether it is true for all of them; it may fail for some, or depend on the sign of zero.
+    `positions` are their places in the list that the planner gave, as a roaring bitmap; without a list, `between` has
+    the least and greatest of their keys, with no other value between. If not `exact`, it may be false for some of them.
     """
 
     positions: Base64Bytes | None

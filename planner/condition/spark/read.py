@@ -1,41 +1,26 @@
-"""Spark's nodes, read as a condition.
-
-Columns and literals carry their types in Spark. A test is unknown if Spark would give the column's type in the schema
-another type than the node carries.
-"""
+"""Spark's nodes, read as a condition: a test is unknown if the node has another type than Spark gives the column."""
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, MapType
 
+from planner.condition import comparisons
 from planner.condition.as_sql import name_text, quoted
-from planner.condition.columns import FoundColumn, column_of_field
-from planner.condition.comparisons import (
-    Column,
-    Computed,
-    Value,
-    as_condition,
-    compare,
-    nan_test,
-    null_test,
-    one_of,
-    prefix_test,
-)
+from planner.condition.columns import FoundColumn, column_of_field, value_type_or_none
 from planner.condition.literals import Literal
 from planner.condition.places import content_tests, set_tests
 from planner.condition.spark import nodes
 from planner.condition.tree.nodes import ByValue, EngineTest, Predicate, flattened
 from planner.condition.truth import Truth, join, unknown
-from puffin_index.errors import UnsupportedError
-from puffin_index.keys.value_types import value_type_of
 
-_TESTS: Final[dict[str, Callable[[Value, str], Truth]]] = {
-    "is-null": null_test,
-    "is-not-null": lambda value, text: ~null_test(value, text),
-    "is-nan": nan_test,
+_TESTS: Final[dict[str, Callable[[comparisons.Value, str], Truth]]] = {
+    "is-null": comparisons.null_test,
+    "is-not-null": lambda value, text: ~comparisons.null_test(value, text),
+    "is-nan": comparisons.nan_test,
 }
 
 
@@ -61,21 +46,21 @@ def _condition(node: nodes.ConditionNode, schema: Schema) -> Truth:
             tested, *listed = _values([value, *literals], schema)
             if contents:
                 return _among(tested, value.type, contents, text_of(node))
-            return one_of(tested, listed, text_of(node))
+            return comparisons.one_of(tested, listed, text_of(node))
         case nodes.Comparison(left=left, operator=operator, right=right):
             one, other = _values([left, right], schema)
             if operator == "starts with":
-                return prefix_test(one, other, text_of(node))
-            return compare(one, operator, other, text_of(node))
+                return comparisons.prefix_test(one, other, text_of(node))
+            return comparisons.compare(one, operator, other, text_of(node))
         case nodes.Column() | nodes.LiteralNode():
             alone = _find(node, schema) if isinstance(node, nodes.Column) else _literal(node, "boolean")
-            return as_condition(alone, text_of(node)) or unknown(text_of(node))
+            return comparisons.as_condition(alone, text_of(node)) or unknown(text_of(node))
         case _:
             return unknown(text_of(node))
 
 
-def _among(tested: Value, type_name: str, contents: Sequence[int | bytes], text: str) -> Truth:
-    if not isinstance(tested, Column):
+def _among(tested: comparisons.Value, type_name: str, contents: Sequence[int | bytes], text: str) -> Truth:
+    if not isinstance(tested, FoundColumn):
         return unknown(text)
     return tested.truth(
         lambda kind: content_tests(contents, kind) or set_tests([Literal(type_name, one) for one in contents], kind),
@@ -87,53 +72,47 @@ def _function(node: nodes.Function, schema: Schema) -> Truth:
     """Make a condition of a function; its opposite is unknown, for NULL satisfies neither."""
     found, opposite = found_column(node.column, schema), unknown(f"NOT {node.name}")
     if found is None or found.value_type is None:
-        return Truth(unknown(node.name).yes, opposite.no, opposite.null)
-    leaf = ByValue(found.column, EngineTest(node.number), found.value_type.name, node.name)
-    return Truth(leaf, opposite.no, opposite.null)
+        return replace(opposite, yes=unknown(node.name).yes)
+    return replace(opposite, yes=ByValue(found.column, EngineTest(node.number), found.value_type.name, node.name))
 
 
-def _values(operands: Sequence[nodes.LiteralNode | nodes.Column], schema: Schema) -> list[Value]:
-    """Return columns, and literals of a column's type; others are unknown."""
+def _values(operands: Sequence[nodes.LiteralNode | nodes.Column], schema: Schema) -> list[comparisons.Value]:
     found = [_find(one, schema) if isinstance(one, nodes.Column) else one for one in operands]
-    column_type = next((spark_type(one.found.type) for one in found if isinstance(one, Column)), None)
+    column_type = next((spark_type(one.type) for one in found if isinstance(one, FoundColumn)), None)
     return [_literal(one, column_type) if isinstance(one, nodes.LiteralNode) else one for one in found]
 
 
-def _find(node: nodes.Column, schema: Schema) -> Column | Computed:
-    """Return a column; unknown if the schema has no such column of the node's type."""
+def _find(node: nodes.Column, schema: Schema) -> FoundColumn | comparisons.Computed:
     try:
         field = schema.find_field(node.field)
     except ValueError:
-        return Computed()
+        return comparisons.Computed()
     key_type = spark_type(field.field_type.key_type) if isinstance(field.field_type, MapType) else None
     key = None if node.key is None else _literal(node.key, key_type)
-    if isinstance(key, Computed) or (key is None and node.key is not None):
-        return Computed()
+    if isinstance(key, comparisons.Computed) or (key is None and node.key is not None):
+        return comparisons.Computed()
     found = column_of_field(field, name_text(node.path), key)
-    return Column(found) if spark_type(found.type) == node.type else Computed()
+    return found if spark_type(found.type) == node.type else comparisons.Computed()
 
 
 def found_column(node: nodes.Column, schema: Schema) -> FoundColumn | None:
     """Find the column of a node; None if no index could be of that, or the schema has another type."""
     column = _find(node, schema)
-    return None if isinstance(column, Computed) or column.found.value_type is None else column.found
+    return None if isinstance(column, comparisons.Computed) or column.value_type is None else column
 
 
 def spark_type(field_type: IcebergType) -> str | None:
     """Return the type that Spark has for a type of Iceberg's, by Iceberg's name; None if no index can be of it."""
-    try:
-        value_type = value_type_of(field_type)
-    except UnsupportedError:
-        return None
-    if value_type.fixed_length is not None:
+    value_type = value_type_or_none(field_type)
+    if value_type is not None and value_type.fixed_length is not None:
         return "string" if value_type.name == "uuid" else "binary"
-    return value_type.name
+    return None if value_type is None else value_type.name
 
 
-def _literal(node: nodes.LiteralNode, column_type: str | None) -> Literal | Computed | None:
+def _literal(node: nodes.LiteralNode, column_type: str | None) -> Literal | comparisons.Computed | None:
     """Make a literal to compare a column with, None for NULL; unknown for NaN and for other types than the column's."""
     if node.type != column_type or (isinstance(node.content, float) and math.isnan(node.content)):
-        return Computed()
+        return comparisons.Computed()
     kind = "long" if node.type == "int" else node.type.partition("(")[0]
     return None if node.content is None else Literal(kind, node.content)
 

@@ -14,28 +14,8 @@ from typing import Final, TypeAlias, cast, get_args
 
 from pyiceberg.schema import Schema
 
-from planner.condition.columns import ONLY_SPARK_KNOWS_INSTANT
-from planner.condition.comparisons import (
-    ARITHMETIC,
-    Applied,
-    Column,
-    Computed,
-    Value,
-    call,
-    nan_test,
-    null_test,
-    prefix_test,
-)
-from planner.condition.literals import (
-    Literal,
-    binary_literal,
-    date_literal,
-    number_literal,
-    string_value,
-    text_literal,
-    time_literal,
-    timestamp_literal,
-)
+from planner.condition import comparisons, literals
+from planner.condition.columns import ONLY_SPARK_KNOWS_INSTANT, FoundColumn
 from planner.condition.sql.precedence import ENDS_VALUE, Columns, Kind, Token, read_condition
 from planner.condition.tree.nodes import NumberFunction, Predicate, TextFunction, flattened
 from planner.condition.truth import Truth
@@ -71,14 +51,14 @@ _FUNCTIONS: Final[dict[str, TextFunction | NumberFunction]] = {
     "character_length": "length",
     "dayofmonth": "day",
 }
-_TESTS: Final[dict[str, Callable[[Value, str], Truth]]] = {
-    "isnan": nan_test,
-    "isnull": null_test,
-    "isnotnull": lambda value, text: ~null_test(value, text),
+_TESTS: Final[dict[str, Callable[[comparisons.Value, str], Truth]]] = {
+    "isnan": comparisons.nan_test,
+    "isnull": comparisons.null_test,
+    "isnotnull": lambda value, text: ~comparisons.null_test(value, text),
 }
 _WITHOUT_LITERAL: Final = {
-    "INTERVAL": ARITHMETIC,
-    **dict.fromkeys(("TIMESTAMP", "TIMESTAMP_LTZ"), Computed(ONLY_SPARK_KNOWS_INSTANT)),
+    "INTERVAL": comparisons.ARITHMETIC,
+    **dict.fromkeys(("TIMESTAMP", "TIMESTAMP_LTZ"), comparisons.Computed(ONLY_SPARK_KNOWS_INSTANT)),
 }
 _TYPE_NAME = r"\w+(?:\s*\([0-9,\s]*\))?"
 _MEMBERS = re.compile(_CONSTANT, _FLAGS)
@@ -165,7 +145,7 @@ def _skip(pattern: re.Pattern[str], text: str, place: int) -> int:
 def _region(opening: re.Match[str]) -> Token:
     """All from an opening bracket (or CASE) to the one that closes it, skipped however deeply it nests."""
     name, text = opening["function"], opening.string
-    value = call(name) if name else ARITHMETIC
+    value = comparisons.call(name) if name else comparisons.ARITHMETIC
     awaited = [_CLOSING.get(opening[0][-1], "END")]
     for match in _BRACKETS.finditer(text, opening.end()):
         word = match[0].upper()
@@ -197,7 +177,7 @@ def _kinds(pattern: str) -> Rule:
     return _rule(pattern, make)
 
 
-def _value(pattern: str, value: Callable[[re.Match[str], Columns], Value]) -> Rule:
+def _value(pattern: str, value: Callable[[re.Match[str], Columns], comparisons.Value]) -> Rule:
     """Match a value, which `value` makes once the text is cut."""
     return _rule(
         pattern,
@@ -215,80 +195,70 @@ def _unfinished(pattern: str, expected: str) -> Rule:
 
 
 def _literal_list(match: re.Match[str]) -> Token:
-    def members(columns: Columns) -> list[Value]:
+    def members(columns: Columns) -> list[comparisons.Value]:
         return [_constant(member, columns) for member in _MEMBERS.finditer(match.string, *match.span("members"))]
 
     return Token("IN_LIST", match.start(), match.end(), negated=match["not"] is not None, values=members)
 
 
-def _escape(match: re.Match[str]) -> Token:
-    return Token("ESCAPE", match.start(), match.end(), _text(match))
-
-
-def _column(match: re.Match[str], columns: Columns) -> Column | Computed:
-    name = _column_name(match["name"])
+def _column(match: re.Match[str], columns: Columns) -> FoundColumn | comparisons.Computed:
+    parts = (part[1:-1].replace("``", "`") if part[0] == "`" else part for part in _PARTS.findall(match["name"]))
+    name = ".".join(parts)
     if match["key"] is None:
         return columns.find(name)
     constant = _MEMBERS.match(match.string, match.start("key"))
     assert constant is not None, "it matched as a part"
     key = _constant(constant, columns)
-    return Computed() if key is None or isinstance(key, Computed) else columns.find(name, key)
+    return comparisons.Computed() if key is None or isinstance(key, comparisons.Computed) else columns.find(name, key)
 
 
-def _call(match: re.Match[str], columns: Columns) -> Value:
+def _call(match: re.Match[str], columns: Columns) -> comparisons.Value:
     function, column = match["function"].lower(), _column(match, columns)
+    if function in ("startswith", "starts_with"):
+        return comparisons.prefix_test(column, literals.text_literal(_text(match)), match[0])
     if function in _TESTS:
         return _TESTS[function](column, match[0])
-    return Applied(_FUNCTIONS[function], column) if isinstance(column, Column) else column
-
-
-def _prefix_test(match: re.Match[str], columns: Columns) -> Truth:
-    return prefix_test(_column(match, columns), text_literal(_text(match)), match[0])
-
-
-def _column_name(text: str) -> str:
-    parts = (part[1:-1].replace("``", "`") if part[0] == "`" else part for part in _PARTS.findall(text))
-    return ".".join(parts)
+    return comparisons.Applied(_FUNCTIONS[function], column) if isinstance(column, FoundColumn) else column
 
 
 def _text(match: re.Match[str]) -> str:
     try:
-        return string_value(match["text"])
+        return literals.string_value(match["text"])
     except ValueError as error:
         raise WhereSyntaxError(match.string, match.start("text"), str(error)) from error
 
 
-def _constant(match: re.Match[str], columns: Columns) -> Literal | Computed | None:
+def _constant(match: re.Match[str], columns: Columns) -> literals.Literal | comparisons.Computed | None:
     """Make the value of a literal that `_CONSTANT` matched; None is NULL."""
     try:
         match match.lastgroup:
             case "computed":
-                return ARITHMETIC
+                return comparisons.ARITHMETIC
             case "number":
-                return number_literal("".join(match["number"].split()))
+                return literals.number_literal("".join(match["number"].split()))
             case "word":
                 word = match["word"].upper()
-                return None if word == "NULL" else Literal("boolean", word == "TRUE")
+                return None if word == "NULL" else literals.Literal("boolean", word == "TRUE")
             case "text":
-                return text_literal(string_value(match["text"]))
+                return literals.text_literal(literals.string_value(match["text"]))
             case _:
-                return _typed_constant(match["type"].upper(), string_value(match["quoted"]), columns.zone)
+                return _typed_constant(match["type"].upper(), literals.string_value(match["quoted"]), columns.zone)
     except ValueError as error:
         raise WhereSyntaxError(match.string, match.start(match.lastgroup or 0), str(error)) from error
 
 
-def _typed_constant(type_name: str, text: str, zone: tzinfo) -> Literal | Computed:
-    literal: Literal | None = None
+def _typed_constant(type_name: str, text: str, zone: tzinfo) -> literals.Literal | comparisons.Computed:
+    literal: literals.Literal | None = None
     match type_name:
         case "X":
-            literal = binary_literal(text)
+            literal = literals.binary_literal(text)
         case "DATE":
-            literal = date_literal(text)
+            literal = literals.date_literal(text)
         case "TIME":
-            literal = time_literal(text)
+            literal = literals.time_literal(text)
         case "TIMESTAMP" | "TIMESTAMP_NTZ" | "TIMESTAMP_LTZ":
-            literal = timestamp_literal(type_name, text, zone)
-    return _WITHOUT_LITERAL.get(type_name, Computed()) if literal is None else literal
+            literal = literals.timestamp_literal(type_name, text, zone)
+    return _WITHOUT_LITERAL.get(type_name, comparisons.Computed()) if literal is None else literal
 
 
 _TEXT = rf"(?P<text>{_STRING}(?>(?:\s*{_STRING})*))"
@@ -299,7 +269,7 @@ _BEFORE_VALUES: Final = (
     _value(rf"(?!{_CASE})(?P<name>(?>{_NAME}))(?!\s*\()(?:{_KEY})?", _column),
     _value(rf"(?:try_)?element_at\s*\(\s*(?P<name>{_NAME})\s*,\s*(?P<key>{_MEMBER})\s*\)", _column),
     _value(rf"(?P<function>{'|'.join([*_TESTS, *_FUNCTIONS])})\s*\(\s*(?!{_CLOCK}\b){_COLUMN}\s*\)", _call),
-    _value(rf"(?:startswith|starts_with)\s*\(\s*{_COLUMN}\s*,\s*{_TEXT}\s*\)", _prefix_test),
+    _value(rf"(?P<function>startswith|starts_with)\s*\(\s*{_COLUMN}\s*,\s*{_TEXT}\s*\)", _call),
     _rule(rf"{_CASE}|(?P<function>{_NAME})\s*\(", _region),
     _unfinished(r"(?=r?['\"]|`)", "a closing quote"),
 )
@@ -307,7 +277,7 @@ _BEHIND_VALUES: Final = (
     _kinds(rf"(?P<CLOSE>\))|(?P<ACCESS>::\s*{_TYPE_NAME}|COLLATE\s+\w+|\.\s*{_PART})"),
     _rule(rf"(?P<not>NOT\s+)?IN\s*\((?P<members>\s*{_MEMBER}(?>(?:\s*,\s*{_MEMBER})*))\s*\)", _literal_list),
     _kinds(r"IS\s+(?P<not>NOT\s+)?(?P<IS>NULL|NAN|TRUE|FALSE|UNKNOWN)\b"),
-    _rule(rf"ESCAPE\s*(?P<text>{_STRING})", _escape),
+    _rule(rf"ESCAPE\s*(?P<text>{_STRING})", lambda match: Token("ESCAPE", match.start(), match.end(), _text(match))),
     _rule(r"(?P<function>)\[", lambda opening: replace(_region(opening), kind="ACCESS")),
     _kinds(r"(?P<COMPARISON><=>|<>|<=(?!>)|>=|==|!=|!<|!>|=|<(?!<)|>(?!>))|(?P<AND>AND\b)|(?P<OR>OR\b)|(?P<COMMA>,)"),
     _kinds(r"(?P<ARITHMETIC>\|\||<<|>>>?|[-+*/%&|^]|DIV\b)"),

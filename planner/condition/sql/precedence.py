@@ -8,30 +8,15 @@ for. `parser` beside promises that values and operators take turns; this module 
 """
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import tzinfo
 from typing import Any, Final, Literal as TypingLiteral, NoReturn, TypeAlias, TypeVar, cast
 
 from pyiceberg.schema import Schema
 from pyiceberg.types import UnknownType
 
+from planner.condition import comparisons
 from planner.condition.columns import FoundColumn, find_column
-from planner.condition.comparisons import (
-    ARITHMETIC,
-    Column,
-    Comparison,
-    Computed,
-    Value,
-    as_condition,
-    between,
-    compare,
-    like,
-    nan_test,
-    null_test,
-    one_of,
-    truth_test,
-    why,
-)
 from planner.condition.literals import Literal
 from planner.condition.truth import Truth, join, unknown
 from puffin_index.errors import NotFoundError, WhereSyntaxError
@@ -58,19 +43,19 @@ class Columns:
     zone: tzinfo
     missing: dict[str, NotFoundError] = field(default_factory=dict)
 
-    def find(self, name: str, key: Literal | None = None) -> Column:
+    def find(self, name: str, key: Literal | None = None) -> FoundColumn:
         """Return the column of a dotted name, or what a map column holds for a key."""
         try:
-            return Column(find_column(self.schema, name, key), self.zone)
+            return replace(find_column(self.schema, name, key), zone=self.zone)
         except NotFoundError as error:
             self.missing.setdefault(name, error)
-            return Column(FoundColumn(name, 0, UnknownType(), None), self.zone)
+            return FoundColumn(name, 0, UnknownType(), None)
 
-    def hint_at_text(self, left: Value, right: Value) -> None:
+    def hint_at_text(self, left: comparisons.Value, right: comparisons.Value) -> None:
         """Say of a missing name beside a column that it may be meant as a text."""
-        if not isinstance(left, Column) or not isinstance(right, Column):
+        if not isinstance(left, FoundColumn) or not isinstance(right, FoundColumn):
             return
-        missing = [side.found.name for side in (left, right) if side.found.name in self.missing]
+        missing = [side.name for side in (left, right) if side.name in self.missing]
         if len(missing) == 1:
             (name,) = missing
             columns = ", ".join(column.name for column in self.schema.fields)
@@ -87,14 +72,11 @@ class Token:
     end: int
     word: str = ""
     negated: bool = False
-    values: Callable[[Columns], Sequence[Value]] = lambda _: (Computed(),)
+    values: Callable[[Columns], Sequence[comparisons.Value]] = lambda _: (comparisons.Computed(),)
 
 
 def read_condition(tokens: Sequence[Token], text: str, schema: Schema, zone: tzinfo) -> Truth:
-    """Read the condition that tokens, the last an END, make up.
-
-    Raises WhereSyntaxError if they make up none, NotFoundError if the schema lacks a column.
-    """
+    """Read the condition that tokens, the last an END, make up; raises what `read_where` raises."""
     columns = Columns(schema, zone)
     reader = _Reader(tokens, text, columns)
     condition = reader.as_condition(_run(reader.value("END")), tokens[0].start)
@@ -133,15 +115,13 @@ class _Reader:
 
     @property
     def next(self) -> Token:
-        """The next token."""
         return self.tokens[self.place]
 
     def take(self) -> Token:
-        """Take the next token."""
         self.place += 1
         return self.tokens[self.place - 1]
 
-    def value(self, bracket: Kind) -> Reading[Value]:
+    def value(self, bracket: Kind) -> Reading[comparisons.Value]:
         """Read what ANDs and ORs join in a bracket, or in the text as a whole (END); a value alone stays as it is."""
         alternatives: list[list[Truth]] = [[]]
         while True:
@@ -150,7 +130,7 @@ class _Reader:
                 self.take()
                 negated = not negated
             start = self.next.start
-            value: Value = yield self.predicate()
+            value: comparisons.Value = yield self.predicate()
             self.check_end(value, bracket)
             is_last = self.next.kind not in ("AND", "OR")
             if is_last and not negated and alternatives == [[]]:
@@ -162,8 +142,7 @@ class _Reader:
             if self.take().kind == "OR":
                 alternatives.append([])
 
-    def check_end(self, value: Value, bracket: Kind) -> None:
-        """Refuse a token that cannot stand behind a side of AND and OR."""
+    def check_end(self, value: comparisons.Value, bracket: Kind) -> None:
         token = self.next
         is_end = token.kind == "END" and token.start == len(self.text)
         if token.kind in ("AND", "OR") or (is_end if bracket == "END" else token.kind in ("COMMA", "CLOSE")):
@@ -176,18 +155,17 @@ class _Reader:
             self.fail(token, _AFTER_VALUE)
         self.fail(token, "AND or OR" if bracket == "END" else "AND, OR or ')'")
 
-    def as_condition(self, value: Value, start: int) -> Truth:
-        """Return a value that begins at an offset, and was read last, as a condition."""
+    def as_condition(self, value: comparisons.Value, start: int) -> Truth:
         # Nested brackets repeat the text inside, so it is cut out only where somebody uses it.
-        condition = value if isinstance(value, Truth) else as_condition(value, self.text_since(start))
+        condition = value if isinstance(value, Truth) else comparisons.as_condition(value, self.text_since(start))
         if condition is None:
             self.fail(self.next, _AFTER_VALUE)
         return condition
 
-    def predicate(self) -> Reading[Value]:
+    def predicate(self) -> Reading[comparisons.Value]:
         """Read one side of AND and OR, after any NOT."""
         start = self.next.start
-        subject: Value = yield self.comparison()
+        subject: comparisons.Value = yield self.comparison()
         token = self.next
         if token.kind not in ("IS", "IN_LIST", "IN", "BETWEEN", "DISTINCT", "LIKE"):
             return subject
@@ -195,93 +173,90 @@ class _Reader:
         truth: Truth
         match token.kind:
             case "IS" if token.word in ("NULL", "UNKNOWN"):
-                truth = null_test(subject, self.text_since(start))
+                truth = comparisons.null_test(subject, self.text_since(start))
             case "IS" if token.word == "NAN":
-                truth = nan_test(subject, self.text_since(start))
+                truth = comparisons.nan_test(subject, self.text_since(start))
             case "IS":
-                truth = truth_test(subject, token.word == "TRUE", self.text_since(start))
+                truth = comparisons.truth_test(subject, token.word == "TRUE", self.text_since(start))
             case "IN_LIST":
-                truth = one_of(subject, token.values(self.columns), self.text_since(start))
+                truth = comparisons.one_of(subject, token.values(self.columns), self.text_since(start))
             case "IN":
                 members = yield self.members("IN")
-                truth = one_of(subject, members, self.text_since(start))
+                truth = comparisons.one_of(subject, members, self.text_since(start))
             case "BETWEEN":
                 low = yield self.comparison()
                 if self.next.kind != "AND":
                     self.fail(self.next, "AND")
                 self.take()
                 high = yield self.comparison()
-                truth = between(subject, low, high, self.text_since(start))
+                truth = comparisons.between(subject, low, high, self.text_since(start))
             case "DISTINCT":
                 other = yield self.comparison()
-                truth = ~compare(subject, "<=>", other, self.text_since(start))
+                truth = ~comparisons.compare(subject, "<=>", other, self.text_since(start))
             case _:
                 truth = yield self.pattern(subject, token.word, start)
         return ~truth if token.negated else truth
 
-    def pattern(self, subject: Value, word: str, start: int) -> Reading[Truth]:
-        """Read what stands behind LIKE, ILIKE or RLIKE."""
+    def pattern(self, subject: comparisons.Value, word: str, start: int) -> Reading[Truth]:
         place = self.next.start
-        pattern: Value = yield self.comparison()
+        pattern: comparisons.Value = yield self.comparison()
         escape = self.take() if self.next.kind == "ESCAPE" else None
         if escape and len(escape.word) != 1:
             self.fail(escape, "ESCAPE with one character")
         text = self.text_since(start)
         if escape and word in ("RLIKE", "REGEXP"):
-            return unknown(text, why(subject, pattern))
+            return unknown(text, comparisons.why(subject, pattern))
         try:
-            return like(subject, word, pattern, escape.word if escape else "\\", text)
+            return comparisons.like(subject, word, pattern, escape.word if escape else "\\", text)
         except ValueError as error:
             raise WhereSyntaxError(self.text, place, str(error)) from error
 
-    def comparison(self) -> Reading[Value]:
-        """Read a value, or values between comparison operators."""
+    def comparison(self) -> Reading[comparisons.Value]:
         start = self.next.start
-        left: Value = yield self.operand()
+        left: comparisons.Value = yield self.operand()
         while self.next.kind == "COMPARISON":
-            operator = cast(Comparison, self.take().word)
-            right: Value = yield self.operand()
+            operator = cast(comparisons.Comparison, self.take().word)
+            right: comparisons.Value = yield self.operand()
             self.columns.hint_at_text(left, right)
-            left = compare(left, operator, right, self.text_since(start))
+            left = comparisons.compare(left, operator, right, self.text_since(start))
         return left
 
-    def operand(self) -> Reading[Value]:
+    def operand(self) -> Reading[comparisons.Value]:
         """Read a value, with the arithmetic around it."""
-        values: list[Value] = []
-        operations: list[Computed] = []
+        values: list[comparisons.Value] = []
+        operations: list[comparisons.Computed] = []
         while True:
             token = self.take()
             match token.kind:
                 case "SIGN":
-                    operations.append(ARITHMETIC)
+                    operations.append(comparisons.ARITHMETIC)
                     continue
                 case "OPEN":
                     members = yield self.members("OPEN")
                     # (a, b) is a row.
-                    values.append(members[0] if len(members) == 1 else Computed())
+                    values.append(members[0] if len(members) == 1 else comparisons.Computed())
                 case "VALUE":
                     values += token.values(self.columns)
                 case _:
                     self.fail(token, "a value")
             while self.next.kind == "ACCESS":
-                operations.append(ARITHMETIC if self.take().word.startswith("::") else Computed())
+                is_cast = self.take().word.startswith("::")
+                operations.append(comparisons.ARITHMETIC if is_cast else comparisons.Computed())
             if self.next.kind != "ARITHMETIC":
-                return Computed(why(*values, *operations)) if operations else values[0]
+                return comparisons.Computed(comparisons.why(*values, *operations)) if operations else values[0]
             self.take()
-            operations.append(ARITHMETIC)
+            operations.append(comparisons.ARITHMETIC)
 
-    def members(self, bracket: Kind) -> Reading[list[Value]]:
+    def members(self, bracket: Kind) -> Reading[list[comparisons.Value]]:
         """Read the values of a bracket, behind the token that opened it, up to its end."""
-        members: list[Value] = []
+        members: list[comparisons.Value] = []
         while True:
             members.append((yield self.value(bracket)))
             if self.take().kind == "CLOSE":
                 return members
 
     def text_since(self, start: int) -> str:
-        """Return the text from an offset to the token that was taken last."""
         return self.text[start : self.tokens[self.place - 1].end]
 
     def fail(self, token: Token, expected: str) -> NoReturn:
-        """Refuse a token."""
         raise WhereSyntaxError(self.text, token.start, expected)

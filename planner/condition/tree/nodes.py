@@ -35,8 +35,7 @@ PATTERN_OPERATORS: Final = ("LIKE", "ILIKE", "RLIKE")
 class ValueTest:
     """`[NOT] function(value) operator literals`. NULL satisfies neither the test nor its opposite.
 
-    Literals are texts, or integers beside a function that gives integers; several for `IN`. A pattern is as written,
-    with its escapes.
+    Literals are texts, or integers beside a function that gives integers. A pattern is as written, with its escapes.
     """
 
     function: TextFunction | NumberFunction | None

@@ -51,10 +51,7 @@ def partition_type(transform: Transform[Any, Any], source: ValueType) -> ValueTy
 def partition_tests(
     test: LeafTest, transform: Transform[Any, Any], source: ValueType, source_type: IcebergType
 ) -> tuple[LeafTest, ...]:
-    """Project a test of keys: where a row satisfies it, the row's partition value satisfies one of the results.
-
-    Without results, the partition value says nothing.
-    """
+    """Project a test: where a row satisfies it, its partition value satisfies one of the results, if there are any."""
     if isinstance(transform, IdentityTransform):
         return (test,)
     # `add_files` of PyIceberg overlooks NULLs beside values.
@@ -62,10 +59,8 @@ def partition_tests(
         return ()
     if isinstance(transform, BucketTransform):
         return _buckets(test, transform, source, source_type)
-    parts = _parts(test)
-    if isinstance(transform, TruncateTransform):
-        return tuple(projected for part in parts for projected in _truncated(part, transform, source))
-    return tuple(projected for part in parts for projected in _periods(part, transform, source))
+    project = _truncated if isinstance(transform, TruncateTransform) else _periods
+    return tuple(projected for part in _parts(test) for projected in project(part, transform, source))
 
 
 def _buckets(
@@ -73,7 +68,8 @@ def _buckets(
 ) -> tuple[LeafTest, ...]:
     if isinstance(test, RangeTest) or len(test.keys) > _MOST_KEYS:
         return ()
-    if source.name == "string" and not all(map(_is_utf8, test.keys)):
+    texts = test.keys if source.name == "string" else ()
+    if any(isinstance(text, bytes) and text.decode(errors="ignore").encode() != text for text in texts):
         return ()
     bucket = transform.transform(source_type)
     values = (value_of(key, source) if source.is_decimal else key for key in test.keys)
@@ -91,8 +87,7 @@ def _parts(test: SetTest | RangeTest) -> list[SetTest] | list[RangeTest]:
     return [part for part, end in ((below, test.low), (above, test.high)) if end is not None]
 
 
-def _periods(test: SetTest | RangeTest, transform: Transform[Any, Any], source: ValueType) -> list[LeafTest]:
-    """Tests of years, months, days or hours since 1970."""
+def _periods(test: SetTest | RangeTest, transform: Any, source: ValueType) -> list[LeafTest]:
     turns = _TURNS if isinstance(transform, HourTransform) else _TURNS[:1]
     if isinstance(test, SetTest):
         values = (value for key in test.keys for value in _stored(key, key, transform, source))
@@ -124,7 +119,7 @@ def _period(time: int, day: int, transform: Transform[Any, Any]) -> int:
             return int(np.datetime64(time // day, "D").astype(f"datetime64[{unit}]").astype(np.int64))
 
 
-def _truncated(test: SetTest | RangeTest, transform: TruncateTransform[Any], source: ValueType) -> list[LeafTest]:
+def _truncated(test: SetTest | RangeTest, transform: Any, source: ValueType) -> list[LeafTest]:
     truncate = _truncation(transform.width, source)
     if isinstance(test, SetTest):
         return [SetTest(_distinct(map(truncate, test.keys)))]
@@ -164,10 +159,6 @@ def _first_characters(text: bytes, count: int) -> bytes:
     except UnicodeDecodeError as error:
         whole = text[: error.start].decode()
         return whole[:count].encode() if len(whole) >= count else text
-
-
-def _is_utf8(text: Any) -> bool:
-    return bool(text.decode(errors="ignore").encode() == text)
 
 
 def _distinct(keys: Any) -> tuple[Any, ...]:

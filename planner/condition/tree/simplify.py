@@ -8,18 +8,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from planner.condition.tree.nodes import (
-    NO_ROW,
-    UNKNOWN,
-    ByValue,
-    Conjunction,
-    Disjunction,
-    Leaf,
-    Nothing,
-    Part,
-    Predicate,
-    joined,
-)
+from planner.condition.tree import nodes
 from puffin_index.keys.columns import Column, KeyArray, SortedColumn
 from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.keys.map_key import ColumnId
@@ -30,71 +19,71 @@ _Column: TypeAlias = tuple[ColumnId, str]
 _Keys: TypeAlias = tuple[int, ...] | tuple[bytes, ...]
 
 
-def rebuilt(predicate: Predicate, change: Callable[[Part], Predicate]) -> Predicate:
+def rebuilt(predicate: nodes.Predicate, change: Callable[[nodes.Part], nodes.Predicate]) -> nodes.Predicate:
     """Return a condition of other parts, in as few tests as possible."""
     match predicate:
-        case Conjunction(children):
+        case nodes.Conjunction(children):
             return conjunction([rebuilt(child, change) for child in children])
-        case Disjunction(children):
+        case nodes.Disjunction(children):
             return disjunction([rebuilt(child, change) for child in children])
         case part:
             return change(part)
 
 
-def simplified(predicate: Predicate, decide: Callable[[ByValue], Predicate] = lambda _: UNKNOWN) -> Predicate:
+def simplified(
+    predicate: nodes.Predicate, decide: Callable[[nodes.ByValue], nodes.Predicate] = lambda _: nodes.UNKNOWN
+) -> nodes.Predicate:
     """Return what a condition says of rows; `decide` says what a test by value means."""
     return rebuilt(
-        predicate, lambda part: decide(part) if isinstance(part, ByValue) else UNKNOWN if part == UNKNOWN else part
+        predicate,
+        lambda part: (
+            decide(part) if isinstance(part, nodes.ByValue) else nodes.UNKNOWN if part == nodes.UNKNOWN else part
+        ),
     )
 
 
-def conjunction(children: list[Predicate]) -> Predicate:
-    """Build an AND: flattened, without parts that are always true.
-
-    Each column gets one `IN`, or else one range and one `NOT IN`. Tests of one column that contradict each other give
-    `Nothing`.
-    """
+def conjunction(children: list[nodes.Predicate]) -> nodes.Predicate:
+    """Build an AND: flattened, of each column one `IN`, or else one range and one `NOT IN`; `Nothing` if they clash."""
     flat = _parts(children, is_and=True)
     columns: dict[_Column, list[LeafTest]] = {}
-    kept: list[Predicate | _Column] = []
+    kept: list[nodes.Predicate | _Column] = []
     for child in flat:
-        if isinstance(child, Leaf):
+        if isinstance(child, nodes.Leaf):
             column = child.field_id, child.value_type
             if column not in columns:
                 kept.append(column)
             columns.setdefault(column, []).append(child.test)
-        elif child != UNKNOWN:
+        elif child != nodes.UNKNOWN:
             kept.append(child)
-    parts: list[Predicate] = []
+    parts: list[nodes.Predicate] = []
     for part in kept:
         if not isinstance(part, tuple):
             parts.append(part)
             continue
         left = _all_of(columns[part])
         if left is None:
-            return NO_ROW
-        parts.extend(Leaf(part[0], test, part[1]) for test in left)
-    return joined([*parts, *([UNKNOWN] if UNKNOWN in flat else [])], is_and=True)
+            return nodes.NO_ROW
+        parts.extend(nodes.Leaf(part[0], test, part[1]) for test in left)
+    return nodes.joined([*parts, *([nodes.UNKNOWN] if nodes.UNKNOWN in flat else [])], is_and=True)
 
 
-def disjunction(children: list[Predicate]) -> Predicate:
+def disjunction(children: list[nodes.Predicate]) -> nodes.Predicate:
     """Build an OR: flattened, without parts that are never true. The `IN` tests of a column become one."""
     flat = _parts(children, is_and=False)
-    return UNKNOWN if UNKNOWN in flat else joined(_unite_sets(flat), is_and=False)
+    return nodes.UNKNOWN if nodes.UNKNOWN in flat else nodes.joined(_unite_sets(flat), is_and=False)
 
 
-def _parts(children: Sequence[Predicate], *, is_and: bool) -> Sequence[Predicate]:
-    whole = joined(children, is_and=is_and)
-    return whole.children if isinstance(whole, Conjunction if is_and else Disjunction) else (whole,)
+def _parts(children: Sequence[nodes.Predicate], *, is_and: bool) -> Sequence[nodes.Predicate]:
+    whole = nodes.joined(children, is_and=is_and)
+    return whole.children if isinstance(whole, nodes.Conjunction if is_and else nodes.Disjunction) else (whole,)
 
 
-def _unite_sets(children: Sequence[Predicate]) -> list[Predicate]:
-    """Unite a column's `IN` tests at the place of the first one."""
+def _unite_sets(children: Sequence[nodes.Predicate]) -> list[nodes.Predicate]:
     keys: dict[_Column, set[Key]] = {}
     places: dict[_Column, int] = {}
-    united: list[Predicate] = []
+    united: list[nodes.Predicate] = []
     for child in children:
-        if not isinstance(child, Leaf) or not isinstance(child.test, SetTest) or child.test.negated:
+        if not isinstance(child, nodes.Leaf) or not isinstance(child.test, SetTest) or child.test.negated:
             united.append(child)
             continue
         column = child.field_id, child.value_type
@@ -103,7 +92,7 @@ def _unite_sets(children: Sequence[Predicate]) -> list[Predicate]:
             united.append(child)
         keys[column].update(child.test.keys)
     for (field_id, value_type), place in places.items():
-        united[place] = Leaf(field_id, SetTest(_in_order(keys[field_id, value_type])), value_type)
+        united[place] = nodes.Leaf(field_id, SetTest(_in_order(keys[field_id, value_type])), value_type)
     return united
 
 
@@ -160,7 +149,6 @@ def _within(keys: Sequence[Key], test: RangeTest) -> slice:
 
 
 def _is_empty(test: RangeTest) -> bool:
-    """Whether no key lies in a range."""
     low, high = test.low, test.high
     if isinstance(low, int) and isinstance(high, int):
         return low + (not test.low_inclusive) > high - (not test.high_inclusive)
@@ -185,26 +173,26 @@ FEW_KEYS: Final = 64
 """More keys that follow each other become a range. Fewer stay a list: for ranges of bytes there are no estimates."""
 
 
-def among_keys(field_id: ColumnId, column: Column, most: int) -> Predicate:
+def among_keys(field_id: ColumnId, column: Column, most: int) -> nodes.Predicate:
     """Return the predicate that a column has one of some keys, or lies in their range if there are more than `most`."""
     keys, value_type = SortedColumn(column).keys, column.value_type
     if len(keys) == 0:
-        return Nothing()
+        return nodes.Nothing()
     if len(keys) > most:
         low, high = keys[:1].tolist()[0], keys[-1:].tolist()[0]
-        return Leaf(field_id, RangeTest(low, high), value_type.name)
-    return Leaf(field_id, SetTest(tuple(keys.tolist())), value_type.name)
+        return nodes.Leaf(field_id, RangeTest(low, high), value_type.name)
+    return nodes.Leaf(field_id, SetTest(tuple(keys.tolist())), value_type.name)
 
 
-def chosen(field_id: ColumnId, keys: KeyArray, places: Ints, value_type: ValueType) -> Predicate:
+def chosen(field_id: ColumnId, keys: KeyArray, places: Ints, value_type: ValueType) -> nodes.Predicate:
     """Return the predicate that a column has one of the keys at some ascending places among all its keys."""
 
-    def leaf(test: LeafTest) -> Leaf:
-        return Leaf(field_id, test, value_type.name)
+    def leaf(test: LeafTest) -> nodes.Leaf:
+        return nodes.Leaf(field_id, test, value_type.name)
 
     count = len(keys)
     if len(places) == 0:
-        return Nothing()
+        return nodes.Nothing()
     if len(places) == count:
         return leaf(NullTest(is_null=False))
     others = np.setdiff1d(np.arange(count), places, assume_unique=True)
@@ -216,7 +204,7 @@ def chosen(field_id: ColumnId, keys: KeyArray, places: Ints, value_type: ValueTy
     if len(some) <= MOST_KEYS:
         return leaf(SetTest(_keys_at(keys, some), negated))
     low, high = _keys_at(keys, places[[0, -1]])
-    return conjunction([leaf(RangeTest(low, high)), UNKNOWN])
+    return conjunction([leaf(RangeTest(low, high)), nodes.UNKNOWN])
 
 
 def _keys_at(keys: KeyArray, places: Ints) -> tuple[Any, ...]:

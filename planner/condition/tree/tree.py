@@ -10,19 +10,10 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Generic, Protocol, Self, TypeAlias, TypeVar
 
-from planner.condition.tree.nodes import (
-    UNKNOWN,
-    ByValue,
-    Conjunction,
-    Disjunction,
-    Everything,
-    Leaf,
-    Nothing,
-    Predicate,
-)
+from planner.condition.tree import nodes
 from puffin_index.storage.arrays import Selection
 
-Constant: TypeAlias = Everything | Nothing
+Constant: TypeAlias = nodes.Everything | nodes.Nothing
 
 
 class PerPosition(Protocol):
@@ -39,10 +30,7 @@ _NO_PARENT = -1
 
 @dataclass(slots=True)
 class Node:
-    """A node of the tree: a leaf's number or a constant, or an AND or OR of two nodes; -1 is the root's parent.
-
-    A node that stands for a whole AND or OR of the predicate has the nodes of all parts.
-    """
+    """A leaf's number or a constant, or an AND or OR of two nodes, for a whole one with the nodes of all `parts`."""
 
     content: int | Constant | None
     is_and: bool = False
@@ -52,31 +40,35 @@ class Node:
 
 
 class PredicateTree:
-    """The distinct leaves of a predicate, left to right, and its nodes.
+    """The distinct leaves of a predicate, left to right, the nodes of each leaf (`places`), and all nodes.
 
-    Operands have smaller numbers than the node that joins them; the root has the greatest. `places` has the nodes of
-    each leaf.
+    Operands have smaller numbers than the node that joins them; the root has the greatest.
     """
 
-    def __init__(self, predicate: Predicate) -> None:
+    def __init__(self, predicate: nodes.Predicate) -> None:
         self.predicate = predicate
-        self.leaves: list[Leaf] = []
+        self.leaves: list[nodes.Leaf] = []
         self.places: list[list[int]] = []
         self.nodes: list[Node] = []
-        self._numbers: dict[Leaf, int] = {}
+        self._numbers: dict[nodes.Leaf, int] = {}
         self.root = self._add_predicate(predicate)
 
-    def _add_predicate(self, predicate: Predicate) -> int:
+    def _add_predicate(self, predicate: nodes.Predicate) -> int:
         match predicate:
-            case Leaf():
-                return self._add_leaf(predicate)
-            case Conjunction(children) | Disjunction(children):
+            case nodes.Leaf():
+                number = self._numbers.setdefault(predicate, len(self.leaves))
+                if number == len(self.leaves):
+                    self.leaves.append(predicate)
+                    self.places.append([])
+                self.places[number].append(self._add(Node(number)))
+                return self.places[number][-1]
+            case nodes.Conjunction(children) | nodes.Disjunction(children):
                 parts = tuple(map(self._add_predicate, children))
-                return self._add_junction(parts, is_and=isinstance(predicate, Conjunction))
-            case Everything() | Nothing():
+                return self._add_junction(parts, is_and=isinstance(predicate, nodes.Conjunction))
+            case nodes.Everything() | nodes.Nothing():
                 return self._add(Node(predicate))
-            case ByValue():
-                return self._add(Node(UNKNOWN))
+            case nodes.ByValue():
+                return self._add(Node(nodes.UNKNOWN))
 
     def _add(self, node: Node) -> int:
         number = len(self.nodes)
@@ -85,18 +77,9 @@ class PredicateTree:
             self.nodes[operand].parent = number
         return number
 
-    def _add_leaf(self, leaf: Leaf) -> int:
-        number = self._numbers.setdefault(leaf, len(self.leaves))
-        if number == len(self.leaves):
-            self.leaves.append(leaf)
-            self.places.append([])
-        place = self._add(Node(number))
-        self.places[number].append(place)
-        return place
-
     def _add_junction(self, parts: tuple[int, ...], *, is_and: bool) -> int:
         if not parts:
-            return self._add(Node(Everything(exact=True) if is_and else Nothing()))
+            return self._add(Node(nodes.EVERY_ROW if is_and else nodes.NO_ROW))
         level = list(parts)
         while len(level) > 1:
             joined = [self._add(Node(None, is_and, (a, b))) for a, b in zip(level[::2], level[1::2], strict=False)]
@@ -109,17 +92,18 @@ class PredicateTree:
 class JoinedValues(ABC, Generic[Value]):
     """Values of a tree's leaves, and the values of all other nodes that follow from them.
 
-    Several threads may read, one may change.
-
     A new value of a leaf marks the nodes above the leaf as stale. The next question for the root joins all stale nodes.
+    Several threads may read, one may change.
     """
 
     def __init__(self, tree: PredicateTree) -> None:
         self._tree = tree
         self._stale = {number for number, node in enumerate(tree.nodes) if node.operands}
-        unknown = self._constant(UNKNOWN)
+        unknown = self._constant(nodes.UNKNOWN)
         self._values: dict[int, Value] = {
-            number: self._constant(node.content) if isinstance(node.content, Everything | Nothing) else unknown
+            number: self._constant(node.content)
+            if isinstance(node.content, nodes.Everything | nodes.Nothing)
+            else unknown
             for number, node in enumerate(tree.nodes)
         }
 
@@ -151,23 +135,20 @@ class JoinedValues(ABC, Generic[Value]):
     @property
     def root(self) -> Value:
         """The value of the predicate."""
-        self._join_stale()
-        return self._values[self._tree.root]
-
-    def _join_stale(self) -> None:
         # Operands have smaller numbers, so they are joined first.
         for number in sorted(self._stale):
             node = self._tree.nodes[number]
             first, second = (self._values[operand] for operand in node.operands)
             self._values[number] = self._join(first, second, slice(None), is_and=node.is_and)
         self._stale.clear()
+        return self._values[self._tree.root]
 
     def root_if(self, leaf: int, value: Value, at: Selection) -> Value:
         """Return what the value of the predicate would be at some positions if a leaf had another value there."""
         changed = dict.fromkeys(self._tree.places[leaf], value)
         if self._tree.root in changed:
             return value
-        self._join_stale()
+        _ = self.root  # joins what is stale
         pending = sorted({self._tree.nodes[place].parent for place in changed})
         while pending:
             number = heapq.heappop(pending)

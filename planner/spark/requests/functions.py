@@ -57,7 +57,7 @@ class ColumnFunctions(ByValueTests):
             if found is None or found.value_type is None:
                 continue
             key = found.column, found.value_type.name
-            values, _ = self._values_of(*key)
+            values, *_ = self._values_of(*key)
             if not isinstance(values, str) and function.values != values.fingerprint:
                 lists[key] = values, found.value_type
                 missing.append((number, key))

@@ -137,7 +137,7 @@ def scan_of(request: Request, view: IndexView, numbers: Ints) -> Scan:
     elif request.wanted is not None:
         deleted = BitMap.deserialize(request.wanted.deleted)
         has_deletes = np.isin(numbers, np.frombuffer(deleted.to_array(), np.uint32).astype(np.int64))
-    scan = Scan.of_view(view, numbers, files, has_deletes, by_ranges=True)
+    scan = Scan.of_view(view, numbers, files, has_deletes)
     return replace(
         scan,
         table=request.table,

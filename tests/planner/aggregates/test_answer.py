@@ -79,7 +79,7 @@ def test_row_groups_beyond_the_bounds_are_unread(ten_rows: TableIndex, limits: L
     question = ask("sum(k)", "c", ten_rows.data_table.schema())
     planned = plan_scan(ten_rows, "k > 1", limits=Limits(rows_wanted=True))
     plan = planned.plan
-    known = KnownRows(planned.scan, planned.request.predicate, plan.reasons, plan.matches, planned.row_sets)
+    known = KnownRows(planned.scan, planned.request.predicate, planned.pruned)
 
     dear = np.full(plan.row_groups, 1e18)
     found = answer(known, question, dear, limits)

@@ -58,8 +58,7 @@ def test_groups_by_a_column_of_postings(index: TableIndex, group: str) -> None:
 def test_decoding_waits_until_data_has_cost_as_much(index: TableIndex) -> None:
     def asked(cost: float) -> Answer:
         planned = plan_scan(index, WHERE, limits=Limits(rows_wanted=True))
-        plan = planned.plan
-        rows = KnownRows(planned.scan, planned.request.predicate, plan.reasons, plan.matches, planned.row_sets)
+        rows = KnownRows(planned.scan, planned.request.predicate, planned.pruned)
         question = ask("count(*)", "k", index.data_table.schema())
         return answer(rows, question, np.full(planned.plan.row_groups, cost))
 

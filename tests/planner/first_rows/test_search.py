@@ -9,9 +9,9 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from planner.condition.tree.nodes import UNKNOWN, Everything, Leaf, Predicate
 from planner.condition.tree.simplify import conjunction
-from planner.first_rows.search import Enough, FirstRows, Order, prune_first_rows
+from planner.first_rows.search import FirstRows, Order, prune_first_rows
 from planner.prune.gate import Limits
-from planner.prune.verdicts import Reason
+from planner.prune.verdicts import Pruned, Reason
 from planner.view.index_view import IndexView
 from puffin_index import IndexDefinition
 from puffin_index.keys.leaf import RangeTest, SetTest
@@ -24,14 +24,14 @@ STRICT = Limits(strict=True)
 
 def first_rows(
     view: IndexView, predicate: Predicate, wanted: FirstRows, is_countable: Flags | None = None, limits: Limits = STRICT
-) -> Enough:
+) -> Pruned:
     row_groups = np.arange(view.row_group_count)
     countable = np.ones(len(row_groups), np.bool_) if is_countable is None else is_countable
     return prune_first_rows(view, predicate, row_groups, countable, wanted, limits)
 
 
-def kept(enough: Enough) -> list[int]:
-    return np.flatnonzero(enough.pruned.kept).tolist()
+def kept(enough: Pruned) -> list[int]:
+    return np.flatnonzero(enough.kept).tolist()
 
 
 descending = partial(Order, 1, "long", True)
@@ -67,7 +67,7 @@ def test_the_whole_predicate_holds_for_the_first_rows(local_catalog: SqlCatalog)
 
     enough = first_rows(view, up_to_7, FirstRows(1, descending(nulls_first=False)))
 
-    assert (kept(enough), enough.implied) == ([2], "1 rows are >= 7")
+    assert (kept(enough), enough.first and enough.first.text) == ([2], "1 rows are >= 7")
 
 
 def test_without_an_order_the_fewest_row_groups_are_kept(local_catalog: SqlCatalog) -> None:
@@ -76,8 +76,8 @@ def test_without_an_order_the_fewest_row_groups_are_kept(local_catalog: SqlCatal
 
     enough = first_rows(view, at_least_5, FirstRows(2, None))
 
-    assert (kept(enough), enough.implied) == ([3], "2 rows are enough")
-    assert [Reason(reason).code for reason in enough.pruned.reasons] == [
+    assert (kept(enough), enough.first and enough.first.text) == ([3], "2 rows are enough")
+    assert [Reason(reason).code for reason in enough.reasons] == [
         "enough-rows",
         "enough-rows",
         "enough-rows",
@@ -123,8 +123,9 @@ def test_an_order_by_text_needs_few_row_groups(local_catalog: SqlCatalog) -> Non
         view, ALL_ROWS, np.arange(100), np.ones(100, np.bool_), FirstRows(5, Order(1, "string", True, False)), STRICT
     )
 
-    assert enough.implied == "5 rows are >= 995"
-    assert enough.pruned.kept.sum() <= 5
+    assert enough.first
+    assert enough.first.text == "5 rows are >= 995"
+    assert enough.kept.sum() <= 5
 
 
 @pytest.mark.parametrize("descending", [True, False])
