@@ -59,14 +59,10 @@ class AuditMiss(BaseModel):
     """What an audit found wrong, with what it takes to see that again.
 
     Attributes:
-        claim: What the index had said.
-        found: What the data say.
-        table: The table's name in Spark.
         snapshot: The snapshot that was scanned; None for the current one.
         data_file: Its location; empty for a claim about several.
         row_group: Its ordinal in the data file; -1 for a claim about several.
         columns: The columns and kinds of index that decided.
-        where: What the query says about the rows, with literals.
         rows: The first of the rows in the row group that contradict the claim, from 0.
     """
 
@@ -76,8 +72,8 @@ class AuditMiss(BaseModel):
     found: str
     table: str
     snapshot: int | None
-    data_file: str
-    row_group: int
+    data_file: str = ""
+    row_group: int = -1
     columns: tuple[tuple[str, str], ...]
     segments: tuple[str, ...]
     where: str
@@ -191,7 +187,6 @@ class Benefits(Described):
         by_index: The sums of the scans in which a column's index of a kind decided something. A scan counts for each of
             them, so these sums overlap.
         unused: Columns and kinds of the table's index that no scan of the log used.
-        audited_row_groups: How many row groups the audits read and checked.
         scans_not_trusted: How many scans read everything because of the misses that audits found.
         bytes_per_second: The assumption behind `seconds_saved`.
     """

@@ -21,6 +21,7 @@ from planner.advice.verdict import (
     verdict_on_hidden,
     verdict_on_new,
 )
+from planner.condition.session_time import DEFAULT_ZONE, zone_named
 from planner.condition.sql.parser import read_where
 from planner.condition.tree.nodes import EVERY_ROW, Predicate
 from planner.prune.verdicts import kept_mask
@@ -159,6 +160,7 @@ def what_if(
     sample: int | None = DEFAULT_SAMPLE,
     snapshot_id: int | None = None,
     bytes_per_second: float = DEFAULT_BYTES_PER_SECOND,
+    session_zone: str = DEFAULT_ZONE,
 ) -> WhatIf:
     """Say what a WHERE would read if indexes were added to a table, or left out. Nothing is changed.
 
@@ -170,12 +172,13 @@ def what_if(
         without: The existing indexes to leave out, as `column.kind`.
         sample: The most row groups to measure; None for all.
         bytes_per_second: The reading speed of one core, by which bytes become seconds.
+        session_zone: The time zone of timestamps that name none.
 
     Raises what `planner.plan` raises, and DefinitionError if a kind does not fit its column, the table lacks an index
     to leave out, or nothing is asked.
     """
     advised = AdvisedTable.of(index_or_table, snapshot_id)
-    condition = read_where(where, advised.schema)
+    condition = read_where(where, advised.schema, zone_named(session_zone))
     if definition is None and not without:
         raise DefinitionError("name the indexes to add, or existing ones to leave out")
     hidden = find_named(without, advised.columns)

@@ -205,7 +205,3 @@ class _DeletesStage:
 
 def _delete_files(file: FileWithDeletes) -> tuple[DeleteFile, ...]:
     return *file.deletes, *file.equality_deletes
-
-
-def _is_kept(delete: DeleteFile) -> bool:
-    return equality_deletes.is_kept(delete) if isinstance(delete, EqualityDelete) else is_kept(delete)

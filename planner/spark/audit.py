@@ -14,11 +14,11 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 import numpy as np
@@ -37,7 +37,7 @@ from planner.snapshot.scan import Scan
 from planner.spark.background import BackgroundQueue
 from planner.spark.observed_query import LogEntry, PlannedQuery, column_text as name_of, deciding, open_log
 from planner.spark.requests.hook_filters import bind_runtime_keys, read_conditions, where_of
-from planner.spark.requests.wire import KEEP_ALL, Request, serialize_only, serialize_view
+from planner.spark.requests.wire import KEEP_ALL, Request, serialize_dropped, serialize_view
 from planner.spark.rules import RULE, JavaFunction, call_ours, load_hook, make
 from puffin_index.data.data_table import open_table
 from puffin_index.errors import PuffinIndexError, UnsupportedError
@@ -50,11 +50,9 @@ from puffin_index.storage.arrays import Ints
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
     from pyspark import SparkContext
-    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql import SparkSession
 
 _log = logging.getLogger(__name__)
-
-Fetched = TypeVar("Fetched")
 
 MOST_WAITING: Final = 16
 """At most this many scans wait for their audit; the rest are not audited."""
@@ -100,19 +98,14 @@ class Observers:
     def wait(self, seconds: float) -> bool:
         """Wait until all audits and all lines of the log are done; False if that takes longer."""
         end = time.monotonic() + seconds
-        is_audited = self._queue.wait(seconds)
-        with self._lock:
-            logs = list(self._logs.values())
-        return is_audited and all(log.wait(max(0.0, end - time.monotonic())) for log in logs)
+        return all(queue.wait(max(0.0, end - time.monotonic())) for queue in (self._queue, *self._logs.values()))
 
     def _log(self, query: PlannedQuery, audit: AuditRecord | None = None) -> None:
         folder = query.settings.query_log
         if not folder:
             return
-        with self._lock:
-            if folder not in self._logs:
-                self._logs[folder] = open_log(folder)
-        if not self._logs[folder].put((query, audit)) and is_news(f"slow: {folder}"):
+        log = self._logs.get(folder) or self._logs.setdefault(folder, open_log(folder))
+        if not log.put((query, audit)) and is_news(f"slow: {folder}"):
             _log.warning("the query log %s is too slow: records are lost, which is said once an hour", folder)
 
     def _audit(self, queries: list[tuple[PlannedQuery, JavaObject]]) -> None:
@@ -192,10 +185,8 @@ class _SampledScans(JavaFunction):
         wanted = query.request.snapshot
         self._version = "" if wanted in (None, current and current.snapshot_id) else f" VERSION AS OF {wanted}"
 
-    def select(
-        self, fetch: Callable[[DataFrame], Fetched], columns: str, where: str, numbers: Ints, more: str = ""
-    ) -> Fetched:
-        """Select columns of the rows of some row groups, as SQL with `more` behind WHERE, by a function that runs it.
+    def select(self, fetch: str, columns: str, where: str, numbers: Ints, more: str = "") -> Any:
+        """Select columns of the rows of some row groups, as SQL with `more` behind WHERE, by a method of the DataFrame.
 
         Raises UnsupportedError if Spark reads something else than these row groups.
         """
@@ -203,7 +194,7 @@ class _SampledScans(JavaFunction):
         text = f"SELECT {columns} FROM {self._table}{self._version} WHERE _pos >= 0 AND ({where}){more}"
         if len(text) > _MOST_CHARACTERS:
             raise UnsupportedError("the condition is too long")
-        found = fetch(self._session.sql(text))
+        found = getattr(self._session.sql(text), fetch)()
         if self._snapshots != {self._query.request.snapshot}:
             raise UnsupportedError(f"Spark read the snapshots {self._snapshots}")
         return found
@@ -216,7 +207,7 @@ class _SampledScans(JavaFunction):
         if request.version != view.version:
             return bytearray(serialize_view(view))
         self._snapshots.add(request.snapshot)
-        return bytearray(serialize_only(BitMap(range(view.row_group_count)) - self._sample))
+        return bytearray(serialize_dropped(BitMap(range(view.row_group_count)) - self._sample, first=b"O"))
 
 
 @dataclass(slots=True, eq=False)
@@ -232,7 +223,6 @@ class _Audit:
     def check_dropped(self, scans: _SampledScans) -> None:
         """Look for matching rows where the index said that there are none."""
         from pyspark.errors import PySparkException
-        from pyspark.sql import DataFrame
 
         query, reasons = self.query, self.query.answer.plan.reasons
         sample = self._sample(np.flatnonzero(~kept_mask(reasons) & ~np.isin(reasons, _NOT_EMPTY)))
@@ -240,23 +230,21 @@ class _Audit:
             return
         columns, more = "_file AS file, count(*) AS count, min(_pos) AS first", " GROUP BY _file"
         numbers, claimed, own = query.answer.scan.numbers[sample], self._claimed, self._own_filter
-        found: list[Row] | None = None
+        found = None
         if own:
             try:
-                found = scans.select(DataFrame.collect, columns, f"({claimed}) OR ({own})", numbers, more)
+                found = scans.select("collect", columns, f"({claimed}) OR ({own})", numbers, more)
             except PySparkException as error:
                 # Spark writes some expressions in a way that it cannot read.
                 _log.debug("a filter is audited without Spark's own text: %s", error)
         if found is None:
-            found = scans.select(DataFrame.collect, columns, claimed, numbers, more)
+            found = scans.select("collect", columns, claimed, numbers, more)
         for path, count, first in found:
             self._miss_rows(path, count, first)
         self.checked += len(sample)
 
     def check_first_rows(self, scans: _SampledScans) -> None:
         """Count the matching rows of the row groups that are read, if others were dropped because of them."""
-        from pyspark.sql import DataFrame
-
         query, first = self.query, self.query.answer.request.first_rows
         if first is None or not query.dropped_for_first_rows.any():
             return
@@ -265,16 +253,14 @@ class _Audit:
             self.unchecked += 1
             return
         numbers = query.answer.scan.numbers[kept]
-        count = scans.select(DataFrame.count, "1", self._claimed, numbers)
+        count = scans.select("count", "1", self._claimed, numbers)
         self.checked += len(kept)
         if count < first.count:
             claim = f"the row groups that are read have at least {first.count} rows that match"
-            self.misses.append(self._miss(claim, f"they have {count}", deciding(query), numbers))
+            self._miss(claim, f"they have {count}", deciding(query), numbers)
 
     def check_answers(self, scans: _SampledScans) -> None:
         """Compute aggregates that the index answered."""
-        from pyspark.sql import DataFrame
-
         query, answered = self.query, self.query.answer.aggregates
         request, positions = query.answer.request, np.flatnonzero(query.answer.plan.reasons == Reason.ANSWERED)
         question = request.question
@@ -284,29 +270,27 @@ class _Audit:
             # Rows may have been deleted since, so counts may differ.
             self.unchecked += len(positions)
             return
-        sample = np.sort(self._sample(positions))
-        numbers = request.scan.numbers[sample]
+        sample, scan = np.sort(self._sample(positions)), request.scan
+        numbers = scan.numbers[sample]
         if len(sample) < len(positions):
-            scan = Scan.of_view(request.scan.view, numbers, request.scan.files)
-            answered = answer_query(replace(request, scan=scan, executors=None)).aggregates
+            sampled = Scan.of_view(scan.view, numbers, scan.files)
+            answered = answer_query(replace(request, scan=sampled, executors=None)).aggregates
             if answered is None:
                 self.unchecked += len(sample)
                 return
             self.unchecked += len(answered.unread)
             numbers = np.delete(numbers, answered.unread)
-        schema = query.reading.schema
-        names = [f"{column_text(one.column, schema)} AS c{place}" for place, one in enumerate(question.every_column)]
-        rows = scans.select(DataFrame.toArrow, ", ".join(names) or "1 AS one", self._claimed, numbers)
-        columns = {
-            one.column: column_of(rows[f"c{place}"], one.value_type) for place, one in enumerate(question.every_column)
-        }
+        asked = [*enumerate(question.every_column)]
+        names = [f"{column_text(one.column, query.reading.schema)} AS c{place}" for place, one in asked]
+        rows = scans.select("toArrow", ", ".join(names) or "1 AS one", self._claimed, numbers)
+        columns = {one.column: column_of(rows[f"c{place}"], one.value_type) for place, one in asked}
         said, data = _groups(answered.partial), _groups(Partial.of_rows(question, columns, len(rows)))
         self.checked += len(numbers)
         differing = [key for key in said.keys() | data.keys() if said.get(key) != data.get(key)]
         if differing:
             claim, found = ({key: one.get(key, "no row") for key in differing[:_SHOWN_GROUPS]} for one in (said, data))
             text = f"{question.text} by groups of keys, {len(differing)} differ: {claim}"
-            self.misses.append(self._miss(text, str(found), deciding(query), numbers))
+            self._miss(text, str(found), deciding(query), numbers)
 
     @property
     def _claimed(self) -> str:
@@ -341,21 +325,23 @@ class _Audit:
     def _miss_rows(self, path: str, count: int, first: int) -> None:
         """Report rows of the data file at a location that match."""
         query, view, numbers = self.query, self.query.answer.scan.view, self.query.answer.scan.numbers
-        files = view.file_of[numbers]
-        at = np.flatnonzero([view.paths[number] == path for number in files.tolist()])
-        number = int(numbers[at][np.searchsorted(view.first_rows[numbers[at]], first, "right") - 1])
-        place = int(at[numbers[at] == number][0])
+        at = np.flatnonzero([view.paths[file] == path for file in view.file_of[numbers].tolist()])
+        place = at[np.searchsorted(view.first_rows[numbers[at]], first, "right") - 1]
+        number = numbers[place]
         used, reason = deciding(query), Reason(int(query.answer.plan.reasons[place]))
         of_stage = {one for one in used if (one[1] == ZONE_MAPS) == (reason is Reason.ZONE_MAP)} or used
-        miss = self._miss(f"no row matches ({reason.code})", f"{count} rows do", of_stage, np.array([number]))
-        where = {
-            "data_file": path,
-            "row_group": int(view.ordinals_in_file[number]),
-            "rows": (first - int(view.first_rows[number]),),
-        }
-        self.misses.append(miss.model_copy(update=where))
+        self._miss(
+            f"no row matches ({reason.code})",
+            f"{count} rows do",
+            of_stage,
+            numbers[[place]],
+            data_file=path,
+            row_group=int(view.ordinals_in_file[number]),
+            rows=(first - int(view.first_rows[number]),),
+        )
 
-    def _miss(self, claim: str, found: str, used: frozenset[Used] | set[Used], numbers: Ints) -> AuditMiss:
+    def _miss(self, claim: str, found: str, used: Iterable[Used], numbers: Ints, **place: Any) -> None:
+        """Report a miss in some row groups; the place is that of rows of one of them."""
         query, view = self.query, self.query.answer.scan.view
         segments: set[str] = set()
         for column, kind in used:
@@ -363,17 +349,17 @@ class _Audit:
             own = [] if placement is None else placement.segment[numbers].tolist()
             segments.update(view.segments[segment][0] for segment in own if segment >= 0)
         schema = query.reading.schema
-        return AuditMiss(
+        miss = AuditMiss(
             claim=claim,
             found=found,
             table=query.answer.plan.table,
             snapshot=query.request.snapshot,
-            data_file="",
-            row_group=-1,
             columns=tuple(sorted((name_of(column, schema), kind) for column, kind in used)),
             segments=tuple(sorted(segments)),
             where=where_of(query.request, literals=True),
+            **place,
         )
+        self.misses.append(miss)
 
 
 def _known(predicate: Predicate) -> Predicate:

@@ -16,7 +16,7 @@ from pyroaring import BitMap
 
 from planner.condition.tree.nodes import UNKNOWN
 from planner.prune.distributed import Executors
-from planner.query import QueryAnswer, QueryRequest, answer_query, read_everything
+from planner.query import QueryRequest, answer_query, read_everything
 from planner.spark.audit import Observers
 from planner.spark.catalogs import SparkCatalogs
 from planner.spark.observed_query import PlannedQuery
@@ -161,7 +161,8 @@ class PlannerCallback(JavaFunction):
             )
         note = answer.plan.note if settings.job_description else ""
         if wanted is None:
-            serialized: bytes | None = _dropped(answer, note, waiting)
+            dropped = row_set_of(answer.scan.numbers[~answer.plan.kept_mask], index.view.row_group_count)
+            serialized: bytes | None = serialize_dropped(dropped, note, waiting)
         else:
             serialized = serialize_answer(answer, wanted, note, settings.planning_milliseconds)
         if serialized is None:
@@ -173,8 +174,3 @@ class PlannerCallback(JavaFunction):
     def _observe(self, query: PlannedQuery) -> None:
         if not self.reports.is_explained(query.request):
             self.observers.planned(query)
-
-
-def _dropped(answer: QueryAnswer, note: str, waiting: list[int]) -> bytes:
-    dropped = answer.scan.numbers[~answer.plan.kept_mask]
-    return serialize_dropped(row_set_of(dropped, answer.scan.view.row_group_count), note, waiting)

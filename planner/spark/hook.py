@@ -169,8 +169,7 @@ def call(spark: SparkSession, procedure: str, /, **arguments: Value) -> DataFram
     """
     session, called = callback_of(spark).statements.session_of(spark), procedure_named(procedure)
     rows = called.call(session, arguments)
-    columns = ", ".join(f"`{name}` {kind}" for name, kind in called.columns.items())
-    return spark.createDataFrame([tuple(row) for row in rows], columns)
+    return spark.createDataFrame([tuple(row) for row in rows], called.schema)
 
 
 def explain(frame: DataFrame) -> str:

@@ -40,9 +40,14 @@ class ReadIndexes:
 
     def of(self, request: Request, refresh_seconds: float) -> ReadIndex | None:
         """The version of the index that can be read: the one that is known, else a newer one; None without an index."""
-        table = self._data_table(request)
-        index_table = None if table is None else self._index_tables.find(table, refresh_seconds)
-        if table is None or index_table is None:
+        catalog_name, _, name = request.table.partition(".")
+        catalog = self._catalogs.find(catalog_name, request.catalog)
+        # A table that was loaded by its location is of no catalog.
+        if catalog is None or "." not in name:
+            return None
+        table = DataTable(catalog, name, request.uuid)
+        index_table = self._index_tables.find(table, refresh_seconds)
+        if index_table is None:
             return None
         reading = Reading(schema_of(request.columns), parse_name_mapping(request.name_mapping))
         try:
@@ -62,12 +67,6 @@ class ReadIndexes:
         # A query may be planned with a version that the hook saw shortly before and whose files have expired since.
         newer = self._index_tables.renew(table)
         return None if newer is None or newer.current_snapshot() == index_table.current_snapshot() else newer
-
-    def _data_table(self, request: Request) -> DataTable | None:
-        """The table of a request; None if Spark has no such catalog, as for a table that was loaded by its location."""
-        catalog_name, _, name = request.table.partition(".")
-        catalog = self._catalogs.find(catalog_name, request.catalog)
-        return None if catalog is None or "." not in name else DataTable(catalog, name, request.uuid)
 
 
 _log = logging.getLogger(__name__)

@@ -79,10 +79,7 @@ def lineorder_files(layout: Layout) -> list[Path]:
 
 
 def generate(layout: Layout, *, keep_tpch: bool = False) -> Dataset:
-    """Make what is missing of the SSB tables, and delete TPC-H files once used unless they are to be kept.
-
-    Raises BenchError if the TPC-H generator is missing or fails, or if rows are missing at the end.
-    """
+    """Make what is missing of the SSB tables, and delete TPC-H files once used unless they are to be kept."""
     finished = read_dataset(layout)
     if finished is not None:
         return finished

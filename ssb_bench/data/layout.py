@@ -41,10 +41,7 @@ class Layout:
 
     @classmethod
     def of(cls, data: Path, scale_factor: float, *, warehouse: Path | None = None) -> Layout:
-        """Name the directories of `scale_factor` under `data`, making none of them.
-
-        Raises BenchError if the scale factor is outside 0.001 … 1000.
-        """
+        """Name the directories of `scale_factor` under `data`, making none of them."""
         if not 0.001 <= scale_factor <= 1000:
             raise BenchError(f"scale factor {scale_factor:g} is outside 0.001 to 1000")
         root = data.expanduser().absolute() / f"sf{scale_factor:g}"

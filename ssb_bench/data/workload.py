@@ -1,7 +1,9 @@
 """The queries as data files, and the rule that fits their literals to the data at hand.
 
-A query file is SQL under a header of `-- key: value` lines; `-- param: NAME COLUMN OPERATOR LITERAL` names a literal
-of the source, which stands as `$NAME` in the SQL. The source's literals belong to its own data (scale factor 1000), so:
+The queries in `count` are Q1 to Q7 of Volcano Engine EMR, "Indexes in Apache Iceberg", those in `ssb` are of the Star
+Schema Benchmark, revision 3, and those in `shapes` are this project's. A query file is SQL under a header of
+`-- key: value` lines; `-- param: NAME COLUMN OPERATOR LITERAL` names a literal of the source, which stands as `$NAME`
+in the SQL. The source's literals belong to its own data (scale factor 1000), so:
 
 - `=`: the literal, if the column has that value. Otherwise the value at the same rank: the greatest value that is not
   above the literal, or the least value of the column if the literal is below all values.
@@ -99,20 +101,19 @@ def load_query(name: str) -> Query:
     workload = next(workload for workload, names in QUERIES_OF.items() if name in names)
     select, title = _VARIANTS.get(workload, ("", ""))
     file = _FOLDER / ("count" if select else workload) / f"{name.removesuffix(f'-{workload}')}.sql"
-    query = replace(parse_query(file.read_text(encoding="utf-8")), name=name, workload=workload)
+    query = replace(parse_query(name, file.read_text(encoding="utf-8")), workload=workload)
     if not select:
         return query
     return replace(query, title=f"{query.title}: {title}", sql=query.sql.replace("count(*)", select, 1))
 
 
-def parse_query(text: str) -> Query:
-    """Read a query file."""
+def parse_query(name: str, text: str) -> Query:
+    """Read the text of a query's file."""
     headers = [(match[1], match[2]) for line in text.splitlines() if (match := _HEADER.fullmatch(line))]
     words = (value.split() for key, value in headers if key == "param")
     parameters = tuple(Parameter(name, column, how, int(value), int(value)) for name, column, how, value in words)
     sql = "\n".join(line for line in text.splitlines() if line and not line.startswith("--"))
-    fields = dict(headers)
-    return Query(fields["name"], fields["title"], parameters, sql)
+    return Query(name, dict(headers)["title"], parameters, sql)
 
 
 def fit(query: Query, data: duckdb.DuckDBPyConnection) -> Query:

@@ -100,10 +100,7 @@ class Load:
 
 
 def load(spark: SparkSession, layout: Layout, *, row_group_rows: int = DEFAULT_ROW_GROUP_ROWS) -> Load:
-    """Make the Iceberg tables, unless they are there with the same row-group size.
-
-    Raises BenchError if the SSB files are not there, or if rows did not arrive.
-    """
+    """Make the Iceberg tables, unless they are there with the same row-group size."""
     dataset = require_dataset(layout)
     if row_group_rows < 1:
         raise BenchError(f"a row group cannot have {row_group_rows} rows")

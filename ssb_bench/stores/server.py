@@ -109,10 +109,7 @@ class StoreServer:
 
 @contextmanager
 def run_store() -> Iterator[StoreServer]:
-    """Run an S3 server (moto) behind the proxy, near at first.
-
-    Raises BenchError if moto is not installed, or its server does not start.
-    """
+    """Run an S3 server (moto) behind the proxy, near at first."""
     with moto_server() as origin:
         command = [sys.executable, "-m", "ssb_bench.stores.proxy", str(origin)]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as proxy:

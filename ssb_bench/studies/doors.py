@@ -197,10 +197,7 @@ def _start(home: Path, settings: Mapping[str, str], sought: set[re.Pattern[str]]
 
 
 def _measure_look_ups(bench: Bench) -> None:
-    """Look random keys up, one at a time and in two threads.
-
-    Raises BenchError if the table is not loaded, NotFoundError without an index.
-    """
+    """Look random keys up, one at a time and in two threads."""
     column = RANGED_COLUMNS[0]
     sql = f"SELECT {column}, count(*), sum(lo_revenue)::BIGINT FROM lineorder GROUP BY 1 ORDER BY hash(1, {column})"
     with open_duckdb(bench.layout) as connection:

@@ -64,10 +64,7 @@ def predicates(layout: Layout, names: Sequence[str]) -> dict[str, str]:
 
 
 def run_queries(bench: Bench, queries: Sequence[Query], *, repeats: int = 5) -> None:
-    """Measure queries; nothing else may run in the session.
-
-    Raises BenchError if the table is not loaded, NotFoundError without an index.
-    """
+    """Measure queries; nothing else may run in the session."""
     loaded = note_table(bench)
     due: dict[str, Answer] = {}
     for query in queries:

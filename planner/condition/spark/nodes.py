@@ -114,8 +114,8 @@ class Matches(Message):
     the least and greatest of their keys, with no other value between. If not `exact`, it may be false for some of them.
     """
 
-    positions: Base64Bytes | None
-    between: tuple[()] | tuple[int, int] | None
+    positions: Base64Bytes | None = None
+    between: tuple[()] | tuple[int, int] | None = None
     null: bool
     exact: bool
     microseconds: int

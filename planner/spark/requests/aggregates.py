@@ -13,7 +13,8 @@ from planner.aggregates.question import AskedColumn, Question
 from planner.condition.spark.nodes import Column
 from planner.condition.spark.read import found_column, text_of
 from planner.query import QueryAnswer
-from planner.spark.requests.wire import WantedAggregates, serialized_keys, serialized_note
+from planner.spark.requests.wire import WantedAggregates, serialize_dropped, serialized_keys
+from puffin_index.errors import UnsupportedError
 from puffin_index.keys.columns import KeyArray
 from puffin_index.keys.value_types import MAXIMUM_DECIMAL_PRECISION, ValueType, wide_decimal_keys
 from puffin_index.roaring.read import row_set_of
@@ -30,32 +31,25 @@ _NO_KEY: Final = b"\0" * 16
 
 def question_of(wanted: WantedAggregates, schema: Schema) -> Question | None:
     """Return the question of a request; None if no index could answer."""
-    columns = [
-        _asked(one.column, schema, needs_sum=one.sum, needs_least=one.least, needs_greatest=one.greatest)
-        for one in wanted.columns
-    ]
-    groups = [_asked(column, schema) for column in wanted.groups]
-    known_columns = tuple(column for column in columns if column is not None)
-    known_groups = tuple(group for group in groups if group is not None)
-    if len(known_columns) < len(columns) or len(known_groups) < len(groups):
+    try:
+        columns = tuple(_asked(one.column, schema, one.sum, one.least, one.greatest) for one in wanted.columns)
+        groups = tuple(_asked(column, schema) for column in wanted.groups)
+    except UnsupportedError:
         return None
-    question = Question((), known_columns, known_groups, wanted.added_doubles, wanted.text)
+    question = Question((), columns, groups, wanted.added_doubles, wanted.text)
     return None if question.needs_data else question
 
 
-def _asked(
-    node: Column, schema: Schema, *, needs_sum: bool = False, needs_least: bool = False, needs_greatest: bool = False
-) -> AskedColumn | None:
+def _asked(node: Column, schema: Schema, *needs: bool) -> AskedColumn:
+    """Look up a column that is asked for, also for its sum, its least and its greatest value if these are needed."""
     found = found_column(node, schema)
     # Spark has text where the index has the bytes of UUIDs.
     if found is None or found.value_type is None or isinstance(found.type, UUIDType):
-        return None
+        raise UnsupportedError(f"no index has the values of {text_of(node)}")
     is_number = found.value_type.name in ("int", "long") or found.value_type.is_decimal
-    if needs_sum and not is_number:
-        return None
-    return AskedColumn(
-        found.column, text_of(node), found.type, found.value_type, needs_sum, needs_least, needs_greatest
-    )
+    if any(needs[:1]) and not is_number:
+        raise UnsupportedError(f"no index adds up {text_of(node)}")
+    return AskedColumn(found.column, text_of(node), found.type, found.value_type, *needs)
 
 
 def serialize_answer(answer: QueryAnswer, wanted: WantedAggregates, note: str, milliseconds: int) -> bytes | None:
@@ -68,9 +62,8 @@ def serialize_answer(answer: QueryAnswer, wanted: WantedAggregates, note: str, m
     partial = answer.aggregates.partial
     groups, question = partial.groups.combine_chunks(), partial.question
     numbers = np.delete(answer.scan.numbers, answer.aggregates.unread)
-    row_groups = row_set_of(numbers, answer.scan.view.row_group_count).serialize()
-    parts: list[bytes] = [b"G", serialized_note(note), write_int32_be(milliseconds)]
-    parts += (write_int32_be(len(row_groups)), row_groups, write_int32_be(len(groups)))
+    row_groups = row_set_of(numbers, answer.scan.view.row_group_count)
+    parts = [serialize_dropped(row_groups, note, first=b"G"), write_int32_be(milliseconds), write_int32_be(len(groups))]
     for number, group in enumerate(question.groups):
         parts += _values(groups[group_name(number)], group.value_type)
     parts.append(_longs(groups["rows"]))

@@ -134,7 +134,7 @@ def implied_by(
     """
     awaited = (f"{schema.find_column_name(field_id)}: its keys are known when the query runs" for field_id in waiting)
     return (
-        *(implied for _, implied in functions.found.values()),
+        *functions.implied,
         *(Implied(keys.source, str(keys)) for keys in request.runtime_keys),
         *(Implied("join or subquery", text) for text in awaited),
     )

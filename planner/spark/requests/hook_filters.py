@@ -6,15 +6,16 @@ A filter that is not understood keeps all rows.
 import json
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
-from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType, UnknownType, UUIDType
+from pyiceberg.types import IcebergType, NestedField, UUIDType
 from pyroaring import BitMap
 
 from planner.condition.as_sql import HIDDEN, conjuncts_as_sql, name_text
@@ -81,36 +82,20 @@ cleared_by(_read_filter.cache_clear)
 @lru_cache(maxsize=256)
 def schema_of(text: str) -> Schema:
     """Read a schema of Iceberg's JSON; kept, because scans of the same columns send the same text."""
-    return Schema(*map(_known_field, json.loads(text)["fields"]))
+    return Schema(*map(NestedField.model_validate, json.loads(text, object_hook=_with_known_types)["fields"]))
 
 
-def _known_type(node: Any) -> IcebergType:
-    """Read a type; a primitive type that no index can be of becomes `unknown`, also if PyIceberg knows it."""
-    match node:
-        case {"type": "struct", "fields": fields}:
-            return StructType(*map(_known_field, fields))
-        case {"type": "list", "element-id": element_id, "element": element}:
-            return ListType(element_id, _known_type(element), element_required=False)
-        case {"type": "map", "key-id": key_id, "key": key, "value-id": value_id, "value": value}:
-            return MapType(key_id, _known_type(key), value_id, _known_type(value), value_required=False)
-        case str():
-            try:
-                value_type_named(node)
-            except UnsupportedError:
-                return UnknownType()
-            return IcebergType.model_validate(node)
-        case _:
-            return UnknownType()
-
-
-def _known_field(node: Mapping[str, Any]) -> NestedField:
-    return NestedField(
-        node["id"],
-        node["name"],
-        _known_type(node["type"]),
-        required=node["required"],
-        initial_default=node.get("initial-default"),
-    )
+def _with_known_types(node: dict[str, object]) -> dict[str, object]:
+    """Let types that no index can be of become `unknown`, also those that PyIceberg knows."""
+    # A field has an ID. A nested type says of itself by `type` what it is.
+    for part in node.keys() & ({"type"} if "id" in node else {"element", "key", "value"}):
+        name = node[part]
+        if isinstance(name, str):
+            with suppress(UnsupportedError):
+                value_type_named(name)
+                continue
+            node[part] = "unknown"
+    return node
 
 
 def first_rows(wanted: Wanted | None, schema: Schema, settings: Settings) -> FirstRows | None:

@@ -74,11 +74,9 @@ class RuntimeKeys(Message):
     def __str__(self) -> str:
         if self.operator == "=" and len(self.keys) != 1:
             return f"{self.name} in {len(self.keys)} keys"
-        return f"{self.name} {self.operator} {self._text(self.keys[0]) if self.keys else 'NULL'}"
-
-    def _text(self, key: bool | int | str | bytes) -> str:
-        value = content_of(self.type, key)
-        return quoted(value.decode(errors="replace")) if isinstance(value, bytes) else str(value)
+        value = content_of(self.type, self.keys[0]) if self.keys else "NULL"
+        text = quoted(value.decode(errors="replace")) if isinstance(value, bytes) else str(value)
+        return f"{self.name} {self.operator} {text}"
 
 
 class WantedOrder(Message):
@@ -269,18 +267,16 @@ def serialized_keys(keys: KeyArray, value_type: ValueType) -> tuple[bytes, ...]:
     return b"B", count, np.diff(offsets).astype(">i4").tobytes(), content.tobytes()
 
 
-def serialize_dropped(dropped: BitMap, note: str, runtime_fields: Sequence[int] = ()) -> bytes:
+def serialize_dropped(
+    dropped: BitMap, note: str = "", runtime_fields: Sequence[int] = (), *, first: bytes = b"D"
+) -> bytes:
     """Serialise the answer that drops row groups of the request's view; all others are read.
 
-    `note` goes into the job's description; `runtime_fields` are the columns whose keys the planner wants to know.
+    `note` goes into the job's description; `runtime_fields` are the columns whose keys the planner wants to know. The
+    first byte is `O` if all data files go that the view does not list, and `G` if answers of aggregates follow.
     """
     fields = b"".join(map(write_int32_be, runtime_fields))
-    return b"D" + serialized_note(note) + write_uint16_be(len(runtime_fields)) + fields + dropped.serialize()
-
-
-def serialize_only(dropped: BitMap) -> bytes:
-    """Serialise the answer that drops row groups and all data files that the view does not list."""
-    return b"O" + serialize_dropped(dropped, "")[1:]
+    return first + serialized_note(note) + write_uint16_be(len(runtime_fields)) + fields + dropped.serialize()
 
 
 def serialized_note(note: str) -> bytes:

@@ -4,7 +4,7 @@ import inspect
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import Literal, TypeAlias, get_args, get_type_hints
+from typing import TypeAlias, get_args, get_type_hints
 
 from pyiceberg.catalog import Catalog
 
@@ -13,6 +13,7 @@ from planner.advice.sample import DEFAULT_SAMPLE as DEFAULT_WHAT_IF_SAMPLE
 from planner.advice.what_if import what_if as measure_what_if
 from planner.arrow.plan import plan
 from planner.condition.iceberg_filters import file_filter
+from planner.condition.session_time import zone_named
 from planner.condition.sql.parser import read_where
 from planner.query_log import DEFAULT_BYTES_PER_SECOND, benefits as sum_benefits
 from planner.spark.statements.session import StatementSession
@@ -30,29 +31,19 @@ Row: TypeAlias = list[Value]
 Found: TypeAlias = Mapping[str, object] | tuple[object, Mapping[str, object]]
 """A row by columns, NULL where it has none; or an object with attributes of their names, and what it lacks."""
 
-SqlType: TypeAlias = Literal["string", "bigint", "double", "boolean"]
-"""Types by their SQL names."""
-
-_SQL_TYPES: dict[type, SqlType] = {str: "string", int: "bigint", float: "double", bool: "boolean"}
-
-
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """A parameter; calls must give a required one."""
-
-    name: str
-    type: SqlType
-    default: Value
-    is_required: bool
+_SQL_TYPES: dict[type, str] = {str: "string", int: "bigint", float: "double", bool: "boolean"}
 
 
 @dataclass(frozen=True, slots=True)
 class Procedure:
-    """A procedure: its parameters, the SQL types of its result, and the function that takes them by name."""
+    """A procedure: its parameters, the SQL types of its result, and the function that takes them by name.
+
+    The annotation of a parameter is its SQL type; calls must give one that has no default.
+    """
 
     name: str
     description: str
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[inspect.Parameter, ...]
     columns: Mapping[str, str]
     run: Callable[..., Iterable[Found]]
 
@@ -66,45 +57,45 @@ class Procedure:
         if unknown:
             raise NotFoundError(f"procedure {self.name} has no parameter {unknown[0]!r}; it has: {self.signature}")
         bound = {parameter.name: self._argument(parameter, arguments) for parameter in self.parameters}
-        return [[_value(found, name) for name in self.columns] for found in self.run(session, **bound)]
+        rows = self.run(session, **bound)
+        return [[_value(found, name, kind) for name, kind in self.columns.items()] for found in rows]
 
     @property
     def signature(self) -> str:
         """The parameters as text."""
         return ", ".join(
-            f"{one.name} {one.type}" + ("" if one.is_required else f" default {json.dumps(one.default)}")
+            f"{one.name} {one.annotation}" + ("" if one.default is one.empty else f" default {json.dumps(one.default)}")
             for one in self.parameters
         )
 
-    def _argument(self, parameter: Parameter, arguments: Mapping[str, Value]) -> Value:
-        value = arguments.get(parameter.name)
-        if value is None:
-            if parameter.is_required:
-                raise UnsupportedError(f"procedure {self.name} needs {parameter.name}; it has: {self.signature}")
-            return parameter.default
-        if parameter.type not in (_SQL_TYPES.get(type(value)), "double" if type(value) is int else None):
-            raise UnsupportedError(
-                f"procedure {self.name}: {parameter.name} should be a {parameter.type}, not {value!r}"
-            )
-        return value
+    def _argument(self, parameter: inspect.Parameter, arguments: Mapping[str, Value]) -> object:
+        name, value, kind = parameter.name, arguments.get(parameter.name), parameter.annotation
+        if value is None and parameter.default is parameter.empty:
+            raise UnsupportedError(f"procedure {self.name} needs {name}; it has: {self.signature}")
+        if value is not None and kind not in (_SQL_TYPES.get(type(value)), "double" if type(value) is int else None):
+            raise UnsupportedError(f"procedure {self.name}: {name} should be a {kind}, not {value!r}")
+        return parameter.default if value is None else value
 
-    def describe(self) -> dict[str, object]:
+    @property
+    def schema(self) -> str:
+        """The columns of the result as in `CREATE TABLE`."""
+        return ", ".join(f"`{name}` {kind}" for name, kind in self.columns.items())
+
+    def describe(self) -> dict[str, str]:
         """The procedure as Spark's side wants it."""
-        return {
-            "name": self.name,
-            "description": self.description,
-            "parameters": [
-                {"name": one.name, "type": one.type, "required": one.is_required} for one in self.parameters
-            ],
-            "columns": [{"name": name, "type": kind} for name, kind in self.columns.items()],
-        }
+        required = {one.name: " NOT NULL" for one in self.parameters if one.default is one.empty}
+        parameters = (f"`{one.name}` {one.annotation}{required.get(one.name, '')}" for one in self.parameters)
+        texts = {"parameters": ", ".join(parameters), "columns": self.schema}
+        return {"name": self.name, "description": self.description, **texts}
 
 
-def _value(found: Found, name: str) -> Value:
+def _value(found: Found, name: str, kind: str) -> Value:
     source, more = found if isinstance(found, tuple) else (None, found)
     value = more.get(name) if source is None or name in more else getattr(source, name)
     assert value is None or isinstance(value, str | int | float)
-    return round(value, 4) if isinstance(value, float) else value
+    if value is not None and kind in ("double", "bigint"):
+        return round(float(value), 4) if kind == "double" else int(value)
+    return value
 
 
 PROCEDURES: dict[str, Procedure] = {}
@@ -118,9 +109,7 @@ def procedure(columns: str) -> Callable[[Callable[..., Iterable[Found]]], Callab
         hints = get_type_hints(run)
         # The first parameter is the session.
         _, *given = inspect.signature(run).parameters.values()
-        parameters = [
-            Parameter(one.name, _sql_type(hints[one.name]), one.default, one.default is one.empty) for one in given
-        ]
+        parameters = [one.replace(annotation=_sql_type(hints[one.name])) for one in given]
         typed = (column.split() for column in columns.split(","))
         types = {name: kind[0] if kind else "string" for name, *kind in typed}
         description = " ".join((inspect.getdoc(run) or "").split())
@@ -130,7 +119,7 @@ def procedure(columns: str) -> Callable[[Callable[..., Iterable[Found]]], Callab
     return declare
 
 
-def _sql_type(hint: type) -> SqlType:
+def _sql_type(hint: type) -> str:
     return next(_SQL_TYPES[one] for one in (*get_args(hint), hint) if one in _SQL_TYPES)
 
 
@@ -158,7 +147,7 @@ def build(
     found = session.table(table)
     index = TableIndex.open_or_define(found.catalog, found.name)
     schema = index.data_table.schema()
-    row_filter = None if where is None else file_filter(read_where(where, schema), schema)
+    row_filter = None if where is None else file_filter(read_where(where, schema, zone_named(session.zone)), schema)
     scope = BuildScope(snapshot_id, ref, row_filter, max_files)
     match mode:
         case "sync":
@@ -229,7 +218,7 @@ def explain(
     if ref is not None:
         snapshot = find_snapshot(index.data_table, ref=ref)
         snapshot_id = None if snapshot is None else snapshot.snapshot_id
-    planned = plan(index, where, snapshot_id)
+    planned = plan(index, where, snapshot_id, session_zone=session.zone)
     yield {"stage": "row groups of the scan", "row_groups": planned.row_groups}
     for stage in planned.funnel:
         yield stage, {"stage": stage.name, "row_groups": stage.entered, "bytes": stage.bytes_read}
@@ -266,6 +255,7 @@ def what_if(
         without=_names(without),
         sample=sample or None,
         snapshot_id=snapshot_id,
+        session_zone=session.zone,
     )
     yield from answer.rows()
 

@@ -78,6 +78,7 @@ class StatementSession:
         self.builds = builds
         self._catalogs = catalogs
         self._conf = session_conf(spark)
+        self.zone = str(spark.conf.get("spark.sql.session.timeZone"))
 
     def table(self, text: str) -> StatementTable:
         """Find a table by its name as in SQL; a name without a catalog is one of the current catalog.

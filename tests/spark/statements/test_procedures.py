@@ -13,6 +13,7 @@ from planner.spark.statements.procedures import PROCEDURES
 from puffin_index import TableIndex
 from puffin_index.errors import NotFoundError, PuffinIndexError
 from ssb_bench.spark_runs.jars import SPARK_RELEASE
+from tests.spark.agreement import settings
 
 pytestmark = pytest.mark.spark
 
@@ -119,6 +120,23 @@ def test_build_and_drop(sql: SparkSession, way: str) -> None:
     row = one(call(sql, way, "drop", table=name))
     assert (row.index_table, row.segments) == (name.removeprefix("lake.") + "__puffin_index", 1)
     assert sql.sql(f"SELECT COUNT(*) FROM {name} WHERE k = 1").collect() == [(10,)]
+
+
+@pytest.mark.one_of(2)
+def test_times_are_those_of_the_sessions_clock(sql: SparkSession, way: str) -> None:
+    name = f"lake.calls.timed_{way.lower()}"
+    sql.sql(
+        f"CREATE TABLE {name} USING iceberg AS SELECT TIMESTAMP '2020-01-01 12:00:00Z' AS t FROM range(0, 10, 1, 1)"
+    )
+    sql.sql(f"CREATE INDEX i ON {name} USING bsi (t) OPTIONS (build = 'none')")
+    with settings(sql, {"spark.sql.session.timeZone": "Asia/Tokyo"}):
+        for hour, files in ((12, 0), (21, 1)):
+            where = f"t = TIMESTAMP '2020-01-01 {hour}:00:00'"
+            assert one(call(sql, way, "build", table=name, where=where)).files == files
+            explained = {row.stage: row for row in call(sql, way, "explain", table=name, where=where).collect()}
+            assert explained["kept"].row_groups == files
+            today = call(sql, way, "what_if", table=name, where=where, without="t.bsi").collect()[1]
+            assert today.row_groups == files
 
 
 @pytest.mark.one_of(2)

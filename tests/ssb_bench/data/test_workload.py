@@ -32,7 +32,7 @@ SEED_LITERALS = {
 
 
 def query_text(*parameters: str, where: str) -> str:
-    header = ["-- name: x", "-- title: t", "-- source: s", "-- note: n", *(f"-- param: {p}" for p in parameters)]
+    header = ["-- title: t", "-- note: n", *(f"-- param: {p}" for p in parameters)]
     return "\n".join([*header, f"SELECT count(*) FROM lineorder WHERE {where}"])
 
 
@@ -40,7 +40,7 @@ def fit_to(values: Sequence[int], text: str) -> Query:
     """Fit a query to a lineorder of one column `c`."""
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE lineorder AS SELECT unnest($1::BIGINT[]) AS c", [values])
-        return fit(parse_query(text), connection)
+        return fit(parse_query("x", text), connection)
 
 
 def used(parameters: Sequence[str], values: Sequence[int]) -> list[int]:

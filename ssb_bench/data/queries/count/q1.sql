@@ -1,6 +1,4 @@
--- name: q1
 -- title: one order price
--- source: Volcano Engine EMR, "Indexes in Apache Iceberg", Q1
 -- note: the equality of one column; min and max of a row group never exclude it
 -- param: price lo_ordtotalprice = 19665277
 SELECT count(*) FROM lineorder WHERE lo_ordtotalprice = $price

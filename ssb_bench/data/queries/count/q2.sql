@@ -1,6 +1,4 @@
--- name: q2
 -- title: one order price and one revenue
--- source: Volcano Engine EMR, "Indexes in Apache Iceberg", Q2
 -- note: two equalities; both values exist, their rows need not meet
 -- param: price lo_ordtotalprice = 19665277
 -- param: revenue lo_revenue = 2141624

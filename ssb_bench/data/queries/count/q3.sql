@@ -1,6 +1,4 @@
--- name: q3
 -- title: one order price, high revenue
--- source: Volcano Engine EMR, "Indexes in Apache Iceberg", Q3
 -- note: an equality and a half-open range near the top of the values
 -- param: price lo_ordtotalprice = 19665277
 -- param: revenue lo_revenue >= 10304000

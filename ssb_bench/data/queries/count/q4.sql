@@ -1,6 +1,4 @@
--- name: q4
 -- title: one order price, low revenue
--- source: Volcano Engine EMR, "Indexes in Apache Iceberg", Q4
 -- note: an equality and a narrow range near the bottom of the values
 -- param: price lo_ordtotalprice = 21877827
 -- param: revenue_from lo_revenue >= 83800

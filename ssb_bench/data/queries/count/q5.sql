@@ -1,6 +1,4 @@
--- name: q5
 -- title: high order price, low revenue
--- source: Volcano Engine EMR, "Indexes in Apache Iceberg", Q5
 -- note: a wide range of one column and a narrow one of the other
 -- param: price lo_ordtotalprice > 21877827
 -- param: revenue_from lo_revenue >= 83800

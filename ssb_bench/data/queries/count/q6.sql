@@ -1,6 +1,4 @@
--- name: q6
 -- title: a narrow range of order prices
--- source: Volcano Engine EMR, "Indexes in Apache Iceberg", Q6
 -- note: a narrow range of one column near the bottom of its values
 -- param: price_from lo_ordtotalprice >= 93565
 -- param: price_to lo_ordtotalprice < 93909

@@ -1,6 +1,4 @@
--- name: q7
 -- title: wide ranges of both columns
--- source: Volcano Engine EMR, "Indexes in Apache Iceberg", Q7
 -- note: most rows match, so no row group can be skipped: the index may only cost nothing here
 -- param: price_from lo_ordtotalprice >= 93565
 -- param: price_to lo_ordtotalprice < 91003562

@@ -1,6 +1,4 @@
--- name: function_modulo
 -- title: the suppliers of a remainder, at a price
--- source: this project
 -- note: evaluated for each supplier key; the row sets of both columns are intersected
 -- param: price lo_ordtotalprice < 2000000
 SELECT count(*), sum(lo_revenue) FROM lineorder WHERE lo_suppkey % 1000 = 7 AND lo_ordtotalprice < $price

@@ -1,6 +1,4 @@
--- name: join_list
 -- title: join with a list of three order prices
--- source: this project
 -- note: the keys stand in the query, but in another relation
 -- param: first lo_ordtotalprice = 19665277
 -- param: second lo_ordtotalprice = 20000000

@@ -1,6 +1,4 @@
--- name: limit_10
 -- title: ten rows above a price
--- source: this project
 -- note: any ten rows, counted; one row group is enough, which a predicate cannot say
 -- param: price lo_ordtotalprice > 20000000
 SELECT count(*) FROM (SELECT * FROM lineorder WHERE lo_ordtotalprice > $price LIMIT 10) AS ten

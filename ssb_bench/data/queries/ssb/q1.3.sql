@@ -1,6 +1,4 @@
--- name: q1.3
 -- title: discounts of a week
--- source: Star Schema Benchmark, revision 3, query Q1.3
 -- note: two columns of lineorder are restricted, neither is indexed
 SELECT sum(lo_extendedprice * lo_discount) AS revenue FROM lineorder, date
 WHERE lo_orderdate = d_datekey AND d_weeknuminyear = 6 AND d_year = 1994 AND lo_discount BETWEEN 5 AND 7

@@ -1,6 +1,4 @@
--- name: q2.1
 -- title: revenue of a category
--- source: Star Schema Benchmark, revision 3, query Q2.1
 -- note: only dimensions are restricted: no row group can be skipped
 SELECT sum(lo_revenue) AS revenue, d_year, p_brand1 FROM lineorder, date, part, supplier
 WHERE lo_orderdate = d_datekey AND lo_partkey = p_partkey AND lo_suppkey = s_suppkey

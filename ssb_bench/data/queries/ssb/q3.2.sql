@@ -1,6 +1,4 @@
--- name: q3.2
 -- title: trade within a nation
--- source: Star Schema Benchmark, revision 3, query Q3.2
 -- note: only dimensions are restricted: no row group can be skipped
 SELECT c_city, s_city, d_year, sum(lo_revenue) AS revenue FROM customer, lineorder, supplier, date
 WHERE lo_custkey = c_custkey AND lo_suppkey = s_suppkey AND lo_orderdate = d_datekey

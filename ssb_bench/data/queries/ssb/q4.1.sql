@@ -1,6 +1,4 @@
--- name: q4.1
 -- title: profit by nation
--- source: Star Schema Benchmark, revision 3, query Q4.1
 -- note: only dimensions are restricted: no row group can be skipped
 SELECT d_year, c_nation, sum(lo_revenue - lo_supplycost) AS profit
 FROM date, customer, supplier, part, lineorder

@@ -1,6 +1,4 @@
--- name: q4.2
 -- title: profit by category
--- source: Star Schema Benchmark, revision 3, query Q4.2
 -- note: only dimensions are restricted: no row group can be skipped
 SELECT d_year, s_nation, p_category, sum(lo_revenue - lo_supplycost) AS profit
 FROM date, customer, supplier, part, lineorder

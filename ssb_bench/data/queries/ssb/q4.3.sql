@@ -1,6 +1,4 @@
--- name: q4.3
 -- title: profit by brand
--- source: Star Schema Benchmark, revision 3, query Q4.3
 -- note: only dimensions are restricted: no row group can be skipped
 SELECT d_year, s_city, p_brand1, sum(lo_revenue - lo_supplycost) AS profit
 FROM date, customer, supplier, part, lineorder

@@ -58,11 +58,9 @@ public final class Conditions {
 
   private static final int MAX_FUNCTIONS = 50;
 
-  /** The classes of expressions that may name a column. */
   private static final Set<Class<?>> NAMES =
       Set.of(AttributeReference.class, GetStructField.class, GetMapValue.class, ElementAt.class);
 
-  /** The operator of each class of comparisons. */
   private static final Map<Class<?>, String> COMPARISONS =
       Map.of(
           EqualTo.class, "=",
@@ -106,8 +104,6 @@ public final class Conditions {
   private final Map<ExprId, AttributeReference> attributes = new HashMap<>();
   private final Schema schema;
   private boolean beyondFilters;
-
-  /** How many nodes are unknown. */
   private int unknown;
 
   /** How many more expressions of a function may be looked at. */

@@ -3,20 +3,20 @@ package io.puffinindex.spark;
 import io.puffinindex.spark.aggregates.AnswerAggregates;
 import io.puffinindex.spark.commands.IndexStatements;
 import io.puffinindex.spark.commands.PythonStatements;
-import io.puffinindex.spark.commands.SessionCatalogs;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.List;
 import java.util.Set;
 import java.util.function.BiFunction;
+import org.apache.commons.lang3.reflect.FieldUtils;
 import org.apache.commons.lang3.reflect.MethodUtils;
 import org.apache.spark.sql.ExperimentalMethods;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.execution.SparkStrategy;
-import org.slf4j.Logger;
-import org.slf4j.LoggerFactory;
+import org.apache.spark.sql.internal.SQLConf;
+import scala.collection.mutable.HashMap;
 import scala.runtime.AbstractFunction1;
 
 /**
@@ -29,7 +29,6 @@ import scala.runtime.AbstractFunction1;
  */
 public final class Hook extends AbstractFunction1<Object, Rule<LogicalPlan>>
     implements AutoCloseable {
-  private static final Logger LOG = LoggerFactory.getLogger("puffin-index");
   private static final String CATALOG = "puffin";
   private static final String PROCEDURES = "io.puffinindex.spark.commands.Procedures";
   private static final Set<String> OURS =
@@ -106,17 +105,16 @@ public final class Hook extends AbstractFunction1<Object, Rule<LogicalPlan>>
         if (!rule.hasEnded() && !hasHook(session)) {
           String trouble = give(session, rule.of((String) SparkParts.of(session, "sessionUUID")));
           if (trouble != null) {
-            LOG.warn(trouble);
+            Trouble.LOG.warn(trouble);
           }
         }
       }
     } catch (Exception e) {
-      LOG.warn("no index is used in this session", e);
+      Trouble.LOG.warn("no index is used in this session", e);
     }
     return new Nothing();
   }
 
-  /** End the hook in all sessions that have it. */
   @Override
   public void close() {
     rule.end();
@@ -126,7 +124,7 @@ public final class Hook extends AbstractFunction1<Object, Rule<LogicalPlan>>
   private String give(Object session, PruneScans own) throws ReflectiveOperationException {
     put(session, List.of(own), List.of(new AnswerAggregates(own), statements));
     try {
-      return procedures == null || SessionCatalogs.put(session, CATALOG, procedures)
+      return procedures == null || putCatalog(session, procedures)
           ? null
           : "the session has a catalog puffin of its own: CALL does not find the procedures,"
               + " planner.call(spark, ...) does";
@@ -147,10 +145,37 @@ public final class Hook extends AbstractFunction1<Object, Rule<LogicalPlan>>
     }
   }
 
-  /** Take a hook out of a session. */
   static void remove(Object session) throws ReflectiveOperationException {
     put(session, List.of(), List.of());
-    SessionCatalogs.remove(session, CATALOG, PROCEDURES);
+    putCatalog(session, null);
+  }
+
+  /**
+   * Put the catalog of procedures into a session, or take it away if it is null; false if the
+   * session has another one of the name, which stays.
+   *
+   * <p>Spark has no method for that: it makes catalogs of classes, which it looks for where the
+   * driver's own classes are.
+   */
+  @SuppressWarnings("unchecked") // reflection
+  private static boolean putCatalog(Object session, Object catalog)
+      throws ReflectiveOperationException {
+    Object manager = SparkParts.of(session, "sessionState", "catalogManager");
+    SQLConf conf = (SQLConf) SparkParts.of(session, "sessionState", "conf");
+    synchronized (manager) {
+      var catalogs = (HashMap<String, Object>) FieldUtils.readField(manager, "catalogs", true);
+      boolean isFree =
+          catalogs.contains(CATALOG)
+              // Each loader has another class of the same name.
+              ? catalogs.apply(CATALOG).getClass().getName().equals(PROCEDURES)
+              : !conf.contains("spark.sql.catalog." + CATALOG);
+      if (isFree && catalog != null) {
+        catalogs.put(CATALOG, catalog);
+      } else if (isFree) {
+        catalogs.remove(CATALOG);
+      }
+      return isFree;
+    }
   }
 
   private static <T> List<T> others(List<T> all, List<? extends T> ours) {

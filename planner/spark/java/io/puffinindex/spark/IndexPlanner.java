@@ -1,10 +1,8 @@
 package io.puffinindex.spark;
 
-import com.fasterxml.jackson.databind.ObjectMapper;
 import io.puffinindex.spark.aggregates.AggregateAnswer;
 import io.puffinindex.spark.functions.ColumnFunction;
 import io.puffinindex.spark.functions.ColumnValues;
-import io.puffinindex.spark.functions.Evaluation;
 import io.puffinindex.spark.scans.ScanTasks;
 import io.puffinindex.spark.scans.View;
 import java.io.ByteArrayInputStream;
@@ -18,12 +16,9 @@ import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.BiFunction;
 import org.apache.iceberg.FileScanTask;
-import org.apache.iceberg.Snapshot;
 import org.apache.iceberg.SnapshotSummary;
 import org.apache.iceberg.Table;
 import org.roaringbitmap.RoaringBitmap;
-import org.slf4j.Logger;
-import org.slf4j.LoggerFactory;
 
 /**
  * Asks the planner which row groups of a scan need not be read.
@@ -33,19 +28,17 @@ import org.slf4j.LoggerFactory;
  * planner/spark/requests/wire.py} describes requests and answers.
  */
 public final class IndexPlanner {
-  private static final Logger LOG = LoggerFactory.getLogger("puffin-index");
   private static final int ATTEMPTS = 5;
   private static final int ABSENT_REMEMBERED = 10000;
   private static final int RESULTS_REMEMBERED = 200;
 
   private final PythonCalls<String, byte[], byte[]> planner;
-  private final ObjectMapper json = new ObjectMapper();
 
   /** By table name and UUID. A table may have several names, and an index under one of them. */
   private final Map<String, View> views = new ConcurrentHashMap<>();
 
   /** Until which System.nanoTime() a table counts as one without an index, by {@link #absence}. */
-  private final Map<Object, Double> absent = new ConcurrentHashMap<>();
+  private final Map<Object, Double> absent = Lists.latest(ABSENT_REMEMBERED);
 
   /** Where functions are true, by {@link ColumnFunction#key}; empty if that takes too long. */
   private final Map<Object, Optional<Node>> results = Lists.latest(RESULTS_REMEMBERED);
@@ -57,7 +50,6 @@ public final class IndexPlanner {
     this.planner = new PythonCalls<>(planner);
   }
 
-  /** Whether the planner need not be asked about a table now. */
   public boolean isNotToBeAsked(Table table, Settings settings) {
     if (settings.says("enabled", "false")) {
       return true;
@@ -69,10 +61,9 @@ public final class IndexPlanner {
   /**
    * Ask about some tasks of data files, or narrowed from such tasks.
    *
-   * @return an {@link Answer}, or an {@link AggregateAnswer} if the question has aggregates; null
-   *     if nothing changes
+   * @return an {@link AggregateAnswer} if the question has aggregates; null if nothing changes
    */
-  Object ask(ScanQuestion question, List<FileScanTask> tasks, String home) throws IOException {
+  Answer ask(ScanQuestion question, List<FileScanTask> tasks, String home) throws IOException {
     Table table = question.table;
     Node request = question.request(home);
     if (request == null) {
@@ -94,7 +85,7 @@ public final class IndexPlanner {
       if (question.aggregates != null) {
         request.put("aggregates", question.aggregates.node(view.deletes(tasks, table.schema())));
       }
-      byte[] answer = planner.apply(json.writeValueAsString(request), candidates.serialized);
+      byte[] answer = planner.apply(Node.JSON.writeValueAsString(request), candidates.serialized);
       if (answer == null || answer.length == 0) {
         return null;
       }
@@ -102,17 +93,18 @@ public final class IndexPlanner {
       char kind = (char) in.readByte();
       switch (kind) {
         case 'A' -> {
-          if (absent.size() >= ABSENT_REMEMBERED) {
-            absent.clear();
-          }
           absent.put(absence(table, question.settings), System.nanoTime() + in.readDouble() * 1e9);
           return null;
         }
-        case 'G' -> {
-          return question.aggregates.read(view, candidates.rowGroups, in);
-        }
-        case 'D', 'O' -> {
-          return new Answer(view, candidates.rowGroups, kind == 'O', in);
+        case 'D', 'O', 'G' -> {
+          Answer found =
+              kind == 'G'
+                  ? question.aggregates.read(view, candidates.rowGroups, in)
+                  : new Answer(view, candidates.rowGroups, kind == 'O', in);
+          if (in.read() >= 0) {
+            throw new IllegalStateException("an answer with bytes after its end");
+          }
+          return found;
         }
         case 'F' -> evaluate(question, in);
         // The index table has a newer version. Take its numbering and ask again.
@@ -120,13 +112,13 @@ public final class IndexPlanner {
         default -> throw new IllegalStateException("an answer of unknown kind " + kind);
       }
     }
-    LOG.warn("index not used: the index of {} changes too fast", table.name());
+    Trouble.LOG.warn("index not used: the index of {} changes too fast", table.name());
     return null;
   }
 
   /** Take known results into the request, for lists that are likely still those of the index. */
   private void recall(ScanQuestion question) {
-    for (ColumnFunction function : question.functions) {
+    for (ColumnFunction function : question.conditions.functions) {
       String fingerprint = lists.get(list(question, function));
       Optional<Node> result = fingerprint == null ? null : results.get(function.key(fingerprint));
       if (result != null) {
@@ -143,12 +135,12 @@ public final class IndexPlanner {
       values[i] = ColumnValues.read(in);
     }
     for (int left = in.readUnsignedShort(); left > 0; left--) {
-      ColumnFunction function = question.functions.get(in.readUnsignedShort());
+      ColumnFunction function = question.conditions.functions.get(in.readUnsignedShort());
       ColumnValues own = values[in.readUnsignedShort()];
       Object key = function.key(own.fingerprint());
       Optional<Node> result = function.isOfThisSession() ? results.get(key) : Optional.empty();
       if (result == null) {
-        Evaluation<Node> evaluation = function.matches(own);
+        var evaluation = function.matches(own);
         result = evaluation.result(deadline);
         if (evaluation.wasBegun()) {
           results.put(key, result);
@@ -175,7 +167,7 @@ public final class IndexPlanner {
   /** The snapshot of a scan of all its data files; null for others, and where none is said. */
   private static Long wholeSnapshot(ScanQuestion question, List<FileScanTask> tasks) {
     Long id = question.snapshot;
-    Snapshot snapshot = id == null ? null : question.table.snapshot(id);
+    var snapshot = id == null ? null : question.table.snapshot(id);
     Map<String, String> summary = snapshot == null ? null : snapshot.summary();
     return summary != null
             && String.valueOf(tasks.size())
@@ -188,8 +180,8 @@ public final class IndexPlanner {
    * The row groups to drop. A row group that was not asked about stays, whatever the summary of its
    * snapshot says. A truncated or over-long answer is ignored.
    */
-  public static final class Answer {
-    /** What the job's description says of the scan, may be empty. */
+  public static class Answer {
+    /** What the job's description says, may be empty. */
     public final String note;
 
     /** The IDs of join columns whose keys are worth to be asked about once they are known. */
@@ -199,7 +191,7 @@ public final class IndexPlanner {
     private final RoaringBitmap dropped = new RoaringBitmap();
     private final boolean dropsUnknown;
 
-    private Answer(View view, RoaringBitmap asked, boolean dropsUnknown, DataInputStream in)
+    protected Answer(View view, RoaringBitmap asked, boolean dropsUnknown, DataInputStream in)
         throws IOException {
       this.view = view;
       this.dropsUnknown = dropsUnknown;
@@ -208,18 +200,13 @@ public final class IndexPlanner {
         runtimeFields.add(in.readInt());
       }
       dropped.deserialize(in);
-      if (in.read() >= 0) {
-        throw new IllegalStateException("an answer with bytes after its end");
-      }
       dropped.and(asked);
     }
 
-    /** Whether all tasks stay as they are. */
     public boolean keepsAll() {
       return dropped.isEmpty() && !dropsUnknown;
     }
 
-    /** The tasks of the scan with what is not dropped. */
     public ScanTasks.Pruned left(List<FileScanTask> tasks) {
       return view.without(tasks, dropped, dropsUnknown);
     }

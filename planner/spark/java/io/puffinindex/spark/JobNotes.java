@@ -1,9 +1,7 @@
 package io.puffinindex.spark;
 
-import org.apache.spark.SparkContext;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.QueryPlanningTracker;
-import scala.Option;
 
 /**
  * Adds notes on a query's scans to the description of the query's jobs. A description belongs to a
@@ -15,10 +13,9 @@ public final class JobNotes {
   @SuppressWarnings("ThreadLocalUsage") // the hooks of a JVM have notes of their own
   private final ThreadLocal<Noted> noted = new ThreadLocal<>();
 
-  /** Add a note on the query that this thread plans. */
   public void add(String note) {
     forgetOtherQueries();
-    SparkContext context = SparkSession.active().sparkContext();
+    var context = SparkSession.active().sparkContext();
     String before = context.getLocalProperty(DESCRIPTION);
     String after = before == null || before.isEmpty() ? note : before + "; " + note;
     Noted earlier = noted.get();
@@ -33,7 +30,7 @@ public final class JobNotes {
       return;
     }
     noted.remove();
-    SparkContext context = SparkSession.active().sparkContext();
+    var context = SparkSession.active().sparkContext();
     if (earlier.after.equals(context.getLocalProperty(DESCRIPTION))) {
       context.setLocalProperty(DESCRIPTION, earlier.before);
     }
@@ -41,10 +38,9 @@ public final class JobNotes {
 
   /** The planning tracker of the query that this thread plans, which all its subqueries share. */
   private static QueryPlanningTracker query() {
-    Option<QueryPlanningTracker> tracker = QueryPlanningTracker.get();
+    var tracker = QueryPlanningTracker.get();
     return tracker.isDefined() ? tracker.get() : null;
   }
 
-  /** The description of a query's jobs, before and after the notes. */
   private record Noted(QueryPlanningTracker query, String before, String after) {}
 }

@@ -24,14 +24,12 @@ public final class Lists {
     return PythonUtils.toSeq(items).toList();
   }
 
-  /** An immutable list of some items. */
   @SafeVarargs
   @SuppressWarnings("varargs") // nobody writes to the array
   public static <T> scala.collection.immutable.List<T> of(T... items) {
     return of(Arrays.asList(items));
   }
 
-  /** The items of a collection of Scala's. */
   @SuppressWarnings("deprecation") // what Scala 2.13 has instead is not in 2.12
   public static <T> List<T> from(scala.collection.Iterable<T> items) {
     return JavaConverters.seqAsJavaList(items.toSeq());
@@ -50,17 +48,14 @@ public final class Lists {
                 node -> Option.<N>apply(type.isInstance(node) ? type.cast(node) : null))));
   }
 
-  /** The parts of a condition that AND joins. */
   public static List<Expression> conjuncts(Expression condition) {
     return from(PartitionPruning$.MODULE$.splitConjunctivePredicates(condition));
   }
 
-  /** The parts of a condition that OR joins. */
   public static List<Expression> disjuncts(Expression condition) {
     return from(PartitionPruning$.MODULE$.splitDisjunctivePredicates(condition));
   }
 
-  /** The words of some lines. */
   public static Set<String> words(String... lines) {
     return Set.of(String.join(" ", lines).split(" "));
   }

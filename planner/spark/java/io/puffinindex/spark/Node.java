@@ -1,5 +1,7 @@
 package io.puffinindex.spark;
 
+import com.fasterxml.jackson.databind.DeserializationFeature;
+import com.fasterxml.jackson.databind.ObjectMapper;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -7,6 +9,9 @@ import java.util.stream.Collectors;
 
 /** An object of what crosses to the planner as JSON. */
 public final class Node extends LinkedHashMap<String, Object> {
+  public static final ObjectMapper JSON =
+      new ObjectMapper().enable(DeserializationFeature.USE_LONG_FOR_INTS);
+
   private static final long serialVersionUID = 1;
 
   private Node(Map<String, Object> entries) {
@@ -22,7 +27,6 @@ public final class Node extends LinkedHashMap<String, Object> {
     return node;
   }
 
-  /** This object with one more entry. */
   public Node with(String name, Object value) {
     Node node = new Node(this);
     node.put(name, value);
@@ -37,7 +41,6 @@ public final class Node extends LinkedHashMap<String, Object> {
     return (Boolean) get(name);
   }
 
-  /** The ID of a column. */
   public Integer field() {
     return (Integer) get("field");
   }
@@ -47,7 +50,6 @@ public final class Node extends LinkedHashMap<String, Object> {
     return (String) get("type");
   }
 
-  /** The path of a column, as text. */
   public String path() {
     return ((List<?>) get("path")).stream().map(String::valueOf).collect(Collectors.joining("."));
   }

@@ -2,7 +2,6 @@ package io.puffinindex.spark;
 
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.nio.ByteBuffer;
 import java.nio.CharBuffer;
@@ -18,8 +17,6 @@ public final class PackedList {
   private static final int MOST_IN_JSON = 64;
   private static final int HEADER_BYTES = 5;
   private static final byte[] NONE = {};
-
-  private static final ObjectMapper JSON = new ObjectMapper();
 
   private PackedList() {}
 
@@ -60,7 +57,7 @@ public final class PackedList {
   public static String inFilter(String text) {
     JsonNode filter;
     try {
-      filter = JSON.readTree(text);
+      filter = Node.JSON.readTree(text);
     } catch (JsonProcessingException e) {
       return text; // it nests deeper than Jackson reads
     }

@@ -1,6 +1,5 @@
 package io.puffinindex.spark;
 
-import io.puffinindex.spark.aggregates.AggregateAnswer;
 import io.puffinindex.spark.joins.AwaitedColumn;
 import io.puffinindex.spark.joins.RuntimeFilters;
 import io.puffinindex.spark.joins.RuntimeScan;
@@ -19,9 +18,6 @@ import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.BiFunction;
 import java.util.function.Predicate;
 import org.apache.iceberg.FileScanTask;
-import org.apache.iceberg.Schema;
-import org.apache.iceberg.Table;
-import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.ListQuery;
 import org.apache.spark.sql.catalyst.expressions.ScalarSubquery;
@@ -37,8 +33,6 @@ import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
 import org.apache.spark.sql.internal.SQLConf;
-import org.slf4j.Logger;
-import org.slf4j.LoggerFactory;
 
 /**
  * An optimizer rule that takes row groups out of Iceberg scans.
@@ -51,11 +45,9 @@ import org.slf4j.LoggerFactory;
  * RuntimeScan}).
  */
 public final class PruneScans extends Rule<LogicalPlan> implements Cloneable {
-  private static final Logger LOG = LoggerFactory.getLogger("puffin-index");
-
   private final String hook;
   private String home;
-  private final IndexPlanner planner;
+  public final IndexPlanner planner;
   private final boolean strict;
   private final JobNotes notes = new JobNotes();
   private final AtomicBoolean ended = new AtomicBoolean();
@@ -125,7 +117,7 @@ public final class PruneScans extends Rule<LogicalPlan> implements Cloneable {
     try {
       notes.forgetOtherQueries();
     } catch (RuntimeException e) {
-      LOG.warn("job description not restored", e);
+      Trouble.LOG.warn("job description not restored", e);
     }
     Pass pass = new Pass(plan);
     pass.run();
@@ -176,24 +168,12 @@ public final class PruneScans extends Rule<LogicalPlan> implements Cloneable {
     return changed == plan ? null : subquery.withNewPlan(changed);
   }
 
-  /** Whether the planner need not be asked about a table now. */
-  public boolean isNotToBeAsked(Table table, Settings settings) {
-    return planner.isNotToBeAsked(table, settings);
-  }
-
   /** What the planner says of a question; null if nothing changes. */
   public IndexPlanner.Answer ask(ScanQuestion question, List<FileScanTask> tasks)
       throws IOException {
-    return (IndexPlanner.Answer) planner.ask(question, tasks, home);
+    return planner.ask(question, tasks, home);
   }
 
-  /** What the index gives for the aggregates of a question; null if all rows have to be read. */
-  public AggregateAnswer askAggregates(ScanQuestion question, List<FileScanTask> tasks)
-      throws IOException {
-    return (AggregateAnswer) planner.ask(question, tasks, home);
-  }
-
-  /** Let the description of the query's jobs say something. */
   public void note(String note) {
     if (!note.isEmpty()) {
       notes.add(note);
@@ -233,11 +213,11 @@ public final class PruneScans extends Rule<LogicalPlan> implements Cloneable {
 
     Pass(LogicalPlan query) {
       this.query = query;
-      List<RowLevelWrite> writes = Lists.nodes(query, RowLevelWrite.class);
       write =
-          writes.isEmpty()
-              ? null
-              : writes.get(0).operation().command().toString().toLowerCase(Locale.ROOT);
+          Lists.nodes(query, RowLevelWrite.class).stream()
+              .map(node -> node.operation().command().toString().toLowerCase(Locale.ROOT))
+              .findFirst()
+              .orElse(null);
       subqueries = new Subqueries(query);
     }
 
@@ -274,13 +254,9 @@ public final class PruneScans extends Rule<LogicalPlan> implements Cloneable {
     private void lookAtKeys(LogicalPlan plan, boolean ofSubqueries) {
       for (AwaitedColumn column : RuntimeFilters.awaited(plan, ofSubqueries)) {
         column.source = write == null ? column.source : write;
-        AwaitedColumn before =
-            runtimeFilters
-                .computeIfAbsent(column.scan, scan -> new LinkedHashMap<>())
-                .putIfAbsent(column.name(), column);
-        if (before != null) {
-          before.add(column);
-        }
+        runtimeFilters
+            .computeIfAbsent(column.scan, scan -> new LinkedHashMap<>())
+            .merge(column.name(), column, AwaitedColumn::with);
       }
     }
 
@@ -323,9 +299,7 @@ public final class PruneScans extends Rule<LogicalPlan> implements Cloneable {
         DataSourceV2ScanRelation relation, Expression above, boolean mayGo, boolean mayWait) {
       Scan scan = relation.scan();
       try {
-        if (IcebergScans.isBatchScan(scan)
-            && prune(scan, above, relation.output(), mayGo, mayWait)
-            && mayGo) {
+        if (IcebergScans.isBatchScan(scan) && prune(relation, above, mayGo, mayWait) && mayGo) {
           replacements.put(scan, null);
         }
       } catch (Throwable e) {
@@ -335,12 +309,10 @@ public final class PruneScans extends Rule<LogicalPlan> implements Cloneable {
 
     /** Take row groups out of a scan; say whether the scan has no task left. */
     private boolean prune(
-        Scan scan,
-        Expression above,
-        scala.collection.Iterable<AttributeReference> output,
-        boolean mayGo,
-        boolean mayWait)
+        DataSourceV2ScanRelation relation, Expression above, boolean mayGo, boolean mayWait)
         throws Exception {
+      Scan scan = relation.scan();
+      var output = relation.output();
       Map<String, AwaitedColumn> filters =
           mayWait ? runtimeFilters.getOrDefault(scan, Map.of()) : Map.of();
       WantedRows wanted = mayGo && mayWait ? wantedRows.get(scan) : null;
@@ -351,14 +323,14 @@ public final class PruneScans extends Rule<LogicalPlan> implements Cloneable {
               && wanted == null;
       if (nothingAsked
           || IcebergScans.isOfNoSnapshot(scan)
-          || isNotToBeAsked(IcebergScans.table(scan), Settings.ofSession())) {
+          || planner.isNotToBeAsked(IcebergScans.table(scan), Settings.ofSession())) {
         return false;
       }
       List<FileScanTask> tasks = IcebergScans.tasks(scan);
       if (tasks instanceof ScanTasks.Pruned || tasks.isEmpty()) {
         return tasks instanceof ScanTasks.Pruned && tasks.isEmpty();
       }
-      Schema schema = IcebergScans.schema(scan);
+      var schema = IcebergScans.schema(scan);
       Node wantedNode = wanted == null ? null : wanted.node(output, schema);
       ScanQuestion question =
           new ScanQuestion(scan, new Conditions(above, output, schema, wantedNode != null));

@@ -2,7 +2,6 @@ package io.puffinindex.spark;
 
 import io.puffinindex.spark.plugin.SessionExtensions;
 import io.puffinindex.spark.plugin.Sidecar;
-import java.util.Collections;
 import java.util.Map;
 import org.apache.spark.SparkContext;
 import org.apache.spark.api.plugin.DriverPlugin;
@@ -35,7 +34,7 @@ public class PuffinIndexPlugin implements SparkPlugin, DriverPlugin {
         .set(
             EXTENSIONS, (others.isEmpty() ? "" : others + ",") + SessionExtensions.class.getName());
     sidecar = Sidecar.start(context);
-    return Collections.emptyMap();
+    return Map.of();
   }
 
   @Override

@@ -1,7 +1,6 @@
 package io.puffinindex.spark;
 
 import io.puffinindex.spark.aggregates.AggregateQuestion;
-import io.puffinindex.spark.functions.ColumnFunction;
 import io.puffinindex.spark.scans.IcebergScans;
 import java.util.ArrayList;
 import java.util.HashSet;
@@ -9,7 +8,6 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
-import org.apache.iceberg.Schema;
 import org.apache.iceberg.SchemaParser;
 import org.apache.iceberg.Table;
 import org.apache.iceberg.TableProperties;
@@ -21,15 +19,12 @@ import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.SubqueryExpression;
 import org.apache.spark.sql.catalyst.expressions.UserDefinedExpression;
 import org.apache.spark.sql.connector.read.Scan;
-import org.slf4j.Logger;
-import org.slf4j.LoggerFactory;
 
 /**
  * What a query wants of one scan: the content of a request without the row groups. {@code
  * planner/spark/requests/wire.py} describes requests.
  */
 public final class ScanQuestion implements Cloneable {
-  private static final Logger LOG = LoggerFactory.getLogger("puffin-index");
   private static final String CATALOGS = "spark.sql.catalog.";
 
   /** A longer filter is not audited. */
@@ -43,8 +38,7 @@ public final class ScanQuestion implements Cloneable {
   /** The ID of the scan's snapshot; null in releases that do not say it. */
   public final Long snapshot;
 
-  /** Functions among the conditions, by number. */
-  public final List<ColumnFunction> functions;
+  public final Conditions conditions;
 
   /** How many rows the query wants, and in what order; null if it wants all of them. */
   public Node wanted;
@@ -58,25 +52,15 @@ public final class ScanQuestion implements Cloneable {
   /** Nodes of the keys that these columns can have, once they are known. */
   private List<Node> runtimeKeys = List.of();
 
-  private final Schema schema;
   private final List<Expression> filters;
-  private final List<Node> conditions;
-  private final org.apache.spark.sql.catalyst.expressions.Expression filter;
-  private final Set<Integer> fields;
   private final Map<String, String> catalog;
-  private final boolean caseSensitive;
 
   public ScanQuestion(Scan scan, Conditions conditions) {
     this.scan = scan;
-    this.conditions = conditions.nodes;
-    filter = conditions.filter;
-    functions = conditions.functions;
-    fields = conditions.fields;
+    this.conditions = conditions;
     table = IcebergScans.table(scan);
-    schema = IcebergScans.schema(scan);
     filters = IcebergScans.filters(scan);
     catalog = Settings.startingWith(CATALOGS + table.name().split("\\.", 2)[0]);
-    caseSensitive = IcebergScans.isCaseSensitive(scan);
     snapshot = IcebergScans.snapshot(scan);
   }
 
@@ -103,7 +87,8 @@ public final class ScanQuestion implements Cloneable {
 
   /** Whether no row group could be left out. The session of an audit asks about every scan. */
   public boolean isEmpty() {
-    boolean hasTests = !filters.isEmpty() || !conditions.isEmpty() || !runtimeFields.isEmpty();
+    boolean hasTests =
+        !filters.isEmpty() || !conditions.nodes.isEmpty() || !runtimeFields.isEmpty();
     return !settings.says("sampled", "true") && !hasTests && wanted == null;
   }
 
@@ -112,24 +97,28 @@ public final class ScanQuestion implements Cloneable {
     if (aggregates != null) {
       return aggregates.key();
     }
-    return wanted == null ? "" : wanted.get("rows") + " " + wanted.get("order") + " " + conditions;
+    return wanted == null
+        ? ""
+        : wanted.get("rows") + " " + wanted.get("order") + " " + conditions.nodes;
   }
 
   /** The content of a request; an aggregate's is null if the planner would miss a filter. */
   public Node request(String home) {
+    var schema = IcebergScans.schema(scan);
     List<String> expressions = new ArrayList<>();
-    Set<Integer> named = new HashSet<>(fields);
+    Set<Integer> named = new HashSet<>(conditions.fields);
     boolean hasAllFilters = true;
     for (Expression filter : filters) {
       try {
         Set<Integer> referenced =
-            Binder.boundReferences(schema.asStruct(), List.of(filter), caseSensitive);
+            Binder.boundReferences(
+                schema.asStruct(), List.of(filter), IcebergScans.isCaseSensitive(scan));
         expressions.add(PackedList.inFilter(ExpressionParser.toJson(filter)));
         named.addAll(referenced);
       } catch (RuntimeException e) {
         // A missing filter only keeps more row groups, but no row that it rejects may count.
         hasAllFilters = false;
-        LOG.debug("filter not handed to the index: {}", filter, e);
+        Trouble.LOG.debug("filter not handed to the index: {}", filter, e);
       }
     }
     if (aggregates != null && !hasAllFilters) {
@@ -140,44 +129,31 @@ public final class ScanQuestion implements Cloneable {
       named.add((Integer) ((Map<?, ?>) wanted.get("order")).get("field"));
     }
     runtimeKeys.forEach(keys -> named.add(keys.field()));
-    String columns = SchemaParser.toJson(TypeUtil.select(schema, named));
-    return Node.of(
-        "table",
-        table.name(),
-        "uuid",
-        table.uuid().toString(),
-        "snapshot",
-        snapshot,
-        "filters",
-        expressions,
-        "conditions",
-        conditions,
-        "runtime_fields",
-        runtimeFields,
-        "runtime_keys",
-        runtimeKeys,
-        "wanted",
-        hasAllFilters ? wanted : null,
-        "aggregates",
-        null,
-        "sql",
-        settings.get("audit", "0").equals("0") ? null : text(),
-        "columns",
-        columns,
-        "name_mapping",
-        table.properties().get(TableProperties.DEFAULT_NAME_MAPPING),
-        "catalog",
-        catalog,
-        "settings",
-        settings.entries(),
-        "session",
-        home,
-        "thread",
-        Thread.currentThread().getId());
+    Node request =
+        Node.of(
+            "table", table.name(),
+            "uuid", table.uuid().toString(),
+            "name_mapping", table.properties().get(TableProperties.DEFAULT_NAME_MAPPING),
+            "columns", SchemaParser.toJson(TypeUtil.select(schema, named)),
+            "sql", settings.get("audit", "0").equals("0") ? null : text(conditions.filter),
+            "settings", settings.entries(),
+            "thread", Thread.currentThread().getId());
+    request.putAll(
+        Node.of(
+            "snapshot", snapshot,
+            "filters", expressions,
+            "conditions", conditions.nodes,
+            "runtime_fields", runtimeFields,
+            "runtime_keys", runtimeKeys,
+            "wanted", hasAllFilters ? wanted : null,
+            "aggregates", null,
+            "catalog", catalog,
+            "session", home));
+    return request;
   }
 
   /** The filter as Spark writes it; null where the text would not mean the same elsewhere. */
-  private String text() {
+  private static String text(org.apache.spark.sql.catalyst.expressions.Expression filter) {
     // Code of users runs in queries of users only, and a subquery has no text.
     if (filter == null
         || !filter.deterministic()

@@ -10,9 +10,8 @@ import org.apache.spark.sql.internal.SQLConf;
  * or that save a question.
  */
 public record Settings(Map<String, String> entries) {
-  private static final String PREFIX = "spark.puffin-index.";
+  public static final String PREFIX = "spark.puffin-index.";
 
-  /** The settings of the session that plans in this thread. */
   public static Settings ofSession() {
     return new Settings(startingWith(PREFIX));
   }
@@ -33,7 +32,6 @@ public record Settings(Map<String, String> entries) {
     return entries.getOrDefault(PREFIX + name, otherwise).trim();
   }
 
-  /** Whether a setting has a value. */
   public boolean says(String name, String value) {
     return get(name, "").equalsIgnoreCase(value);
   }

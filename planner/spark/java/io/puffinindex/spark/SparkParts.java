@@ -1,6 +1,5 @@
 package io.puffinindex.spark;
 
-import java.lang.reflect.Constructor;
 import java.util.Arrays;
 import org.apache.commons.lang3.reflect.MethodUtils;
 import scala.Option;
@@ -26,11 +25,15 @@ public final class SparkParts {
   }
 
   /** Make an object of a class whose constructor has more optional parameters in later releases. */
-  public static <T> T made(Class<T> type, Object... first) throws ReflectiveOperationException {
-    Constructor<?> constructor = type.getConstructors()[0];
+  public static <T> T made(Class<T> type, Object... first) {
+    var constructor = type.getConstructors()[0];
     Object[] arguments = new Object[constructor.getParameterCount()];
     Arrays.fill(arguments, Option.empty());
     System.arraycopy(first, 0, arguments, 0, first.length);
-    return type.cast(constructor.newInstance(arguments));
+    try {
+      return type.cast(constructor.newInstance(arguments));
+    } catch (ReflectiveOperationException e) {
+      throw new IllegalStateException(e);
+    }
   }
 }

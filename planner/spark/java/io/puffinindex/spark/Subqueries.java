@@ -46,7 +46,6 @@ public final class Subqueries {
     collect(query, true);
   }
 
-  /** Whether the plan of a subquery is one of those that run by themselves. */
   public boolean isWhole(LogicalPlan plan) {
     return known.contains(plan);
   }

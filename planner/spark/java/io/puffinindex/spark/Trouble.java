@@ -6,12 +6,12 @@ import org.apache.spark.SparkException;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
-/** Trouble on this side, which stops no query, unless the session is strict. */
+/** Trouble on this side, which stops no query, unless the session is strict; and the log. */
 public final class Trouble {
   /** Begins the tags of jobs that we cancel ourselves. */
   public static final String OWN_TAG = "puffin-index-side-";
 
-  private static final Logger LOG = LoggerFactory.getLogger("puffin-index");
+  public static final Logger LOG = LoggerFactory.getLogger("puffin-index");
 
   /** Spark 4 puts the name of the error before the text. */
   private static final Pattern CANCELLED =

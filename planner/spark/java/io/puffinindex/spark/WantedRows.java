@@ -8,7 +8,6 @@ import org.apache.spark.sql.catalyst.expressions.Descending$;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.GetStructField;
 import org.apache.spark.sql.catalyst.expressions.Literal;
-import org.apache.spark.sql.catalyst.expressions.NamedExpression;
 import org.apache.spark.sql.catalyst.expressions.NullsFirst$;
 import org.apache.spark.sql.catalyst.expressions.Rank;
 import org.apache.spark.sql.catalyst.expressions.RowNumber;
@@ -96,7 +95,7 @@ public record WantedRows(Scan scan, int rows, Expression key, SortOrder order) {
     if (!(key instanceof Attribute attribute)) {
       return null;
     }
-    for (NamedExpression named : Lists.from(project.projectList())) {
+    for (var named : Lists.from(project.projectList())) {
       if (named.exprId().equals(attribute.exprId())) {
         return named instanceof Alias alias ? alias.child() : (Expression) named;
       }

@@ -82,8 +82,8 @@ public final class AggregateQuestion {
   final List<AggregateRows.Buffer> buffers = new ArrayList<>();
   private final List<String> texts = new ArrayList<>();
 
-  /** Whether anything is computed of the values of columns. */
-  boolean computes;
+  /** Whether a key or an input of an aggregate is computed of the values of columns. */
+  private boolean hasFunctions;
 
   private boolean isDeclined;
 
@@ -128,30 +128,30 @@ public final class AggregateQuestion {
     }
   }
 
-  /** The index cannot answer. */
   private static final class NotOfIndexException extends RuntimeException {
     private static final long serialVersionUID = 1;
   }
 
-  /** How many rows of a scan there are. */
   static AggregateQuestion ofRows(Conditions conditions) {
     AggregateQuestion question = new AggregateQuestion(conditions, List.of());
     question.texts.add("count(*)");
     return question;
   }
 
-  /** Say that the answer is of no use. */
+  boolean computes() {
+    return hasFunctions
+        || buffers.stream().anyMatch(one -> one.conditions() != null || one.computed() != null);
+  }
+
   void decline() {
     isDeclined = true;
   }
 
-  /** Read what the index gives, of row groups that it was asked for. */
   public AggregateAnswer read(View view, RoaringBitmap asked, DataInputStream in)
       throws IOException {
     return new AggregateAnswer(view, asked, groups.size(), columns, in);
   }
 
-  /** The content of a request, for Jackson. */
   public Node node(Node deletes) {
     Node node =
         Node.of(
@@ -206,7 +206,7 @@ public final class AggregateQuestion {
       }
       return new BoundReference(place, type, true);
     }
-    computes = true;
+    hasFunctions = true;
     boolean isNormalized = expression instanceof NormalizeNaNAndZero;
     check(
         !(expression instanceof AttributeReference)
@@ -246,7 +246,7 @@ public final class AggregateQuestion {
     if (type == Count.class && child instanceof Literal literal && isSame) {
       check(literal.value() != null);
       texts.add("count(*)");
-      add("count", -1, types, conditions, null);
+      buffers.add(new AggregateRows.Buffer("count", -1, types, conditions, null));
       return;
     }
     // Spark adds small decimals up as integers.
@@ -259,14 +259,12 @@ public final class AggregateQuestion {
     }
     int column = column(node);
     texts.add(function.prettyName() + "(" + ColumnFunction.name(node) + ")");
-    String what = isAddedUp ? "sum" : type == Min.class ? "least" : "greatest";
-    if (type != Count.class) {
-      columns.get(column).put(what, true);
-    }
+    String what = isAddedUp ? "sum" : isEnd ? (type == Min.class ? "least" : "greatest") : "count";
+    columns.get(column).computeIfPresent(what, (name, isWanted) -> true);
     if (type == Average.class && !(own instanceof DecimalType)) {
       columns.get(column).put("double", true);
     }
-    add(type == Count.class ? "count" : what, column, types, conditions, null);
+    buffers.add(new AggregateRows.Buffer(what, column, types, conditions, null));
   }
 
   /** The types of the buffer that a function has for values of a type. */
@@ -278,8 +276,8 @@ public final class AggregateQuestion {
       return List.of(own);
     }
     if (own instanceof DecimalType decimal) {
-      int precision = Math.min(MOST_DIGITS, decimal.precision() + MORE_DIGITS_OF_SUMS);
       DataType second = type == Sum.class ? DataTypes.BooleanType : DataTypes.LongType;
+      int precision = Math.min(MOST_DIGITS, decimal.precision() + MORE_DIGITS_OF_SUMS);
       return List.of(new DecimalType(precision, decimal.scale()), second);
     }
     return type == Average.class
@@ -304,7 +302,7 @@ public final class AggregateQuestion {
         Expression isKnown = new IsNotNull(values.get(i));
         known.add(conditions == null ? isKnown : new And(conditions.get(i), isKnown));
       }
-      add("count", -1, types, known, null);
+      buffers.add(new AggregateRows.Buffer("count", -1, types, known, null));
       return;
     }
     for (Expression value : values) {
@@ -312,28 +310,18 @@ public final class AggregateQuestion {
         addedDoubles.add(reference.ordinal());
       }
     }
-    add("computed", -1, types, conditions, new ComputedValues(isAddedUp, types, values));
+    ComputedValues computed = new ComputedValues(isAddedUp, types, values);
+    buffers.add(new AggregateRows.Buffer("computed", -1, types, conditions, computed));
   }
 
   private static boolean isFloating(DataType type) {
     return type instanceof DoubleType || type instanceof FloatType;
   }
 
-  private void add(
-      String what,
-      int column,
-      List<DataType> types,
-      List<Expression> conditions,
-      ComputedValues computed) {
-    computes |= conditions != null || computed != null;
-    buffers.add(new AggregateRows.Buffer(what, column, types, conditions, computed));
-  }
-
   private int column(Node node) {
-    for (int i = 0; i < columns.size(); i++) {
-      if (columns.get(i).get("column").equals(node)) {
-        return i;
-      }
+    int place = columns.stream().map(one -> one.get("column")).toList().indexOf(node);
+    if (place >= 0) {
+      return place;
     }
     columns.add(
         Node.of("column", node, "sum", false, "double", false, "least", false, "greatest", false));

@@ -2,6 +2,7 @@ package io.puffinindex.spark.aggregates;
 
 import io.puffinindex.spark.Node;
 import io.puffinindex.spark.functions.ColumnFunction;
+import io.puffinindex.spark.functions.ColumnValues;
 import io.puffinindex.spark.functions.Evaluation;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
@@ -9,7 +10,6 @@ import java.util.List;
 import java.util.Objects;
 import java.util.function.Consumer;
 import java.util.stream.Stream;
-import org.apache.iceberg.DataFile;
 import org.apache.iceberg.FileScanTask;
 import org.apache.iceberg.types.Conversions;
 import org.apache.iceberg.types.Types;
@@ -22,9 +22,6 @@ import org.apache.spark.sql.types.DoubleType;
 
 /** The rows of aggregate buffers that an answer to a question gives. */
 record AggregateRows(AggregateQuestion question, AggregateAnswer answer) {
-  /** An average of integers is exact as long as doubles add up its magnitudes exactly. */
-  private static final long EXACT_DOUBLES = 1L << 53;
-
   /** Whether doubles add up averages of integers exactly, whatever the unread rows have. */
   private boolean isExact(List<FileScanTask> unread) {
     for (Buffer buffer : question.buffers) {
@@ -33,8 +30,8 @@ record AggregateRows(AggregateQuestion question, AggregateAnswer answer) {
       }
       if (buffer.column >= 0 && buffer.type() instanceof DoubleType && buffer.types.size() > 1) {
         Node node = (Node) question.columns.get(buffer.column).get("column");
-        double most = (double) answer.magnitudes[buffer.column] + magnitude(node, unread);
-        if (most > EXACT_DOUBLES) {
+        double most = (double) answer.columns[buffer.column].magnitude() + magnitude(node, unread);
+        if (most > ComputedValues.EXACT_DOUBLES) {
           return false;
         }
       }
@@ -53,7 +50,7 @@ record AggregateRows(AggregateQuestion question, AggregateAnswer answer) {
             ? Math.pow(10, decimal.precision())
             : -(double) (type.equals("int") ? Integer.MIN_VALUE : Long.MIN_VALUE);
     for (FileScanTask task : tasks) {
-      DataFile file = task.file();
+      var file = task.file();
       double most = mostOfType;
       ByteBuffer low = file.lowerBounds() == null ? null : file.lowerBounds().get(field);
       ByteBuffer high = file.upperBounds() == null ? null : file.upperBounds().get(field);
@@ -78,7 +75,7 @@ record AggregateRows(AggregateQuestion question, AggregateAnswer answer) {
     if (!isExact(unread)) {
       return null;
     }
-    if (!question.computes) {
+    if (!question.computes()) {
       return everyRow(values -> {});
     }
     Evaluation<List<InternalRow>> evaluation =
@@ -158,27 +155,26 @@ record AggregateRows(AggregateQuestion question, AggregateAnswer answer) {
 
   /** Add the values of a group to a row; -1 stands for no rows at all. */
   private void add(Buffer buffer, int group, List<Object> row) {
-    long count =
-        group < 0
-            ? 0
-            : buffer.column < 0 ? answer.rows[group] : answer.values[buffer.column][group];
+    AggregateAnswer.Column column = buffer.column < 0 ? null : answer.columns[buffer.column];
+    long count = group < 0 ? 0 : (column == null ? answer.rows : column.values())[group];
     if (buffer.what.equals("count")) {
       row.add(count);
     } else if (buffer.what.equals("sum")) {
-      ComputedValues.addSum(count == 0 ? null : sum(buffer, group), count, buffer.types, row);
+      Object sum = count == 0 ? null : sum(column.sums(), group, buffer.type());
+      ComputedValues.addSum(sum, count, buffer.types, row);
     } else if (count == 0) {
       row.add(null);
     } else {
-      AggregateAnswer.Values[] ends = buffer.what.equals("least") ? answer.least : answer.greatest;
-      row.add(ends[buffer.column].get(group, buffer.type()));
+      AggregateAnswer.Values ends =
+          buffer.what.equals("least") ? column.least() : column.greatest();
+      row.add(ends.get(group, buffer.type()));
     }
   }
 
-  private Object sum(Buffer buffer, int group) {
-    return buffer.type() instanceof DoubleType
-        ? (Object)
-            ((Long) answer.sums[buffer.column].value(group, DataTypes.LongType)).doubleValue()
-        : answer.sums[buffer.column].value(group, buffer.type());
+  private static Object sum(ColumnValues sums, int group, DataType type) {
+    return type instanceof DoubleType
+        ? (Object) ((Long) sums.value(group, DataTypes.LongType)).doubleValue()
+        : sums.value(group, type);
   }
 
   /**

@@ -15,7 +15,6 @@ import java.util.ArrayList;
 import java.util.Deque;
 import java.util.HashMap;
 import java.util.IdentityHashMap;
-import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
 import java.util.function.UnaryOperator;
@@ -28,7 +27,6 @@ import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.ExprId;
 import org.apache.spark.sql.catalyst.expressions.Expression;
-import org.apache.spark.sql.catalyst.expressions.NamedExpression;
 import org.apache.spark.sql.catalyst.planning.PhysicalOperation;
 import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
 import org.apache.spark.sql.catalyst.plans.logical.Expand;
@@ -81,18 +79,17 @@ public final class AnswerAggregates extends SparkStrategy {
   public scala.collection.immutable.Seq<SparkPlan> apply(LogicalPlan plan) {
     List<SparkPlan> plans = new ArrayList<>();
     try {
-      ExistingRows existing = rule.hasEnded() ? null : ExistingRows.of(plan);
-      SparkPlan rows = existing == null ? null : answered(existing);
+      Answered answered =
+          !rule.hasEnded() && plan instanceof Aggregate aggregate ? answered(aggregate) : null;
+      if (answered != null) {
+        rule.note(answered.known.answer.note);
+        SparkPlan buffers = buffers(answered, plan.children().head());
+        Object partial = answered.partial;
+        plans.add(answered.whole.transform(Lists.change(node -> node == partial ? buffers : null)));
+      }
+      SparkPlan rows = rule.hasEnded() ? null : existing(plan);
       if (rows != null) {
         plans.add(rows);
-      }
-      if (!rule.hasEnded() && plan instanceof Aggregate aggregate) {
-        Answered answered = answered(aggregate);
-        if (answered != null) {
-          rule.note(answered.known.answer.note);
-          plans.add(
-              replaced(answered.whole, answered.partial, replacement(answered, aggregate.child())));
-        }
       }
     } catch (Throwable e) {
       rule.tell("not answered from the index", e);
@@ -101,36 +98,37 @@ public final class AnswerAggregates extends SparkStrategy {
   }
 
   /** The rows of a plan that asks whether there are rows; null if Spark has to read some. */
-  private SparkPlan answered(ExistingRows existing) throws Exception {
-    // What a LIMIT has left is soon counted; without that, Spark soon meets a row.
-    List<FileScanTask> tasks = RuntimeScan.tasksOfLimit(existing.relation().scan());
-    if (tasks == null) {
+  private SparkPlan existing(LogicalPlan plan) throws Exception {
+    ExistingRows existing = ExistingRows.of(plan);
+    Rows rows = existing == null ? null : rows(existing.project());
+    if (rows == null || !(rows.below instanceof DataSourceV2ScanRelation relation)) {
       return null;
     }
-    Scan scan = RuntimeScan.whole(existing.relation().scan());
-    List<Expression> filters = existing.filter() == null ? List.of() : List.of(existing.filter());
+    // What a LIMIT has left is soon counted; without that, Spark soon meets a row.
+    RuntimeScan limited = RuntimeScan.ofLimit(relation.scan());
     Conditions conditions =
-        isNotToBeAsked(scan) ? null : conditions(filters, existing.relation(), scan);
+        limited == null || isNotToBeAsked(limited.scan)
+            ? null
+            : conditions(rows.filters, relation, limited.scan);
     if (conditions == null) {
       return null;
     }
-    ScanQuestion question = new ScanQuestion(scan, conditions);
+    ScanQuestion question = new ScanQuestion(limited.scan, conditions);
     question.aggregates = AggregateQuestion.ofRows(conditions);
-    Known known = answer(question, tasks, "some " + question.aggregates.key());
-    if (known.rows == null || !known.answer.unread(tasks).isEmpty()) {
+    Known known = answer(question, limited.tasks, "some " + question.aggregates.key());
+    if (known.rows == null || !known.answer.left(limited.tasks).isEmpty()) {
       return null;
     }
     long count = LongStream.of(known.answer.rows).sum();
     rule.note(known.answer.note);
-    return named(
-        local(Lists.from(existing.project().output()), existing.rows(count)),
-        name(question, known));
+    List<Attribute> attributes = Lists.from(existing.project().output());
+    return scan(attributes, existing.rows(count), question, known.answer);
   }
 
   private boolean isNotToBeAsked(Scan scan) {
-    Settings settings = Settings.ofSession();
+    var settings = Settings.ofSession();
     return settings.says("aggregates", "false")
-        || rule.isNotToBeAsked(IcebergScans.table(scan), settings);
+        || rule.planner.isNotToBeAsked(IcebergScans.table(scan), settings);
   }
 
   /** What the index gives for an aggregate; null if Spark has to read all rows. */
@@ -169,7 +167,7 @@ public final class AnswerAggregates extends SparkStrategy {
     Known known = answer(question, tasks, wanted.key());
     return known.rows == null
         ? null
-        : new Answered(whole, partial, question, known, known.answer.unread(tasks));
+        : new Answered(whole, partial, question, known, known.answer.left(tasks));
   }
 
   /** What expressions of a plan are of the rows below, its filters, and what is below. */
@@ -183,7 +181,7 @@ public final class AnswerAggregates extends SparkStrategy {
       return null;
     }
     Map<ExprId, Expression> aliases = new HashMap<>();
-    for (NamedExpression projection : Lists.from(found.get()._1())) {
+    for (var projection : Lists.from(found.get()._1())) {
       if (projection instanceof Alias alias) {
         aliases.put(alias.exprId(), alias.child());
       }
@@ -207,16 +205,6 @@ public final class AnswerAggregates extends SparkStrategy {
       Known known,
       List<FileScanTask> unread) {}
 
-  /** What the text of the plan says of rows. */
-  private static String name(ScanQuestion question, Known known) {
-    String note =
-        known.answer.note.isEmpty()
-            ? question.aggregates + " of " + question.table.name()
-            : known.answer.note;
-    return "PuffinIndexAnswer (" + note.replaceFirst("^puffin-index: ", "") + ") ";
-  }
-
-  /** Spark's own plan of an aggregate. */
   private static SparkPlan planned(Aggregate aggregate) throws ReflectiveOperationException {
     Object strategy =
         SparkParts.of(SparkSession.active(), "sessionState", "planner", "Aggregation");
@@ -280,14 +268,14 @@ public final class AnswerAggregates extends SparkStrategy {
         }
       }
     }
-    AggregateAnswer answer = rule.askAggregates(question, tasks);
+    var answer = (AggregateAnswer) rule.ask(question, tasks);
     List<InternalRow> rows =
         answer == null
             ? null
-            : new AggregateRows(question.aggregates, answer).rows(answer.unread(tasks));
+            : new AggregateRows(question.aggregates, answer).rows(answer.left(tasks));
     if (answer != null && rows == null) {
       question.aggregates.decline();
-      rule.askAggregates(question, tasks);
+      rule.ask(question, tasks);
     }
     Known found = new Known(new WeakReference<>(question.scan), key, answer, rows);
     remember(found);
@@ -298,61 +286,52 @@ public final class AnswerAggregates extends SparkStrategy {
   private void remember(Known latest) {
     synchronized (answers) {
       answers.removeIf(known -> known.scan.get() == null);
-      long rows = latest.size();
-      int count = 1;
-      for (Iterator<Known> it = answers.iterator(); it.hasNext(); count++) {
-        rows += it.next().size();
-        if (count >= ANSWERS_REMEMBERED || rows > ROWS_REMEMBERED) {
-          it.remove();
-        }
+      while (answers.size() >= ANSWERS_REMEMBERED
+          || (!answers.isEmpty()
+              && answers.stream().mapToLong(Known::size).sum() + latest.size() > ROWS_REMEMBERED)) {
+        answers.removeLast();
       }
       answers.addFirst(latest);
     }
   }
 
   /** The plan of buffers: those of the index, and those of the row groups that have to be read. */
-  private SparkPlan replacement(Answered answered, LogicalPlan child) throws Exception {
+  private SparkPlan buffers(Answered answered, LogicalPlan child) {
     SparkPlan partial = (SparkPlan) answered.partial;
     boolean isWhole = answered.unread.isEmpty();
     List<Attribute> attributes =
         Lists.from(partial.output()).stream()
             .map(column -> isWhole ? column : column.newInstance())
             .toList();
-    SparkPlan known =
-        named(local(attributes, answered.known.rows), name(answered.question, answered.known));
+    Known known = answered.known;
+    SparkPlan scan = scan(attributes, known.rows, answered.question, known.answer);
     if (isWhole) {
       // One partition needs no shuffle.
-      return new CoalesceExec(1, known);
+      return new CoalesceExec(1, scan);
     }
     IdentityHashMap<Scan, Scan> scans = new IdentityHashMap<>();
     scans.put(
         answered.question.scan, RuntimeScan.of(rule, answered.question, Map.of(), answered.unread));
     SparkPlan rest = new PlanLater(RuntimeScan.inPlan(child, scans));
-    return new UnionExec(Lists.of(partial.withNewChildren(Lists.of(rest)), known));
+    return new UnionExec(Lists.of(partial.withNewChildren(Lists.of(rest)), scan));
   }
 
-  /** A scan of rows that the driver has. */
-  private static SparkPlan local(List<Attribute> attributes, List<InternalRow> rows)
-      throws ReflectiveOperationException {
-    return SparkParts.made(LocalTableScanExec.class, Lists.of(attributes), Lists.of(rows));
-  }
-
-  /** The same scan with a name of its own in the text of plans. */
-  private static SparkPlan named(SparkPlan local, String name) throws ReflectiveOperationException {
+  /** A scan of rows that the driver has, with a name of its own in the text of plans. */
+  private static SparkPlan scan(
+      List<Attribute> attributes,
+      List<InternalRow> rows,
+      ScanQuestion question,
+      AggregateAnswer answer) {
+    var own = question.aggregates + " of " + question.table.name();
+    var note = answer.note.isEmpty() ? own : answer.note.replaceFirst("^puffin-index: ", "");
+    SparkPlan local =
+        SparkParts.made(LocalTableScanExec.class, Lists.of(attributes), Lists.of(rows));
     return SparkParts.made(
         RDDScanExec.class,
         local.output(),
         local.execute(),
-        name,
+        "PuffinIndexAnswer (" + note + ") ",
         new UnknownPartitioning(0),
         Lists.of());
-  }
-
-  /** The plan with another node in the place of the partial aggregate. */
-  private static SparkPlan replaced(
-      SparkPlan node, BaseAggregateExec partial, SparkPlan replacement) {
-    return node == partial
-        ? replacement
-        : node.withNewChildren(Lists.of(replaced(node.children().head(), partial, replacement)));
   }
 }

@@ -20,7 +20,7 @@ import org.apache.spark.sql.types.DoubleType;
  */
 final class ComputedValues {
   /** Doubles add up this many multiples of a power of two exactly. */
-  private static final double EXACT_DOUBLES = 1L << 53;
+  static final double EXACT_DOUBLES = 1L << 53;
 
   private static final int BITS_OF_FRACTIONS = 52;
   private static final int MOST_EXPONENT = 900;
@@ -57,7 +57,6 @@ final class ComputedValues {
     return type instanceof DoubleType && isSum;
   }
 
-  /** Begin a new sum of all groups. */
   void begin() {
     gains = BigDecimal.ZERO;
     losses = BigDecimal.ZERO;
@@ -136,10 +135,7 @@ final class ComputedValues {
 
   /** A value; which of two zeros Spark would take depends on the order of the rows. */
   private static Object withoutNegativeZero(Object value) {
-    boolean isFloating = value instanceof Double || value instanceof Float;
-    if (isFloating
-        && ((Number) value).doubleValue() == 0
-        && 1 / ((Number) value).doubleValue() < 0) {
+    if (value instanceof Number number && 1 / number.doubleValue() == Double.NEGATIVE_INFINITY) {
       throw new ArithmeticException("a zero whose sign depends on the order of rows");
     }
     return value;

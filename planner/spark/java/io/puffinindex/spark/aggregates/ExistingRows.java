@@ -6,32 +6,21 @@ import java.util.List;
 import java.util.stream.LongStream;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.Alias;
-import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.expressions.Literal;
-import org.apache.spark.sql.catalyst.expressions.NamedExpression;
-import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.GlobalLimit;
 import org.apache.spark.sql.catalyst.plans.logical.LocalLimit;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.plans.logical.ReturnAnswer;
-import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
 
 /**
  * A plan that asks only whether there are rows: a LIMIT above a projection to literals, which Spark
  * makes of EXISTS and {@code isEmpty}. Its rows follow from the number of the rows below.
  *
  * @param project the projection to literals
- * @param relation the scan below
- * @param filter the condition of a filter between, or null
  */
-record ExistingRows(
-    Project project,
-    DataSourceV2ScanRelation relation,
-    Expression filter,
-    int limit,
-    List<Object> values) {
+record ExistingRows(Project project, int limit, List<Object> values) {
   private static final int MOST_ROWS = 1000;
 
   /** What a plan asks; null if it asks for more than whether there are rows. */
@@ -46,18 +35,13 @@ record ExistingRows(
       return null;
     }
     List<Object> values = new ArrayList<>();
-    for (NamedExpression named : Lists.from(project.projectList())) {
+    for (var named : Lists.from(project.projectList())) {
       if (!(named instanceof Alias alias) || !(alias.child() instanceof Literal value)) {
         return null;
       }
       values.add(value.value());
     }
-    Filter filter = project.child() instanceof Filter found ? found : null;
-    LogicalPlan below = filter == null ? project.child() : filter.child();
-    return below instanceof DataSourceV2ScanRelation relation
-        ? new ExistingRows(
-            project, relation, filter == null ? null : filter.condition(), limit, values)
-        : null;
+    return new ExistingRows(project, limit, values);
   }
 
   /** The rows of the plan, if its child has this many rows. */

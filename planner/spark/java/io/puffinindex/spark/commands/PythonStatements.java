@@ -1,6 +1,5 @@
 package io.puffinindex.spark.commands;
 
-import com.fasterxml.jackson.databind.ObjectMapper;
 import io.puffinindex.spark.Node;
 import io.puffinindex.spark.PythonCalls;
 import java.io.IOException;
@@ -10,8 +9,6 @@ import org.apache.spark.sql.SparkSession;
 
 /** Has statements executed by Python's side. */
 public final class PythonStatements {
-  private static final ObjectMapper JSON = new ObjectMapper();
-
   private final PythonCalls<String, SparkSession, String> python;
 
   public PythonStatements(BiFunction<String, SparkSession, String> python) {
@@ -21,8 +18,8 @@ public final class PythonStatements {
   /** The rows of a statement's result; the message of an IllegalArgumentException is for people. */
   public List<List<Object>> execute(Node statement) {
     try {
-      String text = python.apply(JSON.writeValueAsString(statement), SparkSession.active());
-      Answer answer = JSON.readValue(text, Answer.class);
+      String text = python.apply(Node.JSON.writeValueAsString(statement), SparkSession.active());
+      Answer answer = Node.JSON.readValue(text, Answer.class);
       if (answer.error != null) {
         throw new IllegalArgumentException(answer.error);
       }

@@ -30,7 +30,7 @@ import org.roaringbitmap.RoaringBitmap;
  * Spark's own evaluator tells for which of the column's values the condition is true.
  */
 public final class ColumnFunction {
-  private static final String SPARKS_EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions.";
+  static final String SPARKS_EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions.";
   private static final String SPARK = "org.apache.spark.";
   private static final String ICEBERG = "org.apache.iceberg.";
   private static final int MOST_TEXT = 1000;
@@ -52,7 +52,6 @@ public final class ColumnFunction {
           "FormatNumber", 1,
           "FormatString", 0);
 
-  /** The node of the request. */
   public final Node node;
 
   private final Expression bound;
@@ -134,7 +133,6 @@ public final class ColumnFunction {
     return session.equals(Settings.startingWith(""));
   }
 
-  /** Take a result into the node of the request. */
   public void take(String fingerprint, Node matches) {
     node.put("values", fingerprint);
     node.put("matches", matches);
@@ -181,30 +179,22 @@ public final class ColumnFunction {
         positions.add(place);
       }
     }
-    Node found = found(predicate, exact, started);
-    found.put("positions", Base64.getEncoder().encodeToString(View.serialized(positions)));
-    return found;
+    String text = Base64.getEncoder().encodeToString(View.serialized(positions));
+    return found(predicate, exact, started).with("positions", text);
   }
 
   /** The interval of keys for which a monotone condition is true; null for another condition. */
   private Node between(Expression own, long least, long greatest) {
     long started = System.nanoTime();
     long[] keys = MonotoneFunction.keys(own, type, least, greatest);
-    if (keys == null) {
-      return null;
-    }
-    Node found = found(new InterpretedPredicate(own), true, started);
-    found.put("between", keys);
-    return found;
+    return keys == null
+        ? null
+        : found(new InterpretedPredicate(own), true, started).with("between", keys);
   }
 
   private static Node found(BasePredicate predicate, boolean exact, long started) {
     Boolean matchesNull = evaluate(predicate, new GenericInternalRow(1));
     return Node.of(
-        "positions",
-        null,
-        "between",
-        null,
         "null",
         matchesNull == null || matchesNull,
         "exact",

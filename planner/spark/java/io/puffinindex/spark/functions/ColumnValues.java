@@ -1,6 +1,5 @@
 package io.puffinindex.spark.functions;
 
-import io.puffinindex.spark.scans.View;
 import java.io.DataInputStream;
 import java.io.IOException;
 import java.math.BigDecimal;
@@ -35,7 +34,7 @@ public record ColumnValues(
   }
 
   public static ColumnValues read(DataInputStream in) throws IOException {
-    return readList(View.text(in, in.readUnsignedShort()), in);
+    return readList(in.readUTF(), in);
   }
 
   /** Read a list without its fingerprint. */
@@ -72,7 +71,6 @@ public record ColumnValues(
     return numbers;
   }
 
-  /** A value as rows of Spark's have it. */
   public Object value(int place, DataType type) {
     if (bytes != null) {
       return ofBytes(bytes[place], type);

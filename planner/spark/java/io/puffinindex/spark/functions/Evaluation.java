@@ -2,8 +2,9 @@ package io.puffinindex.spark.functions;
 
 import java.lang.management.ManagementFactory;
 import java.util.Optional;
+import java.util.Set;
 import java.util.concurrent.CancellationException;
-import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.Function;
 import org.apache.spark.unsafe.types.UTF8String;
 
@@ -17,12 +18,11 @@ public final class Evaluation<T> {
   private static final long MOST_CPU_NANOS_A_VALUE = 200000000L;
   private static final int MILLIS_BETWEEN_LOOKS = 20;
   private static final int MOST_BYTES = 4096;
-  private static final AtomicInteger GIVEN_UP = new AtomicInteger();
+  private static final Set<Thread> GIVEN_UP = ConcurrentHashMap.newKeySet();
 
   private volatile long values;
   private volatile boolean isGivenUp;
   private boolean wasBegun = true;
-  private boolean hasEnded;
   private T result;
 
   private final Function<Runnable, T> evaluate;
@@ -31,7 +31,6 @@ public final class Evaluation<T> {
     this.evaluate = evaluate;
   }
 
-  /** Begin with the next value. */
   @SuppressWarnings("NonAtomicVolatileUpdate") // one thread counts
   private void next() {
     if (isGivenUp) {
@@ -49,7 +48,8 @@ public final class Evaluation<T> {
 
   /** The result; empty if it takes longer than to a {@code System.nanoTime()}, or fails. */
   public Optional<T> result(long deadline) {
-    if (GIVEN_UP.get() >= MOST_GIVEN_UP) {
+    GIVEN_UP.removeIf(given -> !given.isAlive());
+    if (GIVEN_UP.size() >= MOST_GIVEN_UP) {
       wasBegun = false;
       return Optional.empty();
     }
@@ -70,12 +70,12 @@ public final class Evaluation<T> {
           cpu = used;
         }
         if (used - cpu > MOST_CPU_NANOS_A_VALUE || System.nanoTime() > deadline) {
-          giveUp();
+          giveUp(thread);
           return Optional.empty();
         }
       }
     } catch (InterruptedException e) {
-      giveUp();
+      giveUp(thread);
       Thread.currentThread().interrupt();
       wasBegun = false;
       return Optional.empty();
@@ -93,22 +93,11 @@ public final class Evaluation<T> {
       result = evaluate.apply(this::next);
     } catch (Throwable e) {
       result = null;
-    } finally {
-      end();
     }
   }
 
-  private synchronized void giveUp() {
+  private void giveUp(Thread thread) {
     isGivenUp = true;
-    if (!hasEnded) {
-      GIVEN_UP.incrementAndGet();
-    }
-  }
-
-  private synchronized void end() {
-    hasEnded = true;
-    if (isGivenUp) {
-      GIVEN_UP.decrementAndGet();
-    }
+    GIVEN_UP.add(thread);
   }
 }

@@ -41,8 +41,6 @@ import org.apache.spark.sql.types.TimestampType;
  * @param type the type of the column
  */
 record MonotoneFunction(DataType type, long least, long greatest) {
-  private static final String SPARKS_EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions.";
-
   /** Functions that rise with their first argument; their other arguments must be literals. */
   private static final Set<String> RISING =
       Lists.words(
@@ -89,8 +87,7 @@ record MonotoneFunction(DataType type, long least, long greatest) {
   }
 
   private static boolean isNaN(Object value) {
-    return (value instanceof Double || value instanceof Float)
-        && Double.isNaN(((Number) value).doubleValue());
+    return value instanceof Number number && Double.isNaN(number.doubleValue());
   }
 
   /** The keys for which a condition is true that holds for all keys on one side of some key. */
@@ -170,7 +167,8 @@ record MonotoneFunction(DataType type, long least, long greatest) {
       return first instanceof Literal ? direction(function.children().apply(1)) : 0;
     }
     boolean rises =
-        RISING.contains(kind.getSimpleName()) && kind.getName().startsWith(SPARKS_EXPRESSIONS);
+        RISING.contains(kind.getSimpleName())
+            && kind.getName().startsWith(ColumnFunction.SPARKS_EXPRESSIONS);
     for (int i = 1; rises && i < function.children().size(); i++) {
       rises = function.children().apply(i) instanceof Literal;
     }
@@ -206,9 +204,9 @@ record MonotoneFunction(DataType type, long least, long greatest) {
   }
 
   private static boolean isInfinite(Expression expression) {
-    Object value = expression instanceof Literal literal ? literal.value() : null;
-    return (value instanceof Double || value instanceof Float)
-        && Double.isInfinite(((Number) value).doubleValue());
+    return expression instanceof Literal literal
+        && literal.value() instanceof Number number
+        && Double.isInfinite(number.doubleValue());
   }
 
   private static int sign(Literal literal) {

@@ -45,19 +45,13 @@ public abstract class AwaitedColumn {
   /** The scan; null if the attribute is no column of a scan. */
   public final Scan scan;
 
-  /** The attribute of the scan. */
   public final Attribute column;
-
-  /** How the column compares with the values. */
   public final String operator;
 
   /** The rows of the table that has the values, if that is a whole table; or null. */
   public Long rows;
 
-  /** What tells the values. */
   public String source;
-
-  /** The plan that has the values. */
   protected final LogicalPlan values;
 
   /** Whether another run of that plan gives the same rows, and so may tell the values. */
@@ -86,14 +80,17 @@ public abstract class AwaitedColumn {
   }
 
   /** The plan with a filter that tells the values, as near to the scan as it may be. */
-  public abstract LogicalPlan filtered(LogicalPlan plan) throws ReflectiveOperationException;
+  public abstract LogicalPlan filtered(LogicalPlan plan);
 
-  /** The name of the runtime filter. */
+  /** Whether the values can be told for a side of a scan. */
+  protected boolean isTold(LogicalPlan side) {
+    return scan != null && (isRepeatable || SmallSide.isCheaper(values, side));
+  }
+
   public String name() {
     return RuntimeScan.filterName(column.name(), operator);
   }
 
-  /** Whether the scan takes the runtime filter. */
   public boolean isTaken() {
     return RuntimeScan.takes(scan, name());
   }
@@ -118,10 +115,11 @@ public abstract class AwaitedColumn {
     return nodes;
   }
 
-  /** Let another source tell the values as well. */
-  public void add(AwaitedColumn other) {
+  /** This column, whose values another source tells as well. */
+  public AwaitedColumn with(AwaitedColumn other) {
     source = source.equals(other.source) ? source : "join or subquery";
     rows = ScanQuestion.fewest(rows, other.rows);
+    return this;
   }
 
   /**
@@ -130,8 +128,7 @@ public abstract class AwaitedColumn {
    * goes if there is to be a broadcast, and the query has none.
    */
   protected LogicalPlan filtered(
-      LogicalPlan plan, LogicalPlan query, List<Expression> keys, int at, boolean onlyInBroadcast)
-      throws ReflectiveOperationException {
+      LogicalPlan plan, LogicalPlan query, List<Expression> keys, int at, boolean onlyInBroadcast) {
     for (Project project : Lists.nodes(plan, Project.class)) {
       if (numbersRows(project)) {
         LogicalPlan below = filtered(project.child(), query, keys, at, onlyInBroadcast);

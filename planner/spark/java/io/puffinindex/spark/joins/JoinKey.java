@@ -16,16 +16,13 @@ import org.apache.spark.sql.catalyst.expressions.Literal$;
 import org.apache.spark.sql.catalyst.optimizer.JoinSelectionHelper;
 import org.apache.spark.sql.catalyst.optimizer.PushDownLeftSemiAntiJoin$;
 import org.apache.spark.sql.catalyst.planning.ExtractEquiJoinKeys;
-import org.apache.spark.sql.catalyst.plans.JoinType;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.Join;
-import org.apache.spark.sql.catalyst.plans.logical.JoinHint;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
 import org.apache.spark.sql.execution.dynamicpruning.PartitionPruning;
 import org.apache.spark.sql.internal.SQLConf;
-import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DecimalType;
 import org.apache.spark.sql.types.DoubleType;
 import org.apache.spark.sql.types.FloatType;
@@ -44,14 +41,11 @@ final class JoinKey extends AwaitedColumn {
   private static final JoinSelectionHelper BROADCASTS = PushDownLeftSemiAntiJoin$.MODULE$;
   private static final Set<String> NORMALIZATIONS =
       Set.of("KnownFloatingPointNormalized", "NormalizeNaNAndZero");
-
-  /** The side of the column. */
   final LogicalPlan side;
 
   /** Whether the join is a subquery's, whose thread must wait for no other of its small pool. */
   boolean isInSubquery;
 
-  /** The key of this side. */
   private final Expression key;
 
   private final List<Expression> otherKeys;
@@ -75,28 +69,17 @@ final class JoinKey extends AwaitedColumn {
     }
     List<Expression> left = Lists.from(extracted.get()._2());
     List<Expression> right = Lists.from(extracted.get()._3());
-    if (PartitionPruning.canPruneLeft(join.joinType())) {
-      addKeys(found, join.left(), left, join.right(), right);
-    }
-    if (PartitionPruning.canPruneRight(join.joinType())) {
-      addKeys(found, join.right(), right, join.left(), left);
-    }
-    return found;
-  }
-
-  private static void addKeys(
-      List<JoinKey> found,
-      LogicalPlan side,
-      List<Expression> keys,
-      LogicalPlan other,
-      List<Expression> otherKeys) {
-    for (int i = 0; i < keys.size(); i++) {
-      JoinKey key = new JoinKey(side, keys.get(i), other, otherKeys, i);
-      if (key.scan != null && (key.isRepeatable || SmallSide.isCheaper(other, side))) {
-        key.rows = rowsOfTable(other);
-        found.add(key);
+    for (int i = 0; i < left.size(); i++) {
+      if (PartitionPruning.canPruneLeft(join.joinType())) {
+        found.add(new JoinKey(join.left(), left.get(i), join.right(), right, i));
+      }
+      if (PartitionPruning.canPruneRight(join.joinType())) {
+        found.add(new JoinKey(join.right(), right.get(i), join.left(), left, i));
       }
     }
+    found.removeIf(key -> !key.isTold(key.side));
+    found.forEach(key -> key.rows = rowsOfTable(key.values));
+    return found;
   }
 
   /** The attribute that a key is made of; null if the key cannot be turned around. */
@@ -115,8 +98,8 @@ final class JoinKey extends AwaitedColumn {
 
   /** Whether a cast gives each value another image, so that it can be turned around. */
   private static boolean isExact(Cast cast) {
-    DataType from = cast.child().dataType();
-    DataType to = cast.dataType();
+    var from = cast.child().dataType();
+    var to = cast.dataType();
     if (to instanceof DecimalType decimal) {
       return decimal.isWiderThan(from);
     }
@@ -151,10 +134,10 @@ final class JoinKey extends AwaitedColumn {
   /** Whether only the join's broadcast can tell the keys, and it is certain to be one. */
   boolean isOfBroadcast(Join join) {
     boolean isRight = side == join.left();
-    JoinHint hint = join.hint();
+    var hint = join.hint();
     boolean isWanted =
         isRight ? BROADCASTS.hintToBroadcastRight(hint) : BROADCASTS.hintToBroadcastLeft(hint);
-    JoinType type = join.joinType();
+    var type = join.joinType();
     boolean mayBe =
         isRight ? BROADCASTS.canBuildBroadcastRight(type) : BROADCASTS.canBuildBroadcastLeft(type);
     return mayBe
@@ -182,7 +165,7 @@ final class JoinKey extends AwaitedColumn {
   }
 
   @Override
-  public LogicalPlan filtered(LogicalPlan plan) throws ReflectiveOperationException {
+  public LogicalPlan filtered(LogicalPlan plan) {
     // Spark takes the keys from the broadcast that the join makes. Without one, the other side has
     // to run once more. It then runs in the pool of all subqueries, where it must wait for no
     // subquery. Runtime filters leave out only rows that a join leaves out as well.

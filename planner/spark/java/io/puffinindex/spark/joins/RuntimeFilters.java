@@ -8,7 +8,6 @@ import java.util.Map;
 import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.ScalarSubquery;
-import org.apache.spark.sql.catalyst.plans.logical.CTERelationDef;
 import org.apache.spark.sql.catalyst.plans.logical.CTERelationRef;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.Join;
@@ -47,7 +46,7 @@ public final class RuntimeFilters {
   private static LogicalPlan withMerged(LogicalPlan plan) {
     Map<Long, LogicalPlan> merged = new HashMap<>();
     for (WithCTE with : Lists.nodes(plan, WithCTE.class)) {
-      for (CTERelationDef relation : Lists.from(with.cteDefs())) {
+      for (var relation : Lists.from(with.cteDefs())) {
         if (relation.underSubquery()) {
           merged.put(relation.id(), relation.child());
         }
@@ -66,8 +65,7 @@ public final class RuntimeFilters {
   }
 
   /** The plan with a runtime filter for each of some columns. */
-  private static LogicalPlan filtered(LogicalPlan plan, List<? extends AwaitedColumn> awaited)
-      throws ReflectiveOperationException {
+  private static LogicalPlan filtered(LogicalPlan plan, List<? extends AwaitedColumn> awaited) {
     LogicalPlan filtered = plan;
     for (AwaitedColumn column : awaited) {
       filtered = column.isTaken() ? column.filtered(filtered) : filtered;
@@ -77,17 +75,13 @@ public final class RuntimeFilters {
 
   /** A filter or a join with runtime filters; null if the node stays. */
   private LogicalPlan changed(LogicalPlan node) {
-    try {
-      if (node instanceof Filter filter) {
-        return changed(filter);
-      }
-      return node instanceof Join join ? changed(join) : null;
-    } catch (Exception e) {
-      throw new IllegalStateException("no runtime filter in " + node.nodeName() + ": " + e, e);
+    if (node instanceof Filter filter) {
+      return changed(filter);
     }
+    return node instanceof Join join ? changed(join) : null;
   }
 
-  private LogicalPlan changed(Filter filter) throws ReflectiveOperationException {
+  private LogicalPlan changed(Filter filter) {
     for (ScalarComparison comparison : ScalarComparison.of(filter)) {
       if (comparison.isTaken() && !comparison.isRepeatable) {
         LogicalPlan rows = small.rows(comparison.values, filter);
@@ -98,7 +92,7 @@ public final class RuntimeFilters {
   }
 
   /** The larger side gets the filters, if both have a scan that takes them. */
-  private LogicalPlan changed(Join node) throws ReflectiveOperationException {
+  private LogicalPlan changed(Join node) {
     Join join = isSubquery ? withoutCasts(node) : node;
     List<JoinKey> left = new ArrayList<>();
     List<JoinKey> right = new ArrayList<>();

@@ -17,8 +17,6 @@ import java.util.ArrayList;
 import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Set;
-import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import org.apache.commons.lang3.ClassUtils;
 import org.apache.iceberg.FileScanTask;
@@ -31,6 +29,8 @@ import org.apache.spark.sql.connector.expressions.Literal;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.read.Batch;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.SupportsRuntimeV2Filtering;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
@@ -46,7 +46,7 @@ public final class RuntimeScan implements InvocationHandler {
   /** A join with more keys is not asked about: they become an interval beyond a tenth of them. */
   private static final int MOST_KEYS = 1000000;
 
-  private final SupportsRuntimeV2Filtering scan;
+  public final SupportsRuntimeV2Filtering scan;
   private final ScanQuestion question;
   private final PruneScans rule;
 
@@ -54,7 +54,7 @@ public final class RuntimeScan implements InvocationHandler {
   private final Map<String, Node> columns;
 
   /** The tasks without the keys of any join; null for those of the scan. */
-  private final List<FileScanTask> tasks;
+  public final List<FileScanTask> tasks;
 
   /** The tasks of the next batch that each thread asks for. */
   @SuppressWarnings("ThreadLocalUsage") // each scan has tasks of its own
@@ -102,15 +102,10 @@ public final class RuntimeScan implements InvocationHandler {
         || IcebergScans.isLocalScan(scan);
   }
 
-  /** The tasks that a LIMIT has left of a scan that waits for no keys; null for any other scan. */
-  public static List<FileScanTask> tasksOfLimit(Scan scan) {
+  /** A scan that a LIMIT has left fewer tasks of, and that waits for no keys; null for another. */
+  public static RuntimeScan ofLimit(Scan scan) {
     RuntimeScan handler = handler(scan);
-    return handler == null || !handler.columns.isEmpty() ? null : handler.tasks;
-  }
-
-  /** The scan that a LIMIT has left fewer tasks of; see {@link #tasksOfLimit}. */
-  public static Scan whole(Scan scan) {
-    return handler(scan).scan;
+    return handler == null || !handler.columns.isEmpty() || handler.tasks == null ? null : handler;
   }
 
   /** A plan with other scans in the place of some, or no rows where the other scan is null. */
@@ -158,10 +153,7 @@ public final class RuntimeScan implements InvocationHandler {
         return IcebergScans.batchOf(scan, narrowedTasks);
       }
       if (tasks != null) {
-        return Proxy.newProxyInstance(
-            Batch.class.getClassLoader(),
-            new Class<?>[] {Batch.class},
-            new FewerRows(IcebergScans.batchOf(scan, tasks), question.wantedRows()));
+        return new FewerRows(IcebergScans.batchOf(scan, tasks), question.wantedRows());
       }
     }
     if (name.equals("equals")) {
@@ -176,8 +168,7 @@ public final class RuntimeScan implements InvocationHandler {
 
   private NamedReference[] filterAttributes() {
     Stream<NamedReference> own =
-        columns.keySet().stream()
-            .map(name -> Expressions.column("`" + name.replace("`", "``") + "`"));
+        columns.keySet().stream().map(name -> Expressions.column(quoted(name)));
     return Stream.concat(Stream.of(scan.filterAttributes()), own).toArray(NamedReference[]::new);
   }
 
@@ -186,12 +177,12 @@ public final class RuntimeScan implements InvocationHandler {
     narrowed.remove();
     List<Predicate> partition = new ArrayList<>();
     List<Node> keys = new ArrayList<>();
-    Set<String> own = names(scan.filterAttributes());
+    List<NamedReference> own = List.of(scan.filterAttributes());
     for (Predicate predicate : predicates) {
       String column = column(predicate);
       boolean isOfKeys = column != null && predicate.name().equals("IN");
       Node node = isOfKeys ? columns.get(column) : null;
-      if (column == null || own.contains(column)) {
+      if (column == null || own.contains(Expressions.column(quoted(column)))) {
         partition.add(predicate);
       }
       if (node != null && predicate.children().length <= MOST_KEYS) {
@@ -205,7 +196,7 @@ public final class RuntimeScan implements InvocationHandler {
       List<FileScanTask> tasks = this.tasks == null ? IcebergScans.tasks(scan) : this.tasks;
       if (keys.isEmpty()
           || tasks.isEmpty()
-          || rule.isNotToBeAsked(question.table, question.settings)) {
+          || rule.planner.isNotToBeAsked(question.table, question.settings)) {
         return;
       }
       IndexPlanner.Answer answer = rule.ask(question.with(keys), tasks);
@@ -217,12 +208,8 @@ public final class RuntimeScan implements InvocationHandler {
     }
   }
 
-  private static Set<String> names(NamedReference[] references) {
-    return Stream.of(references)
-        .map(NamedReference::fieldNames)
-        .filter(path -> path.length == 1)
-        .map(path -> path[0])
-        .collect(Collectors.toSet());
+  private static String quoted(String column) {
+    return "`" + column.replace("`", "``") + "`";
   }
 
   /** The top-level column that a runtime filter tests; null if the filter tests something else. */
@@ -262,12 +249,15 @@ public final class RuntimeScan implements InvocationHandler {
    * A batch of a query that wants only some rows. Spark runs equal batches once, and Iceberg's
    * batches are equal if their scans have the same filters.
    */
-  private record FewerRows(Batch batch, String wanted) implements InvocationHandler {
+  private record FewerRows(Batch batch, String wanted) implements Batch {
     @Override
-    public Object invoke(Object proxy, Method method, Object[] arguments) throws Throwable {
-      return method.getName().equals("equals")
-          ? equals(ScanTasks.handlerOf(arguments[0]))
-          : ScanTasks.forward(batch, method, arguments);
+    public InputPartition[] planInputPartitions() {
+      return batch.planInputPartitions();
+    }
+
+    @Override
+    public PartitionReaderFactory createReaderFactory() {
+      return batch.createReaderFactory();
     }
   }
 }

@@ -10,7 +10,6 @@ import java.util.Set;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.EqualTo;
-import org.apache.spark.sql.catalyst.expressions.ExprId;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.GreaterThan;
 import org.apache.spark.sql.catalyst.expressions.GreaterThanOrEqual;
@@ -80,16 +79,12 @@ final class ScalarComparison extends AwaitedColumn {
             subquery == null
                 ? null
                 : new ScalarComparison(column, filter.child(), operator, value, subquery);
-        if (comparison != null && comparison.scan != null && comparison.mayRun(filter)) {
+        if (comparison != null && comparison.isTold(filter)) {
           found.putIfAbsent(column.exprId() + operator, comparison);
         }
       }
     }
     return new ArrayList<>(found.values());
-  }
-
-  private boolean mayRun(Filter filter) {
-    return isRepeatable || SmallSide.isCheaper(values, filter);
   }
 
   /** A filter whose subquery is of rows that are known. */
@@ -140,9 +135,9 @@ final class ScalarComparison extends AwaitedColumn {
   }
 
   @Override
-  public LogicalPlan filtered(LogicalPlan plan) throws ReflectiveOperationException {
+  public LogicalPlan filtered(LogicalPlan plan) {
     Expression computed = withSubquery(value, subquery, values.output().head());
-    ExprId id = NamedExpression$.MODULE$.newExprId();
+    var id = NamedExpression$.MODULE$.newExprId();
     Alias key = new Alias(computed, "value", id, Lists.of(), Option.empty(), Lists.of());
     LogicalPlan query = new Project(Lists.of(key), values);
     return filtered(plan, query, List.of(key.toAttribute()), 0, false);

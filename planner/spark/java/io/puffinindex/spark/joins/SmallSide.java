@@ -4,14 +4,11 @@ import io.puffinindex.spark.Lists;
 import io.puffinindex.spark.Settings;
 import io.puffinindex.spark.SparkParts;
 import io.puffinindex.spark.Trouble;
-import java.util.Collections;
 import java.util.HashMap;
 import java.util.Map;
-import java.util.Timer;
-import java.util.TimerTask;
 import java.util.UUID;
+import java.util.concurrent.TimeUnit;
 import org.apache.commons.lang3.reflect.MethodUtils;
-import org.apache.spark.SparkContext;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.Expression;
@@ -22,8 +19,7 @@ import org.apache.spark.sql.execution.LocalLimitExec;
 import org.apache.spark.sql.execution.QueryExecution;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.internal.SQLConf;
-import org.slf4j.Logger;
-import org.slf4j.LoggerFactory;
+import org.apache.spark.util.ThreadUtils;
 
 /**
  * A plan with few rows whose keys restrict a scan, though Spark cannot tell its size or might get
@@ -33,7 +29,6 @@ import org.slf4j.LoggerFactory;
  * rows.
  */
 final class SmallSide {
-  private static final Logger LOG = LoggerFactory.getLogger("puffin-index");
   private static final int MOST_ROWS = 100000;
   private static final double MOST_BYTES = 64 << 20;
 
@@ -64,9 +59,7 @@ final class SmallSide {
   private static final String NO_BOUND = "0";
 
   /** By hash of a plan and setting. */
-  private static final Map<String, GivenUp> GIVEN_UP = Collections.synchronizedMap(new HashMap<>());
-
-  private static final int MOST_GIVEN_UP = 10000;
+  private static final Map<String, GivenUp> GIVEN_UP = Lists.latest(10000);
 
   /** The next run may be fast: the first one starts Python, and waits for compilers. */
   private static final long FIRST_PAUSE_NANOSECONDS = 10L * 1000000000L;
@@ -93,20 +86,19 @@ final class SmallSide {
   }
 
   /** The rows of a plan; null if there are too many, or they take too long. */
-  LogicalPlan rows(LogicalPlan plan, LogicalPlan side) throws ReflectiveOperationException {
+  LogicalPlan rows(LogicalPlan plan, LogicalPlan side) {
     if (!known.containsKey(plan.canonicalized())) {
       known.put(plan.canonicalized(), run(plan, side));
     }
     return known(plan);
   }
 
-  private LogicalPlan known(LogicalPlan plan) throws ReflectiveOperationException {
+  private LogicalPlan known(LogicalPlan plan) {
     LocalRelation rows = known.get(plan.canonicalized());
     return rows == null ? null : relation(plan, rows.data());
   }
 
-  private static LocalRelation relation(LogicalPlan plan, Object rows)
-      throws ReflectiveOperationException {
+  private static LocalRelation relation(LogicalPlan plan, Object rows) {
     return SparkParts.made(LocalRelation.class, plan.output(), rows, false);
   }
 
@@ -116,15 +108,11 @@ final class SmallSide {
   }
 
   private Expression consistent(Expression node) {
-    try {
-      LogicalPlan rows =
-          node instanceof ScalarSubquery scalar && !scalar.isCorrelated()
-              ? known(scalar.plan())
-              : null;
-      return rows == null ? null : ((ScalarSubquery) node).withNewPlan(rows);
-    } catch (ReflectiveOperationException e) {
-      throw new IllegalStateException(e);
-    }
+    LogicalPlan rows =
+        node instanceof ScalarSubquery scalar && !scalar.isCorrelated()
+            ? known(scalar.plan())
+            : null;
+    return rows == null ? null : ((ScalarSubquery) node).withNewPlan(rows);
   }
 
   private static LocalRelation run(LogicalPlan plan, LogicalPlan side) {
@@ -132,23 +120,21 @@ final class SmallSide {
     if (givenUp != null && System.nanoTime() - givenUp.until < 0) {
       return null;
     }
-    SparkContext context = SparkSession.active().sparkContext();
+    var context = SparkSession.active().sparkContext();
     String tag = Trouble.OWN_TAG + UUID.randomUUID();
-    Timer timer = new Timer(tag, true);
+    var timer = ThreadUtils.newDaemonSingleThreadScheduledExecutor(tag);
     context.addJobTag(tag);
     String memory = context.getLocalProperty(WORKER_MEMORY);
     context.setLocalProperty(WORKER_MEMORY, NO_BOUND);
     try {
       double bound = Math.min(bytes(side) / BYTES_A_MILLISECOND, MOST_MILLISECONDS);
       long least = Long.parseLong(setting());
-      TimerTask cancel =
-          new TimerTask() {
-            @Override
-            public void run() {
-              context.cancelJobsWithTag(tag);
-            }
-          };
-      timer.schedule(cancel, Math.max(least, (long) bound), CANCEL_AGAIN_MILLISECONDS);
+      var unused =
+          timer.scheduleWithFixedDelay(
+              () -> context.cancelJobsWithTag(tag),
+              Math.max(least, (long) bound),
+              CANCEL_AGAIN_MILLISECONDS,
+              TimeUnit.MILLISECONDS);
       Object executed =
           MethodUtils.invokeStaticMethod(
               QueryExecution.class,
@@ -165,7 +151,7 @@ final class SmallSide {
       // The query runs the side itself, and tells what is wrong with it.
       return givenUp(plan, "it failed, or took longer than " + SETTING + " allows", e);
     } finally {
-      timer.cancel();
+      timer.shutdown();
       context.setLocalProperty(WORKER_MEMORY, memory);
       context.removeJobTag(tag);
     }
@@ -188,20 +174,17 @@ final class SmallSide {
   }
 
   private static LocalRelation givenUp(LogicalPlan plan, String reason, Exception e) {
-    if (GIVEN_UP.size() >= MOST_GIVEN_UP) {
-      GIVEN_UP.clear();
-    }
     GivenUp before = GIVEN_UP.get(name(plan));
     long slower = before == null ? FIRST_PAUSE_NANOSECONDS : before.pause * PAUSE_GROWS;
     // A side that has too many rows has them the next time, too.
     long pause =
         e == null ? LONGEST_PAUSE_NANOSECONDS : Math.min(slower, LONGEST_PAUSE_NANOSECONDS);
     GIVEN_UP.put(name(plan), new GivenUp(System.nanoTime() + pause, pause));
-    LOG.info(
+    Trouble.LOG.info(
         "a side gives no keys to the scan that it is joined with: {}: {}",
         reason,
         plan.simpleString(100));
-    LOG.debug("a side gives no keys", e);
+    Trouble.LOG.debug("a side gives no keys", e);
     return null;
   }
 

@@ -1,8 +1,9 @@
 package io.puffinindex.spark.plugin;
 
+import io.puffinindex.spark.Settings;
+import io.puffinindex.spark.Trouble;
 import java.io.BufferedReader;
 import java.io.IOException;
-import java.io.InputStream;
 import java.io.OutputStream;
 import java.nio.charset.StandardCharsets;
 import java.util.concurrent.CompletableFuture;
@@ -14,10 +15,7 @@ import org.apache.spark.SparkContext;
 import org.apache.spark.api.python.Py4JServer;
 import org.apache.spark.api.python.PythonUtils;
 import org.apache.spark.sql.SparkSession;
-import org.slf4j.Logger;
-import org.slf4j.LoggerFactory;
 import scala.Function1;
-import scala.Option;
 
 /**
  * The Python process that plans for an application ({@code planner/spark/sidecar.py}): started in
@@ -25,8 +23,6 @@ import scala.Option;
  * this JVM, and ends with the JVM; on its standard output it says every second that it lives.
  */
 public final class Sidecar {
-  private static final Logger LOG = LoggerFactory.getLogger("puffin-index");
-  private static final String SETTINGS = "spark.puffin-index.";
   private static final int MOST_RESTARTS = 5;
 
   /** A process that lived so long was well: what ends it is a new trouble. */
@@ -64,10 +60,12 @@ public final class Sidecar {
     SparkConf conf = context.conf();
     python = python(conf);
     silenceNanos =
-        TimeUnit.MILLISECONDS.toNanos(conf.getLong(SETTINGS + "silence-milliseconds", 10000));
+        TimeUnit.MILLISECONDS.toNanos(
+            conf.getLong(Settings.PREFIX + "silence-milliseconds", 10000));
     waitUntil =
         System.nanoTime()
-            + TimeUnit.MILLISECONDS.toNanos(conf.getLong(SETTINGS + "start-milliseconds", 0));
+            + TimeUnit.MILLISECONDS.toNanos(
+                conf.getLong(Settings.PREFIX + "start-milliseconds", 0));
   }
 
   /** Start the process of an application, and return at once. */
@@ -121,11 +119,10 @@ public final class Sidecar {
     if (isOver() || !process.isAlive()) {
       endHook();
     } else {
-      LOG.info("ready {} ms after its start", (System.nanoTime() - started) / 1000000);
+      Trouble.LOG.info("ready {} ms after its start", (System.nanoTime() - started) / 1000000);
     }
   }
 
-  /** End the process for good. */
   public void close() {
     over.countDown();
     settled.countDown();
@@ -150,11 +147,12 @@ public final class Sidecar {
         }
         restarts = System.nanoTime() - started > STEADY_NANOS ? 1 : restarts + 1;
         if (restarts > MOST_RESTARTS) {
-          LOG.warn("queries run without the index from now on: {} {} once more", python, trouble);
+          Trouble.LOG.warn(
+              "queries run without the index from now on: {} {} once more", python, trouble);
           return;
         }
         long pause = 1L << (2 * (restarts - 1));
-        LOG.warn(
+        Trouble.LOG.warn(
             "queries run without the index: {} {}; it is started again in {} s",
             python,
             trouble,
@@ -163,15 +161,15 @@ public final class Sidecar {
       }
     } catch (HopelessException e) {
       if (!isOver()) {
-        LOG.warn(
+        Trouble.LOG.warn(
             "no index is used: {} {}; if puffin-index is not there, set {}python to a Python that"
                 + " has it",
             python,
             e.getMessage(),
-            SETTINGS);
+            Settings.PREFIX);
       }
     } catch (Exception | LinkageError e) {
-      LOG.warn("no index is used", e);
+      Trouble.LOG.warn("no index is used", e);
     } finally {
       close();
     }
@@ -224,12 +222,12 @@ public final class Sidecar {
       in.write(greeting.getBytes(StandardCharsets.UTF_8));
       in.flush();
     } catch (IOException e) {
-      LOG.debug("the sidecar has ended", e);
+      Trouble.LOG.debug("the sidecar has ended", e);
     }
   }
 
   private String watch(Process watched, Thread copying) throws Exception {
-    InputStream signs = watched.getInputStream();
+    var signs = watched.getInputStream();
     long last = System.nanoTime();
     boolean wasReady = false;
     while (!isOver()) {
@@ -256,7 +254,7 @@ public final class Sidecar {
 
   /** Look for the default session once, and wait for a moment. */
   private void lookForSession() throws InterruptedException {
-    Option<SparkSession> found = SparkSession.getDefaultSession();
+    var found = SparkSession.getDefaultSession();
     if (found.isDefined() && found.get().sparkContext() == context) {
       session.complete(found.get());
     }
@@ -268,13 +266,13 @@ public final class Sidecar {
       for (String line = lines.readLine(); line != null; line = lines.readLine()) {
         lastLine = line.isBlank() ? lastLine : line;
         if (line.startsWith("INFO ")) {
-          LOG.info(line);
+          Trouble.LOG.info(line);
         } else if (!isOver()) {
-          LOG.warn(line);
+          Trouble.LOG.warn(line);
         }
       }
     } catch (IOException e) {
-      LOG.debug("the standard error of the sidecar ended", e);
+      Trouble.LOG.debug("the standard error of the sidecar ended", e);
     }
   }
 
@@ -294,7 +292,7 @@ public final class Sidecar {
       process.getOutputStream().close();
       process.waitFor(FAREWELL_MILLIS, TimeUnit.MILLISECONDS);
     } catch (IOException e) {
-      LOG.debug("the sidecar has ended", e);
+      Trouble.LOG.debug("the sidecar has ended", e);
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
     }
@@ -303,7 +301,7 @@ public final class Sidecar {
 
   private static String python(SparkConf conf) {
     return StringUtils.firstNonEmpty(
-        conf.get(SETTINGS + "python", ""),
+        conf.get(Settings.PREFIX + "python", ""),
         System.getenv("PUFFIN_INDEX_PYTHON"),
         System.getenv("PYSPARK_PYTHON"),
         "python3");

@@ -3,7 +3,6 @@ package io.puffinindex.spark.scans;
 import java.math.BigDecimal;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
-import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 import java.util.UUID;
@@ -19,7 +18,7 @@ public final class PartitionConstants {
 
   /** Empty without identity partitions, null if a value has no text. */
   public static String of(FileScanTask task) {
-    List<PartitionField> fields = task.spec().fields();
+    var fields = task.spec().fields();
     Map<Integer, String> texts = new TreeMap<>();
     for (int i = 0; i < fields.size(); i++) {
       PartitionField field = fields.get(i);

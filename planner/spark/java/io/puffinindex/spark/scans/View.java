@@ -12,11 +12,9 @@ import java.util.BitSet;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Set;
 import java.util.TreeSet;
 import java.util.zip.InflaterInputStream;
 import org.apache.iceberg.BaseFileScanTask;
-import org.apache.iceberg.DataFile;
 import org.apache.iceberg.DeleteFile;
 import org.apache.iceberg.FileContent;
 import org.apache.iceberg.FileScanTask;
@@ -158,7 +156,6 @@ public final class View {
     return columns;
   }
 
-  /** A bitmap as bytes. */
   public static byte[] serialized(RoaringBitmap bitmap) {
     bitmap.runOptimize();
     ByteBuffer bytes = ByteBuffer.allocate(bitmap.serializedSizeInBytes());
@@ -203,7 +200,7 @@ public final class View {
    */
   private static FileScanTask narrow(FileScanTask task, FileEntry entry, BitSet gone) {
     FileScanTask whole = ScanTasks.whole(task);
-    Set<Long> left = ScanTasks.starts(task);
+    var left = ScanTasks.starts(task);
     long[][] ranges = entry.ranges();
     List<FileScanTask> survivors = new ArrayList<>();
     for (int i = 0; i < ranges.length; i++) {
@@ -234,7 +231,7 @@ public final class View {
   }
 
   private FileEntry entryOf(FileScanTask task) {
-    DataFile file = task.file();
+    var file = task.file();
     String constants = PartitionConstants.of(task);
     FileEntry entry = constants == null ? null : files.get(key(file.location(), constants));
     if (entry == null
@@ -272,7 +269,6 @@ public final class View {
     return new View(version, files);
   }
 
-  /** The next bytes as text. */
   public static String text(DataInputStream in, int length) throws IOException {
     byte[] text = new byte[length];
     in.readFully(text);

@@ -1,6 +1,5 @@
 package io.puffinindex.spark.commands;
 
-import com.fasterxml.jackson.databind.ObjectMapper;
 import io.puffinindex.spark.Node;
 import io.puffinindex.spark.PruneScans;
 import java.io.IOException;
@@ -9,9 +8,12 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.stream.Stream;
 import org.apache.spark.SparkThrowable;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.RowFactory;
+import org.apache.spark.sql.catalyst.CatalystTypeConverters;
 import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.ProcedureCatalog;
 import org.apache.spark.sql.connector.catalog.procedures.BoundProcedure;
@@ -19,10 +21,9 @@ import org.apache.spark.sql.connector.catalog.procedures.ProcedureParameter;
 import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
 import org.apache.spark.sql.connector.read.LocalScan;
 import org.apache.spark.sql.connector.read.Scan;
-import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
-import org.apache.spark.unsafe.types.UTF8String;
 
 /** The catalog {@code puffin}, which has procedures and nothing else. */
 public final class Procedures implements ProcedureCatalog {
@@ -30,8 +31,6 @@ public final class Procedures implements ProcedureCatalog {
 
   private final PruneScans rule;
   private final PythonStatements python;
-
-  /** By name. */
   private final Map<String, Described> described = new LinkedHashMap<>();
 
   /**
@@ -40,26 +39,13 @@ public final class Procedures implements ProcedureCatalog {
   public Procedures(PruneScans rule, PythonStatements python, String described) throws IOException {
     this.rule = rule;
     this.python = python;
-    for (Described one : new ObjectMapper().readValue(described, Described[].class)) {
+    for (Described one : Node.JSON.readValue(described, Described[].class)) {
       this.described.put(one.name, one);
     }
   }
 
-  /** What Python's side tells of a procedure. */
-  record Described(
-      String name, String description, List<Column> parameters, List<Column> columns) {}
-
-  /**
-   * A parameter, or a column of the result.
-   *
-   * @param type as in SQL
-   * @param required of a parameter
-   */
-  record Column(String name, String type, boolean required) {
-    DataType dataType() {
-      return DataType.fromDDL(type);
-    }
-  }
+  /** What Python's side tells of a procedure; parameters and columns as in CREATE TABLE. */
+  record Described(String name, String description, String parameters, String columns) {}
 
   @Override
   public void initialize(String name, CaseInsensitiveStringMap options) {}
@@ -118,7 +104,6 @@ public final class Procedures implements ProcedureCatalog {
     }
   }
 
-  /** One procedure. */
   private record One(Described described, PythonStatements python)
       implements UnboundProcedure, BoundProcedure {
     @Override
@@ -143,63 +128,38 @@ public final class Procedures implements ProcedureCatalog {
 
     @Override
     public ProcedureParameter[] parameters() {
-      return described.parameters.stream().map(One::parameter).toArray(ProcedureParameter[]::new);
+      return Stream.of(StructType.fromDDL(described.parameters).fields())
+          .map(One::parameter)
+          .toArray(ProcedureParameter[]::new);
     }
 
-    private static ProcedureParameter parameter(Column one) {
-      ProcedureParameter.Builder builder = ProcedureParameter.in(one.name, one.dataType());
+    private static ProcedureParameter parameter(StructField one) {
+      ProcedureParameter.Builder builder = ProcedureParameter.in(one.name(), one.dataType());
       // Python's side has the defaults.
-      return (one.required ? builder : builder.defaultValue("NULL")).build();
+      return (one.nullable() ? builder.defaultValue("NULL") : builder).build();
     }
 
     @Override
     public Iterator<Scan> call(InternalRow arguments) {
+      StructType parameters = StructType.fromDDL(described.parameters);
+      Row given = (Row) CatalystTypeConverters.convertToScala(arguments, parameters);
       Node values = Node.of();
-      for (int i = 0; i < described.parameters.size(); i++) {
-        Column one = described.parameters.get(i);
-        Object value = arguments.isNullAt(i) ? null : arguments.get(i, one.dataType());
-        values.put(one.name, value instanceof UTF8String ? value.toString() : value);
+      for (String name : parameters.fieldNames()) {
+        values.put(name, given.getAs(name));
       }
       List<List<Object>> rows =
           python.execute(Node.of("statement", "call", "name", name(), "arguments", values));
-      return List.<Scan>of(new Result(described.columns, rows)).iterator();
+      return List.<Scan>of(new Result(StructType.fromDDL(described.columns), rows)).iterator();
     }
   }
 
-  /** The rows of a result. */
-  private record Result(List<Column> columns, List<List<Object>> found) implements LocalScan {
-    @Override
-    public StructType readSchema() {
-      StructType schema = new StructType();
-      for (Column column : columns) {
-        schema = schema.add(column.name, column.dataType());
-      }
-      return schema;
-    }
-
+  private record Result(StructType readSchema, List<List<Object>> found) implements LocalScan {
     @Override
     public InternalRow[] rows() {
-      return found.stream().map(this::row).toArray(InternalRow[]::new);
-    }
-
-    private InternalRow row(List<Object> row) {
-      Object[] values = new Object[columns.size()];
-      for (int i = 0; i < values.length; i++) {
-        values[i] = value(row.get(i), columns.get(i).dataType());
-      }
-      return new GenericInternalRow(values);
-    }
-
-    private static Object value(Object value, DataType type) {
-      if (value == null) {
-        return null;
-      }
-      return switch (type.sql()) {
-        case "BOOLEAN" -> value;
-        case "BIGINT" -> ((Number) value).longValue();
-        case "DOUBLE" -> ((Number) value).doubleValue();
-        default -> UTF8String.fromString((String) value);
-      };
+      var convert = CatalystTypeConverters.createToCatalystConverter(readSchema);
+      return found.stream()
+          .map(row -> (InternalRow) convert.apply(RowFactory.create(row.toArray())))
+          .toArray(InternalRow[]::new);
     }
   }
 }
