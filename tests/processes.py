@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import indent
@@ -73,3 +75,13 @@ def _fields(pid: int) -> list[str]:
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except OSError:
         return []
+
+
+def wait_for(condition: Callable[[], bool], seconds: float, pause: float = 0.05) -> bool:
+    """Wait until a condition holds, at most so long; return whether it does."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(pause)
+    return True

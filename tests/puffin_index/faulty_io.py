@@ -1,6 +1,5 @@
-"""A real store of which one request fails, is slow, or comes late: a catalog gets it by `py-io-impl`."""
+"""A real store of which one request fails or comes late: a catalog gets it by `py-io-impl`."""
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -12,13 +11,12 @@ IMPLEMENTATION = f"{__name__}.FaultyFileIO"
 
 @dataclass
 class Fault:
-    """The request, from 1, that fails or takes some seconds, of those for locations with some text in them.
+    """The request, from 1, that fails, of those for locations with some text in them.
 
     If something is to happen `first`, the request succeeds after it.
     """
 
     at: int = 0
-    slow_seconds: float = 0.0
     within: str = ""
     seen: int = 0
     first: Callable[[], object] | None = None
@@ -27,9 +25,9 @@ class Fault:
 FAULT = Fault()
 
 
-def set_fault(at: int, slow_seconds: float = 0.0, within: str = "", first: Callable[[], object] | None = None) -> None:
+def set_fault(at: int, within: str = "", first: Callable[[], object] | None = None) -> None:
     """Let one request of this process go wrong or wait for something else, counted from now."""
-    FAULT.at, FAULT.slow_seconds, FAULT.within, FAULT.seen, FAULT.first = at, slow_seconds, within, 0, first
+    FAULT.at, FAULT.within, FAULT.seen, FAULT.first = at, within, 0, first
 
 
 class FaultyFileIO(PyArrowFileIO):
@@ -53,9 +51,6 @@ def _request(location: str) -> None:
         return
     FAULT.seen += 1
     if FAULT.seen == FAULT.at:
-        if FAULT.first is not None:
-            FAULT.first()
-            return
-        if not FAULT.slow_seconds:
+        if FAULT.first is None:
             raise OSError(f"the store does not answer for {location}")
-        time.sleep(FAULT.slow_seconds)
+        FAULT.first()

@@ -9,7 +9,7 @@ import shutil
 import sys
 import tempfile
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from random import Random
 
@@ -34,20 +34,20 @@ def disk(folder: Path) -> Scene:
     lake = folder / "disk"
     lake.mkdir(exist_ok=True)
     database = lake / "catalog.db"
-    return Scene(World("disk", str(folder), f"sqlite:///{database}", lake.as_uri(), {}), sqlite_lock(database))
+    return World("disk", str(folder), f"sqlite:///{database}", lake.as_uri(), {}), sqlite_lock(database), {}
 
 
 def store(folder: Path, stack: ExitStack, *, with_postgres: bool) -> Scene:
     """A table in an S3 server, which forgets everything at the end; proxies stand before them."""
     endpoint = stack.enter_context(s3_server())
     make_bucket(endpoint, "soak", _KEY, _SECRET)
-    proxies = {"store": _proxy(int(endpoint.rpartition(":")[2]), stack)}
+    proxies = {"store": stack.enter_context(closing(FaultyProxy(int(endpoint.rpartition(":")[2]))))}
     if with_postgres:
         try:
             port = stack.enter_context(postgres(_KEY, _SECRET))
         except pytest.skip.Exception as error:
             raise click.ClickException(str(error)) from error
-        proxies["catalog"] = _proxy(port, stack)
+        proxies["catalog"] = stack.enter_context(closing(FaultyProxy(port)))
         uri = f"postgresql+psycopg2://{_KEY}:{_SECRET}@127.0.0.1:{proxies['catalog'].port}/postgres{_LOCK_TIMEOUT}"
         lock = postgres_lock(port, _KEY, _SECRET)
     else:
@@ -61,13 +61,7 @@ def store(folder: Path, stack: ExitStack, *, with_postgres: bool) -> Scene:
         "s3.connect-timeout": "3",
         "s3.request-timeout": "5",
     }
-    return Scene(World("store", str(folder), uri, "s3://soak/lake", properties), lock, proxies)
-
-
-def _proxy(port: int, stack: ExitStack) -> FaultyProxy:
-    proxy = FaultyProxy(port)
-    stack.callback(proxy.close)
-    return proxy
+    return World("store", str(folder), uri, "s3://soak/lake", properties), lock, proxies
 
 
 @click.command()
@@ -105,11 +99,11 @@ def main(
         scenes = [disk(folder)] if with_disk else []
         if with_store:
             scenes.append(store(folder, stack, with_postgres=with_postgres))
-        for scene in scenes:
-            scene.world.make_table()
+        for world, _, _ in scenes:
+            world.make_table()
         troubles: list[Trouble] = []
         for scene in scenes:
-            spark_here = with_spark and "store" not in scene.proxies
+            spark_here = with_spark and scene[0].name == "disk"
             trouble = Trouble(scene, state, Random(random.random()), with_spark=spark_here)
             troubles.append(trouble)
             stack.callback(trouble.kill)
@@ -117,8 +111,6 @@ def main(
         try:
             while (passed := time.monotonic() - started) < seconds:
                 time.sleep(min(_LOOK_SECONDS, seconds - passed))
-                for trouble in troubles:
-                    trouble.sample()
                 state.seconds = before + time.monotonic() - started
                 state.write(path)
                 _say(state, seconds - passed)

@@ -4,10 +4,9 @@ import ctypes
 import logging
 import signal
 from collections.abc import Mapping
-from contextlib import suppress
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
-from multiprocessing.connection import Connection
 from random import Random
 
 import pyarrow as pa
@@ -39,38 +38,27 @@ class Checker:
     """A process that reads snapshots by PyIceberg's own scan and asks DuckDB. It ends with the one that made it."""
 
     def __init__(self, store: Mapping[str, str]) -> None:
-        context = get_context("spawn")
-        self._connection, other = context.Pipe()
-        context.Process(target=_serve, args=(other, dict(store)), daemon=True).start()
-        other.close()
+        self._store = store
+        self._process = ProcessPoolExecutor(1, get_context("spawn"), _begin)
 
     def questions(self, metadata: str, snapshot_id: int, seed: int) -> list[Question]:
         """Make questions about a snapshot, given the location of the table's metadata.
 
         Raises CheckError if the snapshot cannot be read now.
         """
-        self._connection.send((metadata, snapshot_id, seed))
-        found = self._connection.recv()
-        if isinstance(found, str):
-            raise CheckError(found)
-        return list(found)
+        return self._process.submit(_answer, self._store, metadata, snapshot_id, seed).result()
 
 
-def _serve(connection: Connection, store: Mapping[str, str]) -> None:
+def _begin() -> None:
     ctypes.CDLL(None).prctl(_END_WITH_PARENT, signal.SIGKILL)
     logging.getLogger("pyiceberg").setLevel(logging.ERROR)
-    # The pipe may be closed before the signal comes.
-    with suppress(EOFError, BrokenPipeError, ConnectionResetError):
-        while True:
-            connection.send(_answer(store, *connection.recv()))
 
 
-def _answer(store: Mapping[str, str], metadata: str, snapshot_id: int, seed: int) -> list[Question] | str:
-    """The questions about a snapshot, or why it cannot be read."""
+def _answer(store: Mapping[str, str], metadata: str, snapshot_id: int, seed: int) -> list[Question]:
     try:
         return _questions(StaticTable.from_metadata(metadata, dict(store)), snapshot_id, Random(seed))
     except TROUBLE as error:
-        return f"{type(error).__name__}: {error}"
+        raise CheckError(f"{type(error).__name__}: {error}") from None
 
 
 def _questions(table: StaticTable, snapshot_id: int, random: Random) -> list[Question]:

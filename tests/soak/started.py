@@ -89,12 +89,9 @@ class Started:
 def resident_bytes(pid: int) -> int:
     """Return the memory of a process without its children; 0 if it has ended."""
     try:
-        for line in Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines():
-            if line.startswith("VmRSS:"):
-                return int(line.split()[1]) * 1024
-    except (OSError, ValueError):
-        pass
-    return 0
+        return int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0
 
 
 def survivors(mark: str, patience_seconds: float = 15.0) -> dict[int, str]:

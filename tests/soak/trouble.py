@@ -4,11 +4,11 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from random import Random
+from typing import TypeAlias
 
 import planner
 from puffin_index import TableIndex
@@ -20,7 +20,7 @@ from tests.soak.report import State
 from tests.soak.started import Event, Started, resident_bytes, survivors
 from tests.soak.world import EMPTIED, TABLE, TROUBLE, World, ask, matching, names_now, read_plainly
 
-COMMIT_TIMEOUT_SECONDS = 2.0
+_TIMEOUT = ("--commit-timeout", "2")
 _LONGEST_BUILD = "120s"
 """Files of no commit that are younger may belong to a build that runs."""
 
@@ -33,30 +33,17 @@ MODES: Mapping[str, tuple[Mode, ...]] = {"store": ("cut", "busy", "stall", "mute
 """What a proxy may do with whose connections."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scene:
-    """A world, and where trouble gets at it.
-
-    Attributes:
-        world: The world.
-        lock: Locks the catalog.
-        proxies: Those before the servers of `store` and `catalog`, if these are servers.
-    """
-
-    world: World
-    lock: Lock
-    proxies: Mapping[str, FaultyProxy] = field(default_factory=dict)
+Scene: TypeAlias = tuple[World, Lock, Mapping[str, FaultyProxy]]
+"""A world, what locks its catalog, and the proxies before its servers: of `store` and `catalog`, or none."""
 
 
 class Trouble:
     """Runs the processes of a world and makes trouble for them; Spark applications ask and write on demand."""
 
     def __init__(self, scene: Scene, state: State, random: Random, *, with_spark: bool = False) -> None:
-        self.world = scene.world
+        self.world, self._lock_catalog, self._proxies = scene
         self._state = state
         self._random = random
-        self._lock_catalog = scene.lock
-        self._proxies = scene.proxies
         self._logs = Path(self.world.folder) / "logs"
         self._logs.mkdir(parents=True, exist_ok=True)
         self._file = Path(self.world.folder) / f"{self.world.name}.json"
@@ -77,12 +64,13 @@ class Trouble:
                 *((partial(self._spoil, what), 25.0) for what in self._proxies),
                 (self._damage, 60.0),
                 (self._look, 1.0),
+                (self._sample, 5.0),
             )
         ]
         for thread in self._threads:
             thread.start()
 
-    def sample(self) -> None:
+    def _sample(self) -> None:
         """Note the memory of the service that is never killed; readers tell theirs."""
         size = resident_bytes(self._long_lived["steady watch"].process.pid)
         if size:
@@ -101,11 +89,7 @@ class Trouble:
             "server reader": ["-m", "tests.soak.readers", "server", str(self._file), seed],
         }.get(name)
         watch = ("build", "--engine", "local", "--workers", "1", "--watch", "--interval", "1", "--json")
-        return Started(arguments or self._command(*watch, *self._timeout), log, partial(self._note, name))
-
-    @property
-    def _timeout(self) -> tuple[str, ...]:
-        return "--commit-timeout", str(COMMIT_TIMEOUT_SECONDS)
+        return Started(arguments or self._command(*watch, *_TIMEOUT), log, partial(self._note, name))
 
     def _command(self, command: str, *options: str) -> list[str]:
         program = (
@@ -181,7 +165,7 @@ class Trouble:
                 ("expire", "--older-than", _LONGEST_BUILD),
                 ("verify", "--sample", "5"),
                 ("status",),
-                ("build", "--engine", "local", *self._timeout),
+                ("build", "--engine", "local", *_TIMEOUT),
                 ("add", "--bloom", "k"),
                 ("remove", "--bloom", "k"),
             )
@@ -249,7 +233,7 @@ class Trouble:
         self._run("verify", "--all", "--repair")
 
     def kill(self) -> None:
-        self._stop.set()
+        self.stop()
         for started in self._long_lived.values():
             if started.is_running:
                 started.process.kill()
@@ -259,7 +243,7 @@ class Trouble:
 
     def finish(self) -> None:
         """Let everything finish, and look for what is left behind."""
-        self._stop.set()
+        self.stop()
         for thread in self._threads:
             thread.join(_PATIENCE_SECONDS)
         for proxy in self._proxies.values():

@@ -112,3 +112,14 @@ def test_a_column_without_an_index_is_read(local_catalog: SqlCatalog) -> None:
     assert found.row_groups_read == 3
     found = aggregate_with_plan(index, "c = 1 AND k > 6", "count(*), sum(k)")
     assert rows(found) == [(3, 24)]
+
+
+@pytest.mark.parametrize("kind", ["bitmap", "bsi"])
+def test_long_strings_come_whole(local_catalog: SqlCatalog, kind: str) -> None:
+    """Iceberg #16320, #16328: a minimum or maximum of strings was a truncated bound, or one that no row has."""
+    values = [f"{'é' * 100}{n:03}{'😀' * 50}" for n in range(250)]
+    index = build_index(local_catalog, pa.table({"s": values}), 100, IndexDefinition.of(**{kind: ["s"]}))
+    between = f"s > '{values[40]}' AND s < '{values[60]}'"
+    for where, expected in ((None, (values[0], values[-1], 250)), (between, (values[41], values[59], 19))):
+        found = aggregate_with_plan(index, where, "min(s), max(s), count(*)")
+        assert (rows(found), found.row_groups_read) == ([expected], 0)

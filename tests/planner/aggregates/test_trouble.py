@@ -9,7 +9,6 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 import planner
-from planner.aggregates.partial import AggregateOverflowError
 from planner.aggregates.question import AggregateSyntaxError
 from planner.arrow.aggregate import aggregate_with_plan
 from puffin_index import IndexDefinition, TableIndex
@@ -90,15 +89,6 @@ def test_trouble_with_a_segment_is_one_line_an_hour(
     index.compact()
 
     assert [str(segment) in record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [True]
-
-
-def test_a_sum_that_does_not_fit_is_an_error(local_catalog: SqlCatalog) -> None:
-    index = build_index(local_catalog, pa.table({"k": [2**63 - 1, 1, -1]}), 3, IndexDefinition.of(bsi=["k"]))
-    with pytest.raises(AggregateOverflowError, match=r"sum\(k\) does not fit"):
-        aggregate_with_plan(index, "k > 0", "sum(k)")
-    assert aggregate_with_plan(index, None, "sum(k), avg(k)").table.to_pylist() == [
-        {"sum(k)": 2**63 - 1, "avg(k)": (2**63 - 1) / 3}
-    ]
 
 
 @pytest.mark.parametrize(

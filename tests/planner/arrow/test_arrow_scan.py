@@ -6,7 +6,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
@@ -62,14 +61,6 @@ def test_batches_are_read_as_they_are_asked_for(index: TableIndex) -> None:
 
     assert reader.read_next_batch().num_rows == 500
     reader.close()
-
-
-def test_duckdb_reads_the_arrow_stream(index: TableIndex) -> None:
-    reader = planner.scan(index, "k < 10")
-    with duckdb.connect() as connection:
-        rows = connection.from_arrow(reader).aggregate("count(*)").fetchall()
-
-    assert rows == [(20,)]
 
 
 def test_what_only_spark_can_decide_is_refused_by_name(index: TableIndex) -> None:

@@ -107,20 +107,3 @@ def _result(project: Callable[[], pa.Table]) -> object:
         return None
     found.validate(full=True)
     return found.schema, [str(column.to_pylist()) for column in found.columns]
-
-
-def test_columns_of_equal_types_do_not_need_the_projection() -> None:
-    schema = Schema(NestedField(1, "a", types.LongType()), NestedField(2, "b", types.StringType()))
-    stored = pa.schema(
-        [
-            pa.field("was b", pa.string(), metadata={"PARQUET:field_id": "2"}),
-            pa.field("was a", pa.int64(), metadata={"PARQUET:field_id": "1"}),
-        ]
-    )
-    table = pa.table([["x", None], [1, 2]], schema=stored)
-    mapped = file_columns(schema, stored, {})
-    target = schema_to_pyarrow(schema, include_field_ids=False)
-    with patch("planner.arrow.file_columns.visit_with_partner", side_effect=AssertionError):
-        found = mapped.project(table, schema, target)
-    assert found.schema == target
-    assert found.to_pydict() == {"a": [1, 2], "b": ["x", None]}

@@ -95,7 +95,7 @@ def colors(count: int) -> pa.Table:
     return pa.table({"m": pa.array(maps, MAP_TYPES["m"])})
 
 
-def test_keys_of_one_map_have_indexes_of_their_own(local_catalog: SqlCatalog) -> None:
+def test_keys_of_one_map_have_indexes_of_their_own_also_after_a_rename(local_catalog: SqlCatalog) -> None:
     definition = IndexDefinition.of(bitmap=["m#k#color", "m#k#size"], bloom=["m#k#color"])
     index = build_index(local_catalog, colors(900), 10, definition)
     assert index.status().indexed_row_groups == 90
@@ -107,12 +107,7 @@ def test_keys_of_one_map_have_indexes_of_their_own(local_catalog: SqlCatalog) ->
     assert by_size.dropped == 0
     assert other.dropped == 0
     assert swapped.kept == 0
-
-
-def test_a_renamed_map_keeps_its_indexes(local_catalog: SqlCatalog) -> None:
-    index = build_index(local_catalog, colors(900), 10, IndexDefinition.of(bitmap=["m#k#color"]))
     index.data_table.update_schema().rename_column("m", "attributes").commit()
-
     assert plan(index, "attributes['color'] = 'c17'", strict=True).dropped == 80
     assert index.columns[0].name == "attributes#k#color"
 

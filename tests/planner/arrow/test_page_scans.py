@@ -2,7 +2,6 @@
 
 import logging
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -160,31 +159,6 @@ def test_evolved_columns_are_read_by_pages_as_they_are_whole(index: TableIndex, 
     assert read.pages_read > 0
 
 
-@dataclass(frozen=True)
-class Case:
-    """A table, how its file is written, deleted rows, and a predicate with its meaning."""
-
-    seed: int
-    row_count: int
-    group_rows: int
-    writing: dict[str, Any]
-    deleted: frozenset[int]
-
-
-@st.composite
-def cases(draw: st.DrawFn) -> Case:
-    row_count = draw(st.integers(1, 600))
-    writing = {
-        "max_rows_per_page": draw(st.integers(1, 40)),
-        "write_batch_size": draw(st.integers(1, 40)),
-        "data_page_version": draw(st.sampled_from(["1.0", "2.0"])),
-        "compression": draw(st.sampled_from(["zstd", "snappy", "none"])),
-        "use_dictionary": draw(st.sampled_from([True, False, ["t"]])),
-    }
-    deleted = draw(st.one_of(st.just(frozenset()), st.frozensets(st.integers(0, row_count - 1))))
-    return Case(draw(st.integers(0, 2**32)), row_count, draw(st.integers(50, 600)), writing, deleted)
-
-
 WHERES = {
     "k = 3": lambda row: row["k"] == 3,
     "k IN (1, 5, 9)": lambda row: row["k"] in (1, 5, 9),
@@ -199,16 +173,35 @@ WHERES = {
 }
 
 
+WRITING = st.fixed_dictionaries(
+    {
+        "max_rows_per_page": st.integers(1, 40),
+        "write_batch_size": st.integers(1, 40),
+        "data_page_version": st.sampled_from(["1.0", "2.0"]),
+        "compression": st.sampled_from(["zstd", "snappy", "none"]),
+        "use_dictionary": st.sampled_from([True, False, ["t"]]),
+    }
+)
+
+
 @settings(max_examples=amount(4, 125), deadline=None, suppress_health_check=list(HealthCheck))
-@given(case=cases(), columns=st.one_of(st.none(), st.lists(st.sampled_from(SCHEMA.names), min_size=1, unique=True)))
-def test_scans_of_paged_files_agree_with_the_rows(case: Case, columns: list[str] | None) -> None:
+@given(
+    seed=st.integers(0, 2**32),
+    row_count=st.integers(1, 600),
+    group_rows=st.integers(50, 600),
+    writing=WRITING,
+    deleted=st.just(set()) | st.sets(st.integers(0, 599)),
+    columns=st.none() | st.lists(st.sampled_from(SCHEMA.names), min_size=1, unique=True),
+)
+def test_scans_of_paged_files_agree_with_the_rows(
+    seed: int, row_count: int, group_rows: int, writing: dict[str, Any], deleted: set[int], columns: list[str] | None
+) -> None:
     with tempfile.TemporaryDirectory() as directory:
-        rows = rows_of(case.row_count, case.seed)
-        index = paged_table(Path(directory), rows, case.group_rows, **case.writing)
-        if case.deleted:
-            path = list_data_files(index.data_table)[0].path
-            commit_positional_deletes(index.data_table, {path: set(case.deleted)})
-        live = [row for number, row in enumerate(rows) if number not in case.deleted]
+        rows = rows_of(row_count, seed)
+        index = paged_table(Path(directory), rows, group_rows, **writing)
+        if deleted := {number for number in deleted if number < row_count}:
+            commit_positional_deletes(index.data_table, {list_data_files(index.data_table)[0].path: deleted})
+        live = [row for number, row in enumerate(rows) if number not in deleted]
         chosen = columns or SCHEMA.names
         for where, matches in WHERES.items():
             note(where)

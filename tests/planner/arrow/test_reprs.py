@@ -47,7 +47,7 @@ def test_builds_print_nothing_to_pipes(index: TableIndex, capfd: pytest.CaptureF
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_scan_plan_has_a_funnel(index: TableIndex) -> None:
+def test_plans_and_counts_have_a_funnel(index: TableIndex) -> None:
     index.build(workers=1)
     plan = planner.plan(index, "k < 3 AND c = 0")
     assert repr(plan) == "ScanPlan(ns.t where k < 3 AND c = 0: 2 of 5 row groups kept, 0 not indexed)"
@@ -62,14 +62,8 @@ def test_a_scan_plan_has_a_funnel(index: TableIndex) -> None:
     plans = _text(ScanPlans([plan, plan])._repr_html_())
     assert plans.startswith("|2 scans, oldest first|table|where|row groups kept|")
     assert plans.count("|ns.t|k < 3 AND c = 0|2 of 5|") == 2
-
-
-def test_a_long_predicate_is_short_in_a_repr(index: TableIndex) -> None:
     assert len(repr(planner.plan(index, f"k IN ({', '.join(map(str, range(1_000)))})"))) < 300
 
-
-def test_a_count_shows_its_plan(index: TableIndex) -> None:
-    index.build(workers=1)
     counted = planner.count(index, "k < 3")
     assert re.fullmatch(r"RowCount\(2 rows, 0 of 5 row groups read, \d+ ms\)", repr(counted))
     shown = _text(counted._repr_html_())

@@ -15,6 +15,7 @@ from puffin_index.storage.whole_files import read_tables_whole
 from ssb_bench.stores.server import StoreServer
 from ssb_bench.stores.traffic import Traffic
 from tests.conftest import amount
+from tests.planner.arrow.test_many_segments import asked
 from tests.processes import run_forked
 from tests.puffin_index.indexed_table import indexed
 from tests.stores import far_away, store_catalog
@@ -23,7 +24,6 @@ SEGMENTS = amount(5, 12)
 DEFINITION = IndexDefinition.of(
     bitmap=["k", "b", "s"], bsi=["k"], options={f"{name}.layout": "postings" for name in ("k", "b")}
 )
-PATIENCE = 1e6
 
 
 @pytest.fixture(scope="module")
@@ -33,20 +33,12 @@ def catalog(server: StoreServer, tmp_path_factory: pytest.TempPathFactory) -> It
         yield made
 
 
-def asked(server: StoreServer, index: TableIndex, where: str) -> Traffic:
-    found: list[Traffic] = []
-    with far_away(server, found):
-        made = plan(index, where, refresh=False, planning_milliseconds=PATIENCE)
-    assert not made.warnings
-    return found[0]
-
-
 @pytest.mark.one_of(2)
 @pytest.mark.parametrize(("where", "rounds"), [("k = 77", 4), ("k = 77 AND s = 'value 7'", 5)])
 def test_the_first_plan_takes_few_rounds(server: StoreServer, catalog: SqlCatalog, where: str, rounds: int) -> None:
     def first_plan() -> Traffic:
         clear_caches()
-        return asked(server, TableIndex.open(catalog, "ns.t"), where)
+        return asked(server, TableIndex.open(catalog, "ns.t"), where)[0]
 
     # A busy machine may send some requests of a round so late that they look like one more.
     traffic = min((first_plan() for _ in range(3)), key=lambda one: one.rounds)
@@ -105,7 +97,7 @@ def test_catalogs_of_ours_get_the_metadata_of_a_table_by_one_request(server: Sto
     assert server.traffic().by_kind == {"GET": 2}
     index.refresh()
     assert server.traffic().by_kind == {"GET": 2}
-    assert asked(server, index, "k = 77").by_kind.keys() == {"RANGE"}
+    assert asked(server, index, "k = 77")[0].by_kind.keys() == {"RANGE"}
     mine.close()
 
 
@@ -118,7 +110,7 @@ def test_a_property_bounds_the_requests_at_one_time(server: StoreServer, catalog
         clear_caches()
         index = TableIndex.open(few, "ns.t")
         asked(server, index, "k = 77")
-        assert asked(server, index, "k = 77").most_at_once == 3
+        assert asked(server, index, "k = 77")[0].most_at_once == 3
         clear_caches()
         with pytest.raises(DefinitionError, match="requests-at-once is 'many'"):
             plan(TableIndex.open(bad, "ns.t"), "k = 77")

@@ -169,9 +169,11 @@ def _kinds(document: dict[str, Any]) -> dict[str, list[str]]:
     return {column["name"]: column["kinds"] for column in document["columns"]}
 
 
-def test_one_text_is_no_list_of_columns() -> None:
+def test_one_text_is_no_list_of_columns_and_an_unknown_kind_asks_for_the_nearest() -> None:
     with pytest.raises(DefinitionError, match=r"bitmap='name' is one text: give a list of columns, bitmap=\['name'\]"):
         IndexDefinition.of(bitmap="name")
+    with pytest.raises(DefinitionError, match=r"unknown index kind 'bitmaps'; known: .*; did you mean 'bitmap'\?"):
+        IndexDefinition.of(bitmaps=["k"])
 
 
 def test_a_where_that_does_not_parse_shows_a_caret(shell: Shell) -> None:
@@ -229,11 +231,6 @@ def test_what_is_used_is_not_named(shell: Shell) -> None:
     for where in ("k = 3 AND name LIKE '%1'", "k BETWEEN 1 AND 5 OR name IS NULL", "upper(name) = 'A'", 'name = "x"'):
         assert shell.json("explain", where)["unused"] == [], where
         assert shell.json("count", where)["unused"] == []
-
-
-def test_an_unknown_kind_asks_for_the_nearest() -> None:
-    with pytest.raises(DefinitionError, match=r"unknown index kind 'bitmaps'; known: .*; did you mean 'bitmap'\?"):
-        IndexDefinition.of(bitmaps=["k"])
 
 
 def test_a_catalog_that_is_not_there_is_an_error_and_is_not_made(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 from puffin_index import IndexDefinition, TableIndex
-from puffin_index.errors import NotFoundError
 from puffin_index.index_table.table import read_entries, segments_folder
 from puffin_index.jobs.compact import FEWEST_SMALL
 from tests.conftest import create_table
@@ -195,11 +194,6 @@ def test_many_small_segments_are_compacted_on_the_side(local_catalog: SqlCatalog
 
     told = next(line for line in running.log if "compacted table" in line)
     assert f"segments_before={FEWEST_SMALL} segments_after=1" in told
-
-
-def test_watching_needs_a_table(local_catalog: SqlCatalog) -> None:
-    with pytest.raises(NotFoundError):
-        TableIndex.open_or_define(local_catalog, "ns.none")
 
 
 _SIGNAL_WHILE_LOCKED = """

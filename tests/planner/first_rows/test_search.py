@@ -61,16 +61,7 @@ def test_an_order_needs_the_row_groups_of_its_first_rows(
     assert kept(first_rows(view, ALL_ROWS, FirstRows(count, order))) == row_groups
 
 
-def test_the_whole_predicate_holds_for_the_first_rows(local_catalog: SqlCatalog) -> None:
-    view = view_of_ten_rows(local_catalog)
-    up_to_7 = k(RangeTest(None, 7))
-
-    enough = first_rows(view, up_to_7, FirstRows(1, descending(nulls_first=False)))
-
-    assert (kept(enough), enough.first and enough.first.text) == ([2], "1 rows are >= 7")
-
-
-def test_without_an_order_the_fewest_row_groups_are_kept(local_catalog: SqlCatalog) -> None:
+def test_rows_that_match_are_enough_and_without_an_order_the_fewest_row_groups(local_catalog: SqlCatalog) -> None:
     view = view_of_ten_rows(local_catalog)
     at_least_5 = k(RangeTest(5, None))
 
@@ -87,8 +78,11 @@ def test_without_an_order_the_fewest_row_groups_are_kept(local_catalog: SqlCatal
     assert kept(first_rows(view, at_least_5, FirstRows(5, None))) == [0, 1, 2, 3]
     assert kept(first_rows(view, at_least_5, FirstRows(6, None))) == [0, 1, 2, 3]
 
+    enough = first_rows(view, k(RangeTest(None, 7)), FirstRows(1, descending(nulls_first=False)))
+    assert (kept(enough), enough.first and enough.first.text) == ([2], "1 rows are >= 7")
 
-def test_rows_that_may_be_deleted_prove_nothing(local_catalog: SqlCatalog) -> None:
+
+def test_rows_that_may_be_deleted_and_what_is_not_known_prove_nothing(local_catalog: SqlCatalog) -> None:
     view = view_of_ten_rows(local_catalog)
     is_countable = EVERY != 0
 
@@ -96,11 +90,7 @@ def test_rows_that_may_be_deleted_prove_nothing(local_catalog: SqlCatalog) -> No
     assert kept(first_rows(view, ALL_ROWS, FirstRows(2, None), is_countable)) == [1]
     assert kept(first_rows(view, ALL_ROWS, FirstRows(10, None), is_countable)) == [0, 1, 2, 3, 4]
 
-
-def test_what_is_not_known_proves_nothing(local_catalog: SqlCatalog) -> None:
-    view = view_of_ten_rows(local_catalog)
     partly_known = conjunction([k(RangeTest(3, None)), UNKNOWN])
-
     for order in (None, descending(nulls_first=False)):
         assert kept(first_rows(view, partly_known, FirstRows(1, order))) == [0, 1, 2, 3]
         assert kept(first_rows(view, ALL_ROWS, FirstRows(0, order))) == [0, 1, 2, 3, 4]

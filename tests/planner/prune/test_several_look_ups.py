@@ -13,8 +13,6 @@ from hypothesis import HealthCheck, example, given, settings, strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
 
 import planner
-from planner.prune.leaf_search import LeafSearch
-from planner.prune.row_sets import FoundRows
 from puffin_index import IndexDefinition, TableIndex
 from tests.conftest import amount, built, temporary_catalog
 from tests.planner.ten_rows import build_index
@@ -22,27 +20,22 @@ from tests.planner.ten_rows import build_index
 APPENDS, APPEND_ROWS, ROW_GROUP_ROWS, KEYS = 3, 3000, 500, 1000
 """`a` and `b` are in no order, `up` ascends over all appends with nine rows a key; a tenth of `b` is NULL."""
 
-
-@st.composite
-def leaf(draw: st.DrawFn) -> str:
-    column, key = draw(st.sampled_from(["a", "b", "up"])), draw(st.integers(-5, KEYS + 5))
-    match draw(st.sampled_from(["=", "below", "above", "between", "in", "null"])):
-        case "=":
-            return f"{column} = {key}"
-        case "below":
-            return f"{column} < {key}"
-        case "above":
-            return f"{column} >= {key}"
-        case "between":
-            return f"{column} BETWEEN {key} AND {key + draw(st.integers(0, 300))}"
-        case "in":
-            return f"{column} IN ({', '.join(map(str, draw(st.lists(st.integers(0, KEYS), min_size=1, max_size=9))))})"
-        case _:
-            return f"{column} IS {draw(st.sampled_from(['', 'NOT ']))}NULL"
-
-
+COLUMNS, ASKED = st.sampled_from(["a", "b", "up"]), st.integers(-5, KEYS + 5)
+LEAVES = st.one_of(
+    st.builds("{} = {}".format, COLUMNS, ASKED),
+    st.builds("{} {} {}".format, COLUMNS, st.sampled_from(["<", ">="]), ASKED),
+    st.builds(
+        lambda column, key, more: f"{column} BETWEEN {key} AND {key + more}", COLUMNS, ASKED, st.integers(0, 300)
+    ),
+    st.builds(
+        lambda column, keys: f"{column} IN ({', '.join(map(str, keys))})",
+        COLUMNS,
+        st.lists(st.integers(0, KEYS), min_size=1, max_size=9),
+    ),
+    st.builds("{} IS {}NULL".format, COLUMNS, st.sampled_from(["", "NOT "])),
+)
 PREDICATES = st.recursive(
-    leaf(),
+    LEAVES,
     lambda children: st.one_of(
         st.tuples(children, st.sampled_from(["AND", "AND", "OR"]), children).map(lambda p: f"({p[0]} {p[1]} {p[2]})"),
         children.map(lambda child: f"NOT ({child})"),
@@ -77,19 +70,6 @@ def built_in_turn(definitions: Sequence[IndexDefinition]) -> Iterator[TableIndex
             table.append(rows_of(number))
             index = built(catalog, "ns.t", definition)
         yield index
-
-
-@pytest.fixture(scope="module")
-def index() -> Iterator[TableIndex]:
-    """Three builds: of what was there at the first, `b` is in the segment of the second; bitmaps of its row groups are
-    in the third."""
-    first = IndexDefinition.of(bitmap=["a", "up"], options={one: LAYOUTS[one] for one in ("a.layout", "up.layout")})
-    second, third = (
-        IndexDefinition.of(bitmap=["a", "b", "up"], options=LAYOUTS | {"b.layout": layout})
-        for layout in ("postings", "bitmaps")
-    )
-    with built_in_turn([first, second, third]) as made:
-        yield made
 
 
 @pytest.fixture(scope="module")
@@ -129,24 +109,6 @@ def test_rows_are_the_same_whichever_kind_is_asked(sliced: TableIndex, rows: pa.
     assert (counted.rows, counted.row_groups_read) == (len(expected), 0), where
     ends = pc.min_max(expected["b"])["min"].as_py(), pc.max(expected["up"]).as_py()
     assert tuple(added[0].values()) == (len(expected), pc.sum(expected["a"]).as_py(), *ends), where
-
-
-def test_a_wide_leaf_is_asked_after_a_narrow(
-    index: TableIndex, rows: pa.Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("planner.prune.leaf_payloads._FEW_ROWS", 0)
-    seen: list[FoundRows | None] = []
-    plain = LeafSearch.find
-    monkeypatch.setattr(LeafSearch, "find", lambda self, at: (seen.append(self.candidates), plain(self, at))[1])
-    where = "a BETWEEN 40 AND 44 AND b >= 200"
-
-    counted = planner.count(index, where)
-
-    assert counted.rows == len(due(rows, where)) > 0
-    assert counted.row_groups_read == 0
-    # Those of the first append lie in another segment than `b` does.
-    narrow = len(due(rows.slice(0, 2 * APPEND_ROWS), "a BETWEEN 40 AND 44"))
-    assert [sum(map(len, one.rows.values())) for one in seen if one is not None] == [narrow]
 
 
 def test_candidates_lie_in_payloads_that_cover_a_part_of_a_segment(

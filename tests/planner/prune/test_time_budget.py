@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from itertools import repeat
 from pathlib import Path
 from unittest.mock import patch
 
@@ -66,15 +67,9 @@ def test_what_nothing_has_to_be_read_for_is_decided_without_time(index: TableInd
     assert not pruned.kept.any()
 
 
-class _Ticks:
-    """A clock that is over after so many looks at it."""
-
-    def __init__(self, looks: int) -> None:
-        self.left = looks
-
-    def look(self, _: Clock) -> bool:
-        self.left -= 1
-        return self.left < 0
+def over_after(looks: int) -> property:
+    in_time = repeat(False, looks)
+    return property(lambda _: next(in_time, True))
 
 
 @pytest.mark.parametrize("index", KINDS, indirect=True)
@@ -87,8 +82,7 @@ def test_whenever_time_is_over_no_match_is_dropped_and_counts_are_exact(index: T
     decided = []
     for looks in [*range(amount(3, 12)), 20, 40, 80, 1_000]:
         for check in (planner.count, plan):
-            ticks = _Ticks(looks)
-            with patch.object(Clock, "is_over", property(ticks.look)):
+            with patch.object(Clock, "is_over", over_after(looks)):
                 result = check(index, where)
             if isinstance(result, planner.RowCount):
                 assert result.rows == rows

@@ -88,6 +88,8 @@ def test_a_session_goes_on_with_the_index_of_a_renamed_table_also_after_follow(
     found = known.find(DataTable(counted, "ns.h", uuid), 0)
     assert found is not None
     assert found.name() == ("ns", "h__puffin_index")
+    TableIndex.open(local_catalog, "ns.h").drop()
+    assert known.find(DataTable(counted, "ns.h", uuid), 0) is None
 
 
 def test_a_new_session_finds_it_where_no_query_waits(
@@ -140,14 +142,6 @@ def test_a_new_table_never_gets_the_index(local_catalog: SqlCatalog, known: Know
     found = known.find(DataTable(counted, "ns.h", uuid), 0)
     assert found is not None, "the other table's query has seen it"
     assert found.properties["puffin-index.data-table-uuid"] == uuid
-
-
-def test_an_index_that_is_dropped_is_gone(local_catalog: SqlCatalog, known: KnownIndexTables, counted: Counted) -> None:
-    uuid = make(local_catalog, "t")
-    assert known.find(DataTable(counted, "ns.t", uuid), 0) is not None
-    TableIndex.open(local_catalog, "ns.t").drop()
-
-    assert known.find(DataTable(counted, "ns.t", uuid), 0) is None
 
 
 class SlowOnce(SqlCatalog):

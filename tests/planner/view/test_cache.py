@@ -64,23 +64,6 @@ def _indexed(catalog: SqlCatalog, definition: IndexDefinition) -> TableIndex:
     return index
 
 
-def test_a_new_view_reads_no_directory_of_a_segment_again(local_catalog: SqlCatalog) -> None:
-    index = _indexed(local_catalog, IndexDefinition.of(bsi=["k"]))
-    predicate = simplified(read_where("k = 77", index.data_table.schema()))
-    cache = new_cache()
-
-    def directory_reads() -> int:
-        index.refresh()
-        view = IndexView("v", read_entries(index.index_table), index.index_table.io, cache)
-        return plan_files(view, predicate, list_data_files(index.data_table)).funnel[0].reads
-
-    assert directory_reads() == 1
-    assert directory_reads() == 0
-    index.data_table.append(pa.table({"k": pa.array(range(2_000, 2_100), pa.int64())}))
-    index.build(workers=1)
-    assert directory_reads() == 1
-
-
 def test_a_new_view_opens_no_payload_of_a_segment_again(local_catalog: SqlCatalog) -> None:
     index = _indexed(local_catalog, IndexDefinition.of(bitmap=["k"]))
     predicate = simplified(read_where("k = 77", index.data_table.schema()))

@@ -62,24 +62,18 @@ def test_positions_beyond_32_bits_are_unsupported() -> None:
 
 
 def test_a_puffin_file_gives_the_vectors_of_all_its_data_files() -> None:
-    stream = io.BytesIO()
-    writer = PuffinWriter(stream, created_by="a test")
-    writer.add("other", b"x")
-    for path, some in (("a", {1, 2}), ("b", {70_000})):
-        writer.add("deletion-vector-v1", deletion_vector(some), properties={"referenced-data-file": path})
-    writer.finish()
+    def written(name: str) -> BytesReader:
+        stream = io.BytesIO()
+        writer = PuffinWriter(stream, created_by="a test")
+        writer.add("other", b"x")
+        for path, some in (("a", {1, 2}), ("b", {70_000})):
+            writer.add("deletion-vector-v1", deletion_vector(some), properties={name: path})
+        writer.finish()
+        return BytesReader.of(stream.getvalue())
 
-    assert read_deletion_vectors(BytesReader.of(stream.getvalue())) == {"a": BitMap([1, 2]), "b": BitMap([70_000])}
-
-
-def test_a_vector_that_names_no_data_file_is_corrupt() -> None:
-    stream = io.BytesIO()
-    writer = PuffinWriter(stream, created_by="a test")
-    writer.add("deletion-vector-v1", deletion_vector({1}))
-    writer.finish()
-
+    assert read_deletion_vectors(written("referenced-data-file")) == {"a": BitMap([1, 2]), "b": BitMap([70_000])}
     with pytest.raises(CorruptFileError, match="referenced-data-file"):
-        read_deletion_vectors(BytesReader.of(stream.getvalue()))
+        read_deletion_vectors(written("another name"))
 
 
 def write(path: Path, paths: list[str | None], rows: list[int | None], file_format: str = "PARQUET") -> str:

@@ -114,20 +114,17 @@ def test_row_groups_hold_all_rows_in_order(file: DataFile) -> None:
         assert opened.row_group_offsets == first_bytes(file)
         assert read(opened, 1) == list(range(ROWS))
         assert read(opened, 2) == rows()["name"].to_pylist()
-
-
-def test_a_leaf_of_a_struct_is_null_where_the_struct_is(file: DataFile) -> None:
-    with open_data_file(IO, file, READING) as opened:
+        # A leaf of a struct is NULL where the struct is.
         assert read(opened, 4) == [None if i % 3 == 0 or i % 5 == 0 else i for i in range(ROWS)]
-
-
-def test_the_values_of_one_key_of_a_map_are_read(file: DataFile) -> None:
-    with open_data_file(IO, file, READING) as opened:
         evens, alls, nothing = (read(opened, 9, key) for key in ("even", "all", "none"))
 
     assert evens == [i if i % 7 and i % 2 == 0 else None for i in range(ROWS)]
     assert alls == [i if i % 7 and i % 4 == 0 else None for i in range(ROWS)]
     assert nothing == [None] * ROWS
+    # `add_files` lists no row groups.
+    with open_data_file(IO, replace(file, split_offsets=()), READING) as opened:
+        assert opened.row_group_offsets == first_bytes(file)
+        assert read(opened, 1) == list(range(ROWS))
 
 
 def test_times_that_orc_stores_as_numbers_are_times(tmp_path: Path) -> None:
@@ -142,13 +139,6 @@ def test_what_orc_cannot_say_for_certain_is_not_indexed(tmp_path: Path) -> None:
     file = write(tmp_path / "file.orc", rows(), "ORC")
     with open_data_file(IO, file, READING) as opened, pytest.raises(UnsupportedError, match="a dot in the name"):
         opened.check_type(5)
-
-
-def test_manifests_need_not_list_row_groups(file: DataFile) -> None:
-    """`add_files` lists none."""
-    with open_data_file(IO, replace(file, split_offsets=()), READING) as opened:
-        assert opened.row_group_offsets == first_bytes(file)
-        assert read(opened, 1) == list(range(ROWS))
 
 
 def test_an_orc_timestamp_beyond_nanoseconds_is_never_wrapped(tmp_path: Path) -> None:

@@ -133,18 +133,6 @@ def test_pyarrows_store_is_asked_for_neighbouring_chunks_by_one_request(server: 
     assert Counter(one.kind for one in asked) == {"HEAD": ROW_GROUPS, "RANGE": ROW_GROUPS}
 
 
-def test_a_file_that_is_gone_is_named(server: StoreServer, tmp_path: Path) -> None:
-    with store_catalog(server, tmp_path) as other:
-        table = create_table(other, "t", rows(0), ROW_GROUP_ROWS)
-        index = TableIndex.create(other, "ns.t", IndexDefinition.of(bitmap=["k"]))
-        (file,) = (task.file.file_path for task in table.scan().plan_files())
-        table.io.delete(file)
-        report = index.build(workers=1)
-    assert report.files == 0
-    assert [skipped.path for skipped in report.skipped] == [file]
-    assert "not found" in report.skipped[0].reason
-
-
 def test_scans_that_fail_leave_nothing_in_memory(server: StoreServer, tmp_path: Path) -> None:
     with store_catalog(server, tmp_path) as other:
         index = build_index(other, rows(0), ROW_GROUP_ROWS, IndexDefinition.of(bitmap=["k"]))

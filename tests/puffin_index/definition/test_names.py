@@ -10,7 +10,6 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import MapType, NestedField
 
-import planner
 from puffin_index import TableIndex
 from puffin_index.definition.index_definition import (
     Index,
@@ -219,8 +218,3 @@ def test_queries_no_longer_use_what_was_removed(local_catalog: SqlCatalog) -> No
     assert (k, "bsi") in left
     assert {one.name: len(one.indexes) for one in index.names} == {"both": 1, "s_bitmap": 1}
     check_queries(index)
-    with pytest.raises(DefinitionError, match="no bitmap to remove"):
-        index.remove_kinds(IndexDefinition.of(bitmap=["k"]))
-    with pytest.raises(DefinitionError, match="nothing of the definition would be left"):
-        index.remove_kinds(IndexDefinition.of(bitmap=["s"], bsi=["k"]))
-    assert planner.count(index, "k = 1").rows == len(index.data_table.scan("k = 1").to_arrow())

@@ -147,17 +147,3 @@ def test_a_renamed_column_is_a_warning_for_properties_alone(local_catalog: SqlCa
     assert kinds_of(index) == {"title": {"bitmap": {}}}
     assert len(report.warnings) == 1
     assert "there is no column 'id'; the table has: number, title" in report.warnings[0]
-
-
-def test_create_again_builds_only_what_is_missing(local_catalog: SqlCatalog, table: Table) -> None:
-    TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bitmap=["name"])).build()
-
-    second = TableIndex.create(local_catalog, "ns.t", IndexDefinition.of(bitmap=["name"], bsi=["id"]))
-    report = second.build()
-
-    assert (report.files, report.segments) == (1, 1)
-    assert second.build().files == 0
-    status = second.status()
-    assert (status.segments, status.indexed_data_files) == (2, 1)
-    assert all(size > 0 for column in status.columns for size in column.kinds.values())
-    assert table.name() == ("ns", "t")

@@ -51,19 +51,14 @@ def indexed_paths(index: TableIndex) -> set[str]:
     return set(read_entries(index.index_table)["data_file"].to_pylist())
 
 
-def test_a_predicate_on_the_partition_indexes_its_files_alone(index: TableIndex) -> None:
-    report = index.build(scope=BuildScope(row_filter=EqualTo("day", 1)))
-
-    assert (report.files, report.files_left) == (1, 0)
-    assert all("day=1" in path for path in indexed_paths(index))
-
-
 def test_a_table_with_equality_deletes_is_indexed(index: TableIndex, table: Table) -> None:
     manifests = table.snapshots()[-1].manifests(table.io)
     data_files = [entry.data_file for one in manifests for entry in one.fetch_manifest_entry(table.io)]
     commit_equality_deletes(table, pa.table({"k": pa.array([5], pa.int64())}), data_files[0])
 
-    assert index.build(scope=BuildScope(row_filter=EqualTo("day", 1))).files == 1
+    report = index.build(scope=BuildScope(row_filter=EqualTo("day", 1)))
+    assert (report.files, report.files_left) == (1, 0)
+    assert all("day=1" in path for path in indexed_paths(index))
     assert index.build().files == DAYS - 1
     status = index.status()
     assert (status.data_files, status.indexed_data_files, status.snapshots_behind) == (DAYS, DAYS, 0)

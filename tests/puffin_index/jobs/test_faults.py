@@ -1,4 +1,4 @@
-"""A full disk, a store that fails or is slow, a catalog that refuses: answers stay right, and the next run finishes."""
+"""A full disk, a store that fails, a catalog that refuses: answers stay right, and the next run finishes."""
 
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -84,18 +84,6 @@ def test_a_failing_store_leaves_no_halves(local_catalog: SqlCatalog, faulty_cata
         assert indexed_table.segment_files(index) <= committed_segments(index.index_table)
         faulty_io.set_fault(0)
         indexed_table.check_recovery(index)
-
-
-@pytest.mark.one_of(3)
-@pytest.mark.parametrize("action", ACTIONS)
-def test_a_slow_store_only_takes_longer(local_catalog: SqlCatalog, faulty_catalog: SqlCatalog, action: str) -> None:
-    index = prepared(local_catalog)
-    faulty_io.set_fault(3, slow_seconds=0.3)
-
-    ACTIONS[action](TableIndex.open(faulty_catalog, "ns.t"))
-
-    assert faulty_io.FAULT.seen >= 3
-    indexed_table.check_recovery(index)
 
 
 def test_segments_that_fail_cost_time_but_no_rows(local_catalog: SqlCatalog, faulty_catalog: SqlCatalog) -> None:

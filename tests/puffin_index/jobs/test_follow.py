@@ -38,18 +38,6 @@ def names(catalog: SqlCatalog) -> set[str]:
     return {identifier[-1] for identifier in catalog.list_tables("ns")}
 
 
-def test_the_index_is_used_under_its_old_name(local_catalog: SqlCatalog, caplog: pytest.LogCaptureFixture) -> None:
-    renamed(local_catalog)
-
-    index = TableIndex.open(local_catalog, "ns.h")
-
-    assert COMMAND in caplog.text
-    assert index.status().index_table == "ns.t__puffin_index"
-    index.data_table.append(rows(7))
-    assert index.build(workers=1).files == 1
-    check_index(index)
-
-
 def test_follow_renames_the_index(local_catalog: SqlCatalog, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     renamed(local_catalog)
     shell = Shell(tmp_path, "local.ns.h")
@@ -140,4 +128,7 @@ def test_a_catalog_that_does_not_rename_loses_nothing(
     assert "does not rename" in caplog.text
     assert names(fixed) == {"h", "t__puffin_index"}
     assert index.build(workers=1).files == 0
+    index.data_table.append(rows(7))
+    assert index.build(workers=1).files == 1
+    check_index(index)
     fixed.close()

@@ -5,7 +5,6 @@ import resource
 import signal
 import subprocess
 import sys
-import time
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from puffin_index.jobs.build_job import build
 from puffin_index.jobs.engine import LocalEngine
 from puffin_index.storage.files import NewFile
 from tests.conftest import create_table
+from tests.processes import wait_for
 from tests.puffin_index.indexed_table import check_entries, indexed, make_table, rows, segment_files
 from tests.puffin_index.jobs.upkeep_child import ROOT
 from tests.shell import PROGRAM, catalog_options
@@ -64,10 +64,7 @@ def build_in_pool(index: TableIndex) -> BuildHandle:
 
 
 def wait_for_file(index: TableIndex) -> None:
-    end = time.monotonic() + _DEADLINE_SECONDS
-    while not segment_files(index):
-        assert time.monotonic() < end
-        time.sleep(0.001)
+    assert wait_for(lambda: bool(segment_files(index)), _DEADLINE_SECONDS, pause=0.001)
 
 
 def test_a_file_is_there_whole_or_not_at_all(tmp_path: Path) -> None:

@@ -4,8 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,7 +13,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from puffin_index import IndexDefinition, TableIndex
 from tests.conftest import create_table
-from tests.processes import Process, descendants, is_alive
+from tests.processes import Process, descendants, is_alive, wait_for
 from tests.shell import PROGRAM, catalog_options
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads of processes what Linux tells")
@@ -66,15 +65,6 @@ def table(local_catalog: SqlCatalog) -> None:
 
 def workers_of(pid: int) -> list[Process]:
     return [process for process in descendants(pid) if "popen_loky_posix" in process.command]
-
-
-def wait_for(condition: Callable[[], bool], seconds: float) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 @pytest.mark.one_of(10)

@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings, strategies as st
-from pyiceberg.expressions.literals import literal
-from pyiceberg.types import DecimalType, IcebergType, ListType, StructType, UnknownType
+from pyiceberg.types import DecimalType, ListType, StructType, UnknownType
 
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.arrow_keys import arrow_of_keys, column_of, key_array, with_scale
@@ -141,24 +140,6 @@ def test_temporal_keys_beyond_pythons_years_are_told_as_text(key: int, type_name
 def test_a_value_of_another_type_or_out_of_range_has_no_key(value: object, type_name: str) -> None:
     with pytest.raises(UnsupportedError, match=type_name.replace("(", r"\(").replace(")", r"\)")):
         key_of(value, value_type_named(type_name))
-
-
-@pytest.mark.parametrize(
-    ("value", "name"),
-    [
-        (Decimal("1.50"), "decimal(38,2)"),
-        (34, "long"),
-        ("2020-01-01T00:00:00.000001", "timestamp"),
-        ("2020-01-01T00:00:00.000001+00:00", "timestamptz"),
-        ("00000000-0000-0000-0000-000000000005", "uuid"),
-        (b"12345", "fixed[5]"),
-    ],
-)
-def test_what_pyiceberg_binds_has_a_key(value: Any, name: str) -> None:
-    iceberg_type = IcebergType.model_validate(name)
-    value_type = value_type_of(iceberg_type)
-    assert value_type.name == name
-    assert value_of(key_of(literal(value).to(iceberg_type).value, value_type), value_type) is not None
 
 
 def test_both_spellings_of_a_decimal_are_one_type() -> None:

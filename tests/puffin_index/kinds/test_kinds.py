@@ -121,31 +121,26 @@ def test_paimon_reads_bitmaps_of_the_types_that_its_own_support(type_name: str) 
 
 @pytest.mark.parametrize("kind", ["bitmap", "bsi"])
 @pytest.mark.parametrize("type_name", VALUES)
-def test_a_column_of_only_nulls_has_only_null_rows(kind: str, type_name: str) -> None:
+@pytest.mark.parametrize("count", [0, 70_000])
+def test_a_column_of_only_nulls_has_only_null_rows(kind: str, type_name: str, count: int) -> None:
     value_type = value_type_named(type_name)
-    column = column_of(pa.nulls(70_000), value_type)
-    index, _ = open_payload(kind, KINDS[kind].build(SortedColumn(column), {}), value_type, 70_000)
-    assert index.evaluate(NullTest(True)).rows == BitMap(range(70_000))
+    column = column_of(pa.nulls(count), value_type)
+    index, _ = open_payload(kind, KINDS[kind].build(SortedColumn(column), {}), value_type, count)
+    assert index.evaluate(NullTest(True)).rows == BitMap(range(count))
     assert index.evaluate(NullTest(False)).rows == BitMap()
     assert index.evaluate(RangeTest(None, None)).rows == BitMap()
     assert index.evaluate(SetTest((), negated=True)).rows == BitMap()
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_row_group_without_rows_has_no_rows(kind: str) -> None:
-    value_type = value_type_named("long")
-    column = column_of(pa.array([], pa.int64()), value_type)
-    index, _ = open_payload(kind, KINDS[kind].build(SortedColumn(column), {}), value_type, 0)
-    assert index.evaluate(SetTest((1,))).rows == BitMap()
-    assert index.evaluate(NullTest(True)).rows == BitMap()
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_nothing_is_read_when_no_candidate_is_left(kind: str) -> None:
-    sample = sample_of([1, 2, 3], "long")
-    index, reader = open_payload(kind, KINDS[kind].build(SortedColumn(sample.column), {}), sample.value_type, 3)
+@pytest.mark.parametrize("values", [[], [1, 2, 3]])
+def test_without_rows_or_candidates_nothing_is_found_or_read(kind: str, values: list[int]) -> None:
+    sample = sample_of(values, "long")
+    payload = KINDS[kind].build(SortedColumn(sample.column), {})
+    index, reader = open_payload(kind, payload, sample.value_type, len(values))
     assert index.evaluate(SetTest((2,)), BitMap()).rows == BitMap()
     assert reader.requests == 0
+    assert values or index.evaluate(SetTest((1,))).rows == index.evaluate(NullTest(True)).rows == BitMap()
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -27,11 +27,6 @@ def test_results_come_in_the_order_of_the_items() -> None:
     assert in_parallel(lambda item: item, []) == []
 
 
-def test_items_are_worked_on_at_the_same_time() -> None:
-    barrier = threading.Barrier(4, timeout=30)
-    in_parallel(lambda _: barrier.wait(), range(4))
-
-
 def test_workers_see_the_callers_context() -> None:
     token = NAME.set("caller")
     try:

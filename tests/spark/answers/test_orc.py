@@ -50,24 +50,12 @@ def index(spark: SparkSession, catalog: SqlCatalog) -> TableIndex:
     return table_index
 
 
-@pytest.mark.nightly
-def test_an_entry_lists_the_stripes_of_the_manifest(index: TableIndex) -> None:
-    files = list_data_files(index.data_table)
+def test_stripes_are_verified_and_an_equality_reads_one(hooked: SparkSession, index: TableIndex) -> None:
+    (file,) = list_data_files(index.data_table)
+    verified = index.verify(None)
+    assert (file.format, verified.findings) == ("ORC", ())
+    assert verified.row_groups == index.status().indexed_row_groups == len(file.split_offsets) > 10
 
-    assert [file.format for file in files] == ["ORC"]
-    assert len(files[0].split_offsets) > 10
-    assert index.status().indexed_row_groups == len(files[0].split_offsets)
-
-
-def test_the_index_of_an_orc_file_is_verified_against_its_data(index: TableIndex) -> None:
-    report = index.verify(None)
-
-    assert report.findings == ()
-    assert report.row_groups == index.status().row_groups
-
-
-@pytest.mark.usefixtures("index")
-def test_an_equality_reads_one_stripe_by_sparks_own_metrics(hooked: SparkSession) -> None:
     report, measured = with_and_without(hooked, f"SELECT * FROM {TABLE} WHERE k = 4711")
 
     assert (report.kept, report.unindexed) == (1, 0)

@@ -1,7 +1,7 @@
 """Statements that need others around them: views, caches, EXPLAIN, tables made of queries, DataFrames that write."""
 
 import re
-from dataclasses import dataclass
+from typing import TypeAlias
 
 import pytest
 from pyspark.sql import SparkSession, functions as f
@@ -13,39 +13,31 @@ from tests.spark.agreement import ENABLED
 pytestmark = pytest.mark.spark
 
 Names = dict[str, dict[str, str]]
+Scenario: TypeAlias = tuple[tuple[str, ...], str, tuple[str, ...]]
+"""What is done first, a query whose answer counts, and what takes all of it back."""
 
-
-@dataclass(frozen=True, slots=True)
-class Scenario:
-    """What is done first, a query whose answer counts, and what takes all of it back."""
-
-    before: tuple[str, ...]
-    query: str
-    after: tuple[str, ...]
-
-
-SCENARIOS = {
-    "temporary view": Scenario(
+SCENARIOS: dict[str, Scenario] = {
+    "temporary view": (
         ("CREATE OR REPLACE TEMPORARY VIEW seen AS SELECT * FROM {t} WHERE orderkey BETWEEN 2000 AND 2009",),
         "SELECT a.orderkey, b.price FROM seen a JOIN seen b ON a.orderkey = b.orderkey WHERE a.orderkey < 2003",
         ("DROP VIEW seen",),
     ),
-    "view of the catalog": Scenario(
+    "view of the catalog": (
         ("CREATE VIEW {n}.kept AS SELECT orderkey, price FROM {t} WHERE orderkey IN (4711, 17)",),
         "SELECT * FROM {n}.kept WHERE orderkey > 20",
         ("DROP VIEW {n}.kept",),
     ),
-    "cached table": Scenario(
+    "cached table": (
         ("CACHE TABLE few AS SELECT * FROM {t} WHERE orderkey < 4",),
         "SELECT COUNT(*), SUM(price) FROM few WHERE orderkey <> 2",
         ("UNCACHE TABLE few", "DROP VIEW few"),
     ),
-    "table of a query": Scenario(
+    "table of a query": (
         ("CREATE TABLE {n}.copied USING iceberg AS SELECT * FROM {t} WHERE orderkey IN (1, 50, 600)",),
         "SELECT * FROM {n}.copied",
         ("DROP TABLE {n}.copied",),
     ),
-    "table replaced by a query of itself": Scenario(
+    "table replaced by a query of itself": (
         (
             "CREATE TABLE {n}.copied USING iceberg AS SELECT * FROM {t} WHERE orderkey < 12",
             "CREATE OR REPLACE TABLE {n}.copied USING iceberg AS SELECT * FROM {n}.copied WHERE orderkey < 5",
@@ -53,7 +45,7 @@ SCENARIOS = {
         "SELECT * FROM {n}.copied",
         ("DROP TABLE {n}.copied",),
     ),
-    "rows into another table": Scenario(
+    "rows into another table": (
         (
             "CREATE TABLE {n}.copied (orderkey BIGINT, price BIGINT) USING iceberg",
             "INSERT INTO {n}.copied SELECT orderkey, price FROM {t} WHERE orderkey = 77",
@@ -65,7 +57,7 @@ SCENARIOS = {
         "SELECT * FROM {n}.copied",
         ("DROP TABLE {n}.copied",),
     ),
-    "a branch that is written to": Scenario(
+    "a branch that is written to": (
         (
             "ALTER TABLE {t} CREATE BRANCH draft",
             "INSERT INTO {t}.branch_draft SELECT * FROM {t} WHERE orderkey = 90",
@@ -78,14 +70,15 @@ SCENARIOS = {
 
 
 def outcome(spark: SparkSession, scenario: Scenario, names: dict[str, str], enabled: bool) -> tuple[str, Answer]:
+    before, query, after = scenario
     spark.conf.set(ENABLED, str(enabled).lower())
     try:
-        for sql in scenario.before:
+        for sql in before:
             spark.sql(sql.format(**names))
-        frame = spark.sql(scenario.query.format(**names))
+        frame = spark.sql(query.format(**names))
         return frame.schema.json(), answer_of(frame.collect())
     finally:
-        for sql in scenario.after:
+        for sql in after:
             spark.sql(sql.format(**names))
 
 

@@ -1,7 +1,6 @@
 """Executors plan like the driver, for Python and in a job inside Spark's optimizer: the same verdicts and answers."""
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,6 @@ from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.column_source import reading_of
 from puffin_index.errors import PuffinIndexError
 from ssb_bench.spark_runs.measure import measure
-from tests.conftest import amount
 from tests.spark.agreement import settings
 from tests.spark.hook.items import append_items, create_items
 
@@ -68,7 +66,10 @@ def index(spark: SparkSession, catalog: SqlCatalog) -> Iterator[TableIndex]:
 @pytest.mark.parametrize("where", PREDICATES)
 def test_executors_come_to_the_drivers_verdicts(spark: SparkSession, index: TableIndex, where: str) -> None:
     local = planner.plan(index, where)
+    spark.sparkContext.setJobDescription("the caller's")
     distributed = planner.plan(index, where, spark=spark, planning_mode="distributed")
+    assert spark.sparkContext.getLocalProperty("spark.job.description") == "the caller's"
+    spark.sparkContext.setLocalProperty("spark.job.description", "")
     assert distributed.data_files == local.data_files
     assert np.array_equal(distributed.reasons, local.reasons)
     assert np.array_equal(distributed.matches, local.matches)
@@ -88,15 +89,6 @@ def test_the_driver_plans_small_scans(spark: SparkSession, index: TableIndex, mo
             fewer.setattr(f"planner.prune.distributed.{few}", 3)
             with pytest.raises(AssertionError, match="executors were asked"):
                 planner.plan(index, "k = 4711", spark=spark, planning_mode="distributed")
-
-
-def test_the_callers_job_description_stays(spark: SparkSession, index: TableIndex) -> None:
-    spark.sparkContext.setJobDescription("mine")
-    try:
-        planner.plan(index, "k = 4711", spark=spark, planning_mode="distributed")
-        assert spark.sparkContext.getLocalProperty("spark.job.description") == "mine"
-    finally:
-        spark.sparkContext.setLocalProperty("spark.job.description", "")
 
 
 def test_trouble_on_executors_keeps_rows_and_is_said(
@@ -139,24 +131,15 @@ def test_executors_plan_for_a_query_and_its_answer_stays(distributed: SparkSessi
         assert np.array_equal(ours.reasons, drivers.reasons)
 
 
-@pytest.mark.nightly
-def test_executors_plan_for_queries_of_several_threads(distributed: SparkSession) -> None:
-    queries = QUERIES[: amount(2, 4)]
-    expected = {sql: sorted(map(str, distributed.sql(sql).collect())) for sql in queries}
-
-    with ThreadPoolExecutor(3) as pool:
-        found = list(pool.map(lambda sql: sorted(map(str, distributed.sql(sql).collect())), queries * 2))
-
-    assert found == [expected[sql] for sql in queries * 2]
-
-
-def test_executors_plan_for_a_query_on_a_thread_of_sparks(distributed: SparkSession) -> None:
-    """A thread with local properties of its own, planning while this one waits."""
+def test_executors_plan_for_queries_on_threads_of_sparks(distributed: SparkSession) -> None:
+    """Threads with local properties of their own, planning while this one waits."""
     found: list[int] = []
-    thread = InheritableThread(lambda: found.append(distributed.sql(QUERIES[0]).count()))
-    thread.start()
-    thread.join(120)
-    assert found == [1]
+    threads = [InheritableThread(lambda: found.append(distributed.sql(QUERIES[0]).count())) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert found == [1] * 3
 
 
 def test_a_broadcast_side_is_planned_by_executors_too(distributed: SparkSession) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -11,23 +10,12 @@ from pyspark.sql import SparkSession
 
 import planner
 from puffin_index import IndexDefinition, TableIndex
-from ssb_bench.spark_runs.measure import measure
 from tests.conftest import built
-from tests.spark.agreement import settings, with_and_without
-from tests.spark.hook.items import ROW_GROUP_ROWS, ROWS, append_items, count_elsewhere, create_items, elsewhere
+from tests.processes import wait_for
+from tests.spark.agreement import settings
+from tests.spark.hook.items import ROWS, append_items, count_elsewhere, create_items, elsewhere
 
 pytestmark = pytest.mark.spark
-
-
-def test_an_equality_reads_one_row_group_by_sparks_own_metrics(hook: SparkSession) -> None:
-    sql = "SELECT * FROM lake.ns.items WHERE k = 4711"
-
-    report, measured = with_and_without(hook, sql)
-
-    assert (report.row_groups, report.kept) == (20, 1)
-    assert measured.rows_read == report.kept_rows == ROW_GROUP_ROWS
-    planner.disable(hook)
-    assert measure(hook, sql).rows_read > ROW_GROUP_ROWS
 
 
 def test_an_index_of_files_that_are_gone_says_so_once(
@@ -77,10 +65,7 @@ def test_no_query_waits_for_the_catalog_and_builds_are_seen(hooked: SparkSession
         append_items(hooked, "watched", 0, ROWS)
         elsewhere(index, "index.build()")
         assert unindexed(3) == 20
-        deadline = time.monotonic() + 30
-        while unindexed(3):
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        assert wait_for(lambda: not unindexed(3), 30)
     assert index.build().files == 0
 
 
@@ -125,7 +110,4 @@ def test_threads_of_the_jvm_leave_no_threads_of_python(hook: SparkSession) -> No
     assert [future.get() for future in futures] == [1] * len(queries)
 
     assert len(planner.reports(hook)) == asked + len(queries), "each thread has asked the planner"
-    end = time.monotonic() + 30
-    while threading.active_count() > before and time.monotonic() < end:
-        time.sleep(0.05)
-    assert threading.active_count() <= before
+    assert wait_for(lambda: threading.active_count() <= before, 30)

@@ -52,6 +52,9 @@ def test_all_sessions_are_those_that_are_there_and_those_that_come(spark: SparkS
     assert kept(later) == [1, 1]
     assert kept(first) == [1, 1]
 
+    planner.disable(first.newSession())
+    assert [kept(session) for session in (first, earlier, later, first.newSession())] == [[], [], [], []]
+
 
 def test_the_hook_is_loaded_once_for_all_sessions(first: SparkSession) -> None:
     other = first.newSession()
@@ -109,16 +112,6 @@ def test_a_session_whose_own_hook_ends_gets_all_of_the_one_of_all_sessions(first
     assert kept(own) == [1]
     # Without the hook's strategies, Spark says that the table has no indexes.
     own.sql(f"DROP INDEX IF EXISTS nothing ON {TABLE}")
-
-
-def test_all_sessions_are_disabled_by_any_of_them(first: SparkSession) -> None:
-    planner.enable(first, strict=True, all_sessions=True)
-    used, unused = first.newSession(), first.newSession()
-    assert kept(used) == [1]
-
-    planner.disable(unused)
-
-    assert [kept(session) for session in (first, used, unused, first.newSession())] == [[], [], [], []]
 
 
 def test_all_sessions_can_be_enabled_again_and_again(first: SparkSession) -> None:

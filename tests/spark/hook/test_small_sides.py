@@ -13,6 +13,7 @@ from pyspark.sql.functions import broadcast, col, udf
 
 import planner
 from puffin_index import TableIndex
+from tests.processes import wait_for
 from tests.spark.agreement import ENABLED, plan_text, reports_since, settings
 
 pytestmark = pytest.mark.spark
@@ -165,10 +166,7 @@ def test_a_side_whose_first_run_was_slow_gives_its_keys_later(hook: SparkSession
     with settings(hook, {"spark.puffin-index.side-milliseconds": "1500"}):
         assert [kept(), kept()] == [EVERY, EVERY]
         # Spark 3.5 may hand out a Python worker that it has ended, for a minute: then the next run fails, too.
-        end = time.monotonic() + 150
-        while kept() == EVERY:
-            assert time.monotonic() < end
-            time.sleep(5)
+        assert wait_for(lambda: kept() != EVERY, 150, pause=5)
 
 
 def test_sides_run_in_python_workers_of_their_own(hook: SparkSession, tmp_path: Path) -> None:

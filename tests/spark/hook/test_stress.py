@@ -1,11 +1,11 @@
 """Threads that ask, write, build, compact and expire at once: no query fails, and no answer is wrong."""
 
 import random
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from itertools import count, takewhile
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
@@ -13,16 +13,12 @@ from pyspark.sql import SparkSession
 
 import planner
 from puffin_index import TableIndex
-from tests.conftest import amount, built
+from tests.conftest import built
 from tests.spark.agreement import row_groups_of
 
 pytestmark = pytest.mark.spark
 
-SECONDS = amount(4, 180)
-
-LEAST_ROUNDS = 2
-"""A slow machine takes longer than `SECONDS` for these; only rounds that overlap test anything."""
-
+SECONDS = 180
 ROWS = 5_000
 FULL = "lake.stress.t"
 
@@ -38,18 +34,13 @@ def index(spark: SparkSession, catalog: SqlCatalog) -> TableIndex:
     return built(catalog, "stress.t", bitmap=["v"], bsi=["k"], bloom=["k"])
 
 
-def repeat_at_once(works: dict[str, Callable[[int], None]]) -> None:
-    """Repeat work in threads, until the time is over and each has done `LEAST_ROUNDS`; raise what a round raises."""
-    rounds, end, failed = dict.fromkeys(works, 0), time.monotonic() + SECONDS, threading.Event()
+def repeat_at_once(works: list[Callable[[int], None]]) -> None:
+    """Repeat each work in a thread of its own until the time is over; raise what a round raises."""
+    end = time.monotonic() + SECONDS
 
-    def repeat(name: str) -> None:
-        try:
-            while not failed.is_set() and (time.monotonic() < end or min(rounds.values()) < LEAST_ROUNDS):
-                works[name](rounds[name])
-                rounds[name] += 1
-        except BaseException:
-            failed.set()
-            raise
+    def repeat(work: Callable[[int], None]) -> None:
+        for number in takewhile(lambda _: time.monotonic() < end, count()):
+            work(number)
 
     with ThreadPoolExecutor(len(works)) as threads:
         list(threads.map(repeat, works))
@@ -90,9 +81,8 @@ def test_everything_at_once(spark: SparkSession, index: TableIndex) -> None:
 
     for session in sessions:
         ask(session)(0)
-    works = {f"ask {number}": ask(session) for number, session in enumerate(sessions)}
     try:
-        repeat_at_once({**works, "write": write, "keep": keep})
+        repeat_at_once([*map(ask, sessions), write, keep])
         index.build(workers=1)
         before = planner.reports(home)
         ask(home)(0)

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from planner.commands.main import main
 from ssb_bench.spark_runs.jars import SERVICES
 from ssb_bench.spark_runs.session import LOG_OPTION, with_jars
-from tests.processes import Process, descendants, is_alive
+from tests.processes import Process, descendants, is_alive, wait_for
 from tests.spark.agreement import row_groups_of
 
 SPARK_HOME = Path(pyspark.__file__).parent
@@ -119,10 +119,7 @@ def running(program: str, home: Path, settings: Mapping[str, str], *arguments: s
         process.wait(60)
         assert process.stdin is not None
         process.stdin.close()
-    end = time.monotonic() + 10
-    while any(map(is_alive, children)):
-        assert time.monotonic() < end, "what the program started outlives it"
-        time.sleep(0.05)
+    assert wait_for(lambda: not any(map(is_alive, children)), 10), "what the program started outlives it"
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ssb_bench.spark_runs.jars import SPARK_RELEASE
-from tests.processes import is_alive
+from tests.processes import is_alive, wait_for
 from tests.spark.plugin.programs import READY, SETUP, SqlShell, running, spark_settings
 
 pytestmark = pytest.mark.spark
@@ -84,7 +84,4 @@ def test_the_secret_is_in_no_process_list(shell: SqlShell) -> None:
 def test_it_ends_with_a_jvm_that_is_killed(shell: SqlShell) -> None:
     sidecar = shell.program.sidecar()
     shell.program.process.kill()
-    end = time.monotonic() + 5
-    while is_alive(sidecar):
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    assert wait_for(lambda: not is_alive(sidecar), 5)

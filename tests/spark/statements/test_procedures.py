@@ -253,13 +253,3 @@ def test_every_session_has_statements_and_procedures(sql: SparkSession) -> None:
     for session in (first, earlier, later, first.newSession()):
         with pytest.raises((AnalysisException, IllegalArgumentException)):
             session.sql(f"CALL puffin.system.status('{TABLE}')")
-
-
-@pytest.mark.skipif(not HAS_CALL, reason="this Spark has no CALL for catalogs")
-def test_enabled_again_and_disabled(sql: SparkSession) -> None:
-    planner.enable(sql, strict=True)
-    assert one(sql.sql(f"CALL puffin.system.status('{TABLE}')")).data_files == FILES
-    planner.disable(sql)
-    with pytest.raises(AnalysisException):
-        sql.sql(f"CALL puffin.system.status('{TABLE}')")
-    planner.enable(sql, strict=True)

@@ -7,8 +7,6 @@ import pytest
 from pyarrow import feather
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from planner.prune.distributed import prune_row_groups
-from planner.prune.gate import Limits
 from planner.view.index_view import IndexView
 from puffin_index.formats.puffin import read_blob, read_footer
 from puffin_index.storage.files import FileReader
@@ -52,15 +50,6 @@ def test_the_planner_finds_the_needle_and_little_else(entries: str, scenario: st
     )
     assert probed.counts["kept"] <= 300
     assert len([name for name in probed.counts if name.endswith(" seconds")]) > 1
-
-
-def test_without_a_needle_an_exact_index_keeps_nothing(simulated: pa.Table) -> None:
-    import numpy as np
-
-    view = IndexView("simulated", simulated, PyArrowFileIO())
-    others = np.arange(SEGMENT_ROW_GROUPS, view.row_group_count)
-
-    assert not prune_row_groups(view, SCENARIOS["postings, equality"], others, Limits(strict=True)).kept.any()
 
 
 def test_a_lost_needle_is_a_failure(entries: str, monkeypatch: pytest.MonkeyPatch) -> None:

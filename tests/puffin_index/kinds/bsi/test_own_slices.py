@@ -12,7 +12,7 @@ from pyroaring import BitMap
 from puffin_index.errors import CorruptFileError, UnsupportedError
 from puffin_index.keys.arrow_keys import column_of
 from puffin_index.keys.columns import Column, SortedColumn, join_columns
-from puffin_index.keys.leaf import NullTest, RangeTest, SetTest
+from puffin_index.keys.leaf import SetTest
 from puffin_index.keys.value_types import value_type_named
 from puffin_index.kinds.base import Payload
 from puffin_index.kinds.bsi.kind import MERGED_ROWS, SlicesBuilder
@@ -20,7 +20,7 @@ from puffin_index.kinds.bsi.own_slices import BSI, MergedSlices, build_slices, i
 from puffin_index.kinds.registry import KINDS
 from puffin_index.storage.parts import checksum32
 from tests.puffin_index.kinds.columns import Sample, sample_of
-from tests.puffin_index.kinds.merged_sample import BLOCK_ROWS, Piece, expected_rows, placed
+from tests.puffin_index.kinds.merged_sample import BLOCK_ROWS, Piece, placed
 
 LONG = value_type_named("long")
 BSI_KIND = KINDS["bsi"]
@@ -76,15 +76,6 @@ def test_a_row_takes_a_bit_for_each_significant_bit(row_count: int, groups: int)
     assert len(payload.data) <= 14 * 1.003 * ((row_count * groups + 7) // 8) or (row_count, groups) == (70_000, 1)
 
 
-def test_values_that_rows_share_are_compressed() -> None:
-    random = np.random.default_rng(3)
-    shared = [np.repeat(random.integers(0, 1 << 26, 200), 5) for _ in range(20)]
-    piece = built([sample_of(some.tolist(), "long") for some in shared])
-    assert 8 * len(piece.payload.data) < 0.7 * 26 * 20_000
-    for test in (SetTest((int(shared[7][12]),)), RangeTest(1 << 24, 1 << 25)):
-        assert piece.rows(test) == expected_rows(piece.groups, test)
-
-
 @pytest.mark.parametrize(("row_count", "small"), [(0, True), (49_151, True), (49_152, False), (65_536, False)])
 @pytest.mark.parametrize("blocks", [0, 1])
 def test_row_groups_with_a_quarter_of_containers_empty_are_small(row_count: int, small: bool, blocks: int) -> None:
@@ -118,14 +109,6 @@ def test_keys_of_another_domain_are_refused() -> None:
         replace(texts, payload=numbers_of.payload).opened()
     with pytest.raises(UnsupportedError, match="form"):
         replace(doubles, payload=texts.payload).rows(SetTest((1,)))
-
-
-def test_a_test_takes_one_request_and_no_slices_where_no_number_is() -> None:
-    piece = built([sample_of(numbers(1000, 13, seed).int_keys.tolist(), "long") for seed in range(50)])
-    for test, requests in ((SetTest((77,)), 1), (RangeTest(100, 9000), 1), (SetTest((9000,)), 0), (NullTest(True), 0)):
-        index, reader = piece.opened()
-        index.evaluate(test)
-        assert reader.requests == requests
 
 
 @pytest.mark.parametrize(

@@ -63,12 +63,3 @@ def test_rows_are_those_whose_number_lies_in_an_interval(
         assert set(run(index.search(joined, among))) == due
         # What was read for one search serves the next.
         assert set(run(index.search(joined, among))) == due
-
-
-def test_wide_and_narrow_ranges_of_many_rows() -> None:
-    numbers = np.random.default_rng(1).integers(-(10**6), 10**7, 150_000)
-    index = opened([None if number % 97 == 0 else int(number) for number in numbers])
-    valid = numbers % 97 != 0
-    for low, high in ((-(10**6), 0), (5, 9 * 10**6), (10**6, 10**6 + 50), (-5, 10**8)):
-        due = np.flatnonzero(valid & (numbers >= low) & (numbers <= high))
-        assert run(index.search(((low, high),), None)) == BitMap(due.tolist())

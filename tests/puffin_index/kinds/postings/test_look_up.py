@@ -16,13 +16,11 @@ from puffin_index.keys.arrow_keys import column_of
 from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
-from puffin_index.keys.sorted_keys import BytesKeys
 from puffin_index.keys.values import key_of
 from puffin_index.kinds.base import Payload, StoredPayload
 from puffin_index.kinds.bitmap.kind import PAIMON_BITMAP
 from puffin_index.kinds.postings.blocks import Sizes
 from puffin_index.kinds.postings.build import POSTINGS
-from puffin_index.kinds.postings.directory import _equal, _last_not_above
 from puffin_index.kinds.postings.look_up import Postings
 from puffin_index.kinds.postings.merge import merge_postings
 from puffin_index.kinds.registry import KINDS
@@ -385,16 +383,3 @@ def test_merged_postings_are_what_a_build_writes(
     whole, at_once = built(groups).payload, _merged(segments, new_bases, 10**9)
     assert bytes(at_once.data) == bytes(whole.data)
     assert np.array_equal(at_once.layout, whole.layout)
-
-
-@given(st.sets(st.binary(max_size=3), min_size=1), st.lists(st.binary(max_size=3)))
-def test_law_many_keys_are_found_among_separators_as_one_is(children: set[bytes], asked: list[bytes]) -> None:
-    keys = sorted(asked)
-    content, ends = b"".join(sorted(children)), np.cumsum([len(child) for child in sorted(children)])
-    separators = BytesKeys(memoryview(content), np.append(0, ends[:-1]), ends)
-
-    places = _last_not_above(separators, keys)
-
-    assert places.tolist() == [separators.rank(key, True) - 1 for key in keys]
-    equal = _equal(separators, np.maximum(places, 0), keys)
-    assert equal.tolist() == [key in children and place >= 0 for key, place in zip(keys, places, strict=True)]
