@@ -22,8 +22,8 @@ from ssb_bench.studies.scale import SCENARIOS, simulate
 def test_an_index_of_many_segments_leaves_files_to_its_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Payloads stay opened from one plan to the next; each that held its file would soon leave none to anybody."""
     monkeypatch.setattr("planner.view.segment_files.most_open_files", lambda: 2)
-    view = IndexView("simulated", simulate(tmp_path / "segments", 6_000, different=1), PyArrowFileIO())
-    assert len(view.segments) == 6
+    view = IndexView("simulated", simulate(tmp_path / "segments", 2_100, different=1), PyArrowFileIO())
+    assert len(view.segments) == 3
     for name in ("sorted, equality", "postings, equality", "merged bloom, equality", "row sets, equality") * 2:
         pruned = prune_row_groups(view, SCENARIOS[name], np.arange(view.row_group_count), Limits(strict=True))
         assert pruned.kept.any(), name

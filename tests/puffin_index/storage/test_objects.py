@@ -133,7 +133,7 @@ def test_keys_of_the_environment_stand_in_for_properties(server: StoreServer, mo
 def test_what_was_fetched_is_not_asked_for_again(server: StoreServer) -> None:
     stored = opened(server.properties)
     server.traffic()
-    with ObjectStream(stored, len(CONTENT)) as stream:
+    with ObjectStream(stored.location, stored.read, len(CONTENT)) as stream:
         stream.fetch([(0, 100), (500, 100)], [(2000, 50)])
         # A request that has not ended is not counted.
         assert bytes(stream.read(100)) == CONTENT[:100]
@@ -218,8 +218,8 @@ def test_a_stream_has_the_bytes_of_the_object(
     server: StoreServer, now: list[tuple[int, int]], later: list[tuple[int, int]], reads: list[tuple[int, int]]
 ) -> None:
     # The last test of this module: what a stream still fetches when it is closed would count as requests of others.
-    due = io.BytesIO(CONTENT)
-    with ObjectStream(opened(server.properties), len(CONTENT)) as stream:
+    due, stored = io.BytesIO(CONTENT), opened(server.properties)
+    with ObjectStream(stored.location, stored.read, len(CONTENT)) as stream:
         stream.fetch(now, later)
         for offset, length in reads:
             assert stream.seek(offset) == due.seek(offset)
