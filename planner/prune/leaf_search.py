@@ -113,7 +113,10 @@ class LeafSearch(LeafPayloads):
         return len(found.rows)
 
     def _without_met(self, undecided: Ints) -> Ints:
-        """Leave row groups out that have one of a few keys, if nothing else is asked: more keys cannot drop these."""
+        """Leave payloads out whose row groups all have one of a few keys, if nothing else is asked: these stay anyway.
+
+        A payload is asked about all of its undecided row groups, as the rows that it gives count as all of theirs.
+        """
         search, state, test = self.state, self.leaf, self.leaf.leaf.test
         if not self.is_exact or not isinstance(search.tree.predicate, Leaf) or search.limits.rows_wanted:
             return undecided
@@ -129,8 +132,10 @@ class LeafSearch(LeafPayloads):
         presence = state.estimate.presence.copy()
         presence[met] = 1
         state.estimate = Estimate(state.estimate.selectivity, presence)
-        search.refuse(met, Reason.NOT_WORTH_READING)
-        return np.setdiff1d(undecided, met, assume_unique=True)
+        blobs = self.directory.blob[search.row_groups[undecided]]
+        is_asked = np.isin(blobs, blobs[~np.isin(undecided, met)])
+        search.refuse(undecided[~is_asked], Reason.NOT_WORTH_READING)
+        return undecided[is_asked]
 
     def _are_met(self, opened: list[Prepared], positions: Ints) -> Flags:
         found = FoundRows(self.directory, self.state.view.row_counts, self.rows_of_all(opened))

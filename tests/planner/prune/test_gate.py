@@ -6,6 +6,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.types import LongType
 
+from planner import scan
 from planner.arrow.plan import plan, plan_scan
 from planner.condition.tree.nodes import Leaf
 from planner.prune.gate import DEFAULT_BYTE_BUDGET, Limits
@@ -152,6 +153,22 @@ def test_a_list_is_not_looked_up_where_few_of_it_are(local_catalog: SqlCatalog) 
     # A row group of even numbers has no odd one, which its statistics do not tell.
     assert plan(index, keys={"id": np.arange(0, rows, 2)}).reason_counts() == {"not-worth-reading": row_groups}
     assert plan(index, keys={"id": np.arange(1, rows, 2)}).reason_counts() == {"rows-empty": row_groups}
+
+
+def test_row_groups_with_one_of_the_first_keys_stay_where_others_are_looked_up(
+    local_catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All share one payload, whose many rows are asked for in some row groups only."""
+    monkeypatch.setattr("planner.prune.leaf_payloads._FEW_ROWS", 0)
+    row_groups, rows, count = 4, 2_000, 17
+    first = np.linspace(0, count - 1, 8).astype(int)
+    keys = 100 * np.arange(count) + ~np.isin(np.arange(count), first)
+    ids = np.concatenate([2 * np.arange(rows) + number % 2 for number in range(row_groups)])
+    data = pa.table({"id": ids, "wide": np.random.default_rng(1).random(len(ids)).astype(str)})
+    index = build_index(local_catalog, data, rows, IndexDefinition.of(bitmap=["id"]))
+    assert plan(index, keys={"id": keys}).kept == row_groups
+    found = scan(index, None, ["id"], keys={"id": keys}).read_all()["id"].to_numpy()
+    assert sorted(found) == sorted(ids[np.isin(ids, keys)])
 
 
 @pytest.mark.parametrize(("lie", "reason"), [("everywhere", "not-worth-reading"), ("together", "rows-empty")])
