@@ -74,7 +74,7 @@ class Trial:
         random = Random(f"{self.seed}/{pair}/how")
         matching = {path: append.truths(predicate) == 1 for path, append in self.table.appends.items()}
         # If rows are wanted, indexes are asked that would not be worth it for the little data here.
-        limits = Limits(rows_wanted=random.random() < 0.8)
+        limits = Limits(rows_wanted=random.random() < 0.5)
         # Wide tests are looked up among the rows of others, as where their rows are many.
         with patch("planner.prune.leaf_payloads._FEW_ROWS", random.choice([0, 2, 1000])):
             self.check_plan(where, limits, matching)
