@@ -7,7 +7,7 @@ only seems sure is less.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 import numpy as np
@@ -32,7 +32,7 @@ the bytes at stake is made, as the gate counts an index byte a quarter."""
 _PRIOR_CASES = 0.5
 """A rate that was seen in no case is taken for that of half a case."""
 
-BURST_ROWS = 100
+_BURST_ROWS = 100
 """Rows of two tests meet by chance in bursts of about this many, not one by one: a key comes in bursts of its own."""
 
 _BLOCK_ROW_GROUPS = 8_192
@@ -68,31 +68,38 @@ class JoinedEstimates(JoinedValues[Estimate]):
         return Estimate(value, value)
 
     def _join(self, first: Estimate, second: Estimate, at: Selection, *, is_and: bool) -> Estimate:
-        first_places, second_places = (self._places(part, self._row_counts[at]) for part in (first, second))
+        places = None
+        if first.places is not None or second.places is not None:
+            ours, theirs = self._places(first, at), self._places(second, at)
+            places = np.maximum(ours * second.selectivity, theirs * first.selectivity) if is_and else ours + theirs
         if is_and:
-            selectivity = first.selectivity * second.selectivity
-            presence = np.minimum(first.presence, second.presence)
+            joint = Estimate(
+                first.selectivity * second.selectivity, np.minimum(first.presence, second.presence), places
+            )
             # Rows of two tests may avoid each other, however many there are of each; not if one test holds for all.
             is_open = np.maximum(first.selectivity, second.selectivity) < 1
-            places = np.maximum(first_places * second.selectivity, second_places * first.selectivity)
-            sure = np.minimum(1 - np.exp(-places), 1 - _LEAST_DOUBT * (1 - selectivity))
-            return Estimate(selectivity, np.where(is_open, np.minimum(presence, sure), presence), places)
+            sure = np.minimum(1 - np.exp(-self._places(joint, at)), 1 - _LEAST_DOUBT * (1 - joint.selectivity))
+            return replace(joint, presence=np.where(is_open, np.minimum(joint.presence, sure), joint.presence))
         return Estimate(
             1 - (1 - first.selectivity) * (1 - second.selectivity),
             1 - (1 - first.presence) * (1 - second.presence),
-            first_places + second_places,
+            places,
         )
 
-    def _places(self, estimate: Estimate, row_counts: Floats) -> Floats:
-        return estimate.selectivity * row_counts / BURST_ROWS if estimate.places is None else estimate.places
+    def _places(self, estimate: Estimate, at: Selection) -> Floats:
+        if estimate.places is not None:
+            return estimate.places
+        return estimate.selectivity * self._row_counts[at] / _BURST_ROWS
 
 
-def places_of(counts: Ints, gaps: Ints, row_counts: Ints) -> Floats:
+def places_of(counts: Floats, gaps: Floats, row_counts: Ints) -> Floats:
     """Estimate in how many places some rows lie, from their number and the most rows in a row without one of them.
 
-    Where n rows are spread evenly, the widest gap is about ln(n) / n of all. Rows that leave a wider gap lie together.
+    Where n rows are spread evenly, the widest gap is about ln(n) / n of all. Rows that leave a wider gap lie together,
+    but in no longer bursts than rows of which nothing is known.
     """
-    return np.minimum(counts, np.log(counts + 1) * row_counts / np.maximum(gaps, 1))
+    spread = np.minimum(counts, np.log(counts + 1) * row_counts / np.maximum(gaps, 1))
+    return np.asarray(np.maximum(spread, counts / _BURST_ROWS), np.float64)
 
 
 def estimate_leaf(test: LeafTest, statistics: FieldStatistics, row_groups: Ints, *, is_alone: bool = False) -> Estimate:

@@ -12,7 +12,7 @@ from pyroaring import BitMap
 from planner.view.directories import Groups, KindDirectory, positions_by_number, segment_of
 from puffin_index.kinds.base import RowSet
 from puffin_index.roaring.write import BLOCK_BYTES, BLOCK_ROWS
-from puffin_index.storage.arrays import Ints, Rows
+from puffin_index.storage.arrays import Floats, Ints, Rows
 
 _LAST_ROW = 2**32 - 1
 
@@ -20,7 +20,7 @@ _MANY_ROWS = 512
 """With more rows a row group, counting in the set takes less time than listing the rows."""
 
 _MOST_ROWS_MEASURED = 65_536
-"""With more rows a payload, finding their gaps takes longer than it saves: many rows leave no wide ones."""
+"""With more rows a payload, finding their gaps takes longer than it saves."""
 
 _MOST_BYTES_KEPT = 128 * 1024 * 1024
 """Memory of all row sets of the row level that one plan keeps, at most."""
@@ -64,14 +64,14 @@ class FoundRows:
                 counts[here] = _counts_between(rows, bases, bases + self.row_counts[row_groups[here]])
         return counts
 
-    def widest_gaps(self, row_groups: Ints) -> Ints:
-        """The most rows in a row without a match, for each row group; all of its rows where that is not known."""
-        gaps = self.row_counts[row_groups]
+    def widest_gaps(self, row_groups: Ints) -> Floats:
+        """The most rows in a row without a match, for each row group; infinite where that is not known."""
+        gaps = np.full(len(row_groups), np.inf)
         for blob, here in positions_by_number(self.directory.blob[row_groups]):
             rows = self.rows.get(blob)
             if rows is not None and len(rows) <= _MOST_ROWS_MEASURED:
                 starts = self.directory.base[row_groups[here]]
-                gaps[here] = _widest_gaps(rows, starts, starts + gaps[here])
+                gaps[here] = _widest_gaps(rows, starts, starts + self.row_counts[row_groups[here]])
         return gaps
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from planner.clock import Clock
 from planner.condition.tree.nodes import Conjunction, Leaf, Predicate
 from planner.condition.tree.tree import PredicateTree
-from planner.prune.estimate import BURST_ROWS, Estimate, places_of
+from planner.prune.estimate import Estimate, places_of
 from planner.prune.gate import DEFAULT_LIMITS, Limits
 from planner.prune.leaf_search import WIDE_SHARE, LeafSearch, read_directories
 from planner.prune.row_sets import FoundRows, RowSets
@@ -26,7 +26,7 @@ from planner.view.directories import IndexReads, KindDirectory
 from planner.view.index_view import IndexView
 from puffin_index.kinds.kind import Answer
 from puffin_index.kinds.registry import kind_named, kinds_answering
-from puffin_index.storage.arrays import Flags, Floats, Ints
+from puffin_index.storage.arrays import Flags, Ints
 
 _MOST_CANDIDATES = 8
 """At most this many narrow leaves narrow the candidates of a wide leaf. More would barely shrink them."""
@@ -172,26 +172,18 @@ class IndexStages:
         )
         shares = counts / np.maximum(row_counts, 1)
         np.copyto(shares, estimate.selectivity, where=~asked)
+        # Several leaves meet where their rows lie.
+        several = len(search.leaves) > 1
+        places = places_of(shares * row_counts, found.widest_gaps(search.row_groups), row_counts) if several else None
         if leaf_search.candidates is not None:  # of a wide leaf only the candidates were counted
             shares = np.maximum(shares, estimate.selectivity)
         presence = (counts > 0).astype(np.float64)
         np.copyto(presence, estimate.presence, where=~asked)
-        state.estimate = Estimate(shares, presence, self._places(state, counts, asked))
+        state.estimate = Estimate(shares, presence, places)
         if isinstance(search.tree.predicate, Leaf):
             matching = undecided[counts[undecided] > 0]
             search.reasons[matching], search.matches[matching] = Reason.ROWS_MATCH, counts[matching]
         search.settle(Reason.ROWS_EMPTY)
-
-    def _places(self, state: LeafState, counts: Ints, asked: Flags) -> Floats | None:
-        """In how many places the rows of a leaf lie, of several leaves: their rows meet there."""
-        search, found = self._search, state.found
-        if found is None or len(search.leaves) == 1:
-            return None
-        row_counts = search.view.row_counts[search.row_groups]
-        places = state.estimate.selectivity * row_counts / BURST_ROWS
-        gaps = found.widest_gaps(search.row_groups[asked])
-        places[asked] = places_of(counts[asked], gaps, row_counts[asked])
-        return places
 
     def _remember(self, state: LeafState, asked: Ints, found: int) -> None:
         """Remember in how many row groups a leaf was found where it was not sure to be, for later plans."""

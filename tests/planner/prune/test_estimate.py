@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from planner.prune.estimate import Estimate, estimate_by_sample, estimate_leaf
+from planner.prune.estimate import Estimate, estimate_by_sample, estimate_leaf, places_of
 from planner.view.directories import LAST_STEP, FieldStatistics, steps_of
 from puffin_index.keys.leaf import RangeTest, SetTest
 from puffin_index.keys.value_types import value_type_named
@@ -94,3 +94,11 @@ def test_samples_tell_in_how_many_row_groups_keys_are(holding: int, most: int) -
         expected.append(estimate_by_sample(*halves, count, np.full(row_groups, 1_000.0)).sum())
         kept.append(every.sum())
     assert 0.9 * np.mean(kept) <= np.mean(expected) <= most
+
+
+def test_rows_lie_in_as_many_places_as_their_widest_gap_leaves() -> None:
+    spread = np.sort(np.random.default_rng(7).choice(1_000_000, 1_000, replace=False))
+    gaps = np.array([np.diff(spread).max(), 999_000, np.inf])
+    places = places_of(np.full(3, 1_000.0), gaps, np.full(3, 1_000_000))
+    # Nothing is known of the last ones, which are taken to lie in bursts of 100.
+    assert places[0] > 500 > 20 > places[1] >= places[2] == 10
