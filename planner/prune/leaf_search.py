@@ -151,8 +151,6 @@ class LeafSearch(LeafPayloads):
 
     def _worth_asking(self, every: Sequence[Prepared]) -> list[Prepared]:
         """Ask the cost gate, with what the payloads' own directories tell. Wide tests are left for later."""
-        if not self.is_exact:
-            return self._worth_filtering(every)
         worth, others = self._weighed(every)
         if others and self._sample([one for one, estimate in others if self._is_narrow(estimate)]):
             more, others = self._weighed([one for one, _ in others])
@@ -162,15 +160,6 @@ class LeafSearch(LeafPayloads):
                 self.state.refuse(one.positions, Reason.NOT_WORTH_READING)
         self._learn([(one.positions, estimate) for one, estimate in others])
         return [] if worth and self._takes_longer_than_by_rows(worth) else worth
-
-    def _worth_filtering(self, every: Sequence[Prepared]) -> list[Prepared]:
-        gate, worth = self.state.gate, list[Prepared]()
-        for one in every:
-            if gate.worth(gate.saved(one.positions).sum(), one.cost, one.reads):
-                worth.append(one)
-            else:
-                self.state.refuse(one.positions, Reason.NOT_WORTH_READING)
-        return worth
 
     def _weighed(self, every: Sequence[Prepared]) -> tuple[list[Prepared], list[tuple[Prepared, Estimate]]]:
         """The payloads that are worth their bytes, and the others with what is expected of them."""
@@ -204,7 +193,7 @@ class LeafSearch(LeafPayloads):
         test, statistics = state.leaf.test, state.statistics
         if not isinstance(test, SetTest) or test.negated or statistics is None or not refused:
             return False
-        if state.sampled is not None or search.limits.rows_wanted:
+        if not self.is_exact or state.sampled is not None or search.limits.rows_wanted:
             return False
         at = np.sort(np.concatenate([one.positions for one in refused]))
         row_groups, nowhere = search.row_groups[at], np.zeros(len(at))

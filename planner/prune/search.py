@@ -104,18 +104,17 @@ class IndexStages:
         if directory is None or not len(undecided) or self._refused.get((state.number, kind)) == known:
             return
         candidates: Mapping[int, BitMap] | None = None
-        if self._narrowing:
+        # Narrow leaves are read whole in any case.
+        is_among = bool(self._narrowing) and widest_share > WIDE_SHARE
+        if is_among or len(self._narrowing) > 1:
             tree = PredicateTree(Conjunction(tuple(one.leaf for one in self._narrowing)))
-            _, rows = join_rows(
-                search, tree, self._narrowing, undecided, directory.segment.astype(np.int64), directory.first
-            )
+            segments = directory.segment.astype(np.int64)
+            _, rows = join_rows(search, tree, self._narrowing, undecided, segments, directory.first)
             if len(self._narrowing) > 1:
                 self._drop_without(rows, undecided)
                 undecided = self._unanswered(state, kind)[1]
-            candidates = rows.rows
-        # Narrow leaves are read whole in any case.
-        among = None if widest_share == WIDE_SHARE else candidates
-        leaf_search = LeafSearch(search, state, directory, widest_share, among)
+            candidates = rows.rows if is_among else None
+        leaf_search = LeafSearch(search, state, directory, widest_share, candidates)
         was_asked = False
         for positions, counts in leaf_search.find(undecided):
             self._take(leaf_search, positions, counts)
