@@ -82,11 +82,10 @@ class FoundRows:
         return gaps
 
     def moved(self, row_groups: Ints, firsts: Ints) -> BitMap:
-        """The rows of some row groups whose rows are known, as if the row groups began at other first rows."""
-        moved = [
-            (self.of(row_group), first) for row_group, first in zip(row_groups.tolist(), firsts.tolist(), strict=True)
-        ]
-        return BitMap.union(BitMap(), *[rows.shift(first) for rows, first in moved if rows])
+        """The rows of some row groups, if these are known, as if the row groups began at other first rows."""
+        here = np.flatnonzero(self.counts(row_groups) > 0)
+        places = zip(row_groups[here].tolist(), firsts[here].tolist(), strict=True)
+        return BitMap.union(BitMap(), *[rows.shift(first) for own, first in places if (rows := self.of(own))])
 
     def _spans(self, row_groups: Ints) -> tuple[Ints, Ints]:
         first = self.first[row_groups]
