@@ -1,10 +1,8 @@
 """The command `build`, once or as a service; it stands here because the planner's grammar reads `--where`."""
 
-import json
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from queue import SimpleQueue
 from threading import Thread
 from types import FrameType
@@ -16,11 +14,10 @@ from rich.progress import BarColumn, DownloadColumn, Progress, SpinnerColumn, Te
 from planner.condition.iceberg_filters import file_filter
 from planner.condition.sql.parser import read_where
 from puffin_index.commands.logs import log_as_a_service
-from puffin_index.commands.main import NamedTable, console, error_console, escape, spark_session, table_command
-from puffin_index.display import format_bytes
+from puffin_index.commands.main import NamedTable, error_console, spark_session, table_command
 from puffin_index.index_table.commit import LOCK_SECONDS, while_locked
 from puffin_index.index_table.status import BuildScope
-from puffin_index.jobs.build_job import BuildProgress, BuildReport
+from puffin_index.jobs.build_job import BuildProgress
 from puffin_index.table_index import TableIndex
 from puffin_index.watch import Watch
 
@@ -77,7 +74,7 @@ def build_command(
     if not watch:
         with _progress_bar(table.as_json) as listen:
             report = index.build(spark, listen, workers=workers, scope=scope, commit_timeout_seconds=commit_timeout)
-        _print_report(report, table.as_json)
+        table.show(report)
         return
     follower = Watch(
         lambda: TableIndex.open_or_define(catalog, name),
@@ -86,7 +83,7 @@ def build_command(
         ),
         interval,
         scope=scope,
-        on_report=lambda report: _print_report(report, table.as_json),
+        on_report=table.show,
         upkeep=upkeep,
     )
     _follow(follower)
@@ -131,17 +128,3 @@ def _progress_bar(hidden: bool) -> Iterator[Callable[[BuildProgress], None]]:
             progress.update(task, total=now.bytes_total, completed=now.bytes_done, description=f"indexing {now}")
 
         yield listen
-
-
-def _print_report(report: BuildReport, as_json: bool) -> None:
-    if as_json:
-        click.echo(json.dumps(asdict(report)))
-        return
-    left = f"; {report.files_left} data files are left" if report.files_left else ""
-    console.print(
-        f"indexed {report.files} data files, {report.row_groups} row groups, {report.rows:,} rows in "
-        f"{report.seconds:.1f} s: {report.segments} segments, {format_bytes(report.index_bytes)}{left}",
-        highlight=False,
-    )
-    for skipped in report.skipped:
-        error_console.print(f"not indexed: {escape(skipped.reason)}", highlight=False, soft_wrap=True)
