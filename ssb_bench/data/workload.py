@@ -68,9 +68,9 @@ class Parameter:
 
     def __str__(self) -> str:
         what = f"{self.column} {self.operator} {self.literal}"
-        return (
-            f"{what}: fits the data" if self.used == self.literal else f"{what} -> {self.used}: value at the same rank"
-        )
+        if self.used == self.literal:
+            return f"{what}: fits the data"
+        return f"{what} -> {self.used}: value at the same rank"
 
 
 @dataclass(frozen=True, slots=True)
