@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -17,13 +16,13 @@ from planner.aggregates.question import Question
 from planner.arrow.wanted_keys import Keys, with_keys
 from planner.clock import DEFAULT_MILLISECONDS, Clock
 from planner.condition.arrow.read import ReadExpression
-from planner.condition.columns import find_column, quoted_names, unused_parts
+from planner.condition.columns import quoted_names, unused_parts
 from planner.condition.session_time import DEFAULT_ZONE, zone_named
 from planner.condition.sql.parser import read_where
 from planner.condition.tree.nodes import EVERY_ROW, Predicate
 from planner.condition.tree.simplify import simplified
 from planner.condition.tree.tree import PredicateTree
-from planner.first_rows.search import FirstRows, Order
+from planner.first_rows.order_text import read_first_rows
 from planner.prune.distributed import Executors, PlanningMode
 from planner.prune.gate import DEFAULT_BYTE_BUDGET, DEFAULT_LIMITS, Limits
 from planner.query import QueryAnswer, QueryRequest, answer_query
@@ -36,23 +35,12 @@ from planner.view.index_view import IndexView
 from planner.view.views import view_of
 from puffin_index.data.column_source import reading_of
 from puffin_index.data.data_table import find_snapshot
-from puffin_index.errors import PuffinIndexError, UnsupportedError
 from puffin_index.jobs.engine import context_of
-from puffin_index.keys.value_types import value_type_of
 from puffin_index.storage.files import ReadCount, is_local
 from puffin_index.table_index import TableIndex
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-_ORDER = re.compile(
-    r"\s*(?:`((?:[^`]|``)+)`|([^\s`]+))(?:\s+(asc|desc))?(?:\s+nulls\s+(first|last))?\s*", re.IGNORECASE
-)
-
-
-class OrderSyntaxError(PuffinIndexError):
-    """Say that a text is no order."""
 
 
 def plan(
@@ -153,7 +141,7 @@ def plan_scan(
         text = where or "true"
         written = EVERY_ROW if where is None else read_where(where, schema, zone_named(session_zone))
     condition, implied = with_keys(written, keys or {}, schema)
-    first = _first_rows_of(order_by, limit, schema)
+    first = read_first_rows(order_by, limit, schema)
     clock = Clock(limits.seconds)
     ahead = ReadCount()
     # Executors that plan read directories themselves.
@@ -181,36 +169,6 @@ def plan_scan(
         started=started,
     )
     return answer_query(request)
-
-
-def _first_rows_of(order_by: str | None, limit: int | None, schema: Schema) -> FirstRows | None:
-    """Read which rows are wanted, by a top-level column as in SQL: `c`, `c DESC`, `c ASC NULLS LAST`; None if all are.
-
-    As in Spark, NULL is less than all values unless the text says where NULL goes. Raises OrderSyntaxError if the text
-    is no order, or has no limit or a negative one, NotFoundError without such a column, UnsupportedError if its values
-    have no order.
-    """
-    if limit is None:
-        if order_by is not None:
-            raise OrderSyntaxError("an order needs a limit: without one, all rows are wanted")
-        return None
-    if limit < 0:
-        raise OrderSyntaxError(f"a limit of {limit} rows")
-    if order_by is None:
-        return FirstRows(limit, None, f"any rows limit {limit}")
-    found = _ORDER.fullmatch(order_by)
-    if found is None:
-        raise OrderSyntaxError(f"ORDER BY one column, as `c DESC NULLS LAST`, and not {order_by!r}")
-    quoted, plain, direction, nulls = found.groups()
-    name = quoted.replace("``", "`") if quoted else plain
-    column = find_column(schema, name).column
-    field = next((one for one in schema.fields if one.field_id == column), None)
-    if field is None:
-        raise UnsupportedError(f"ORDER BY {name}: only whole columns are ordered")
-    descending = (direction or "asc").lower() == "desc"
-    nulls_first = not descending if nulls is None else nulls.lower() == "first"
-    order = Order(field.field_id, value_type_of(field.field_type).name, descending, nulls_first)
-    return FirstRows(limit, order, f"order by {order_by} limit {limit}")
 
 
 def scan_of(

@@ -9,9 +9,9 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 import planner
-from planner.arrow.plan import OrderSyntaxError
 from planner.arrow.wanted_keys import KeysError
 from planner.condition.implied import Implied
+from planner.first_rows.order_text import OrderSyntaxError
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import NotFoundError, UnsupportedError
 from tests.conftest import create_table, temporary_catalog
