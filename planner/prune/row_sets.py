@@ -11,7 +11,7 @@ from pyroaring import BitMap
 
 from planner.view.directories import Groups, KindDirectory, positions_by_number, segment_of
 from puffin_index.kinds.base import RowSet
-from puffin_index.roaring.write import BLOCK_BYTES, BLOCK_ROWS
+from puffin_index.roaring import BLOCK_BYTES, BLOCK_ROWS
 from puffin_index.storage.arrays import Floats, Ints, Rows
 
 _LAST_ROW = 2**32 - 1

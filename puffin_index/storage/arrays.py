@@ -1,4 +1,4 @@
-"""Names for numpy arrays, of one dimension unless told otherwise; many byte ranges handled at once; items in groups."""
+"""Names for numpy arrays, of one dimension unless told otherwise; records and ramps of arrays; items in groups."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias, TypeVar
@@ -17,24 +17,6 @@ Rows: TypeAlias = npt.NDArray[np.uint32]
 
 Selection: TypeAlias = Ints | slice
 """Elements of an array: their places, or a slice, which numpy takes without a copy."""
-
-
-# From this mean length on, ranges are copied one by one.
-_LONG_BYTES = 512
-
-
-def put_bytes(data: Bytes, starts: Ints, sizes: Ints, content: Bytes) -> None:
-    """Write bytes into ascending ranges, at least one; the content fills one range after the other."""
-    # Ranges ascend, so the content fills them in order; long stretches are copied one by one.
-    apart = np.flatnonzero(starts[1:] - (starts + sizes)[:-1]) + 1
-    if len(apart) * _LONG_BYTES <= len(content):
-        ends = np.append(np.cumsum(sizes)[apart - 1], len(content)).tolist()
-        begin = 0
-        for start, end in zip([int(starts[0]), *starts[apart].tolist()], ends, strict=True):
-            data[start : start + end - begin] = content[begin:end]
-            begin = end
-        return
-    data[ramps(starts, sizes)] = content
 
 
 _Record = TypeVar("_Record", bound=np.generic)

@@ -17,7 +17,7 @@ from puffin_index.kinds.bitmap.blob import LAYOUT_NUMBERS, NO_NULLS, VERSION
 from puffin_index.kinds.bitmap.entries import Entries, RowSetPlaces, join_places
 from puffin_index.kinds.held_keys import DistinctKeys, HoldsKeys, KeySets, are_few_keys
 from puffin_index.kinds.postings.columns import column_of_codes, no_codes
-from puffin_index.roaring.read import StoredSets, row_set_of
+from puffin_index.roaring import StoredSets, row_set_of
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.parts import CHECKSUM_BYTES, Part, check_layout, corrupt, parts_of, unsealed
 from puffin_index.storage.ranged import Reading, at_once

@@ -35,8 +35,7 @@ from puffin_index.kinds.bsi.slices import (
     serialize_numbers,
 )
 from puffin_index.kinds.held_keys import DistinctKeys, HoldsKeys, KeySets, Totals, Want
-from puffin_index.roaring.read import row_set_of_ascending
-from puffin_index.roaring.write import BLOCK_ROWS, block_count
+from puffin_index.roaring import BLOCK_ROWS, block_count, row_set_of_ascending
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.binary import Buffer
 from puffin_index.storage.parts import LAYOUT_VERSION, Part, check_layout, checksum32, corrupt

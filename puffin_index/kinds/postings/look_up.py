@@ -41,7 +41,7 @@ from puffin_index.kinds.postings.directory import (
 from puffin_index.kinds.postings.keys import AskedBlocks
 from puffin_index.kinds.postings.parse import ParsedBlocks, parse_blocks, read_blocks
 from puffin_index.kinds.postings.sort import RowNumbers
-from puffin_index.roaring.read import StoredSets, deserialize, row_set_of
+from puffin_index.roaring import StoredSets, deserialize, row_set_of
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.parts import Part, check_layout, corrupt, parts_of
 from puffin_index.storage.ranged import Reading, at_once, run
