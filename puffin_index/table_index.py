@@ -14,7 +14,6 @@ from pyiceberg.table import Table
 from puffin_index.data.data_table import open_table, refresh_table
 from puffin_index.definition.index_definition import (
     BoundDefinition,
-    Index,
     IndexDefinition,
     ResolvedColumn,
     fit_warnings,
@@ -45,8 +44,8 @@ from puffin_index.jobs.expire import DEFAULT_GRACE, ExpireReport, expire
 from puffin_index.jobs.export import ExportedContainer, export_indexes
 from puffin_index.jobs.follow import define_index_table, ensure_index_table, follow
 from puffin_index.jobs.verify import DEFAULT_SAMPLE, VerifyReport, drop_bad_entries, verify
+from puffin_index.keys.map_key import FieldKind
 from puffin_index.kinds.kind import Options
-from puffin_index.segments.directory import FieldKind
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -183,7 +182,7 @@ class TableIndex(Described):
         """The names of the indexes: those that statements gave, then `<column>_<kind>` for each index without one."""
         return stored_definition(self.data_table, self.index_table).all_names
 
-    def remove(self, name: str) -> frozenset[Index]:
+    def remove(self, name: str) -> frozenset[FieldKind]:
         """Take a named index out of the definition, as far as no other name stands for it; return what is gone.
 
         No query uses it any more; `expire` deletes the bytes. Raises NotFoundError if no index has the name,

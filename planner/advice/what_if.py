@@ -36,7 +36,7 @@ from puffin_index.definition.index_definition import (
 )
 from puffin_index.display import Cell, Described, Grid, Report, format_bytes, share_of
 from puffin_index.errors import DefinitionError
-from puffin_index.segments.directory import FieldKind
+from puffin_index.keys.map_key import FieldKind
 from puffin_index.storage.arrays import Floats
 from puffin_index.table_index import TableIndex
 

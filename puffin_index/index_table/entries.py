@@ -22,8 +22,9 @@ from puffin_index.definition.index_definition import ResolvedColumn, without_ind
 from puffin_index.errors import NotFoundError
 from puffin_index.index_table.commit import LOCK_SECONDS, commit
 from puffin_index.index_table.table import is_bound_to, name_files, read_entries
+from puffin_index.keys.map_key import FieldKind
 from puffin_index.kinds.registry import kind_named
-from puffin_index.segments.directory import FieldKind, is_statistics, statistics_key
+from puffin_index.segments.directory import is_statistics, statistics_key
 from puffin_index.segments.segment import ROW_SPACE_ALIGNMENT
 from puffin_index.segments.source_segment import IndexedFile, Part, SourceSegment, read_source
 from puffin_index.storage.arrays import cut_in_order

@@ -5,11 +5,12 @@ from collections.abc import Callable
 import pyarrow as pa
 from pyiceberg.table import Table
 
-from puffin_index.definition.index_definition import Index, read_properties, stored_kinds
+from puffin_index.definition.index_definition import read_properties, stored_kinds
 from puffin_index.definition.names import StoredDefinition
 from puffin_index.index_table.commit import commit
 from puffin_index.index_table.entries import field_kinds, with_kinds, write_entries
 from puffin_index.index_table.table import PROPERTY_DEFINITION, PROPERTY_NAMES, read_entries
+from puffin_index.keys.map_key import FieldKind
 
 
 def stored_definition(data_table: Table, index_table: Table) -> StoredDefinition:
@@ -23,14 +24,14 @@ def stored_definition(data_table: Table, index_table: Table) -> StoredDefinition
 
 def change_definition(
     data_table: Table, index_table: Table, change: Callable[[StoredDefinition], StoredDefinition]
-) -> frozenset[Index]:
+) -> frozenset[FieldKind]:
     """Change a definition by one commit that succeeds only on top of the definition that `change` saw.
 
     The indexes that the definition loses leave all entries by the same commit, so that no query uses them from now on;
     they are returned, and `expire` deletes their bytes. `change` is called again if another commit comes in between.
     """
 
-    def attempt() -> frozenset[Index]:
+    def attempt() -> frozenset[FieldKind]:
         stored = stored_definition(data_table, index_table)
         changed = change(stored)
         gone = frozenset(stored_kinds(stored.definition).keys() - stored_kinds(changed.definition).keys())
