@@ -30,14 +30,13 @@ from puffin_index.display import Cell, Described, Grid, Report, show_live
 from puffin_index.errors import DefinitionError, NotFoundError
 from puffin_index.index_table import table as catalogue
 from puffin_index.index_table.commit import LOCK_SECONDS, while_locked
-from puffin_index.index_table.entries import TARGET_SEGMENT_BYTES
+from puffin_index.index_table.entries import TARGET_SEGMENT_BYTES, change_definition, stored_definition
 from puffin_index.index_table.lookup import find_index_table, following_hint
 from puffin_index.index_table.status import WHOLE_TABLE, BuildScope, IndexStatus, read_status
 from puffin_index.index_table.table import TableName
 from puffin_index.jobs.build_handle import BuildHandle
 from puffin_index.jobs.build_job import BuildProgress, BuildReport, ProgressListener, build
 from puffin_index.jobs.compact import FEWEST_SMALL, CompactReport, compact, is_due
-from puffin_index.jobs.define import change_definition, stored_definition
 from puffin_index.jobs.drop import DropReport, drop_index
 from puffin_index.jobs.engine import Engine, engine_for
 from puffin_index.jobs.expire import DEFAULT_GRACE, ExpireReport, expire
