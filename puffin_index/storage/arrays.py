@@ -1,6 +1,6 @@
-"""Names for numpy arrays, of one dimension unless told otherwise; records and ramps of arrays; items in groups."""
+"""Names for numpy arrays, of one dimension unless told otherwise; parts of arrays; items in groups."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -19,6 +19,7 @@ Selection: TypeAlias = Ints | slice
 """Elements of an array: their places, or a slice, which numpy takes without a copy."""
 
 
+_STRETCH = 65_536
 _Record = TypeVar("_Record", bound=np.generic)
 
 
@@ -34,6 +35,12 @@ def ramps(starts: Ints, counts: Ints, step: int = 1) -> Ints:
     ramp = np.arange(0, step * int(counts.sum()), step, dtype=np.int64)
     ramp += np.repeat(starts - step * before, counts)
     return ramp
+
+
+def stretches(end: int, first: int = 0) -> Iterator[tuple[int, int]]:
+    """Yield bounds of parts of an array: copies of them, such as numpy's of indices, stay in the processor's cache."""
+    for start in range(first, end, _STRETCH):
+        yield start, min(start + _STRETCH, end)
 
 
 _Item = TypeVar("_Item")
