@@ -38,11 +38,11 @@ def serialize_bitmaps(ordered: SortedColumn, block_bytes: int | None) -> tuple[b
     A block of entries has at most `block_bytes`; None balances the directory with the blocks, from 16 KiB up.
     """
     # Rows first: one sort makes rows and keys.
-    rows, column, nulls, several = ordered.rows, ordered.column, ordered.column.null_rows, ordered.counts > 1
-    has_null_set, starts = len(nulls) > 1, np.append(0, np.cumsum(ordered.counts[several], dtype=np.int64))
+    rows, counts, column, nulls = ordered.rows, ordered.counts, ordered.column, ordered.column.null_rows
+    several, has_null_set = counts > 1, len(nulls) > 1
     sets = serialize_row_sets(nulls, (0, len(nulls))) if has_null_set else []
-    of_values = rows if several.all() else rows[np.repeat(several, ordered.counts)]
-    sets += serialize_row_sets(of_values, starts.tolist())
+    of_values = rows if several.all() else rows[np.repeat(several, counts)]
+    sets += serialize_row_sets(of_values, [0, *np.cumsum(counts[several], dtype=np.int64).tolist()])
     set_lengths = np.array([len(one) for one in sets], np.int64)
     set_offsets = np.cumsum(set_lengths + CHECKSUM_BYTES) - (set_lengths + CHECKSUM_BYTES)
     # A value of one row has no set, but the row in place of an offset.
