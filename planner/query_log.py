@@ -80,11 +80,8 @@ class AuditMiss(BaseModel):
     rows: tuple[int, ...] = ()
 
     def __str__(self) -> str:
-        place = (
-            f", data file {self.data_file}, row group {self.row_group}, rows {list(self.rows)}"
-            if self.data_file
-            else ""
-        )
+        where = f", data file {self.data_file}, row group {self.row_group}, rows {list(self.rows)}"
+        place = where if self.data_file else ""
         indexes = ", ".join(f"{column} ({kind})" for column, kind in self.columns) or "unknown"
         return (
             f"the index of {self.table} is wrong: it said {self.claim}, the data say {self.found}; "
@@ -188,7 +185,6 @@ class Benefits(Described):
             them, so these sums overlap.
         unused: Columns and kinds of the table's index that no scan of the log used.
         scans_not_trusted: How many scans read everything because of the misses that audits found.
-        bytes_per_second: The assumption behind `seconds_saved`.
     """
 
     table: str

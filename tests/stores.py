@@ -7,8 +7,7 @@ from pathlib import Path
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from ssb_bench.stores.server import BUCKET, Distance, StoreServer
-from ssb_bench.stores.traffic import Traffic
+from ssb_bench.stores.server import BUCKET, Distance, StoreServer, Traffic
 
 
 class SomebodysFileIO(PyArrowFileIO):

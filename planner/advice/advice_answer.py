@@ -57,7 +57,6 @@ class Advice(Described):
         bytes_read: The bytes that these read without any index, in all.
         index_bytes: The bytes of the proposals, those to keep included.
         indexes: The proposals, those that save most first; then unused indexes; then the other candidates.
-        created: Whether the definition of the table now has the proposals.
         warnings: What could not be read, and what else to know, as sentences.
     """
 

@@ -27,7 +27,7 @@ from puffin_index.definition.index_definition import IndexDefinition, IndexedCol
 from puffin_index.display import show_live
 from puffin_index.errors import DefinitionError, MissingExtraError
 from puffin_index.jobs.log_lines import log_line
-from puffin_index.keys.map_key import FieldKind, split_kind
+from puffin_index.keys.map_key import FieldKind
 from puffin_index.storage.arrays import Flags, Ints
 from puffin_index.table_index import TableIndex
 
@@ -104,10 +104,9 @@ def _advise_on(
     ]
     left = [advised.scanned(one.condition) for one in candidates.queries]
     positions = _positions(everything, left, sample)
-    existing = {own.column_id: own for own in advised.columns}
-    wanted = [column for column in candidates.columns if column.column_id in existing]
+    wanted = {column.column_id for column in candidates.columns}
     # Existing indexes keep their options.
-    columns = unite([existing[column.column_id] for column in wanted], candidates.columns)
+    columns = unite([own for own in advised.columns if own.column_id in wanted], candidates.columns)
     base = Advice(
         table=f"{advised.table.catalog.name}.{advised.name}",
         snapshot_id=advised.snapshot.snapshot_id if advised.snapshot else None,
@@ -251,27 +250,14 @@ class _Choice:
         alone = self.gains.total(frozenset({key}))
         more = self.gains.total(chosen | {key}) - self.gains.total(chosen)
         least = _LEAST_SHARE * self.gains.total_read
-        if max(alone, more) < least and not _has_part(key, chosen):
-            reason = self._without_effect(key, least)
-        elif more < least:
-            reason = "the other indexes do its work"
+        if more < least:
+            reason = "by itself it saves next to nothing" if alone < least else "the other indexes do its work"
         elif size > budget_left:
             reason = f"it would save {self._share(more):.0%} more, but is larger than the budget"
         else:
             reason = f"it would save {self._share(more):.0%} more, but others use the budget better"
         action = "unused" if key in self.advised.defined else "do not build"
         return self._index(action, key, size, alone, reason)
-
-    def _without_effect(self, key: FieldKind, least: float) -> str:
-        elsewhere = frozenset(other for other in self.asked if not _has_part(key, frozenset({other})))
-        if self.gains.total(self.asked) - self.gains.total(elsewhere) < least:
-            return "it saves next to nothing"
-        return "it helps only together with others, for which the budget has no room"
-
-
-def _has_part(key: FieldKind, chosen: frozenset[FieldKind]) -> bool:
-    """Return whether another index of the same column was chosen."""
-    return any(split_kind(*other)[0] == split_kind(*key)[0] for other in chosen)
 
 
 def _created(advised: AdvisedTable, advice: Advice) -> Advice:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
@@ -13,11 +13,12 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from planner.advice.candidates import names_of
-from planner.arrow.plan import plan_files, snapshot_of
+from planner.arrow.plan import snapshot_of
 from planner.clock import Clock
 from planner.condition.tree.nodes import EVERY_ROW, Predicate
 from planner.condition.tree.simplify import simplified
 from planner.prune.gate import Limits
+from planner.query import QueryRequest, answer_query
 from planner.report.scan_plan import ScanPlan
 from planner.snapshot.files import ScanFile, list_scan_files
 from planner.snapshot.scan import Scan
@@ -47,8 +48,9 @@ class Scanned:
 
     @property
     def data_files(self) -> tuple[DataFile, ...]:
-        """The data files."""
-        return tuple(scanned.file for scanned in self.files)
+        """The data files, which list the row groups that they count here, so that plans by any index have as many."""
+        counts = np.bincount(self.file_of, minlength=len(self.files)).tolist()
+        return tuple(replace(one.file, split_offsets=(0,) * n) for one, n in zip(self.files, counts, strict=True))
 
     @cached_property
     def row_group_bytes(self) -> Floats:
@@ -140,11 +142,6 @@ class AdvisedTable:
         """The bytes of all data files."""
         return sum(scanned.file.file_size for scanned in self.files)
 
-    @property
-    def record_count(self) -> int:
-        """The rows of all data files, deleted ones included."""
-        return sum(scanned.file.record_count for scanned in self.files)
-
     def scanned(self, condition: Predicate) -> Scanned:
         """Find the row groups that Iceberg's own pruning leaves."""
         files = self._files(condition)
@@ -160,10 +157,9 @@ class AdvisedTable:
         self, view: IndexView, condition: Predicate, files: tuple[DataFile, ...], limits: Limits = LIMITS
     ) -> ScanPlan:
         """Plan a scan of some data files by an index; deletes are not looked at."""
-        numbers = Scan.of_files(view, files).numbers
-        numbers = np.asarray(numbers[numbers >= 0], np.int64)
-        tried = TriedValues(self.schema, view, numbers, LIMITS.byte_budget, Clock(LIMITS.seconds))
-        return plan_files(view, simplified(condition, tried.decide), files, limits)
+        scan, clock = Scan.of_files(view, files), Clock(LIMITS.seconds)
+        tried = TriedValues(self.schema, view, scan.numbers[scan.is_indexed], LIMITS.byte_budget, clock)
+        return answer_query(QueryRequest(scan=scan, predicate=simplified(condition, tried.decide), limits=limits)).plan
 
 
 def _index_of(table: Table) -> TableIndex | None:

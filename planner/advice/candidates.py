@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from pyiceberg.schema import Schema
 
@@ -106,25 +107,23 @@ class _Indexes:
         self.columns: tuple[ResolvedColumn, ...] = ()
         self._schema = schema
         self._skipped = skipped
-        self._known: dict[tuple[ColumnId, str], tuple[ResolvedColumn, ...]] = {}
+        self._known = cache(self._resolve)
 
     def of(self, column: ColumnId, kinds: Iterable[IndexKind]) -> frozenset[FieldKind]:
         """Find those of some kinds that a column can have."""
-        return frozenset(key for kind in kinds for key in names_of(self._resolved(column, kind.name)))
+        return frozenset(key for kind in kinds for key in self._known(column, kind.name))
 
-    def _resolved(self, column: ColumnId, kind: str) -> tuple[ResolvedColumn, ...]:
-        if (column, kind) not in self._known:
-            field_id, map_key = column_and_key(column)
-            name = self._schema.find_column_name(field_id) or ""
-            name = name if map_key is None else f"{name}{SEPARATOR}{map_key}"
-            try:
-                found = resolve(IndexDefinition((IndexedColumn(name, {kind: {}}),)), self._schema)
-            except DefinitionError as error:
-                found = ()
-                self._skipped.append(str(error))
-            self._known[column, kind] = found
-            self.columns = unite(self.columns, found)
-        return self._known[column, kind]
+    def _resolve(self, column: ColumnId, kind: str) -> tuple[FieldKind, ...]:
+        field_id, map_key = column_and_key(column)
+        name = self._schema.find_column_name(field_id) or ""
+        name = name if map_key is None else f"{name}{SEPARATOR}{map_key}"
+        try:
+            found = resolve(IndexDefinition((IndexedColumn(name, {kind: {}}),)), self._schema)
+        except DefinitionError as error:
+            self._skipped.append(str(error))
+            return ()
+        self.columns = unite(self.columns, found)
+        return tuple(names_of(found))
 
 
 def _read(query: Query, schema: Schema, indexes: _Indexes) -> ReadQuery:

@@ -17,7 +17,6 @@ from planner.advice.advised_table import LIMITS, AdvisedTable, Scanned
 from planner.advice.verdict import SMALL_ROW_GROUP_ROWS
 from planner.condition.tree.nodes import Predicate
 from planner.prune.verdicts import Reason
-from planner.report.scan_plan import ScanPlan
 from planner.view.index_view import IndexView
 from puffin_index.data.column_source import reading_of
 from puffin_index.data.data_table import DataFile, FileIdentity
@@ -29,7 +28,7 @@ from puffin_index.index_table.table import entries_of
 from puffin_index.keys.map_key import FieldKind
 from puffin_index.segments.directory import statistics_key
 from puffin_index.segments.segment import Segment, SegmentTask, SkippedFile, write_segment
-from puffin_index.storage.arrays import Bytes, Flags, Floats, Ints
+from puffin_index.storage.arrays import Bytes, Floats, Ints
 from puffin_index.storage.files import FileReader
 
 DEFAULT_SAMPLE: Final = 64
@@ -77,15 +76,14 @@ class IndexSample:
     seconds: float
     skipped: tuple[SkippedFile, ...]
     _parts: tuple[DataFile, ...]
-    # The number of each row group's file among the parts; -1 where it was not indexed.
-    _part_of: Ints
-    _place_in_part: Ints
-    _is_whole_file: Flags
+    # From where to where a plan of the parts has each of the row groups; a start of -1 where it was not indexed.
+    _start: Ints
+    _stop: Ints
 
     @property
     def growth(self) -> float:
-        """How many times the rows of the sample the table has."""
-        return self.advised.record_count / self.rows if self.rows else 0.0
+        """How many times the rows of the sample the table has, deleted ones included."""
+        return sum(own.file.record_count for own in self.advised.files) / self.rows if self.rows else 0.0
 
     def table_bytes(self, indexes: Iterable[FieldKind]) -> int:
         """Estimate the bytes that some indexes of the whole table take, with the statistics of their columns."""
@@ -100,11 +98,11 @@ class IndexSample:
             return unknown
         view = self.view if chosen is None else self.view.only(chosen)
         plan = self.advised.plan(view, condition, self._parts)
-        at, end = self._places(plan)
         # A file that counts as one row group is read if any of its row groups is.
         kept = np.append(np.flatnonzero(plan.kept_mask), len(plan.reasons))
-        first_kept = kept[np.searchsorted(kept, at)]
-        return np.where(self._part_of >= 0, plan.reasons[np.where(first_kept < end, first_kept, at)], unknown)
+        first_kept = kept[np.searchsorted(kept, self._start)]
+        at = np.where(first_kept < self._stop, first_kept, self._start)
+        return np.where(self._start >= 0, plan.reasons[at], unknown)
 
     def shares_left(self, condition: Predicate) -> Floats:
         """Bound the share of each sampled row group that would be read if row groups had `SMALL_ROW_GROUP_ROWS`.
@@ -114,19 +112,9 @@ class IndexSample:
         if not (self.view.row_counts > SMALL_ROW_GROUP_ROWS).any():
             return np.ones(len(self.positions))
         plan = self.advised.plan(self.view, condition, self._parts, replace(LIMITS, rows_wanted=True))
-        at, _ = self._places(plan)
-        rows = plan.row_counts[at]
-        found = np.where(plan.matches[at] < 0, rows, plan.matches[at])
-        shares = np.minimum(1, found * SMALL_ROW_GROUP_ROWS / np.maximum(rows, 1))
-        return np.where((self._part_of >= 0) & ~self._is_whole_file, shares, 1.0)
-
-    def _places(self, plan: ScanPlan) -> tuple[Ints, Ints]:
-        """Where a plan of the parts has each of the row groups, from the first place to the one behind the last."""
-        start = np.searchsorted(plan.file_of, self._part_of)
-        stop = np.searchsorted(plan.file_of, self._part_of, side="right")
-        # A part that has none of the chosen indexes is planned as one row group.
-        at = np.minimum(start + self._place_in_part, stop - 1)
-        return at, np.where(self._is_whole_file, stop, at + 1)
+        rows, matches = plan.row_counts[self._start], plan.matches[self._start]
+        shares = np.minimum(1, np.where(matches < 0, rows, matches) * SMALL_ROW_GROUP_ROWS / np.maximum(rows, 1))
+        return np.where((self._start >= 0) & (self._stop - self._start == 1), shares, 1.0)
 
 
 def choose(total: int, most: int) -> Ints:
@@ -148,8 +136,14 @@ def built_sample(
     with tempfile.TemporaryDirectory(prefix="puffin-index-sample-") as folder:
         location = Path(folder).as_uri()
         io = load_file_io(location=location)
-        chosen, whole = _chosen_row_groups(scanned, positions)
-        files = [scanned.files[number].file for number in np.unique(scanned.file_of[positions]).tolist()]
+        file_of = scanned.file_of[positions]
+        own = [scanned.files[number].file for number in file_of.tolist()]
+        counts = np.bincount(scanned.file_of, minlength=len(scanned.files))
+        # A file that counts as one row group is indexed as a whole.
+        is_whole = np.array([not file.split_offsets for file in own], np.bool_) & (counts[file_of] == 1)
+        chosen: dict[FileIdentity, list[int]] = {}
+        for at in np.flatnonzero(~is_whole).tolist():
+            chosen.setdefault(own[at].identity, []).append(int(scanned.ordinals[positions[at]]))
         started = time.perf_counter()
         task = SegmentTask(
             files=(),
@@ -158,48 +152,36 @@ def built_sample(
             index_io=io,
             folder=location,
             reading=reading_of(advised.table, advised.schema),
-            row_groups=chosen,
+            row_groups={file: tuple(ordinals) for file, ordinals in chosen.items()},
         )
-        segments, skipped = _write(task, files, columns, listener)
+        segments, skipped = _write(task, [*dict.fromkeys(own)], columns, listener)
         seconds = time.perf_counter() - started
-        # Statistics of an index belong to the files that are covered, not to the whole files.
-        parts = tuple(replace(covered.file, split_offsets=()) for segment in segments for covered in segment.covered)
-        number_of = {(part.path, part.constants_text): number for number, part in enumerate(parts)}
-        file_of = scanned.file_of[positions]
-        own = [scanned.files[number].file for number in file_of.tolist()]
-        part_of = np.array([number_of.get((file.path, file.constants_text), -1) for file in own], np.int64)
-        view = IndexView("sample", entries_of(segments), io)
+        # Statistics of an index belong to the files that are covered, not to the whole files. A plan without any index
+        # of such a part counts the row groups that it lists.
+        covered = [file for segment in segments for file in segment.covered if file.row_counts]
+        parts = tuple(replace(one.file, split_offsets=one.row_group_offsets) for one in covered)
+        spans: dict[tuple[str, str], tuple[int, int]] = {}
+        end = 0
+        for part in parts:
+            begin, end = end, end + len(part.split_offsets)
+            spans[part.path, part.constants_text] = begin, end
+        found = [spans.get((file.path, file.constants_text), (-1, -1)) for file in own]
+        first, stop = np.array(found, np.int64).reshape(-1, 2).T
+        # Row groups of a file stand side by side, and the files in their order.
+        place = np.arange(len(file_of)) - np.searchsorted(file_of, file_of)
+        start = np.where(first < 0, -1, first + place)
         yield IndexSample(
             advised=advised,
             positions=positions,
-            view=view,
+            view=IndexView("sample", entries_of(segments), io),
             rows=sum(part.record_count for part in parts),
             own_bytes=_own_bytes(segments, io),
             seconds=seconds,
             skipped=tuple(skipped),
             _parts=parts,
-            _part_of=part_of,
-            # Row groups of a file stand side by side, and the files in their order.
-            _place_in_part=np.arange(len(file_of)) - np.searchsorted(file_of, file_of),
-            _is_whole_file=np.array([file.identity in whole for file in own], np.bool_),
+            _start=start,
+            _stop=np.where(is_whole, stop, start + 1),
         )
-
-
-def _chosen_row_groups(
-    scanned: Scanned, positions: Ints
-) -> tuple[dict[FileIdentity, tuple[int, ...]], set[FileIdentity]]:
-    """Return the ordinals to index in each file, and the files that count as one row group."""
-    chosen: dict[FileIdentity, tuple[int, ...]] = {}
-    whole: set[FileIdentity] = set()
-    counts = np.bincount(scanned.file_of, minlength=len(scanned.files))
-    for number in np.unique(scanned.file_of[positions]).tolist():
-        file = scanned.files[number].file
-        if counts[number] == 1 and not file.split_offsets:
-            whole.add(file.identity)
-        else:
-            ordinals = scanned.ordinals[positions[scanned.file_of[positions] == number]]
-            chosen[file.identity] = tuple(ordinals.tolist())
-    return chosen, whole
 
 
 def _write(

@@ -112,7 +112,7 @@ def _scans_of(scope: Scope, table: Sequence[str], columns: frozenset[str], used:
         conditions = _conjuncts(scope.expression.args.get("where"))
         for join in scope.expression.args.get("joins") or ():
             # The condition of an outer join keeps no row of its preserved side away.
-            conditions += [] if join.side else _parts_of_and(join.args.get("on"))
+            conditions += [] if join.side else _conjuncts(join.args.get("on"))
         used.update({path for condition in conditions if (path := _joined(condition, names)) is not None})
         query = _query(conditions, names, _columns_read(scope, names))
         answerable = _answerable(scope.expression, names) if len(sources) == 1 else None
@@ -162,17 +162,13 @@ def _parts(table: exp.Table) -> list[str]:
     return [part.name for part in table.parts]
 
 
-def _conjuncts(where: exp.Expr | None) -> list[exp.Expr]:
-    return _parts_of_and(where.this) if where is not None else []
-
-
-def _parts_of_and(condition: exp.Expr | None) -> list[exp.Expr]:
+def _conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:
     if condition is None:
         return []
-    condition = condition.unnest()
+    condition = (condition.this if isinstance(condition, exp.Where) else condition).unnest()
     if not isinstance(condition, exp.And):
         return [condition]
-    return [part for side in condition.flatten() for part in _parts_of_and(side)]
+    return [part for side in condition.flatten() for part in _conjuncts(side)]
 
 
 def _query(conditions: Sequence[exp.Expr], names: _Names, columns: frozenset[str] | None) -> Query:

@@ -96,18 +96,18 @@ _WHY_KEPT = {
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A verdict on some indexes.
-
-    Attributes:
-        text: `build`, `do not build` or `uncertain`; of existing indexes `keep` or `can be dropped`.
-    """
+    """Whether to `build`, `do not build` or `uncertain`; of existing indexes `keep` or `can be dropped`."""
 
     text: str
     reason: str
 
 
-def verdict_on_new(before: int, saved: Range, reasons_kept: Bytes, tested: bool, untested: Collection[str]) -> Verdict:
+def verdict_on_new(
+    total: int, before: int, saved: Range, reasons_kept: Bytes, tested: bool, untested: Collection[str]
+) -> Verdict:
     """Judge indexes that do not exist yet by what is saved, and why sampled row groups would still be read."""
+    if not total:
+        return Verdict("do not build", "Iceberg's own pruning leaves no row group to read")
     note = f"the WHERE does not test {', '.join(sorted(untested))}" if untested else ""
     if not before:
         return Verdict("do not build", "today's query reads no row group")

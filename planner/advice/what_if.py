@@ -4,12 +4,12 @@ All row groups are planned if indexes are only left out; a sample of them is ind
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from pyiceberg.table import Table
 
-from planner.advice.advised_table import AdvisedTable
+from planner.advice.advised_table import AdvisedTable, Scanned
 from planner.advice.candidates import find_named, names_of, tests_of
 from planner.advice.sample import DEFAULT_SAMPLE, built_sample, choose
 from planner.advice.verdict import (
@@ -36,8 +36,7 @@ from puffin_index.definition.index_definition import (
 )
 from puffin_index.display import Cell, Described, Grid, Report, format_bytes, share_of
 from puffin_index.errors import DefinitionError
-from puffin_index.keys.map_key import FieldKind
-from puffin_index.storage.arrays import Floats
+from puffin_index.storage.arrays import Bytes, Floats, Ints
 from puffin_index.table_index import TableIndex
 
 
@@ -59,7 +58,6 @@ class WhatIf(Described):
         without_index: What the query reads by Iceberg's own pruning alone.
         index_bytes: About the bytes of the indexes to add, for the whole table; less the bytes of those left out.
         build_seconds: About the seconds that one core takes to build the indexes to add for the whole table.
-        bytes_per_second: The reading speed that `seconds` assume.
     """
 
     table: str
@@ -164,9 +162,6 @@ def what_if(
 ) -> WhatIf:
     """Say what a WHERE would read if indexes were added to a table, or left out. Nothing is changed.
 
-    The ordinary build makes the indexes in a temporary folder, of a sample of the row groups that Iceberg's own pruning
-    leaves, and the ordinary planner reads them.
-
     Args:
         definition: The indexes to add: a definition, or columns by kind such as `{"bitmap": ["a"]}`.
         without: The existing indexes to leave out, as `column.kind`.
@@ -185,120 +180,92 @@ def what_if(
     if isinstance(definition, Mapping):
         definition = IndexDefinition.of(options=None, **definition)
     wanted = resolve(definition, advised.schema) if definition is not None else ()
-    names = names_of(advised.columns)
-    question = _Question(advised, condition, wanted, hidden)
-    measured = question.measure(sample)
-    whole = question.scanned.row_group_bytes
-    today = question.kept_today
+    there, names = advised.defined - hidden, names_of(advised.columns)
+    added = without_indexes(wanted, there)
+    existing = ", ".join(name for key, name in names_of(wanted).items() if key in there)
+    scanned = advised.scanned(condition)
+    whole, total = scanned.row_group_bytes, len(scanned)
+    today = advised.plan(advised.view, condition, scanned.data_files).kept_mask
+    before = int(np.count_nonzero(today))
+    tested = {leaf.field_id for leaf in tests_of(condition)}
+    if added:
+        # An index may help only together with another one: the sample has today's indexes of the WHERE's columns, too.
+        beside = (own for own in without_indexes(advised.columns, hidden) if own.column_id in tested)
+        measured = _sampled(advised, condition, scanned, added, tuple(beside), sample)
+    else:
+        view = advised.view.only(advised.view.built - hidden)
+        measured = _Measured(np.arange(total), advised.plan(view, condition, scanned.data_files).reasons)
+    kept, sizes, read_today = kept_mask(measured.reasons), whole[measured.positions], today[measured.positions]
+    left, warnings = int(np.count_nonzero(kept)), [*fit_warnings(added), *measured.warnings]
+    if added:
+        saved = range_of(max(0, int(np.count_nonzero(read_today)) - left), len(kept), total)
+        untested = {column.name for column in added if column.column_id not in tested}
+        verdict = verdict_on_new(total, before, saved, measured.reasons[kept], len(untested) < len(added), untested)
+        note = note_on_row_groups(sizes, read_today, kept, measured.shares_left)
+        warnings += [f"the table has already: {existing}"] if existing else []
+        warnings += [] if note is None else [note]
+    elif hidden:
+        verdict = verdict_on_hidden(before, Range.exactly(left - before))
+    else:
+        verdict = Verdict("do not build", f"the table has it already: {existing}")
 
     def reads(state: str, row_groups: Range, size: float) -> Reads:
         return Reads(state, row_groups, round(size), size / bytes_per_second)
 
+    hidden_bytes = sum(size for key, size in advised.index_bytes().items() if key in hidden) if hidden else 0
+    share_left = float(sizes[kept].sum() / max(1.0, sizes.sum()))
     return WhatIf(
         table=advised.name,
         snapshot_id=advised.snapshot.snapshot_id if advised.snapshot else None,
         where=where,
-        added=tuple(names_of(question.added).values()),
+        added=tuple(names_of(added).values()),
         left_out=tuple(sorted(names[key] for key in hidden)),
         row_groups=sum(max(1, len(own.file.split_offsets)) for own in advised.files),
-        without_index=reads("without index", Range.exactly(len(today)), float(whole.sum())),
-        today=reads("today", Range.exactly(int(np.count_nonzero(today))), float(whole[today].sum())),
-        what_if=reads("what if", measured.kept, measured.kept_share * float(whole.sum())),
-        sampled=measured.sampled,
-        index_bytes=measured.added_bytes - question.hidden_bytes,
+        without_index=reads("without index", Range.exactly(total), float(whole.sum())),
+        today=reads("today", Range.exactly(before), float(whole[today].sum())),
+        what_if=reads("what if", range_of(left, len(kept), total), share_left * float(whole.sum())),
+        sampled=len(kept),
+        index_bytes=measured.added_bytes - hidden_bytes,
         data_bytes=advised.data_bytes,
         build_seconds=measured.build_seconds,
-        verdict=measured.verdict,
+        verdict=verdict,
         bytes_per_second=bytes_per_second,
-        warnings=(*fit_warnings(question.added), *measured.warnings),
+        warnings=tuple(warnings),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """The row groups that the query would read, and their share of the bytes that Iceberg's pruning leaves."""
+    """Why row groups at some positions are read or not, the shares of them that are left, and what new indexes take."""
 
-    kept: Range
-    kept_share: float
-    verdict: Verdict
-    sampled: int = 0
+    positions: Ints
+    reasons: Bytes
+    shares_left: Floats = field(default_factory=lambda: np.zeros(0))
     added_bytes: int = 0
     build_seconds: float = 0.0
     warnings: tuple[str, ...] = ()
 
 
-class _Question:
-    """The indexes that a what-if adds and leaves out, and what the query reads today of what Iceberg leaves."""
-
-    def __init__(
-        self,
-        advised: AdvisedTable,
-        condition: Predicate,
-        wanted: tuple[ResolvedColumn, ...],
-        hidden: frozenset[FieldKind],
-    ) -> None:
-        there = advised.defined - hidden
-        self.scanned = advised.scanned(condition)
-        self.kept_today = advised.plan(advised.view, condition, self.scanned.data_files).kept_mask
-        self.added = without_indexes(wanted, there)
-        self.hidden_bytes = sum(size for key, size in advised.index_bytes().items() if key in hidden) if hidden else 0
-        self._existing = ", ".join(name for key, name in names_of(wanted).items() if key in there)
-        self._advised = advised
-        self._condition = condition
-        self._hidden = hidden
-
-    def measure(self, sample: int | None) -> _Measured:
-        """Measure what the query would read, on at most `sample` row groups if indexes are added; None for all."""
-        return self._measure_added(sample) if self.added else self._measure_hidden()
-
-    def _measure_hidden(self) -> _Measured:
-        view = self._advised.view.only(self._advised.view.built - self._hidden)
-        kept = self._advised.plan(view, self._condition, self.scanned.data_files).kept_mask
-        before, after = int(np.count_nonzero(self.kept_today)), int(np.count_nonzero(kept))
-        if self._hidden:
-            verdict = verdict_on_hidden(before, Range.exactly(after - before))
-        else:
-            verdict = Verdict("do not build", f"the table has it already: {self._existing}")
-        sizes = self.scanned.row_group_bytes
-        return _Measured(Range.exactly(after), _share(sizes[kept], sizes), verdict, len(sizes))
-
-    def _measure_added(self, sample: int | None) -> _Measured:
-        tested = {leaf.field_id for leaf in tests_of(self._condition)}
-        # An index may help only together with another one: the sample has today's indexes of the WHERE's columns, too.
-        current = without_indexes(self._advised.columns, self._hidden)
-        columns = unite(self.added, tuple(own for own in current if own.column_id in tested))
-        # Of a query that has no row group left, the size of indexes is measured on others.
-        scanned = self.scanned if len(self.scanned) else self._advised.scanned(EVERY_ROW)
-        positions = choose(len(scanned), sample or len(scanned))
-        with built_sample(self._advised, scanned, positions, columns) as built:
-            reasons = built.reasons(self._condition)
-            shares_left = built.shares_left(self._condition)
-            added = names_of(self.added)
-            added_bytes = built.table_bytes(added)
+def _sampled(
+    advised: AdvisedTable,
+    condition: Predicate,
+    scanned: Scanned,
+    added: tuple[ResolvedColumn, ...],
+    beside: tuple[ResolvedColumn, ...],
+    sample: int | None,
+) -> _Measured:
+    """Measure new indexes beside existing ones on at most `sample` row groups; None for all."""
+    columns = unite(added, beside)
+    # Of a query that has no row group left, the size of indexes is measured on others.
+    tried = scanned if len(scanned) else advised.scanned(EVERY_ROW)
+    positions = choose(len(tried), sample or len(tried))
+    with built_sample(advised, tried, positions, columns) as built:
+        return _Measured(
+            positions[: len(scanned)],
+            built.reasons(condition)[: len(scanned)],
+            built.shares_left(condition)[: len(scanned)],
+            built.table_bytes(names_of(added)),
             # The time is shared out by rows and by the number of indexes.
-            seconds = built.seconds * built.growth * len(added) / len(names_of(columns))
-            warnings = [f"not indexed: {skipped.reason}" for skipped in built.skipped]
-        if self._existing:
-            warnings.append(f"the table has already: {self._existing}")
-        if not len(self.scanned):
-            verdict = Verdict("do not build", "Iceberg's own pruning leaves no row group to read")
-            return _Measured(Range.exactly(0), 0.0, verdict, 0, added_bytes, seconds, tuple(warnings))
-        total, sampled, today = len(scanned), len(positions), self.kept_today[positions]
-        is_kept = kept_mask(reasons)
-        kept = int(np.count_nonzero(is_kept))
-        verdict = verdict_on_new(
-            int(np.count_nonzero(self.kept_today)),
-            range_of(max(0, int(np.count_nonzero(today)) - kept), sampled, total),
-            reasons[is_kept],
-            any(column.column_id in tested for column in self.added),
-            {column.name for column in self.added if column.column_id not in tested},
+            built.seconds * built.growth * len(names_of(added)) / len(names_of(columns)),
+            tuple(f"not indexed: {skipped.reason}" for skipped in built.skipped),
         )
-        sizes = scanned.row_group_bytes[positions]
-        if note := note_on_row_groups(sizes, today, is_kept, shares_left):
-            warnings.append(note)
-        share = _share(sizes[is_kept], sizes)
-        return _Measured(range_of(kept, sampled, total), share, verdict, sampled, added_bytes, seconds, tuple(warnings))
-
-
-def _share(part: Floats, whole: Floats) -> float:
-    return float(part.sum() / max(1.0, whole.sum()))

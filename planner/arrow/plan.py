@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -35,7 +35,7 @@ from planner.view.column_values import TriedValues
 from planner.view.index_view import IndexView
 from planner.view.views import view_of
 from puffin_index.data.column_source import reading_of
-from puffin_index.data.data_table import DataFile, find_snapshot
+from puffin_index.data.data_table import find_snapshot
 from puffin_index.errors import PuffinIndexError, UnsupportedError
 from puffin_index.jobs.engine import context_of
 from puffin_index.keys.value_types import value_type_of
@@ -243,10 +243,3 @@ def scan_of(
         return scanned(viewed)
     with ThreadPoolExecutor(1, "puffin-index-view") as pool:
         return scanned(pool.submit(viewed).result)
-
-
-def plan_files(
-    view: IndexView, predicate: Predicate, files: Sequence[DataFile], limits: Limits = DEFAULT_LIMITS
-) -> ScanPlan:
-    """Plan the scan of some data files without their table; deletes are not looked at."""
-    return answer_query(QueryRequest(scan=Scan.of_files(view, files), predicate=predicate, limits=limits)).plan

@@ -1,20 +1,19 @@
 """The commands `advise`, `benefits` and `what-if`: which indexes are, were, or would be worth it."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 from pyiceberg.table import Table
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import TimeElapsedColumn
 
 from planner.advice.advise import DEFAULT_ADVICE_SAMPLE, DEFAULT_MAX_SHARE, advise
-from planner.advice.sample import DEFAULT_SAMPLE, AdviceListener
+from planner.advice.sample import DEFAULT_SAMPLE
 from planner.advice.what_if import what_if
 from planner.query_log import DEFAULT_BYTES_PER_SECOND, benefits
 from puffin_index.commands.define import definition_options, split_names
-from puffin_index.commands.main import NamedTable, console, error_console, table_command
+from puffin_index.commands.main import NamedTable, console, progress_line, table_command
 from puffin_index.data.data_table import open_table
 from puffin_index.definition.index_definition import IndexDefinition
 from puffin_index.errors import PuffinIndexError
@@ -87,21 +86,12 @@ def advise_command(table: NamedTable, queries: Path | None, sample: int, **optio
     if (queries is None) == (options["query_log"] is None):
         raise click.UsageError("give one of --queries and --query-log")
     text = _read(queries) if queries is not None else None
-    with _progress_line() as listener:
-        advice = advise(_open_data_table(table), text, sample=sample or None, progress=listener, **options)
+    with progress_line(TimeElapsedColumn()) as update:
+        options["progress"] = lambda now: update(description=str(now))
+        advice = advise(_open_data_table(table), text, sample=sample or None, **options)
     table.show(advice)
     if advice.created and not table.as_json:
         console.print(f"build it with: puffin-index build {table.name}", highlight=False, soft_wrap=True)
-
-
-@contextmanager
-def _progress_line() -> Iterator[AdviceListener]:
-    """Show in a terminal how far the advice is, and for how long it was sought; nothing is left of it."""
-    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
-    hidden = not error_console.is_terminal
-    with Progress(*columns, console=error_console, transient=True, disable=hidden) as shown:
-        task = shown.add_task("", total=None)
-        yield lambda now: shown.update(task, description=str(now))
 
 
 def _read(file: Path) -> str:

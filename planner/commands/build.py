@@ -1,26 +1,21 @@
 """The command `build`, once or as a service; it stands here because the planner's grammar reads `--where`."""
 
-import json
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict
 from queue import SimpleQueue
 from threading import Thread
 from types import FrameType
 from typing import Literal
 
 import click
-from rich.progress import BarColumn, DownloadColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, DownloadColumn, TimeRemainingColumn
 
 from planner.condition.iceberg_filters import file_filter
 from planner.condition.sql.parser import read_where
 from puffin_index.commands.logs import log_as_a_service
-from puffin_index.commands.main import NamedTable, console, error_console, escape, spark_session, table_command
-from puffin_index.display import format_bytes
+from puffin_index.commands.main import NamedTable, progress_line, spark_session, table_command
 from puffin_index.index_table.commit import LOCK_SECONDS, while_locked
 from puffin_index.index_table.status import BuildScope
-from puffin_index.jobs.build_job import BuildProgress, BuildReport
+from puffin_index.jobs.build_job import BuildProgress
 from puffin_index.table_index import TableIndex
 from puffin_index.watch import Watch
 
@@ -75,9 +70,13 @@ def build_command(
     scope = BuildScope(snapshot_id, ref, row_filter, max_files)
     spark = spark_session("build") if engine == "spark" else None
     if not watch:
-        with _progress_bar(table.as_json) as listen:
+        with progress_line(BarColumn(), DownloadColumn(binary_units=True), TimeRemainingColumn()) as update:
+
+            def listen(now: BuildProgress) -> None:
+                update(total=now.bytes_total, completed=now.bytes_done, description=f"indexing {now}")
+
             report = index.build(spark, listen, workers=workers, scope=scope, commit_timeout_seconds=commit_timeout)
-        _print_report(report, table.as_json)
+        table.show(report)
         return
     follower = Watch(
         lambda: TableIndex.open_or_define(catalog, name),
@@ -86,7 +85,7 @@ def build_command(
         ),
         interval,
         scope=scope,
-        on_report=lambda report: _print_report(report, table.as_json),
+        on_report=table.show,
         upkeep=upkeep,
     )
     _follow(follower)
@@ -113,35 +112,3 @@ def _follow(follower: Watch) -> None:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
-
-
-@contextmanager
-def _progress_bar(hidden: bool) -> Iterator[Callable[[BuildProgress], None]]:
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(binary_units=True),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=error_console, disable=hidden) as progress:
-        task = progress.add_task("indexing", total=None)
-
-        def listen(now: BuildProgress) -> None:
-            progress.update(task, total=now.bytes_total, completed=now.bytes_done, description=f"indexing {now}")
-
-        yield listen
-
-
-def _print_report(report: BuildReport, as_json: bool) -> None:
-    if as_json:
-        click.echo(json.dumps(asdict(report)))
-        return
-    left = f"; {report.files_left} data files are left" if report.files_left else ""
-    console.print(
-        f"indexed {report.files} data files, {report.row_groups} row groups, {report.rows:,} rows in "
-        f"{report.seconds:.1f} s: {report.segments} segments, {format_bytes(report.index_bytes)}{left}",
-        highlight=False,
-    )
-    for skipped in report.skipped:
-        error_console.print(f"not indexed: {escape(skipped.reason)}", highlight=False, soft_wrap=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -10,7 +10,7 @@ import numpy as np
 from pyroaring import BitMap
 
 from planner.clock import Clock
-from planner.prune.row_sets import FoundRows
+from planner.prune.row_sets import count_between, rows_between
 from planner.prune.state import LeafState, SearchState
 from planner.prune.verdicts import Reason
 from planner.view.cache import SharedPayloads
@@ -70,14 +70,15 @@ Work: TypeAlias = tuple[int, Ints, AskedTest]
 class LeafPayloads:
     """Opens payloads of one kind for one leaf, and reads its rows: of a wide leaf those among candidates only.
 
-    A leaf whose share of the rows is greater than `widest_share` is left for later.
+    A leaf whose share of the rows is greater than `widest_share` is left for later. Rows and candidates are numbered in
+    the row spaces of segments; candidates are given by segment.
     """
 
     state: SearchState
     leaf: LeafState
     directory: KindDirectory
     widest_share: float = 1.0
-    candidates: FoundRows | None = None
+    candidates: Mapping[int, BitMap] | None = None
 
     @property
     def is_exact(self) -> bool:
@@ -96,10 +97,9 @@ class LeafPayloads:
         # What is open when the time is over was opened for nothing. So half of the time is left for reading rows.
         clock = Clock(state.clock.seconds_left / 2)
         results = state.view.opened.read_each(self.prepare, works, lambda work: segment_of(work[0]), state.reads, clock)
-        if clock.is_over and self.widest_share == 1:
-            for work, result in zip(works, results, strict=True):
-                if result is None:
-                    state.refuse(work[1], Reason.TIME_BUDGET)
+        for work, result in zip(works, results, strict=True):
+            if result is None and (self.widest_share == 1 or not clock.is_over):
+                state.refuse(work[1], Reason.TIME_BUDGET if clock.is_over else Reason.INDEX_UNREADABLE)
         return [result for result in results if result is not None]
 
     def prepare(self, work: Work) -> Reading[Prepared]:
@@ -112,7 +112,7 @@ class LeafPayloads:
         look_up = yield from payload.prepare(asked)
         return Prepared(blob, positions, payload, asked, look_up, nbytes)
 
-    def rows_of_all(self, asked: list[Prepared]) -> dict[int, BitMap]:
+    def rows_of_all(self, asked: Sequence[Prepared]) -> dict[int, BitMap]:
         """The rows by payload, where they could be read. Payloads with little to decode share array operations."""
         found: dict[int, BitMap] = {}
         little = [
@@ -135,7 +135,24 @@ class LeafPayloads:
                 found |= dict(zip([blob for blob, _ in together], rows, strict=True))
         others = [one for one in asked if one.blob not in found]
         read_alone = self.state.read_each(self._rows, others, lambda one: segment_of(one.blob))
-        return found | {one.blob: own for one, own in zip(others, read_alone, strict=True) if own is not None}
+        found |= {one.blob: own for one, own in zip(others, read_alone, strict=True) if own is not None}
+        return {one.blob: _moved(found[one.blob], self._offset(one)) for one in asked if one.blob in found}
+
+    def counts(self, asked: Sequence[Prepared], rows: Mapping[int, BitMap]) -> tuple[Ints, Ints]:
+        """The positions of those payloads whose rows were read, and how many rows each position has."""
+        read = [one for one in asked if one.blob in rows]
+        positions = np.concatenate([np.zeros(0, np.int64), *[one.positions for one in read]])
+        counts = [np.zeros(0, np.int64)]
+        for one in read:
+            row_groups = self.state.row_groups[one.positions]
+            firsts = self.directory.first[row_groups]
+            counts.append(count_between(rows[one.blob], firsts, firsts + self.state.view.row_counts[row_groups]))
+        return positions, np.concatenate(counts)
+
+    def _offset(self, one: Prepared) -> int:
+        """What to add to a row's number in a payload to get its number in the segment's row space."""
+        row_group = self.row_group_of(one.positions)
+        return int(self.directory.first[row_group] - self.directory.base[row_group])
 
     def _read_together(self, asked: list[Prepared]) -> Iterator[list[Prepared]]:
         """Cut payloads into lists whose blocks fit into memory: a store is asked for each list once."""
@@ -167,20 +184,21 @@ class LeafPayloads:
         return found.rows
 
     def _candidates(self, one: Prepared) -> BitMap:
-        """The rows that may match in the asked row groups, in the row space of their segment."""
-        row_groups, segment = self.state.row_groups[one.positions], segment_of(one.blob)
-        bases = self.directory.base[row_groups]
-        rows = BitMap()
-        ends = bases + self.state.view.row_counts[row_groups]
-        for first, end in zip(bases.tolist(), ends.tolist(), strict=True):
-            rows.add_range(first, end)
-        if self.candidates is not None and self.candidates.are_known(row_groups, segment):
-            rows &= self.candidates.of_segment(segment)
-        return rows
+        """The rows that may match in the asked row groups, as the payload numbers them."""
+        row_groups = self.state.row_groups[one.positions]
+        firsts = self.directory.first[row_groups]
+        rows = rows_between(firsts, firsts + self.state.view.row_counts[row_groups])
+        if self.candidates is not None:
+            rows &= self.candidates[segment_of(one.blob)]
+        return _moved(rows, -self._offset(one))
 
     def row_group_of(self, positions: Ints) -> int:
         """One of the row groups that a payload covers: names the payload to the view."""
         return int(self.state.row_groups[positions[0]])
+
+
+def _moved(rows: BitMap, offset: int) -> BitMap:
+    return rows.shift(offset) if offset else rows
 
 
 def _blocks(one: Prepared) -> Reading[ReadBlocks]:

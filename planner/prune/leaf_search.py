@@ -6,19 +6,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from pyroaring import BitMap
 
 from planner.condition.tree.nodes import Leaf
 from planner.prune.estimate import Estimate, estimate_by_payload, estimate_by_sample, keys_within
-from planner.prune.leaf_payloads import LeafPayloads, Prepared, Work
+from planner.prune.leaf_payloads import LeafPayloads, Prepared
 from planner.prune.row_sets import FoundRows
-from planner.prune.segment_search import exact_directories
 from planner.prune.verdicts import Reason
-from planner.view.directories import IndexReads, positions_by_number, segment_of
+from planner.view.directories import IndexReads, segment_of
 from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.leaf import SetTest
-from puffin_index.kinds.registry import kind_named
-from puffin_index.storage.arrays import Flags, Ints
-from puffin_index.storage.ranged import Reading
+from puffin_index.kinds.kind import Answer
+from puffin_index.kinds.registry import kind_named, kinds_answering
+from puffin_index.storage.arrays import Ints
 
 WIDE_SHARE = 0.02
 """A leaf that matches a greater share of the rows is left for later: narrow leaves may leave few row groups to ask."""
@@ -58,59 +58,66 @@ def read_directories(searches: Sequence[tuple[LeafSearch, Ints]]) -> None:
 class LeafSearch(LeafPayloads):
     """Looks one leaf up in payloads of one kind, unless its share of the rows is too great."""
 
-    def find(self, undecided: Ints) -> Iterator[tuple[FoundRows, Ints]]:
+    def find(self, undecided: Ints) -> Iterator[tuple[Ints, Ints]]:
         """Look the leaf up where that is worth its bytes and there is time, some payloads at a time.
 
-        All payloads cover several row groups. Yields, at least once, the matching rows so far, complete for the
-        positions that were asked and among the candidates (payloads may add other rows), and how many rows match at
-        each position, -1 where nobody asked.
+        Yields positions that were asked, and how many rows match at each: at most, if the kind gives upper bounds. The
+        rows of other kinds are added to those of the leaf: all of these positions, or those among the candidates.
         """
-        state, view = self.state, self.state.view
-        row_groups = state.row_groups[undecided]
-        blobs = positions_by_number(self.directory.blob[row_groups])
+        is_merged = self.directory.merged[self.state.row_groups[undecided]]
+        yield from self._find_merged(undecided[is_merged])
+        yield from self._find_alone(undecided[~is_merged])
+
+    def _find_merged(self, undecided: Ints) -> Iterator[tuple[Ints, Ints]]:
+        """Look the leaf up in payloads of several row groups: their directories tell what the rows take."""
+        gate = self.state.gate
         every = self.prepare_all(self.works(self._without_met(undecided)))
         prepared = self._worth_asking(every)
-        found, left = FoundRows(self.directory, view.row_counts), set(range(len(prepared)))
-        costs = np.array([one.cost for one in prepared], np.int64)
-        for some in state.gate.in_turn(costs):
-            left -= set(some.tolist())
-            found.rows.update(self.rows_of_all([prepared[place] for place in some.tolist()]))
-            if left:
-                yield found, found.counts(row_groups, blobs)
-        for place, reason in zip(sorted(left), state.gate.refusals(costs[sorted(left)]), strict=True):
-            state.refuse(prepared[place].positions, reason)
+        costs, left = np.array([one.cost for one in prepared], np.int64), np.ones(len(prepared), np.bool_)
+        for some in gate.in_turn(costs):
+            left[some] = False
+            yield self._ask([prepared[place] for place in some.tolist()])
+        for place, reason in zip(np.flatnonzero(left).tolist(), gate.refusals(costs[left]), strict=True):
+            self.state.refuse(prepared[place].positions, reason)
         for one in every:
             if one.payload.nbytes != one.nbytes:
-                view.opened.weigh(self.directory, self.row_group_of(one.positions))
-        yield found, found.counts(row_groups, blobs)
+                self.state.view.opened.weigh(self.directory, self.row_group_of(one.positions))
 
-    def find_alone(self, undecided: Ints) -> Iterator[Ints]:
-        """Look the leaf up in payloads of one row group each: what each takes is known before it is opened.
-
-        Yields how many rows may match at each position, -1 where nobody asked, some more each time.
-        """
-        state, row_groups = self.state, self.state.row_groups[undecided]
+    def _find_alone(self, undecided: Ints) -> Iterator[tuple[Ints, Ints]]:
+        """Look the leaf up in payloads of one row group each: what each takes is known before it is opened."""
+        gate, row_groups = self.state.gate, self.state.row_groups[undecided]
         costs = kind_named(self.directory.kind).cost(self.leaf.leaf.test, self.directory.length[row_groups])
-        worth = state.gate.worth(state.gate.saved(undecided), costs, 1)
-        state.refuse(undecided[~worth], Reason.NOT_WORTH_READING)
-        asked = AskedTest(self.leaf.leaf.test)
-        works = [(int(self.directory.blob[row_groups[at]]), undecided[[at]], asked) for at in np.flatnonzero(worth)]
-        costs, counts = costs[worth], np.full(len(undecided), -1, np.int64)
-        left, places = np.ones(len(costs), np.bool_), np.flatnonzero(worth)
-        for some in state.gate.in_turn(costs):
+        is_narrow = self.leaf.estimate.selectivity[undecided] <= self.widest_share
+        worth = is_narrow & gate.worth(gate.saved(undecided), costs, 1)
+        self.state.refuse(undecided[is_narrow & ~worth], Reason.NOT_WORTH_READING)
+        undecided, costs = undecided[worth], costs[worth]
+        left = np.ones(len(costs), np.bool_)
+        for some in gate.in_turn(costs):
             left[some] = False
-            answers = state.read_each(
-                self._count_alone, [works[at] for at in some.tolist()], lambda work: segment_of(work[0])
-            )
-            counts[places[some]] = [-1 if answer is None else answer for answer in answers]
-            yield counts
-        for at, reason in zip(np.flatnonzero(left).tolist(), state.gate.refusals(costs[left]), strict=True):
-            state.refuse(works[at][1], reason)
+            yield self._ask(self.prepare_all(self.works(undecided[some])))
+        self.state.refuse(undecided[left], gate.refusals(costs[left]))
 
-    def _count_alone(self, work: Work) -> Reading[int]:
-        prepared = yield from self.prepare(work)
-        found = yield from prepared.look_up.rows(None)
-        return len(found.rows)
+    def _ask(self, prepared: Sequence[Prepared]) -> tuple[Ints, Ints]:
+        rows = self.rows_of_all(prepared)
+        reason = Reason.TIME_BUDGET if self.state.clock.is_over else Reason.INDEX_UNREADABLE
+        for one in prepared:
+            if one.blob not in rows:
+                self.state.refuse(one.positions, reason)
+        positions, counts = self.counts(prepared, rows)
+        if self.is_exact and rows:
+            by_segment: dict[int, list[BitMap]] = {}
+            for blob, own in rows.items():
+                by_segment.setdefault(segment_of(blob), []).append(own)
+            if self.leaf.found is None:
+                self.leaf.found = FoundRows.nothing(self.state.view.row_counts)
+            row_groups = self.state.row_groups[positions]
+            self.leaf.found.add(
+                row_groups,
+                self.directory.segment[row_groups].astype(np.int64),
+                self.directory.first[row_groups],
+                by_segment,
+            )
+        return positions, counts
 
     def _without_met(self, undecided: Ints) -> Ints:
         """Leave payloads out whose row groups all have one of a few keys, if nothing else is asked: these stay anyway.
@@ -128,7 +135,7 @@ class LeafSearch(LeafPayloads):
         if not search.gate.may_lose(4 * sum(one.cost for one in opened), 4 * sum(one.reads for one in opened)):
             return undecided
         with search.gate.spending():
-            met = likely[self._are_met(opened, likely)]
+            met = self._met(opened)
         presence = state.estimate.presence.copy()
         presence[met] = 1
         state.estimate = Estimate(state.estimate.selectivity, presence)
@@ -137,14 +144,13 @@ class LeafSearch(LeafPayloads):
         search.refuse(undecided[~is_asked], Reason.NOT_WORTH_READING)
         return undecided[is_asked]
 
-    def _are_met(self, opened: list[Prepared], positions: Ints) -> Flags:
-        found = FoundRows(self.directory, self.state.view.row_counts, self.rows_of_all(opened))
-        return found.counts(self.state.row_groups[positions]) > 0
+    def _met(self, opened: Sequence[Prepared]) -> Ints:
+        """The positions where a row matches."""
+        positions, counts = self.counts(opened, self.rows_of_all(opened))
+        return positions[counts > 0]
 
     def _worth_asking(self, every: Sequence[Prepared]) -> list[Prepared]:
         """Ask the cost gate, with what the payloads' own directories tell. Wide tests are left for later."""
-        if not self.is_exact:
-            return self._worth_filtering(every)
         worth, others = self._weighed(every)
         if others and self._sample([one for one, estimate in others if self._is_narrow(estimate)]):
             more, others = self._weighed([one for one, _ in others])
@@ -154,15 +160,6 @@ class LeafSearch(LeafPayloads):
                 self.state.refuse(one.positions, Reason.NOT_WORTH_READING)
         self._learn([(one.positions, estimate) for one, estimate in others])
         return [] if worth and self._takes_longer_than_by_rows(worth) else worth
-
-    def _worth_filtering(self, every: Sequence[Prepared]) -> list[Prepared]:
-        gate, worth = self.state.gate, list[Prepared]()
-        for one in every:
-            if gate.worth(gate.saved(one.positions).sum(), one.cost, one.reads):
-                worth.append(one)
-            else:
-                self.state.refuse(one.positions, Reason.NOT_WORTH_READING)
-        return worth
 
     def _weighed(self, every: Sequence[Prepared]) -> tuple[list[Prepared], list[tuple[Prepared, Estimate]]]:
         """The payloads that are worth their bytes, and the others with what is expected of them."""
@@ -196,7 +193,7 @@ class LeafSearch(LeafPayloads):
         test, statistics = state.leaf.test, state.statistics
         if not isinstance(test, SetTest) or test.negated or statistics is None or not refused:
             return False
-        if state.sampled is not None or search.limits.rows_wanted:
+        if not self.is_exact or state.sampled is not None or search.limits.rows_wanted:
             return False
         at = np.sort(np.concatenate([one.positions for one in refused]))
         row_groups, nowhere = search.row_groups[at], np.zeros(len(at))
@@ -206,7 +203,7 @@ class LeafSearch(LeafPayloads):
         if not halves:
             return False
         with search.gate.spending():
-            first, second = (self._are_met(half, at) for half in halves)
+            first, second = (np.isin(at, self._met(half)) for half in halves)
         left = keys_within(test, statistics, row_groups) * (1 - 2 * count / len(test.keys))
         presence = state.estimate.presence.copy()
         presence[at] = estimate_by_sample(first, second, count, left)
@@ -270,13 +267,12 @@ class LeafSearch(LeafPayloads):
         search, leaf = self.state, self.leaf.leaf
         cost = sum(one.cost for one in opened)
         is_found_by_key = kind_named(self.directory.kind).is_found_by_key
-        # Once a leaf has rows of one kind, no other kind is asked for the rest.
-        is_open = is_found_by_key and self.leaf.found is None
-        if not is_open or not search.limits.rows_wanted or cost < _CHEAP_BYTES:
+        if not is_found_by_key or not search.limits.rows_wanted or cost < _CHEAP_BYTES:
             return False
-        other = exact_directories(search.view, leaf, search.reads)[0]
+        kinds = [kind.name for kind in kinds_answering(leaf.test, Answer.EXACT) if not kind.is_found_by_key]
+        other = search.directory(leaf, kinds[0]) if kinds else None
         row_groups = search.row_groups[np.concatenate([one.positions for one in opened])]
-        if kind_named(other.kind).is_found_by_key or not other.known[row_groups].all():
+        if other is None or not other.known[row_groups].all():
             return False
         _, firsts = np.unique(other.blob[row_groups], return_index=True)
         return cost * self._decoding_weight > int(other.length[row_groups[firsts]].sum())

@@ -1,7 +1,7 @@
-"""Rows by row group: what look-ups of leaves found in payloads, and what searches of single row groups gave.
+"""Rows of a segment, found by look-ups of leaves and joined to those of a predicate; and rows by row group of these.
 
-A look-up in a merged payload answers for all row groups that share the payload. Its rows stay as the payload gave
-them: one set of the segment's row space. Row sets of single row groups are cut out when somebody asks.
+A look-up in a payload answers for all row groups that share the payload. Its rows go into one set of the segment's row
+space. Row sets of single row groups are cut out when somebody asks.
 """
 
 from dataclasses import dataclass, field
@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from pyroaring import BitMap
 
-from planner.view.directories import Groups, KindDirectory, positions_by_number, segment_of
+from planner.view.directories import positions_by_number
 from puffin_index.kinds.base import RowSet
-from puffin_index.roaring import BLOCK_BYTES, BLOCK_ROWS
-from puffin_index.storage.arrays import Floats, Ints, Rows
+from puffin_index.storage.arrays import Flags, Floats, Ints, Rows
 
 _LAST_ROW = 2**32 - 1
 
@@ -20,94 +19,114 @@ _MANY_ROWS = 512
 """With more rows a row group, counting in the set takes less time than listing the rows."""
 
 _MOST_ROWS_MEASURED = 65_536
-"""With more rows a payload, finding their gaps takes longer than it saves."""
-
-_MOST_BYTES_KEPT = 128 * 1024 * 1024
-"""Memory of all row sets of the row level that one plan keeps, at most."""
+"""With more rows a segment, finding their gaps takes longer than it saves."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class FoundRows:
-    """The rows, exact, that satisfy a leaf or several: sets, never changed, of a segment's row space by `blob`."""
+    """Rows that satisfy a leaf or a predicate: for each segment a set, never changed, of its row space.
 
-    directory: KindDirectory
+    The set of a segment may have rows of other row groups as well.
+
+    Attributes:
+        row_counts: Rows of each row group of the view.
+        segment: The segment in whose row space the rows of a row group stand; -1 where they are not known.
+        first: The first row of each row group in that row space.
+        rows: The rows by segment.
+    """
+
     row_counts: Ints
+    segment: Ints
+    first: Ints
     rows: dict[int, BitMap] = field(default_factory=dict)
 
+    @classmethod
+    def nothing(cls, row_counts: Ints) -> "FoundRows":
+        """Make a set without rows, where those of no row group are known."""
+        return cls(row_counts, np.full(len(row_counts), -1, np.int64), np.zeros(len(row_counts), np.int64))
+
+    def add(self, row_groups: Ints, segments: Ints, firsts: Ints, rows: dict[int, list[BitMap]]) -> None:
+        """Add rows, complete for some row groups, by segment; say where each of these row groups stands."""
+        self.segment[row_groups], self.first[row_groups] = segments, firsts
+        for segment, own in rows.items():
+            every = [*own, self.rows[segment]] if segment in self.rows else own
+            self.rows[segment] = every[0] if len(every) == 1 else BitMap.union(*every)
+
+    def are_known(self, row_groups: Ints) -> Flags:
+        """Say for each of some row groups whether its rows are known."""
+        return np.asarray(self.segment[row_groups] >= 0, np.bool_)
+
     def of(self, row_group: int) -> BitMap | None:
-        """The matching rows of one row group, numbered from 0 in it; None if nobody asked its payload."""
-        rows = self.rows.get(int(self.directory.blob[row_group]))
-        if rows is None:
+        """The rows of one row group, numbered from 0 in it; None if they are not known."""
+        segment = int(self.segment[row_group])
+        if segment < 0:
             return None
-        base, row_count = int(self.directory.base[row_group]), int(self.row_counts[row_group])
-        return (rows & BitMap(range(base, base + row_count))).shift(-base)
+        first, row_count = int(self.first[row_group]), int(self.row_counts[row_group])
+        return (self.rows[segment] & BitMap(range(first, first + row_count))).shift(-first)
 
-    def of_segment(self, segment: int) -> BitMap:
-        """The matching rows in one segment's row space, of the payloads that were asked."""
-        own = [rows for blob, rows in self.rows.items() if segment_of(blob) == segment]
-        return own[0] if len(own) == 1 else BitMap.union(BitMap(), *own)
-
-    def are_known(self, row_groups: Ints, segment: int) -> bool:
-        """Whether all of some row groups lie in this segment, and in payloads that were asked."""
-        blobs = self.directory.blob[row_groups]
-        return bool((segment_of(blobs) == segment).all() and np.isin(blobs, list(self.rows)).all())
-
-    def counts(self, row_groups: Ints, groups: Groups | None = None) -> Ints:
-        """How many rows match in each row group, -1 where nobody asked its payload; known places save a search."""
+    def counts(self, row_groups: Ints) -> Ints:
+        """How many rows each row group has, -1 where they are not known."""
         counts = np.full(len(row_groups), -1, np.int64)
-        if not self.rows:
-            return counts
-        for blob, here in positions_by_number(self.directory.blob[row_groups]) if groups is None else groups:
-            rows = self.rows.get(blob)
-            if rows is not None:
-                bases = self.directory.base[row_groups[here]]
-                counts[here] = _counts_between(rows, bases, bases + self.row_counts[row_groups[here]])
+        for segment, here in positions_by_number(self.segment[row_groups]):
+            counts[here] = count_between(self.rows[segment], *self._spans(row_groups[here]))
         return counts
 
     def widest_gaps(self, row_groups: Ints) -> Floats:
         """The most rows in a row without a match, for each row group; infinite where that is not known."""
         gaps = np.full(len(row_groups), np.inf)
-        for blob, here in positions_by_number(self.directory.blob[row_groups]):
-            rows = self.rows.get(blob)
-            if rows is not None and len(rows) <= _MOST_ROWS_MEASURED:
-                starts = self.directory.base[row_groups[here]]
-                gaps[here] = _widest_gaps(rows, starts, starts + self.row_counts[row_groups[here]])
+        for segment, places in positions_by_number(self.segment[row_groups]):
+            rows = self.rows[segment]
+            if len(rows) <= _MOST_ROWS_MEASURED:
+                here = places[np.argsort(self.first[row_groups[places]])]
+                gaps[here] = _widest_gaps(rows, *self._spans(row_groups[here]))
         return gaps
+
+    def moved(self, row_groups: Ints, firsts: Ints) -> BitMap:
+        """The rows of some row groups, if these are known, as if the row groups began at other first rows."""
+        here = np.flatnonzero(self.counts(row_groups) > 0)
+        places = zip(row_groups[here].tolist(), firsts[here].tolist(), strict=True)
+        return BitMap.union(BitMap(), *[rows.shift(first) for own, first in places if (rows := self.of(own))])
+
+    def _spans(self, row_groups: Ints) -> tuple[Ints, Ints]:
+        first = self.first[row_groups]
+        return first, first + self.row_counts[row_groups]
 
 
 @dataclass(slots=True)
 class RowSets:
     """The rows behind the verdicts of one plan: to read rows, count them, or subtract deleted ones.
 
-    Look-ups count if they answered every leaf. `deleted` has rows that equality deletes delete, where the index said.
+    `given` has rows by row group, `found` those of segments, which are an upper bound for row groups that are `unsure`.
+    `deleted` has rows that equality deletes delete, where the index said.
     """
 
-    evaluated: dict[int, RowSet] = field(default_factory=dict)
+    given: dict[int, RowSet] = field(default_factory=dict)
     found: FoundRows | None = None
+    unsure: frozenset[int] = frozenset()
     deleted: dict[int, BitMap] = field(default_factory=dict)
-    _bytes: int = 0
 
     def of(self, row_group: int) -> RowSet | None:
         """The rows of a row group that can match; None if no index said."""
-        evaluated = self.evaluated.get(row_group)
-        if evaluated is not None or self.found is None:
-            return evaluated
+        given = self.given.get(row_group)
+        if given is not None or self.found is None:
+            return given
         rows = self.found.of(row_group)
-        return None if rows is None else RowSet(rows, exact=True)
+        return None if rows is None else RowSet(rows, exact=row_group not in self.unsure)
 
     def is_kept(self, row_group: int) -> bool:
         """Whether the rows of a row group are kept, and exact."""
-        evaluated = self.evaluated.get(row_group)
-        if evaluated is not None:
-            return evaluated.exact
-        return self.found is not None and int(self.found.directory.blob[row_group]) in self.found.rows
+        given = self.given.get(row_group)
+        if given is not None:
+            return given.exact
+        return self.found is not None and int(self.found.segment[row_group]) >= 0 and row_group not in self.unsure
 
-    def keep(self, row_group: int, rows: RowSet) -> None:
-        """Keep what the row level gave for a row group, as long as there is room."""
-        blocks = 1 + (rows.rows.max() // BLOCK_ROWS if rows.rows else 0)
-        self._bytes += min(2 * len(rows.rows), blocks * BLOCK_BYTES)
-        if self._bytes <= _MOST_BYTES_KEPT:
-            self.evaluated[row_group] = rows
+
+def rows_between(firsts: Ints, ends: Ints) -> BitMap:
+    """All rows from each of some first rows to an end."""
+    rows = BitMap()
+    for first, end in zip(firsts.tolist(), ends.tolist(), strict=True):
+        rows.add_range(first, end)
+    return rows
 
 
 def _widest_gaps(rows: BitMap, starts: Ints, ends: Ints) -> Ints:
@@ -121,7 +140,8 @@ def _widest_gaps(rows: BitMap, starts: Ints, ends: Ints) -> Ints:
     return np.asarray(np.maximum.reduceat(distances, places + np.arange(len(bounds)))[::2] - 1, np.int64)
 
 
-def _counts_between(rows: BitMap, lows: Ints, highs: Ints) -> Ints:
+def count_between(rows: BitMap, lows: Ints, highs: Ints) -> Ints:
+    """How many rows lie from each of some low bounds to before a high one."""
     if len(rows) > _MANY_ROWS * len(lows):
         bounds = zip(lows.tolist(), highs.tolist(), strict=True)
         return np.array([rows.range_cardinality(low, high) for low, high in bounds], np.int64)

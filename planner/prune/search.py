@@ -1,13 +1,14 @@
-"""The search for row groups with matches: zone maps, then look-ups by key, filters and single row groups.
+"""The search for row groups with matches: zone maps, then look-ups by key, filters, and look-ups of whole columns.
 
 Each stage is vectorised and sees only what the one before left open. A cost gate stands before all that read indexes:
 no index byte is read where statistics say that nothing will be dropped, or that reading costs more than it can save. A
 row group that is undecided when the time is over is kept.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 
 import numpy as np
+from pyroaring import BitMap
 
 from planner.clock import Clock
 from planner.condition.tree.nodes import Conjunction, Leaf, Predicate
@@ -16,7 +17,7 @@ from planner.prune.estimate import Estimate, places_of
 from planner.prune.gate import DEFAULT_LIMITS, Limits
 from planner.prune.leaf_search import WIDE_SHARE, LeafSearch, read_directories
 from planner.prune.row_sets import FoundRows, RowSets
-from planner.prune.segment_search import RowGroups, exact_directories, joint_rows
+from planner.prune.segment_search import join_rows
 from planner.prune.state import LeafState, SearchState
 from planner.prune.statistics_search import estimate_leaves, judge_by_zone_maps
 from planner.prune.verdicts import Pruned, Reason
@@ -25,8 +26,8 @@ from planner.view.cache import SharedPayloads
 from planner.view.directories import IndexReads, KindDirectory
 from planner.view.index_view import IndexView
 from puffin_index.kinds.kind import Answer
-from puffin_index.kinds.registry import kind_named, kinds_answering
-from puffin_index.storage.arrays import Flags, Ints
+from puffin_index.kinds.registry import kinds_answering
+from puffin_index.storage.arrays import Ints
 
 _MOST_CANDIDATES = 8
 """At most this many narrow leaves narrow the candidates of a wide leaf. More would barely shrink them."""
@@ -39,14 +40,12 @@ class IndexStages:
         self._search = search
         tree = search.tree
         root = tree.nodes[tree.root]
+        self._is_alone = isinstance(tree.predicate, Leaf)
         # Leaves that hold wherever the predicate does.
         self._conjuncts = {tree.nodes[part].content for part in root.parts} if root.is_and else set()
         self._narrowing: list[LeafState] = []
-        self._row_sets = RowSets()
         # By leaf and kind: what was known when nothing was worth reading. It is not asked again for the same.
         self._refused: dict[tuple[int, str], tuple[int, int, int]] = {}
-        # By leaf, the positions where filters were asked.
-        self._told: dict[int, Flags] = {}
 
     def run(self) -> RowSets:
         """Run the stages; return the rows behind the verdicts, where an index gave them."""
@@ -57,13 +56,15 @@ class IndexStages:
         with search.stage("bloom", Reason.BLOOM):
             self._by_filters()
         with search.stage("rows", Reason.ROWS_EMPTY):
-            self._by_rows()
-        if isinstance(search.tree.predicate, Leaf):
-            self._row_sets.found = search.leaves[0].found
-        return self._row_sets
+            # After the filters, as kinds that are not found by key read a whole column: bit slices take all slices.
+            self._look_leaves_up(by_key=False)
+            row_sets = RowSets(found=search.leaves[0].found) if self._is_alone else self._settle_by_joint_rows()
+            if search.clock.is_over:
+                search.reasons[search.alive] = Reason.TIME_BUDGET
+        return row_sets
 
     def _look_leaves_up(self, *, by_key: bool) -> None:
-        """Look leaves up in merged payloads, the most selective first: one search answers all of its row groups.
+        """Look leaves up, the most selective first: one search of a payload answers all of its row groups.
 
         Asks the kinds that are found by key, or the others. Wide leaves come last: listing their rows pays only if the
         narrow ones leave few row groups.
@@ -74,7 +75,7 @@ class IndexStages:
                 for kind in kinds_answering(state.leaf.test, Answer.EXACT):
                     if self._search.is_finished:
                         return
-                    if kind.is_found_by_key == by_key and (state.found is None or state.kind == kind.name):
+                    if kind.is_found_by_key == by_key:
                         self._look_leaf_up(state, kind.name, widest_share)
 
     def _read_directories(self) -> None:
@@ -88,30 +89,38 @@ class IndexStages:
             if search.is_finished or not kinds or self._mean_selectivity(state) > WIDE_SHARE:
                 continue
             directory, undecided = self._unanswered(state, kinds[0].name)
-            if directory is not None and len(undecided):
+            if directory is not None:
+                undecided = undecided[directory.merged[search.row_groups[undecided]]]
                 searches.append((LeafSearch(search, state, directory), undecided))
         if len(searches) > 1:
             read_directories(searches)
 
     def _look_leaf_up(self, state: LeafState, kind: str, widest_share: float) -> None:
+        search = self._search
         if widest_share == WIDE_SHARE and self._mean_selectivity(state) > WIDE_SHARE:
             return
         directory, undecided = self._unanswered(state, kind)
-        known = (len(undecided), len(self._search.alive), sum(one.answered is not None for one in self._search.leaves))
+        known = (len(undecided), len(search.alive), sum(one.found is not None for one in search.leaves))
         if directory is None or not len(undecided) or self._refused.get((state.number, kind)) == known:
             return
-        tree = PredicateTree(Conjunction(tuple(state.leaf for state in self._narrowing)))
-        candidates = self._rows_of(tree, self._narrowing, undecided)
-        if candidates is not None and len(self._narrowing) > 1:
-            self._drop_without(candidates, undecided)
-            undecided = self._unanswered(state, kind)[1]
+        candidates: Mapping[int, BitMap] | None = None
         # Narrow leaves are read whole in any case.
-        among = None if widest_share == WIDE_SHARE else candidates
-        leaf_search = LeafSearch(self._search, state, directory, widest_share, among)
-        for found, counts in leaf_search.find(undecided):
-            self._take(leaf_search, undecided, found, counts)
+        is_among = bool(self._narrowing) and widest_share > WIDE_SHARE
+        if is_among or len(self._narrowing) > 1:
+            tree = PredicateTree(Conjunction(tuple(one.leaf for one in self._narrowing)))
+            segments = directory.segment.astype(np.int64)
+            _, rows = join_rows(search, tree, self._narrowing, undecided, segments, directory.first)
+            if len(self._narrowing) > 1:
+                self._drop_without(rows, undecided)
+                undecided = self._unanswered(state, kind)[1]
+            candidates = rows.rows if is_among else None
+        leaf_search = LeafSearch(search, state, directory, widest_share, candidates)
+        was_asked = False
+        for positions, counts in leaf_search.find(undecided):
+            self._take(leaf_search, positions, counts)
+            was_asked = was_asked or len(positions) > 0
         # A payload in which the leaf is wide was left for later.
-        if state.answered is None and (state.estimate.selectivity[undecided] <= WIDE_SHARE).all():
+        if not was_asked and (state.estimate.selectivity[undecided] <= WIDE_SHARE).all():
             self._refused[state.number, kind] = known
 
     def _drop_without(self, rows: FoundRows, positions: Ints) -> None:
@@ -121,16 +130,20 @@ class IndexStages:
         search.reasons[empty], search.matches[empty] = Reason.ROWS_EMPTY, 0
         search.alive = np.setdiff1d(search.alive, empty, assume_unique=True)
         if len(empty):
-            search.used.update((state.leaf.field_id, state.kind) for state in self._narrowing)
+            self._note_use(self._narrowing)
+
+    def _note_use(self, leaves: Iterable[LeafState]) -> None:
+        self._search.used.update((state.leaf.field_id, kind) for state in leaves for kind in state.kinds)
 
     def _unanswered(self, state: LeafState, kind: str) -> tuple[KindDirectory | None, Ints]:
-        """The directory of a leaf's payloads, and undecided positions with merged ones that nobody looked up yet."""
+        """The directory of a leaf's payloads of a kind, and the undecided positions that nobody looked up yet."""
         search = self._search
         directory, undecided = search.directory(state.leaf, kind), search.undecided(state)
         if directory is None:
             return None, undecided[:0]
-        undecided = undecided[directory.merged[search.row_groups[undecided]]]
-        return directory, undecided if state.answered is None else undecided[~state.answered[undecided]]
+        row_groups = search.row_groups[undecided]
+        is_open = directory.known[row_groups]
+        return directory, undecided[is_open if state.found is None else is_open & ~state.found.are_known(row_groups)]
 
     def _mean_selectivity(self, state: LeafState) -> float:
         search = self._search
@@ -138,62 +151,48 @@ class IndexStages:
             return 1.0
         return float(state.estimate.selectivity[search.selection(search.alive)].mean())
 
-    def _rows_of(self, tree: PredicateTree, states: Sequence[LeafState], positions: Ints) -> FoundRows | None:
-        """The rows that satisfy a tree of some leaves, for those positions where all of them were looked up."""
-        for state in states:
-            if state.answered is None:
-                return None
-            positions = positions[state.answered[positions]]
-        return joint_rows(tree, [state.found for state in states], self._search.row_groups[positions])
-
-    def _take(self, leaf_search: LeafSearch, undecided: Ints, found: FoundRows, found_counts: Ints) -> None:
-        if not found.rows:
+    def _take(self, leaf_search: LeafSearch, asked: Ints, counts: Ints) -> None:
+        """Write down how many rows match at positions that were asked."""
+        if not len(asked):
             return
         search, state = self._search, leaf_search.leaf
+        assert state.found is not None
         row_counts = search.view.row_counts[search.row_groups]
-        counts = np.full(len(search.row_groups), -1, np.int64)
-        counts[search.selection(undecided)] = found_counts
-        asked = counts >= 0
-        new = np.flatnonzero(asked if state.answered is None else asked & ~state.answered)
-        self._remember(state, new, int(np.count_nonzero(counts[new])))
-        if state.found is not None and state.answered is not None:
-            found.rows.update(state.found.rows)
-            state.answered = state.answered | asked
-        else:
-            state.answered = asked
-        state.found, state.kind = found, leaf_search.directory.kind
-        if (found_counts == 0).any():
-            search.used.add((state.leaf.field_id, state.kind))
+        self._remember(state, asked, counts)
+        state.kinds.add(leaf_search.directory.kind)
+        if (counts == 0).any():
+            search.used.add((state.leaf.field_id, leaf_search.directory.kind))
         if state.number in self._conjuncts and state not in self._narrowing and len(self._narrowing) < _MOST_CANDIDATES:
             self._narrowing.append(state)
-        verdicts, estimate = state.verdicts, state.estimate
-        state.verdicts = Verdicts(
-            np.where(asked, counts > 0, verdicts.possible), np.where(asked, counts == row_counts, verdicts.certain)
-        )
-        shares = counts / np.maximum(row_counts, 1)
-        np.copyto(shares, estimate.selectivity, where=~asked)
-        # Several leaves meet where their rows lie.
-        several = len(search.leaves) > 1
-        places = places_of(shares * row_counts, found.widest_gaps(search.row_groups), row_counts) if several else None
+        possible, certain = state.verdicts.possible.copy(), state.verdicts.certain.copy()
+        possible[asked], certain[asked] = counts > 0, counts == row_counts[asked]
+        state.verdicts = Verdicts(possible, certain)
+        shares, presence = state.estimate.selectivity.copy(), state.estimate.presence.copy()
+        found_shares = counts / np.maximum(row_counts[asked], 1)
         if leaf_search.candidates is not None:  # of a wide leaf only the candidates were counted
-            shares = np.maximum(shares, estimate.selectivity)
-        presence = (counts > 0).astype(np.float64)
-        np.copyto(presence, estimate.presence, where=~asked)
+            found_shares = np.maximum(found_shares, shares[asked])
+        shares[asked], presence[asked] = found_shares, counts > 0
+        places = None
+        if not self._is_alone:  # several leaves meet where their rows lie
+            places = places_of(shares * row_counts, state.found.widest_gaps(search.row_groups), row_counts)
         state.estimate = Estimate(shares, presence, places)
-        if isinstance(search.tree.predicate, Leaf):
-            matching = undecided[counts[undecided] > 0]
-            search.reasons[matching], search.matches[matching] = Reason.ROWS_MATCH, counts[matching]
+        if self._is_alone:
+            has_rows = counts > 0
+            matching = asked[has_rows]
+            search.reasons[matching], search.matches[matching] = Reason.ROWS_MATCH, counts[has_rows]
         search.settle(Reason.ROWS_EMPTY)
+        if self._is_alone:
+            search.alive = np.setdiff1d(search.alive, asked, assume_unique=True)
 
-    def _remember(self, state: LeafState, asked: Ints, found: int) -> None:
+    def _remember(self, state: LeafState, asked: Ints, counts: Ints) -> None:
         """Remember in how many row groups a leaf was found where it was not sure to be, for later plans."""
         presence = state.estimate.presence[asked]
         proved = int(np.count_nonzero(presence == 1))
         if proved < len(asked):
-            self._search.view.experience.note(state.leaf, float(presence.sum()) - proved, max(found - proved, 0))
+            found = max(int(np.count_nonzero(counts)) - proved, 0)
+            self._search.view.experience.note(state.leaf, float(presence.sum()) - proved, found)
 
     def _by_filters(self) -> None:
-        self._leave_out_answered()
         for state in self._search.leaves:
             for kind in kinds_answering(state.leaf.test, Answer.UPPER_BOUND):
                 if self._search.is_finished:
@@ -202,135 +201,48 @@ class IndexStages:
 
     def _probe(self, state: LeafState, kind: str) -> None:
         search, leaf = self._search, state.leaf
-        directory = search.directory(leaf, kind)
+        directory, undecided = self._unanswered(state, kind)
         if directory is None:
             return
-        undecided = search.undecided(state)
-        undecided = undecided[directory.known[search.row_groups[undecided]]]
         for exact in kinds_answering(leaf.test, Answer.EXACT):
             other = search.directory(leaf, exact.name) if exact.rank(leaf.test) == 0 else None
             if other is not None:
-                # For about the same bytes that kind tells which rows match. What it has merged was asked already.
+                # For about the same bytes that kind tells which rows match, and was asked already.
                 undecided = undecided[~other.known[search.row_groups[undecided]]]
         undecided = undecided[state.estimate.presence[search.selection(undecided)] < 1]
-        merged = directory.merged[search.row_groups[undecided]]
-        filters = LeafSearch(search, state, directory)
-        for _, counts in filters.find(undecided[merged]):
-            self._take_bounds(filters, undecided[merged], counts)
-        for counts in filters.find_alone(undecided[~merged]):
-            self._take_bounds(filters, undecided[~merged], counts)
+        for asked, counts in LeafSearch(search, state, directory).find(undecided):
+            self._remember(state, asked, counts)
+            empty = asked[counts == 0]
+            if len(empty):
+                possible = state.verdicts.possible.copy()
+                possible[empty] = False
+                search.used.add((leaf.field_id, kind))
+                state.verdicts = Verdicts(possible, state.verdicts.certain)
+                search.settle(Reason.BLOOM)
 
-    def _take_bounds(self, filters: LeafSearch, undecided: Ints, counts: Ints) -> None:
-        """Write down how many rows may match at each position, as filters have said so far."""
-        search, state = self._search, filters.leaf
-        told = self._told.setdefault(state.number, np.zeros(len(search.row_groups), np.bool_))
-        asked = undecided[(counts >= 0) & ~told[undecided]]
-        told[asked] = True
-        self._remember(state, asked, int(np.count_nonzero(counts[np.isin(undecided, asked)])))
-        empty = undecided[counts == 0]
-        if len(empty):
-            possible = state.verdicts.possible.copy()
-            possible[empty] = False
-            search.used.add((state.leaf.field_id, filters.directory.kind))
-            state.verdicts = Verdicts(possible, state.verdicts.certain)
-            search.settle(Reason.BLOOM)
-
-    def _leave_out_answered(self) -> None:
-        """Leave row groups out that look-ups have answered: these have their verdict."""
-        search = self._search
-        search.alive = search.alive[search.reasons[search.alive] != Reason.ROWS_MATCH]
-
-    def _by_rows(self) -> None:
-        search = self._search
-        if not len(search.alive):
-            return
-        # After the filters, as kinds that are not found by key read a whole column: bit slices take all slices.
-        self._look_leaves_up(by_key=False)
-        self._leave_out_answered()
-        if not search.is_finished:
-            self._settle_by_joint_rows()
-        if search.clock.is_over:
-            search.reasons[search.alive] = Reason.TIME_BUDGET
-            return
-        at, costs = self._worth_reading()
-        searched, left = RowGroups(search), np.ones(len(at), np.bool_)
-        for some in search.gate.in_turn(costs):
-            left[some] = False
-            self._evaluate(searched, at[some])
-        search.reasons[at[left]] = search.gate.refusals(costs[left])
-
-    def _evaluate(self, searched: RowGroups, at: Ints) -> None:
-        search = self._search
-        results = search.read_each(searched.search, at.tolist(), lambda _: 0)
-        if isinstance(search.tree.predicate, Leaf):
-            present = sum(result is None or bool(result.rows) for result in results)
-            self._remember(search.leaves[0], at, present)
-        for position, result in zip(at.tolist(), results, strict=True):
-            if result is None:
-                search.reasons[position] = Reason.TIME_BUDGET
-                continue
-            search.reads.troubles += searched.troubled.get(position, ())
-            self._row_sets.keep(int(search.row_groups[position]), result)
-            if not result.rows:
-                search.reasons[position], search.matches[position] = Reason.ROWS_EMPTY, 0
-                search.used.update(searched.used.get(position, ()))
-            elif result.exact:
-                search.reasons[position], search.matches[position] = Reason.ROWS_MATCH, len(result.rows)
-            elif position in searched.troubled:
-                search.reasons[position] = Reason.INDEX_UNREADABLE
-            elif position in searched.late:
-                search.reasons[position] = Reason.TIME_BUDGET
-
-    def _settle_by_joint_rows(self) -> None:
-        """Settle the positions whose leaves were all looked up."""
-        search = self._search
-        if isinstance(search.tree.predicate, Leaf):
-            return
-        joint = self._rows_of(search.tree, search.leaves, search.alive)
-        self._row_sets.found = joint
-        if joint is None:
-            return
-        counts = joint.counts(search.row_groups[search.alive])
-        settled = search.alive[counts >= 0]
-        matches = counts[counts >= 0]
+    def _settle_by_joint_rows(self) -> RowSets:
+        """Settle the positions where the leaves' rows decide, and return the rows that can match at the others."""
+        search, view = self._search, self._search.view
+        row_groups = search.row_groups[search.alive]
+        segment, first = np.full(view.row_group_count, -1, np.int64), np.zeros(view.row_group_count, np.int64)
+        for found in [state.found for state in search.leaves if state.found is not None]:
+            new = row_groups[(segment[row_groups] < 0) & found.are_known(row_groups)]
+            segment[new], first[new] = found.segment[new], found.first[new]
+        if search.is_finished or not (segment[row_groups] >= 0).any():
+            return RowSets()
+        least, most = join_rows(search, search.tree, search.leaves, search.alive, segment, first)
+        counts = most.counts(row_groups)
+        # No row at most is exact, whatever else is not known.
+        exact = (counts == least.counts(row_groups)) & (counts >= 0)
+        settled, matches = search.alive[exact], counts[exact]
         search.matches[settled] = matches
         search.reasons[settled] = np.where(matches > 0, Reason.ROWS_MATCH, Reason.ROWS_EMPTY)
         if (matches == 0).any():
-            search.used.update((state.leaf.field_id, state.kind) for state in search.leaves if state.kind)
-        search.alive = search.alive[counts < 0]
-
-    def _worth_reading(self) -> tuple[Ints, Ints]:
-        """The row groups to evaluate one by one, where reading an index saves more than it costs; and what it costs."""
-        search, alive = self._search, self._search.alive
-        view, here = search.view, search.selection(alive)
-        row_groups = search.row_groups[here]
-        saved = search.gate.saved(alive)
-        is_hopeless = not (saved > 0).any()
-        cost = np.zeros(len(alive), np.int64)
-        found = np.zeros(len(alive), np.bool_)
-        for state in search.leaves:
-            verdicts = state.verdicts.at(here)
-            needed = verdicts.possible & ~verdicts.certain
-            if state.answered is not None:
-                answered = state.answered[here]
-                found |= answered
-                needed &= ~answered
-            if is_hopeless:  # not even a directory is worth its bytes
-                for kind in kinds_answering(state.leaf.test, Answer.EXACT):
-                    unread = alive[needed & view.has(state.leaf.field_id, kind.name, row_groups)]
-                    search.reasons[unread] = Reason.NOT_WORTH_READING
-                continue
-            if search.clock.is_over:
-                search.reasons[alive] = Reason.TIME_BUDGET
-                return alive[:0], cost[:0]
-            for directory in exact_directories(view, state.leaf, search.reads)[:1]:
-                alone = needed & directory.known[row_groups] & ~directory.merged[row_groups]
-                lengths = np.where(alone, directory.length[row_groups], 0)
-                cost += kind_named(directory.kind).cost(state.leaf.test, lengths)
-        worth = search.gate.worth(saved, cost, 0)
-        search.reasons[alive[~worth & (cost > 0)]] = Reason.NOT_WORTH_READING
-        read = np.flatnonzero((worth & (cost > 0)) | (found & (cost == 0)))
-        return alive[read], cost[read]
+            self._note_use(search.leaves)
+        search.alive = search.alive[~exact]
+        # An upper bound of all rows tells nothing.
+        most.segment[row_groups[~exact & (counts == view.row_counts[row_groups])]] = -1
+        return RowSets(found=most, unsure=frozenset(row_groups[~exact].tolist()))
 
 
 def prune(

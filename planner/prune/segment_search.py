@@ -1,138 +1,91 @@
-"""The rows that satisfy a predicate in a row group, by reading indexes; and in a segment whose leaves are known."""
+"""The rows that satisfy a predicate in segments, at least and at most, by what look-ups have found of its leaves."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 
 import numpy as np
 from pyroaring import BitMap
 
-from planner.condition.tree.nodes import Everything, Leaf, Nothing
+from planner.condition.tree.nodes import Everything, Nothing
 from planner.condition.tree.tree import PredicateTree
-from planner.prune.row_sets import FoundRows
+from planner.prune.row_sets import FoundRows, rows_between
 from planner.prune.state import LeafState, SearchState
-from planner.prune.verdicts import Used
-from planner.view.directories import IndexReads, IndexTrouble, KindDirectory
-from planner.view.index_view import IndexView
-from puffin_index.errors import READ_ERRORS
-from puffin_index.keys.asked import AskedTest
-from puffin_index.kinds.base import RowSet
-from puffin_index.kinds.kind import Answer
-from puffin_index.kinds.registry import kinds_answering
-from puffin_index.storage.arrays import Ints
-from puffin_index.storage.ranged import Reading
+from planner.view.directories import positions_by_number
+from puffin_index.storage.arrays import Flags, Ints
 
 
-@dataclass(slots=True)
-class RowGroups:
-    """Searches row groups one by one, reading only what can still change the answer, and notes what comes of that.
+def join_rows(
+    search: SearchState,
+    tree: PredicateTree,
+    leaves: Sequence[LeafState],
+    positions: Ints,
+    segment: Ints,
+    first: Ints,
+) -> tuple[FoundRows, FoundRows]:
+    """Join the rows of leaves to the rows that satisfy a tree of these leaves, at some positions: a segment at a time.
 
-    By position: where an index could not be used or was not read in time, and what had a part in the rows.
+    `segment` and `first` say, for each row group of the view, in which segment's row space the result numbers its rows;
+    -1 leaves it out. Returns the rows that match at least, and those that match at most.
     """
+    row_groups, row_counts = search.row_groups[positions], search.view.row_counts
+    least, most = FoundRows.nothing(row_counts), FoundRows.nothing(row_counts)
+    for number, here in positions_by_number(segment[row_groups]):
+        own = _Segment(search, positions[here], number, first[row_groups[here]])
+        bounds = [own.bounds(leaf) for leaf in leaves]
+        upper = lower = own.joined(tree, [rows for _, rows in bounds], is_most=True)
+        if any(below is not above for below, above in bounds) or any(_is_unsure(node.content) for node in tree.nodes):
+            lower = own.joined(tree, [rows for rows, _ in bounds], is_most=False)
+        for found, rows in ((least, lower), (most, upper)):
+            found.add(own.row_groups, segment[own.row_groups], own.first, {number: [rows]})
+    return least, most
 
-    state: SearchState
-    troubled: dict[int, list[IndexTrouble]] = field(default_factory=dict)
-    late: set[int] = field(default_factory=set)
-    used: dict[int, list[Used]] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        """Bring estimates up to date before nodes are ranked."""
-        _ = self.state.gate.estimates.root
+def _is_unsure(content: object) -> bool:
+    return isinstance(content, Everything) and not content.exact
 
-    def search(self, position: int) -> Reading[RowSet]:
-        """Return the rows of a row group that satisfy the predicate."""
-        row_count = int(self.state.view.row_counts[self.state.row_groups[position]])
-        return self._node(position, self.state.tree.root, BitMap(range(row_count)))
 
-    def _node(self, position: int, number: int, candidates: BitMap) -> Reading[RowSet]:
-        node, estimates = self.state.tree.nodes[number], self.state.gate.estimates
-        match node.content:
-            case int(leaf):
-                return (yield from self._leaf(position, self.state.leaves[leaf], candidates))
-            case Everything(exact):
-                return RowSet(candidates, exact)
-            case Nothing():
-                return RowSet(BitMap(), exact=True)
-        found, exact = BitMap(), True
-        most = 0 if node.is_and else len(candidates)
-        shares = {part: float(estimates.of_node(part).selectivity[position]) for part in node.parts}
-        for part in sorted(shares, key=shares.__getitem__, reverse=not node.is_and):
-            result = yield from self._node(position, part, candidates)
-            exact = exact and result.exact
-            if not node.is_and:
-                found |= result.rows
-            else:
-                found = candidates = result.rows
-            if len(found) == most:
-                # An empty upper bound is an exact answer, whatever the other parts are.
-                return RowSet(found, exact or node.is_and)
-        return RowSet(found, exact)
+class _Segment:
+    """Row groups that lie in one segment: their positions in a search, and the first row of each in the row space."""
 
-    def _leaf(self, position: int, own: LeafState, candidates: BitMap) -> Reading[RowSet]:
-        state, row_group, leaf = self.state, int(self.state.row_groups[position]), own.leaf
-        if not own.verdicts.possible[position]:
-            return RowSet(BitMap(), exact=True)
-        if own.verdicts.certain[position]:
-            return RowSet(candidates, exact=True)
-        found = own.found.of(row_group) if own.found is not None else None
+    def __init__(self, search: SearchState, positions: Ints, number: int, first: Ints) -> None:
+        self.row_groups, self.first = search.row_groups[positions], first
+        self._positions, self._number = positions, number
+        self._ends = first + search.view.row_counts[self.row_groups]
+
+    def _whole(self, chosen: Flags | slice = slice(None)) -> BitMap:
+        """All rows of some of the row groups."""
+        return rows_between(self.first[chosen], self._ends[chosen])
+
+    def bounds(self, leaf: LeafState) -> tuple[BitMap, BitMap]:
+        """The rows that satisfy a leaf at least, and at most: one set where the rows of all row groups are known."""
+        found, verdicts = leaf.found, leaf.verdicts.at(self._positions)
+        known = np.zeros(len(self.first), np.bool_)
+        least = BitMap()
         if found is not None:
-            self.used.setdefault(position, []).append((leaf.field_id, own.kind))
-            return RowSet(found & candidates, exact=True)
-        for directory in exact_directories(state.view, leaf, state.reads):
-            if directory.segment[row_group] < 0 or directory.merged[row_group]:
-                continue
-            if state.clock.is_over:
-                self.late.add(position)
-                break
-            try:
-                opened = yield from state.view.opened.open(directory, row_group, state.reads.shared)
-                look_up = yield from opened.prepare(AskedTest(leaf.test))
-                is_all = len(candidates) == state.view.row_counts[row_group]
-                rows = yield from look_up.rows(None if is_all else candidates)
-            except READ_ERRORS as error:
-                location = state.view.segments[int(directory.segment[row_group])][0]
-                self.troubled.setdefault(position, []).append(IndexTrouble.of(location, error))
-            else:
-                self.used.setdefault(position, []).append((leaf.field_id, directory.kind))
-                return rows
-        return RowSet(candidates, exact=False)
+            known = found.are_known(self.row_groups)
+            is_here = found.segment[self.row_groups] == self._number
+            elsewhere = known & ~is_here
+            # The set has rows of other row groups, too, and perhaps not all of these.
+            if is_here.any():
+                least = found.rows[self._number] if is_here.all() else found.rows[self._number] & self._whole(is_here)
+            if elsewhere.any():
+                least = least | found.moved(self.row_groups[elsewhere], self.first[elsewhere])
+        certain, possible = ~known & verdicts.certain, ~known & verdicts.possible & ~verdicts.certain
+        least = least | self._whole(certain) if certain.any() else least
+        return least, least | self._whole(possible) if possible.any() else least
 
+    def joined(self, tree: PredicateTree, leaves: Sequence[BitMap], *, is_most: bool) -> BitMap:
+        """The rows that satisfy a tree, given those of its leaves."""
 
-def joint_rows(tree: PredicateTree, found: Sequence[FoundRows | None], row_groups: Ints) -> FoundRows | None:
-    """Join the rows of leaves to the rows that satisfy a predicate, exactly: a segment at a time, not a row group.
+        def of(number: int) -> BitMap:
+            node = tree.nodes[number]
+            match node.content:
+                case int(leaf):
+                    return leaves[leaf]
+                case Everything(exact):
+                    return self._whole() if exact or is_most else BitMap()
+                case Nothing():
+                    return BitMap()
+            parts = sorted(map(of, node.parts), key=len)
+            return BitMap.intersection(*parts) if node.is_and else BitMap.union(*parts)
 
-    Look-ups answered each leaf for `row_groups`. The result covers those whose leaves were all found in one segment. It
-    is None without such row groups, or if the predicate has a part that is no leaf, or a leaf that was not looked up.
-    """
-    known = [part for part in found if part is not None]
-    is_constant = any(isinstance(node.content, Everything | Nothing) for node in tree.nodes)
-    if not len(row_groups) or len(known) < len(tree.leaves) or is_constant:
-        return None
-    first = known[0].directory
-    numbers = first.segment[row_groups]
-    same = np.logical_and.reduce([part.directory.segment[row_groups] == numbers for part in known])
-    segment = np.full(len(first.segment), -1, np.int32)
-    segment[row_groups[same]] = numbers[same]
-    # The joint rows of a segment stand for one payload, entry 0.
-    directory = replace(first, segment=segment, entry=np.zeros_like(first.entry))
-    rows = {
-        number << 32: _joined(tree, [part.of_segment(number) for part in known], tree.root)
-        for number in np.unique(numbers[same]).tolist()
-    }
-    return FoundRows(directory, known[0].row_counts, rows)
-
-
-def _joined(tree: PredicateTree, found: Sequence[BitMap], number: int) -> BitMap:
-    node = tree.nodes[number]
-    if isinstance(node.content, int):
-        return found[node.content]
-    parts = sorted((_joined(tree, found, part) for part in node.parts), key=len)
-    return BitMap.intersection(*parts) if node.is_and else BitMap.union(*parts)
-
-
-def exact_directories(view: IndexView, leaf: Leaf, reads: IndexReads) -> list[KindDirectory]:
-    """The directories of kinds that answer a leaf exactly, the one that reads the fewest bytes first."""
-    found = [
-        view.directory(leaf.field_id, leaf.value_type, kind.name, reads)
-        for kind in kinds_answering(leaf.test, Answer.EXACT)
-    ]
-    return [directory for directory in found if directory is not None]
+        return of(tree.root)

@@ -34,10 +34,10 @@ Part = TypeVar("Part")
 
 @dataclass(slots=True, eq=False)
 class LeafState:
-    """All that is known of one leaf: its statistics, verdicts, estimate, and the rows that look-ups of a kind found.
+    """All that is known of one leaf: its statistics, verdicts, estimate, and the rows that look-ups found, of `kinds`.
 
-    Look-ups leave out what verdicts have settled, so `answered` says for each position whether a merged payload was
-    asked, and `sampled` whether its estimate comes from a sample of the leaf's keys.
+    Look-ups leave out what verdicts have settled. `sampled` says for each position whether its estimate comes from a
+    sample of the leaf's keys.
     """
 
     leaf: Leaf
@@ -46,9 +46,8 @@ class LeafState:
     _gate: CostGate
     statistics: FieldStatistics | None = None
     found: FoundRows | None = None
-    answered: Flags | None = None
     sampled: Flags | None = None
-    kind: str = ""
+    kinds: set[str] = field(default_factory=set)
 
     @property
     def verdicts(self) -> Verdicts:
@@ -135,10 +134,10 @@ class SearchState:
         """Where the payloads of a kind lie that may answer a leaf; None without any."""
         return self.view.directory(leaf.field_id, leaf.value_type, kind, self.reads)
 
-    def refuse(self, positions: Ints, reason: Reason) -> None:
+    def refuse(self, positions: Ints, reasons: Reason | Bytes) -> None:
         """Write down why an index is not read that might have dropped row groups; other verdicts stay."""
-        here = positions[self.reasons[positions] == Reason.MAY_MATCH]
-        self.reasons[here] = reason
+        is_open = self.reasons[positions] == Reason.MAY_MATCH
+        self.reasons[positions[is_open]] = np.broadcast_to(reasons, positions.shape)[is_open]
 
     def settle(self, reason: Reason) -> None:
         """Write down what the leaves' verdicts settle; this is the reason where no row can match."""

@@ -112,8 +112,8 @@ class KindDirectory:
 
     Attributes:
         segment: Number of the segment in `IndexView.segments`; -1 where there is no payload.
-        base: Number of the row group's first row in the answers of its payload: in the segment's row space if the
-            payload is merged, else 0.
+        first: Number of the row group's first row in the segment's row space.
+        base: The same in the answers of its payload: in the segment's row space if the payload is merged, else 0.
         entry: Row of the segment's directory that tells of the payload.
         merged: Whether it covers several row groups (sorted postings and the like), not just this one.
         blob: A number for the payload, the same for row groups that share one; -1 without one.
@@ -123,6 +123,7 @@ class KindDirectory:
     kind: str
     value_type: ValueType
     segment: npt.NDArray[np.int32]
+    first: Ints
     base: Ints
     entry: npt.NDArray[np.int32]
     offset: Ints
@@ -307,6 +308,7 @@ def gather_directory(
         kind=kind,
         value_type=value_type_named(chosen[max(chosen)].type_name),
         segment=np.where(known, placement.segment, -1).astype(np.int32),
+        first=placement.base,
         base=np.where(is_merged, placement.base, 0),
         entry=np.concatenate([np.arange(len(part)) for part in parts])[at].astype(np.int32),
         offset=np.concatenate([part.numbers("offset") for part in parts])[at],

@@ -7,7 +7,8 @@ import functools
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
@@ -97,6 +98,7 @@ class _LazyGroup(click.Group):
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyspark.sql import SparkSession
+    from rich.progress import ProgressColumn
 
     from puffin_index.display import Described, Report
     from puffin_index.storage.files import FileReader
@@ -151,6 +153,16 @@ def show(found: Described, *, as_json: bool) -> None:
 def warn(warning: str) -> None:
     """Print a warning to the error stream."""
     error_console.print(f"warning: {warning}", highlight=False, soft_wrap=True, markup=False)
+
+
+@contextmanager
+def progress_line(*columns: ProgressColumn) -> Iterator[Callable[..., None]]:
+    """Show in a terminal how far a command is; gives what updates that. Nothing is left of it."""
+    from rich.progress import Progress, SpinnerColumn, TextColumn
+
+    every, hidden = (SpinnerColumn(), TextColumn("{task.description}"), *columns), not error_console.is_terminal
+    with Progress(*every, console=error_console, transient=True, disable=hidden) as shown:
+        yield functools.partial(shown.update, shown.add_task("", total=None))
 
 
 @dataclass(frozen=True, slots=True)

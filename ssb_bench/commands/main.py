@@ -4,6 +4,7 @@ import logging
 import pkgutil
 import sys
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias, get_args, get_origin, get_type_hints
@@ -14,16 +15,17 @@ from rich.console import Console, Group
 import ssb_bench.studies
 from puffin_index.commands.logs import OWN, configure_logs
 from puffin_index.errors import PuffinIndexError
-from ssb_bench.commands.demo import show
 from ssb_bench.data.dataset import generate as make_dataset, require_dataset
-from ssb_bench.data.layout import BenchError, Layout, read_record, write_record
+from ssb_bench.data.layout import NAMESPACE, BenchError, Layout, read_record, write_record
 from ssb_bench.report.page import write_page
 from ssb_bench.report.picture import draw, save
 from ssb_bench.report.tables import parts_of
 from ssb_bench.results.record import Record
 from ssb_bench.spark_runs.bench import Bench, Repeats
 from ssb_bench.spark_runs.load import DEFAULT_ROW_GROUP_ROWS, define_index, load as load_tables, record_build
-from ssb_bench.spark_runs.session import require_java
+from ssb_bench.spark_runs.measure import hooked, measure, with_report
+from ssb_bench.spark_runs.session import CATALOG, require_java
+from ssb_bench.studies.run import fit_queries, run_queries
 
 _TYPES: Final[dict[object, click.ParamType[Any]]] = {
     int: click.IntRange(min=1),
@@ -73,7 +75,27 @@ def demo(bench: Bench, *, row_group_rows: RowGroupRows = DEFAULT_ROW_GROUP_ROWS,
     # A missing Java is said before the data take their minutes.
     require_java()
     make_dataset(bench.layout)
-    show(bench, row_group_rows=row_group_rows, repeats=repeats)
+    queries, say = fit_queries(bench.layout), bench.console.print
+    with bench.session() as spark:
+        loaded = load_tables(spark, bench.layout, row_group_rows=row_group_rows)
+        say(f"{loaded.row_groups} row groups in {loaded.data_files} files, {loaded.data_bytes / 1e6:.0f} MB")
+        spark.sql(f"USE {CATALOG}.{NAMESPACE}")
+        with hooked(spark):
+            handle, finished = define_index(bench.layout).build_async(spark), False
+            # One more round after the end shows every query with the whole index.
+            while not finished:
+                finished = handle.status() != "running"
+                say(f"build: {handle.progress()}")
+                for query in queries:
+                    took, plan = with_report(spark, partial(measure, spark, query.sql))
+                    kept = "all row groups"
+                    if plan is not None:
+                        kept = f"{plan.kept} row groups kept, {plan.unindexed} not yet indexed"
+                    say(f"  {query.name}: {took.seconds:.2f} s, {kept}")
+            report = record_build(bench.layout, handle.wait(), in_background=True)
+        text = f"index of {report.row_groups} row groups built in {report.seconds:.1f} s beside the queries"
+        say(text if report.rows else "the index was there already; nothing to build")
+        run_queries(bench, queries, repeats=repeats)
     _finish(bench, "run")
 
 
@@ -114,11 +136,11 @@ def report(
 ) -> None:
     """Print a run as a table, draw it, and make an HTML page of it and of what else was measured."""
     path = run or bench.layout.result("run")
-    if not path.exists():
-        raise BenchError(f"there is no {path}: run `ssb-bench run` first")
     record, html = read_record(path, Record), page or path.with_suffix(".html")
-    others = [bench.layout.result(name) for name in STUDIES if name != "run"]
-    pictures = write_page([record, *(read_record(one, Record) for one in others if one.exists())], html)
+    if record is None:
+        raise BenchError(f"there is no {path}: run `ssb-bench run` first")
+    others = (read_record(bench.layout.result(name), Record) for name in STUDIES if name != "run")
+    pictures = write_page([record, *filter(None, others)], html)
     _show(bench.console, record, path)
     bench.console.print(f"page: {html}\npictures of the page: {pictures}", soft_wrap=True)
 

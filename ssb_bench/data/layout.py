@@ -40,12 +40,12 @@ class Layout:
     warehouse: Path
 
     @classmethod
-    def of(cls, data: Path, scale_factor: float, *, warehouse: Path | None = None) -> Layout:
+    def of(cls, data: Path, scale_factor: float) -> Layout:
         """Name the directories of `scale_factor` under `data`, making none of them."""
         if not 0.001 <= scale_factor <= 1000:
             raise BenchError(f"scale factor {scale_factor:g} is outside 0.001 to 1000")
         root = data.expanduser().absolute() / f"sf{scale_factor:g}"
-        return cls(root, scale_factor, warehouse or root / "warehouse")
+        return cls(root, scale_factor, root / "warehouse")
 
     @property
     def tpch(self) -> Path:
@@ -92,13 +92,13 @@ def write_record(path: Path, record: object) -> None:
     os.replace(unfinished, path)
 
 
-def read_if_there(path: Path, kind: type[T]) -> T | None:
-    """Read what `write_record` wrote, or give None without such a file. Raises BenchError as `read_record` does."""
-    return read_record(path, kind) if path.exists() else None
+def read_record(path: Path, kind: type[T]) -> T | None:
+    """Read what `write_record` wrote, None without such a file.
 
-
-def read_record(path: Path, kind: type[T]) -> T:
-    """Read what `write_record` wrote; raise BenchError if a file lacks a field, has one too many, or is not JSON."""
+    Raises BenchError if the file lacks a field, has one too many, or is not JSON.
+    """
+    if not path.exists():
+        return None
     # pydantic takes no configuration for a dataclass of the standard library, but for a tuple of one.
     adapter = TypeAdapter(tuple[kind], config=ConfigDict(extra="forbid"))  # type: ignore[valid-type]
     try:

@@ -3,13 +3,9 @@
 The queries in `count` are Q1 to Q7 of Volcano Engine EMR, "Indexes in Apache Iceberg", those in `ssb` are of the Star
 Schema Benchmark, revision 3, and those in `shapes` are this project's. A query file is SQL under a header of
 `-- key: value` lines; `-- param: NAME COLUMN OPERATOR LITERAL` names a literal of the source, which stands as `$NAME`
-in the SQL. The source's literals belong to its own data (scale factor 1000), so:
-
-- `=`: the literal, if the column has that value. Otherwise the value at the same rank: the greatest value that is not
-  above the literal, or the least value of the column if the literal is below all values.
-- A range (all other parameters of the same column in the query): the bounds as they are, if any value of the column
-  lies between them. Otherwise all bounds move by the same amount, so that the range keeps its width and begins at the
-  first value above the lower bound, or at the greatest value if no value is above.
+in the SQL. The source's literals belong to its own data (scale factor 1000). An equality, and all bounds of a column
+together, stay if a value of the column satisfies them. Otherwise they move by the same amount, so that a range keeps
+its width and begins at the value at the same rank: the greatest that is not above its begin, or else the least value.
 
 Columns are fitted one by one: a conjunction of values that exist need not have a row.
 """
@@ -73,8 +69,8 @@ class Parameter:
     def __str__(self) -> str:
         what = f"{self.column} {self.operator} {self.literal}"
         if self.used == self.literal:
-            return f"{what}: {'in the data' if self.operator == '=' else 'range has values'}"
-        return f"{what} -> {self.used}: {'value at the same rank' if self.operator == '=' else 'range moved to values'}"
+            return f"{what}: fits the data"
+        return f"{what} -> {self.used}: value at the same rank"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,32 +120,15 @@ def fit(query: Query, data: duckdb.DuckDBPyConnection) -> Query:
 
 
 def _fitted(parameter: Parameter, parameters: Sequence[Parameter], data: duckdb.DuckDBPyConnection) -> int:
-    if parameter.operator == "=":
-        return _at_rank(parameter.column, parameter.literal, data)
-    bounds = [other for other in parameters if other.column == parameter.column and other.operator != "="]
-    return parameter.literal + _range_move(parameter.column, bounds, data)
-
-
-def _at_rank(column: str, literal: int, data: duckdb.DuckDBPyConnection) -> int:
-    below = _single(data, f"SELECT max({column}) FROM lineorder WHERE {column} <= {literal}")
-    found = _single(data, f"SELECT min({column}) FROM lineorder") if below is None else below
-    if found is None:
+    column, bounds = parameter.column, [parameter]
+    if parameter.operator != "=":
+        bounds = [other for other in parameters if other.column == column and other.operator != "="]
+    lower = [bound.literal + (bound.operator == ">") for bound in bounds if not bound.operator.startswith("<")]
+    upper = [bound.literal - (bound.operator == "<") for bound in bounds if not bound.operator.startswith(">")]
+    first = max(lower) if lower else min(upper)
+    tests = " AND ".join(f"{column} {bound.operator} {bound.literal}" for bound in bounds)
+    at_rank = f"coalesce(max({column}) FILTER ({column} <= {first}), min({column}))"
+    [(fits, begin)] = data.execute(f"SELECT bool_or({tests}), {at_rank} FROM lineorder").fetchall()
+    if begin is None:
         raise BenchError(f"{column} has no values")
-    return found
-
-
-def _single(data: duckdb.DuckDBPyConnection, sql: str) -> int | None:
-    [(value,)] = data.execute(sql).fetchall()
-    return None if value is None else int(value)
-
-
-def _range_move(column: str, bounds: Sequence[Parameter], data: duckdb.DuckDBPyConnection) -> int:
-    """Give by how much the bounds of an integer range have to move until the range holds a value; 0 if it does."""
-    lower = [bound.literal + (bound.operator == ">") for bound in bounds if bound.operator in (">", ">=")]
-    upper = [bound.literal - (bound.operator == "<") for bound in bounds if bound.operator in ("<", "<=")]
-    if not lower:
-        return max(0, _at_rank(column, min(upper), data) - min(upper))
-    first = _single(data, f"SELECT min({column}) FROM lineorder WHERE {column} >= {max(lower)}")
-    if first is None:
-        return _at_rank(column, max(lower), data) - max(lower)
-    return 0 if not upper or first <= min(upper) else first - max(lower)
+    return parameter.literal if fits else parameter.literal + int(begin) - first

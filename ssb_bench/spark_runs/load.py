@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Final
 
 import pyarrow.parquet as pq
@@ -11,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from puffin_index import BuildReport, IndexDefinition, TableIndex
 from ssb_bench.data.dataset import require_dataset
-from ssb_bench.data.layout import NAMESPACE, SSB_TABLES, BenchError, Layout, local_path, read_if_there, write_record
+from ssb_bench.data.layout import NAMESPACE, SSB_TABLES, BenchError, Layout, local_path, read_record, write_record
 from ssb_bench.results.record import Facts
 from ssb_bench.spark_runs.bench import Bench
 from ssb_bench.spark_runs.session import CATALOG, open_catalog
@@ -23,25 +24,18 @@ _log = logging.getLogger(__name__)
 _TRIAL: Final = f"{CATALOG}.{NAMESPACE}.row_group_trial"
 
 
-def page_rows(row_group_rows: int, most: int = MOST_PAGE_ROWS) -> int:
-    """Give the rows of a page: the greatest divisor of `row_group_rows` that is within `most`.
-
-    A row group whose greatest such divisor is below a tenth of `most` has one page a column chunk.
-    """
-    pages = range(-(-row_group_rows // most), 10 * row_group_rows // most + 1)
-    return next((row_group_rows // each for each in pages if row_group_rows % each == 0), row_group_rows)
-
-
 def row_group_properties(rows: DataFrame, row_group_rows: int, most_page_rows: int = MOST_PAGE_ROWS) -> dict[str, str]:
     """Give the table properties by which Iceberg's writer cuts row groups of `row_group_rows` rows into even pages.
 
+    A page has the greatest divisor of these within `most_page_rows`, or all of them if that is below a tenth of it.
     The writer looks at the size of a row group after every `check-min` rows, and cuts one that is over the target.
     Parquet's library gives the first page at least `check-min` rows, so that is the rows of a page. Then the target has
     to lie between the sizes of a row group with and without its last page, which a trial in a table of its own tells.
     So the rows of all row groups must take nearly the same bytes.
     """
-    page = page_rows(row_group_rows, most_page_rows)
-    pages, target = row_group_rows // page, 1
+    counts = range(-(-row_group_rows // most_page_rows), 10 * row_group_rows // most_page_rows + 1)
+    pages, target = next((count for count in counts if row_group_rows % count == 0), 1), 1
+    page = row_group_rows // pages
     # The writer cuts at its first look where a row group is one page.
     if pages > 1:
         spark = rows.sparkSession
@@ -104,7 +98,7 @@ def load(spark: SparkSession, layout: Layout, *, row_group_rows: int = DEFAULT_R
     dataset = require_dataset(layout)
     if row_group_rows < 1:
         raise BenchError(f"a row group cannot have {row_group_rows} rows")
-    finished = read_if_there(layout.load_json, Load)
+    finished = read_record(layout.load_json, Load)
     if finished is not None and finished.row_group_rows == row_group_rows:
         return finished
     layout.load_json.unlink(missing_ok=True)
@@ -130,7 +124,7 @@ def load(spark: SparkSession, layout: Layout, *, row_group_rows: int = DEFAULT_R
 
 def require_load(layout: Layout) -> Load:
     """Read what `load` left, or raise BenchError if there is nothing complete."""
-    loaded = read_if_there(layout.load_json, Load)
+    loaded = read_record(layout.load_json, Load)
     if loaded is None:
         raise BenchError(
             f"the SSB tables of scale factor {layout.scale_factor:g} are not in Iceberg yet: "
@@ -187,10 +181,9 @@ def define_index(layout: Layout) -> TableIndex:
     return TableIndex.create(open_catalog(layout.warehouse), TABLE, DEFINITION)
 
 
-def open_index(layout: Layout) -> TableIndex:
-    """Open the index of lineorder, or raise BenchError if the table is not loaded, NotFoundError without an index."""
-    require_load(layout)
-    return TableIndex.open(open_catalog(layout.warehouse), TABLE)
+def open_index(warehouse: Path) -> TableIndex:
+    """Open the index of lineorder, or raise NotFoundError without one."""
+    return TableIndex.open(open_catalog(warehouse), TABLE)
 
 
 def record_build(layout: Layout, report: BuildReport, *, in_background: bool) -> BuildReport:
@@ -203,11 +196,11 @@ def record_build(layout: Layout, report: BuildReport, *, in_background: bool) ->
 
 def describe_index(layout: Layout) -> Facts:
     """Say what the index is, from the index table and the remembered build."""
-    status = open_index(layout).status()
+    status = open_index(layout.warehouse).status()
     columns = (f"{one.name} ({', '.join(one.kinds)}, {one.index_bytes / 1e6:.1f} MB)" for one in status.columns)
     facts: Facts = {"columns": "; ".join(columns)}
     facts |= {"indexed_row_groups": status.indexed_row_groups, "index_bytes": status.index_bytes}
-    record = read_if_there(layout.warehouse / "build.json", BuildRecord)
+    record = read_record(layout.warehouse / "build.json", BuildRecord)
     if record is not None and record.snapshot_id == status.snapshot_id:
         facts |= {"build_seconds": record.build_seconds, "built": "beside queries" * record.in_background or "alone"}
     return facts

@@ -21,7 +21,7 @@ from aiohttp import ClientSession, TCPConnector, web
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from ssb_bench.stores.traffic import Request
+from ssb_bench.stores.server import Request
 
 _CHUNK_BYTES: Final = 64 * 1024
 _HEAD_BYTES: Final = 256 * 1024
@@ -103,8 +103,8 @@ class Proxy:
             is_plain = not (request.query.keys() - {"x-id"}) and _names_a_key(request)
             if is_plain and (request.method == "GET" or path in self._kept):
                 whole = await self._whole(path, request.headers)
-                wanted = request.headers.get("range") if request.method == "GET" else None
-                return whole if wanted is None or whole.status != HTTPStatus.OK else _part(whole, wanted)
+                is_part = _kind(request) == "RANGE" and whole.status == HTTPStatus.OK
+                return _part(whole, request.http_range) if is_part else whole
         answer = await self._ask(request.method, request.raw_path, request.headers, body)
         if request.method == "POST" and "delete" in request.query:
             # This deletes many keys; everything else changes its own key.
@@ -141,12 +141,10 @@ def _end_to_end(headers: Mapping[str, str] | CIMultiDictProxy[str]) -> CIMultiDi
     return CIMultiDict((name, text) for name, text in headers.items() if name.lower() not in _HOP_BY_HOP)
 
 
-def _part(whole: _Answer, wanted: str) -> _Answer:
-    """Give the part of an object that a `Range` header names: `bytes=first-last`, `bytes=first-` or `bytes=-count`."""
+def _part(whole: _Answer, wanted: slice) -> _Answer:
+    """Give the part of an object that a `Range` header names."""
     size = len(whole.body)
-    first, _, last = wanted.removeprefix("bytes=").partition("-")
-    start = int(first) if first else max(0, size - int(last))
-    end = min(size, int(last) + 1) if first and last else size
+    start, end, _ = wanted.indices(size)
     if start >= size:
         return _Answer(416, CIMultiDict({"content-range": f"bytes */{size}"}), b"")
     headers = whole.headers.copy()

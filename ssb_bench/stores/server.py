@@ -1,21 +1,23 @@
-"""An S3 server (moto) behind the proxy, both as processes of their own, and the settings that reach them."""
+"""An S3 server (moto) behind the proxy, both as processes of their own, and what the store was asked for."""
+
+from __future__ import annotations
 
 import json
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from typing import Final
+from typing import Final, TypeAlias
 from urllib.request import Request as PutRequest, urlopen
 
 from pydantic import TypeAdapter
 
 from ssb_bench.data.layout import BenchError
-from ssb_bench.stores.traffic import Request, Traffic
 
 _PATIENCE_SECONDS: Final = 60.0
 
@@ -53,6 +55,70 @@ def moto_server() -> Iterator[int]:
             server.terminate()
 
 
+Span: TypeAlias = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request, from its head to the last byte of its answer, in seconds, of a kind such as `RANGE`."""
+
+    began: float
+    ended: float
+    kind: str
+    key: str
+    bytes_in: int
+    bytes_out: int
+    status: int
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """What a piece of work asked of the store."""
+
+    rounds: int
+    requests: int
+    by_kind: dict[str, int]
+    most_at_once: int
+    bytes_in: int
+    bytes_out: int
+
+    @classmethod
+    def of(cls, requests: Sequence[Request]) -> Traffic:
+        """Sum requests up."""
+        spans = [(one.began, one.ended) for one in requests]
+        return cls(
+            rounds_of(spans),
+            len(requests),
+            dict(sorted(Counter(one.kind for one in requests).items())),
+            most_at_once(spans),
+            sum(one.bytes_in for one in requests),
+            sum(one.bytes_out for one in requests),
+        )
+
+
+def rounds_of(spans: Sequence[Span]) -> int:
+    """Return the sequential rounds: the length of the longest chain in which each request begins after the last's end.
+
+    Requests that wait for each other are in different rounds, however many others are under way meanwhile.
+    """
+    rounds, end = 0, float("-inf")
+    # The chain that always takes the request that ends first is a longest one.
+    for began, ended in sorted(spans, key=lambda span: span[1]):
+        if began >= end:
+            rounds, end = rounds + 1, ended
+    return rounds
+
+
+def most_at_once(spans: Sequence[Span]) -> int:
+    """Return the greatest number of requests that are under way at one time."""
+    most = now = 0
+    # At the same time, an end comes before a beginning.
+    for _, step in sorted([(began, 1) for began, _ in spans] + [(ended, -1) for _, ended in spans]):
+        now += step
+        most = max(most, now)
+    return most
+
+
 BUCKET: Final = "house"
 KEY: Final = "some-key"
 SECRET: Final = "some-secret"
@@ -74,7 +140,8 @@ class StoreServer:
 
     endpoint: str
     _proxy: subprocess.Popen[str]
-    _requests: list[Request] = field(default_factory=list)
+    last_requests: list[Request] = field(default_factory=list)
+    """Those of the last `traffic`."""
 
     @property
     def properties(self) -> dict[str, str]:
@@ -91,14 +158,10 @@ class StoreServer:
         bandwidth = None if distance.megabytes_a_second is None else distance.megabytes_a_second * 1e6
         self._ask({"latency": distance.milliseconds / 1000, "bandwidth": bandwidth})
 
-    def requests(self) -> list[Request]:
-        """Give the requests of the last `traffic`."""
-        return self._requests
-
     def traffic(self) -> Traffic:
         """Sum up the requests since the last time."""
-        self._requests = _REQUESTS.validate_json(self._ask({}))
-        return Traffic.of(self._requests)
+        self.last_requests = _REQUESTS.validate_json(self._ask({}))
+        return Traffic.of(self.last_requests)
 
     def _ask(self, command: dict[str, object]) -> str:
         assert self._proxy.stdin is not None and self._proxy.stdout is not None  # noqa: PT018

@@ -1,14 +1,7 @@
 """How planning grows with the number of row groups: simulated indexes of 10^3 to 10^6 of them, one process a probe.
 
 Three segments are real: each covers 1,000 row groups of 1,000 rows in 50 data files, built and compacted as usual. All
-others are hard links to the last two of these, so that a million row groups take seconds and little disk. The columns:
-
-| field | column | kinds |
-| --- | --- | --- |
-| 1 | `sorted`: in the order of the row groups, within a segment | bloom |
-| 2 | `scattered`: drawn from 2^24 | bitmap, as sorted postings |
-| 3 | `filtered`: drawn from 2^24 | bloom |
-| 4 | `few`: drawn from 100 | bitmap, as row sets |
+others are hard links to the last two of these, so that a million row groups take seconds and little disk.
 """
 
 import logging
@@ -58,6 +51,7 @@ NEEDLE: Final[Mapping[int, int]] = {SORTED: 500_001, SCATTERED: 1 << 23, FILTERE
 
 NEEDLE_ROW_GROUP: Final[Mapping[object, int]] = {SORTED: 250, SCATTERED: 500, FILTERED: 500, FEW: 500}
 
+# The first column ascends within a segment; the others are drawn from as many keys as `_MOST_KEYS` says.
 DEFINITION: Final = IndexDefinition.of(
     bloom=["sorted", "filtered"],
     bitmap=["scattered", "few"],

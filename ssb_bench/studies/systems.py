@@ -12,7 +12,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -94,16 +94,11 @@ class WorkerProcess:
 
     def close(self) -> None:
         """Let the worker end."""
-        for stream in (self._process.stdin, self._process.stdout):
-            # Closing sends what a worker that has ended did not take.
-            with suppress(BrokenPipeError):
-                if stream is not None:
-                    stream.close()
         try:
-            self._process.wait(timeout=60)
+            self._process.communicate(timeout=60)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.wait()
+            self._process.communicate()
 
 
 def measure(
@@ -155,7 +150,7 @@ def open_systems(bench: Bench, systems: Sequence[str]) -> Iterator[dict[str, Wor
     folder.mkdir(parents=True, exist_ok=True)
     config: dict[str, object] = {
         # A load writes the table anew, so that nothing else is in its folder.
-        "files": str(local_path(open_index(bench.layout).data_table.location()) / "data"),
+        "files": str(local_path(open_index(bench.layout.warehouse).data_table.location()) / "data"),
         "warehouse": str(bench.layout.warehouse),
         "columns": list(RANGED_COLUMNS),
         "cores": bench.cores,

@@ -86,19 +86,12 @@ def sum_batches(batches: Iterable[Any]) -> Rows:
     return rows, total
 
 
-def _open_index(config: Json) -> Any:
-    from puffin_index import TableIndex
-    from ssb_bench.spark_runs.load import TABLE
-    from ssb_bench.spark_runs.session import open_catalog
-
-    return TableIndex.open(open_catalog(Path(config["warehouse"])), TABLE)
-
-
 def open_arrow(config: Json) -> Worker:
     """Open the index without a JVM, on one version of the table, as Lance's dataset is."""
     import planner
+    from ssb_bench.spark_runs.load import open_index
 
-    index = _open_index(config)
+    index = open_index(Path(config["warehouse"]))
     prepared = cache(lambda column: planner.prepare(index, [column], refresh=False))
     return Worker(
         {"version": "puffin-index, Arrow scan"},
@@ -139,8 +132,9 @@ def open_duckdb(config: Json, dataset: Any = None) -> Worker:
 def open_duckdb_index(config: Json) -> Worker:
     """Open DuckDB on the table as a dataset, of which it gets the rows that the index finds."""
     import planner
+    from ssb_bench.spark_runs.load import open_index
 
-    return open_duckdb(config, planner.dataset(_open_index(config)))
+    return open_duckdb(config, planner.dataset(open_index(Path(config["warehouse"]))))
 
 
 def open_datafusion(config: Json) -> Worker:

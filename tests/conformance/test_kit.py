@@ -15,7 +15,6 @@ from pyiceberg.types import BinaryType, DoubleType, FixedType, FloatType, Iceber
 
 from conformance.kit_files import KitIO
 from conformance.make_kit import FOLDER, SEGMENTS, MadeSegment, make_kit
-from planner.arrow.plan import plan_files
 from planner.condition.tree.nodes import Leaf
 from planner.prune.gate import Limits
 from planner.view.cache import new_cache
@@ -27,6 +26,7 @@ from puffin_index.keys.value_types import ValueType, value_type_of
 from puffin_index.keys.values import key_of
 from puffin_index.kinds.registry import KINDS
 from tests.conftest import some
+from tests.planner.plan_files import plan_files
 
 GO: Final = shutil.which("go", path=f"{os.environ['PATH']}:/usr/local/go/bin")
 READER: Final = FOLDER / "reader"

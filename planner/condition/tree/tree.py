@@ -128,10 +128,6 @@ class JoinedValues(ABC, Generic[Value]):
         """Return the value of a leaf."""
         return self._values[self._tree.places[leaf][0]]
 
-    def of_node(self, node: int) -> Value:
-        """Return the value of a node; nodes are up to date once `root` was asked for."""
-        return self._values[node]
-
     @property
     def root(self) -> Value:
         """The value of the predicate."""

@@ -28,8 +28,8 @@ from puffin_index.units import parse_duration, parse_size
 
 Value: TypeAlias = str | int | float | bool | None
 Row: TypeAlias = list[Value]
-Found: TypeAlias = Mapping[str, object] | tuple[object, Mapping[str, object]]
-"""A row by columns, NULL where it has none; or an object with attributes of their names, and what it lacks."""
+Found: TypeAlias = Mapping[str, object]
+"""A row by columns, NULL where it has none."""
 
 _SQL_TYPES: dict[type, str] = {str: "string", int: "bigint", float: "double", bool: "boolean"}
 
@@ -58,7 +58,7 @@ class Procedure:
             raise NotFoundError(f"procedure {self.name} has no parameter {unknown[0]!r}; it has: {self.signature}")
         bound = {parameter.name: self._argument(parameter, arguments) for parameter in self.parameters}
         rows = self.run(session, **bound)
-        return [[_value(found, name, kind) for name, kind in self.columns.items()] for found in rows]
+        return [[_value(found.get(name), kind) for name, kind in self.columns.items()] for found in rows]
 
     @property
     def signature(self) -> str:
@@ -89,9 +89,7 @@ class Procedure:
         return {"name": self.name, "description": self.description, **texts}
 
 
-def _value(found: Found, name: str, kind: str) -> Value:
-    source, more = found if isinstance(found, tuple) else (None, found)
-    value = more.get(name) if source is None or name in more else getattr(source, name)
+def _value(value: object, kind: str) -> Value:
     assert value is None or isinstance(value, str | int | float)
     if value is not None and kind in ("double", "bigint"):
         return round(float(value), 4) if kind == "double" else int(value)
@@ -153,7 +151,7 @@ def build(
         case "sync":
             report = session.builds.run(found, index, session.spark, scope)
             skipped = [f"{file.path}: {file.reason}" for file in report.skipped]
-            yield report, {"state": "done", "warnings": _sentences([*skipped, *report.warnings])}
+            yield report.to_json() | {"state": "done", "warnings": _sentences([*skipped, *report.warnings])}
         case "async":
             yield {"state": session.builds.start(found, index, session.spark, scope).status()}
         case _:
@@ -171,14 +169,11 @@ def status(session: StatementSession, table: str) -> Iterator[Found]:
     index = found.index()
     now, handle = index.status(), session.builds.latest(found)
     state = None if handle is None else handle.status()
-    yield (
-        now,
-        {
-            "index_bytes": now.live_index_bytes,
-            "build": f"{state}: {handle.error}" if handle is not None and state == "failed" else state,
-            "warnings": _sentences([*now.outdated, *now.left_out, *index.warnings]),
-        },
-    )
+    yield now.to_json() | {
+        "index_bytes": now.live_index_bytes,
+        "build": f"{state}: {handle.error}" if handle is not None and state == "failed" else state,
+        "warnings": _sentences([*now.outdated, *now.left_out, *index.warnings]),
+    }
 
 
 @procedure("name, kind, column, map_key, field_id bigint, options, bytes bigint, is_named boolean")
@@ -221,7 +216,7 @@ def explain(
     planned = plan(index, where, snapshot_id, session_zone=session.zone)
     yield {"stage": "row groups of the scan", "row_groups": planned.row_groups}
     for stage in planned.funnel:
-        yield stage, {"stage": stage.name, "row_groups": stage.entered, "bytes": stage.bytes_read}
+        yield asdict(stage) | {"stage": stage.name, "row_groups": stage.entered, "bytes": stage.bytes_read}
     read = {"reads": planned.index_reads, "bytes": planned.index_bytes_read, "seconds": planned.planning_seconds}
     yield {"stage": "kept", "row_groups": planned.kept, "dropped": planned.dropped, **read}
     yield {"stage": "not indexed", "row_groups": planned.unindexed}
@@ -309,7 +304,7 @@ def compact(session: StatementSession, table: str, target_size: str = "256MiB") 
     """Merge small segments into large ones."""
     report = session.table(table).index().compact(parse_size(target_size))
     skipped = _sentences(f"{segment}: {reason}" for segment, reason in report.skipped)
-    yield report, {"segments_written": report.segments, "skipped": skipped}
+    yield report.to_json() | {"segments_written": report.segments, "skipped": skipped}
 
 
 @procedure(
@@ -318,7 +313,7 @@ def compact(session: StatementSession, table: str, target_size: str = "256MiB") 
 )
 def expire(session: StatementSession, table: str, older_than: str = "3d", dry_run: bool = False) -> Iterator[Found]:
     """Drop what no snapshot of a table needs: entries, segments, leftovers of dead builds."""
-    yield session.table(table).index().expire(parse_duration(older_than), dry_run=dry_run), {}
+    yield session.table(table).index().expire(parse_duration(older_than), dry_run=dry_run).to_json()
 
 
 @procedure(
@@ -330,7 +325,7 @@ def verify(
 ) -> Iterator[Found]:
     """Check an index: checksums, directories, and a sample of row groups (or every one) against the data."""
     report = session.table(table).index().verify(None if every else sample, repair=repair)
-    yield report, {"findings": len(report.findings), "what": _sentences(map(str, report.findings))}
+    yield report.to_json() | {"findings": len(report.findings), "what": _sentences(map(str, report.findings))}
 
 
 @procedure("index_table, segments bigint, bytes bigint, kept")
@@ -338,7 +333,7 @@ def drop(session: StatementSession, table: str) -> Iterator[Found]:
     """Drop all indexes of a table with their files."""
     found = session.table(table)
     report = drop_index(found.catalog, found.name)
-    yield report, {"kept": _sentences(report.kept)}
+    yield report.to_json() | {"kept": _sentences(report.kept)}
 
 
 def _names(text: str | None) -> tuple[str, ...]:

@@ -83,8 +83,7 @@ class StatementSession:
     def table(self, text: str) -> StatementTable:
         """Find a table by its name as in SQL; a name without a catalog is one of the current catalog.
 
-        Raises NotFoundError if the text is no name, UnsupportedError if a part of it has a dot, CatalogError if
-        PyIceberg cannot open the catalog.
+        Raises NotFoundError if the text is no name, and what `table_of` raises.
         """
         parts = _parts(text)
         if not parts:

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
+from pyiceberg.typedef import Record
 
 import planner
 from planner.advice.candidates import find_named
@@ -14,6 +15,7 @@ from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import DefinitionError, NotFoundError, WhereSyntaxError
 from tests.conftest import amount, built, create_table
 from tests.planner.condition.where_text import Writer
+from tests.planner.laws.imported_files import StoredField, commit_file, write_parquet
 from tests.planner.laws.random_tables import INDEXED_NAMES, RandomTable, random_predicate
 
 QUESTIONS = [
@@ -163,6 +165,23 @@ def test_an_index_helps_together_with_one_that_is_there(local_catalog: SqlCatalo
     assert beside.what_if.row_groups.estimate < beside.today.row_groups.estimate
     assert beside.what_if.row_groups.estimate < alone.what_if.row_groups.estimate
     assert beside.added == ("a.bitmap",)
+
+
+def test_files_that_list_no_row_groups_count_alike_with_and_without_an_index(
+    local_catalog: SqlCatalog, tmp_path: Path
+) -> None:
+    values = StoredField("k", [(row * 7919) % 800 for row in range(800)], pa.int32(), 1)
+    table = local_catalog.create_table("ns.t", pa.schema([("k", pa.int32())]))
+    for number, with_offsets in enumerate((True, False)):
+        path = tmp_path / f"{number}.parquet"
+        write_parquet(path, [values], 200, statistics=True)
+        commit_file(table, path.as_uri(), Record(), 0, with_offsets=with_offsets)
+    added = planner.what_if(table, "k = 5", {"bitmap": ["k"]})
+    assert (added.today.row_groups.estimate, added.what_if.row_groups.estimate) == (5, 2)
+    index = built(local_catalog, "ns.t", bitmap=["k"])
+    hidden = planner.what_if(index, "k = 5", without=["k.bitmap"])
+    assert (hidden.today.row_groups.estimate, hidden.what_if.row_groups.estimate) == (2, 8)
+    assert hidden.bytes_saved < 0
 
 
 def test_nothing_is_changed(table: Table, tmp_path: Path) -> None:

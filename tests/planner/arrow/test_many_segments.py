@@ -10,8 +10,7 @@ from planner.arrow.plan import ScanPlan, plan
 from puffin_index import TableIndex
 from puffin_index.storage.caches import clear_caches
 from puffin_index.storage.ranged import GAP_BYTES
-from ssb_bench.stores.server import StoreServer
-from ssb_bench.stores.traffic import Traffic
+from ssb_bench.stores.server import StoreServer, Traffic
 from tests.conftest import amount
 from tests.puffin_index.indexed_table import PREDICATES, indexed, named_segments
 from tests.stores import far_away, store_catalog

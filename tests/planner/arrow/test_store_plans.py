@@ -12,8 +12,7 @@ from puffin_index.errors import DefinitionError
 from puffin_index.storage.caches import clear_caches
 from puffin_index.storage.parallel import PROPERTY_AT_ONCE
 from puffin_index.storage.whole_files import read_tables_whole
-from ssb_bench.stores.server import StoreServer
-from ssb_bench.stores.traffic import Traffic
+from ssb_bench.stores.server import StoreServer, Traffic
 from tests.conftest import amount
 from tests.planner.arrow.test_many_segments import asked
 from tests.processes import run_forked

@@ -262,7 +262,7 @@ def test_a_build_of_a_part_says_what_is_left(shell: Shell) -> None:
 
     assert (part["files"], part["files_left"]) == (1, 1)
     assert none["files"] == 0
-    assert "indexed 1 data files" in rest.stdout
+    assert "data files: 1\n" in rest.stdout
 
 
 def test_status_says_how_far_behind_and_what_properties_it_cannot_use(shell: Shell, local_catalog: SqlCatalog) -> None:

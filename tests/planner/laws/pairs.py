@@ -24,7 +24,6 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from planner.arrow.aggregate import aggregate, count
 from planner.arrow.arrow_scan import scan
-from planner.arrow.plan import plan_files
 from planner.condition.sql.parser import read_where
 from planner.condition.tree.simplify import simplified
 from planner.prune.gate import Limits
@@ -37,6 +36,7 @@ from tests.conftest import temporary_catalog
 from tests.oracle import Predicate
 from tests.planner.condition.where_text import Writer
 from tests.planner.laws.random_tables import SCHEMA, TYPES, RandomTable, random_predicate
+from tests.planner.plan_files import plan_files
 
 PAIRS_A_TABLE = 250
 _TROUBLE = (

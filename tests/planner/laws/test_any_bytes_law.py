@@ -24,7 +24,6 @@ from pyiceberg.expressions import (
 from pyiceberg.expressions.literals import StringLiteral
 
 import planner
-from planner.arrow.plan import plan_files
 from planner.condition.tree.simplify import simplified
 from planner.report.scan_plan import ScanPlan
 from planner.view.views import view_of
@@ -35,6 +34,7 @@ from tests.conftest import amount, built, temporary_catalog
 from tests.oracle import Among, And, Compare, IsNull, Like, Not, Operator, Predicate, evaluate
 from tests.planner.condition.iceberg_json import read_expression
 from tests.planner.condition.where_text import Writer
+from tests.planner.plan_files import plan_files
 
 ROW_GROUP_ROWS = 3
 KEYS = ("a", "\ufffd", "e\u0301", "a\0", "😀")

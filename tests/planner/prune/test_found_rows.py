@@ -6,16 +6,13 @@ from hypothesis import given, strategies as st
 from pyroaring import BitMap
 
 from planner.prune.row_sets import FoundRows
-from planner.view.directories import KindDirectory
-from puffin_index.keys.value_types import value_type_named
 
 
 def found_in(bases: np.ndarray, row_counts: np.ndarray, rows: BitMap) -> FoundRows:
-    """Rows that lie in one payload of all row groups."""
-    here = np.zeros(len(bases), np.int32)
-    known = np.ones(len(bases), np.bool_)
-    directory = KindDirectory(1, "bitmap", value_type_named("long"), here, bases, here, bases, bases, known)
-    return FoundRows(directory, row_counts, {int(directory.blob[0]): rows})
+    """Rows of row groups that lie in one segment."""
+    found, every = FoundRows.nothing(row_counts), np.arange(len(bases))
+    found.add(every, np.zeros(len(bases), np.int64), bases, {0: [rows]})
+    return found
 
 
 @pytest.mark.parametrize("many", [0, 512])

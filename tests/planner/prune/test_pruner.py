@@ -27,7 +27,7 @@ def dropped(pruned: Pruned) -> dict[str, int]:
     ("definition", "stage", "reason"),
     [
         (POSTINGS, "postings", "rows-empty"),
-        (BITMAPS, "rows", "rows-empty"),
+        (BITMAPS, "postings", "rows-empty"),
         (IndexDefinition.of(bsi=["k"]), "rows", "rows-empty"),
         (IndexDefinition.of(bloom=["k"]), "bloom", "bloom"),
     ],

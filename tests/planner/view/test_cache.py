@@ -7,7 +7,6 @@ import pyarrow as pa
 from hypothesis import given, strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
 
-from planner.arrow.plan import plan_files
 from planner.condition.sql.parser import read_where
 from planner.condition.tree.simplify import simplified
 from planner.view.cache import BoundedCache, new_cache
@@ -15,6 +14,7 @@ from planner.view.index_view import IndexView
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.data_table import DataFile, list_data_files
 from puffin_index.index_table.table import read_entries
+from tests.planner.plan_files import plan_files
 from tests.planner.ten_rows import build_index, view_of_ten_rows
 
 

@@ -18,8 +18,7 @@ from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import NotFoundError
 from puffin_index.storage.caches import clear_caches
 from puffin_index.storage.object_stream import ObjectStream
-from ssb_bench.stores.server import StoreServer
-from ssb_bench.stores.traffic import Request
+from ssb_bench.stores.server import Request, StoreServer
 from tests.conftest import built, create_table
 from tests.planner.ten_rows import build_index
 from tests.stores import SomebodysFileIO, store_catalog
@@ -51,7 +50,7 @@ def rows(seed: int) -> pa.Table:
 
 def data_requests(server: StoreServer) -> list[Request]:
     server.traffic()
-    return [one for one in server.requests() if "/ns/t/data/" in one.key]
+    return [one for one in server.last_requests if "/ns/t/data/" in one.key]
 
 
 def footers(table: Table) -> list[tuple[pq.FileMetaData, int]]:

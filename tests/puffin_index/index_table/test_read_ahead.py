@@ -11,8 +11,7 @@ from puffin_index import TableIndex
 from puffin_index.index_table import table as index_table
 from puffin_index.index_table.table import PROPERTY, named_files, read_entries
 from puffin_index.storage.caches import clear_caches
-from ssb_bench.stores.server import StoreServer
-from ssb_bench.stores.traffic import Traffic
+from ssb_bench.stores.server import StoreServer, Traffic
 from tests.puffin_index.indexed_table import indexed, rows
 from tests.stores import far_away, store_catalog
 

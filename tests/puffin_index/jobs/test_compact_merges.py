@@ -7,7 +7,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.catalog.sql import SqlCatalog
 
-from planner.arrow.plan import plan_files
 from planner.condition.sql.parser import read_where
 from planner.condition.tree.simplify import simplified
 from planner.prune.gate import Limits
@@ -26,6 +25,7 @@ from puffin_index.segments.inspection import read_payload_places
 from puffin_index.segments.segment import SegmentTask, write_segment
 from puffin_index.storage.files import FileReader
 from tests.conftest import amount
+from tests.planner.plan_files import plan_files
 from tests.puffin_index.indexed_table import check_splits, named_segments
 
 FILES, GROUPS_A_FILE, GROUP_ROWS = amount(12, 50), 20, 40

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from planner.arrow.plan import plan_files
 from planner.condition.sql.parser import read_where
 from planner.condition.tree.simplify import simplified
 from planner.view.views import view_of
@@ -18,6 +17,7 @@ from puffin_index.data.data_table import list_data_files
 from puffin_index.errors import NotFoundError
 from puffin_index.index_table.entries import field_kinds
 from puffin_index.index_table.table import read_entries
+from tests.planner.plan_files import plan_files
 from tests.puffin_index import indexed_table
 
 NOW = timedelta(0)

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from puffin_index import BuildReport
-from ssb_bench.commands.demo import show
+from ssb_bench.commands.main import demo
 from ssb_bench.data.dataset import generate, open_duckdb, require_dataset
 from ssb_bench.data.layout import NAMESPACE, BenchError, Layout, write_record
 from ssb_bench.data.workload import Query
@@ -45,7 +45,7 @@ ROW_GROUP_ROWS = 1000
 @pytest.fixture(scope="module")
 def layout(warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Layout:
     """SSB files, to be loaded into the session's own warehouse."""
-    made = Layout.of(tmp_path_factory.mktemp("ssb"), 0.01, warehouse=warehouse)
+    made = replace(Layout.of(tmp_path_factory.mktemp("ssb"), 0.01), warehouse=warehouse)
     generate(made)
     return made
 
@@ -219,10 +219,11 @@ def test_the_demonstration_builds_beside_queries_and_draws(spark: SparkSession, 
     layout.load_json.unlink()
     out = io.StringIO()
     bench = Bench(layout, console=Console(file=out, width=120), spark=spark)
-    show(bench, row_group_rows=ROW_GROUP_ROWS, repeats=1)
+    demo(bench, row_group_rows=ROW_GROUP_ROWS, repeats=1)
 
     assert bench.record("run", "Run").failures == []
     assert bench.facts["index"]["built"] == "beside queries"
+    assert bench.layout.result("run").exists()
     assert bench.facts["index"]["indexed row groups"] == bench.facts["table"]["row groups"] == loaded.row_groups
     assert f"index of {loaded.row_groups} row groups built in" in out.getvalue()
 

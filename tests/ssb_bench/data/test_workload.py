@@ -71,8 +71,8 @@ def test_the_sql_of_q7_is_the_sources(layout: Layout) -> None:
     ("parameters", "fitted"),
     [
         pytest.param(["a c >= 4", "b c <= 6"], [4, 6], id="a range with values stays"),
-        pytest.param(["a c >= 6", "b c < 8"], [9, 11], id="a range without values moves to the next one, as wide"),
-        pytest.param(["a c > 5", "b c < 8"], [8, 11], id="an open lower bound moves to just below the next value"),
+        pytest.param(["a c >= 6", "b c < 8"], [5, 7], id="a range without values moves to the one before, as wide"),
+        pytest.param(["a c > 5", "b c < 8"], [4, 7], id="an open lower bound moves to just below the value before"),
         pytest.param(["a c >= 20", "b c <= 30"], [9, 19], id="a range above all values moves to the greatest"),
         pytest.param(["b c < 0"], [2], id="an upper bound below all values moves to the least"),
     ],

@@ -2,7 +2,7 @@
 
 from hypothesis import given, strategies as st
 
-from ssb_bench.stores.traffic import Request, Span, Traffic, most_at_once, rounds_of
+from ssb_bench.stores.server import Request, Span, Traffic, most_at_once, rounds_of
 
 SPANS = st.lists(
     st.tuples(st.integers(0, 20), st.integers(1, 10)).map(lambda one: (float(one[0]), float(sum(one)))), max_size=12
