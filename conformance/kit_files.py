@@ -14,6 +14,7 @@ from conformance.tables import KitTable
 from puffin_index.data.column_source import Reading
 from puffin_index.data.data_table import DataFile
 from puffin_index.definition.index_definition import IndexDefinition, resolve
+from puffin_index.keys.map_key import index_of
 from puffin_index.segments.rewrite import write_merged
 from puffin_index.segments.segment import Segment, SegmentTask, write_segment
 from puffin_index.segments.source_segment import IndexedFile, Part, read_source
@@ -84,7 +85,7 @@ def compact_segments(table: KitTable, definition: IndexDefinition, files: Iterab
             )
         )
     options = {
-        (column.field_id, column.stored_kind(kind)): kind_options
+        index_of(column.column_id, kind): kind_options
         for column in resolve(definition, table.schema)
         for kind, kind_options in column.kinds.items()
     }

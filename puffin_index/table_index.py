@@ -14,7 +14,6 @@ from pyiceberg.table import Table
 from puffin_index.data.data_table import open_table, refresh_table
 from puffin_index.definition.index_definition import (
     BoundDefinition,
-    Index,
     IndexDefinition,
     ResolvedColumn,
     fit_warnings,
@@ -31,22 +30,21 @@ from puffin_index.display import Cell, Described, Grid, Report, show_live
 from puffin_index.errors import DefinitionError, NotFoundError
 from puffin_index.index_table import table as catalogue
 from puffin_index.index_table.commit import LOCK_SECONDS, while_locked
-from puffin_index.index_table.entries import TARGET_SEGMENT_BYTES
+from puffin_index.index_table.entries import TARGET_SEGMENT_BYTES, change_definition, stored_definition
 from puffin_index.index_table.lookup import find_index_table, following_hint
 from puffin_index.index_table.status import WHOLE_TABLE, BuildScope, IndexStatus, read_status
 from puffin_index.index_table.table import TableName
 from puffin_index.jobs.build_handle import BuildHandle
 from puffin_index.jobs.build_job import BuildProgress, BuildReport, ProgressListener, build
 from puffin_index.jobs.compact import FEWEST_SMALL, CompactReport, compact, is_due
-from puffin_index.jobs.define import change_definition, stored_definition
 from puffin_index.jobs.drop import DropReport, drop_index
 from puffin_index.jobs.engine import Engine, engine_for
 from puffin_index.jobs.expire import DEFAULT_GRACE, ExpireReport, expire
 from puffin_index.jobs.export import ExportedContainer, export_indexes
 from puffin_index.jobs.follow import define_index_table, ensure_index_table, follow
 from puffin_index.jobs.verify import DEFAULT_SAMPLE, VerifyReport, drop_bad_entries, verify
+from puffin_index.keys.map_key import FieldKind
 from puffin_index.kinds.kind import Options
-from puffin_index.segments.directory import FieldKind
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -183,7 +181,7 @@ class TableIndex(Described):
         """The names of the indexes: those that statements gave, then `<column>_<kind>` for each index without one."""
         return stored_definition(self.data_table, self.index_table).all_names
 
-    def remove(self, name: str) -> frozenset[Index]:
+    def remove(self, name: str) -> frozenset[FieldKind]:
         """Take a named index out of the definition, as far as no other name stands for it; return what is gone.
 
         No query uses it any more; `expire` deletes the bytes. Raises NotFoundError if no index has the name,

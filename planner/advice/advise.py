@@ -27,7 +27,7 @@ from puffin_index.definition.index_definition import IndexDefinition, IndexedCol
 from puffin_index.display import show_live
 from puffin_index.errors import DefinitionError, MissingExtraError
 from puffin_index.jobs.log_lines import log_line
-from puffin_index.segments.directory import FieldKind
+from puffin_index.keys.map_key import FieldKind
 from puffin_index.storage.arrays import Flags, Ints
 from puffin_index.table_index import TableIndex
 

@@ -30,7 +30,7 @@ from puffin_index.data.data_table import DataFile
 from puffin_index.definition.index_definition import ResolvedColumn
 from puffin_index.errors import NotFoundError
 from puffin_index.index_table.table import entries_of
-from puffin_index.segments.directory import FieldKind
+from puffin_index.keys.map_key import FieldKind
 from puffin_index.storage.arrays import Floats, Ints
 from puffin_index.table_index import TableIndex
 

@@ -17,16 +17,14 @@ from puffin_index.definition.index_definition import (
     IndexDefinition,
     IndexedColumn,
     ResolvedColumn,
-    index_of,
     resolve,
     unite,
 )
 from puffin_index.errors import DefinitionError, NotFoundError, WhereSyntaxError
 from puffin_index.keys.leaf import NullTest
-from puffin_index.keys.map_key import SEPARATOR, ColumnId, column_and_key
+from puffin_index.keys.map_key import SEPARATOR, ColumnId, FieldKind, column_and_key, index_of
 from puffin_index.kinds.kind import Answer, IndexKind
 from puffin_index.kinds.registry import KINDS, kinds_answering, kinds_holding_keys
-from puffin_index.segments.directory import FieldKind
 
 
 def names_of(columns: Iterable[ResolvedColumn]) -> dict[FieldKind, str]:

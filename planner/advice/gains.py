@@ -17,7 +17,7 @@ from planner.advice.sample import AdviceListener, AdviceProgress, IndexSample
 from planner.aggregates.question import MOST_GROUPS
 from planner.prune.verdicts import kept_mask
 from planner.view.directories import IndexReads
-from puffin_index.segments.directory import FieldKind
+from puffin_index.keys.map_key import FieldKind
 from puffin_index.storage.arrays import Flags
 
 _SAME_SHARE = 0.002

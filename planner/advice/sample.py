@@ -25,7 +25,8 @@ from puffin_index.display import Described, Report
 from puffin_index.formats.puffin import read_footer
 from puffin_index.index_table.entries import TARGET_SEGMENT_BYTES, find_missing
 from puffin_index.index_table.table import entries_of
-from puffin_index.segments.directory import FieldKind, statistics_key
+from puffin_index.keys.map_key import FieldKind
+from puffin_index.segments.directory import statistics_key
 from puffin_index.segments.segment import Segment, SegmentTask, SkippedFile, write_segment
 from puffin_index.storage.arrays import Bytes, Floats, Ints
 from puffin_index.storage.files import FileReader

@@ -31,7 +31,7 @@ from planner.spark.statements.callback import Statements
 from puffin_index.errors import PuffinIndexError
 from puffin_index.index_table.open_catalog import PASSING_ERRORS
 from puffin_index.jobs.log_lines import reason_of
-from puffin_index.roaring.read import row_set_of
+from puffin_index.roaring import row_set_of
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject

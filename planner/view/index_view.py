@@ -27,8 +27,8 @@ from planner.view.open_segments import OpenSegments
 from planner.view.segment_files import SegmentFiles
 from puffin_index.data.column_source import FieldSource
 from puffin_index.index_table.entries import field_kinds, with_kinds, without_sources
-from puffin_index.keys.map_key import ColumnId
-from puffin_index.segments.directory import STATISTICS, FieldKind
+from puffin_index.keys.map_key import ColumnId, FieldKind
+from puffin_index.segments.directory import STATISTICS
 from puffin_index.storage.arrays import Flags, Ints
 
 Kept = TypeVar("Kept", bound=Cached)

@@ -27,7 +27,7 @@ from puffin_index.errors import CorruptFileError, UnsupportedError
 from puffin_index.formats.puffin import read_blob, read_footer
 from puffin_index.keys.arrow_keys import signed_keys
 from puffin_index.keys.value_types import ValueType, value_type_named
-from puffin_index.roaring import read as roaring_read
+from puffin_index.roaring import deserialize, row_set_of
 from puffin_index.storage.arrays import Flags
 from puffin_index.storage.binary import Buffer, ByteCursor
 from puffin_index.storage.caches import shared_cache
@@ -121,10 +121,7 @@ def read_positional_deletes(io: FileIO, location: str, file_format: str = "PARQU
     ends = np.cumsum(np.bincount(codes, minlength=len(paths.dictionary)))
     parts = np.split(positions[order], ends[:-1]) if len(ends) else []
     most = int(positions.max(initial=0)) + 1
-    return {
-        path: roaring_read.row_set_of(part, most)
-        for path, part in zip(paths.dictionary.to_pylist(), parts, strict=True)
-    }
+    return {path: row_set_of(part, most) for path, part in zip(paths.dictionary.to_pylist(), parts, strict=True)}
 
 
 def read_deletion_vectors(reader: RangedReader) -> Positions:
@@ -169,7 +166,7 @@ def parse_deletion_vector(data: Buffer, *, location: str = "<bytes>", offset: in
     key = inner.uint32_le()
     if count > 1 or key:
         raise UnsupportedError(f"{location}: a deletion vector with positions of 2^32 and more")
-    return roaring_read.deserialize(
+    return deserialize(
         inner.bytes(inner.remaining), _MOST_POSITIONS, location=location, offset=offset + 4 + inner.position
     )
 

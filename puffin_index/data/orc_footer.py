@@ -8,6 +8,7 @@ import pyarrow as pa
 from pyarrow.orc import ORCFile
 from pyiceberg.io import FileIO
 
+from puffin_index.data.thrift_compact import CompactReader
 from puffin_index.errors import CorruptFileError, NotFoundError
 
 # Field numbers of orc_proto.proto.
@@ -47,29 +48,18 @@ def _type_name(own: dict[int, Any]) -> str:
 
 def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
     """Yield number and value (int or bytes) of each field of a protobuf message, but for fields of fixed width."""
-    at = 0
-    while at < len(message):
-        key, at = _varint(message, at)
+    reader = CompactReader(message)
+    while reader.at < len(message):
+        key = reader.varint()
         kind = key & 7
         if kind == 0:
-            value, at = _varint(message, at)
-            yield key >> 3, value
+            yield key >> 3, reader.varint()
         elif kind == 2:
-            length, at = _varint(message, at)
-            yield key >> 3, message[at : at + length]
-            at += length
+            length = reader.varint()
+            yield key >> 3, message[reader.at : reader.at + length]
+            reader.at += length
         else:
-            at += 8 if kind == 1 else 4
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[at]
-        value |= (byte & 127) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 128:
-            return value, at
+            reader.at += 8 if kind == 1 else 4
 
 
 @contextmanager

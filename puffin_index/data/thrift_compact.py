@@ -66,7 +66,7 @@ class CompactReader:
 
     def integer(self) -> int:
         """Read an integer of 16 to 64 bits."""
-        value = self._varint()
+        value = self.varint()
         return value >> 1 ^ -(value & 1)
 
     def list_header(self) -> tuple[int, int]:
@@ -74,7 +74,7 @@ class CompactReader:
         header = self.data[self.at]
         self.at += 1
         length = header >> 4
-        return self._varint() if length == _LONG_LIST else length, header & 15
+        return self.varint() if length == _LONG_LIST else length, header & 15
 
     def integers(self) -> dict[int, int]:
         """Read a struct; return its integers by field id, and skip its other fields."""
@@ -101,10 +101,10 @@ class CompactReader:
     def skip(self, kind: int, depth: int = 0) -> None:
         """Skip a value of a field."""
         if kind in INTEGERS:
-            self._varint()
+            self.varint()
         elif kind == BINARY:
-            # Reading the length moves the position, so `self.at += self._varint()` would add to the old position.
-            length = self._varint()
+            # Reading the length moves the position, so `self.at += self.varint()` would add to the old position.
+            length = self.varint()
             self.at += length
         elif depth > _DEPTH:
             raise ValueError("structs are nested too deep")
@@ -125,7 +125,8 @@ class CompactReader:
         elif kind not in (TRUE, FALSE):
             raise ValueError(f"parquet.thrift has no type {kind}")
 
-    def _varint(self) -> int:
+    def varint(self) -> int:
+        """Read an unsigned integer of up to 64 bits, as Protobuf has them as well."""
         value = shift = 0
         while True:
             byte = self.data[self.at]

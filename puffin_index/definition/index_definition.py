@@ -10,20 +10,26 @@ import json
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from pyiceberg.schema import Schema, _index_parents
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, PrimitiveType
 
 from puffin_index.definition.column_names import field_named, fields_named
 from puffin_index.errors import DefinitionError, NotFoundError, UnsupportedError, did_you_mean
-from puffin_index.keys.map_key import SEPARATOR, ColumnId, MapKey, column_and_key, key_text, split_name, stored_kind
+from puffin_index.keys.map_key import (
+    SEPARATOR,
+    ColumnId,
+    FieldKind,
+    MapKey,
+    column_and_key,
+    index_of,
+    key_text,
+    split_name,
+)
 from puffin_index.keys.value_types import ValueType, value_type_of
 from puffin_index.kinds.kind import Options
 from puffin_index.kinds.registry import KINDS, kind_named
-
-Index: TypeAlias = tuple[int, str]
-"""The field id and the stored kind of an index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +101,6 @@ class ResolvedColumn:
     def column_id(self) -> ColumnId:
         """The subject of the indexes."""
         return self.field_id if self.map_key is None else MapKey(self.field_id, self.map_key)
-
-    def stored_kind(self, kind: str) -> str:
-        """Return the stored form of a kind, or of `statistics`, which files keep beside the field id."""
-        return stored_kind(kind, self.map_key)
 
 
 def resolve(definition: IndexDefinition, schema: Schema) -> tuple[ResolvedColumn, ...]:
@@ -235,18 +237,12 @@ def place_of(column: ColumnId) -> tuple[int, str]:
     return field_id, key or ""
 
 
-def index_of(column: ColumnId, kind: str) -> Index:
-    """Return the index of a kind of a column."""
-    field_id, key = column_and_key(column)
-    return field_id, stored_kind(kind, key)
-
-
-def indexes_of(columns: Iterable[AnyColumn]) -> dict[Index, Options]:
+def indexes_of(columns: Iterable[AnyColumn]) -> dict[FieldKind, Options]:
     """Return the options of each index of a definition."""
     return {index_of(column.column_id, kind): own for column in columns for kind, own in column.kinds.items()}
 
 
-def without_indexes(columns: Iterable[AnyColumn], gone: Container[Index]) -> tuple[AnyColumn, ...]:
+def without_indexes(columns: Iterable[AnyColumn], gone: Container[FieldKind]) -> tuple[AnyColumn, ...]:
     """Leave indexes out of a definition, and columns without any other."""
     left: list[AnyColumn] = []
     for column in columns:
@@ -255,7 +251,7 @@ def without_indexes(columns: Iterable[AnyColumn], gone: Container[Index]) -> tup
     return tuple(left)
 
 
-def stored_kinds(text: str) -> dict[Index, Options]:
+def stored_kinds(text: str) -> dict[FieldKind, Options]:
     """Return the options of all indexes of a stored definition."""
     return indexes_of(stored_columns(text))
 

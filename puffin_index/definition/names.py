@@ -13,10 +13,8 @@ from dataclasses import dataclass, replace
 from itertools import chain, count
 
 from puffin_index.definition.index_definition import (
-    Index,
     ResolvedColumn,
     StoredColumn,
-    index_of,
     indexes_of,
     stored_columns,
     stored_kinds,
@@ -24,7 +22,7 @@ from puffin_index.definition.index_definition import (
     without_indexes,
 )
 from puffin_index.errors import DefinitionError, IndexExistsError, NotFoundError
-from puffin_index.keys.map_key import SEPARATOR, column_and_key, split_kind, stored_kind
+from puffin_index.keys.map_key import SEPARATOR, FieldKind, column_and_key, index_of, split_kind, stored_kind
 
 _NO_IDENTIFIER = re.compile(r"\W+")
 
@@ -34,7 +32,7 @@ class NamedIndex:
     """A name, given by a statement or derived, and the (field id, stored kind) pairs that it stands for."""
 
     name: str
-    indexes: frozenset[Index]
+    indexes: frozenset[FieldKind]
     is_given: bool = True
 
 
@@ -163,7 +161,7 @@ class StoredDefinition:
                 given.append(NamedIndex(item["name"], found))
         return tuple(given)
 
-    def _columns(self) -> dict[Index, str]:
+    def _columns(self) -> dict[FieldKind, str]:
         """Return all indexes with the names of their columns, as far as known the current ones."""
         stored = {column.column_id: column.name for column in stored_columns(self.definition)}
         names = stored | {column.column_id: column.name for column in self.from_properties}
@@ -187,7 +185,7 @@ def _to_json(names: Sequence[NamedIndex]) -> str:
     return json.dumps([{"name": one.name, "indexes": list(map(_index_item, sorted(one.indexes)))} for one in names])
 
 
-def _index_item(index: Index) -> dict[str, object]:
+def _index_item(index: FieldKind) -> dict[str, object]:
     column, kind = split_kind(*index)
     field_id, key = column_and_key(column)
     return {"field-id": field_id, "kind": kind} | ({} if key is None else {"map-key": key})

@@ -96,11 +96,6 @@ class PuffinWriter:
         self._position = 0
         self._write(MAGIC)
 
-    @property
-    def position(self) -> int:
-        """The start of the next blob in the file."""
-        return self._position
-
     def add(
         self,
         blob_type: str,

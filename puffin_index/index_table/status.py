@@ -37,7 +37,7 @@ from puffin_index.index_table.entries import (
     sources_of,
 )
 from puffin_index.index_table.table import read_entries
-from puffin_index.segments.directory import FieldKind
+from puffin_index.keys.map_key import FieldKind, index_of
 from puffin_index.segments.segment import objection
 from puffin_index.segments.source_segment import SourceSegment
 from puffin_index.storage.parallel import in_parallel, requests_at_once
@@ -191,7 +191,7 @@ def read_status(data_table: Table, index_table: Table, columns: Sequence[Resolve
     whole, of_files = _kind_sizes(index_table, used)
     column_status: list[ColumnStatus] = []
     for column in columns:
-        keys = {kind: (column.field_id, column.stored_kind(kind)) for kind in column.kinds}
+        keys = {kind: index_of(column.column_id, kind) for kind in column.kinds}
         kinds, live_kinds = ({kind: sizes[key] for kind, key in keys.items()} for sizes in (whole, of_files))
         data_bytes = column_bytes.get(column.field_id)
         column_status.append(ColumnStatus(column.name, column.field_id, kinds, data_bytes, live_kinds))

@@ -30,8 +30,8 @@ from puffin_index.index_table.entries import (
 from puffin_index.index_table.table import entries_of, read_entries, refresh_index_table
 from puffin_index.jobs.job_segments import JobSegments
 from puffin_index.jobs.log_lines import level_of_trouble, log_line
+from puffin_index.keys.map_key import FieldKind
 from puffin_index.kinds.kind import Options
-from puffin_index.segments.directory import FieldKind
 from puffin_index.segments.rewrite import write_merged
 from puffin_index.segments.segment import ROW_SPACE_ALIGNMENT, Segment
 from puffin_index.segments.source_segment import IndexedFile, SourceSegment

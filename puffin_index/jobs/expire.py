@@ -26,8 +26,8 @@ from puffin_index.index_table.stored_files import (
 )
 from puffin_index.index_table.table import read_entries, refresh_index_table
 from puffin_index.jobs.compact import compact
+from puffin_index.keys.map_key import FieldKind
 from puffin_index.kinds.kind import Options
-from puffin_index.segments.directory import FieldKind
 
 DEFAULT_GRACE = timedelta(days=3)
 """For this long, a file that no commit names may belong to a running build."""

@@ -39,10 +39,10 @@ from puffin_index.jobs.log_lines import log_line
 from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.leaf import SetTest
-from puffin_index.keys.map_key import split_kind
+from puffin_index.keys.map_key import FieldKind, split_kind
 from puffin_index.kinds.kind import Proof
 from puffin_index.kinds.statistics import statistics_of
-from puffin_index.segments.directory import FieldKind, index_kind, int64_column, statistics_key
+from puffin_index.segments.directory import index_kind, int64_column, statistics_key
 from puffin_index.segments.segment import ROW_SPACE_ALIGNMENT, align
 from puffin_index.segments.source_segment import IndexedFile, SourceSegment
 from puffin_index.storage.files import FileReader

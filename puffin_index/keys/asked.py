@@ -16,17 +16,17 @@ Intervals: TypeAlias = tuple[Interval, ...]
 INT64_MINIMUM, INT64_MAXIMUM = -(2**63), 2**63 - 1
 
 
-def intervals_of(test: SetTest | RangeTest, minimum: int = INT64_MINIMUM, maximum: int = INT64_MAXIMUM) -> Intervals:
-    """Return the integers between `minimum` and `maximum` that satisfy a test: disjoint, ascending, none touching."""
+def intervals_of(test: SetTest | RangeTest) -> Intervals:
+    """Return the 64-bit integers that satisfy a test: disjoint, ascending, none touching."""
     match test:
         case SetTest():
             found = union((_int(key), _int(key)) for key in test.keys)
         case RangeTest():
-            low = minimum if test.low is None else _int(test.low) + (not test.low_inclusive)
-            high = maximum if test.high is None else _int(test.high) - (not test.high_inclusive)
+            low = INT64_MINIMUM if test.low is None else _int(test.low) + (not test.low_inclusive)
+            high = INT64_MAXIMUM if test.high is None else _int(test.high) - (not test.high_inclusive)
             found = ((low, high),) if low <= high else ()
-    found = clip(found, minimum, maximum)
-    return complement(found, minimum, maximum) if test.negated else found
+    found = clip(found, INT64_MINIMUM, INT64_MAXIMUM)
+    return complement(found, INT64_MINIMUM, INT64_MAXIMUM) if test.negated else found
 
 
 def _int(key: int | bytes) -> int:

@@ -6,7 +6,7 @@ import pyarrow.compute as pc
 
 from puffin_index.keys.order import order_by_key
 from puffin_index.keys.sorted_keys import bytes_of_keys, common_prefix
-from puffin_index.storage.arrays import Bytes, Flags, Ints, Rows, Words
+from puffin_index.storage.arrays import Bytes, Flags, Ints, Rows, Words, stretches
 
 # For so few strings, comparison by Arrow takes no longer.
 _FEW = 4096
@@ -14,7 +14,6 @@ _SAMPLED = 4096
 _WINDOW_BYTES = 8
 _WINDOW_BITS = 8 * _WINDOW_BYTES
 _LEAST_BITS = 16
-_AT_ONCE = 65_536
 # The mask of a string's own bits in a window, by the number of bytes that the string has in the window.
 _OWN_BITS = np.array([((1 << 8 * own) - 1) << _WINDOW_BITS - 8 * own for own in range(_WINDOW_BYTES + 1)], np.uint64)
 # Packing a row drops at most the lowest 32 bits of a window. The minimum to subtract is rounded to zeros in these bits,
@@ -91,8 +90,8 @@ def _windows(data: Bytes, offsets: Ints, rows: Rows | None, at: int) -> Words:
     every = np.ndarray((len(data) - _WINDOW_BYTES + 1,), "<u8", data, strides=(1,))
     begins, ends = offsets[:-1], offsets[1:]
     windows = np.empty(len(begins) if rows is None else len(rows), np.uint64)
-    for first in range(0, len(windows), _AT_ONCE):
-        span = slice(first, first + _AT_ONCE)
+    for first, end in stretches(len(windows)):
+        span = slice(first, end)
         some = span if rows is None else rows[span]
         starts = begins[some] + at
         own = np.clip(ends[some] - starts, 0, _WINDOW_BYTES)

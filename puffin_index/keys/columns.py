@@ -24,7 +24,7 @@ from puffin_index.keys.order import (
 )
 from puffin_index.keys.sorted_keys import BytesKeys, IntKeys, SortedKeys, bytes_of_keys
 from puffin_index.keys.value_types import IntColumnKeys, ValueType, wide_decimal_keys
-from puffin_index.storage.arrays import Flags, Ints, Rows
+from puffin_index.storage.arrays import Flags, Ints, Rows, stretches
 
 KeyArray: TypeAlias = Ints | pa.LargeBinaryArray
 """Distinct keys."""
@@ -56,8 +56,6 @@ def join_keys(keys: Sequence[KeyArray], is_bytes: bool) -> KeyArray:
 
 
 _COMPARED_AT_ONCE = 1 << 20
-# Working arrays of this many elements stay in the processor's cache.
-_AT_ONCE = 65_536
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -270,8 +268,7 @@ def _codes_of(rows: Rows, starts: Rows, row_count: int) -> Rows:
     codes = np.zeros(row_count, np.uint32)
     are_distinct = len(starts) > len(rows)
     # A limited number of rows at a time bounds the 64-bit copies that numpy makes of indices.
-    for begin in range(0, len(rows), _AT_ONCE):
-        end = min(begin + _AT_ONCE, len(rows))
+    for begin, end in stretches(len(rows)):
         if are_distinct:
             codes[rows[begin:end]] = np.arange(begin, end, dtype=np.uint32)
             continue

@@ -41,6 +41,9 @@ class MapKey:
 ColumnId: TypeAlias = int | MapKey
 """The subject of an index: a column by its field id, or one key of a map."""
 
+FieldKind: TypeAlias = tuple[int, str]
+"""Field id and stored kind of an index."""
+
 
 def column_and_key(column: ColumnId) -> tuple[int, str | None]:
     """Return the field id of an index, and the key if the index is about one key of a map."""
@@ -64,6 +67,12 @@ def stored_kind(kind: str, key: str | None) -> str:
     return kind if key is None else f"{kind}{SEPARATOR}{key}"
 
 
+def index_of(column: ColumnId, kind: str) -> FieldKind:
+    """Return the index of a kind of a column; so `statistics` are kept as well."""
+    field_id, key = column_and_key(column)
+    return field_id, stored_kind(kind, key)
+
+
 def split_kind(field_id: int, kind: str) -> tuple[ColumnId, str]:
     """Split a stored kind into the subject of the index and the plain kind."""
     plain, separator, key = kind.partition(SEPARATOR)
@@ -73,11 +82,6 @@ def split_kind(field_id: int, kind: str) -> tuple[ColumnId, str]:
 def plain_kind(kind: str) -> str:
     """Return a stored kind without the key."""
     return kind.partition(SEPARATOR)[0]
-
-
-def kind_beside(plain: str, kind: str) -> str:
-    """Return the stored form of another kind with the same key (or none) as a stored kind."""
-    return plain + kind.removeprefix(plain_kind(kind))
 
 
 def key_text(text: str, key_type: IcebergType) -> str:

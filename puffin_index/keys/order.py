@@ -8,10 +8,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from puffin_index.storage.arrays import Flags, Ints, Rows, Words
+from puffin_index.storage.arrays import Flags, Ints, Rows, Words, ramps, stretches
 
-# numpy converts indices to 64-bit copies; copies of this many elements stay in the processor's cache.
-_AT_ONCE = 65_536
 _WORD_BITS = 64
 Packed: TypeAlias = Words | Rows
 
@@ -34,8 +32,7 @@ class PackedRows:
         """Return where the bits of the key differ from the previous ones; true for the first."""
         changes = np.empty(len(self.packed), np.bool_)
         changes[:1] = True
-        for start in range(1, len(changes), _AT_ONCE):
-            end = min(start + _AT_ONCE, len(changes))
+        for start, end in stretches(len(changes), 1):
             upper = self._upper(start - 1, end)
             np.not_equal(upper[1:], upper[:-1], out=changes[start:end])
         return changes
@@ -44,8 +41,8 @@ class PackedRows:
         """Return the keys of some rows, given the least key; no bits may have been dropped."""
         keys = np.empty(np.count_nonzero(chosen), np.int64)
         place = 0
-        for start in range(0, len(chosen), _AT_ONCE):
-            some, own = self._upper(start, start + _AT_ONCE), chosen[start : start + _AT_ONCE]
+        for start, end in stretches(len(chosen)):
+            some, own = self._upper(start, end), chosen[start:end]
             some = some if own.all() else some[own]
             np.add(some, np.int64(minimum), out=keys[place : place + len(some)], casting="unsafe", dtype=np.int64)
             place += len(some)
@@ -88,8 +85,7 @@ def pack_rows(
     number = packed.dtype.type
     # Keys and minimum may be negative or too wide for the type, but wrapping arithmetic gets their difference right.
     least = number(minimum & (1 << 8 * packed.dtype.itemsize) - 1)
-    for start in range(0, len(keys), _AT_ONCE):
-        end = min(start + _AT_ONCE, len(keys))
+    for start, end in stretches(len(keys)):
         some = packed[start:end]
         some[:] = keys[start:end]
         some -= least
@@ -111,10 +107,9 @@ def bounds_of(keys: npt.NDArray[np.integer]) -> tuple[int, int]:
 def gather(values: npt.NDArray[_Number], places: Rows) -> npt.NDArray[_Number]:
     """Return the values at some places, a limited number at a time to bound numpy's 64-bit copies of the places."""
     found = np.empty(len(places), values.dtype)
-    for start in range(0, len(places), _AT_ONCE):
-        some = slice(start, start + _AT_ONCE)
+    for start, end in stretches(len(places)):
         # All places are valid; "clip" writes to `out` directly, while "raise" goes through a copy.
-        np.take(values, places[some], out=found[some], mode="clip")
+        np.take(values, places[start:end], out=found[start:end], mode="clip")
     return found
 
 
@@ -125,8 +120,7 @@ def settle(prefixes: Words, ordered: Ints | Words, rows: Rows) -> None:
         return
     unsettled = np.unique(prefixes[descents])
     low, high = np.searchsorted(prefixes, unsettled, "left"), np.searchsorted(prefixes, unsettled, "right")
-    counts = high - low
-    places = np.arange(int(counts.sum())) + np.repeat(low - (np.cumsum(counts) - counts), counts)
+    places = ramps(low, high - low)
     order = np.lexsort((rows[places], ordered[places]))
     ordered[places], rows[places] = ordered[places[order]], rows[places[order]]
 
@@ -159,7 +153,7 @@ def _put_positions(flags: Flags, positions: Rows) -> None:
         positions[:] = np.arange(len(flags), dtype=np.uint32)
         return
     place = 0
-    for first in range(0, len(flags), _AT_ONCE):
-        some = np.flatnonzero(flags[first : first + _AT_ONCE])
-        positions[place : place + len(some)] = some + first
+    for start, end in stretches(len(flags)):
+        some = np.flatnonzero(flags[start:end])
+        positions[place : place + len(some)] = some + start
         place += len(some)

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.sorted_keys import bytes_of_keys
-from puffin_index.storage.arrays import Floats, Ints
+from puffin_index.storage.arrays import Floats, Ints, stretches
 
 Domain: TypeAlias = Literal["int64", "bytes"]
 
@@ -96,12 +96,9 @@ def value_type_named(name: str) -> ValueType:
 IntColumnKeys: TypeAlias = npt.NDArray[np.signedinteger]
 """Keys of rows in the int64 domain, no wider than the values."""
 
-_NAN_BITS = 0x7FF8_0000_0000_0000
-NAN_KEY = _NAN_BITS
+NAN_KEY = 0x7FF8_0000_0000_0000
 _LOW_63_BITS = np.int64(0x7FFF_FFFF_FFFF_FFFF)
 _DECIMAL_KEY_BYTES = 16
-# Working arrays of this many elements stay in the processor's cache.
-_AT_ONCE = 65_536
 
 
 def key_dtype(value_type: ValueType) -> np.dtype[np.signedinteger]:
@@ -118,11 +115,11 @@ def key_dtype(value_type: ValueType) -> np.dtype[np.signedinteger]:
 def float_keys(values: Floats) -> Ints:
     """Return the keys of doubles: their bits, in the order of Spark's comparison."""
     keys = np.empty(len(values), np.int64)
-    for start in range(0, len(values), _AT_ONCE):
-        some, bits = values[start : start + _AT_ONCE], keys[start : start + _AT_ONCE]
+    for start, end in stretches(len(values)):
+        some, bits = values[start:end], keys[start:end]
         with np.errstate(invalid="ignore"):  # the bits under a NULL may be a signalling NaN
             np.add(some, 0.0, out=bits.view(np.float64))  # -0.0 + 0.0 is 0.0
-        bits[np.isnan(some)] = _NAN_BITS
+        bits[np.isnan(some)] = NAN_KEY
         bits ^= (bits >> np.int64(63)) & _LOW_63_BITS
     return keys
 

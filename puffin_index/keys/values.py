@@ -6,12 +6,20 @@ float to double keeps its keys.
 
 import math
 from contextlib import suppress
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime, time
 from decimal import ROUND_DOWN, Context, Decimal, Inexact, InvalidOperation, Overflow
 from uuid import UUID
 
 import numpy as np
-from pyiceberg.utils.datetime import date_to_days, datetime_to_micros, time_to_micros
+from pyiceberg.utils.datetime import (
+    date_to_days,
+    datetime_to_micros,
+    days_to_date,
+    micros_to_time,
+    micros_to_timestamp,
+    micros_to_timestamptz,
+    time_to_micros,
+)
 
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.asked import INT64_MAXIMUM, INT64_MINIMUM
@@ -20,8 +28,6 @@ from puffin_index.keys.value_types import ValueType, float_keys, floats_of_keys
 
 _DECIMAL_BIAS = 2**127
 _DECIMAL_KEY_BYTES = 16
-_EPOCH = datetime(1970, 1, 1)
-_EPOCH_DATE = date(1970, 1, 1)
 _NANOS_PER_MICRO = 1000
 # More digits than the widest decimal has, so that a value out of range is detected instead of rounded.
 _EXACT = Context(prec=80, rounding=ROUND_DOWN, traps=[Inexact, InvalidOperation, Overflow])
@@ -145,13 +151,13 @@ def _temporal_value(key: int, name: str) -> object:
     try:
         match name:
             case "date":
-                return _EPOCH_DATE + timedelta(days=key)
+                return days_to_date(key)
             case "time":
-                return (_EPOCH + timedelta(microseconds=key)).time() if 0 <= key < 86_400_000_000 else key
+                return micros_to_time(key) if 0 <= key < 86_400_000_000 else key
             case "timestamp":
-                return _EPOCH + timedelta(microseconds=key)
+                return micros_to_timestamp(key)
             case "timestamptz":
-                return (_EPOCH + timedelta(microseconds=key)).replace(tzinfo=UTC)
+                return micros_to_timestamptz(key)
             case _:
                 return f"{np.datetime64(key, 'ns')}{'+00:00' if name.startswith('timestamptz') else ''}"
     except OverflowError:

@@ -6,14 +6,13 @@ Each is one Arrow IPC stream with one record batch: statistics, places of payloa
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 from xxhash import xxh64_hexdigest
 
 from puffin_index.errors import UnsupportedError
-from puffin_index.keys.map_key import kind_beside, plain_kind
+from puffin_index.keys.map_key import FieldKind, index_of, plain_kind, split_kind
 from puffin_index.keys.value_types import ValueType, value_type_named
 from puffin_index.kinds.base import OpenIndex, StoredPayload
 from puffin_index.kinds.kind import IndexKind
@@ -56,9 +55,6 @@ ROW_GROUPS = pa.schema(
 )
 """The columns of the list of row groups, by which a segment alone tells what it covers."""
 
-FieldKind: TypeAlias = tuple[int, str]
-"""Field id and stored kind of an index (`puffin_index.keys.map_key`)."""
-
 
 def is_statistics(kind: str) -> bool:
     """Return whether a stored kind is `statistics`, of a column or of one key of a map."""
@@ -67,7 +63,7 @@ def is_statistics(kind: str) -> bool:
 
 def statistics_key(key: FieldKind) -> FieldKind:
     """Return field id and stored kind of the statistics that belong to an index."""
-    return key[0], kind_beside(STATISTICS, key[1])
+    return index_of(split_kind(*key)[0], STATISTICS)
 
 
 def index_kind(stored: str) -> IndexKind:

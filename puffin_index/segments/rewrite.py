@@ -11,9 +11,10 @@ import pyarrow as pa
 from pyiceberg.io import FileIO
 
 from puffin_index.errors import CorruptFileError
+from puffin_index.keys.map_key import FieldKind
 from puffin_index.kinds.base import DROPPED, MergePart
 from puffin_index.kinds.kind import Options
-from puffin_index.segments.directory import FieldKind, index_kind, serialize_batch, statistics_key
+from puffin_index.segments.directory import index_kind, serialize_batch, statistics_key
 from puffin_index.segments.segment import CoveredFile, Segment, SegmentWriter, align, place_files
 from puffin_index.segments.source_segment import IndexedFile, SourceSegment, in_memory
 from puffin_index.storage.files import NewFile

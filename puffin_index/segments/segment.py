@@ -21,6 +21,7 @@ from puffin_index.definition.index_definition import ResolvedColumn
 from puffin_index.errors import BuildError, UnsupportedError
 from puffin_index.formats.puffin import BLOB_CHECKSUM, PuffinWriter
 from puffin_index.keys.columns import Column, SortedColumn
+from puffin_index.keys.map_key import FieldKind, index_of
 from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.base import Payload
 from puffin_index.kinds.registry import KINDS
@@ -32,7 +33,6 @@ from puffin_index.segments.directory import (
     ROW_GROUPS_BLOB,
     STATISTICS,
     STATISTICS_BLOB,
-    FieldKind,
     serialize_batch,
     serialize_statistics,
 )
@@ -288,11 +288,10 @@ def _write_column(segment: SegmentWriter, column: ResolvedColumn, files: Sequenc
         base += align(values.row_count)
         # Keys and their sorted forms are freed before the next row group is read.
         del values, ordered
-    key = column.field_id, column.stored_kind(STATISTICS)
-    segment.add_statistics(key, serialize_statistics(statistics, column.value_type))
+    segment.add_statistics(index_of(column.column_id, STATISTICS), serialize_statistics(statistics, column.value_type))
     for kind in column.kinds:
         payloads[kind] += builders[kind].finish()
-        segment.add_index((column.field_id, column.stored_kind(kind)), column.value_type, payloads[kind])
+        segment.add_index(index_of(column.column_id, kind), column.value_type, payloads[kind])
 
 
 def _read_row_groups(column: ResolvedColumn, files: Sequence[OpenDataFile]) -> Iterator[Column]:

@@ -11,6 +11,7 @@ from pyiceberg.io import FileIO
 from puffin_index.data.data_table import DataFile
 from puffin_index.errors import CorruptFileError, UnsupportedError
 from puffin_index.formats.puffin import BLOB_CHECKSUM, BlobMetadata, PuffinFile, read_blob, read_footer
+from puffin_index.keys.map_key import FieldKind
 from puffin_index.kinds.base import StoredPayload
 from puffin_index.segments.directory import (
     DIRECTORY_BLOB,
@@ -18,7 +19,6 @@ from puffin_index.segments.directory import (
     ROW_GROUPS_BLOB,
     STATISTICS_BLOB,
     Directory,
-    FieldKind,
     index_kind,
     int64_column,
     is_statistics,

@@ -1,6 +1,6 @@
-"""Names for numpy arrays, of one dimension unless told otherwise; many byte ranges handled at once; items in groups."""
+"""Names for numpy arrays, of one dimension unless told otherwise; parts of arrays; items in groups."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -19,24 +19,7 @@ Selection: TypeAlias = Ints | slice
 """Elements of an array: their places, or a slice, which numpy takes without a copy."""
 
 
-# From this mean length on, ranges are copied one by one.
-_LONG_BYTES = 512
-
-
-def put_bytes(data: Bytes, starts: Ints, sizes: Ints, content: Bytes) -> None:
-    """Write bytes into ascending ranges, at least one; the content fills one range after the other."""
-    # Ranges ascend, so the content fills them in order; long stretches are copied one by one.
-    apart = np.flatnonzero(starts[1:] - (starts + sizes)[:-1]) + 1
-    if len(apart) * _LONG_BYTES <= len(content):
-        ends = np.append(np.cumsum(sizes)[apart - 1], len(content)).tolist()
-        begin = 0
-        for start, end in zip([int(starts[0]), *starts[apart].tolist()], ends, strict=True):
-            data[start : start + end - begin] = content[begin:end]
-            begin = end
-        return
-    data[ramps(starts, sizes)] = content
-
-
+_STRETCH = 65_536
 _Record = TypeVar("_Record", bound=np.generic)
 
 
@@ -52,6 +35,12 @@ def ramps(starts: Ints, counts: Ints, step: int = 1) -> Ints:
     ramp = np.arange(0, step * int(counts.sum()), step, dtype=np.int64)
     ramp += np.repeat(starts - step * before, counts)
     return ramp
+
+
+def stretches(end: int, first: int = 0) -> Iterator[tuple[int, int]]:
+    """Yield bounds of parts of an array: copies of them, such as numpy's of indices, stay in the processor's cache."""
+    for start in range(first, end, _STRETCH):
+        yield start, min(start + _STRETCH, end)
 
 
 _Item = TypeVar("_Item")

@@ -17,7 +17,7 @@ from planner.spark.requests.wire import WantedAggregates, serialize_dropped, ser
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.columns import KeyArray
 from puffin_index.keys.value_types import MAXIMUM_DECIMAL_PRECISION, ValueType, wide_decimal_keys
-from puffin_index.roaring.read import row_set_of
+from puffin_index.roaring import row_set_of
 from puffin_index.storage.binary import write_int32_be, write_int64_be
 
 _INT64: Final = pa.decimal256(19, 0)

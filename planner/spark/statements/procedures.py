@@ -22,7 +22,7 @@ from puffin_index.errors import DefinitionError, NotFoundError, UnsupportedError
 from puffin_index.index_table.status import BuildScope
 from puffin_index.jobs.drop import drop_index
 from puffin_index.jobs.verify import DEFAULT_SAMPLE
-from puffin_index.keys.map_key import SEPARATOR, split_kind
+from puffin_index.keys.map_key import SEPARATOR, index_of, split_kind
 from puffin_index.table_index import TableIndex
 from puffin_index.units import parse_duration, parse_size
 
@@ -182,7 +182,7 @@ def indexes(session: StatementSession, table: str) -> Iterator[Found]:
     index = session.table(table).index()
     columns = {column.name: column for column in index.status().columns}
     options = {
-        (column.field_id, column.stored_kind(kind)): (column.name, column.kinds[kind])
+        index_of(column.column_id, kind): (column.name, column.kinds[kind])
         for column in index.columns
         for kind in column.kinds
     }

@@ -35,8 +35,8 @@ from puffin_index.kinds.bsi.slices import (
     serialize_numbers,
 )
 from puffin_index.kinds.held_keys import DistinctKeys, HoldsKeys, KeySets, Totals, Want
-from puffin_index.roaring.read import row_set_of_ascending
-from puffin_index.roaring.write import BLOCK_ROWS, block_count
+from puffin_index.kinds.postings.sort import RowNumbers
+from puffin_index.roaring import BLOCK_ROWS, block_count, row_set_of_ascending
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.binary import Buffer
 from puffin_index.storage.parts import LAYOUT_VERSION, Part, check_layout, checksum32, corrupt
@@ -168,14 +168,14 @@ class MergedSlices(OpenIndex, HoldsKeys):
 
     def __init__(self, payload: StoredPayload) -> None:
         self._payload = payload
-        self._bases, self._row_counts = payload.spans.T
-        self._firsts = np.cumsum(self._row_counts) - self._row_counts
+        bases, row_counts = payload.spans.T
+        self._numbers = RowNumbers(bases, row_counts, np.cumsum(row_counts) - row_counts)
         self._value_count = open_slices(self._payload).value_count
 
     @property
     def nbytes(self) -> int:
         """The approximate memory in bytes."""
-        return sum(array.nbytes for array in (self._payload.spans, self._firsts, self._payload.layout))
+        return self._numbers.nbytes + self._payload.layout.nbytes
 
     def keys(self, most: int) -> Reading[KeyArray | None]:
         """Return the keys of the dictionary; None without a dictionary, or if there are more than `most`."""
@@ -185,7 +185,7 @@ class MergedSlices(OpenIndex, HoldsKeys):
         """Prepare a test: the layout says how many rows are NULL."""
         test, most = asked.test, self._value_count
         if isinstance(test, NullTest) and test.is_null:
-            most = int(self._row_counts.sum()) - most
+            most = self._numbers.row_count - most
         bounds = (most if isinstance(test, NullTest) else 0), most
         own = yield from open_slices(self._payload).prepare(asked)
 
@@ -221,19 +221,14 @@ class MergedSlices(OpenIndex, HoldsKeys):
         column = run(self.keys_of(None))
         return [
             column.part(first, first + count)
-            for first, count in zip(self._firsts.tolist(), self._row_counts.tolist(), strict=True)
+            for first, count in zip(self._numbers.firsts.tolist(), self._numbers.row_counts.tolist(), strict=True)
         ]
 
     def _numbers_of(self, rows: BitMap) -> BitMap:
         """Return the numbers of those rows that lie in the row groups of the blob."""
-        some = np.frombuffer(rows.to_array(), np.uint32).astype(np.int64)
-        owners = np.searchsorted(self._bases, some, "right") - 1
-        inside = (owners >= 0) & (some - self._bases[owners] < self._row_counts[owners])
-        owners = owners[inside]
-        return row_set_of_ascending(some[inside] - self._bases[owners] + self._firsts[owners])
+        inside = (rows & self._numbers.every_row).to_array()
+        return row_set_of_ascending(self._numbers.to_numbers(np.frombuffer(inside, np.uint32)))
 
     def _rows_of(self, numbers: BitMap) -> BitMap:
         """Return the rows, in the row space, behind some numbers."""
-        some = np.frombuffer(numbers.to_array(), np.uint32)
-        counts = np.diff(np.searchsorted(some, self._firsts), append=len(some))
-        return row_set_of_ascending(some + np.repeat(self._bases - self._firsts, counts))
+        return row_set_of_ascending(self._numbers.rows_of(np.frombuffer(numbers.to_array(), np.uint32)))

@@ -12,8 +12,7 @@ import numpy.typing as npt
 from pyroaring import BitMap
 
 from puffin_index.errors import BuildError
-from puffin_index.roaring.read import deserialize, row_set_of_bits, serialize_bits
-from puffin_index.roaring.write import BLOCK_BYTES, BLOCK_ROWS, block_count
+from puffin_index.roaring import BLOCK_BYTES, BLOCK_ROWS, block_count, deserialize, row_set_of_bits, serialize_bits
 from puffin_index.storage.arrays import Bytes, Flags, Ints
 from puffin_index.storage.binary import Buffer, write_int32_be, write_int64_be, write_uint8
 from puffin_index.storage.parts import LAYOUT_VERSION, Part, checksum32, content_of_frame, corrupt

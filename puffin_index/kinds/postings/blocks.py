@@ -19,7 +19,7 @@ import zstandard
 
 from puffin_index.keys.sorted_keys import bytes_of_keys, cut_blocks
 from puffin_index.kinds.postings.sort import OrderedRows, RowNumbers
-from puffin_index.roaring.write import serialize_row_sets
+from puffin_index.roaring import serialize_row_sets
 from puffin_index.storage.arrays import Flags, Ints, Rows, Words, ramps
 from puffin_index.storage.bit_packing import bit_lengths, bounds_of_streams, pack_streams
 
@@ -104,10 +104,9 @@ def write_blocks(
 
 
 def _write_sets(keys: Words, rows: Rows, numbers: RowNumbers) -> Iterator[WrittenBlock]:
-    starts = np.append(np.flatnonzero(np.diff(keys, prepend=~keys[:1])), len(keys))
+    starts = [*np.flatnonzero(np.diff(keys, prepend=~keys[:1])).tolist(), len(keys)]
     sets = serialize_row_sets(numbers.rows_of(rows).astype(np.uint32), starts)
-    for place, (first, end) in enumerate(pairwise(starts.tolist())):
-        data = sets.data[sets.offsets[place] : sets.offsets[place + 1]].tobytes()
+    for data, (first, end) in zip(sets, pairwise(starts), strict=True):
         yield WrittenBlock(data, end - first, 1, int(keys[first]), is_set=True)
 
 

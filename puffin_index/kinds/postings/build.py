@@ -13,7 +13,7 @@ from puffin_index.kinds.base import Payload
 from puffin_index.kinds.postings.blocks import Sizes, WrittenBlock, write_blocks
 from puffin_index.kinds.postings.pages import Child, write_directory
 from puffin_index.kinds.postings.sort import OrderedRows, RowNumbers, order_rows
-from puffin_index.roaring.write import serialize_row_sets
+from puffin_index.roaring import serialize_row_sets
 from puffin_index.storage.arrays import Ints, Rows
 from puffin_index.storage.parts import LAYOUT_VERSION, checksum32
 
@@ -87,8 +87,7 @@ def finish_postings(
     data: bytearray, blocks: Sequence[Child], null_rows: Rows, is_bytes: bool, numbers: RowNumbers, sizes: Sizes
 ) -> Payload:
     """Complete a payload from the bytes and descriptions of its blocks, and the NULL rows of the row space."""
-    starts = np.array([0, len(null_rows)])
-    nulls = serialize_row_sets(null_rows, starts).data.tobytes() if len(null_rows) else b""
+    nulls = serialize_row_sets(null_rows, (0, len(null_rows)))[0] if len(null_rows) else b""
     nulls_from = blocks[-1].end if blocks else 0
     pages_from = nulls_from + len(nulls)
     pages, root = write_directory(blocks, is_bytes, pages_from, sizes.root_bytes, sizes.page_bytes)

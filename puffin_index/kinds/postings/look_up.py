@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -41,7 +41,7 @@ from puffin_index.kinds.postings.directory import (
 from puffin_index.kinds.postings.keys import AskedBlocks
 from puffin_index.kinds.postings.parse import ParsedBlocks, parse_blocks, read_blocks
 from puffin_index.kinds.postings.sort import RowNumbers
-from puffin_index.roaring.read import StoredSets, deserialize, row_set_of
+from puffin_index.roaring import StoredSets, deserialize, row_set_of
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.parts import Part, check_layout, corrupt, parts_of
 from puffin_index.storage.ranged import Reading, at_once, run
@@ -123,7 +123,7 @@ class Postings(OpenIndex, HoldsKeys):
 
     def _null_test(self, is_null: bool, candidates: BitMap | None) -> Reading[RowSet]:
         nulls = yield from self.nulls()
-        found = nulls if is_null else self._every_row - nulls
+        found = nulls if is_null else self._numbers.every_row - nulls
         return RowSet(found.copy() if candidates is None else found & candidates, True)
 
     def _rows(self, plan: _Plan, candidates: BitMap | None) -> Reading[RowSet]:
@@ -133,7 +133,7 @@ class Postings(OpenIndex, HoldsKeys):
             found |= asked.rows_of_all([asked])[0]
         if plan.subtract:
             nulls = yield from self.nulls()
-            found = self._every_row - nulls - found
+            found = self._numbers.every_row - nulls - found
         return RowSet(found if candidates is None else found & candidates, True)
 
     def _read_asked(self, blocks: Ints, cuts: Cuts) -> Reading[AskedBlocks]:
@@ -146,7 +146,7 @@ class Postings(OpenIndex, HoldsKeys):
             row_count = int(sets.table.row_counts(sets.numbers).sum())
             stored_sets = StoredSets(sets.views, self._blob.location, self._blob.offset)
             rows = stored_sets.union(self._numbers.row_limit, row_count)
-            if len(rows) != row_count or not rows <= self._every_row:
+            if len(rows) != row_count or not rows <= self._numbers.every_row:
                 raise self._other_rows(blocks)
         return AskedBlocks(stored, cuts, self._numbers, self._is_bytes, rows)
 
@@ -167,7 +167,7 @@ class Postings(OpenIndex, HoldsKeys):
         counts = self.directory.table.row_counts(blocks)
         every = BitMap.union(nulls, *rows)
         are_disjoint = len(every) == sum(map(len, rows)) + len(nulls)
-        if [len(own) for own in rows] != counts.tolist() or not are_disjoint or every != self._every_row:
+        if [len(own) for own in rows] != counts.tolist() or not are_disjoint or every != self._numbers.every_row:
             raise self._other_rows(blocks)
         return KeySets(self._value_type, self.directory.keys_at(blocks), rows, nulls)
 
@@ -257,7 +257,7 @@ class Postings(OpenIndex, HoldsKeys):
         stored = yield from self._read_sets(blocks)
         rows, sets = stored.rows(self._numbers.row_limit)
         are_due = np.array_equal(np.bincount(sets, minlength=len(blocks)), self.directory.table.row_counts(blocks))
-        if not are_due or not row_set_of(rows, self._numbers.row_limit) <= self._every_row:
+        if not are_due or not row_set_of(rows, self._numbers.row_limit) <= self._numbers.every_row:
             raise self._other_rows(blocks)
         return KeyRows(self.directory.keys_at(blocks), sets, self._numbers.to_numbers(rows))
 
@@ -288,20 +288,13 @@ class Postings(OpenIndex, HoldsKeys):
     def _nulls_cost(self) -> tuple[int, int]:
         return (1, self._nulls_part.length) if self._nulls is None else (0, 0)
 
-    @cached_property
-    def _every_row(self) -> BitMap:
-        every = BitMap()
-        for base, row_count in zip(self._numbers.bases.tolist(), self._numbers.row_counts.tolist(), strict=True):
-            every.add_range(base, base + row_count)
-        return every
-
     def nulls(self) -> Reading[BitMap]:
         """Return the NULL rows, which nobody may change."""
         if self._nulls is None:
             place = self._blob.offset + self._nulls_part.offset
             (stored,) = yield from parts_of(self._blob, [self._nulls_part])
             nulls = deserialize(stored, self._numbers.row_limit, location=self._blob.location, offset=place)
-            if len(nulls) != self._counts[1] or not nulls <= self._every_row:
+            if len(nulls) != self._counts[1] or not nulls <= self._numbers.every_row:
                 raise corrupt(self._blob, "a set of NULL rows of other row groups", self._nulls_part.offset)
             self._nulls = nulls
         return self._nulls

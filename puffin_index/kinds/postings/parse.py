@@ -11,7 +11,7 @@ from pyroaring import BitMap
 from puffin_index.kinds.postings.blocks import BLOCK_HEADER, SECTION_HEADER, STREAMS
 from puffin_index.kinds.postings.directory import BlockTable, PostingsDirectory
 from puffin_index.kinds.postings.sort import RowNumbers
-from puffin_index.roaring.read import row_set_of_ascending
+from puffin_index.roaring import row_set_of_ascending
 from puffin_index.storage.arrays import Flags, Ints, Words, ramps, records_at
 from puffin_index.storage.bit_packing import MAXIMUM_WIDTH, SLACK_BYTES, packed_bytes, unpack_streams
 from puffin_index.storage.parts import corrupt, parts_of

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from pyroaring import BitMap
 
 from puffin_index.keys.columns import Column, SortedColumn
 from puffin_index.keys.merge import merge_keys
@@ -23,7 +25,7 @@ from puffin_index.storage.arrays import Ints, Rows, Words
 from puffin_index.storage.parts import checksum32
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class RowNumbers:
     """The row groups of a segment: base in its row space, row count, and the number of the first row, of each."""
 
@@ -62,6 +64,14 @@ class RowNumbers:
     def checksum(self) -> int:
         """The low half of the xxh64 of base and row count of each row group, 8 bytes each."""
         return checksum32(np.stack((self.bases, self.row_counts), axis=1).astype("<i8").tobytes())
+
+    @cached_property
+    def every_row(self) -> BitMap:
+        """All rows, in the row space, which nobody may change."""
+        every = BitMap()
+        for base, row_count in zip(self.bases.tolist(), self.row_counts.tolist(), strict=True):
+            every.add_range(base, base + row_count)
+        return every
 
     def to_rows(self, starts: Ints, lengths: Ints) -> Ints | None:
         """Return the first row of each run of ascending numbers below `limit`; None if a run leaves its row group."""

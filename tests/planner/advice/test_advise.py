@@ -18,7 +18,7 @@ from planner.advice.sample import AdviceProgress
 from planner.condition.sql.parser import read_where
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.errors import DefinitionError, PuffinIndexError
-from puffin_index.segments.directory import FieldKind
+from puffin_index.keys.map_key import FieldKind
 from tests.conftest import built, create_table
 
 WORKLOAD = {

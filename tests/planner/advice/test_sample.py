@@ -17,7 +17,7 @@ from planner.condition.tree.nodes import EVERY_ROW
 from planner.prune.verdicts import kept_mask
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.definition.index_definition import resolve
-from puffin_index.segments.directory import FieldKind
+from puffin_index.keys.map_key import FieldKind
 from tests.conftest import create_table
 
 WHERES = [

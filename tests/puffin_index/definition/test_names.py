@@ -12,7 +12,6 @@ from pyiceberg.types import MapType, NestedField
 
 from puffin_index import TableIndex
 from puffin_index.definition.index_definition import (
-    Index,
     IndexDefinition,
     IndexedColumn,
     ResolvedColumn,
@@ -24,7 +23,7 @@ from puffin_index.definition.index_definition import (
 from puffin_index.definition.names import StoredDefinition, derived_name
 from puffin_index.errors import DefinitionError, IndexExistsError, NotFoundError
 from puffin_index.index_table.table import PROPERTY_DEFINITION, PROPERTY_NAMES, read_entries
-from puffin_index.segments.directory import FieldKind
+from puffin_index.keys.map_key import FieldKind
 from tests.puffin_index.indexed_table import check_queries, indexed, make_table, rows
 
 SCHEMA = Schema(
@@ -40,7 +39,7 @@ def columns_of(names: list[str], kind: str, **options: str) -> tuple[ResolvedCol
     return resolve(IndexDefinition(tuple(IndexedColumn(name, {kind: options}) for name in names)), SCHEMA)
 
 
-def pairs(columns: tuple[ResolvedColumn, ...]) -> frozenset[Index]:
+def pairs(columns: tuple[ResolvedColumn, ...]) -> frozenset[FieldKind]:
     return frozenset(indexes_of(columns))
 
 
@@ -72,8 +71,8 @@ def test_an_index_is_there_as_long_as_a_name_holds_it(
         stored = stored.with_index(f"t{number}", (column,))
     # As `create` does, which gives no names.
     stored = StoredDefinition(stored.definition, None, stored.from_properties)
-    given: dict[str, frozenset[Index]] = {}
-    defined: set[Index] = {index for column in items for index in pairs((column,))}
+    given: dict[str, frozenset[FieldKind]] = {}
+    defined: set[FieldKind] = {index for column in items for index in pairs((column,))}
     fixed_pairs = pairs(stored.from_properties)
 
     for action in actions:

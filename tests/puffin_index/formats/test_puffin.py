@@ -36,7 +36,7 @@ def _written(
     stream = io.BytesIO()
     writer = PuffinWriter(stream, created_by=created_by, properties=properties)
     for blob_type, content, fields, others in blobs:
-        expected = writer.position
+        expected = stream.tell()
         assert writer.add(blob_type, content, fields, **others).offset == expected
     summary = writer.finish()
     return stream.getvalue(), summary

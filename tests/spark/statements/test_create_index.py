@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 import planner
 from puffin_index import TableIndex
 from puffin_index.errors import NotFoundError
+from puffin_index.keys.map_key import index_of
 
 pytestmark = pytest.mark.spark
 
@@ -40,7 +41,7 @@ def sql(enabled: SparkSession) -> SparkSession:
 def indexes(catalog: SqlCatalog) -> dict[str, list[tuple[str, str]]]:
     """By index name, kinds and columns."""
     index = TableIndex.open(catalog, "ddl.t")
-    columns = {(c.field_id, c.stored_kind(kind)): (kind, c.name) for c in index.columns for kind in c.kinds}
+    columns = {index_of(c.column_id, kind): (kind, c.name) for c in index.columns for kind in c.kinds}
     return {named.name: [columns[one] for one in sorted(named.indexes)] for named in index.names}
 
 

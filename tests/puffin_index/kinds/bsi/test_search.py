@@ -54,9 +54,9 @@ def test_rows_are_those_whose_number_lies_in_an_interval(
         and (candidates is None or row in candidates)
     }
     with (
-        patch("puffin_index.kinds.bsi.search._MOST_WIDE_INTERVALS", most_wide),
-        patch("puffin_index.kinds.bsi.search._WIDE_SHARE", 0),
-        patch("puffin_index.kinds.bsi.search._SPARSE", 10**6),
+        patch("puffin_index.kinds.bsi.bit_sliced._MOST_WIDE_INTERVALS", most_wide),
+        patch("puffin_index.kinds.bsi.bit_sliced._WIDE_SHARE", 0),
+        patch("puffin_index.kinds.bsi.bit_sliced._SPARSE", 10**6),
     ):
         index = opened(numbers, packed=packed)
         among = None if candidates is None else BitMap(row for row in candidates if row < len(numbers))

@@ -1,23 +1,52 @@
-"""Read row sets in the portable roaring format (`puffin_index.roaring.write`), or make sets of rows, flags or bits."""
+"""Row sets in the portable roaring format, written and read; and sets made of rows, flags or bits.
+
+The format is in docs/formats.md, Row sets; source: the RoaringBitmap format specification. A container holds runs where
+runs take fewer bytes than its other form, as in Java's `runOptimize`.
+"""
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap
 
 from puffin_index.errors import CorruptFileError
-from puffin_index.roaring.write import ARRAY_LIMIT, BLOCK_BYTES, COOKIE, block_count
-from puffin_index.storage.arrays import Bytes, Ints
+from puffin_index.storage.arrays import Bytes, Ints, Rows
 from puffin_index.storage.binary import Buffer
 
+BLOCK_ROWS = 65_536
+BLOCK_BYTES = BLOCK_ROWS // 8
+_ARRAY_LIMIT = 4096
+_COOKIE = 12_346
 _HEADER_BYTES = 8
 _FEW_ROWS = 1000
 _SPARSE = 64
+
+
+def block_count(row_count: int) -> int:
+    """Return the number of blocks of 65,536 rows for a number of rows."""
+    return -(-row_count // BLOCK_ROWS)
+
+
+def serialize_row_sets(rows: Rows, starts: Sequence[int]) -> list[bytes]:
+    """Serialise many row sets: the rows of one after the other, ascending in each.
+
+    `starts` has the start of each set in `rows`, followed by the number of rows.
+    """
+    numbers = _numbers(rows)
+    return [_serialized(BitMap(numbers[first:end])) for first, end in pairwise(starts)]
+
+
+def _serialized(rows: BitMap) -> bytes:
+    # None of the containers is one of runs yet: such a one would stay so where both forms are equally long.
+    rows.run_optimize()
+    data: bytes = rows.serialize()
+    return data
 
 
 def deserialize(data: Buffer, row_count: int, *, location: str = "<bytes>", offset: int = 0) -> BitMap:
@@ -82,10 +111,15 @@ def row_set_of(rows: npt.NDArray[np.integer], row_count: int) -> BitMap:
 
 
 def row_set_of_ascending(rows: npt.NDArray[np.integer]) -> BitMap:
-    """Return ascending rows as a row set; pyroaring reads an `array` without making an object per row."""
+    """Return ascending rows as a row set."""
+    return BitMap(_numbers(rows))
+
+
+def _numbers(rows: npt.NDArray[np.integer]) -> array[int]:
+    """Return rows in the type that pyroaring reads without making an object per row."""
     numbers = array("I")
-    numbers.frombytes(rows.astype(np.uint32).data.cast("B"))
-    return BitMap(numbers)
+    numbers.frombytes(np.ascontiguousarray(rows, np.uint32).data.cast("B"))
+    return numbers
 
 
 def row_set_of_bits(bits: Buffer, row_count: int) -> BitMap:
@@ -94,7 +128,7 @@ def row_set_of_bits(bits: Buffer, row_count: int) -> BitMap:
     padded[: len(bits)] = np.frombuffer(bits, np.uint8)
     blocks = padded.reshape(-1, BLOCK_BYTES)
     counts = np.bitwise_count(blocks.view(np.uint64)).sum(axis=1, dtype=np.int64)
-    is_dense = counts > ARRAY_LIMIT
+    is_dense = counts > _ARRAY_LIMIT
     dense = np.flatnonzero(is_dense)
     found = _set_of_blocks(blocks, dense, counts[dense]) if len(dense) else BitMap()
     if bool((~is_dense & (counts > 0)).any()):
@@ -106,18 +140,14 @@ def row_set_of_bits(bits: Buffer, row_count: int) -> BitMap:
 
 
 def serialize_bits(bits: Buffer) -> bytes:
-    """Serialise the rows whose bit is set, as `puffin_index.roaring.write` does."""
-    rows = row_set_of_bits(bits, 8 * len(bits))
-    # None of the containers is one of runs yet: such a one would stay so where both forms are equally long.
-    rows.run_optimize()
-    data: bytes = rows.serialize()
-    return data
+    """Serialise the rows whose bit is set."""
+    return _serialized(row_set_of_bits(bits, 8 * len(bits)))
 
 
 def _set_of_blocks(blocks: Bytes, places: Ints, counts: Ints) -> BitMap:
-    """Return the rows of some blocks, of more than `ARRAY_LIMIT` rows each: their bits are those of containers."""
+    """Return the rows of some blocks, of more than `_ARRAY_LIMIT` rows each: their bits are those of containers."""
     described = np.column_stack((places, counts - 1)).astype("<u2")
     start = _HEADER_BYTES + 8 * len(places)
     offsets = start + BLOCK_BYTES * np.arange(len(places))
-    parts = (np.array([COOKIE, len(places)], "<u4"), described, offsets.astype("<u4"), blocks[places])
+    parts = (np.array([_COOKIE, len(places)], "<u4"), described, offsets.astype("<u4"), blocks[places])
     return BitMap.deserialize(b"".join(part.tobytes() for part in parts))

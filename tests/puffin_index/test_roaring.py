@@ -1,4 +1,6 @@
-"""Row sets written by array operations are byte for byte what CRoaring writes; many are read at once."""
+"""Row sets are written byte for byte as CRoaring and Java write them; many are read at once."""
+
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -6,16 +8,15 @@ from hypothesis import given, settings, strategies as st
 from pyroaring import BitMap
 
 from puffin_index.errors import CorruptFileError
-from puffin_index.roaring.read import (
+from puffin_index.roaring import (
     StoredSets,
     deserialize,
     row_set_of_bits,
     serialize_bits,
+    serialize_row_sets,
 )
-from puffin_index.roaring.write import serialize_row_sets
-from puffin_index.storage.arrays import Ints, Rows
 from tests.conftest import amount, some
-from tests.puffin_index.roaring.row_sets import ROWS, row_sets
+from tests.puffin_index.row_sets import ROWS, row_sets
 
 
 def has_tie(rows: BitMap) -> bool:
@@ -31,20 +32,34 @@ def croaring(rows: BitMap) -> bytes:
     return data
 
 
-def _arrays(sets: list[BitMap]) -> tuple[Rows, Ints]:
+def _serialized(sets: list[BitMap]) -> list[bytes]:
     rows = np.concatenate([np.array(row_set.to_array(), np.uint32) for row_set in sets])
-    return rows, np.cumsum([0, *(len(row_set) for row_set in sets)])
+    return serialize_row_sets(rows, np.cumsum([0, *(len(row_set) for row_set in sets)]).tolist())
 
 
 @settings(max_examples=amount(16, 400), deadline=None)
-@given(st.lists(row_sets(), min_size=1, max_size=6), st.sampled_from((0, 4)))
-def test_row_sets_are_written_as_croaring_writes_them(sets: list[BitMap], gap: int) -> None:
-    written = serialize_row_sets(*_arrays(sets), gap)
-    for row_set, start, end in zip(sets, written.offsets, written.offsets[1:], strict=False):
-        content = written.data[start : end - gap].tobytes()
+@given(st.lists(row_sets(), min_size=1, max_size=6))
+def test_row_sets_are_written_as_croaring_writes_them(sets: list[BitMap]) -> None:
+    for row_set, content in zip(sets, _serialized(sets), strict=True):
         assert content == croaring(row_set) or has_tie(row_set)
-        assert not written.data[end - gap : end].any()
         assert deserialize(content, ROWS) == row_set
+
+
+@pytest.mark.parametrize(
+    ("rows", "has_runs"),
+    [
+        ([7, 8, 9], False),
+        ([7, 8, 9, 10], True),
+        ([1, 2, 3, 70, 71], False),
+        ([1, 2, 3, 70, 71, 72], True),
+        (range(65_536, 65_536 + 5000), True),
+        (range(0, 65_536, 2), False),
+    ],
+)
+def test_runs_are_written_only_where_they_take_fewer_bytes(rows: Sequence[int], has_runs: bool) -> None:
+    (content,) = serialize_row_sets(np.array(rows, np.uint32), (0, len(rows)))
+    assert int.from_bytes(content[:2], "little") == (12_347 if has_runs else 12_346)
+    assert list(deserialize(content, 100_000)) == list(rows)
 
 
 @settings(max_examples=amount(12, 300), deadline=None)
@@ -54,7 +69,7 @@ def test_bits_are_written_as_rows_are(rows: BitMap) -> None:
     flags[rows.to_array()] = True
     bits = np.packbits(flags, bitorder="little")
     assert row_set_of_bits(bits.data, ROWS) == rows
-    assert serialize_bits(bits.data) == serialize_row_sets(*_arrays([rows])).data.tobytes()
+    assert serialize_bits(bits.data) == _serialized([rows])[0]
     assert serialize_bits(bytes(8)) == croaring(BitMap())
 
 

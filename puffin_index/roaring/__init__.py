@@ -1,1 +1,0 @@
-"""Row sets in the portable roaring format: written by array operations, read and united."""
