@@ -3,7 +3,7 @@ package io.puffinindex.spark;
 import io.puffinindex.spark.aggregates.AggregateAnswer;
 import io.puffinindex.spark.functions.ColumnFunction;
 import io.puffinindex.spark.functions.ColumnValues;
-import io.puffinindex.spark.scans.ScanTasks;
+import io.puffinindex.spark.scans.IcebergScans;
 import io.puffinindex.spark.scans.View;
 import java.io.ByteArrayInputStream;
 import java.io.DataInputStream;
@@ -66,9 +66,6 @@ public final class IndexPlanner {
   Answer ask(ScanQuestion question, List<FileScanTask> tasks, String home) throws IOException {
     Table table = question.table;
     Node request = question.request(home);
-    if (request == null) {
-      return null;
-    }
     Long whole = wholeSnapshot(question, tasks);
     String key = key(table);
     boolean wantsFewRows = request.get("wanted") != null;
@@ -207,7 +204,7 @@ public final class IndexPlanner {
       return dropped.isEmpty() && !dropsUnknown;
     }
 
-    public ScanTasks.Pruned left(List<FileScanTask> tasks) {
+    public IcebergScans.Pruned left(List<FileScanTask> tasks) {
       return view.without(tasks, dropped, dropsUnknown);
     }
   }

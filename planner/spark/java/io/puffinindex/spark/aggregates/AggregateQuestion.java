@@ -257,7 +257,13 @@ public final class AggregateQuestion {
       addComputed(function, inputs, types, conditions);
       return;
     }
-    int column = column(node);
+    int column = columns.stream().map(one -> one.get("column")).toList().indexOf(node);
+    if (column < 0) {
+      column = columns.size();
+      columns.add(
+          Node.of(
+              "column", node, "sum", false, "double", false, "least", false, "greatest", false));
+    }
     texts.add(function.prettyName() + "(" + ColumnFunction.name(node) + ")");
     String what = isAddedUp ? "sum" : isEnd ? (type == Min.class ? "least" : "greatest") : "count";
     columns.get(column).computeIfPresent(what, (name, isWanted) -> true);
@@ -316,15 +322,5 @@ public final class AggregateQuestion {
 
   private static boolean isFloating(DataType type) {
     return type instanceof DoubleType || type instanceof FloatType;
-  }
-
-  private int column(Node node) {
-    int place = columns.stream().map(one -> one.get("column")).toList().indexOf(node);
-    if (place >= 0) {
-      return place;
-    }
-    columns.add(
-        Node.of("column", node, "sum", false, "double", false, "least", false, "greatest", false));
-    return columns.size() - 1;
   }
 }
