@@ -143,11 +143,6 @@ public final class Hook extends AbstractFunction1<Object, Rule<LogicalPlan>>
     }
   }
 
-  static void remove(Object session) throws ReflectiveOperationException {
-    put(session, List.of(), List.of());
-    putCatalog(session, null);
-  }
-
   /**
    * Put the catalog of procedures into a session, or take it away if it is null; false if the
    * session has another one of the name, which stays.
@@ -156,8 +151,7 @@ public final class Hook extends AbstractFunction1<Object, Rule<LogicalPlan>>
    * driver's own classes are.
    */
   @SuppressWarnings("unchecked") // reflection
-  private static boolean putCatalog(Object session, Object catalog)
-      throws ReflectiveOperationException {
+  static boolean putCatalog(Object session, Object catalog) throws ReflectiveOperationException {
     Object manager = SparkParts.of(session, "sessionState", "catalogManager");
     SQLConf conf = (SQLConf) SparkParts.of(session, "sessionState", "conf");
     synchronized (manager) {

@@ -68,7 +68,6 @@ public final class IndexPlanner {
     Node request = question.request(home);
     Long whole = wholeSnapshot(question, tasks);
     String key = key(table);
-    boolean wantsFewRows = request.get("wanted") != null;
     recall(question);
     for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
       View view = views.getOrDefault(key, View.NONE);
@@ -76,7 +75,7 @@ public final class IndexPlanner {
       request.put("version", view.version);
       request.put("unindexed", candidates.unindexed);
       request.put("unindexed_files", candidates.unindexedFiles);
-      if (wantsFewRows) {
+      if (question.wanted != null) {
         request.put("wanted", question.wanted.with("deleted", view.withDeletes(tasks)));
       }
       if (question.aggregates != null) {

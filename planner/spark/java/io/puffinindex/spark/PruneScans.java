@@ -94,7 +94,8 @@ public final class PruneScans extends Rule<LogicalPlan> implements Cloneable {
   /** End, and leave a session. */
   public void disable(Object session) throws ReflectiveOperationException {
     end();
-    Hook.remove(session);
+    Hook.put(session, List.of(), List.of());
+    Hook.putCatalog(session, null);
   }
 
   /** Be all of the hook that a session has: an audit's takes no statements and no aggregates. */

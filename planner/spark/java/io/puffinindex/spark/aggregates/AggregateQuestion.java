@@ -85,7 +85,8 @@ public final class AggregateQuestion {
   /** Whether a key or an input of an aggregate is computed of the values of columns. */
   private boolean hasFunctions;
 
-  private boolean isDeclined;
+  /** Whether an earlier answer was of no use. */
+  boolean isDeclined;
 
   private AggregateQuestion(Conditions conditions, List<UnaryOperator<Expression>> projections) {
     this.conditions = conditions;
@@ -141,10 +142,6 @@ public final class AggregateQuestion {
   boolean computes() {
     return hasFunctions
         || buffers.stream().anyMatch(one -> one.conditions() != null || one.computed() != null);
-  }
-
-  void decline() {
-    isDeclined = true;
   }
 
   public AggregateAnswer read(View view, RoaringBitmap asked, DataInputStream in)

@@ -288,7 +288,7 @@ public final class AnswerAggregates extends SparkStrategy {
             ? null
             : new AggregateRows(question.aggregates, answer).rows(answer.left(tasks));
     if (answer != null && rows == null) {
-      question.aggregates.decline();
+      question.aggregates.isDeclined = true;
       rule.ask(question, tasks);
     }
     Known found = new Known(new WeakReference<>(question.scan), key, answer, rows);

@@ -37,16 +37,12 @@ import org.apache.spark.sql.types.StructType;
  * Python's side when it is executed, and not when it is planned or explained.
  */
 public final class IndexStatements extends SparkStrategy {
-  private final PruneScans rule;
+  final PruneScans rule;
   private final PythonCalls<String, SparkSession, String> python;
 
   public IndexStatements(PruneScans rule, BiFunction<String, SparkSession, String> python) {
     this.rule = rule;
     this.python = new PythonCalls<>(python);
-  }
-
-  boolean haveEnded() {
-    return rule.hasEnded();
   }
 
   /** The rows of a statement's result; the message of an IllegalArgumentException is for people. */
@@ -72,7 +68,7 @@ public final class IndexStatements extends SparkStrategy {
             ? create(create)
             : plan instanceof DropIndex drop ? drop(drop) : null;
     if (statement == null
-        || haveEnded()
+        || rule.hasEnded()
         || !(plan.children().head() instanceof ResolvedTable table)
         || !isData(table.table())) {
       return Lists.of();

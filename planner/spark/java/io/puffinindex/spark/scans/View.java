@@ -134,13 +134,10 @@ public final class View {
           files.add(described);
           continue;
         }
-        Integer number = numbers.get(file.location());
-        if (number == null) {
-          number = numbers.size();
-          numbers.put(file.location(), number);
+        if (numbers.putIfAbsent(file.location(), equalityDeletes.size()) == null) {
           equalityDeletes.add(Node.of("file", described, "columns", columns(file, schema)));
         }
-        equality.add(number);
+        equality.add(numbers.get(file.location()));
       }
       deletes.add(Node.of("first", entries[i].first, "files", files, "equality", equality));
     }
@@ -258,10 +255,7 @@ public final class View {
       String constants = text(in, in.readInt());
       long size = in.readLong();
       long records = in.readLong();
-      long[] starts = new long[in.readInt()];
-      byte[] packed = new byte[Long.BYTES * starts.length];
-      in.readFully(packed);
-      ByteBuffer.wrap(packed).asLongBuffer().get(starts);
+      long[] starts = longs(in, in.readInt());
       files.put(key(path, constants), new FileEntry(first, starts, size, records));
       first += starts.length;
     }
@@ -272,6 +266,14 @@ public final class View {
     byte[] text = new byte[length];
     in.readFully(text);
     return new String(text, StandardCharsets.UTF_8);
+  }
+
+  public static long[] longs(DataInputStream in, int count) throws IOException {
+    byte[] packed = new byte[Long.BYTES * count];
+    in.readFully(packed);
+    long[] numbers = new long[count];
+    ByteBuffer.wrap(packed).asLongBuffer().get(numbers);
+    return numbers;
   }
 
   /** The row groups of a scan that the index knows; the others, and their files, are counted. */

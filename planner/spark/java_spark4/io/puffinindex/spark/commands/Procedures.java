@@ -66,7 +66,7 @@ public final class Procedures implements ProcedureCatalog {
 
   @Override
   public UnboundProcedure loadProcedure(Identifier name) {
-    if (statements.haveEnded()) {
+    if (statements.rule.hasEnded()) {
       throw new Unknown("puffin-index was disabled");
     }
     Described one = described.get(name.name().toLowerCase(Locale.ROOT));
