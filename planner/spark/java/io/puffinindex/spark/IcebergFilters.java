@@ -102,7 +102,11 @@ record IcebergFilters(Schema schema, Set<Integer> fields) {
       return Node.of("node", TESTS.get(operation), "value", column);
     }
     List<Object> values = new ArrayList<>();
-    predicate.literals().forEach(literal -> values.add(internal(literal.value())));
+    // Spark has the texts of UUIDs.
+    boolean isText = column.type().equals("string");
+    predicate
+        .literals()
+        .forEach(one -> values.add(internal((isText ? one : one.to(field.type())).value())));
     List<Node> literals = values.stream().map(value -> Conditions.literal(value, type)).toList();
     Node test =
         operation == Operation.IN
