@@ -1,7 +1,7 @@
 """Conditions written as Iceberg's filters, for its own pruning of files."""
 
 import math
-from typing import Any, Final, cast
+from typing import Any, cast
 
 import numpy as np
 from pyiceberg import expressions as iceberg
@@ -14,9 +14,6 @@ from puffin_index.errors import DefinitionError
 from puffin_index.keys.leaf import Key, NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import ValueType, value_type_named
 from puffin_index.keys.values import value_of
-
-_LOST: Final = "\N{REPLACEMENT CHARACTER}"
-"""The character that Iceberg's filters have in place of bytes that are not UTF-8."""
 
 
 def file_filter(predicate: nodes.Predicate, schema: Schema) -> iceberg.BooleanExpression:
@@ -79,6 +76,7 @@ def _iceberg_literal(key: Key, value_type: ValueType) -> LiteralValue | None:
     if value_type.name.endswith("_ns"):
         return None
     value: Any = value_of(key, value_type)
-    is_lost = isinstance(value, str) and _LOST in value
+    # It stands for bytes that are not UTF-8.
+    is_lost = isinstance(value, str) and "\N{REPLACEMENT CHARACTER}" in value
     is_rounded = value_type.name == "float" and float(np.float32(value)) != value
     return None if is_lost or is_rounded or (isinstance(value, float) and not math.isfinite(value)) else literal(value)

@@ -117,7 +117,7 @@ record IcebergFilters(Schema schema, Set<Integer> fields) {
                 "left",
                 column,
                 "operator",
-                Objects.requireNonNull(COMPARISONS.get(operation)),
+                COMPARISONS.get(operation),
                 "right",
                 literals.get(0));
     if (operation != Operation.IN && operation != Operation.STARTS_WITH) {
