@@ -42,8 +42,13 @@ class RowGroupTask:
 
     file: ScanFile
     ordinal: int
+    row_count: int
     rows: RowSet | None
-    memory_bytes: int
+
+    @property
+    def memory_bytes(self) -> int:
+        """About what its rows take in memory."""
+        return _UNPACKED * self.file.file.file_size * self.row_count // max(1, self.file.file.record_count)
 
 
 def tasks_of(planned: QueryAnswer, table: Table, positions: Ints) -> Iterator[RowGroupTask]:
@@ -58,19 +63,13 @@ def tasks_of(planned: QueryAnswer, table: Table, positions: Ints) -> Iterator[Ro
         if planned.scan.is_indexed[at]:
             row_count, row_group = int(plan.row_counts[at]), int(planned.scan.numbers[at])
             rows = planned.pruned.rows_of(at, row_group, row_count, planned.request.condition)
-            yield _task(file, int(plan.ordinals[at]), row_count, rows)
+            yield RowGroupTask(file, int(plan.ordinals[at]), row_count, rows)
         elif number != seen:
             # The footer says which row groups there are; the manifest may be wrong.
             with open_parquet(table.io, file.file.path, file.file.file_size) as parquet:
                 groups = [parquet.metadata.row_group(i).num_rows for i in range(parquet.metadata.num_row_groups)]
-            yield from (_task(file, ordinal, rows, None) for ordinal, rows in enumerate(groups))
+            yield from (RowGroupTask(file, ordinal, rows, None) for ordinal, rows in enumerate(groups))
         seen = number
-
-
-def _task(file: ScanFile, ordinal: int, row_count: int, rows: RowSet | None) -> RowGroupTask:
-    return RowGroupTask(
-        file, ordinal, rows, _UNPACKED * file.file.file_size * row_count // max(1, file.file.record_count)
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,10 @@
-"""The nodes that `Conditions.java` makes of the filter above a scan: tests of typed columns against literals."""
+"""The nodes that the hook's Java makes of a scan's filters: tests of typed columns against literals."""
 
 from __future__ import annotations
 
 from base64 import b64decode
 from decimal import Decimal, InvalidOperation
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 import numpy as np
 from pydantic import (
@@ -14,10 +14,11 @@ from pydantic import (
     Field,
     ValidationInfo,
     ValidatorFunctionWrapHandler,
+    WrapValidator,
     field_validator,
 )
 
-from planner.condition.packed import Contents, unpacked
+from puffin_index.storage.arrays import Ints
 
 
 class Message(BaseModel):
@@ -50,6 +51,36 @@ def content_of(type_name: str, sent: object) -> Content:
                 raise ValueError(f"{sent!r} is no number") from error
         case _:
             raise ValueError(f"{sent!r} is no {type_name}")
+
+
+Contents: TypeAlias = tuple[int, ...] | tuple[bytes, ...]
+"""Values as Spark has them: of a date the days, of a timestamp the microseconds since 1970; of a text its bytes."""
+
+_HEADER_BYTES: Final = 5
+_LENGTH_BYTES: Final = 4
+
+
+def unpacked(text: str) -> Contents:
+    """Return the values of a base64 list of the form `N` or `B` (docs/hook-protocol.md), or raise ValueError."""
+    data = b64decode(text, validate=True)
+    form, count = data[:1], int.from_bytes(data[1:_HEADER_BYTES])
+    if form == b"N" and len(data) == _HEADER_BYTES + 8 * count:
+        return tuple(np.frombuffer(data, ">i8", count, _HEADER_BYTES).tolist())
+    first = _HEADER_BYTES + _LENGTH_BYTES * count
+    if form == b"B" and len(data) >= first:
+        lengths: Ints = np.frombuffer(data, ">u4", count, _HEADER_BYTES).astype(np.int64)
+        ends = first + np.cumsum(lengths)
+        if (int(ends[-1]) if count else first) == len(data):
+            return tuple(data[start:end] for start, end in zip((ends - lengths).tolist(), ends.tolist(), strict=True))
+    raise ValueError("no list of values")
+
+
+def _read_list(sent: object, read: ValidatorFunctionWrapHandler) -> object:
+    return unpacked(sent) if isinstance(sent, str) else read(sent)
+
+
+PACKED: Final = WrapValidator(_read_list)
+"""Lets a list be packed, as `PackedList.java` writes long ones."""
 
 
 class LiteralNode(Message):
@@ -92,12 +123,7 @@ class Membership(Message):
 
     node: Literal["in"]
     value: _Value
-    members: tuple[LiteralNode, ...] | Contents
-
-    @field_validator("members", mode="wrap")
-    @classmethod
-    def _members(cls, sent: object, read: ValidatorFunctionWrapHandler) -> object:
-        return unpacked(sent) if isinstance(sent, str) else read(sent)
+    members: Annotated[tuple[LiteralNode, ...] | Contents, PACKED]
 
 
 class Test(Message):

@@ -1,7 +1,4 @@
-"""Turn a request into what the planner judges by: a scan, a predicate, how many rows are wanted; and into SQL text.
-
-A filter that is not understood keeps all rows.
-"""
+"""Turn a request into what the planner judges by: a scan, a predicate, how many rows are wanted; and into SQL text."""
 
 import json
 import logging
@@ -19,10 +16,9 @@ from pyiceberg.types import IcebergType, NestedField, UUIDType
 from pyroaring import BitMap
 
 from planner.condition.as_sql import HIDDEN, conjuncts_as_sql, name_text
-from planner.condition.iceberg_filters import read_filter
 from planner.condition.spark.nodes import content_of
 from planner.condition.spark.read import read_node, spark_type
-from planner.condition.tree.nodes import UNKNOWN, ByValue, Everything, Leaf, Predicate, leaves
+from planner.condition.tree.nodes import UNKNOWN, ByValue, Leaf, Predicate, leaves
 from planner.condition.tree.simplify import MOST_KEYS, among_keys, conjunction, simplified
 from planner.first_rows.search import FirstRows, Order
 from planner.prune.estimate import key_presence, most_distinct
@@ -34,12 +30,11 @@ from planner.view.directories import FieldStatistics, IndexReads
 from planner.view.index_view import IndexView
 from puffin_index.data.data_table import DataFile
 from puffin_index.data.deletes import DeleteColumn, DeleteFile, EqualityDelete
-from puffin_index.errors import NotFoundError, UnsupportedError
+from puffin_index.errors import UnsupportedError
 from puffin_index.keys.arrow_keys import column_of
 from puffin_index.keys.leaf import NullTest, RangeTest, SetTest
 from puffin_index.keys.value_types import value_type_named, value_type_of
 from puffin_index.storage.arrays import Flags, Ints
-from puffin_index.storage.caches import cleared_by
 
 _log = logging.getLogger(__name__)
 
@@ -49,8 +44,8 @@ _MOST_CHARACTERS: Final = 10_000
 def read_conditions(request: Request, *, filters: bool = True) -> list[Predicate]:
     """Read the conditions above the scan of a request, and its filters if wanted. All hold together."""
     schema = schema_of(request.columns)
-    read = [_read_filter(text, request.columns) for text in request.filters] if filters else []
-    return [*read, *(read_node(node, schema) for node in request.conditions)]
+    every = (*request.filters, *request.conditions) if filters else request.conditions
+    return [read_node(node, schema) for node in every]
 
 
 def bind_filters(request: Request, decide: Callable[[ByValue], Predicate] = lambda _: UNKNOWN) -> Predicate:
@@ -62,21 +57,6 @@ def bind_filters(request: Request, decide: Callable[[ByValue], Predicate] = lamb
     conditions = (simplified(condition, decide) for condition in read_conditions(request))
     joins = (bind_runtime_keys(keys, schema) for keys in request.runtime_keys)
     return conjunction([*conditions, *joins])
-
-
-@lru_cache(maxsize=16)
-def _read_filter(text: str, columns: str) -> Predicate:
-    """Read a filter; kept, because a query asks several times, and a list of 10,000 values takes half a second."""
-    try:
-        return read_filter(text, schema_of(columns))
-    except (NotFoundError, RecursionError) as error:
-        _log.debug("filter not understood, all its rows are kept: %s (%s)", text, error)
-    except ValueError as error:
-        _log.warning("filter not understood, all its rows are kept: %s (%s)", text, error)
-    return Everything(exact=False, text=text)
-
-
-cleared_by(_read_filter.cache_clear)
 
 
 @lru_cache(maxsize=256)

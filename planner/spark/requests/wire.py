@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
-from pydantic import Base64Bytes, ValidationError, ValidatorFunctionWrapHandler, WrapValidator, field_validator
+from pydantic import Base64Bytes, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 from pyroaring import BitMap
 
 from planner.condition.as_sql import quoted
-from planner.condition.packed import unpacked
 from planner.condition.spark.nodes import (
+    PACKED,
     Column,
     ConditionNode,
     Function,
@@ -50,6 +50,9 @@ def _known_or_unknown(node: object, read: ValidatorFunctionWrapHandler) -> Condi
     return condition
 
 
+_Conditions: TypeAlias = tuple[Annotated[ConditionNode, WrapValidator(_known_or_unknown)], ...]
+
+
 class RuntimeKeys(Message):
     """What is known of a column once the query runs; a row for which it does not hold is not needed.
 
@@ -63,13 +66,8 @@ class RuntimeKeys(Message):
     name: str
     type: str
     operator: Literal["=", "<", "<=", ">", ">="]
-    keys: tuple[bool | int | str | bytes, ...]
+    keys: Annotated[tuple[bool | int | str | bytes, ...], PACKED]
     source: Literal["join", "subquery", "join or subquery", "merge", "update", "delete"]
-
-    @field_validator("keys", mode="wrap")
-    @classmethod
-    def _keys(cls, sent: object, read: ValidatorFunctionWrapHandler) -> object:
-        return unpacked(sent) if isinstance(sent, str) else read(sent)
 
     def __str__(self) -> str:
         if self.operator == "=" and len(self.keys) != 1:
@@ -159,8 +157,8 @@ class Request(Message):
     table: str
     uuid: str
     snapshot: int | None
-    filters: tuple[str, ...]
-    conditions: tuple[Annotated[ConditionNode, WrapValidator(_known_or_unknown)], ...]
+    filters: _Conditions
+    conditions: _Conditions
     runtime_fields: dict[int, int | None]
     runtime_keys: tuple[RuntimeKeys, ...]
     wanted: Wanted | None

@@ -17,7 +17,7 @@ from planner.spark.callback import PlannerCallback
 from planner.spark.read_index import Reports
 from puffin_index import IndexDefinition
 from tests.planner.query_log_sample import RECORD
-from tests.planner.spark.requests.jvm_messages import REQUEST
+from tests.planner.spark.requests.jvm_messages import REQUEST, column, comparison, literal
 from tests.planner.ten_rows import build_index
 from tests.shell import Shell
 
@@ -65,12 +65,12 @@ class Hook:
         # Only planning on executors would need a Spark context.
         self._callback = PlannerCallback({"lake": catalog}, cast(Any, None), "session", Reports(), strict=True)
 
-    def ask(self, *more: str) -> bytes:
+    def ask(self, *more: dict[str, Any]) -> bytes:
         """Ask for rows that there are not, by more filters if there are, and wait until the log is written."""
         table, version = self._index.data_table, self._index.index_table.refresh().snapshots()[-1]
         request = REQUEST | {
             "uuid": str(table.metadata.table_uuid),
-            "filters": ['{"type": "eq", "term": "k", "value": 401}', *more],
+            "filters": [comparison(column(1, "long"), "=", literal(401, "long")), *more],
             "columns": table.schema().model_dump_json(),
             "settings": {"spark.puffin-index.query-log": self._log},
             "session": "session",
@@ -129,7 +129,7 @@ def test_stores_may_get_a_file_each_time(
 
 
 def test_a_line_has_what_was_agreed(local_catalog: SqlCatalog, folder: Path) -> None:
-    Hook(local_catalog, folder.as_uri()).ask('{"type": "lt", "term": "v", "value": 100}')
+    Hook(local_catalog, folder.as_uri()).ask(comparison(column(2, "long"), "<", literal(100, "long")))
     (file,) = folder.glob("*.jsonl")
     line: dict[str, Any] = json.loads(file.read_text())
     time = line.pop("time")

@@ -51,7 +51,7 @@ import org.apache.spark.unsafe.types.UTF8String;
  */
 public final class Conditions {
   /** Levels of AND within OR within AND that readers of JSON take; deeper parts are unknown. */
-  private static final int MAX_DEPTH = 50;
+  static final int MAX_DEPTH = 50;
 
   /** A function of more expressions is unknown. */
   private static final int MAX_NODES = 1000;
@@ -169,7 +169,8 @@ public final class Conditions {
       Lists.from(in.hset()).forEach(member -> members.add(new Literal(member, own)));
       node = membership(in.child(), members);
     } else if (TESTS.containsKey(type)) {
-      node = test(TESTS.get(type), expression.children().apply(0));
+      Node value = value(expression.children().apply(0));
+      node = value == null ? null : Node.of("node", TESTS.get(type), "value", value);
     } else if (expression.dataType().equals(DataTypes.BooleanType)) {
       node = value(expression);
     }
@@ -273,11 +274,6 @@ public final class Conditions {
     return value == null
         ? null
         : Node.of("node", "in", "value", value, "members", PackedList.of(values, nodes));
-  }
-
-  private Node test(String name, Expression expression) {
-    Node value = value(expression);
-    return value == null ? null : Node.of("node", name, "value", value);
   }
 
   /** The node of a column, the leaf of a struct or the value of a map's key; null for others. */

@@ -2,7 +2,6 @@ package io.puffinindex.spark;
 
 import io.puffinindex.spark.aggregates.AnswerAggregates;
 import io.puffinindex.spark.commands.IndexStatements;
-import io.puffinindex.spark.commands.PythonStatements;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.List;
@@ -60,15 +59,14 @@ public final class Hook extends AbstractFunction1<Object, Rule<LogicalPlan>>
       String described)
       throws ReflectiveOperationException {
     rule = new PruneScans(name, home, planner, strict);
-    PythonStatements python = new PythonStatements(statements);
-    this.statements = new IndexStatements(rule, python);
-    procedures = procedures(rule, python, described);
+    this.statements = new IndexStatements(rule, statements);
+    procedures = procedures(this.statements, described);
   }
 
-  private static Object procedures(PruneScans rule, PythonStatements python, String described)
+  private static Object procedures(IndexStatements statements, String described)
       throws ReflectiveOperationException {
     try {
-      return Class.forName(PROCEDURES).getConstructors()[0].newInstance(rule, python, described);
+      return Class.forName(PROCEDURES).getConstructors()[0].newInstance(statements, described);
     } catch (ClassNotFoundException e) {
       return null;
     }
@@ -112,7 +110,7 @@ public final class Hook extends AbstractFunction1<Object, Rule<LogicalPlan>>
     } catch (Exception e) {
       Trouble.LOG.warn("no index is used in this session", e);
     }
-    return new Nothing();
+    return new Unchanging(() -> {});
   }
 
   @Override
@@ -145,11 +143,6 @@ public final class Hook extends AbstractFunction1<Object, Rule<LogicalPlan>>
     }
   }
 
-  static void remove(Object session) throws ReflectiveOperationException {
-    put(session, List.of(), List.of());
-    putCatalog(session, null);
-  }
-
   /**
    * Put the catalog of procedures into a session, or take it away if it is null; false if the
    * session has another one of the name, which stays.
@@ -158,8 +151,7 @@ public final class Hook extends AbstractFunction1<Object, Rule<LogicalPlan>>
    * driver's own classes are.
    */
   @SuppressWarnings("unchecked") // reflection
-  private static boolean putCatalog(Object session, Object catalog)
-      throws ReflectiveOperationException {
+  static boolean putCatalog(Object session, Object catalog) throws ReflectiveOperationException {
     Object manager = SparkParts.of(session, "sessionState", "catalogManager");
     SQLConf conf = (SQLConf) SparkParts.of(session, "sessionState", "conf");
     synchronized (manager) {
@@ -204,15 +196,17 @@ public final class Hook extends AbstractFunction1<Object, Rule<LogicalPlan>>
     return OURS.contains(object.getClass().getName());
   }
 
-  /** A rule that does nothing, because extensions must return one. */
-  private static final class Nothing extends Rule<LogicalPlan> {
-    @Override
-    public String ruleName() {
-      return "PuffinIndexEverySession";
+  /** What extensions return, which must be a rule: one that runs something and changes no plan. */
+  static final class Unchanging extends Rule<LogicalPlan> {
+    private final Runnable first;
+
+    Unchanging(Runnable first) {
+      this.first = first;
     }
 
     @Override
     public LogicalPlan apply(LogicalPlan plan) {
+      first.run();
       return plan;
     }
   }

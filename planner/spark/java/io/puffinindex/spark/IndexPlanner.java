@@ -3,7 +3,7 @@ package io.puffinindex.spark;
 import io.puffinindex.spark.aggregates.AggregateAnswer;
 import io.puffinindex.spark.functions.ColumnFunction;
 import io.puffinindex.spark.functions.ColumnValues;
-import io.puffinindex.spark.scans.ScanTasks;
+import io.puffinindex.spark.scans.IcebergScans;
 import io.puffinindex.spark.scans.View;
 import java.io.ByteArrayInputStream;
 import java.io.DataInputStream;
@@ -66,12 +66,8 @@ public final class IndexPlanner {
   Answer ask(ScanQuestion question, List<FileScanTask> tasks, String home) throws IOException {
     Table table = question.table;
     Node request = question.request(home);
-    if (request == null) {
-      return null;
-    }
     Long whole = wholeSnapshot(question, tasks);
     String key = key(table);
-    boolean wantsFewRows = request.get("wanted") != null;
     recall(question);
     for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
       View view = views.getOrDefault(key, View.NONE);
@@ -79,7 +75,7 @@ public final class IndexPlanner {
       request.put("version", view.version);
       request.put("unindexed", candidates.unindexed);
       request.put("unindexed_files", candidates.unindexedFiles);
-      if (wantsFewRows) {
+      if (question.wanted != null) {
         request.put("wanted", question.wanted.with("deleted", view.withDeletes(tasks)));
       }
       if (question.aggregates != null) {
@@ -207,7 +203,7 @@ public final class IndexPlanner {
       return dropped.isEmpty() && !dropsUnknown;
     }
 
-    public ScanTasks.Pruned left(List<FileScanTask> tasks) {
+    public IcebergScans.Pruned left(List<FileScanTask> tasks) {
       return view.without(tasks, dropped, dropsUnknown);
     }
   }

@@ -13,7 +13,11 @@ public final class JobNotes {
   @SuppressWarnings("ThreadLocalUsage") // the hooks of a JVM have notes of their own
   private final ThreadLocal<Noted> noted = new ThreadLocal<>();
 
+  /** Add a note, which may be empty. */
   public void add(String note) {
+    if (note.isEmpty()) {
+      return;
+    }
     forgetOtherQueries();
     var context = SparkSession.active().sparkContext();
     String before = context.getLocalProperty(DESCRIPTION);

@@ -2,13 +2,19 @@ package io.puffinindex.spark;
 
 import java.util.Arrays;
 import java.util.Collections;
+import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.function.Function;
+import java.util.function.UnaryOperator;
 import org.apache.spark.api.python.PythonUtils;
+import org.apache.spark.sql.catalyst.expressions.Alias;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.ExprId;
 import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.execution.dynamicpruning.PartitionPruning$;
 import scala.Option;
@@ -46,6 +52,25 @@ public final class Lists {
         tree.<N>collect(
             scala.Function.unlift(
                 node -> Option.<N>apply(type.isInstance(node) ? type.cast(node) : null))));
+  }
+
+  /** Puts what attributes are in their place. */
+  public static UnaryOperator<Expression> substitution(Map<ExprId, Expression> others) {
+    return expression ->
+        expression.transform(
+            change(node -> node instanceof Attribute column ? others.get(column.exprId()) : null));
+  }
+
+  /** Makes of an expression above a projection what it is below. */
+  public static UnaryOperator<Expression> below(
+      scala.collection.Iterable<NamedExpression> projection) {
+    Map<ExprId, Expression> aliases = new HashMap<>();
+    for (NamedExpression named : from(projection)) {
+      if (named instanceof Alias alias) {
+        aliases.put(alias.exprId(), alias.child());
+      }
+    }
+    return substitution(aliases);
   }
 
   public static List<Expression> conjuncts(Expression condition) {

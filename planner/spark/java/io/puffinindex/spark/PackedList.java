@@ -1,12 +1,6 @@
 package io.puffinindex.spark;
 
-import com.fasterxml.jackson.core.JsonProcessingException;
-import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.nio.ByteBuffer;
-import java.nio.CharBuffer;
-import java.nio.charset.CharacterCodingException;
-import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Base64;
 import java.util.List;
@@ -20,16 +14,10 @@ public final class PackedList {
 
   private PackedList() {}
 
-  /** A list in this form if it can have it; otherwise as it is sent else. */
+  /** A long list of whole numbers, texts or bytes; otherwise what is sent else. */
   public static Object of(List<Object> values, Object otherwise) {
-    String packed = of(values);
-    return packed == null ? otherwise : packed;
-  }
-
-  /** A long list of whole numbers, texts or bytes; null for a short list or other values. */
-  private static String of(List<Object> values) {
     if (values.size() <= MOST_IN_JSON) {
-      return null;
+      return otherwise;
     }
     boolean areNumbers = isNumber(values.get(0));
     List<byte[]> contents = new ArrayList<>();
@@ -37,7 +25,7 @@ public final class PackedList {
     for (Object value : values) {
       byte[] content = areNumbers ? NONE : content(value);
       if (content == null || (areNumbers && !isNumber(value))) {
-        return null;
+        return otherwise;
       }
       contents.add(content);
       length += content.length;
@@ -53,49 +41,13 @@ public final class PackedList {
     return Base64.getEncoder().encodeToString(packed.array());
   }
 
-  /** A filter of Iceberg's JSON with its long lists in this form. */
-  public static String inFilter(String text) {
-    JsonNode filter;
-    try {
-      filter = Node.JSON.readTree(text);
-    } catch (JsonProcessingException e) {
-      return text; // it nests deeper than Jackson reads
-    }
-    boolean isChanged = false;
-    for (JsonNode test : filter.findParents("values")) {
-      List<Object> values = new ArrayList<>();
-      test.get("values")
-          .forEach(
-              value -> values.add(value.isTextual() ? value.textValue() : value.numberValue()));
-      String packed = of(values);
-      if (packed != null) {
-        ((ObjectNode) test).put("values", packed);
-        isChanged = true;
-      }
-    }
-    return isChanged ? filter.toString() : text;
-  }
-
   private static boolean isNumber(Object value) {
     return value instanceof Integer || value instanceof Long;
   }
 
-  /** The bytes of a text or of bytes; null for anything else, and for unpaired surrogates. */
   private static byte[] content(Object value) {
-    if (value instanceof UTF8String text) {
-      return text.getBytes();
-    }
-    if (!(value instanceof CharSequence text)) {
-      return value instanceof byte[] bytes ? bytes : null;
-    }
-    try {
-      // A plain conversion would put question marks in the place of surrogates.
-      ByteBuffer encoded = StandardCharsets.UTF_8.newEncoder().encode(CharBuffer.wrap(text));
-      byte[] content = new byte[encoded.remaining()];
-      encoded.get(content);
-      return content;
-    } catch (CharacterCodingException e) {
-      return null;
-    }
+    return value instanceof UTF8String text
+        ? text.getBytes()
+        : value instanceof byte[] bytes ? bytes : null;
   }
 }

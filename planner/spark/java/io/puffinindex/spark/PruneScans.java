@@ -4,7 +4,6 @@ import io.puffinindex.spark.joins.AwaitedColumn;
 import io.puffinindex.spark.joins.RuntimeFilters;
 import io.puffinindex.spark.joins.RuntimeScan;
 import io.puffinindex.spark.scans.IcebergScans;
-import io.puffinindex.spark.scans.ScanTasks;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.Collections;
@@ -49,7 +48,7 @@ public final class PruneScans extends Rule<LogicalPlan> implements Cloneable {
   private String home;
   public final IndexPlanner planner;
   private final boolean strict;
-  private final JobNotes notes = new JobNotes();
+  public final JobNotes notes = new JobNotes();
   private final AtomicBoolean ended = new AtomicBoolean();
 
   /** Says of an aggregate whether the index answers it, so that its scan is not looked at here. */
@@ -95,7 +94,8 @@ public final class PruneScans extends Rule<LogicalPlan> implements Cloneable {
   /** End, and leave a session. */
   public void disable(Object session) throws ReflectiveOperationException {
     end();
-    Hook.remove(session);
+    Hook.put(session, List.of(), List.of());
+    Hook.putCatalog(session, null);
   }
 
   /** Be all of the hook that a session has: an audit's takes no statements and no aggregates. */
@@ -172,12 +172,6 @@ public final class PruneScans extends Rule<LogicalPlan> implements Cloneable {
   public IndexPlanner.Answer ask(ScanQuestion question, List<FileScanTask> tasks)
       throws IOException {
     return planner.ask(question, tasks, home);
-  }
-
-  public void note(String note) {
-    if (!note.isEmpty()) {
-      notes.add(note);
-    }
   }
 
   public void tell(String what, Throwable trouble) {
@@ -327,8 +321,8 @@ public final class PruneScans extends Rule<LogicalPlan> implements Cloneable {
         return false;
       }
       List<FileScanTask> tasks = IcebergScans.tasks(scan);
-      if (tasks instanceof ScanTasks.Pruned || tasks.isEmpty()) {
-        return tasks instanceof ScanTasks.Pruned && tasks.isEmpty();
+      if (tasks instanceof IcebergScans.Pruned || tasks.isEmpty()) {
+        return tasks instanceof IcebergScans.Pruned && tasks.isEmpty();
       }
       var schema = IcebergScans.schema(scan);
       Node wantedNode = wanted == null ? null : wanted.node(output, schema);
@@ -345,7 +339,7 @@ public final class PruneScans extends Rule<LogicalPlan> implements Cloneable {
       if (answer == null) {
         return false;
       }
-      ScanTasks.Pruned left = answer.keepsAll() ? null : answer.left(tasks);
+      IcebergScans.Pruned left = answer.keepsAll() ? null : answer.left(tasks);
       boolean isEmpty = left != null && left.isEmpty();
       boolean isForThisQuery = left != null && wantedNode != null;
       if (left == null || isForThisQuery) {
@@ -353,7 +347,7 @@ public final class PruneScans extends Rule<LogicalPlan> implements Cloneable {
       } else {
         IcebergScans.replaceTasks(scan, left);
       }
-      note(answer.note);
+      notes.add(answer.note);
       columns.values().removeIf(column -> !answer.runtimeFields.contains(column.field()));
       if ((!columns.isEmpty() || isForThisQuery) && !isEmpty) {
         // A scan of another query with the same filters is equal, but wants other rows.

@@ -1,13 +1,19 @@
 package io.puffinindex.spark;
 
-import io.puffinindex.spark.plugin.SessionExtensions;
 import io.puffinindex.spark.plugin.Sidecar;
 import java.util.Map;
+import org.apache.commons.lang3.reflect.MethodUtils;
 import org.apache.spark.SparkContext;
 import org.apache.spark.api.plugin.DriverPlugin;
 import org.apache.spark.api.plugin.ExecutorPlugin;
 import org.apache.spark.api.plugin.PluginContext;
 import org.apache.spark.api.plugin.SparkPlugin;
+import org.apache.spark.sql.SparkSessionExtensions;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.rules.Rule;
+import scala.Function1;
+import scala.runtime.AbstractFunction1;
+import scala.runtime.BoxedUnit;
 
 /** Lets all sessions of an application use indexes: {@code spark.plugins}. */
 public class PuffinIndexPlugin implements SparkPlugin, DriverPlugin {
@@ -41,6 +47,26 @@ public class PuffinIndexPlugin implements SparkPlugin, DriverPlugin {
   public void shutdown() {
     if (sidecar != null) {
       sidecar.close();
+    }
+  }
+
+  /** Gives each session the hook of the sidecar before its statements are looked at. */
+  public static final class SessionExtensions
+      extends AbstractFunction1<SparkSessionExtensions, BoxedUnit> {
+    @Override
+    public BoxedUnit apply(SparkSessionExtensions extensions) {
+      Function1<Object, Rule<LogicalPlan>> rules =
+          session -> new Hook.Unchanging(() -> Sidecar.hook(session));
+      try {
+        // Rules of hints run before procedures are looked for. Spark 3.5 has neither.
+        String first = "injectHintResolutionRule";
+        boolean hasFirst =
+            MethodUtils.getAccessibleMethod(extensions.getClass(), first, Function1.class) != null;
+        MethodUtils.invokeMethod(extensions, hasFirst ? first : "injectResolutionRule", rules);
+      } catch (ReflectiveOperationException e) {
+        throw new IllegalStateException(e);
+      }
+      return BoxedUnit.UNIT;
     }
   }
 }

@@ -2,7 +2,6 @@ package io.puffinindex.spark;
 
 import io.puffinindex.spark.aggregates.AggregateQuestion;
 import io.puffinindex.spark.scans.IcebergScans;
-import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -11,9 +10,7 @@ import java.util.Set;
 import org.apache.iceberg.SchemaParser;
 import org.apache.iceberg.Table;
 import org.apache.iceberg.TableProperties;
-import org.apache.iceberg.expressions.Binder;
 import org.apache.iceberg.expressions.Expression;
-import org.apache.iceberg.expressions.ExpressionParser;
 import org.apache.iceberg.types.TypeUtil;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.SubqueryExpression;
@@ -102,28 +99,11 @@ public final class ScanQuestion implements Cloneable {
         : wanted.get("rows") + " " + wanted.get("order") + " " + conditions.nodes;
   }
 
-  /** The content of a request; an aggregate's is null if the planner would miss a filter. */
+  /** The content of a request. */
   public Node request(String home) {
     var schema = IcebergScans.schema(scan);
-    List<String> expressions = new ArrayList<>();
     Set<Integer> named = new HashSet<>(conditions.fields);
-    boolean hasAllFilters = true;
-    for (Expression filter : filters) {
-      try {
-        Set<Integer> referenced =
-            Binder.boundReferences(
-                schema.asStruct(), List.of(filter), IcebergScans.isCaseSensitive(scan));
-        expressions.add(PackedList.inFilter(ExpressionParser.toJson(filter)));
-        named.addAll(referenced);
-      } catch (RuntimeException e) {
-        // A missing filter only keeps more row groups, but no row that it rejects may count.
-        hasAllFilters = false;
-        Trouble.LOG.debug("filter not handed to the index: {}", filter, e);
-      }
-    }
-    if (aggregates != null && !hasAllFilters) {
-      return null;
-    }
+    List<Node> nodes = filters.stream().map(new IcebergFilters(schema, named)::node).toList();
     named.addAll(runtimeFields.keySet());
     if (wanted != null && wanted.get("order") != null) {
       named.add((Integer) ((Map<?, ?>) wanted.get("order")).get("field"));
@@ -141,11 +121,11 @@ public final class ScanQuestion implements Cloneable {
     request.putAll(
         Node.of(
             "snapshot", snapshot,
-            "filters", expressions,
+            "filters", nodes,
             "conditions", conditions.nodes,
             "runtime_fields", runtimeFields,
             "runtime_keys", runtimeKeys,
-            "wanted", hasAllFilters ? wanted : null,
+            "wanted", wanted,
             "aggregates", null,
             "catalog", catalog,
             "session", home));

@@ -1,12 +1,9 @@
 package io.puffinindex.spark;
 
 import org.apache.iceberg.Schema;
-import org.apache.spark.sql.catalyst.expressions.Alias;
-import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.Descending$;
 import org.apache.spark.sql.catalyst.expressions.Expression;
-import org.apache.spark.sql.catalyst.expressions.GetStructField;
 import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.NullsFirst$;
 import org.apache.spark.sql.catalyst.expressions.Rank;
@@ -28,8 +25,8 @@ import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
  * filter, its projection and its sort. Of {@code rank() <= k} without partitions, Spark makes a
  * WindowGroupLimit.
  *
- * @param key the column of the scan, or the leaf of a struct, that the rows are ordered by first;
- *     null if any rows will do, as is {@code order} then
+ * @param key what the rows are ordered by first, of columns of the scan; null if any rows will do,
+ *     as is {@code order} then
  */
 public record WantedRows(Scan scan, int rows, Expression key, SortOrder order) {
   /** The rows that a plan wants of a scan; null if the plan is no LIMIT above a scan. */
@@ -63,12 +60,7 @@ public record WantedRows(Scan scan, int rows, Expression key, SortOrder order) {
     Expression key = order == null ? null : order.child();
     while (!(plan instanceof DataSourceV2ScanRelation)) {
       if (plan instanceof Project project) {
-        if (key != null) {
-          key = behind(key, project);
-          if (key == null) {
-            return null;
-          }
-        }
+        key = key == null ? null : Lists.below(project.projectList()).apply(key);
         plan = project.child();
       } else if (plan instanceof Sort sort && order == null && sort.global()) {
         order = sort.order().head();
@@ -84,23 +76,6 @@ public record WantedRows(Scan scan, int rows, Expression key, SortOrder order) {
       }
     }
     return new WantedRows(((DataSourceV2ScanRelation) plan).scan(), rows, key, order);
-  }
-
-  /** What a column or the leaf of a struct is below a projection; null if it is anything else. */
-  private static Expression behind(Expression key, Project project) {
-    if (key instanceof GetStructField access) {
-      Expression struct = behind(access.child(), project);
-      return struct == null ? null : key.withNewChildren(Lists.of(struct));
-    }
-    if (!(key instanceof Attribute attribute)) {
-      return null;
-    }
-    for (var named : Lists.from(project.projectList())) {
-      if (named.exprId().equals(attribute.exprId())) {
-        return named instanceof Alias alias ? alias.child() : (Expression) named;
-      }
-    }
-    return null;
   }
 
   /** The content of a request; null if no index can be of the column that orders the rows. */

@@ -39,11 +39,11 @@ public final class AggregateAnswer extends IndexPlanner.Answer {
     for (int i = 0; i < keys.length; i++) {
       keys[i] = Values.read(in, size);
     }
-    rows = ColumnValues.readLongs(in, size);
+    rows = View.longs(in, size);
     this.columns = new Column[columns.size()];
     for (int i = 0; i < this.columns.length; i++) {
       Node wanted = columns.get(i);
-      long[] values = ColumnValues.readLongs(in, size);
+      long[] values = View.longs(in, size);
       boolean isAddedUp = wanted.isTrue("sum");
       this.columns[i] =
           new Column(

@@ -85,7 +85,8 @@ public final class AggregateQuestion {
   /** Whether a key or an input of an aggregate is computed of the values of columns. */
   private boolean hasFunctions;
 
-  private boolean isDeclined;
+  /** Whether an earlier answer was of no use. */
+  boolean isDeclined;
 
   private AggregateQuestion(Conditions conditions, List<UnaryOperator<Expression>> projections) {
     this.conditions = conditions;
@@ -141,10 +142,6 @@ public final class AggregateQuestion {
   boolean computes() {
     return hasFunctions
         || buffers.stream().anyMatch(one -> one.conditions() != null || one.computed() != null);
-  }
-
-  void decline() {
-    isDeclined = true;
   }
 
   public AggregateAnswer read(View view, RoaringBitmap asked, DataInputStream in)
@@ -257,7 +254,13 @@ public final class AggregateQuestion {
       addComputed(function, inputs, types, conditions);
       return;
     }
-    int column = column(node);
+    int column = columns.stream().map(one -> one.get("column")).toList().indexOf(node);
+    if (column < 0) {
+      column = columns.size();
+      columns.add(
+          Node.of(
+              "column", node, "sum", false, "double", false, "least", false, "greatest", false));
+    }
     texts.add(function.prettyName() + "(" + ColumnFunction.name(node) + ")");
     String what = isAddedUp ? "sum" : isEnd ? (type == Min.class ? "least" : "greatest") : "count";
     columns.get(column).computeIfPresent(what, (name, isWanted) -> true);
@@ -316,15 +319,5 @@ public final class AggregateQuestion {
 
   private static boolean isFloating(DataType type) {
     return type instanceof DoubleType || type instanceof FloatType;
-  }
-
-  private int column(Node node) {
-    int place = columns.stream().map(one -> one.get("column")).toList().indexOf(node);
-    if (place >= 0) {
-      return place;
-    }
-    columns.add(
-        Node.of("column", node, "sum", false, "double", false, "least", false, "greatest", false));
-    return columns.size() - 1;
   }
 }

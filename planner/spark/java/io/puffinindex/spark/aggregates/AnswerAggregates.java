@@ -12,6 +12,7 @@ import java.io.IOException;
 import java.lang.ref.WeakReference;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.Deque;
 import java.util.HashMap;
 import java.util.IdentityHashMap;
@@ -27,10 +28,16 @@ import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.ExprId;
 import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.planning.PhysicalOperation;
 import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
 import org.apache.spark.sql.catalyst.plans.logical.Expand;
+import org.apache.spark.sql.catalyst.plans.logical.GlobalLimit;
+import org.apache.spark.sql.catalyst.plans.logical.LocalLimit;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.catalyst.plans.logical.ReturnAnswer;
 import org.apache.spark.sql.catalyst.plans.physical.UnknownPartitioning;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.execution.CoalesceExec;
@@ -54,6 +61,7 @@ import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
 public final class AnswerAggregates extends SparkStrategy {
   private static final int ANSWERS_REMEMBERED = 32;
   private static final int ROWS_REMEMBERED = 400000;
+  private static final int MOST_EXISTING_ROWS = 1000;
 
   private final PruneScans rule;
 
@@ -82,7 +90,7 @@ public final class AnswerAggregates extends SparkStrategy {
       Answered answered =
           !rule.hasEnded() && plan instanceof Aggregate aggregate ? answered(aggregate) : null;
       if (answered != null) {
-        rule.note(answered.known.answer.note);
+        rule.notes.add(answered.known.answer.note);
         SparkPlan buffers = buffers(answered, plan.children().head());
         Object partial = answered.partial;
         plans.add(answered.whole.transform(Lists.change(node -> node == partial ? buffers : null)));
@@ -97,10 +105,28 @@ public final class AnswerAggregates extends SparkStrategy {
     return Lists.of(plans);
   }
 
-  /** The rows of a plan that asks whether there are rows; null if Spark has to read some. */
+  /**
+   * The rows of a plan that asks only whether there are rows: a LIMIT above a projection to
+   * literals, which Spark makes of EXISTS and {@code isEmpty}. Null if Spark has to read some.
+   */
   private SparkPlan existing(LogicalPlan plan) throws Exception {
-    ExistingRows existing = ExistingRows.of(plan);
-    Rows rows = existing == null ? null : rows(existing.project());
+    LogicalPlan whole = plan instanceof ReturnAnswer answer ? answer.child() : plan;
+    if (!(whole instanceof GlobalLimit global)
+        || !(global.child() instanceof LocalLimit local)
+        || !(local.child() instanceof Project project)
+        || !(local.limitExpr() instanceof Literal literal
+            && literal.value() instanceof Integer limit)
+        || limit > MOST_EXISTING_ROWS) {
+      return null;
+    }
+    List<Object> values = new ArrayList<>();
+    for (var named : Lists.from(project.projectList())) {
+      if (!(named instanceof Alias alias) || !(alias.child() instanceof Literal value)) {
+        return null;
+      }
+      values.add(value.value());
+    }
+    Rows rows = rows(project);
     if (rows == null || !(rows.below instanceof DataSourceV2ScanRelation relation)) {
       return null;
     }
@@ -119,10 +145,11 @@ public final class AnswerAggregates extends SparkStrategy {
     if (known.rows == null || !known.answer.left(limited.tasks).isEmpty()) {
       return null;
     }
-    long count = LongStream.of(known.answer.rows).sum();
-    rule.note(known.answer.note);
-    List<Attribute> attributes = Lists.from(existing.project().output());
-    return scan(attributes, existing.rows(count), question, known.answer);
+    int count = (int) Math.min(LongStream.of(known.answer.rows).sum(), limit);
+    rule.notes.add(known.answer.note);
+    InternalRow row = new GenericInternalRow(values.toArray());
+    return scan(
+        Lists.from(project.output()), Collections.nCopies(count, row), question, known.answer);
   }
 
   private boolean isNotToBeAsked(Scan scan) {
@@ -180,13 +207,8 @@ public final class AnswerAggregates extends SparkStrategy {
     if (found.isEmpty()) {
       return null;
     }
-    Map<ExprId, Expression> aliases = new HashMap<>();
-    for (var projection : Lists.from(found.get()._1())) {
-      if (projection instanceof Alias alias) {
-        aliases.put(alias.exprId(), alias.child());
-      }
-    }
-    return new Rows(substitution(aliases), Lists.from(found.get()._2()), found.get()._3());
+    var substitution = Lists.below(found.get()._1());
+    return new Rows(substitution, Lists.from(found.get()._2()), found.get()._3());
   }
 
   /** An answer, and its rows of keys and buffers; both null if Spark has to read all rows. */
@@ -244,18 +266,10 @@ public final class AnswerAggregates extends SparkStrategy {
       for (int i = 0; i < attributes.size(); i++) {
         row.put(attributes.get(i).exprId(), expressions.apply(i));
       }
-      var between = substitution(row);
+      var between = Lists.substitution(row);
       projections.add(expression -> below.apply(between.apply(above.apply(expression))));
     }
     return projections;
-  }
-
-  /** Puts what attributes are in their place. */
-  private static UnaryOperator<Expression> substitution(Map<ExprId, Expression> aliases) {
-    return expression ->
-        expression.transform(
-            Lists.change(
-                node -> node instanceof Attribute column ? aliases.get(column.exprId()) : null));
   }
 
   /** The answer and its rows; both null if Spark has to read all rows. */
@@ -274,7 +288,7 @@ public final class AnswerAggregates extends SparkStrategy {
             ? null
             : new AggregateRows(question.aggregates, answer).rows(answer.left(tasks));
     if (answer != null && rows == null) {
-      question.aggregates.decline();
+      question.aggregates.isDeclined = true;
       rule.ask(question, tasks);
     }
     Known found = new Known(new WeakReference<>(question.scan), key, answer, rows);

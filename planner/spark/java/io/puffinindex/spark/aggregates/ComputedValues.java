@@ -70,7 +70,11 @@ final class ComputedValues {
     if (isSum) {
       addSum(value == null ? null : sum(value, count), value == null ? 0 : count, types, row);
     } else {
-      row.add(withoutNegativeZero(value));
+      // Which of two zeros Spark would take depends on the order of the rows.
+      if (value instanceof Number number && 1 / number.doubleValue() == Double.NEGATIVE_INFINITY) {
+        throw new ArithmeticException("a zero whose sign depends on the order of rows");
+      }
+      row.add(value);
     }
   }
 
@@ -131,13 +135,5 @@ final class ComputedValues {
     long fraction = Double.doubleToLongBits(number) & ((1L << BITS_OF_FRACTIONS) - 1);
     int zeros = fraction == 0 ? BITS_OF_FRACTIONS : Long.numberOfTrailingZeros(fraction);
     exponent = Math.min(exponent, own - BITS_OF_FRACTIONS + zeros);
-  }
-
-  /** A value; which of two zeros Spark would take depends on the order of the rows. */
-  private static Object withoutNegativeZero(Object value) {
-    if (value instanceof Number number && 1 / number.doubleValue() == Double.NEGATIVE_INFINITY) {
-      throw new ArithmeticException("a zero whose sign depends on the order of rows");
-    }
-    return value;
   }
 }

@@ -3,14 +3,18 @@ package io.puffinindex.spark.commands;
 import io.puffinindex.spark.Lists;
 import io.puffinindex.spark.Node;
 import io.puffinindex.spark.PruneScans;
+import io.puffinindex.spark.PythonCalls;
+import java.io.IOException;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.function.BiFunction;
 import org.apache.iceberg.BaseMetadataTable;
 import org.apache.iceberg.spark.source.SparkTable;
+import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.analysis.ResolvedTable;
 import org.apache.spark.sql.catalyst.plans.logical.CreateIndex;
 import org.apache.spark.sql.catalyst.plans.logical.DropIndex;
@@ -33,13 +37,29 @@ import org.apache.spark.sql.types.StructType;
  * Python's side when it is executed, and not when it is planned or explained.
  */
 public final class IndexStatements extends SparkStrategy {
-  private final PruneScans rule;
-  private final PythonStatements python;
+  final PruneScans rule;
+  private final PythonCalls<String, SparkSession, String> python;
 
-  public IndexStatements(PruneScans rule, PythonStatements python) {
+  public IndexStatements(PruneScans rule, BiFunction<String, SparkSession, String> python) {
     this.rule = rule;
-    this.python = python;
+    this.python = new PythonCalls<>(python);
   }
+
+  /** The rows of a statement's result; the message of an IllegalArgumentException is for people. */
+  List<List<Object>> execute(Node statement) {
+    try {
+      String text = python.apply(Node.JSON.writeValueAsString(statement), SparkSession.active());
+      Answer answer = Node.JSON.readValue(text, Answer.class);
+      if (answer.error != null) {
+        throw new IllegalArgumentException(answer.error);
+      }
+      return answer.rows;
+    } catch (IOException e) {
+      throw new IllegalStateException(e);
+    }
+  }
+
+  record Answer(String error, List<List<Object>> rows) {}
 
   @Override
   public scala.collection.immutable.Seq<SparkPlan> apply(LogicalPlan plan) {
@@ -61,7 +81,7 @@ public final class IndexStatements extends SparkStrategy {
         new ResolvedTable(
             table.catalog(),
             table.identifier(),
-            new IndexedTable(table.table(), statement, python),
+            new IndexedTable(table.table(), statement, this),
             table.outputAttributes());
     return Lists.of(new PlanLater(plan.withNewChildren(Lists.of(indexed))));
   }
@@ -97,7 +117,7 @@ public final class IndexStatements extends SparkStrategy {
   }
 
   /** A table whose indexes Python's side makes and drops, for one statement. */
-  private record IndexedTable(Table table, Node statement, PythonStatements python)
+  private record IndexedTable(Table table, Node statement, IndexStatements statements)
       implements SupportsIndex {
     @Override
     public String name() {
@@ -122,12 +142,12 @@ public final class IndexStatements extends SparkStrategy {
         NamedReference[] columns,
         Map<NamedReference, Map<String, String>> columnOptions,
         Map<String, String> options) {
-      python.execute(statement);
+      statements.execute(statement);
     }
 
     @Override
     public void dropIndex(String name) {
-      python.execute(statement);
+      statements.execute(statement);
     }
 
     @Override

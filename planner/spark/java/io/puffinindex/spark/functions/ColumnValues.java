@@ -1,5 +1,6 @@
 package io.puffinindex.spark.functions;
 
+import io.puffinindex.spark.scans.View;
 import java.io.DataInputStream;
 import java.io.IOException;
 import java.math.BigDecimal;
@@ -46,7 +47,7 @@ public record ColumnValues(
     int size = in.readInt();
     return switch (form) {
       case 'R' -> new ColumnValues(fingerprint, size, in.readLong(), 0, null, null);
-      case 'N' -> new ColumnValues(fingerprint, size, 0, 0, readLongs(in, size), null);
+      case 'N' -> new ColumnValues(fingerprint, size, 0, 0, View.longs(in, size), null);
       case 'B' -> new ColumnValues(fingerprint, size, 0, 0, null, readBytes(in, size));
       default -> throw new IllegalStateException("a list of values of unknown form " + form);
     };
@@ -61,14 +62,6 @@ public record ColumnValues(
       in.readFully(value);
     }
     return bytes;
-  }
-
-  public static long[] readLongs(DataInputStream in, int size) throws IOException {
-    long[] numbers = new long[size];
-    for (int i = 0; i < size; i++) {
-      numbers[i] = in.readLong();
-    }
-    return numbers;
   }
 
   public Object value(int place, DataType type) {

@@ -60,7 +60,10 @@ record MonotoneFunction(DataType type, long least, long greatest) {
             || kind == GreaterThan.class
             || kind == GreaterThanOrEqual.class;
     // NaN is the greatest number, but the floor of NaN is 0.
-    if ((!isOrder && kind != EqualTo.class) || isNaN(ColumnValues.ofKey(greatest, type))) {
+    boolean hasNan =
+        ColumnValues.ofKey(greatest, type) instanceof Number number
+            && Double.isNaN(number.doubleValue());
+    if ((!isOrder && kind != EqualTo.class) || hasNan) {
       return null;
     }
     Expression left = condition.children().apply(0);
@@ -84,10 +87,6 @@ record MonotoneFunction(DataType type, long least, long greatest) {
     long first = Math.max(above[0], below[0]);
     long last = Math.min(above[1], below[1]);
     return first > last ? new long[0] : new long[] {first, last};
-  }
-
-  private static boolean isNaN(Object value) {
-    return value instanceof Number number && Double.isNaN(number.doubleValue());
   }
 
   /** The keys for which a condition is true that holds for all keys on one side of some key. */

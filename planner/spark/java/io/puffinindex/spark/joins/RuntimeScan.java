@@ -8,7 +8,6 @@ import io.puffinindex.spark.PackedList;
 import io.puffinindex.spark.PruneScans;
 import io.puffinindex.spark.ScanQuestion;
 import io.puffinindex.spark.scans.IcebergScans;
-import io.puffinindex.spark.scans.ScanTasks;
 import java.lang.reflect.InvocationHandler;
 import java.lang.reflect.Method;
 import java.lang.reflect.Modifier;
@@ -131,7 +130,7 @@ public final class RuntimeScan implements InvocationHandler {
   }
 
   private static RuntimeScan handler(Object scan) {
-    return ScanTasks.handlerOf(scan) instanceof RuntimeScan handler ? handler : null;
+    return IcebergScans.handlerOf(scan) instanceof RuntimeScan handler ? handler : null;
   }
 
   @Override
@@ -163,7 +162,7 @@ public final class RuntimeScan implements InvocationHandler {
           && scan.equals(other.scan)
           && question.wantedRows().equals(other.question.wantedRows());
     }
-    return ScanTasks.forward(scan, method, arguments);
+    return IcebergScans.forward(scan, method, arguments);
   }
 
   private NamedReference[] filterAttributes() {

@@ -58,7 +58,12 @@ public final class Sidecar {
   private Sidecar(SparkContext context) {
     this.context = context;
     SparkConf conf = context.conf();
-    python = python(conf);
+    python =
+        StringUtils.firstNonEmpty(
+            conf.get(Settings.PREFIX + "python", ""),
+            System.getenv("PUFFIN_INDEX_PYTHON"),
+            System.getenv("PYSPARK_PYTHON"),
+            "python3");
     silenceNanos =
         TimeUnit.MILLISECONDS.toNanos(
             conf.getLong(Settings.PREFIX + "silence-milliseconds", 10000));
@@ -90,7 +95,7 @@ public final class Sidecar {
   }
 
   /** Give a session the hook; the application's first statements may wait for it. */
-  static void hook(Object session) {
+  public static void hook(Object session) {
     Sidecar sidecar = current;
     if (sidecar == null) {
       return;
@@ -297,14 +302,6 @@ public final class Sidecar {
       Thread.currentThread().interrupt();
     }
     process.destroyForcibly();
-  }
-
-  private static String python(SparkConf conf) {
-    return StringUtils.firstNonEmpty(
-        conf.get(Settings.PREFIX + "python", ""),
-        System.getenv("PUFFIN_INDEX_PYTHON"),
-        System.getenv("PYSPARK_PYTHON"),
-        "python3");
   }
 
   /** Nothing that a restart would better. */

@@ -1,10 +1,15 @@
 package io.puffinindex.spark.scans;
 
 import java.lang.reflect.Field;
+import java.lang.reflect.InvocationHandler;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
+import java.lang.reflect.Proxy;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Objects;
+import java.util.Set;
+import java.util.stream.Collectors;
 import org.apache.commons.lang3.exception.ExceptionUtils;
 import org.apache.commons.lang3.reflect.FieldUtils;
 import org.apache.commons.lang3.reflect.MethodUtils;
@@ -19,8 +24,8 @@ import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.Scan;
 
 /**
- * What is not public of Iceberg's batch scans. Nothing else reaches it. The class does not load in
- * a release that lacks a part, so the index is not used there.
+ * What is not public of Iceberg's batch scans, and their tasks: read, narrowed to row groups,
+ * replaced. The class does not load in a release that lacks a part, so the index is not used there.
  */
 public final class IcebergScans {
   private static final Class<?> BATCH_SCAN = type("SparkBatchQueryScan");
@@ -32,7 +37,6 @@ public final class IcebergScans {
   private static final Method TABLE = method(BATCH_SCAN, List.of("table"));
   private static final Method SCHEMA = method(BATCH_SCAN, List.of("schema", "expectedSchema"));
   private static final Method FILTERS = method(BATCH_SCAN, List.of("filters", "filterExpressions"));
-  private static final Method CASE_SENSITIVE = method(BATCH_SCAN, List.of("caseSensitive"));
   private static final Method SNAPSHOT = method(BATCH_SCAN, List.of("snapshotId"));
   private static final Method TASKS = method(BATCH_SCAN, List.of("tasks"));
   private static final Method RESET_TASKS = method(BATCH_SCAN, List.of("resetTasks"), List.class);
@@ -73,10 +77,6 @@ public final class IcebergScans {
     return (List<Expression>) call(FILTERS, scan);
   }
 
-  public static boolean isCaseSensitive(Object scan) {
-    return (Boolean) call(CASE_SENSITIVE, scan);
-  }
-
   /** The ID of a scan's snapshot; null if it is the latest one and the release does not say it. */
   public static Long snapshot(Object scan) {
     return (Long) call(SNAPSHOT, scan);
@@ -87,7 +87,7 @@ public final class IcebergScans {
     return table(scan) instanceof BaseMetadataTable || (START != null && START.get(scan) != null);
   }
 
-  /** {@link ScanTasks.Pruned} tasks if a rule has pruned the scan; none if they are of no files. */
+  /** {@link Pruned} tasks if a rule has pruned the scan; none if they are of no files. */
   @SuppressWarnings("unchecked") // the tasks of a scan are of one kind
   public static List<FileScanTask> tasks(Object scan) {
     List<?> tasks = (List<?>) call(TASKS, scan);
@@ -97,14 +97,14 @@ public final class IcebergScans {
   }
 
   /** Give a scan other tasks. Iceberg then groups the tasks anew. */
-  public static void replaceTasks(Object scan, ScanTasks.Pruned tasks) {
+  public static void replaceTasks(Object scan, Pruned tasks) {
     call(RESET_TASKS, scan, tasks);
   }
 
   /** Mark a scan as pruned, and leave it its tasks and the groups that Iceberg made of them. */
   public static void markAsPruned(Object scan, List<FileScanTask> tasks)
       throws IllegalAccessException {
-    OWN_TASKS.set(scan, new ScanTasks.Pruned(tasks));
+    OWN_TASKS.set(scan, new Pruned(tasks));
   }
 
   /** What a scan would read of some tasks. The scan itself keeps its own tasks. */
@@ -114,7 +114,7 @@ public final class IcebergScans {
       Object before = call(TASKS, scan);
       Object groups = TASK_GROUPS.get(scan);
       try {
-        replaceTasks(scan, new ScanTasks.Pruned(tasks));
+        replaceTasks(scan, new Pruned(tasks));
         return scan.toBatch();
       } finally {
         OWN_TASKS.set(scan, before);
@@ -123,12 +123,76 @@ public final class IcebergScans {
     }
   }
 
-  /** The part of a task that reads a range of bytes of its data file. */
-  static FileScanTask part(FileScanTask task, long start, long length) {
-    return (FileScanTask) call(NEW_SPLIT, task, task, start, length);
+  /**
+   * A task that splits into ranges of bytes of another task, such as its surviving row groups; null
+   * without any. What a narrowed task has lost stays lost. Iceberg splits the task on the driver,
+   * so executors see Iceberg's own classes, with residuals and deletes attached.
+   */
+  static FileScanTask narrow(FileScanTask task, List<long[]> ranges) {
+    FileScanTask whole = whole(task);
+    Set<Long> left =
+        handlerOf(task) instanceof Narrowed narrowed
+            ? narrowed.parts.stream().map(FileScanTask::start).collect(Collectors.toSet())
+            : null;
+    List<FileScanTask> parts =
+        ranges.stream()
+            .filter(range -> left == null || left.contains(range[0]))
+            .map(range -> (FileScanTask) call(NEW_SPLIT, whole, whole, range[0], range[1]))
+            .toList();
+    return parts.isEmpty()
+        ? null
+        : (FileScanTask)
+            Proxy.newProxyInstance(
+                FileScanTask.class.getClassLoader(),
+                new Class<?>[] {FileScanTask.class},
+                new Narrowed(whole, parts));
   }
 
-  static Object call(Method method, Object target, Object... arguments) {
+  /** The task that a narrowed task is a part of; any other task itself. */
+  public static FileScanTask whole(FileScanTask task) {
+    return handlerOf(task) instanceof Narrowed narrowed ? narrowed.task : task;
+  }
+
+  /** What answers for a proxy; null for anything else. */
+  public static InvocationHandler handlerOf(Object object) {
+    return object != null && Proxy.isProxyClass(object.getClass())
+        ? Proxy.getInvocationHandler(object)
+        : null;
+  }
+
+  /** Let another object answer a call. */
+  public static Object forward(Object target, Method method, Object[] arguments) {
+    method.setAccessible(true);
+    return call(method, target, arguments);
+  }
+
+  /** A narrowed task: its parts, sums of them, and otherwise what the whole task says. */
+  private record Narrowed(FileScanTask task, List<FileScanTask> parts)
+      implements InvocationHandler {
+    @Override
+    public Object invoke(Object proxy, Method method, Object[] arguments) throws Throwable {
+      return switch (method.getName()) {
+        case "split" -> parts;
+        case "equals" -> proxy == arguments[0];
+        case "length" -> parts.stream().mapToLong(FileScanTask::length).sum();
+        case "sizeBytes" -> parts.stream().mapToLong(FileScanTask::sizeBytes).sum();
+        case "estimatedRowsCount" ->
+            parts.stream().mapToLong(FileScanTask::estimatedRowsCount).sum();
+        default -> forward(task, method, arguments);
+      };
+    }
+  }
+
+  /** The tasks of a scan that a rule has pruned. The optimizer applies a rule more than once. */
+  public static class Pruned extends ArrayList<FileScanTask> {
+    private static final long serialVersionUID = 1;
+
+    public Pruned(List<FileScanTask> tasks) {
+      super(tasks);
+    }
+  }
+
+  private static Object call(Method method, Object target, Object... arguments) {
     try {
       return method.invoke(target, arguments);
     } catch (ReflectiveOperationException e) {

@@ -20,6 +20,7 @@ import org.apache.iceberg.FileContent;
 import org.apache.iceberg.FileScanTask;
 import org.apache.iceberg.Schema;
 import org.apache.iceberg.types.Types;
+import org.roaringbitmap.BitSetUtil;
 import org.roaringbitmap.RoaringBitmap;
 
 /**
@@ -76,7 +77,7 @@ public final class View {
     String manifest = null;
     FileEntry[] inManifest = {};
     for (int i = 0; i < entries.length; i++) {
-      FileScanTask task = ScanTasks.whole(tasks.get(i));
+      FileScanTask task = IcebergScans.whole(tasks.get(i));
       if (!(task instanceof BaseFileScanTask)) {
         continue;
       }
@@ -133,13 +134,10 @@ public final class View {
           files.add(described);
           continue;
         }
-        Integer number = numbers.get(file.location());
-        if (number == null) {
-          number = numbers.size();
-          numbers.put(file.location(), number);
+        if (numbers.putIfAbsent(file.location(), equalityDeletes.size()) == null) {
           equalityDeletes.add(Node.of("file", described, "columns", columns(file, schema)));
         }
-        equality.add(number);
+        equality.add(numbers.get(file.location()));
       }
       deletes.add(Node.of("first", entries[i].first, "files", files, "equality", equality));
     }
@@ -167,12 +165,12 @@ public final class View {
    * The tasks of a scan with what is left of their row groups. What a narrowed task has lost before
    * stays lost; files that this view does not list go if {@code dropsUnknown}.
    */
-  public ScanTasks.Pruned without(
+  public IcebergScans.Pruned without(
       List<FileScanTask> tasks, RoaringBitmap dropped, boolean dropsUnknown) {
     BitSet gone = new BitSet();
     dropped.forEach((int rowGroup) -> gone.set(rowGroup));
     FileEntry[] entries = entries(tasks);
-    ScanTasks.Pruned left = new ScanTasks.Pruned(List.of());
+    IcebergScans.Pruned left = new IcebergScans.Pruned(List.of());
     for (int i = 0; i < entries.length; i++) {
       FileScanTask task = tasks.get(i);
       FileEntry entry = entries[i];
@@ -199,16 +197,14 @@ public final class View {
    * lists.
    */
   private static FileScanTask narrow(FileScanTask task, FileEntry entry, BitSet gone) {
-    FileScanTask whole = ScanTasks.whole(task);
-    var left = ScanTasks.starts(task);
     long[][] ranges = entry.ranges();
-    List<FileScanTask> survivors = new ArrayList<>();
+    List<long[]> survivors = new ArrayList<>();
     for (int i = 0; i < ranges.length; i++) {
-      if (!gone.get(entry.first + i) && (left == null || left.contains(ranges[i][0]))) {
-        survivors.add(IcebergScans.part(whole, ranges[i][0], ranges[i][1]));
+      if (!gone.get(entry.first + i)) {
+        survivors.add(ranges[i]);
       }
     }
-    return survivors.isEmpty() ? null : ScanTasks.narrow(whole, survivors);
+    return IcebergScans.narrow(task, survivors);
   }
 
   /** The entries of a manifest, by position, with room for at least one position. */
@@ -259,10 +255,7 @@ public final class View {
       String constants = text(in, in.readInt());
       long size = in.readLong();
       long records = in.readLong();
-      long[] starts = new long[in.readInt()];
-      byte[] packed = new byte[Long.BYTES * starts.length];
-      in.readFully(packed);
-      ByteBuffer.wrap(packed).asLongBuffer().get(starts);
+      long[] starts = longs(in, in.readInt());
       files.put(key(path, constants), new FileEntry(first, starts, size, records));
       first += starts.length;
     }
@@ -275,9 +268,17 @@ public final class View {
     return new String(text, StandardCharsets.UTF_8);
   }
 
+  public static long[] longs(DataInputStream in, int count) throws IOException {
+    byte[] packed = new byte[Long.BYTES * count];
+    in.readFully(packed);
+    long[] numbers = new long[count];
+    ByteBuffer.wrap(packed).asLongBuffer().get(numbers);
+    return numbers;
+  }
+
   /** The row groups of a scan that the index knows; the others, and their files, are counted. */
   public static final class Candidates {
-    public final RoaringBitmap rowGroups = new RoaringBitmap();
+    public final RoaringBitmap rowGroups;
     public final byte[] serialized;
     public final int unindexed;
     public final int unindexedFiles;
@@ -295,11 +296,7 @@ public final class View {
           known.set(entries[i].first, entries[i].first + entries[i].count());
         }
       }
-      for (int from = known.nextSetBit(0); from >= 0; ) {
-        int to = known.nextClearBit(from);
-        rowGroups.add((long) from, (long) to);
-        from = known.nextSetBit(to);
-      }
+      rowGroups = BitSetUtil.bitmapOf(known);
       serialized = serialized(rowGroups);
       unindexed = unknown;
       unindexedFiles = unknownFiles;

@@ -1,7 +1,6 @@
 package io.puffinindex.spark.commands;
 
 import io.puffinindex.spark.Node;
-import io.puffinindex.spark.PruneScans;
 import java.io.IOException;
 import java.util.Iterator;
 import java.util.LinkedHashMap;
@@ -29,16 +28,14 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 public final class Procedures implements ProcedureCatalog {
   private static final String NAMESPACE = "system";
 
-  private final PruneScans rule;
-  private final PythonStatements python;
+  private final IndexStatements statements;
   private final Map<String, Described> described = new LinkedHashMap<>();
 
   /**
    * @param described a JSON list of the procedures
    */
-  public Procedures(PruneScans rule, PythonStatements python, String described) throws IOException {
-    this.rule = rule;
-    this.python = python;
+  public Procedures(IndexStatements statements, String described) throws IOException {
+    this.statements = statements;
     for (Described one : Node.JSON.readValue(described, Described[].class)) {
       this.described.put(one.name, one);
     }
@@ -69,7 +66,7 @@ public final class Procedures implements ProcedureCatalog {
 
   @Override
   public UnboundProcedure loadProcedure(Identifier name) {
-    if (rule.hasEnded()) {
+    if (statements.rule.hasEnded()) {
       throw new Unknown("puffin-index was disabled");
     }
     Described one = described.get(name.name().toLowerCase(Locale.ROOT));
@@ -80,7 +77,7 @@ public final class Procedures implements ProcedureCatalog {
       throw new Unknown(
           "there is no procedure puffin." + name + "; there are, in puffin.system: " + known);
     }
-    return new One(one, python);
+    return new One(one, statements);
   }
 
   /** Spark shows the message of an error of this interface as it is. */
@@ -104,7 +101,7 @@ public final class Procedures implements ProcedureCatalog {
     }
   }
 
-  private record One(Described described, PythonStatements python)
+  private record One(Described described, IndexStatements statements)
       implements UnboundProcedure, BoundProcedure {
     @Override
     public String name() {
@@ -148,7 +145,7 @@ public final class Procedures implements ProcedureCatalog {
         values.put(name, given.getAs(name));
       }
       List<List<Object>> rows =
-          python.execute(Node.of("statement", "call", "name", name(), "arguments", values));
+          statements.execute(Node.of("statement", "call", "name", name(), "arguments", values));
       return List.<Scan>of(new Result(StructType.fromDDL(described.columns), rows)).iterator();
     }
   }
