@@ -12,6 +12,39 @@ DEFAULT_MILLISECONDS: Final = 2_000
 _MOST_WAITING: Final = 3
 """Waiting for a processor may make planning so many times as long."""
 
+_FRESH_SECONDS: Final = 0.01
+"""A plan makes several clocks, and asking Linux takes a tenth of planning a needle. So an answer may be this old."""
+
+
+class _Waiting:
+    """How long a thread has waited for a processor, as Linux said last; 0 where nobody says so."""
+
+    def __init__(self, thread: int) -> None:
+        self.thread = thread
+        self._path = Path(f"/proc/self/task/{thread}/schedstat")
+        self._asked_at = float("-inf")
+        self._seconds = 0.0
+
+    def seconds(self, oldest: float) -> float:
+        """The seconds, as they were said at `oldest` by the monotonic clock or later."""
+        if self._asked_at < oldest:
+            self._asked_at = time.monotonic()
+            with suppress(OSError, IndexError, ValueError):
+                self._seconds = int(self._path.read_text(encoding="ascii").split()[1]) / 1e9
+        return self._seconds
+
+
+_here = threading.local()
+
+
+def _waiting_here() -> _Waiting:
+    """What is known of this thread; a forked process has other threads than its parent."""
+    thread = threading.get_native_id()
+    known: _Waiting | None = getattr(_here, "waiting", None)
+    if known is None or known.thread != thread:
+        known = _here.waiting = _Waiting(thread)
+    return known
+
 
 class Clock:
     """Says when the time for judging row groups is over: so many seconds from now on.
@@ -21,26 +54,22 @@ class Clock:
     """
 
     def __init__(self, seconds: float) -> None:
-        self._end = time.monotonic() + seconds
+        now = time.monotonic()
+        self._end = now + seconds
         self._most_waiting = _MOST_WAITING * seconds
-        self._thread = Path(f"/proc/self/task/{threading.get_native_id()}/schedstat")
-        self._waited_before = self._waited()
+        self._waiting = _waiting_here()
+        self._waited_before = self._waiting.seconds(now - _FRESH_SECONDS)
 
     @property
     def seconds_left(self) -> float:
         """The time that is left, never negative."""
-        left = self._end - time.monotonic()
+        now = time.monotonic()
+        left = self._end - now
         if left <= 0:  # Linux need not be asked before
-            left += min(self._waited() - self._waited_before, self._most_waiting)
+            left += min(self._waiting.seconds(now) - self._waited_before, self._most_waiting)
         return max(0.0, left)
 
     @property
     def is_over(self) -> bool:
         """Whether no time is left, so that no further piece of work is begun."""
         return self.seconds_left <= 0
-
-    def _waited(self) -> float:
-        """How long the thread has waited for a processor, in seconds; 0 where nobody says so."""
-        with suppress(OSError, IndexError, ValueError):
-            return int(self._thread.read_text(encoding="ascii").split()[1]) / 1e9
-        return 0.0

@@ -1,6 +1,7 @@
 """Planning ends when its time is over: what is not decided by then is kept, counts stay exact; its steps are few."""
 
 import math
+import time
 from collections.abc import Iterator
 from itertools import repeat
 from pathlib import Path
@@ -13,7 +14,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 import planner
 from planner.arrow.plan import plan, plan_scan
-from planner.clock import Clock
+from planner.clock import Clock, _waiting_here
 from planner.condition.tree.nodes import Conjunction, Disjunction, Leaf, Nothing
 from planner.prune.distributed import prune_row_groups
 from planner.prune.estimate import JoinedEstimates
@@ -155,7 +156,7 @@ def test_what_was_opened_in_time_is_read_as_well(local_catalog: SqlCatalog) -> N
     limits, predicate = Limits(seconds=4, rows_wanted=True), Leaf(1, SetTest((8,)), "long")
     with (
         patch.object(LeafSearch, "prepare", slow),
-        patch.object(Clock, "_waited", lambda _: 0.0),
+        patch("planner.clock._Waiting.seconds", lambda *_: 0.0),
         patch("planner.clock.time.monotonic", lambda: now[0]),
     ):
         reasons = prune_row_groups(view_of_index(index), predicate, np.arange(8), limits).reasons.tolist()
@@ -164,7 +165,10 @@ def test_what_was_opened_in_time_is_read_as_well(local_catalog: SqlCatalog) -> N
 
 def test_waiting_for_a_processor_does_not_count_up_to_a_bound() -> None:
     waited, now = [0.0], [0.0]
-    with patch.object(Clock, "_waited", lambda _: waited[0]), patch("planner.clock.time.monotonic", lambda: now[0]):
+    with (
+        patch("planner.clock._Waiting.seconds", lambda *_: waited[0]),
+        patch("planner.clock.time.monotonic", lambda: now[0]),
+    ):
         clock = Clock(2.0)
         now[0] = 2.5
         assert clock.is_over
@@ -178,4 +182,4 @@ def test_waiting_for_a_processor_does_not_count_up_to_a_bound() -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="Linux tells how long threads wait")
 def test_linux_tells_how_long_a_thread_waits() -> None:
-    assert 0 < Clock(1.0)._waited() < 3_600
+    assert 0 < _waiting_here().seconds(time.monotonic()) < 3_600
