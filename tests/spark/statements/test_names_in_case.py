@@ -41,10 +41,10 @@ def test_statements_index_the_columns_that_they_spell(session: SparkSession, cat
     assert found == {"Id": ["bsi"], "ID": ["bitmap", "bsi"], "id": ["bitmap", "bsi"], "S.x": ["bsi"]}
     with pytest.raises(AnalysisException, match="iD"):
         session.sql(f"CREATE INDEX four ON {TABLE} USING bitmap (iD)")
-    session.sql(f"CALL puffin.system.what_if(table => '{TABLE}', where => 'ID = 1', without => 'id.bitmap')")
+    planner.call(session, "what_if", table=TABLE, where="ID = 1", without="id.bitmap")
     with pytest.raises(Exception, match=r"'Id\.bitmap' is no index of the table"):
-        session.sql(f"CALL puffin.system.what_if(table => '{TABLE}', where => 'ID = 1', without => 'Id.bitmap')")
-    explained = session.sql(f"CALL puffin.system.explain(table => '{TABLE}', where => 'ID = 15')").collect()
+        planner.call(session, "what_if", table=TABLE, where="ID = 1", without="Id.bitmap")
+    explained = planner.call(session, "explain", table=TABLE, where="ID = 15").collect()
     assert {row["stage"]: row["row_groups"] for row in explained}["kept"] == 1
 
 
