@@ -85,6 +85,11 @@ class LeafPayloads:
         """Whether the rows are no upper bounds."""
         return kind_named(self.directory.kind).answers(self.leaf.leaf.test) == Answer.EXACT
 
+    @property
+    def is_found_by_key(self) -> bool:
+        """Whether a test reads only the part of a payload that has its keys."""
+        return kind_named(self.directory.kind).is_found_by_key
+
     def works(self, undecided: Ints, asked: AskedTest | None = None) -> list[Work]:
         """What is to be looked up at some positions: the leaf's test, unless another one is asked."""
         test = AskedTest(self.leaf.leaf.test) if asked is None else asked
@@ -178,9 +183,9 @@ class LeafPayloads:
                 rows, kept = yield from within.read_once()
                 shared.within[self.directory.column, self.directory.kind, one.blob] = (self.leaf.leaf.test, kept)
                 return rows
-        # Rows of a wide leaf take space, so only the candidates are asked for.
-        candidates = self._candidates(one) if one.bounds[1] > _FEW_ROWS and self.is_exact else None
-        found = yield from one.look_up.rows(candidates)
+        # Rows of a wide leaf take space, so only the candidates are asked for. Few candidates need few bit slices.
+        is_among = one.bounds[1] > _FEW_ROWS or not (self.candidates is None or self.is_found_by_key)
+        found = yield from one.look_up.rows(self._candidates(one) if is_among and self.is_exact else None)
         return found.rows
 
     def _candidates(self, one: Prepared) -> BitMap:

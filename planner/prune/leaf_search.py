@@ -266,8 +266,7 @@ class LeafSearch(LeafPayloads):
         """
         search, leaf = self.state, self.leaf.leaf
         cost = sum(one.cost for one in opened)
-        is_found_by_key = kind_named(self.directory.kind).is_found_by_key
-        if not is_found_by_key or not search.limits.rows_wanted or cost < _CHEAP_BYTES:
+        if not self.is_found_by_key or not search.limits.rows_wanted or cost < _CHEAP_BYTES:
             return False
         kinds = [kind.name for kind in kinds_answering(leaf.test, Answer.EXACT) if not kind.is_found_by_key]
         other = search.directory(leaf, kinds[0]) if kinds else None
@@ -280,7 +279,7 @@ class LeafSearch(LeafPayloads):
     @property
     def _decoding_weight(self) -> int:
         """How many bytes that are combined as they are take as long as decoding one byte of these payloads."""
-        if not kind_named(self.directory.kind).is_found_by_key:
+        if not self.is_found_by_key:
             return 1
         return _DECODING_WEIGHT if self.state.view.opened.is_local else _REMOTE_DECODING_WEIGHT
 

@@ -25,7 +25,7 @@ from planner.prune.zone_map import Verdicts
 from planner.view.cache import SharedPayloads
 from planner.view.directories import IndexReads, KindDirectory
 from planner.view.index_view import IndexView
-from puffin_index.kinds.kind import Answer
+from puffin_index.kinds.kind import Answer, IndexKind
 from puffin_index.kinds.registry import kinds_answering
 from puffin_index.storage.arrays import Ints
 
@@ -76,7 +76,7 @@ class IndexStages:
                     if self._search.is_finished:
                         return
                     if kind.is_found_by_key == by_key:
-                        self._look_leaf_up(state, kind.name, widest_share)
+                        self._look_leaf_up(state, kind, widest_share)
 
     def _read_directories(self) -> None:
         """Read the directories of narrow leaves side by side from a store: a first plan waits for these only once."""
@@ -95,24 +95,24 @@ class IndexStages:
         if len(searches) > 1:
             read_directories(searches)
 
-    def _look_leaf_up(self, state: LeafState, kind: str, widest_share: float) -> None:
+    def _look_leaf_up(self, state: LeafState, kind: IndexKind, widest_share: float) -> None:
         search = self._search
         if widest_share == WIDE_SHARE and self._mean_selectivity(state) > WIDE_SHARE:
             return
-        directory, undecided = self._unanswered(state, kind)
+        directory, undecided = self._unanswered(state, kind.name)
         known = (len(undecided), len(search.alive), sum(one.found is not None for one in search.leaves))
-        if directory is None or not len(undecided) or self._refused.get((state.number, kind)) == known:
+        if directory is None or not len(undecided) or self._refused.get((state.number, kind.name)) == known:
             return
         candidates: Mapping[int, BitMap] | None = None
-        # Narrow leaves are read whole in any case.
-        is_among = bool(self._narrowing) and widest_share > WIDE_SHARE
+        # Narrow leaves that are found by key are read whole in any case.
+        is_among = bool(self._narrowing) and (widest_share > WIDE_SHARE or not kind.is_found_by_key)
         if is_among or len(self._narrowing) > 1:
             tree = PredicateTree(Conjunction(tuple(one.leaf for one in self._narrowing)))
             segments = directory.segment.astype(np.int64)
             _, rows = join_rows(search, tree, self._narrowing, undecided, segments, directory.first)
             if len(self._narrowing) > 1:
                 self._drop_without(rows, undecided)
-                undecided = self._unanswered(state, kind)[1]
+                undecided = self._unanswered(state, kind.name)[1]
             candidates = rows.rows if is_among else None
         leaf_search = LeafSearch(search, state, directory, widest_share, candidates)
         was_asked = False
@@ -121,7 +121,7 @@ class IndexStages:
             was_asked = was_asked or len(positions) > 0
         # A payload in which the leaf is wide was left for later.
         if not was_asked and (state.estimate.selectivity[undecided] <= WIDE_SHARE).all():
-            self._refused[state.number, kind] = known
+            self._refused[state.number, kind.name] = known
 
     def _drop_without(self, rows: FoundRows, positions: Ints) -> None:
         """Drop the positions where no row satisfies several leaves at once, before the next leaf is looked up."""
