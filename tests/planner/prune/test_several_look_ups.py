@@ -13,6 +13,8 @@ from hypothesis import HealthCheck, example, given, settings, strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
 
 import planner
+from planner.arrow.plan import plan_scan
+from planner.prune.gate import Limits
 from puffin_index import IndexDefinition, TableIndex
 from tests.conftest import amount, built, temporary_catalog
 from tests.planner.ten_rows import build_index
@@ -129,3 +131,15 @@ def test_candidates_lie_in_payloads_that_cover_a_part_of_a_segment(
     for where in ("a BETWEEN 40 AND 44 AND few <= 4", "a BETWEEN 40 AND 60 AND few <> 3", "a < 9 AND few IN (1, 2, 3)"):
         counted = planner.count(index, where)
         assert (counted.rows, counted.row_groups_read) == (len(due(few, where)), 0), where
+
+
+def test_few_candidates_need_few_bit_slices(local_catalog: SqlCatalog) -> None:
+    chance = np.random.default_rng(3)
+    data = pa.table({"key": chance.integers(0, 20_000, 60_000), "high": chance.integers(0, 1 << 40, 60_000)})
+    definition = IndexDefinition.of(bitmap=["key"], bsi=["high"], options={"high.compression": "none"})
+    index = build_index(local_catalog, data, 60_000, definition)
+    every, among = (
+        plan_scan(index, where, limits=Limits(rows_wanted=True)).plan.funnel[-1].bytes_read
+        for where in ("high >= 500000000123", "key = 77 AND high >= 500000000123")
+    )
+    assert 0 < among < every / 4
