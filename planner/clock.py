@@ -13,7 +13,7 @@ _MOST_WAITING: Final = 3
 """Waiting for a processor may make planning so many times as long."""
 
 _FRESH_SECONDS: Final = 0.01
-"""A plan makes several clocks, and asking Linux takes a tenth of planning a needle. So an answer may be this old."""
+"""A plan makes several clocks, and asking Linux for each took 7 % of planning one key. So an answer may be this old."""
 
 
 class _Waiting:

@@ -46,18 +46,24 @@ class Scanned:
     def __len__(self) -> int:
         return len(self.file_of)
 
-    @property
+    @cached_property
     def data_files(self) -> tuple[DataFile, ...]:
         """The data files, which list the row groups that they count here, so that plans by any index have as many."""
-        counts = np.bincount(self.file_of, minlength=len(self.files)).tolist()
-        return tuple(replace(one.file, split_offsets=(0,) * n) for one, n in zip(self.files, counts, strict=True))
+        return tuple(
+            replace(one.file, split_offsets=(0,) * count) for one, count in zip(self.files, self._counts, strict=True)
+        )
 
     @cached_property
     def row_group_bytes(self) -> Floats:
         """The bytes of each row group: from one start of a row group to the next, or an equal share of the file."""
-        counts = np.bincount(self.file_of, minlength=len(self.files))
-        parts = [_bytes_of_row_groups(one.file, int(count)) for one, count in zip(self.files, counts, strict=True)]
+        parts = [_bytes_of_row_groups(one.file, count) for one, count in zip(self.files, self._counts, strict=True)]
         return np.concatenate(parts) if parts else np.zeros(0)
+
+    @cached_property
+    def _counts(self) -> list[int]:
+        """How many row groups each data file has."""
+        counts: list[int] = np.bincount(self.file_of, minlength=len(self.files)).tolist()
+        return counts
 
     def column_bytes(self, field_ids: Collection[int] | None) -> Floats:
         """The bytes of some columns in each row group; of all columns where the manifests do not say, or for None."""

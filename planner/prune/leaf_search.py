@@ -113,7 +113,7 @@ class LeafSearch(LeafPayloads):
             row_groups = self.state.row_groups[positions]
             self.leaf.found.add(
                 row_groups,
-                self.directory.segment[row_groups].astype(np.int64),
+                self.directory.segment[row_groups],
                 self.directory.first[row_groups],
                 by_segment,
             )

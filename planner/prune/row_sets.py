@@ -7,6 +7,7 @@ space. Row sets of single row groups are cut out when somebody asks.
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 from pyroaring import BitMap
 
 from planner.view.directories import positions_by_number
@@ -45,7 +46,9 @@ class FoundRows:
         """Make a set without rows, where those of no row group are known."""
         return cls(row_counts, np.full(len(row_counts), -1, np.int64), np.zeros(len(row_counts), np.int64))
 
-    def add(self, row_groups: Ints, segments: Ints, firsts: Ints, rows: dict[int, list[BitMap]]) -> None:
+    def add(
+        self, row_groups: Ints, segments: npt.NDArray[np.integer] | int, firsts: Ints, rows: dict[int, list[BitMap]]
+    ) -> None:
         """Add rows, complete for some row groups, by segment; say where each of these row groups stands."""
         self.segment[row_groups], self.first[row_groups] = segments, firsts
         for segment, own in rows.items():

@@ -108,8 +108,7 @@ class IndexStages:
         is_among = bool(self._narrowing) and (widest_share > WIDE_SHARE or not kind.is_found_by_key)
         if is_among or len(self._narrowing) > 1:
             tree = PredicateTree(Conjunction(tuple(one.leaf for one in self._narrowing)))
-            segments = directory.segment.astype(np.int64)
-            _, rows = join_rows(search, tree, self._narrowing, undecided, segments, directory.first)
+            _, rows = join_rows(search, tree, self._narrowing, undecided, directory.segment, directory.first)
             if len(self._narrowing) > 1:
                 self._drop_without(rows, undecided)
                 undecided = self._unanswered(state, kind.name)[1]
@@ -142,7 +141,7 @@ class IndexStages:
         if directory is None:
             return None, undecided[:0]
         row_groups = search.row_groups[undecided]
-        is_open = directory.known[row_groups]
+        is_open = directory.segment[row_groups] >= 0
         return directory, undecided[is_open if state.found is None else is_open & ~state.found.are_known(row_groups)]
 
     def _mean_selectivity(self, state: LeafState) -> float:

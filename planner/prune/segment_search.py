@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 from pyroaring import BitMap
 
 from planner.condition.tree.nodes import Everything, Nothing
@@ -18,7 +19,7 @@ def join_rows(
     tree: PredicateTree,
     leaves: Sequence[LeafState],
     positions: Ints,
-    segment: Ints,
+    segment: npt.NDArray[np.integer],
     first: Ints,
 ) -> tuple[FoundRows, FoundRows]:
     """Join the rows of leaves to the rows that satisfy a tree of these leaves, at some positions: a segment at a time.
@@ -28,14 +29,14 @@ def join_rows(
     """
     row_groups, row_counts = search.row_groups[positions], search.view.row_counts
     least, most = FoundRows.nothing(row_counts), FoundRows.nothing(row_counts)
-    for number, here in positions_by_number(segment[row_groups]):
+    for number, here in positions_by_number(segment[row_groups].astype(np.int64)):
         own = _Segment(search, positions[here], number, first[row_groups[here]])
         bounds = [own.bounds(leaf) for leaf in leaves]
         upper = lower = own.joined(tree, [rows for _, rows in bounds], is_most=True)
         if any(below is not above for below, above in bounds) or any(_is_unsure(node.content) for node in tree.nodes):
             lower = own.joined(tree, [rows for rows, _ in bounds], is_most=False)
         for found, rows in ((least, lower), (most, upper)):
-            found.add(own.row_groups, segment[own.row_groups], own.first, {number: [rows]})
+            found.add(own.row_groups, number, own.first, {number: [rows]})
     return least, most
 
 

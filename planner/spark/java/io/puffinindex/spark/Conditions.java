@@ -51,7 +51,7 @@ import org.apache.spark.unsafe.types.UTF8String;
  */
 public final class Conditions {
   /** Levels of AND within OR within AND that readers of JSON take; deeper parts are unknown. */
-  static final int MAX_DEPTH = 50;
+  public static final int MAX_DEPTH = 50;
 
   /** A function of more expressions is unknown. */
   private static final int MAX_NODES = 1000;

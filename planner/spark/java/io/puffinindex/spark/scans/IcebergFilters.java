@@ -1,5 +1,9 @@
-package io.puffinindex.spark;
+package io.puffinindex.spark.scans;
 
+import io.puffinindex.spark.Conditions;
+import io.puffinindex.spark.Node;
+import io.puffinindex.spark.PackedList;
+import io.puffinindex.spark.Trouble;
 import java.math.BigDecimal;
 import java.nio.ByteBuffer;
 import java.util.ArrayDeque;
@@ -29,7 +33,7 @@ import org.apache.spark.unsafe.types.UTF8String;
  *
  * @param fields takes the ids of the columns that filters name
  */
-record IcebergFilters(Schema schema, Set<Integer> fields) {
+public record IcebergFilters(Schema schema, Set<Integer> fields) {
   private static final Map<Operation, String> TESTS =
       Map.of(
           Operation.IS_NULL, "is-null",
@@ -45,7 +49,7 @@ record IcebergFilters(Schema schema, Set<Integer> fields) {
           Operation.GT_EQ, ">=",
           Operation.STARTS_WITH, "starts with");
 
-  Node node(Expression filter) {
+  public Node node(Expression filter) {
     try {
       return node(filter, 0);
     } catch (RuntimeException e) {
