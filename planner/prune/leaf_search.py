@@ -65,8 +65,9 @@ class LeafSearch(LeafPayloads):
         rows of other kinds are added to those of the leaf: all of these positions, or those among the candidates.
         """
         is_merged = self.directory.merged[self.state.row_groups[undecided]]
-        yield from self._find_merged(undecided[is_merged])
-        yield from self._find_alone(undecided[~is_merged])
+        for find, here in ((self._find_merged, undecided[is_merged]), (self._find_alone, undecided[~is_merged])):
+            if len(here):
+                yield from find(here)
 
     def _find_merged(self, undecided: Ints) -> Iterator[tuple[Ints, Ints]]:
         """Look the leaf up in payloads of several row groups: their directories tell what the rows take."""

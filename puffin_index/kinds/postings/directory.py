@@ -151,7 +151,10 @@ class PostingsDirectory:
 
     def _pages_of(self, blocks: Ints) -> Ints:
         root = self._opened()
-        return np.unique(blocks // root.child_blocks) if root.level == PAGES else np.empty(0, np.int64)
+        if root.level == BLOCKS:
+            return np.empty(0, np.int64)
+        pages = blocks // root.child_blocks
+        return pages if len(pages) < 2 else np.unique(pages)
 
     def _opened(self) -> Page:
         assert self._root is not None
@@ -184,6 +187,8 @@ class PostingsDirectory:
 
     def _read_pages(self, pages: Ints) -> Reading[None]:
         missing = [page for page in pages.tolist() if page not in self._pages]
+        if not missing:
+            return
         parts = [self._page_part(page) for page in missing]
         contents = yield from parts_of(self._blob, parts)
         with self._lock:
