@@ -17,6 +17,7 @@ from planner.condition.implied import Implied, Source
 from planner.condition.tree.nodes import EVERY_ROW, Predicate
 from planner.first_rows.search import FirstRows
 from planner.prune.distributed import Executors
+from planner.prune.few_rows import few_rows
 from planner.prune.gate import DEFAULT_LIMITS, Limits
 from planner.prune.verdicts import Pruned, Reason, kept_mask
 from planner.report.scan_plan import ScanPlan
@@ -24,6 +25,7 @@ from planner.snapshot.judge import judge
 from planner.snapshot.scan import Scan
 from planner.view.cache import SharedPayloads
 from planner.view.index_view import IndexView
+from puffin_index.kinds.base import RowSet
 from puffin_index.storage.files import ReadCount
 
 
@@ -70,6 +72,11 @@ class QueryAnswer:
     def scan(self) -> Scan:
         """The scan."""
         return self.request.scan
+
+    def few_rows(self) -> dict[int, RowSet]:
+        """The rows that can match, where few pages have one, by row group of the view."""
+        kept = np.flatnonzero(self.plan.kept_mask & self.scan.is_indexed & ~self.scan.is_read_whole)
+        return few_rows(self.pruned.row_sets, self.scan.numbers[kept], self.scan.row_counts[kept])
 
 
 def answer_query(request: QueryRequest) -> QueryAnswer:

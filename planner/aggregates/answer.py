@@ -155,7 +155,7 @@ def _aggregate_on_executors(
             answers.append(answered)
             unread.append(place[answered.unread])
     joined = Answer.joined(question, answers, np.sort(np.concatenate(unread)))
-    return join_pruned(verdicts, len(scan.numbers), limits), joined
+    return join_pruned(verdicts, scan.numbers, limits), joined
 
 
 def _aggregate_part(

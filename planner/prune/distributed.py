@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from pyiceberg.table import StaticTable, Table
 
 from planner.condition.tree.nodes import Everything, Predicate
+from planner.prune.few_rows import few_rows
 from planner.prune.gate import DEFAULT_LIMITS, Limits
 from planner.prune.row_sets import RowSets
 from planner.prune.search import prune
@@ -29,6 +30,7 @@ from puffin_index.data.column_source import FieldSource
 from puffin_index.errors import PuffinIndexError
 from puffin_index.index_table.entries import without_sources
 from puffin_index.index_table.table import read_entries
+from puffin_index.kinds.base import RowSet
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.caches import cleared_by
 
@@ -115,18 +117,20 @@ def run_on_executors(
     return list(zip(places, results, strict=True))
 
 
-def join_pruned(parts: Sequence[tuple[Ints, Pruned]], row_groups: int, limits: Limits) -> Pruned:
+def join_pruned(parts: Sequence[tuple[Ints, Pruned]], row_groups: Ints, limits: Limits) -> Pruned:
     """Join the verdicts of tasks, given their places among all row groups; raise on index trouble in strict mode."""
-    reasons, matches = np.zeros(row_groups, np.uint8), np.zeros(row_groups, np.int64)
+    reasons, matches = np.zeros(len(row_groups), np.uint8), np.zeros(len(row_groups), np.int64)
+    given: dict[int, RowSet] = {}
     for place, result in parts:
         reasons[place], matches[place] = result.reasons, result.matches
+        given |= {int(row_groups[place[at]]): rows for at, rows in result.row_sets.given.items()}
     troubles = tuple(trouble for _, result in parts for trouble in result.troubles)
     if limits.strict and troubles:
         raise PuffinIndexError(str(troubles[0]))
     used = frozenset(one for _, result in parts for one in result.used)
     warnings = tuple(dict.fromkeys(text for _, result in parts for text in result.warnings))
     stages = _stages([result.stages for _, result in parts])
-    return Pruned(reasons, matches, stages, troubles, used=used, warnings=warnings)
+    return Pruned(reasons, matches, stages, troubles, RowSets(given), used, warnings)
 
 
 def _parts(
@@ -171,8 +175,12 @@ def _run_part(part: _Part) -> Any:
 
 def _prune(predicate: Predicate, view: IndexView, first: int, row_groups: Ints, limits: Limits) -> Pruned:
     del first
-    # Verdicts travel, row sets do not: their keys are numbers in the part, and row sets may be large.
-    return replace(prune(view, predicate, row_groups, limits), row_sets=RowSets())
+    pruned = prune(view, predicate, row_groups, limits)
+    # Row sets may be large, so only those travel that lie in few pages, by their places.
+    kept = row_groups[pruned.kept] if limits.pages else row_groups[:0]
+    few = few_rows(pruned.row_sets, kept, view.row_counts[kept])
+    given = {at: few[own] for at, own in enumerate(row_groups.tolist()) if own in few}
+    return replace(pruned, row_sets=RowSets(given))
 
 
 @lru_cache(maxsize=2)
@@ -230,5 +238,5 @@ def prune_row_groups(
         return Pruned(np.full(count, reason, np.uint8), matches, (), ())
     if executors is not None and executors.are_worth_it(len(row_groups), int(view.row_counts[row_groups].sum())):
         found = run_on_executors(executors, view, row_groups, limits, partial(_prune, predicate))
-        return join_pruned(found, len(row_groups), limits)
+        return join_pruned(found, row_groups, limits)
     return prune(view, predicate, row_groups, limits, shared)

@@ -16,10 +16,11 @@ import numpy as np
 from planner.clock import DEFAULT_MILLISECONDS
 from planner.condition.tree.tree import PredicateTree
 from planner.prune.estimate import Estimate, JoinedEstimates
+from planner.prune.few_rows import MOST_PAGES, share_of_pages
 from planner.prune.verdicts import Reason
 from planner.view.directories import IndexReads, selection_among, selection_of
 from planner.view.index_view import IndexView
-from puffin_index.storage.arrays import Bytes, Flags, Floats, Ints
+from puffin_index.storage.arrays import Bytes, Flags, Floats, Ints, Selection
 
 DEFAULT_BYTE_BUDGET: Final = 256 * 1024 * 1024
 """How many index bytes a query may read, unless it is told otherwise."""
@@ -51,6 +52,7 @@ class Limits:
     rows_wanted: bool = False
     seconds: float = DEFAULT_MILLISECONDS / 1000
     regret_share: float = DEFAULT_REGRET_SHARE
+    pages: bool = False
 
 
 DEFAULT_LIMITS: Final = Limits()
@@ -93,11 +95,17 @@ class CostGate:
         self._matches = matches
         self._reads = reads
         self._spent = 0
+        # The share of each row group that the scan reads by what is known so far.
+        self._read = np.ones(len(row_groups))
 
     @cached_property
     def estimates(self) -> JoinedEstimates:
         """Estimates of the leaves, joined. A leaf is unknown until an estimate is put. Zone maps need none."""
-        return JoinedEstimates(self._tree, self._view.row_counts[selection_of(self._row_groups)])
+        return JoinedEstimates(self._tree, self._row_counts)
+
+    @cached_property
+    def _row_counts(self) -> Ints:
+        return self._view.row_counts[selection_of(self._row_groups)]
 
     @cached_property
     def _bytes_without(self) -> Floats:
@@ -114,8 +122,28 @@ class CostGate:
         if self._limits.rows_wanted:
             return self._bytes_without[here]
         estimates = self.estimates
-        presence = estimates.root.presence[here] if known is None else estimates.root_if(*known, here).presence
-        return np.asarray((1 - presence) * self._bytes_without[here], np.float64)
+        expected = estimates.root.at(here) if known is None else estimates.root_if(*known, here)
+        share = self._share(expected.presence, expected.selectivity * self._row_counts[here], here)
+        return np.asarray(np.maximum(self._read[here] - share, 0) * self._bytes_without[here], np.float64)
+
+    def note(self, at: Ints, counts: Ints) -> None:
+        """Write down that no more than some rows match at ascending positions."""
+        if self._limits.pages:
+            here = selection_among(at, len(self._row_groups))
+            self._read[here] = np.minimum(self._read[here], self._share(np.minimum(counts, 1), counts, here))
+
+    def reads_pages(self, at: Ints) -> Flags:
+        """Where the scan is expected to read few pages of a row group."""
+        here = selection_among(at, len(self._row_groups))
+        expected = self.estimates.root.selectivity[here] * self._row_counts[here]
+        return self._share(np.ones(len(at)), expected, here) < 1
+
+    def _share(self, presence: Floats | Ints, rows: Floats | Ints, here: Selection) -> Floats:
+        """The share of a row group that the scan reads, from how likely a row matches and how many rows do."""
+        if not self._limits.pages:
+            return np.asarray(presence, np.float64)
+        share = share_of_pages(rows, self._row_counts[here]) + _ROW_GROUP_OVERHEAD_BYTES / self._bytes_without[here]
+        return np.where(share < MOST_PAGES, np.minimum(share, 1) * np.minimum(presence, 1), presence)
 
     def worth(self, saved: Floats | float, cost: Ints | int, reads: int) -> Flags:
         """Whether bytes that are saved outweigh index bytes and requests."""
@@ -163,4 +191,4 @@ class CostGate:
         """What look-ups may have taken when another one begins."""
         read = self._bytes_without
         regret = max(self._limits.regret_share * float(read.sum()), float(read.max(initial=0)))
-        return regret + float(read[self._matches == 0].sum()) - self._spent
+        return regret + float((read * np.where(self._matches == 0, 1, 1 - self._read)).sum()) - self._spent

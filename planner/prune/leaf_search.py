@@ -130,6 +130,8 @@ class LeafSearch(LeafPayloads):
             return undecided
         if not isinstance(test, SetTest) or test.negated or len(test.keys) < 2 * _FIRST_KEYS:
             return undecided
+        if search.gate.reads_pages(undecided).any():
+            return undecided
         likely = undecided[state.estimate.presence[search.selection(undecided)] >= _LIKELY]
         opened = self.prepare_all(self.works(likely, _some_keys(test, _FIRST_KEYS)))
         # Most of what may be lost is left for a sample, which tells more where few keys are met.

@@ -161,6 +161,8 @@ class IndexStages:
         state.kinds.add(leaf_search.directory.kind)
         if (counts == 0).any():
             search.used.add((state.leaf.field_id, leaf_search.directory.kind))
+        if self._is_alone or state.number in self._conjuncts:
+            search.gate.note(asked, counts)
         if state.number in self._conjuncts and state not in self._narrowing and len(self._narrowing) < _MOST_CANDIDATES:
             self._narrowing.append(state)
         possible, certain = state.verdicts.possible.copy(), state.verdicts.certain.copy()

@@ -41,7 +41,7 @@ def judge_by_zone_maps(search: SearchState) -> None:
 
 def estimate_leaves(search: SearchState) -> None:
     """Estimate each leaf that has statistics, as long as there is time."""
-    is_alone = len(search.tree.nodes) == 1 and not search.limits.rows_wanted
+    is_alone = len(search.tree.nodes) == 1 and not search.limits.rows_wanted and not search.limits.pages
     for state in search.leaves:
         if search.is_finished:
             break

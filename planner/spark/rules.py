@@ -97,6 +97,9 @@ def load_hook(spark: SparkSession) -> JavaObject:
         raise PuffinIndexError(f"the application has another version of the hook's jar: let its spark.jars name {jar}")
     # A session without Iceberg, or with a release that lacks what the hook needs, is told now.
     jvm_of(spark).java.lang.Class.forName(_OF_ICEBERG, True, loader)
+    if loader.loadClass(HOOK).getClassLoader() == loader:
+        # Executors read pages by classes of the jar.
+        spark.sparkContext._jsc.addJar(str(jar))
     known.append((beneath, loader))
     return loader
 

@@ -48,6 +48,7 @@ class Settings(BaseModel):
     limit: Flag = True
     functions: Flag = True
     aggregates: Flag = True
+    pages: Flag = True
     planning_mode: PlanningMode = "auto"
     refresh_seconds: float = Field(default=1.0, ge=0, allow_inf_nan=False)
     absence_seconds: float = Field(default=10.0, ge=0, allow_inf_nan=False)
@@ -64,7 +65,11 @@ class Settings(BaseModel):
     def limits(self, *, strict: bool) -> Limits:
         """The bounds for the planner."""
         return Limits(
-            strict, self.byte_budget, seconds=self.planning_milliseconds / 1000, regret_share=self.regret_share
+            strict,
+            self.byte_budget,
+            seconds=self.planning_milliseconds / 1000,
+            regret_share=self.regret_share,
+            pages=self.pages,
         )
 
     @classmethod

@@ -6,7 +6,8 @@ an answer that breaks the format.
 
 import logging
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
@@ -30,6 +31,7 @@ from planner.view.index_view import IndexView
 from puffin_index.keys.columns import KeyArray
 from puffin_index.keys.sorted_keys import bytes_of_keys
 from puffin_index.keys.value_types import ValueType, floats_of_keys
+from puffin_index.kinds.base import RowSet
 from puffin_index.storage.binary import write_float64_be, write_int32_be, write_int64_be, write_uint16_be
 
 _log = logging.getLogger(__name__)
@@ -266,15 +268,25 @@ def serialized_keys(keys: KeyArray, value_type: ValueType) -> tuple[bytes, ...]:
 
 
 def serialize_dropped(
-    dropped: BitMap, note: str = "", runtime_fields: Sequence[int] = (), *, first: bytes = b"D"
+    dropped: BitMap,
+    note: str = "",
+    runtime_fields: Sequence[int] = (),
+    few_rows: Mapping[int, RowSet] = MappingProxyType({}),
+    *,
+    first: bytes = b"D",
 ) -> bytes:
     """Serialise the answer that drops row groups of the request's view; all others are read.
 
-    `note` goes into the job's description; `runtime_fields` are the columns whose keys the planner wants to know. The
-    first byte is `O` if all data files go that the view does not list, and `G` if answers of aggregates follow.
+    `note` goes into the job's description; `runtime_fields` are the columns whose keys the planner wants to know. Of
+    the row groups in `few_rows`, only these rows need be read. The first byte is `O` if all data files go that the view
+    does not list, and `G` if answers of aggregates follow.
     """
-    fields = b"".join(map(write_int32_be, runtime_fields))
-    return first + serialized_note(note) + write_uint16_be(len(runtime_fields)) + fields + dropped.serialize()
+    parts = [first, serialized_note(note), write_uint16_be(len(runtime_fields)), *map(write_int32_be, runtime_fields)]
+    parts += [dropped.serialize(), write_int32_be(len(few_rows))]
+    for row_group, found in few_rows.items():
+        rows = found.rows.serialize()
+        parts += (write_int32_be(row_group), write_int32_be(len(rows)), rows)
+    return b"".join(parts)
 
 
 def serialized_note(note: str) -> bytes:

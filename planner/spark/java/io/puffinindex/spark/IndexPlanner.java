@@ -3,11 +3,13 @@ package io.puffinindex.spark;
 import io.puffinindex.spark.aggregates.AggregateAnswer;
 import io.puffinindex.spark.functions.ColumnFunction;
 import io.puffinindex.spark.functions.ColumnValues;
+import io.puffinindex.spark.pages.WantedRowGroup;
 import io.puffinindex.spark.scans.IcebergScans;
 import io.puffinindex.spark.scans.View;
 import java.io.ByteArrayInputStream;
 import java.io.DataInputStream;
 import java.io.IOException;
+import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
@@ -187,6 +189,9 @@ public final class IndexPlanner {
     private final RoaringBitmap dropped = new RoaringBitmap();
     private final boolean dropsUnknown;
 
+    /** Serialized bitmaps of the rows that can match, by number of a row group. */
+    private final Map<Integer, byte[]> fewRows = new HashMap<>();
+
     protected Answer(View view, RoaringBitmap asked, boolean dropsUnknown, DataInputStream in)
         throws IOException {
       this.view = view;
@@ -197,10 +202,18 @@ public final class IndexPlanner {
       }
       dropped.deserialize(in);
       dropped.and(asked);
+      for (int left = in.readInt(); left > 0; left--) {
+        fewRows.put(in.readInt(), View.bytes(in, in.readInt()));
+      }
     }
 
     public boolean keepsAll() {
       return dropped.isEmpty() && !dropsUnknown;
+    }
+
+    /** Row groups of which few rows are wanted, by location of their data file. */
+    public Map<String, List<WantedRowGroup>> fewRows(List<FileScanTask> tasks) {
+      return fewRows.isEmpty() ? Map.of() : view.fewRows(tasks, fewRows);
     }
 
     public IcebergScans.Pruned left(List<FileScanTask> tasks) {

@@ -349,10 +349,11 @@ public final class PruneScans extends Rule<LogicalPlan> implements Cloneable {
       }
       notes.add(answer.note);
       columns.values().removeIf(column -> !answer.runtimeFields.contains(column.field()));
-      if ((!columns.isEmpty() || isForThisQuery) && !isEmpty) {
+      var fewRows = answer.fewRows(tasks);
+      if ((!columns.isEmpty() || isForThisQuery || !fewRows.isEmpty()) && !isEmpty) {
         // A scan of another query with the same filters is equal, but wants other rows.
         List<FileScanTask> own = isForThisQuery ? left : null;
-        replacements.put(scan, RuntimeScan.of(PruneScans.this, question, columns, own));
+        replacements.put(scan, RuntimeScan.of(PruneScans.this, question, columns, own, fewRows));
       }
       return isEmpty;
     }

@@ -325,7 +325,8 @@ public final class AnswerAggregates extends SparkStrategy {
     }
     IdentityHashMap<Scan, Scan> scans = new IdentityHashMap<>();
     scans.put(
-        answered.question.scan, RuntimeScan.of(rule, answered.question, Map.of(), answered.unread));
+        answered.question.scan,
+        RuntimeScan.of(rule, answered.question, Map.of(), answered.unread, Map.of()));
     SparkPlan rest = new PlanLater(RuntimeScan.inPlan(child, scans));
     return new UnionExec(Lists.of(partial.withNewChildren(Lists.of(rest)), scan));
   }

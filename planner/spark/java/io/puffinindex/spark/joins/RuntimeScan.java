@@ -7,6 +7,8 @@ import io.puffinindex.spark.Node;
 import io.puffinindex.spark.PackedList;
 import io.puffinindex.spark.PruneScans;
 import io.puffinindex.spark.ScanQuestion;
+import io.puffinindex.spark.pages.FewRowsBatch;
+import io.puffinindex.spark.pages.WantedRowGroup;
 import io.puffinindex.spark.scans.IcebergScans;
 import java.lang.reflect.InvocationHandler;
 import java.lang.reflect.Method;
@@ -28,8 +30,6 @@ import org.apache.spark.sql.connector.expressions.Literal;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.read.Batch;
-import org.apache.spark.sql.connector.read.InputPartition;
-import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.SupportsRuntimeV2Filtering;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
@@ -55,31 +55,44 @@ public final class RuntimeScan implements InvocationHandler {
   /** The tasks without the keys of any join; null for those of the scan. */
   public final List<FileScanTask> tasks;
 
-  /** The tasks of the next batch that each thread asks for. */
+  /** Row groups of which few rows are wanted without these keys, by location of the data file. */
+  private final Map<String, List<WantedRowGroup>> fewRows;
+
+  /** The next batch that each thread asks for. */
   @SuppressWarnings("ThreadLocalUsage") // each scan has tasks of its own
-  private final ThreadLocal<List<FileScanTask>> narrowed = new ThreadLocal<>();
+  private final ThreadLocal<Batch> narrowed = new ThreadLocal<>();
 
   private RuntimeScan(
-      PruneScans rule, ScanQuestion question, Map<String, Node> columns, List<FileScanTask> tasks) {
+      PruneScans rule,
+      ScanQuestion question,
+      Map<String, Node> columns,
+      List<FileScanTask> tasks,
+      Map<String, List<WantedRowGroup>> fewRows) {
     this.rule = rule;
     this.scan = (SupportsRuntimeV2Filtering) question.scan;
     this.question = question;
     this.columns = columns;
     this.tasks = tasks;
+    this.fewRows = fewRows;
   }
 
   /**
    * A scan that takes runtime filters on some columns, too.
    *
    * @param tasks what the query reads, which may be less than the scan's filters say; null for all
+   * @param fewRows row groups of which few rows are wanted, by location of the data file
    */
   public static Scan of(
-      PruneScans rule, ScanQuestion question, Map<String, Node> columns, List<FileScanTask> tasks) {
+      PruneScans rule,
+      ScanQuestion question,
+      Map<String, Node> columns,
+      List<FileScanTask> tasks,
+      Map<String, List<WantedRowGroup>> fewRows) {
     Class<?>[] interfaces =
         ClassUtils.getAllInterfaces(question.scan.getClass()).stream()
             .filter(type -> Modifier.isPublic(type.getModifiers()))
             .toArray(Class<?>[]::new);
-    RuntimeScan handler = new RuntimeScan(rule, question, columns, tasks);
+    RuntimeScan handler = new RuntimeScan(rule, question, columns, tasks, fewRows);
     return (Scan) Proxy.newProxyInstance(Scan.class.getClassLoader(), interfaces, handler);
   }
 
@@ -146,14 +159,9 @@ public final class RuntimeScan implements InvocationHandler {
       return null;
     }
     if (name.equals("toBatch")) {
-      List<FileScanTask> narrowedTasks = narrowed.get();
+      Batch batch = narrowed.get();
       narrowed.remove();
-      if (narrowedTasks != null) {
-        return IcebergScans.batchOf(scan, narrowedTasks);
-      }
-      if (tasks != null) {
-        return new FewerRows(IcebergScans.batchOf(scan, tasks), question.wantedRows());
-      }
+      return batch == null ? batch(tasks, fewRows) : batch;
     }
     if (name.equals("equals")) {
       // Spark drops a new node that is equal to the old one.
@@ -163,6 +171,12 @@ public final class RuntimeScan implements InvocationHandler {
           && question.wantedRows().equals(other.question.wantedRows());
     }
     return IcebergScans.forward(scan, method, arguments);
+  }
+
+  private Batch batch(List<FileScanTask> tasks, Map<String, List<WantedRowGroup>> fewRows)
+      throws IllegalAccessException {
+    Batch batch = tasks == null ? scan.toBatch() : IcebergScans.batchOf(scan, tasks);
+    return new FewRowsBatch(batch, question.wantedRows(), fewRows);
   }
 
   private NamedReference[] filterAttributes() {
@@ -199,8 +213,9 @@ public final class RuntimeScan implements InvocationHandler {
         return;
       }
       IndexPlanner.Answer answer = rule.ask(question.with(keys), tasks);
-      if (answer != null && !answer.keepsAll()) {
-        narrowed.set(answer.left(tasks));
+      var fewer = answer == null ? fewRows : answer.fewRows(tasks);
+      if (answer != null && !(answer.keepsAll() && fewer.isEmpty())) {
+        narrowed.set(batch(answer.left(tasks), fewer));
       }
     } catch (Throwable e) {
       rule.tell("index not used, the scan reads what it read without runtime keys: " + scan, e);
@@ -242,21 +257,5 @@ public final class RuntimeScan implements InvocationHandler {
       }
     }
     return column.with("keys", PackedList.of(values, contents));
-  }
-
-  /**
-   * A batch of a query that wants only some rows. Spark runs equal batches once, and Iceberg's
-   * batches are equal if their scans have the same filters.
-   */
-  private record FewerRows(Batch batch, String wanted) implements Batch {
-    @Override
-    public InputPartition[] planInputPartitions() {
-      return batch.planInputPartitions();
-    }
-
-    @Override
-    public PartitionReaderFactory createReaderFactory() {
-      return batch.createReaderFactory();
-    }
   }
 }

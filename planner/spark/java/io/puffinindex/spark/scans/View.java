@@ -2,6 +2,7 @@ package io.puffinindex.spark.scans;
 
 import io.puffinindex.spark.Lists;
 import io.puffinindex.spark.Node;
+import io.puffinindex.spark.pages.WantedRowGroup;
 import java.io.DataInputStream;
 import java.io.IOException;
 import java.nio.ByteBuffer;
@@ -10,13 +11,16 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.BitSet;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.TreeSet;
 import java.util.zip.InflaterInputStream;
 import org.apache.iceberg.BaseFileScanTask;
 import org.apache.iceberg.DeleteFile;
 import org.apache.iceberg.FileContent;
+import org.apache.iceberg.FileFormat;
 import org.apache.iceberg.FileScanTask;
 import org.apache.iceberg.Schema;
 import org.apache.iceberg.types.Types;
@@ -191,6 +195,36 @@ public final class View {
     return left;
   }
 
+  /** Row groups of which few rows are wanted, by location of their data file. */
+  public Map<String, List<WantedRowGroup>> fewRows(
+      List<FileScanTask> tasks, Map<Integer, byte[]> rows) {
+    Map<String, List<WantedRowGroup>> wanted = new HashMap<>();
+    Set<String> seen = new HashSet<>();
+    FileEntry[] entries = entries(tasks);
+    for (int i = 0; i < entries.length; i++) {
+      String location = tasks.get(i).file().location();
+      if (!seen.add(location)) {
+        // A data file that the table has twice, with other partition constants.
+        wanted.remove(location);
+      } else if (entries[i] != null && isReadByPages(tasks.get(i))) {
+        long[][] ranges = entries[i].ranges();
+        for (int at = 0; at < ranges.length; at++) {
+          byte[] own = rows.get(entries[i].first + at);
+          if (own != null) {
+            wanted
+                .computeIfAbsent(location, key -> new ArrayList<>())
+                .add(new WantedRowGroup(ranges[at][0], ranges[at][0] + ranges[at][1], own));
+          }
+        }
+      }
+    }
+    return wanted;
+  }
+
+  private static boolean isReadByPages(FileScanTask task) {
+    return task.file().format() == FileFormat.PARQUET && task.file().keyMetadata() == null;
+  }
+
   /**
    * A task of a data file's surviving row groups, null if none survives. The ranges of bytes come
    * from the index: a manifest may list none, and a reader need not go by those that a manifest
@@ -263,16 +297,18 @@ public final class View {
   }
 
   public static String text(DataInputStream in, int length) throws IOException {
-    byte[] text = new byte[length];
-    in.readFully(text);
-    return new String(text, StandardCharsets.UTF_8);
+    return new String(bytes(in, length), StandardCharsets.UTF_8);
+  }
+
+  public static byte[] bytes(DataInputStream in, int length) throws IOException {
+    byte[] bytes = new byte[length];
+    in.readFully(bytes);
+    return bytes;
   }
 
   public static long[] longs(DataInputStream in, int count) throws IOException {
-    byte[] packed = new byte[Long.BYTES * count];
-    in.readFully(packed);
     long[] numbers = new long[count];
-    ByteBuffer.wrap(packed).asLongBuffer().get(numbers);
+    ByteBuffer.wrap(bytes(in, Long.BYTES * count)).asLongBuffer().get(numbers);
     return numbers;
   }
 

@@ -1,0 +1,304 @@
+package io.puffinindex.spark.pages;
+
+import java.io.ByteArrayInputStream;
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.PrimitiveIterator;
+import java.util.Spliterators;
+import java.util.stream.IntStream;
+import java.util.stream.LongStream;
+import java.util.stream.StreamSupport;
+import org.apache.iceberg.shaded.org.apache.parquet.bytes.HeapByteBufferAllocator;
+import org.apache.iceberg.shaded.org.apache.parquet.column.ColumnDescriptor;
+import org.apache.iceberg.shaded.org.apache.parquet.column.ColumnReader;
+import org.apache.iceberg.shaded.org.apache.parquet.column.ColumnWriter;
+import org.apache.iceberg.shaded.org.apache.parquet.column.ParquetProperties;
+import org.apache.iceberg.shaded.org.apache.parquet.column.impl.ColumnReadStoreImpl;
+import org.apache.iceberg.shaded.org.apache.parquet.column.impl.ColumnWriteStoreV1;
+import org.apache.iceberg.shaded.org.apache.parquet.column.page.DataPage;
+import org.apache.iceberg.shaded.org.apache.parquet.column.page.DictionaryPage;
+import org.apache.iceberg.shaded.org.apache.parquet.column.page.PageReadStore;
+import org.apache.iceberg.shaded.org.apache.parquet.column.page.PageReader;
+import org.apache.iceberg.shaded.org.apache.parquet.compression.CompressionCodecFactory.BytesInputCompressor;
+import org.apache.iceberg.shaded.org.apache.parquet.conf.PlainParquetConfiguration;
+import org.apache.iceberg.shaded.org.apache.parquet.format.RowGroup;
+import org.apache.iceberg.shaded.org.apache.parquet.format.Util;
+import org.apache.iceberg.shaded.org.apache.parquet.hadoop.CodecFactory;
+import org.apache.iceberg.shaded.org.apache.parquet.hadoop.ColumnChunkPageWriteStore;
+import org.apache.iceberg.shaded.org.apache.parquet.hadoop.ParquetFileReader;
+import org.apache.iceberg.shaded.org.apache.parquet.hadoop.ParquetFileWriter;
+import org.apache.iceberg.shaded.org.apache.parquet.hadoop.metadata.BlockMetaData;
+import org.apache.iceberg.shaded.org.apache.parquet.hadoop.metadata.ColumnChunkMetaData;
+import org.apache.iceberg.shaded.org.apache.parquet.hadoop.metadata.CompressionCodecName;
+import org.apache.iceberg.shaded.org.apache.parquet.internal.column.columnindex.OffsetIndex;
+import org.apache.iceberg.shaded.org.apache.parquet.internal.filter2.columnindex.RowRanges;
+import org.apache.iceberg.shaded.org.apache.parquet.internal.hadoop.metadata.IndexReference;
+import org.apache.iceberg.shaded.org.apache.parquet.io.ParquetDecodingException;
+import org.apache.iceberg.shaded.org.apache.parquet.io.api.Converter;
+import org.apache.iceberg.shaded.org.apache.parquet.io.api.GroupConverter;
+import org.apache.iceberg.shaded.org.apache.parquet.io.api.PrimitiveConverter;
+import org.apache.iceberg.shaded.org.apache.parquet.schema.MessageType;
+
+/**
+ * Copies rows of a Parquet file into row groups of their own, in memory: of each column the pages
+ * that overlap the rows are read, and the values of these rows are written again, as they are.
+ */
+final class RowCopies implements AutoCloseable {
+  private static final ParquetProperties PROPERTIES =
+      ParquetProperties.builder()
+          .withDictionaryEncoding(false)
+          .withStatisticsEnabled(false)
+          .withSizeStatisticsEnabled(false)
+          .withPageWriteChecksumEnabled(false)
+          .withAllocator(HeapByteBufferAllocator.getInstance())
+          .build();
+
+  private final ParquetFileReader reader;
+  private final ReadAhead ahead;
+  private final MessageType columns;
+  private final CodecFactory codecs = new CodecFactory(new PlainParquetConfiguration(), 0);
+  private final MemoryFile copy = new MemoryFile();
+  private final ParquetFileWriter writer;
+
+  /**
+   * Copies of rows of a file.
+   *
+   * @param ahead where the reader reads
+   * @param columns those that are copied, as the file has them
+   */
+  RowCopies(ParquetFileReader reader, ReadAhead ahead, MessageType columns) throws IOException {
+    this.reader = reader;
+    this.ahead = ahead;
+    this.columns = columns;
+    reader.setRequestedSchema(columns);
+    writer =
+        new ParquetFileWriter(
+            copy, columns, ParquetFileWriter.Mode.CREATE, Long.MAX_VALUE, 0, null, PROPERTIES);
+    writer.start();
+  }
+
+  /**
+   * Copy ranges of rows of a row group, ascending, each into a row group of its own if {@code
+   * apart}, otherwise all into one.
+   *
+   * @return false if nothing says where the pages are, so that nothing is copied
+   */
+  boolean add(int number, List<Range> ranges, boolean apart) throws IOException {
+    BlockMetaData block = reader.getRowGroups().get(number);
+    Map<List<String>, ColumnChunkMetaData> chunks = new HashMap<>();
+    block.getColumns().forEach(one -> chunks.put(List.of(one.getPath().toArray()), one));
+    List<Range> indexes = new ArrayList<>();
+    for (ColumnDescriptor column : columns.getColumns()) {
+      IndexReference place = chunks.get(List.of(column.getPath())).getOffsetIndexReference();
+      if (place == null) {
+        return false;
+      }
+      indexes.add(new Range(place.getOffset(), place.getOffset() + place.getLength()));
+    }
+    ahead.fetch(indexes);
+    RowRanges rows = rowRanges(ranges, block.getRowCount());
+    List<Range> pages = new ArrayList<>();
+    for (ColumnDescriptor column : columns.getColumns()) {
+      pagesOf(chunks.get(List.of(column.getPath())), rows, block.getRowCount(), pages);
+    }
+    ahead.fetch(pages);
+    try (PageReadStore store = reader.readFilteredRowGroup(number, rows)) {
+      copy(store, ranges, apart);
+    }
+    ahead.forget();
+    return true;
+  }
+
+  /** End with the last row group; return the bytes of a Parquet file of all copies. */
+  byte[] end() throws IOException {
+    writer.end(Map.of());
+    return copy.bytes();
+  }
+
+  /** The row groups with the copies, in order, as the footer of their file describes them. */
+  static List<RowGroup> rowGroups(byte[] bytes) throws IOException {
+    int trailer = bytes.length - FewRowsFile.TRAILER_BYTES;
+    int length = ByteBuffer.wrap(bytes).order(ByteOrder.LITTLE_ENDIAN).getInt(trailer);
+    var footer = new ByteArrayInputStream(bytes, trailer - length, length);
+    return Util.readFileMetaData(footer).getRow_groups();
+  }
+
+  @Override
+  public void close() throws IOException {
+    writer.close();
+  }
+
+  /** The pages of a column chunk that overlap some rows, and what precedes its first page. */
+  private void pagesOf(ColumnChunkMetaData chunk, RowRanges rows, long rowCount, List<Range> pages)
+      throws IOException {
+    OffsetIndex index = reader.readOffsetIndex(chunk);
+    if (chunk.getStartingPos() < index.getOffset(0)) {
+      pages.add(new Range(chunk.getStartingPos(), index.getOffset(0)));
+    }
+    for (int i = 0; i < index.getPageCount(); i++) {
+      if (rows.isOverlapping(index.getFirstRowIndex(i), index.getLastRowIndex(i, rowCount))) {
+        long end = index.getOffset(i) + index.getCompressedPageSize(i);
+        pages.add(new Range(index.getOffset(i), end));
+      }
+    }
+  }
+
+  private void copy(PageReadStore store, List<Range> ranges, boolean apart) throws IOException {
+    var values = new ColumnReadStoreImpl(new Asked(store), new Ignoring(), columns, createdBy());
+    List<ColumnReader> readers =
+        columns.getColumns().stream().map(values::getColumnReader).toList();
+    for (Range range : apart ? ranges : List.of(Range.first(ranges))) {
+      BytesInputCompressor compressor = codecs.getCompressor(CompressionCodecName.UNCOMPRESSED);
+      var allocator = HeapByteBufferAllocator.getInstance();
+      try (var pages = new ColumnChunkPageWriteStore(compressor, columns, allocator, 0, false);
+          var out = new ColumnWriteStoreV1(columns, pages, PROPERTIES)) {
+        List<ColumnWriter> writers =
+            columns.getColumns().stream().map(out::getColumnWriter).toList();
+        for (long row = 0; row < range.length(); row++) {
+          for (int i = 0; i < readers.size(); i++) {
+            copyRow(readers.get(i), writers.get(i));
+          }
+          out.endRecord();
+        }
+        out.flush();
+        writer.startBlock(range.length());
+        pages.flushToFileWriter(writer);
+        writer.endBlock();
+      }
+    }
+  }
+
+  private String createdBy() {
+    return reader.getFileMetaData().getCreatedBy();
+  }
+
+  /** Copy the values that one row has in a column: one, none, or those of a list. */
+  private static void copyRow(ColumnReader from, ColumnWriter to) {
+    ColumnDescriptor column = from.getDescriptor();
+    do {
+      int repetition = from.getCurrentRepetitionLevel();
+      int definition = from.getCurrentDefinitionLevel();
+      if (definition < column.getMaxDefinitionLevel()) {
+        to.writeNull(repetition, definition);
+      } else {
+        switch (column.getPrimitiveType().getPrimitiveTypeName()) {
+          case BOOLEAN -> to.write(from.getBoolean(), repetition, definition);
+          case INT32 -> to.write(from.getInteger(), repetition, definition);
+          case INT64 -> to.write(from.getLong(), repetition, definition);
+          case FLOAT -> to.write(from.getFloat(), repetition, definition);
+          case DOUBLE -> to.write(from.getDouble(), repetition, definition);
+          default -> to.write(from.getBinary(), repetition, definition);
+        }
+      }
+      from.consume();
+    } while (from.getCurrentRepetitionLevel() > 0);
+  }
+
+  private static RowRanges rowRanges(List<Range> ranges, long rowCount) {
+    // Only pages can make such ranges.
+    OffsetIndex pages =
+        new OffsetIndex() {
+          @Override
+          public int getPageCount() {
+            return ranges.size();
+          }
+
+          @Override
+          public long getOffset(int i) {
+            return 0;
+          }
+
+          @Override
+          public int getCompressedPageSize(int i) {
+            return 0;
+          }
+
+          @Override
+          public long getFirstRowIndex(int i) {
+            return ranges.get(i).first();
+          }
+
+          @Override
+          public long getLastRowIndex(int i, long all) {
+            return ranges.get(i).end() - 1;
+          }
+        };
+    PrimitiveIterator.OfInt every = IntStream.range(0, ranges.size()).iterator();
+    return RowRanges.create(rowCount, every, pages);
+  }
+
+  /**
+   * Pages whose rows have one more row behind them, which no page has: Parquet takes a row as read
+   * once it is the last one left, and would not go on to a later page with that row.
+   */
+  private record Asked(PageReadStore store) implements PageReadStore {
+    @Override
+    public PageReader getPageReader(ColumnDescriptor column) {
+      PageReader pages = store.getPageReader(column);
+      return column.getMaxRepetitionLevel() > 0 ? pages : new Checked(pages);
+    }
+
+    @Override
+    public long getRowCount() {
+      return store.getRowCount();
+    }
+
+    @Override
+    public Optional<PrimitiveIterator.OfLong> getRowIndexes() {
+      return store
+          .getRowIndexes()
+          .map(rows -> LongStream.concat(stream(rows), LongStream.of(Long.MAX_VALUE)).iterator());
+    }
+
+    private static LongStream stream(PrimitiveIterator.OfLong rows) {
+      return StreamSupport.longStream(Spliterators.spliteratorUnknownSize(rows, 0), false);
+    }
+  }
+
+  /** Pages that have as many rows as the offset index says, which has no checksum. */
+  private record Checked(PageReader pages) implements PageReader {
+    @Override
+    public DictionaryPage readDictionaryPage() {
+      return pages.readDictionaryPage();
+    }
+
+    @Override
+    public long getTotalValueCount() {
+      return pages.getTotalValueCount();
+    }
+
+    @Override
+    public DataPage readPage() {
+      DataPage page = pages.readPage();
+      if (page.getIndexRowCount().orElse(-1) != page.getValueCount()) {
+        throw new ParquetDecodingException("an offset index that does not fit its pages");
+      }
+      return page;
+    }
+  }
+
+  /** Parquet wants to know who takes values. Nobody does: they are asked for one by one. */
+  private static final class Ignoring extends GroupConverter {
+    @Override
+    public Converter getConverter(int field) {
+      return this;
+    }
+
+    @Override
+    public PrimitiveConverter asPrimitiveConverter() {
+      return new PrimitiveConverter() {};
+    }
+
+    @Override
+    public void start() {}
+
+    @Override
+    public void end() {}
+  }
+}

@@ -1,0 +1,28 @@
+package io.puffinindex.spark.pages;
+
+import java.io.IOException;
+import java.io.Serializable;
+import java.io.UncheckedIOException;
+import java.nio.ByteBuffer;
+import java.util.List;
+import org.roaringbitmap.RoaringBitmap;
+
+/**
+ * The rows that a query wants of a row group.
+ *
+ * @param first the first byte of the row group
+ * @param end where the next row group begins, or the file ends
+ * @param rows a serialized roaring bitmap of rows, counted from 0 in the row group
+ */
+@SuppressWarnings("ArrayRecordComponent") // nobody compares it
+public record WantedRowGroup(long first, long end, byte[] rows) implements Serializable {
+  List<Range> ranges() {
+    RoaringBitmap all = new RoaringBitmap();
+    try {
+      all.deserialize(ByteBuffer.wrap(rows));
+    } catch (IOException e) {
+      throw new UncheckedIOException(e);
+    }
+    return Range.of(all);
+  }
+}
