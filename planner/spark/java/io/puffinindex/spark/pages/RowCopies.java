@@ -10,10 +10,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.PrimitiveIterator;
-import java.util.Spliterators;
 import java.util.stream.IntStream;
-import java.util.stream.LongStream;
-import java.util.stream.StreamSupport;
 import org.apache.iceberg.shaded.org.apache.parquet.bytes.HeapByteBufferAllocator;
 import org.apache.iceberg.shaded.org.apache.parquet.column.ColumnDescriptor;
 import org.apache.iceberg.shaded.org.apache.parquet.column.ColumnReader;
@@ -25,6 +22,7 @@ import org.apache.iceberg.shaded.org.apache.parquet.column.page.DataPage;
 import org.apache.iceberg.shaded.org.apache.parquet.column.page.DictionaryPage;
 import org.apache.iceberg.shaded.org.apache.parquet.column.page.PageReadStore;
 import org.apache.iceberg.shaded.org.apache.parquet.column.page.PageReader;
+import org.apache.iceberg.shaded.org.apache.parquet.column.values.factory.DefaultV1ValuesWriterFactory;
 import org.apache.iceberg.shaded.org.apache.parquet.compression.CompressionCodecFactory.BytesInputCompressor;
 import org.apache.iceberg.shaded.org.apache.parquet.conf.PlainParquetConfiguration;
 import org.apache.iceberg.shaded.org.apache.parquet.format.RowGroup;
@@ -52,6 +50,8 @@ import org.apache.iceberg.shaded.org.apache.parquet.schema.MessageType;
 final class RowCopies implements AutoCloseable {
   private static final ParquetProperties PROPERTIES =
       ParquetProperties.builder()
+          // By default all writers of this JVM share one, which does what the last of them wants.
+          .withValuesWriterFactory(new DefaultV1ValuesWriterFactory())
           .withDictionaryEncoding(false)
           .withStatisticsEnabled(false)
           .withSizeStatisticsEnabled(false)
@@ -87,10 +87,14 @@ final class RowCopies implements AutoCloseable {
    * Copy ranges of rows of a row group, ascending, each into a row group of its own if {@code
    * apart}, otherwise all into one.
    *
-   * @return false if nothing says where the pages are, so that nothing is copied
+   * @return false if these are all rows, or nothing says where the pages are: nothing is copied
+   *     then
    */
   boolean add(int number, List<Range> ranges, boolean apart) throws IOException {
     BlockMetaData block = reader.getRowGroups().get(number);
+    if (Range.first(ranges).length() == block.getRowCount()) {
+      return false;
+    }
     Map<List<String>, ColumnChunkMetaData> chunks = new HashMap<>();
     block.getColumns().forEach(one -> chunks.put(List.of(one.getPath().toArray()), one));
     List<Range> indexes = new ArrayList<>();
@@ -150,9 +154,13 @@ final class RowCopies implements AutoCloseable {
   }
 
   private void copy(PageReadStore store, List<Range> ranges, boolean apart) throws IOException {
-    var values = new ColumnReadStoreImpl(new Asked(store), new Ignoring(), columns, createdBy());
-    List<ColumnReader> readers =
-        columns.getColumns().stream().map(values::getColumnReader).toList();
+    String writer = reader.getFileMetaData().getCreatedBy();
+    List<ColumnReader> readers = new ArrayList<>();
+    for (ColumnDescriptor column : columns.getColumns()) {
+      var pages = new ColumnPages(store, column);
+      readers.add(
+          new ColumnReadStoreImpl(pages, new Ignoring(), columns, writer).getColumnReader(column));
+    }
     for (Range range : apart ? ranges : List.of(Range.first(ranges))) {
       BytesInputCompressor compressor = codecs.getCompressor(CompressionCodecName.UNCOMPRESSED);
       var allocator = HeapByteBufferAllocator.getInstance();
@@ -167,15 +175,11 @@ final class RowCopies implements AutoCloseable {
           out.endRecord();
         }
         out.flush();
-        writer.startBlock(range.length());
-        pages.flushToFileWriter(writer);
-        writer.endBlock();
+        this.writer.startBlock(range.length());
+        pages.flushToFileWriter(this.writer);
+        this.writer.endBlock();
       }
     }
-  }
-
-  private String createdBy() {
-    return reader.getFileMetaData().getCreatedBy();
   }
 
   /** Copy the values that one row has in a column: one, none, or those of a list. */
@@ -234,14 +238,25 @@ final class RowCopies implements AutoCloseable {
   }
 
   /**
-   * Pages whose rows have one more row behind them, which no page has: Parquet takes a row as read
-   * once it is the last one left, and would not go on to a later page with that row.
+   * The pages of a column that overlap some rows, and these rows. Parquet's reader ends when it has
+   * asked for the last row; so there are more rows, which no page has, as long as there are pages.
    */
-  private record Asked(PageReadStore store) implements PageReadStore {
+  private static final class ColumnPages implements PageReadStore, PageReader {
+    private final PageReadStore store;
+    private final PageReader pages;
+    private final boolean isFlat;
+    private DataPage next;
+
+    ColumnPages(PageReadStore store, ColumnDescriptor column) {
+      this.store = store;
+      pages = store.getPageReader(column);
+      next = pages.readPage();
+      isFlat = column.getMaxRepetitionLevel() == 0;
+    }
+
     @Override
     public PageReader getPageReader(ColumnDescriptor column) {
-      PageReader pages = store.getPageReader(column);
-      return column.getMaxRepetitionLevel() > 0 ? pages : new Checked(pages);
+      return this;
     }
 
     @Override
@@ -251,18 +266,21 @@ final class RowCopies implements AutoCloseable {
 
     @Override
     public Optional<PrimitiveIterator.OfLong> getRowIndexes() {
-      return store
-          .getRowIndexes()
-          .map(rows -> LongStream.concat(stream(rows), LongStream.of(Long.MAX_VALUE)).iterator());
+      PrimitiveIterator.OfLong rows = store.getRowIndexes().orElseThrow();
+      return Optional.of(
+          new PrimitiveIterator.OfLong() {
+            @Override
+            public boolean hasNext() {
+              return next != null || rows.hasNext();
+            }
+
+            @Override
+            public long nextLong() {
+              return rows.hasNext() ? rows.nextLong() : Long.MAX_VALUE;
+            }
+          });
     }
 
-    private static LongStream stream(PrimitiveIterator.OfLong rows) {
-      return StreamSupport.longStream(Spliterators.spliteratorUnknownSize(rows, 0), false);
-    }
-  }
-
-  /** Pages that have as many rows as the offset index says, which has no checksum. */
-  private record Checked(PageReader pages) implements PageReader {
     @Override
     public DictionaryPage readDictionaryPage() {
       return pages.readDictionaryPage();
@@ -275,8 +293,10 @@ final class RowCopies implements AutoCloseable {
 
     @Override
     public DataPage readPage() {
-      DataPage page = pages.readPage();
-      if (page.getIndexRowCount().orElse(-1) != page.getValueCount()) {
+      DataPage page = next;
+      next = pages.readPage();
+      // An offset index has no checksum.
+      if (isFlat && page.getValueCount() != page.getIndexRowCount().orElseThrow()) {
         throw new ParquetDecodingException("an offset index that does not fit its pages");
       }
       return page;

@@ -1,0 +1,203 @@
+"""Rows that are read by pages equal the same rows as Iceberg's readers give them, whatever tables and rows are."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyroaring import BitMap
+from pyspark.sql import SparkSession
+
+import planner
+from planner.query import QueryAnswer
+from puffin_index.kinds.base import RowSet
+from ssb_bench.spark_runs.jars import SPARK_RELEASE
+from tests.conftest import built, some
+from tests.spark.agreement import ENABLED, settings
+from tests.spark.java_source import object_of
+from tests.spark.answers.test_equality_deletes import Delete
+
+pytestmark = pytest.mark.spark
+
+VECTORIZED = "spark.sql.iceberg.vectorization.enabled"
+COLUMNS = {
+    "flag": "id % 3 = 0",
+    "small": "CAST(pmod(hash(id), 500) AS INT)",
+    "large": "hash(id, 1) * 4294967296L + id",
+    "single": "CAST(id / 3 AS FLOAT)",
+    "double": "IF(id % 50 = 0, double('NaN'), -id / 7)",
+    "money": "CAST(pmod(hash(id, 2), 10000) / 100 AS DECIMAL(9, 2))",
+    "middle": "CAST(id * 104729 AS DECIMAL(18, 4))",
+    "wide": "CAST(id AS DECIMAL(38, 5)) * 1000000000000",
+    "day": "date_add(DATE'1969-01-01', CAST(id % 900 AS INT))",
+    "local": "CAST(TIMESTAMP_MICROS(id * 1000003) AS TIMESTAMP_NTZ)",
+    "moment": "TIMESTAMP_MICROS(id * 3607000001)",
+    "word": "IF(id % 100 = 3, '', concat('ÄÖ', pmod(hash(id, 3), 50), repeat('x', CAST(id % 30 AS INT))))",
+    "bin": "CAST(concat('b', id) AS BINARY)",
+    "inner": "named_struct('leaf', id % 90, 'deep', named_struct('word', concat('deep-', id), 'd', id / 2))",
+    "items": "transform(sequence(0, CAST(id % 5 AS INT)), i -> IF(i = 2, NULL, i * id))",
+    "tags": "map(concat('k', id % 3), id, 'z', NULL)",
+    "boxes": "array_repeat(named_struct('a', id, 'b', array(concat('e', id), NULL)), CAST(id % 4 AS INT))",
+}
+NESTED = {"inner": ("inner.leaf", "inner.deep", "inner.deep.word"), "boxes": ("boxes.a", "boxes.b"), "items": ("items[0]",)}
+
+
+@pytest.fixture(scope="module")
+def few(spark: SparkSession) -> Iterator[list[dict[tuple[str, int], tuple[int, BitMap]]]]:
+    """What the planner said of rows last: by file and first row of a row group its number of rows, and those wanted."""
+    yield []
+
+
+class Table:
+    """A table of random columns, writers, deletes and changes, and rows of its row groups."""
+
+    def __init__(self, spark: SparkSession, catalog: SqlCatalog, name: str, seed: int, delete: Delete | None) -> None:
+        self.spark, self.random, self.delete = spark, Random(seed), delete
+        self.name, self.rows = name, 0
+        random = self.random
+        self.version = random.choice((2, 2, 3) if SPARK_RELEASE == "4.1" else (2,))
+        self.columns = dict(random.sample(sorted(COLUMNS.items()), random.randint(1, 9)))
+        partitions = random.choice(("", "", "PARTITIONED BY (bucket(3, id))", "PARTITIONED BY (p)", "PARTITIONED BY (truncate(500, id))"))
+        properties = {
+            "format-version": self.version,
+            "write.parquet.page-row-limit": random.choice((1, 7, 50, 300, 20_000)),
+            "write.parquet.page-size-bytes": random.choice((200, 4_000, 1_048_576)),
+            "write.parquet.dict-size-bytes": random.choice((100, 2_097_152)),
+            "write.parquet.compression-codec": random.choice(("zstd", "gzip", "snappy", "uncompressed")),
+            "write.parquet.row-group-size-bytes": random.choice((1, 134_217_728)),
+            "write.parquet.row-group-check-min-record-count": random.choice((100, 400)),
+            "write.parquet.row-group-check-max-record-count": 500,
+            "write.delete.mode": "merge-on-read",
+            "write.update.mode": "merge-on-read",
+            "write.delete.granularity": random.choice(("file", "partition")),
+            "write.distribution-mode": "none",
+        }
+        listed = ", ".join(f"'{key}'='{value}'" for key, value in properties.items())
+        spark.sql(f"DROP TABLE IF EXISTS lake.{name} PURGE")
+        spark.sql(
+            f"CREATE TABLE lake.{name} USING iceberg {partitions} TBLPROPERTIES ({listed}) AS {self._rows(0)}"
+        )
+        for change in random.choices((self._append, self._delete, self._evolve, self._equality), k=random.randint(0, 4)):
+            change()
+        self.index = built(catalog, name, bitmap=["id"])
+        for change in random.choices((self._delete, self._evolve, self._equality), k=random.randint(0, 2)):
+            change()
+
+    def _rows(self, first: int) -> str:
+        count = self.random.choice((1, 60, 1_500))
+        self.rows = first + count
+        nulled = self.random.randint(2, 9)
+        columns = [f"IF(id % {nulled} = {at % nulled}, NULL, {sql}) AS {name}" for at, (name, sql) in enumerate(self.columns.items())]
+        return f"SELECT id, CAST(id % 3 AS INT) AS p, {', '.join(columns)} FROM range({first}, {first + count}, 1, 1)"
+
+    def _append(self) -> None:
+        fields = self.spark.table(f"lake.{self.name}").columns
+        names = ["id", "p", *self.columns]
+        if all(name in fields for name in names):
+            self.spark.sql(f"INSERT INTO lake.{self.name} ({', '.join(names)}) {self._rows(self.rows)}")
+
+    def _delete(self) -> None:
+        divisor = self.random.choice((2, 11, 97))
+        self.spark.sql(f"DELETE FROM lake.{self.name} WHERE id % {divisor} = {self.random.randrange(divisor)}")
+
+    def _equality(self) -> None:
+        if self.delete is not None and self.version == 2 and not self.spark.table(f"lake.{self.name}").isEmpty():
+            partitions = self.spark.sql(f"SHOW CREATE TABLE lake.{self.name}").first()[0]
+            if "PARTITIONED BY" not in partitions:
+                keys = self.random.sample(range(self.rows + 1), min(5, self.rows))
+                self.delete(f"lake.{self.name}", ["id"], [[key] for key in keys])
+
+    def _evolve(self) -> None:
+        table = f"lake.{self.name}"
+        match self.random.randrange(5):
+            case 0:
+                self.spark.sql(f"ALTER TABLE {table} ADD COLUMN added_{self.random.randrange(10**9)} STRING")
+            case 1 if "small" in self.columns:
+                self.spark.sql(f"ALTER TABLE {table} ALTER COLUMN small TYPE BIGINT")
+                del self.columns["small"]
+            case 2 if "single" in self.columns:
+                self.spark.sql(f"ALTER TABLE {table} ALTER COLUMN single TYPE DOUBLE")
+                del self.columns["single"]
+            case 3 if len(self.columns) > 1:
+                name = self.random.choice(sorted(self.columns))
+                self.spark.sql(f"ALTER TABLE {table} RENAME COLUMN {name} TO renamed_{self.random.randrange(10**9)}")
+                del self.columns[name]
+            case 4 if len(self.columns) > 1:
+                name = self.random.choice(sorted(self.columns))
+                self.spark.sql(f"ALTER TABLE {table} DROP COLUMN {name}")
+                del self.columns[name]
+            case _:
+                pass
+
+    def projection(self) -> list[str]:
+        fields = self.spark.table(f"lake.{self.name}").columns
+        chosen = self.random.sample(fields, self.random.randint(0, len(fields)))
+        chosen = [self.random.choice(NESTED.get(name, (name,))) if self.random.random() < 0.5 else name for name in chosen]
+        hidden = ["_spec_id", "_partition", *(("_row_id", "_last_updated_sequence_number") if self.version == 3 else ())]
+        return chosen + self.random.sample(hidden, self.random.choice((0, 0, 1)))
+
+    def wanted(self, count: int) -> BitMap:
+        """Rows of a row group: one, some, in bursts, or all."""
+        match self.random.randrange(5):
+            case 0:
+                return BitMap([self.random.randrange(count)])
+            case 1:
+                return BitMap(self.random.sample(range(count), self.random.randint(1, count)))
+            case 2:
+                first = self.random.randrange(count)
+                return BitMap(range(first, self.random.randint(first + 1, count)))
+            case 3:
+                return BitMap(range(count))
+            case _:
+                starts = self.random.sample(range(count), min(3, count))
+                return BitMap(row for start in starts for row in range(start, min(start + 12, count)))
+
+
+def check(table: Table) -> int:
+    """Compare rows that are read by pages with those of Iceberg, for some projections; return how many were read."""
+    spark, said, read = table.spark, {}, 0
+
+    def few_rows(answer: QueryAnswer) -> dict[int, RowSet]:
+        scan, given = answer.scan, {}
+        for at in np.flatnonzero(answer.plan.kept_mask & scan.is_indexed).tolist():
+            if table.random.random() < 0.8:
+                rows, first = table.wanted(int(scan.row_counts[at])), int(scan.first_rows[at])
+                given[int(scan.numbers[at])] = RowSet(rows, exact=False)
+                said[scan.paths[scan.file_of[at]], first] = (int(scan.row_counts[at]), rows)
+        return given
+
+    def is_wanted(row: dict[str, object]) -> bool:
+        path, position = row["__file"], row["__pos"]
+        for (file, first), (count, rows) in said.items():
+            if file == path and first <= position < first + count:
+                return position - first in rows
+        return True
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(QueryAnswer, "few_rows", few_rows)
+        for _ in range(4):
+            said.clear()
+            vectorized, with_place = table.random.choice(("true", "false")), table.random.random() < 0.5
+            columns = [f"{sql} AS c{at}" for at, sql in enumerate(table.projection())]
+            place = ["_file AS __file", "_pos AS __pos"]
+            values = [f"c{at}" for at in range(len(columns))]
+            with settings(spark, {VECTORIZED: vectorized}):
+                text = f"FROM lake.{table.name} WHERE id IS NOT NULL OR p IS NULL"
+                with settings(spark, {ENABLED: "false"}):
+                    every = spark.sql(f"SELECT {', '.join(columns + place)} {text}").collect()
+                with settings(spark, {ENABLED: "true"}):
+                    shown = columns + (place if with_place else []) or ["1 AS one"]
+                    found = spark.sql(f"SELECT {', '.join(shown)} {text}").collect()
+            names = values + (["__file", "__pos"] if with_place else [])
+            expected = sorted(str([row[name] for name in names]) for row in every if is_wanted(row.asDict()))
+            assert sorted(str([row[name] for name in names]) for row in found) == expected, (shown, vectorized)
+            read += len(found)
+    return read
+
+
+@pytest.mark.parametrize("seed", some(list(range(300)), 6))
+def test_rows_by_pages_equal_rows_of_iceberg(spark: SparkSession, catalog: SqlCatalog, seed: int) -> None:
+    planner.enable(spark, strict=True)
+    check(Table(spark, catalog, "pages.random", seed, None))
