@@ -17,7 +17,7 @@ from planner.condition.implied import Implied, Source
 from planner.condition.tree.nodes import EVERY_ROW, Predicate
 from planner.first_rows.search import FirstRows
 from planner.prune.distributed import Executors
-from planner.prune.few_rows import few_rows
+from planner.prune.few_rows import FewRows, few_rows
 from planner.prune.gate import DEFAULT_LIMITS, Limits
 from planner.prune.verdicts import Pruned, Reason, kept_mask
 from planner.report.scan_plan import ScanPlan
@@ -25,7 +25,6 @@ from planner.snapshot.judge import judge
 from planner.snapshot.scan import Scan
 from planner.view.cache import SharedPayloads
 from planner.view.index_view import IndexView
-from puffin_index.kinds.base import RowSet
 from puffin_index.storage.files import ReadCount
 
 
@@ -60,23 +59,22 @@ class QueryRequest:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueryAnswer:
-    """The plan of what to read, verdicts, aggregates (none if rows are wanted or Spark has to read them), troubles."""
+    """The plan of what to read, verdicts, aggregates (none if rows are wanted or Spark has to read them), troubles.
+
+    Of the row groups in `few`, only the pages with these rows need be read.
+    """
 
     request: QueryRequest
     plan: ScanPlan
     pruned: Pruned
     aggregates: Answer | None = None
     troubles: tuple[str, ...] = ()
+    few: FewRows = field(default_factory=FewRows)
 
     @property
     def scan(self) -> Scan:
         """The scan."""
         return self.request.scan
-
-    def few_rows(self) -> dict[int, RowSet]:
-        """The rows that can match, where few pages have one, by row group of the view."""
-        kept = np.flatnonzero(self.plan.kept_mask & self.scan.is_indexed & ~self.scan.is_read_whole)
-        return few_rows(self.pruned.row_sets, self.scan.numbers[kept], self.scan.row_counts[kept])
 
 
 def answer_query(request: QueryRequest) -> QueryAnswer:
@@ -117,6 +115,10 @@ def _answer_of(request: QueryRequest, pruned: Pruned, aggregates: Answer | None 
         only = int(np.isin(scan.numbers[~kept_mask(reasons)], first.dropped).sum())
         text = f"{request.first_rows.text}: {first.text}"
         implied = (*implied, Implied(source, text, only, first.seconds, first.bytes_read))
+    few = FewRows()
+    if request.limits.pages and aggregates is None:
+        here = np.flatnonzero(kept_mask(reasons) & scan.is_indexed & ~scan.is_read_whole)
+        few = few_rows(pruned.row_sets, scan.numbers[here], scan.row_counts[here])
     plan = ScanPlan(
         table=scan.table,
         snapshot_id=scan.snapshot_id,
@@ -137,8 +139,10 @@ def _answer_of(request: QueryRequest, pruned: Pruned, aggregates: Answer | None 
         answered=answered,
         implied=implied,
         unused=request.unused,
+        row_groups_by_pages=len(few.rows),
+        pages_left_out=few.pages_left_out,
     )
-    return QueryAnswer(request, plan, pruned, aggregates, (*of_index, *troubles))
+    return QueryAnswer(request, plan, pruned, aggregates, (*of_index, *troubles), few)
 
 
 def _warnings(view: IndexView, pruned: Pruned) -> tuple[str, ...]:

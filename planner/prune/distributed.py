@@ -178,7 +178,7 @@ def _prune(predicate: Predicate, view: IndexView, first: int, row_groups: Ints, 
     pruned = prune(view, predicate, row_groups, limits)
     # Row sets may be large, so only those travel that lie in few pages, by their places.
     kept = row_groups[pruned.kept] if limits.pages else row_groups[:0]
-    few = few_rows(pruned.row_sets, kept, view.row_counts[kept])
+    few = few_rows(pruned.row_sets, kept, view.row_counts[kept]).rows
     given = {at: few[own] for at, own in enumerate(row_groups.tolist()) if own in few}
     return replace(pruned, row_sets=RowSets(given))
 

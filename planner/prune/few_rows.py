@@ -1,5 +1,6 @@
 """Row groups of whose pages few have a row that can match."""
 
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -21,6 +22,11 @@ _MOST_ROWS_IN_ALL = 8_000_000
 """Rows of one plan, which travel to executors, take two bytes each."""
 
 
+def pages_of(rows: int) -> int:
+    """How many pages some rows take, as far as statistics tell."""
+    return -(-rows // PAGE_ROWS)
+
+
 def share_of_pages(rows: Floats | Ints, row_counts: Ints) -> Floats:
     """The share of a row group's pages that some rows are expected to lie in, if they lie anywhere; 1 for many rows."""
     pages = np.ceil(row_counts / PAGE_ROWS)
@@ -29,26 +35,36 @@ def share_of_pages(rows: Floats | Ints, row_counts: Ints) -> Floats:
     return np.where(rows > _MOST_ROWS * row_counts, 1.0, np.maximum(share, 1 / np.maximum(pages, 1)))
 
 
-def few_rows(row_sets: RowSets, row_groups: Ints, row_counts: Ints) -> dict[int, RowSet]:
-    """The rows of row groups (int64, with their numbers of rows) that have few pages with one, by row group.
+@dataclass(frozen=True, slots=True)
+class FewRows:
+    """The rows that can match, by row group of the view, where they lie in few pages; and how many pages have none."""
 
-    These rows are all that can match, within the most rows of one plan.
+    rows: dict[int, RowSet] = field(default_factory=dict)
+    pages_left_out: int = 0
+
+
+def few_rows(row_sets: RowSets, row_groups: Ints, row_counts: Ints) -> FewRows:
+    """Find the row groups (int64, with their numbers of rows) whose matching rows lie in few pages.
+
+    Their rows are no more than the most rows of one plan.
     """
     found: dict[int, RowSet] = {}
-    left = _MOST_ROWS_IN_ALL
     some = row_counts > PAGE_ROWS
-    if row_sets.found is not None and not row_sets.given:
+    some &= np.isin(row_groups, list(row_sets.given))
+    if row_sets.found is not None:
         counts = row_sets.found.counts(row_groups)
-        some &= (counts >= 0) & (counts <= _MOST_ROWS * row_counts)
+        some |= (row_counts > PAGE_ROWS) & (counts >= 0) & (counts <= _MOST_ROWS * row_counts)
+    rows_left, left_out = _MOST_ROWS_IN_ALL, 0
     for row_group, row_count in zip(row_groups[some].tolist(), row_counts[some].tolist(), strict=True):
-        rows = row_sets.of(row_group)
+        rows, pages = row_sets.of(row_group), pages_of(row_count)
         if rows is None or len(rows.rows) > _MOST_ROWS * row_count:
             continue
-        pages = np.unique(np.frombuffer(rows.rows.to_array(), np.uint32) // PAGE_ROWS)
-        if len(pages) > MOST_PAGES * -(-row_count // PAGE_ROWS):
+        wanted = len(np.unique(np.frombuffer(rows.rows.to_array(), np.uint32) // PAGE_ROWS))
+        if wanted > MOST_PAGES * pages:
             continue
-        left -= len(rows.rows)
-        if left < 0:
+        rows_left -= len(rows.rows)
+        if rows_left < 0:
             break
         found[row_group] = rows
-    return found
+        left_out += pages - wanted
+    return FewRows(found, left_out)

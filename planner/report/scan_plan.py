@@ -39,6 +39,8 @@ class ScanPlan(Described):
             order; and in how many values of a column a function satisfies its condition.
         unused: Parts of the predicate that nothing was dropped by, with the reasons; only of a text.
         answered: What the index answers of the query's aggregates, as text; empty if the query wants rows.
+        row_groups_by_pages: Of how many row groups Spark reads only the pages with rows that can match.
+        pages_left_out: How many pages of these it does not read, if a page has 20,000 rows.
         unlisted: How many row groups without an index the arrays leave out: Spark's hook only counts these.
     """
 
@@ -61,11 +63,13 @@ class ScanPlan(Described):
     answered: str = ""
     implied: tuple[Implied, ...] = ()
     unused: tuple[Unused, ...] = ()
+    row_groups_by_pages: int = 0
+    pages_left_out: int = 0
 
     JSON = (
         *("table", "snapshot_id", "where", "answered", "implied", "unused", "row_groups", "kept", "dropped"),
         *("unindexed", "staleness", "late", "kept_rows", "reasons=reason_counts", "funnel=stages", "index_reads"),
-        *("index_bytes_read", "planning_seconds", "warnings", "splits"),
+        *("index_bytes_read", "planning_seconds", "row_groups_by_pages", "pages_left_out", "warnings", "splits"),
     )
 
     def __repr__(self) -> str:
@@ -87,7 +91,8 @@ class ScanPlan(Described):
     @property
     def summary(self) -> str:
         """How much is read, in a line."""
-        return f"{self.kept} of {self.row_groups} row groups kept, {self.unindexed} not indexed"
+        pages = f", {self.row_groups_by_pages} of them by pages" if self.row_groups_by_pages else ""
+        return f"{self.kept} of {self.row_groups} row groups kept{pages}, {self.unindexed} not indexed"
 
     @property
     def note(self) -> str:

@@ -162,8 +162,7 @@ class PlannerCallback(JavaFunction):
         note = answer.plan.note if settings.job_description else ""
         if wanted is None:
             dropped = row_set_of(answer.scan.numbers[~answer.plan.kept_mask], index.view.row_group_count)
-            rows = answer.few_rows() if settings.pages else {}
-            serialized: bytes | None = serialize_dropped(dropped, note, waiting, rows)
+            serialized: bytes | None = serialize_dropped(dropped, note, waiting, answer.few.rows)
         else:
             serialized = serialize_answer(answer, wanted, note, settings.planning_milliseconds)
         if serialized is None:

@@ -1,22 +1,25 @@
 """Rows that are read by pages equal the same rows as Iceberg's readers give them, whatever tables and rows are."""
 
-from collections.abc import Iterator
-from pathlib import Path
+from dataclasses import replace
 from random import Random
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyroaring import BitMap
 from pyspark.sql import SparkSession
 
 import planner
-from planner.query import QueryAnswer
+from planner.aggregates.answer import Answer
+from planner.prune.few_rows import FewRows
+from planner.prune.verdicts import Pruned
+from planner.query import QueryAnswer, QueryRequest, _answer_of as answer_of
 from puffin_index.kinds.base import RowSet
 from ssb_bench.spark_runs.jars import SPARK_RELEASE
 from tests.conftest import built, some
 from tests.spark.agreement import ENABLED, settings
-from tests.spark.java_source import object_of
 from tests.spark.answers.test_equality_deletes import Delete
 
 pytestmark = pytest.mark.spark
@@ -41,25 +44,26 @@ COLUMNS = {
     "tags": "map(concat('k', id % 3), id, 'z', NULL)",
     "boxes": "array_repeat(named_struct('a', id, 'b', array(concat('e', id), NULL)), CAST(id % 4 AS INT))",
 }
-NESTED = {"inner": ("inner.leaf", "inner.deep", "inner.deep.word"), "boxes": ("boxes.a", "boxes.b"), "items": ("items[0]",)}
-
-
-@pytest.fixture(scope="module")
-def few(spark: SparkSession) -> Iterator[list[dict[tuple[str, int], tuple[int, BitMap]]]]:
-    """What the planner said of rows last: by file and first row of a row group its number of rows, and those wanted."""
-    yield []
+PARTITIONS = ("bucket(3, id)", "p", "truncate(500, id)")
+NESTED = {
+    "inner": ("inner.leaf", "inner.deep", "inner.deep.word"),
+    "boxes": ("boxes.a", "boxes.b"),
+    "items": ("items[0]",),
+}
 
 
 class Table:
     """A table of random columns, writers, deletes and changes, and rows of its row groups."""
 
     def __init__(self, spark: SparkSession, catalog: SqlCatalog, name: str, seed: int, delete: Delete | None) -> None:
-        self.spark, self.random, self.delete = spark, Random(seed), delete
+        self.spark, self.catalog, self.random, self.delete = spark, catalog, Random(seed), delete
         self.name, self.rows = name, 0
         random = self.random
         self.version = random.choice((2, 2, 3) if SPARK_RELEASE == "4.1" else (2,))
         self.columns = dict(random.sample(sorted(COLUMNS.items()), random.randint(1, 9)))
-        partitions = random.choice(("", "", "PARTITIONED BY (bucket(3, id))", "PARTITIONED BY (p)", "PARTITIONED BY (truncate(500, id))"))
+        partitions = random.choice(
+            ("", "", "PARTITIONED BY (bucket(3, id))", "PARTITIONED BY (p)", "PARTITIONED BY (truncate(500, id))")
+        )
         properties = {
             "format-version": self.version,
             "write.parquet.page-row-limit": random.choice((1, 7, 50, 300, 20_000)),
@@ -76,20 +80,22 @@ class Table:
         }
         listed = ", ".join(f"'{key}'='{value}'" for key, value in properties.items())
         spark.sql(f"DROP TABLE IF EXISTS lake.{name} PURGE")
-        spark.sql(
-            f"CREATE TABLE lake.{name} USING iceberg {partitions} TBLPROPERTIES ({listed}) AS {self._rows(0)}"
-        )
-        for change in random.choices((self._append, self._delete, self._evolve, self._equality), k=random.randint(0, 4)):
+        spark.sql(f"CREATE TABLE lake.{name} USING iceberg {partitions} TBLPROPERTIES ({listed}) AS {self._rows(0)}")
+        later = (self._delete, self._evolve, self._equality)
+        for change in random.choices((self._append, self._import, *later), k=random.randint(0, 4)):
             change()
         self.index = built(catalog, name, bitmap=["id"])
-        for change in random.choices((self._delete, self._evolve, self._equality), k=random.randint(0, 2)):
+        for change in random.choices(later, k=random.randint(0, 2)):
             change()
 
     def _rows(self, first: int) -> str:
         count = self.random.choice((1, 60, 1_500))
         self.rows = first + count
         nulled = self.random.randint(2, 9)
-        columns = [f"IF(id % {nulled} = {at % nulled}, NULL, {sql}) AS {name}" for at, (name, sql) in enumerate(self.columns.items())]
+        columns = [
+            f"IF(id % {nulled} = {at % nulled}, NULL, {sql}) AS {name}"
+            for at, (name, sql) in enumerate(self.columns.items())
+        ]
         return f"SELECT id, CAST(id % 3 AS INT) AS p, {', '.join(columns)} FROM range({first}, {first + count}, 1, 1)"
 
     def _append(self) -> None:
@@ -97,6 +103,28 @@ class Table:
         names = ["id", "p", *self.columns]
         if all(name in fields for name in names):
             self.spark.sql(f"INSERT INTO lake.{self.name} ({', '.join(names)}) {self._rows(self.rows)}")
+
+    def _import(self) -> None:
+        """Add a file of PyArrow's, which has no field IDs."""
+        names, random = ["id", "p", *self.columns], self.random
+        table = self.catalog.load_table(self.name)
+        if not table.spec().is_unpartitioned() or [field.name for field in table.schema().fields] != names:
+            return
+        rows = self.spark.sql(self._rows(self.rows)).toArrow()
+        path = f"{table.location()}/imported-{random.randrange(10**9)}.parquet"
+        pq.write_table(
+            rows.cast(schema_to_pyarrow(table.schema(), include_field_ids=False)),
+            path.removeprefix("file://").removeprefix("file:"),
+            row_group_size=random.choice((100, 1_000, 10_000)),
+            data_page_size=random.choice((100, 2_000, 100_000)),
+            write_batch_size=random.choice((10, 1_000)),
+            dictionary_pagesize_limit=random.choice((100, 100_000)),
+            use_dictionary=random.choice((True, False)),
+            compression=random.choice(("zstd", "snappy", "none")),
+            write_page_index=random.random() < 0.9,
+        )
+        table.add_files([path], check_duplicate_files=False)
+        self.spark.sql(f"REFRESH TABLE lake.{self.name}")
 
     def _delete(self) -> None:
         divisor = self.random.choice((2, 11, 97))
@@ -134,8 +162,14 @@ class Table:
     def projection(self) -> list[str]:
         fields = self.spark.table(f"lake.{self.name}").columns
         chosen = self.random.sample(fields, self.random.randint(0, len(fields)))
-        chosen = [self.random.choice(NESTED.get(name, (name,))) if self.random.random() < 0.5 else name for name in chosen]
-        hidden = ["_spec_id", "_partition", *(("_row_id", "_last_updated_sequence_number") if self.version == 3 else ())]
+        chosen = [
+            self.random.choice(NESTED.get(name, (name,))) if self.random.random() < 0.5 else name for name in chosen
+        ]
+        hidden = [
+            "_spec_id",
+            "_partition",
+            *(("_row_id", "_last_updated_sequence_number") if self.version == 3 else ()),
+        ]
         return chosen + self.random.sample(hidden, self.random.choice((0, 0, 1)))
 
     def wanted(self, count: int) -> BitMap:
@@ -159,14 +193,15 @@ def check(table: Table) -> int:
     """Compare rows that are read by pages with those of Iceberg, for some projections; return how many were read."""
     spark, said, read = table.spark, {}, 0
 
-    def few_rows(answer: QueryAnswer) -> dict[int, RowSet]:
-        scan, given = answer.scan, {}
+    def with_random_rows(request: QueryRequest, pruned: Pruned, aggregates: Answer | None = None) -> QueryAnswer:
+        answer, given = answer_of(request, pruned, aggregates), {}
+        scan = answer.scan
         for at in np.flatnonzero(answer.plan.kept_mask & scan.is_indexed).tolist():
             if table.random.random() < 0.8:
                 rows, first = table.wanted(int(scan.row_counts[at])), int(scan.first_rows[at])
                 given[int(scan.numbers[at])] = RowSet(rows, exact=False)
                 said[scan.paths[scan.file_of[at]], first] = (int(scan.row_counts[at]), rows)
-        return given
+        return replace(answer, few=FewRows(given))
 
     def is_wanted(row: dict[str, object]) -> bool:
         path, position = row["__file"], row["__pos"]
@@ -176,7 +211,7 @@ def check(table: Table) -> int:
         return True
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(QueryAnswer, "few_rows", few_rows)
+        patch.setattr("planner.query._answer_of", with_random_rows)
         for _ in range(4):
             said.clear()
             vectorized, with_place = table.random.choice(("true", "false")), table.random.random() < 0.5

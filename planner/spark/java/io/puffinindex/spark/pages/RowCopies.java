@@ -19,6 +19,7 @@ import org.apache.iceberg.shaded.org.apache.parquet.column.ParquetProperties;
 import org.apache.iceberg.shaded.org.apache.parquet.column.impl.ColumnReadStoreImpl;
 import org.apache.iceberg.shaded.org.apache.parquet.column.impl.ColumnWriteStoreV1;
 import org.apache.iceberg.shaded.org.apache.parquet.column.page.DataPage;
+import org.apache.iceberg.shaded.org.apache.parquet.column.page.DataPageV2;
 import org.apache.iceberg.shaded.org.apache.parquet.column.page.DictionaryPage;
 import org.apache.iceberg.shaded.org.apache.parquet.column.page.PageReadStore;
 import org.apache.iceberg.shaded.org.apache.parquet.column.page.PageReader;
@@ -142,6 +143,7 @@ final class RowCopies implements AutoCloseable {
   private void pagesOf(ColumnChunkMetaData chunk, RowRanges rows, long rowCount, List<Range> pages)
       throws IOException {
     OffsetIndex index = reader.readOffsetIndex(chunk);
+    check(index, chunk, rowCount);
     if (chunk.getStartingPos() < index.getOffset(0)) {
       pages.add(new Range(chunk.getStartingPos(), index.getOffset(0)));
     }
@@ -150,6 +152,22 @@ final class RowCopies implements AutoCloseable {
         long end = index.getOffset(i) + index.getCompressedPageSize(i);
         pages.add(new Range(index.getOffset(i), end));
       }
+    }
+  }
+
+  /** An offset index has no checksum: its pages follow one another in the chunk, and so do rows. */
+  private static void check(OffsetIndex index, ColumnChunkMetaData chunk, long rowCount) {
+    long place = chunk.getStartingPos();
+    long row = 0;
+    boolean fits = index.getPageCount() > 0 && index.getFirstRowIndex(0) == 0;
+    for (int i = 0; i < index.getPageCount(); i++) {
+      long end = index.getLastRowIndex(i, rowCount) + 1;
+      fits &= index.getFirstRowIndex(i) == row && end > row && index.getOffset(i) >= place;
+      place = index.getOffset(i) + index.getCompressedPageSize(i);
+      row = end;
+    }
+    if (!fits || row != rowCount || place > chunk.getStartingPos() + chunk.getTotalSize()) {
+      throw new ParquetDecodingException("an offset index that does not fit " + chunk);
     }
   }
 
@@ -295,8 +313,9 @@ final class RowCopies implements AutoCloseable {
     public DataPage readPage() {
       DataPage page = next;
       next = pages.readPage();
-      // An offset index has no checksum.
-      if (isFlat && page.getValueCount() != page.getIndexRowCount().orElseThrow()) {
+      int rows = page instanceof DataPageV2 v2 ? v2.getRowCount() : page.getValueCount();
+      boolean isKnown = isFlat || page instanceof DataPageV2;
+      if (isKnown && rows != page.getIndexRowCount().orElseThrow()) {
         throw new ParquetDecodingException("an offset index that does not fit its pages");
       }
       return page;
