@@ -25,6 +25,15 @@ MERGE = (
     "MERGE INTO lake.ns.t USING (SELECT 7L AS k) s ON t.k = s.k AND t.k = 7 "
     "WHEN MATCHED THEN UPDATE SET s = concat(t.s, '!')"
 )
+PAGED = (
+    "CREATE TABLE lake.ns.paged (id BIGINT, k BIGINT, s STRING) USING iceberg",
+    "INSERT INTO lake.ns.paged "
+    "SELECT id, id * 7919 % 120000, sha2(CAST(id AS STRING), 512) FROM RANGE(0, 120000, 1, 1)",
+    "CREATE INDEX i ON lake.ns.paged USING bitmap (k)",
+    "CALL puffin.system.build('lake.ns.paged')",
+)
+"""A table of one row group with six pages."""
+BY_PAGES = "lake.ns.paged: 1 of 1 row groups kept, 1 of them by pages"
 WAITING = {"spark.puffin-index.start-milliseconds": "60000"}
 _JOB = """
 import org.apache.spark.sql.*;
@@ -96,6 +105,15 @@ def test_connect_sessions_use_the_index(connect: tuple[Program, str], remote: Co
     assert frame.where("k = 7").select("s").collect() == [("n3!",)]
     (status,) = remote.sql("CALL puffin.system.status('lake.ns.t')").collect()
     assert (status["data_files"], status["indexed_data_files"]) == (2, 1)
+
+
+def test_connect_sessions_read_pages(connect: tuple[Program, str], remote: ConnectSession) -> None:
+    for statement in PAGED:
+        remote.sql(statement).collect()
+
+    assert [row.id for row in remote.table("lake.ns.paged").where("k = 7919").select("id", "s").collect()] == [1]
+    connect[0].wait_until_said(BY_PAGES)
+    assert "FewRowsFile" not in connect[0].said()
 
 
 def test_what_needs_a_jvm_says_what_to_do_instead(remote: ConnectSession) -> None:
@@ -193,9 +211,11 @@ def test_a_cluster_of_two_workers(tmp_path: Path) -> None:
         running("spark-sql", tmp_path, spark_settings(tmp_path, own), "--master", url) as program,
     ):
         shell = SqlShell(program)
-        for statement in (*SETUP, *INDEX):
+        for statement in (*SETUP, *INDEX, *PAGED):
             shell(statement)
 
+        assert shell("SELECT id FROM lake.ns.paged WHERE k = 7919 AND s > ''") == ["1"]
+        program.wait_until_said(BY_PAGES)
         assert shell(COUNT) == ["1"]
         assert "PuffinIndexAnswer" in " ".join(shell(f"EXPLAIN {COUNT}"))
         assert shell(JOIN) == ["1753\tn3"]
