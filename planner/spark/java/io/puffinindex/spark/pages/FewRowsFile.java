@@ -36,6 +36,12 @@ final class FewRowsFile implements InputFile {
   private static final Logger LOG = LoggerFactory.getLogger(FewRowsFile.class);
   private static final byte[] MAGIC = "PAR1".getBytes(StandardCharsets.US_ASCII);
 
+  /** Copying this many rows more takes less time than a row group more. */
+  private static final int GAP_ROWS = 64;
+
+  /** Copying more row groups than this out of one takes longer than reading it. */
+  private static final int MOST_ROW_GROUPS = 2000;
+
   private final InputFile file;
   private final List<WantedRowGroup> wanted;
   private final LongPredicate isRead;
@@ -120,11 +126,12 @@ final class FewRowsFile implements InputFile {
       try (RowCopies copied = new RowCopies(reader, ahead, columns)) {
         for (WantedRowGroup own : wanted) {
           int number = changed.numberOf(own);
-          if (isRead.test(changed.middle(number))) {
-            List<Range> rows = own.ranges();
-            if (copied.add(number, rows, withPositions)) {
-              changed.replace(number, withPositions ? rows : List.of(Range.first(rows)));
-            }
+          List<Range> rows = withPositions ? Range.joined(own.ranges(), GAP_ROWS) : own.ranges();
+          boolean isWorthIt = !withPositions || rows.size() <= MOST_ROW_GROUPS;
+          if (isWorthIt
+              && isRead.test(changed.middle(number))
+              && copied.add(number, rows, withPositions)) {
+            changed.replace(number, withPositions ? rows : List.of(Range.first(rows)));
           }
         }
         if (!changed.isChanged()) {

@@ -15,6 +15,20 @@ record Range(long first, long end) {
     return new Range(0, ranges.stream().mapToLong(Range::length).sum());
   }
 
+  /** Fewer ranges, which have the rows of short gaps between some as well. */
+  static List<Range> joined(List<Range> ranges, long gap) {
+    List<Range> joined = new ArrayList<>();
+    for (Range range : ranges) {
+      int last = joined.size() - 1;
+      if (last >= 0 && range.first <= joined.get(last).end + gap) {
+        joined.set(last, new Range(joined.get(last).first, range.end));
+      } else {
+        joined.add(range);
+      }
+    }
+    return joined;
+  }
+
   /** The rows of a set, those in a row as one range. */
   static List<Range> of(RoaringBitmap rows) {
     List<Range> ranges = new ArrayList<>();
