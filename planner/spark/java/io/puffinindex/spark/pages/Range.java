@@ -15,13 +15,16 @@ record Range(long first, long end) {
     return new Range(0, ranges.stream().mapToLong(Range::length).sum());
   }
 
-  /** Fewer ranges, which have the rows of short gaps between some as well. */
+  /**
+   * Fewer ranges, which have short gaps between some as well; of ranges in order of their first.
+   */
   static List<Range> joined(List<Range> ranges, long gap) {
     List<Range> joined = new ArrayList<>();
     for (Range range : ranges) {
       int last = joined.size() - 1;
       if (last >= 0 && range.first <= joined.get(last).end + gap) {
-        joined.set(last, new Range(joined.get(last).first, range.end));
+        joined.set(
+            last, new Range(joined.get(last).first, Math.max(joined.get(last).end, range.end)));
       } else {
         joined.add(range);
       }

@@ -2,11 +2,18 @@ package io.puffinindex.spark.pages;
 
 import java.io.EOFException;
 import java.io.IOException;
+import java.io.InterruptedIOException;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import org.apache.commons.io.IOUtils;
+import org.apache.iceberg.io.RangeReadable;
 import org.apache.iceberg.shaded.org.apache.parquet.io.DelegatingSeekableInputStream;
 import org.apache.iceberg.shaded.org.apache.parquet.io.InputFile;
 import org.apache.iceberg.shaded.org.apache.parquet.io.SeekableInputStream;
@@ -19,11 +26,27 @@ final class ReadAhead implements InputFile, BytesStream.Source {
   /** Reading this many useless bytes costs less than another request. */
   private static final int GAP_BYTES = 16 << 10;
 
+  private static final int REMOTE_GAP_BYTES = 128 << 10;
+
+  /** Ask a store for ranges side by side. */
+  private static final ExecutorService THREADS =
+      Executors.newFixedThreadPool(
+          16,
+          work -> {
+            Thread thread = new Thread(work, "puffin-index-pages");
+            thread.setDaemon(true);
+            return thread;
+          });
+
+  private final org.apache.iceberg.io.InputFile file;
+  private final boolean isLocal;
   private final long length;
   private final org.apache.iceberg.io.SeekableInputStream stream;
   private final TreeMap<Long, byte[]> held = new TreeMap<>();
 
   ReadAhead(org.apache.iceberg.io.InputFile file) {
+    this.file = file;
+    isLocal = file.location().startsWith("file:") || file.location().startsWith("/");
     length = file.getLength();
     stream = file.newStream();
   }
@@ -32,16 +55,41 @@ final class ReadAhead implements InputFile, BytesStream.Source {
   void fetch(List<Range> ranges) throws IOException {
     List<Range> sorted = new ArrayList<>(ranges);
     sorted.sort(Comparator.comparingLong(Range::first));
-    int from = 0;
-    for (int i = 0; i < sorted.size(); i++) {
-      long end = Math.max(sorted.get(i).end(), from < i ? sorted.get(i - 1).end() : 0);
-      sorted.set(i, new Range(sorted.get(i).first(), end));
-      if (i + 1 == sorted.size() || sorted.get(i + 1).first() > end + GAP_BYTES) {
-        long first = sorted.get(from).first();
-        held.put(first, read(first, Math.toIntExact(end - first)));
-        from = i + 1;
+    List<Range> near = Range.joined(sorted, isLocal ? GAP_BYTES : REMOTE_GAP_BYTES);
+    if (isLocal || near.size() < 2) {
+      for (Range range : near) {
+        held.put(range.first(), read(range.first(), Math.toIntExact(range.length())));
+      }
+      return;
+    }
+    List<Future<byte[]>> asked =
+        near.stream().map(range -> THREADS.submit(() -> alone(range))).toList();
+    try {
+      for (int i = 0; i < near.size(); i++) {
+        held.put(near.get(i).first(), asked.get(i).get());
+      }
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+      throw new InterruptedIOException();
+    } catch (ExecutionException e) {
+      throw new IOException(e.getCause());
+    } finally {
+      asked.forEach(one -> one.cancel(true));
+    }
+  }
+
+  /** The bytes of a range by a request of their own. */
+  private byte[] alone(Range range) throws IOException {
+    byte[] bytes = new byte[Math.toIntExact(range.length())];
+    try (var own = file.newStream()) {
+      if (own instanceof RangeReadable ranged) {
+        ranged.readFully(range.first(), bytes);
+      } else {
+        own.seek(range.first());
+        IOUtils.readFully(own, bytes);
       }
     }
+    return bytes;
   }
 
   void forget() {
