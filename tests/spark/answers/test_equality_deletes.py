@@ -34,9 +34,13 @@ Delete = Callable[..., None]
 
 @pytest.fixture(scope="module")
 def delete(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Delete:
-    """Commits an equality delete file by Iceberg's Java library."""
-    source = Path(__file__).with_name("EqualityDeletes.java")
-    writer = object_of(spark, source, tmp_path_factory.mktemp("java"))
+    """Commits an equality delete file."""
+    return deleter(spark, tmp_path_factory.mktemp("java"))
+
+
+def deleter(spark: SparkSession, folder: Path) -> Delete:
+    """What commits equality delete files by Iceberg's Java library, which is compiled into a folder."""
+    writer = object_of(spark, Path(__file__).with_name("EqualityDeletes.java"), folder)
 
     def commit(
         table: str, names: Sequence[str], rows: Rows, file_format: str = "PARQUET", spec: int = 0, partition: str = ""

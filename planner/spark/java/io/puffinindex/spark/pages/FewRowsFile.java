@@ -9,6 +9,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.List;
 import java.util.function.LongPredicate;
 import java.util.function.UnaryOperator;
+import org.apache.iceberg.exceptions.RuntimeIOException;
 import org.apache.iceberg.io.InputFile;
 import org.apache.iceberg.io.SeekableInputStream;
 import org.apache.iceberg.shaded.org.apache.parquet.ParquetReadOptions;
@@ -99,6 +100,9 @@ final class FewRowsFile implements InputFile {
       try (ReadAhead ahead = new ReadAhead(file)) {
         appended = build(ahead);
       } catch (IOException | RuntimeException e) {
+        if (Thread.currentThread().isInterrupted()) {
+          throw new RuntimeIOException(new IOException(e), "interrupted while reading %s", location());
+        }
         LOG.warn("pages not picked, all rows of the row groups are read: {}", location(), e);
         appended = new byte[0];
       }

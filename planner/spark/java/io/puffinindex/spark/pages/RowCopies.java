@@ -96,6 +96,9 @@ final class RowCopies implements AutoCloseable {
     if (Range.first(ranges).length() == block.getRowCount()) {
       return false;
     }
+    if (ranges.get(ranges.size() - 1).end() > block.getRowCount()) {
+      throw new IOException("a row group of " + block.getRowCount() + " rows is to have " + ranges);
+    }
     Map<List<String>, ColumnChunkMetaData> chunks = new HashMap<>();
     block.getColumns().forEach(one -> chunks.put(List.of(one.getPath().toArray()), one));
     List<Range> indexes = new ArrayList<>();
