@@ -118,8 +118,8 @@ class Table:
         names, random = ["id", "p", *self.columns], self.random
         table = self.catalog.load_table(self.name)
         is_as_before = table.spec().is_unpartitioned() and [field.name for field in table.schema().fields] == names
-        # Spark cannot hand structs with parts that are never NULL to Arrow.
-        if not is_as_before or "inner" in names:
+        # Spark 3.5 has no `toArrow`, and others cannot hand over NULL structs with parts that are never NULL.
+        if not is_as_before or "inner" in names or SPARK_RELEASE == "3.5":
             return
         rows = self.spark.sql(self._rows(self.rows)).toArrow()
         path = f"{table.location()}/imported-{random.randrange(10**9)}.parquet"
