@@ -101,7 +101,8 @@ final class FewRowsFile implements InputFile {
         appended = build(ahead);
       } catch (IOException | RuntimeException e) {
         if (Thread.currentThread().isInterrupted()) {
-          throw new RuntimeIOException(new IOException(e), "interrupted while reading %s", location());
+          throw new RuntimeIOException(
+              new IOException(e), "interrupted while reading %s", location());
         }
         LOG.warn("pages not picked, all rows of the row groups are read: {}", location(), e);
         appended = new byte[0];
