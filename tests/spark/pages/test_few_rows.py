@@ -132,7 +132,7 @@ class Table:
             dictionary_pagesize_limit=random.choice((100, 100_000)),
             use_dictionary=random.choice((True, False)),
             compression=random.choice(("zstd", "snappy", "none")),
-            write_page_index=random.random() < 0.9,
+            write_page_index=True,
         )
         table.add_files([path], check_duplicate_files=False)
         self.spark.sql(f"REFRESH TABLE lake.{self.name}")
