@@ -61,7 +61,7 @@ class QueryRequest:
 class QueryAnswer:
     """The plan of what to read, verdicts, aggregates (none if rows are wanted or Spark has to read them), troubles.
 
-    Of the row groups in `few`, only the pages with these rows need be read.
+    Spark reads only the pages with the rows in `few`, of the row groups that it names.
     """
 
     request: QueryRequest

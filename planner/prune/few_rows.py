@@ -1,4 +1,4 @@
-"""Row groups of whose pages few have a row that can match."""
+"""Picks the row groups whose matching rows lie in few pages."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -23,12 +23,12 @@ _MOST_ROWS_IN_ALL = 8_000_000
 
 
 def pages_of(rows: int) -> int:
-    """How many pages some rows take, as far as statistics tell."""
+    """How many pages a row group of some rows has, if each but the last has the most rows."""
     return -(-rows // PAGE_ROWS)
 
 
 def share_of_pages(rows: Floats | Ints, row_counts: Ints) -> Floats:
-    """The share of a row group's pages that some rows are expected to lie in, if they lie anywhere; 1 for many rows."""
+    """Estimate in which share of a row group's pages some rows lie, at least one of them; 1 for many rows."""
     pages = np.ceil(row_counts / PAGE_ROWS)
     # Each row misses a page with a chance of 1 - 1 / pages.
     share = 1 - np.exp(rows * np.log1p(-1 / np.maximum(pages, 1.0001)))
@@ -37,7 +37,7 @@ def share_of_pages(rows: Floats | Ints, row_counts: Ints) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class FewRows:
-    """The rows that can match, by row group of the view, where they lie in few pages; and how many pages have none."""
+    """Rows that can match, by row group of the view, for those with few such pages; and the number of other pages."""
 
     rows: dict[int, RowSet] = field(default_factory=dict)
     pages_left_out: int = 0
@@ -46,14 +46,15 @@ class FewRows:
 def few_rows(row_sets: RowSets, row_groups: Ints, row_counts: Ints) -> FewRows:
     """Find the row groups (int64, with their numbers of rows) whose matching rows lie in few pages.
 
-    Their rows are no more than the most rows of one plan.
+    Ends before the rows of one plan would be too many.
     """
     found: dict[int, RowSet] = {}
-    some = row_counts > PAGE_ROWS
-    some &= np.isin(row_groups, list(row_sets.given))
+    is_known = np.isin(row_groups, list(row_sets.given))
     if row_sets.found is not None:
+        # Cutting out the rows of a row group takes longer than counting those of all.
         counts = row_sets.found.counts(row_groups)
-        some |= (row_counts > PAGE_ROWS) & (counts >= 0) & (counts <= _MOST_ROWS * row_counts)
+        is_known |= (counts >= 0) & (counts <= _MOST_ROWS * row_counts)
+    some = is_known & (row_counts > PAGE_ROWS)
     rows_left, left_out = _MOST_ROWS_IN_ALL, 0
     for row_group, row_count in zip(row_groups[some].tolist(), row_counts[some].tolist(), strict=True):
         rows, pages = row_sets.of(row_group), pages_of(row_count)

@@ -45,6 +45,8 @@ class Limits:
         regret_share: Look-ups end when they have taken this share of the bytes that the scan reads and no row group was
             dropped; the bytes of dropped row groups may be spent as well. A small scan may spend what one of its row
             groups takes. One look-up of each test may take more than what is left.
+        pages: The scan reads only the pages with matching rows where these are few. Pages that it leaves out count as
+            dropped bytes.
     """
 
     strict: bool = False
@@ -95,7 +97,7 @@ class CostGate:
         self._matches = matches
         self._reads = reads
         self._spent = 0
-        # The share of each row group that the scan reads by what is known so far.
+        # The share of each row group that the scan reads, as far as look-ups have told.
         self._read = np.ones(len(row_groups))
 
     @cached_property
@@ -127,7 +129,7 @@ class CostGate:
         return np.asarray(np.maximum(self._read[here] - share, 0) * self._bytes_without[here], np.float64)
 
     def note(self, at: Ints, counts: Ints) -> None:
-        """Write down that no more than some rows match at ascending positions."""
+        """Write down how many rows match at most, at ascending positions."""
         if self._limits.pages:
             here = selection_among(at, len(self._row_groups))
             self._read[here] = np.minimum(self._read[here], self._share(np.minimum(counts, 1), counts, here))
@@ -139,11 +141,11 @@ class CostGate:
         return self._share(np.ones(len(at)), expected, here) < 1
 
     def _share(self, presence: Floats | Ints, rows: Floats | Ints, here: Selection) -> Floats:
-        """The share of a row group that the scan reads, from how likely a row matches and how many rows do."""
+        """The share of each row group that the scan reads, given how likely a row matches and how many rows do."""
         if not self._limits.pages:
             return np.asarray(presence, np.float64)
         share = share_of_pages(rows, self._row_counts[here]) + _ROW_GROUP_OVERHEAD_BYTES / self._bytes_without[here]
-        return np.where(share < MOST_PAGES, np.minimum(share, 1) * np.minimum(presence, 1), presence)
+        return np.where(share < MOST_PAGES, share * presence, presence)
 
     def worth(self, saved: Floats | float, cost: Ints | int, reads: int) -> Flags:
         """Whether bytes that are saved outweigh index bytes and requests."""

@@ -39,8 +39,8 @@ class ScanPlan(Described):
             order; and in how many values of a column a function satisfies its condition.
         unused: Parts of the predicate that nothing was dropped by, with the reasons; only of a text.
         answered: What the index answers of the query's aggregates, as text; empty if the query wants rows.
-        row_groups_by_pages: Of how many row groups Spark reads only the pages with rows that can match.
-        pages_left_out: How many pages of these it does not read, if a page has 20,000 rows.
+        row_groups_by_pages: The number of kept row groups of which Spark reads only the pages with matching rows.
+        pages_left_out: The number of their other pages, if each page has 20,000 rows.
         unlisted: How many row groups without an index the arrays leave out: Spark's hook only counts these.
     """
 
