@@ -3,10 +3,13 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+import numpy as np
+import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import planner
 from planner import ScanPlan
+from planner.prune.gate import CostGate
 from puffin_index import TableIndex
 from ssb_bench.spark_runs.measure import Measurement, measure
 
@@ -36,6 +39,17 @@ def settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
                 spark.conf.unset(name)
             else:
                 spark.conf.set(name, earlier)
+
+
+@contextmanager
+def reading_pages() -> Iterator[None]:
+    """Let Spark read by pages wherever an index gives rows, however small row groups are and however many match."""
+    few = "planner.prune.few_rows"
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in ((f"{few}.PAGE_ROWS", 2), (f"{few}.MOST_PAGES", 1), (f"{few}._MOST_ROWS", 1)):
+            patch.setattr(name, value)
+        patch.setattr(CostGate, "_share", lambda _, presence, *_rows: np.minimum(presence, 0.01))
+        yield
 
 
 def rows_of(spark: SparkSession, sql: str, *, enabled: bool) -> list[str]:

@@ -15,7 +15,7 @@ import planner
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.data_table import list_data_files
 from tests.parquet_footer_edit import Struct, columns, edit_footer, first_byte, metadata, row_groups
-from tests.spark.agreement import settings, with_and_without
+from tests.spark.agreement import check_rows, reading_pages, settings, with_and_without
 from tests.spark.corpus_tables import delete_by_equality
 
 pytestmark = pytest.mark.spark
@@ -212,6 +212,25 @@ def test_splits_of_any_size_are_the_same(
         with settings(hooked, {VECTORIZED: vectorized}):
             report, measured = with_and_without(hooked, QUERIES[1].format(f"lake.{index.name}"))
         assert (report.kept, measured.rows_read) == (3, report.kept_rows)
+
+
+@pytest.mark.one_of(3)
+@pytest.mark.parametrize("writer", WRITERS)
+def test_pages_of_odd_files_are_read(hooked: SparkSession, catalog: SqlCatalog, tmp_path: Path, writer: str) -> None:
+    """Also where the table has another file, all of which is read, and where splits end inside of row groups."""
+    index = imported(hooked, catalog, tmp_path / "files", writer)
+    (tmp_path / "others").mkdir()
+    WRITERS["one_midpoint"](tmp_path / "others")
+    table = f"lake.{index.name}"
+    hooked.sql(f"CALL lake.system.add_files('{index.name}', '`parquet`.`{tmp_path}/others`')")
+    index.build(workers=1)
+    in_each = ", ".join(str(2 * (at * SPREAD % ROWS)) for at in range(7, ROWS, ROW_GROUP_ROWS))
+    for size in ("5000", "134217728"):
+        hooked.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('read.split.target-size'='{size}')")
+        for sql in (*QUERIES, f"SELECT * FROM {{}} WHERE k IN ({in_each})"):
+            with reading_pages():
+                plans = check_rows(hooked, sql.format(table))
+        assert [plan.row_groups_by_pages for plan in plans] == [0 if writer in READ_WHOLE else ROW_GROUPS]
 
 
 @pytest.mark.one_of(3)

@@ -213,8 +213,11 @@ public final class RuntimeScan implements InvocationHandler {
         return;
       }
       IndexPlanner.Answer answer = rule.ask(question.with(keys), tasks);
-      var fewer = answer == null ? fewRows : answer.fewRows(tasks);
-      if (answer != null && !(answer.keepsAll() && fewer.isEmpty())) {
+      if (answer == null) {
+        return;
+      }
+      var fewer = answer.fewRows(tasks);
+      if (!answer.keepsAll() || !fewer.isEmpty()) {
         narrowed.set(batch(answer.left(tasks), fewer));
       }
     } catch (Throwable e) {

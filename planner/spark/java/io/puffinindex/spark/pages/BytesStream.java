@@ -12,6 +12,15 @@ final class BytesStream extends SeekableInputStream {
     int readAt(long position, byte[] into, int offset, int length) throws IOException;
   }
 
+  /** Read some bytes of another stream at a position, as a source does. */
+  static int readAt(SeekableInputStream from, long position, byte[] into, int offset, int length)
+      throws IOException {
+    if (from.getPos() != position) {
+      from.seek(position);
+    }
+    return from.read(into, offset, length);
+  }
+
   private final Source source;
   private long position;
 

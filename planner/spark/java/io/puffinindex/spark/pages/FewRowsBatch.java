@@ -1,23 +1,20 @@
 package io.puffinindex.spark.pages;
 
-import java.util.ArrayList;
+import io.puffinindex.spark.scans.IcebergScans;
 import java.util.Arrays;
-import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import org.apache.commons.lang3.exception.ExceptionUtils;
-import org.apache.commons.lang3.reflect.MethodUtils;
+import java.util.stream.Collectors;
 import org.apache.iceberg.FileScanTask;
-import org.apache.iceberg.ScanTaskGroup;
 import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 
 /**
- * Iceberg's batch, of whose row groups few rows may be wanted.
+ * Iceberg's batch, and the rows that a query wants of some row groups.
  *
  * <p>Spark runs equal batches once. Iceberg's batches are equal if their scans have the same
- * filters, and then the same rows are wanted, unless a LIMIT says more.
+ * filters. Such scans want the same rows, unless a LIMIT says more.
  */
 public final class FewRowsBatch implements Batch {
   private final Batch batch;
@@ -28,7 +25,8 @@ public final class FewRowsBatch implements Batch {
    * A batch.
    *
    * @param limit what a LIMIT says of the scan, empty without one
-   * @param wanted row groups of which few rows are wanted, by location of their data file
+   * @param wanted the wanted rows of row groups, by location of the data file; other row groups are
+   *     read whole
    */
   public FewRowsBatch(Batch batch, String limit, Map<String, List<WantedRowGroup>> wanted) {
     this.batch = batch;
@@ -38,9 +36,10 @@ public final class FewRowsBatch implements Batch {
 
   @Override
   public InputPartition[] planInputPartitions() {
-    return Arrays.stream(batch.planInputPartitions())
-        .map(this::withFewRows)
-        .toArray(InputPartition[]::new);
+    InputPartition[] partitions = batch.planInputPartitions();
+    return wanted.isEmpty()
+        ? partitions
+        : Arrays.stream(partitions).map(this::withFewRows).toArray(InputPartition[]::new);
   }
 
   @Override
@@ -48,28 +47,23 @@ public final class FewRowsBatch implements Batch {
     return new FewRowsReaders(batch.createReaderFactory());
   }
 
+  /** A partition with the wanted rows of its row groups; two of its tasks may share a row group. */
   private InputPartition withFewRows(InputPartition partition) {
-    Map<String, List<WantedRowGroup>> own = new HashMap<>();
-    for (FileScanTask task : tasks(partition)) {
-      String location = task.file().location();
-      for (WantedRowGroup one : wanted.getOrDefault(location, List.of())) {
-        if (one.first() < task.start() + task.length() && task.start() < one.end()) {
-          own.computeIfAbsent(location, key -> new ArrayList<>()).add(one);
-        }
-      }
-    }
+    Map<String, List<WantedRowGroup>> own =
+        IcebergScans.tasks(partition).stream()
+            .collect(Collectors.groupingBy(task -> task.file().location()))
+            .entrySet()
+            .stream()
+            .collect(
+                Collectors.toMap(Map.Entry::getKey, file -> among(file.getKey(), file.getValue())));
+    own.values().removeIf(List::isEmpty);
     return own.isEmpty() ? partition : new FewRowsPartition(partition, own);
   }
 
-  @SuppressWarnings("unchecked") // reflection
-  private static List<FileScanTask> tasks(InputPartition partition) {
-    try {
-      var group =
-          (ScanTaskGroup<FileScanTask>) MethodUtils.invokeMethod(partition, true, "taskGroup");
-      return List.copyOf(group.tasks());
-    } catch (ReflectiveOperationException e) {
-      return ExceptionUtils.rethrow(e);
-    }
+  private List<WantedRowGroup> among(String location, List<FileScanTask> tasks) {
+    return wanted.getOrDefault(location, List.of()).stream()
+        .filter(one -> tasks.stream().anyMatch(one::overlaps))
+        .toList();
   }
 
   @Override

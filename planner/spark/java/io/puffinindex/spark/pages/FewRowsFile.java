@@ -1,12 +1,10 @@
 package io.puffinindex.spark.pages;
 
-import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
-import java.nio.ByteBuffer;
-import java.nio.ByteOrder;
-import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
 import java.util.List;
+import java.util.TreeMap;
 import java.util.function.LongPredicate;
 import java.util.function.UnaryOperator;
 import org.apache.iceberg.exceptions.RuntimeIOException;
@@ -14,7 +12,6 @@ import org.apache.iceberg.io.InputFile;
 import org.apache.iceberg.io.SeekableInputStream;
 import org.apache.iceberg.shaded.org.apache.parquet.ParquetReadOptions;
 import org.apache.iceberg.shaded.org.apache.parquet.format.FileMetaData;
-import org.apache.iceberg.shaded.org.apache.parquet.format.Util;
 import org.apache.iceberg.shaded.org.apache.parquet.hadoop.ParquetFileReader;
 import org.apache.iceberg.shaded.org.apache.parquet.schema.MessageType;
 import org.slf4j.Logger;
@@ -32,10 +29,7 @@ import org.slf4j.LoggerFactory;
  * reads all rows.
  */
 final class FewRowsFile implements InputFile {
-  static final int TRAILER_BYTES = 8;
-
   private static final Logger LOG = LoggerFactory.getLogger(FewRowsFile.class);
-  private static final byte[] MAGIC = "PAR1".getBytes(StandardCharsets.US_ASCII);
 
   /** Copying this many rows more takes less time than a row group more. */
   private static final int GAP_ROWS = 64;
@@ -113,46 +107,43 @@ final class FewRowsFile implements InputFile {
 
   /** Copies of the wanted rows, and a footer; nothing if there is nothing to copy. */
   private byte[] build(ReadAhead ahead) throws IOException {
-    long length = file.getLength();
-    byte[] trailer = ahead.read(length - TRAILER_BYTES, TRAILER_BYTES);
-    int footerBytes = ByteBuffer.wrap(trailer).order(ByteOrder.LITTLE_ENDIAN).getInt();
-    long first = length - TRAILER_BYTES - footerBytes;
-    ahead.fetch(List.of(new Range(first, length)));
-    byte[] footer = ahead.read(first, footerBytes);
-    FileMetaData metadata = Util.readFileMetaData(new ByteArrayInputStream(footer));
+    FileMetaData metadata = FewRowsFooter.metadata(ahead::hold, file.getLength());
     if (metadata.isSetEncryption_algorithm()) {
       throw new IOException("an encrypted file");
     }
-    FewRowsFooter changed = new FewRowsFooter(metadata, length);
+    FewRowsFooter footer = new FewRowsFooter(metadata, file.getLength());
+    // The order of the footer, and each row group once.
+    TreeMap<Integer, WantedRowGroup> numbered = new TreeMap<>();
+    for (WantedRowGroup own : wanted) {
+      numbered.put(footer.numberOf(own), own);
+    }
     byte[] copies;
     try (ParquetFileReader reader =
         ParquetFileReader.open(ahead, ParquetReadOptions.builder().build())) {
       MessageType columns = projection.apply(reader.getFileMetaData().getSchema());
       try (RowCopies copied = new RowCopies(reader, ahead, columns)) {
-        for (WantedRowGroup own : wanted) {
-          int number = changed.numberOf(own);
-          List<Range> rows = withPositions ? Range.joined(own.ranges(), GAP_ROWS) : own.ranges();
+        for (var one : numbered.entrySet()) {
+          int number = one.getKey();
+          List<Range> all = one.getValue().ranges();
+          List<Range> rows = withPositions ? Range.joined(all, GAP_ROWS) : all;
           boolean isWorthIt = !withPositions || rows.size() <= MOST_ROW_GROUPS;
           if (isWorthIt
-              && isRead.test(changed.middle(number))
+              && isRead.test(footer.middle(number))
               && copied.add(number, rows, withPositions)) {
-            changed.replace(number, withPositions ? rows : List.of(Range.first(rows)));
+            footer.replace(number, withPositions ? rows : List.of(Range.together(rows)));
           }
         }
-        if (!changed.isChanged()) {
+        if (!footer.isChanged()) {
           return new byte[0];
         }
         copies = copied.end();
-        changed.put(RowCopies.rowGroups(copies));
       }
     }
     ByteArrayOutputStream out = new ByteArrayOutputStream();
     out.write(copies);
-    Util.writeFileMetaData(metadata, out);
-    int written = out.size() - copies.length;
-    out.write(
-        ByteBuffer.allocate(Integer.BYTES).order(ByteOrder.LITTLE_ENDIAN).putInt(written).array());
-    out.write(MAGIC);
+    FewRowsFooter.Bytes written =
+        (first, count) -> Arrays.copyOfRange(copies, (int) first, (int) first + count);
+    footer.write(FewRowsFooter.metadata(written, copies.length).getRow_groups(), out);
     return out.toByteArray();
   }
 
@@ -163,10 +154,8 @@ final class FewRowsFile implements InputFile {
     @Override
     public int readAt(long position, byte[] into, int offset, int count) throws IOException {
       if (position < length) {
-        if (file.getPos() != position) {
-          file.seek(position);
-        }
-        return file.read(into, offset, (int) Math.min(count, length - position));
+        int most = (int) Math.min(count, length - position);
+        return BytesStream.readAt(file, position, into, offset, most);
       }
       int most = (int) Math.min(count, length + behind.length - position);
       if (most > 0) {

@@ -1,6 +1,11 @@
 package io.puffinindex.spark.pages;
 
+import java.io.ByteArrayInputStream;
+import java.io.ByteArrayOutputStream;
 import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.Iterator;
@@ -13,20 +18,37 @@ import org.apache.iceberg.shaded.org.apache.parquet.format.CompressionCodec;
 import org.apache.iceberg.shaded.org.apache.parquet.format.Encoding;
 import org.apache.iceberg.shaded.org.apache.parquet.format.FileMetaData;
 import org.apache.iceberg.shaded.org.apache.parquet.format.RowGroup;
+import org.apache.iceberg.shaded.org.apache.parquet.format.Util;
 
 /**
- * The footer of a data file, some of whose row groups become copies of few rows that stand behind
- * the file.
+ * The footer of a data file in which copies of few rows, which stand behind the file, take the
+ * place of some row groups.
  *
  * <p>A reader counts rows by row groups, also by those outside of its split. So a row group without
  * bytes, which lies outside of all splits, stands for rows that are not copied.
  */
 final class FewRowsFooter {
+  private static final int TRAILER_BYTES = 8;
+  private static final byte[] MAGIC = "PAR1".getBytes(StandardCharsets.US_ASCII);
+
   private final FileMetaData metadata;
   private final long length;
 
   /** By number of a row group, the rows of each copy that takes its place. */
   private final TreeMap<Integer, List<Range>> replaced = new TreeMap<>();
+
+  /** Reads just so many bytes from a first one on. */
+  interface Bytes {
+    byte[] read(long first, int count) throws IOException;
+  }
+
+  /** The metadata at the end of a Parquet file of a length. */
+  static FileMetaData metadata(Bytes file, long length) throws IOException {
+    byte[] trailer = file.read(length - TRAILER_BYTES, TRAILER_BYTES);
+    int footer = ByteBuffer.wrap(trailer).order(ByteOrder.LITTLE_ENDIAN).getInt();
+    byte[] bytes = file.read(length - TRAILER_BYTES - footer, footer);
+    return Util.readFileMetaData(new ByteArrayInputStream(bytes));
+  }
 
   FewRowsFooter(FileMetaData metadata, long length) {
     this.metadata = metadata;
@@ -42,10 +64,6 @@ final class FewRowsFooter {
       }
     }
     throw new IOException("no row group begins at byte " + wanted.first());
-  }
-
-  long rowCount(int number) {
-    return metadata.getRow_groups().get(number).getNum_rows();
   }
 
   /** The byte by which readers tell whose split has a row group. */
@@ -69,8 +87,18 @@ final class FewRowsFooter {
     return !replaced.isEmpty();
   }
 
-  /** Put the copies, in order, in the place of what they are copies of. */
-  void put(List<RowGroup> copies) {
+  /**
+   * Write the footer, given the copies in the order of the row groups that they take the place of.
+   */
+  void write(List<RowGroup> copies, ByteArrayOutputStream out) throws IOException {
+    put(copies);
+    int before = out.size();
+    Util.writeFileMetaData(metadata, out);
+    ByteBuffer trailer = ByteBuffer.allocate(TRAILER_BYTES).order(ByteOrder.LITTLE_ENDIAN);
+    out.write(trailer.putInt(out.size() - before).put(MAGIC).array());
+  }
+
+  private void put(List<RowGroup> copies) {
     Iterator<RowGroup> next = copies.iterator();
     List<RowGroup> before = metadata.getRow_groups();
     List<RowGroup> after = new ArrayList<>();

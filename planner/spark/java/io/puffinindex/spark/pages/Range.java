@@ -10,14 +10,12 @@ record Range(long first, long end) {
     return end - first;
   }
 
-  /** As many rows as some ranges have together. */
-  static Range first(List<Range> ranges) {
+  /** A range from 0 that is as long as some ranges are together. */
+  static Range together(List<Range> ranges) {
     return new Range(0, ranges.stream().mapToLong(Range::length).sum());
   }
 
-  /**
-   * Fewer ranges, which have short gaps between some as well; of ranges in order of their first.
-   */
+  /** Ranges, ordered by their first, with those joined that lie no further apart than a gap. */
   static List<Range> joined(List<Range> ranges, long gap) {
     List<Range> joined = new ArrayList<>();
     for (Range range : ranges) {

@@ -92,6 +92,12 @@ final class ReadAhead implements InputFile, BytesStream.Source {
     return bytes;
   }
 
+  /** Exactly these bytes, which stay in memory until {@link #forget}. */
+  byte[] hold(long first, int count) throws IOException {
+    fetch(List.of(new Range(first, first + count)));
+    return held.get(first);
+  }
+
   void forget() {
     held.clear();
   }
@@ -118,10 +124,7 @@ final class ReadAhead implements InputFile, BytesStream.Source {
       System.arraycopy(near.getValue(), (int) within, into, offset, most);
       return most;
     }
-    if (stream.getPos() != position) {
-      stream.seek(position);
-    }
-    return stream.read(into, offset, count);
+    return BytesStream.readAt(stream, position, into, offset, count);
   }
 
   @Override

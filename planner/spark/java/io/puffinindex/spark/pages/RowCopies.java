@@ -1,9 +1,6 @@
 package io.puffinindex.spark.pages;
 
-import java.io.ByteArrayInputStream;
 import java.io.IOException;
-import java.nio.ByteBuffer;
-import java.nio.ByteOrder;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -26,8 +23,6 @@ import org.apache.iceberg.shaded.org.apache.parquet.column.page.PageReader;
 import org.apache.iceberg.shaded.org.apache.parquet.column.values.factory.DefaultV1ValuesWriterFactory;
 import org.apache.iceberg.shaded.org.apache.parquet.compression.CompressionCodecFactory.BytesInputCompressor;
 import org.apache.iceberg.shaded.org.apache.parquet.conf.PlainParquetConfiguration;
-import org.apache.iceberg.shaded.org.apache.parquet.format.RowGroup;
-import org.apache.iceberg.shaded.org.apache.parquet.format.Util;
 import org.apache.iceberg.shaded.org.apache.parquet.hadoop.CodecFactory;
 import org.apache.iceberg.shaded.org.apache.parquet.hadoop.ColumnChunkPageWriteStore;
 import org.apache.iceberg.shaded.org.apache.parquet.hadoop.ParquetFileReader;
@@ -93,7 +88,7 @@ final class RowCopies implements AutoCloseable {
    */
   boolean add(int number, List<Range> ranges, boolean apart) throws IOException {
     BlockMetaData block = reader.getRowGroups().get(number);
-    if (Range.first(ranges).length() == block.getRowCount()) {
+    if (Range.together(ranges).length() == block.getRowCount()) {
       return false;
     }
     if (ranges.get(ranges.size() - 1).end() > block.getRowCount()) {
@@ -127,14 +122,6 @@ final class RowCopies implements AutoCloseable {
   byte[] end() throws IOException {
     writer.end(Map.of());
     return copy.bytes();
-  }
-
-  /** The row groups with the copies, in order, as the footer of their file describes them. */
-  static List<RowGroup> rowGroups(byte[] bytes) throws IOException {
-    int trailer = bytes.length - FewRowsFile.TRAILER_BYTES;
-    int length = ByteBuffer.wrap(bytes).order(ByteOrder.LITTLE_ENDIAN).getInt(trailer);
-    var footer = new ByteArrayInputStream(bytes, trailer - length, length);
-    return Util.readFileMetaData(footer).getRow_groups();
   }
 
   @Override
@@ -182,7 +169,7 @@ final class RowCopies implements AutoCloseable {
       readers.add(
           new ColumnReadStoreImpl(pages, new Ignoring(), columns, writer).getColumnReader(column));
     }
-    for (Range range : apart ? ranges : List.of(Range.first(ranges))) {
+    for (Range range : apart ? ranges : List.of(Range.together(ranges))) {
       BytesInputCompressor compressor = codecs.getCompressor(CompressionCodecName.UNCOMPRESSED);
       var allocator = HeapByteBufferAllocator.getInstance();
       try (var pages = new ColumnChunkPageWriteStore(compressor, columns, allocator, 0, false);

@@ -5,6 +5,7 @@ import java.io.Serializable;
 import java.io.UncheckedIOException;
 import java.nio.ByteBuffer;
 import java.util.List;
+import org.apache.iceberg.FileScanTask;
 import org.roaringbitmap.RoaringBitmap;
 
 /**
@@ -16,6 +17,11 @@ import org.roaringbitmap.RoaringBitmap;
  */
 @SuppressWarnings("ArrayRecordComponent") // nobody compares it
 public record WantedRowGroup(long first, long end, byte[] rows) implements Serializable {
+  /** Whether a task of the data file has bytes of the row group. */
+  boolean overlaps(FileScanTask task) {
+    return first < task.start() + task.length() && task.start() < end;
+  }
+
   List<Range> ranges() {
     RoaringBitmap all = new RoaringBitmap();
     try {

@@ -6,6 +6,7 @@ import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.lang.reflect.Proxy;
 import java.util.ArrayList;
+import java.util.Collection;
 import java.util.List;
 import java.util.Objects;
 import java.util.Set;
@@ -16,11 +17,13 @@ import org.apache.commons.lang3.reflect.MethodUtils;
 import org.apache.iceberg.BaseFileScanTask;
 import org.apache.iceberg.BaseMetadataTable;
 import org.apache.iceberg.FileScanTask;
+import org.apache.iceberg.ScanTaskGroup;
 import org.apache.iceberg.Schema;
 import org.apache.iceberg.Table;
 import org.apache.iceberg.expressions.Expression;
 import org.apache.iceberg.spark.source.SparkTable;
 import org.apache.spark.sql.connector.read.Batch;
+import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.Scan;
 
 /**
@@ -40,6 +43,8 @@ public final class IcebergScans {
   private static final Method SNAPSHOT = method(BATCH_SCAN, List.of("snapshotId"));
   private static final Method TASKS = method(BATCH_SCAN, List.of("tasks"));
   private static final Method RESET_TASKS = method(BATCH_SCAN, List.of("resetTasks"), List.class);
+  private static final Method TASK_GROUP =
+      method(type("SparkInputPartition"), List.of("taskGroup"));
   private static final Method NEW_SPLIT =
       method(
           BaseFileScanTask.class,
@@ -105,6 +110,12 @@ public final class IcebergScans {
   public static void markAsPruned(Object scan, List<FileScanTask> tasks)
       throws IllegalAccessException {
     OWN_TASKS.set(scan, new Pruned(tasks));
+  }
+
+  /** The tasks of a part of such a scan. */
+  @SuppressWarnings("unchecked") // the tasks of a batch scan are of files
+  public static Collection<FileScanTask> tasks(InputPartition partition) {
+    return ((ScanTaskGroup<FileScanTask>) call(TASK_GROUP, partition)).tasks();
   }
 
   /** What a scan would read of some tasks. The scan itself keeps its own tasks. */

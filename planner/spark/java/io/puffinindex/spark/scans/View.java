@@ -195,7 +195,7 @@ public final class View {
     return left;
   }
 
-  /** Row groups of which few rows are wanted, by location of their data file. */
+  /** The wanted rows of row groups, by location of the data file. */
   public Map<String, List<WantedRowGroup>> fewRows(
       List<FileScanTask> tasks, Map<Integer, byte[]> rows) {
     Map<String, List<WantedRowGroup>> wanted = new HashMap<>();
@@ -207,15 +207,24 @@ public final class View {
         // A data file that the table has twice, with other partition constants.
         wanted.remove(location);
       } else if (entries[i] != null && isReadByPages(tasks.get(i))) {
-        long[][] ranges = entries[i].ranges();
-        for (int at = 0; at < ranges.length; at++) {
-          byte[] own = rows.get(entries[i].first + at);
-          if (own != null) {
-            wanted
-                .computeIfAbsent(location, key -> new ArrayList<>())
-                .add(new WantedRowGroup(ranges[at][0], ranges[at][0] + ranges[at][1], own));
-          }
+        List<WantedRowGroup> own = fewRows(entries[i], rows);
+        if (!own.isEmpty()) {
+          wanted.put(location, own);
         }
+      }
+    }
+    return wanted;
+  }
+
+  private static List<WantedRowGroup> fewRows(FileEntry entry, Map<Integer, byte[]> rows) {
+    List<WantedRowGroup> wanted = new ArrayList<>();
+    long[][] ranges = null;
+    for (int at = 0; at < entry.count(); at++) {
+      byte[] own = rows.get(entry.first + at);
+      if (own != null) {
+        // Not every file has such ranges.
+        ranges = ranges == null ? entry.ranges() : ranges;
+        wanted.add(new WantedRowGroup(ranges[at][0], ranges[at][0] + ranges[at][1], own));
       }
     }
     return wanted;
