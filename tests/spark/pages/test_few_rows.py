@@ -118,8 +118,9 @@ class Table:
         names, random = ["id", "p", *self.columns], self.random
         table = self.catalog.load_table(self.name)
         is_as_before = table.spec().is_unpartitioned() and [field.name for field in table.schema().fields] == names
-        # Spark 3.5 has no `toArrow`, and others cannot hand over NULL structs with parts that are never NULL.
-        if not is_as_before or "inner" in names or SPARK_RELEASE == "3.5":
+        # Spark 3.5 has no `toArrow`, and others cannot hand over NULL structs with parts that are never NULL. PyIceberg
+        # writes no manifests of version 3.
+        if not is_as_before or "inner" in names or self.version == 3 or SPARK_RELEASE == "3.5":
             return
         rows = self.spark.sql(self._rows(self.rows)).toArrow()
         path = f"{table.location()}/imported-{random.randrange(10**9)}.parquet"
