@@ -266,7 +266,9 @@ class _Search:
         reasons, matches = before.reasons.copy(), before.matches.copy()
         reasons[self.left], matches[self.left] = pruned.reasons, pruned.matches
         stages, used = (*self.plain.stages, *pruned.stages), before.used | pruned.used
-        self.pruned = replace(self.plain, reasons=reasons, matches=matches, stages=stages, used=used)
+        # All row groups that are left were counted just now.
+        rows = pruned.row_sets
+        self.pruned = replace(self.plain, reasons=reasons, matches=matches, stages=stages, used=used, row_sets=rows)
         self.text, self.threshold = f"{found} rows are NULL", first
         self.left = self.left[pruned.kept]
         if not isinstance(self.predicate, Everything):

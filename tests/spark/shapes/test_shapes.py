@@ -11,7 +11,7 @@ import planner
 from planner import ScanPlan
 from planner.condition.implied import Implied
 from tests.conftest import amount
-from tests.spark.agreement import ENABLED, check_rows, rows_of, settings
+from tests.spark.agreement import ENABLED, check_rows, reading_pages, rows_of, settings
 from tests.spark.corpus_tables import statements
 from tests.spark.shapes import shapes
 
@@ -114,6 +114,10 @@ def test_first_rows_need_few_row_groups(hooked: SparkSession, sql: str, kept: in
     assert implied.source == ("limit" if "COUNT(*) FROM (SELECT *" in sql else "top-k")
     assert implied.dropped
     assert implied.seconds
+    with reading_pages():
+        (by_pages,) = check_rows(hooked, sql.format(t=_PLAIN))
+    assert by_pages.kept <= kept
+    assert implied.source == "limit" or (by_pages.by_pages and by_pages.by_pages.row_groups == by_pages.kept)
 
 
 def test_a_join_with_a_whole_table_is_waited_for_if_that_has_few_rows(hooked: SparkSession) -> None:
