@@ -17,14 +17,15 @@ from planner.condition.implied import Implied, Source
 from planner.condition.tree.nodes import EVERY_ROW, Predicate
 from planner.first_rows.search import FirstRows
 from planner.prune.distributed import Executors
-from planner.prune.few_rows import FewRows, few_rows
+from planner.prune.few_rows import FewRows, few_rows, pages_of
 from planner.prune.gate import DEFAULT_LIMITS, Limits
 from planner.prune.verdicts import Pruned, Reason, kept_mask
-from planner.report.scan_plan import ScanPlan
+from planner.report.scan_plan import PagesRead, ScanPlan
 from planner.snapshot.judge import judge
 from planner.snapshot.scan import Scan
 from planner.view.cache import SharedPayloads
 from planner.view.index_view import IndexView
+from puffin_index.storage.arrays import Bytes, Floats
 from puffin_index.storage.files import ReadCount
 
 
@@ -115,10 +116,13 @@ def _answer_of(request: QueryRequest, pruned: Pruned, aggregates: Answer | None 
         only = int(np.isin(scan.numbers[~kept_mask(reasons)], first.dropped).sum())
         text = f"{request.first_rows.text}: {first.text}"
         implied = (*implied, Implied(source, text, only, first.seconds, first.bytes_read))
-    few = FewRows()
+    few, shares, by_pages = FewRows(), None, None
     if request.limits.pages and aggregates is None:
         here = np.flatnonzero(kept_mask(reasons) & scan.is_indexed & ~scan.is_read_whole)
+        here = here[scan.view.has_pages[scan.numbers[here]]]
         few = few_rows(pruned.row_sets, scan.numbers[here], scan.row_counts[here])
+    if few.rows:
+        shares, by_pages = _read_by_pages(scan, reasons, few)
     plan = ScanPlan(
         table=scan.table,
         snapshot_id=scan.snapshot_id,
@@ -139,10 +143,21 @@ def _answer_of(request: QueryRequest, pruned: Pruned, aggregates: Answer | None 
         answered=answered,
         implied=implied,
         unused=request.unused,
-        row_groups_by_pages=len(few.rows),
-        pages_left_out=few.pages_left_out,
+        by_pages=by_pages,
+        shares=shares,
     )
     return QueryAnswer(request, plan, pruned, aggregates, (*of_index, *troubles), few)
+
+
+def _read_by_pages(scan: Scan, reasons: Bytes, few: FewRows) -> tuple[Floats, PagesRead]:
+    """Say which share of each row group is read, and how much of all indexed ones."""
+    pages, read = pages_of(scan.row_counts), kept_mask(reasons).astype(np.float64)
+    is_few = np.isin(scan.numbers, list(few.pages))
+    read[is_few] = [few.pages[number] for number in scan.numbers[is_few].tolist()] / pages[is_few]
+    here = scan.is_indexed
+    sizes = scan.view.row_group_bytes[scan.numbers[here]]
+    of_pages, of_bytes = (round(float((read[here] * whole).sum())) for whole in (pages[here], sizes))
+    return read, PagesRead(len(few.rows), of_pages, int(pages.sum()), of_bytes, int(sizes.sum()))
 
 
 def _warnings(view: IndexView, pruned: Pruned) -> tuple[str, ...]:

@@ -97,6 +97,7 @@ class CostGate:
         self._matches = matches
         self._reads = reads
         self._spent = 0
+        self._has_pages = view.has_pages[selection_of(row_groups)]
         # The share of each row group that the scan reads, as far as look-ups have told.
         self._read = np.ones(len(row_groups))
 
@@ -145,7 +146,7 @@ class CostGate:
         if not self._limits.pages:
             return np.asarray(presence, np.float64)
         share = share_of_pages(rows, self._row_counts[here]) + _ROW_GROUP_OVERHEAD_BYTES / self._bytes_without[here]
-        return np.where(share < MOST_PAGES, share * presence, presence)
+        return np.where(self._has_pages[here] & (share < MOST_PAGES), share * presence, presence)
 
     def worth(self, saved: Floats | float, cost: Ints | int, reads: int) -> Flags:
         """Whether bytes that are saved outweigh index bytes and requests."""

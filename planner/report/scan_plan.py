@@ -10,7 +10,7 @@ from planner.condition.columns import Unused
 from planner.condition.implied import Implied
 from planner.prune.verdicts import Reason, Stage, kept_mask
 from puffin_index.display import Cell, Described, Grid, Report, format_bytes, share_of
-from puffin_index.storage.arrays import Bytes, Flags, Ints
+from puffin_index.storage.arrays import Bytes, Flags, Floats, Ints
 
 _PLAN_BYTES = 2_048
 
@@ -26,6 +26,25 @@ class Split:
     rows: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class PagesRead:
+    """How many kept row groups are read by pages; pages of all kept ones that are read, and of the scan; their bytes.
+
+    A page has 20,000 rows here. Bytes are shared out by pages, and stand for all columns.
+    """
+
+    row_groups: int
+    pages_read: int
+    pages: int
+    bytes_read: int
+    bytes: int
+
+    def __str__(self) -> str:
+        """Say how much is read."""
+        read, whole = format_bytes(self.bytes_read), format_bytes(self.bytes)
+        return f"{self.pages_read:,} of {self.pages:,} pages, {read} of {whole}"
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class ScanPlan(Described):
     """Which row groups of a scan are to be read.
@@ -39,8 +58,8 @@ class ScanPlan(Described):
             order; and in how many values of a column a function satisfies its condition.
         unused: Parts of the predicate that nothing was dropped by, with the reasons; only of a text.
         answered: What the index answers of the query's aggregates, as text; empty if the query wants rows.
-        row_groups_by_pages: The number of kept row groups of which Spark reads only the pages with matching rows.
-        pages_left_out: The number of their other pages, if each page has 20,000 rows.
+        by_pages: How much Spark reads where it reads only the pages with matching rows of some kept row groups.
+        shares: For each row group the share of its pages that is read then; None if kept row groups are read whole.
         unlisted: How many row groups without an index the arrays leave out: Spark's hook only counts these.
     """
 
@@ -63,13 +82,13 @@ class ScanPlan(Described):
     answered: str = ""
     implied: tuple[Implied, ...] = ()
     unused: tuple[Unused, ...] = ()
-    row_groups_by_pages: int = 0
-    pages_left_out: int = 0
+    by_pages: PagesRead | None = None
+    shares: Floats | None = None
 
     JSON = (
         *("table", "snapshot_id", "where", "answered", "implied", "unused", "row_groups", "kept", "dropped"),
         *("unindexed", "staleness", "late", "kept_rows", "reasons=reason_counts", "funnel=stages", "index_reads"),
-        *("index_bytes_read", "planning_seconds", "row_groups_by_pages", "pages_left_out", "warnings", "splits"),
+        *("index_bytes_read", "planning_seconds", "by_pages", "warnings", "splits"),
     )
 
     def __repr__(self) -> str:
@@ -79,8 +98,9 @@ class ScanPlan(Described):
     def nbytes(self) -> int:
         """The approximate memory in bytes, without the locations of data files, which many plans share."""
         arrays = (self.file_of, self.ordinals, self.row_counts, self.reasons, self.matches)
+        shares = 0 if self.shares is None else self.shares.nbytes
         texts = (self.where, self.answered, *(one.text for one in self.implied))
-        return _PLAN_BYTES + sum(array.nbytes for array in arrays) + sum(map(len, texts))
+        return _PLAN_BYTES + shares + sum(array.nbytes for array in arrays) + sum(map(len, texts))
 
     @property
     def location_bytes(self) -> int:
@@ -91,7 +111,7 @@ class ScanPlan(Described):
     @property
     def summary(self) -> str:
         """How much is read, in a line."""
-        pages = f", {self.row_groups_by_pages} of them by pages" if self.row_groups_by_pages else ""
+        pages = f", {self.by_pages}" if self.by_pages else ""
         return f"{self.kept} of {self.row_groups} row groups kept{pages}, {self.unindexed} not indexed"
 
     @property
@@ -100,7 +120,8 @@ class ScanPlan(Described):
         if self.answered:
             return f"puffin-index: {self.answered} of {self.table}"
         note = f"puffin-index: {self.kept} of {self.row_groups} row groups of {self.table}"
-        return ", ".join(filter(None, (note, self.staleness, self.late)))
+        pages = "" if self.by_pages is None else str(self.by_pages)
+        return ", ".join(filter(None, (note, pages, self.staleness, self.late)))
 
     def describe(self) -> Report:
         """Describe the plan."""
@@ -111,6 +132,7 @@ class ScanPlan(Described):
             "row groups kept": share_of(self.kept, self.row_groups),
             "not indexed": f"{self.unindexed} ({self.staleness})" if self.staleness else self.unindexed,
             "rows kept": self.kept_rows,
+            "by pages": f"{self.by_pages.row_groups} row groups: {self.by_pages}" if self.by_pages else "",
             "index read": f"{format_bytes(self.index_bytes_read)} in {self.index_reads} reads",
             "planning": f"{self.planning_seconds * 1000:.0f} ms{f'; {self.late}' if self.late else ''}",
         }
@@ -154,6 +176,11 @@ class ScanPlan(Described):
     def kept_mask(self) -> Flags:
         """Which row groups are read."""
         return kept_mask(self.reasons)
+
+    @property
+    def shares_read(self) -> Floats:
+        """The share of each row group that is read."""
+        return self.kept_mask.astype(np.float64) if self.shares is None else self.shares
 
     @property
     def kept(self) -> int:

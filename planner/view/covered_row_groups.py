@@ -82,6 +82,12 @@ class CoveredRowGroups:
         files[self.file_of[self.range_starts < 0]] = True
         return files[self.file_of]
 
+    @cached_property
+    def has_pages(self) -> Flags:
+        """Whether each row group has pages; row groups of ORC have none. The ending of a file's name tells."""
+        files = np.array([not path.endswith(".orc") for path in self.paths], np.bool_)
+        return files[self.file_of]
+
     @property
     def row_group_count(self) -> int:
         """N."""

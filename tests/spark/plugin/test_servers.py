@@ -33,7 +33,7 @@ PAGED = (
     "CALL puffin.system.build('lake.ns.paged')",
 )
 """A table of one row group with six pages."""
-BY_PAGES = "lake.ns.paged: 1 of 1 row groups kept, 1 of them by pages"
+BY_PAGES = "lake.ns.paged: 1 of 1 row groups kept, 1 of 6 pages, "
 WAITING = {"spark.puffin-index.start-milliseconds": "60000"}
 _JOB = """
 import org.apache.spark.sql.*;
