@@ -1,7 +1,8 @@
 """Audits: Spark is asked for the rows of row groups that the index left out; a wrong index is no longer used.
 
 A row group was dropped because no row of it satisfies what the query says. So Spark finds no row there under the same
-filter, as the planner has read it and as Spark itself writes it. Row groups that were dropped because others have all
+filter, as the planner has read it and as Spark itself writes it. Where Spark was to read few rows of a row group, it
+finds no others. Row groups that were dropped because others have all
 the rows that the query wants may hold matching rows: there the others must have as many. Aggregates that the index
 answered are computed again from the rows that Spark gives.
 
@@ -91,7 +92,8 @@ class Observers:
         """Log a scan, and audit it later if it is one of the share that is audited."""
         self._log(query)
         share = query.settings.audit
-        if share and random.random() < share and (~query.answer.plan.kept_mask).any():
+        answer = query.answer
+        if share and random.random() < share and (answer.few.rows or (~answer.plan.kept_mask).any()):
             # The thread of the query has its session.
             self._queue.put((query, _active_session(self._context)))
 
@@ -135,7 +137,7 @@ def _audited(query: PlannedQuery, context: SparkContext, session: JavaObject) ->
             _log.info("a part of a scan of %s is not audited: %s", query.answer.plan.table, error)
 
     with counted(), _sampled_scans(context, session, query) as scans:
-        for check in (audit.check_dropped, audit.check_first_rows, audit.check_answers):
+        for check in (audit.check_dropped, audit.check_few_rows, audit.check_first_rows, audit.check_answers):
             with counted():
                 check(scans)
     return AuditRecord(
@@ -222,26 +224,48 @@ class _Audit:
 
     def check_dropped(self, scans: _SampledScans) -> None:
         """Look for matching rows where the index said that there are none."""
-        from pyspark.errors import PySparkException
-
-        query, reasons = self.query, self.query.answer.plan.reasons
+        reasons = self.query.answer.plan.reasons
         sample = self._sample(np.flatnonzero(~kept_mask(reasons) & ~np.isin(reasons, _NOT_EMPTY)))
         if not len(sample):
             return
         columns, more = "_file AS file, count(*) AS count, min(_pos) AS first", " GROUP BY _file"
-        numbers, claimed, own = query.answer.scan.numbers[sample], self._claimed, self._own_filter
-        found = None
+        for path, count, first in self._matching(scans, columns, sample, more):
+            self._miss_rows(path, count, first)
+        self.checked += len(sample)
+
+    def check_few_rows(self, scans: _SampledScans) -> None:
+        """Look for matching rows beside those that Spark was to read."""
+        scan, few = self.query.answer.scan, self.query.answer.few.rows
+        sample = self._sample(np.flatnonzero(np.isin(scan.numbers, list(few))))
+        if not len(sample):
+            return
+        numbers, view = scan.numbers[sample].tolist(), scan.view
+        # One more than there should be tells that there are others.
+        most = sum(len(few[number].rows) for number in numbers) + 1
+        found = self._matching(scans, "_file AS file, _pos AS position", sample, f" LIMIT {most}")
+        positions: dict[str, BitMap] = {}
+        for path, position in found:
+            positions.setdefault(path, BitMap()).add(position)
+        for number in numbers:
+            path, first = view.paths[view.file_of[number]], int(view.first_rows[number])
+            own = positions.get(path, BitMap()) & BitMap(range(first, first + int(view.row_counts[number])))
+            others = own - few[number].rows.shift(first)
+            if others:
+                self._miss_rows(path, len(others), others.min(), f"{len(few[number].rows)} other rows can match")
+        self.checked += len(sample)
+
+    def _matching(self, scans: _SampledScans, columns: str, sample: Ints, more: str) -> Any:
+        """Select columns of the rows that satisfy the filter, as the planner has read it or as Spark writes it."""
+        from pyspark.errors import PySparkException
+
+        numbers, claimed, own = self.query.answer.scan.numbers[sample], self._claimed, self._own_filter
         if own:
             try:
-                found = scans.select("collect", columns, f"({claimed}) OR ({own})", numbers, more)
+                return scans.select("collect", columns, f"({claimed}) OR ({own})", numbers, more)
             except PySparkException as error:
                 # Spark writes some expressions in a way that it cannot read.
                 _log.debug("a filter is audited without Spark's own text: %s", error)
-        if found is None:
-            found = scans.select("collect", columns, claimed, numbers, more)
-        for path, count, first in found:
-            self._miss_rows(path, count, first)
-        self.checked += len(sample)
+        return scans.select("collect", columns, claimed, numbers, more)
 
     def check_first_rows(self, scans: _SampledScans) -> None:
         """Count the matching rows of the row groups that are read, if others were dropped because of them."""
@@ -322,7 +346,7 @@ class _Audit:
         sizes = np.cumsum(scan.view.row_group_bytes[scan.numbers[chosen]])
         return chosen[: max(int(np.searchsorted(sizes, settings.audit_bytes, "right")), 1)]
 
-    def _miss_rows(self, path: str, count: int, first: int) -> None:
+    def _miss_rows(self, path: str, count: int, first: int, claim: str = "no row matches") -> None:
         """Report rows of the data file at a location that match."""
         query, view, numbers = self.query, self.query.answer.scan.view, self.query.answer.scan.numbers
         at = np.flatnonzero([view.paths[file] == path for file in view.file_of[numbers].tolist()])
@@ -331,7 +355,7 @@ class _Audit:
         used, reason = deciding(query), Reason(int(query.answer.plan.reasons[place]))
         of_stage = {one for one in used if (one[1] == ZONE_MAPS) == (reason is Reason.ZONE_MAP)} or used
         self._miss(
-            f"no row matches ({reason.code})",
+            f"{claim} ({reason.code})",
             f"{count} rows do",
             of_stage,
             numbers[[place]],

@@ -73,7 +73,7 @@ def record_of(query: PlannedQuery) -> QueryRecord:
         kept_without_index=int(without_index.sum()) + plan.unlisted,
         kept=int(kept.sum()) + plan.unlisted,
         bytes_without_index=int(sizes[without_index].sum()),
-        bytes_read=int(sizes[kept].sum()),
+        bytes_read=plan.by_pages.bytes_read if plan.by_pages else int(sizes[kept].sum()),
         index_bytes=plan.index_bytes_read,
         planning_seconds=round(plan.planning_seconds, 6),
         sources=_sources(query, answered),
@@ -97,7 +97,7 @@ def deciding(query: PlannedQuery) -> frozenset[Used]:
     pruned, request = query.answer.pruned, query.answer.request
     scan, question = request.scan, request.question
     used = set(pruned.used)
-    if query.dropped_for_first_rows.any():
+    if query.answer.few.rows or query.dropped_for_first_rows.any():
         used |= _exact(scan, request.predicate) | _exact(scan, pruned.threshold or UNKNOWN)
     if query.answer.aggregates is not None and question is not None:
         used |= _exact(scan, request.predicate)

@@ -1,7 +1,7 @@
 """What tests of the hook share: settings for a while, an answer, and how the planner's own rows agree with it."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import numpy as np
 import pytest
@@ -50,6 +50,10 @@ def reading_pages() -> Iterator[None]:
             patch.setattr(name, value)
         patch.setattr(CostGate, "_share", lambda _, presence, *_rows: np.minimum(presence, 0.01))
         yield
+
+
+READS = pytest.mark.parametrize("reads", [nullcontext, pytest.param(reading_pages, marks=pytest.mark.nightly)])
+"""Runs a test once as it is, and once more by pages."""
 
 
 def rows_of(spark: SparkSession, sql: str, *, enabled: bool) -> list[str]:

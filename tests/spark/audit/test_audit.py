@@ -2,13 +2,15 @@
 
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from urllib.parse import urlparse
 
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
 import planner
@@ -18,7 +20,7 @@ from puffin_index import TableIndex
 from puffin_index.data.data_table import list_data_files
 from ssb_bench.spark_runs.jars import SPARK_RELEASE
 from tests.conftest import amount, built, some
-from tests.spark.agreement import settings
+from tests.spark.agreement import READS, reading_pages, settings
 from tests.spark.corpus_tables import FACT_TABLES, statements
 
 pytestmark = pytest.mark.spark
@@ -43,14 +45,16 @@ def _log(catalog: SqlCatalog, folder: Path, table: str) -> QueryLog:
     return read_log(catalog.load_table(table).io, (folder / "log").as_uri(), table)
 
 
+@READS
 def test_no_query_of_a_right_index_is_called_wrong(
     audited: SparkSession,
     catalog: SqlCatalog,
     corpus: dict[str, dict[str, str]],
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
+    reads: Callable[[], AbstractContextManager[None]],
 ) -> None:
-    with caplog.at_level(logging.ERROR, "planner"):
+    with caplog.at_level(logging.ERROR, "planner"), reads():
         for one in statements("audited"):
             audited.sql(one.sql.format(**corpus["v2"])).collect()
             assert callback_of(audited).observers.wait(60)
@@ -72,6 +76,7 @@ def test_no_query_of_a_right_index_is_called_wrong(
 OLD, NEW = 0x1122334455667711, 0x1122334455667700
 """Row 120, of the third row group, had the old key when the index was built, and has the new one now."""
 
+KEY = "shiftleft(id, 32) | id * 7919 % 400"
 KEYS = [OLD if row == 120 else row << 32 | row * 7919 % 400 for row in range(400)]
 
 
@@ -82,11 +87,17 @@ def planted(catalog: SqlCatalog, name: str, **columns: list[str]) -> TableIndex:
     table = catalog.create_table(name, rows.schema, properties=properties)
     table.append(rows)
     index = built(catalog, name, **columns)
+    change_file(table)
+    return index
+
+
+def change_file(table: Table) -> None:
+    """Put the new key in the place of the old one, also in statistics."""
     (file,) = list_data_files(table)
     path = Path(urlparse(file.path).path)
-    # Statistics of row groups have the number as well.
     path.write_bytes(path.read_bytes().replace(OLD.to_bytes(8, "little"), NEW.to_bytes(8, "little")))
-    return index
+    # Hadoop would refuse a changed file by its checksums.
+    path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
 
 
 @pytest.mark.parametrize("kind", ["bitmap", "bsi", "bloom"])
@@ -123,6 +134,27 @@ def test_a_wrong_index_is_found_and_used_no_more(
     planner.enable(other)
     assert other.sql(sql).collect() == []
     planner.disable(other)
+
+
+def test_a_row_beside_the_few_that_are_read_is_found(
+    audited: SparkSession, catalog: SqlCatalog, caplog: pytest.LogCaptureFixture
+) -> None:
+    audited.sql(
+        "CREATE TABLE lake.ns.wrong_beside USING iceberg TBLPROPERTIES ('write.parquet.page-row-limit'='20', "
+        f"'write.parquet.compression-codec'='uncompressed') AS SELECT IF(id = 120, {OLD}, {KEY}) AS k, id % 10 AS v "
+        "FROM range(0, 400, 1, 1)"
+    )
+    change_file(built(catalog, "ns.wrong_beside", bitmap=["k"]).data_table)
+    audited.conf.set("spark.puffin-index.strict", "false")
+    sql = f"SELECT v FROM lake.ns.wrong_beside WHERE k IN ({NEW}, {KEYS[121]})"
+
+    with caplog.at_level(logging.ERROR, "planner"), reading_pages():
+        assert len(audited.sql(sql).collect()) == 1
+        assert callback_of(audited).observers.wait(60)
+        assert len(audited.sql(sql).collect()) == 2
+
+    for part in ("1 other rows can match (rows-match)", "1 rows do", "row group 0", "rows [120]", ".puffin"):
+        assert part in caplog.text
 
 
 @pytest.mark.parametrize(
