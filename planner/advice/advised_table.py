@@ -87,9 +87,9 @@ def _share_of_columns(scanned: ScanFile, field_ids: Collection[int]) -> float:
     return sum(sizes[field_id] for field_id in known) / total if known else 1.0
 
 
-LIMITS: Final = Limits(seconds=60.0, regret_share=1.0)
+LIMITS: Final = Limits(seconds=60.0, regret_share=1.0, pages=True)
 """Nobody waits for a query here, so planning may take longer than a query's planning may. First look-ups in a sample
-must not end what look-ups in the whole table would pay for."""
+must not end what look-ups in the whole table would pay for. Queries are Spark's, which reads pages."""
 
 
 @dataclass(frozen=True)

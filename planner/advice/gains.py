@@ -15,7 +15,6 @@ from planner.advice.advised_table import AdvisedTable, Scanned
 from planner.advice.candidates import ReadQuery
 from planner.advice.sample import AdviceListener, AdviceProgress, IndexSample
 from planner.aggregates.question import MOST_GROUPS
-from planner.prune.verdicts import kept_mask
 from planner.view.directories import IndexReads
 from puffin_index.keys.map_key import FieldKind
 from puffin_index.storage.arrays import Flags
@@ -104,8 +103,8 @@ class Gains:
             return 0.0
         self.plans += 1
         self._listener(AdviceProgress(plans=self.plans))
-        kept = kept_mask(self._sample.reasons(self.queries[number].condition, chosen)) & is_open
-        return 1 - float(self._sizes[kept].sum()) / read
+        _, shares = self._sample.plan(self.queries[number].condition, chosen)
+        return 1 - float((self._sizes * shares)[is_open].sum()) / read
 
 
 def _bytes_read(one: ReadQuery, scanned: Scanned, schema: Schema) -> float:

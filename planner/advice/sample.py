@@ -13,8 +13,7 @@ from typing import Final, TypeAlias
 import numpy as np
 from pyiceberg.io import FileIO, load_file_io
 
-from planner.advice.advised_table import LIMITS, AdvisedTable, Scanned
-from planner.advice.verdict import SMALL_ROW_GROUP_ROWS
+from planner.advice.advised_table import AdvisedTable, Scanned
 from planner.condition.tree.nodes import Predicate
 from planner.prune.verdicts import Reason
 from planner.view.index_view import IndexView
@@ -91,30 +90,22 @@ class IndexSample:
         counted |= {statistics_key(key) for key in counted}
         return round(sum(self.own_bytes[key] for key in counted) * self.growth)
 
-    def reasons(self, condition: Predicate, chosen: Collection[FieldKind] | None = None) -> Bytes:
-        """Plan a scan by some of the indexes that were built, or all; return the `Reason` of each sampled row group."""
+    def plan(self, condition: Predicate, chosen: Collection[FieldKind] | None = None) -> tuple[Bytes, Floats]:
+        """Plan a scan by some of the indexes that were built, or all.
+
+        Returns the `Reason` of each sampled row group, and the share of it that is read.
+        """
         unknown = np.full(len(self.positions), Reason.UNINDEXED, np.uint8)
         if not self._parts:
-            return unknown
+            return unknown, np.ones(len(self.positions))
         view = self.view if chosen is None else self.view.only(chosen)
         plan = self.advised.plan(view, condition, self._parts)
         # A file that counts as one row group is read if any of its row groups is.
         kept = np.append(np.flatnonzero(plan.kept_mask), len(plan.reasons))
         first_kept = kept[np.searchsorted(kept, self._start)]
         at = np.where(first_kept < self._stop, first_kept, self._start)
-        return np.where(self._start >= 0, plan.reasons[at], unknown)
-
-    def shares_left(self, condition: Predicate) -> Floats:
-        """Bound the share of each sampled row group that would be read if row groups had `SMALL_ROW_GROUP_ROWS`.
-
-        A matching row keeps one of the smaller row groups at most. The share is 1 where the indexes do not count rows.
-        """
-        if not (self.view.row_counts > SMALL_ROW_GROUP_ROWS).any():
-            return np.ones(len(self.positions))
-        plan = self.advised.plan(self.view, condition, self._parts, replace(LIMITS, rows_wanted=True))
-        rows, matches = plan.row_counts[self._start], plan.matches[self._start]
-        shares = np.minimum(1, np.where(matches < 0, rows, matches) * SMALL_ROW_GROUP_ROWS / np.maximum(rows, 1))
-        return np.where((self._start >= 0) & (self._stop - self._start == 1), shares, 1.0)
+        shares = np.where(self._stop - self._start == 1, plan.shares_read[at], plan.kept_mask[at])
+        return np.where(self._start >= 0, plan.reasons[at], unknown), np.where(self._start >= 0, shares, 1.0)
 
 
 def choose(total: int, most: int) -> Ints:

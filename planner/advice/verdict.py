@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.prune.verdicts import Reason
-from puffin_index.storage.arrays import Bytes, Flags, Floats
+from puffin_index.storage.arrays import Bytes, Floats
 
 CONFIDENCE = 0.99
 
@@ -79,9 +79,6 @@ def _choose(number: int, counts: Floats) -> Floats:
 WORTH_WHILE = 0.05
 """An index that saves less than this share of the row groups is not worth its upkeep."""
 
-SMALL_ROW_GROUP_ROWS = 20_000
-"""Rows of the smaller row groups that an answer may speak of."""
-
 _WHY_KEPT = {
     Reason.NOT_WORTH_READING: "by their value counts nearly every row group has a match, so the index is not even read",
     Reason.ROWS_MATCH: "the row groups that are left do have matching rows",
@@ -129,20 +126,6 @@ def verdict_on_hidden(before: int, more: Range) -> Verdict:
     if more.high <= before * WORTH_WHILE:
         return Verdict("can be dropped", f"this WHERE would read {more} row groups more than the {before:,} of today")
     return Verdict("keep", f"without it, this WHERE would read {more} row groups more than the {before:,} of today")
-
-
-def note_on_row_groups(sizes: Floats, today: Flags, kept: Flags, shares_left: Floats) -> str | None:
-    """Say that smaller row groups would save more than the indexes do; None if they would not.
-
-    `shares_left` is the most that would be read of each sampled row group then.
-    """
-    before, after, least = (float(part.sum()) for part in (sizes[today], sizes[kept], sizes[kept] * shares_left[kept]))
-    if after - least <= max(before - after, WORTH_WHILE * before):
-        return None
-    return (
-        f"smaller row groups would save more: with these indexes, row groups of {SMALL_ROW_GROUP_ROWS:,} rows leave "
-        f"at most {least / before:.1%} of the bytes that are read today, those of now leave {after / before:.1%}"
-    )
 
 
 def _why(reasons_kept: Bytes) -> str:

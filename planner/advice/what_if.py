@@ -4,7 +4,7 @@ All row groups are planned if indexes are only left out; a sample of them is ind
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from pyiceberg.table import Table
@@ -16,7 +16,6 @@ from planner.advice.verdict import (
     CONFIDENCE,
     Range,
     Verdict,
-    note_on_row_groups,
     range_of,
     verdict_on_hidden,
     verdict_on_new,
@@ -24,7 +23,6 @@ from planner.advice.verdict import (
 from planner.condition.session_time import DEFAULT_ZONE, zone_named
 from planner.condition.sql.parser import read_where
 from planner.condition.tree.nodes import EVERY_ROW, Predicate
-from planner.prune.verdicts import kept_mask
 from planner.query_log import DEFAULT_BYTES_PER_SECOND
 from puffin_index.definition.index_definition import (
     IndexDefinition,
@@ -39,10 +37,15 @@ from puffin_index.errors import DefinitionError
 from puffin_index.storage.arrays import Bytes, Floats, Ints
 from puffin_index.table_index import TableIndex
 
+_MOST_OF = 0.5
+
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """What a query reads in a state (`without index`, `today` or `what if`), and about one core's seconds for that."""
+    """What Spark reads of a query in a state (`without index`, `today` or `what if`), and about one core's seconds.
+
+    Of a row group with few matching rows, Spark reads the pages that have them.
+    """
 
     state: str
     row_groups: Range
@@ -185,7 +188,7 @@ def what_if(
     existing = ", ".join(name for key, name in names_of(wanted).items() if key in there)
     scanned = advised.scanned(condition)
     whole, total = scanned.row_group_bytes, len(scanned)
-    today = advised.plan(advised.view, condition, scanned.data_files).kept_mask
+    today = advised.plan(advised.view, condition, scanned.data_files).shares_read
     before = int(np.count_nonzero(today))
     tested = {leaf.field_id for leaf in tests_of(condition)}
     if added:
@@ -194,18 +197,20 @@ def what_if(
         measured = _sampled(advised, condition, scanned, added, tuple(beside), sample)
     else:
         view = advised.view.only(advised.view.built - hidden)
-        measured = _Measured(np.arange(total), advised.plan(view, condition, scanned.data_files).reasons)
-    kept, sizes, read_today = kept_mask(measured.reasons), whole[measured.positions], today[measured.positions]
-    left, warnings = int(np.count_nonzero(kept)), [*fit_warnings(added), *measured.warnings]
+        plan = advised.plan(view, condition, scanned.data_files)
+        measured = _Measured(np.arange(total), plan.reasons, plan.shares_read)
+    shares, sizes, read_today = measured.shares, whole[measured.positions], today[measured.positions]
+    kept, warnings = shares > 0, [*fit_warnings(added), *measured.warnings]
+    left = int(np.count_nonzero(kept))
+    # A row group counts if half of it or more is read otherwise.
+    fewer, more = (int(np.count_nonzero(sign * (read_today - shares) >= _MOST_OF)) for sign in (1, -1))
     if added:
-        saved = range_of(max(0, int(np.count_nonzero(read_today)) - left), len(kept), total)
+        saved = range_of(fewer, len(kept), total)
         untested = {column.name for column in added if column.column_id not in tested}
         verdict = verdict_on_new(total, before, saved, measured.reasons[kept], len(untested) < len(added), untested)
-        note = note_on_row_groups(sizes, read_today, kept, measured.shares_left)
         warnings += [f"the table has already: {existing}"] if existing else []
-        warnings += [] if note is None else [note]
     elif hidden:
-        verdict = verdict_on_hidden(before, Range.exactly(left - before))
+        verdict = verdict_on_hidden(before, Range.exactly(more))
     else:
         verdict = Verdict("do not build", f"the table has it already: {existing}")
 
@@ -213,7 +218,7 @@ def what_if(
         return Reads(state, row_groups, round(size), size / bytes_per_second)
 
     hidden_bytes = sum(size for key, size in advised.index_bytes().items() if key in hidden) if hidden else 0
-    share_left = float(sizes[kept].sum() / max(1.0, sizes.sum()))
+    share_left = float((sizes * shares).sum() / max(1.0, sizes.sum()))
     return WhatIf(
         table=advised.name,
         snapshot_id=advised.snapshot.snapshot_id if advised.snapshot else None,
@@ -222,7 +227,7 @@ def what_if(
         left_out=tuple(sorted(names[key] for key in hidden)),
         row_groups=sum(max(1, len(own.file.split_offsets)) for own in advised.files),
         without_index=reads("without index", Range.exactly(total), float(whole.sum())),
-        today=reads("today", Range.exactly(before), float(whole[today].sum())),
+        today=reads("today", Range.exactly(before), float((whole * today).sum())),
         what_if=reads("what if", range_of(left, len(kept), total), share_left * float(whole.sum())),
         sampled=len(kept),
         index_bytes=measured.added_bytes - hidden_bytes,
@@ -236,11 +241,11 @@ def what_if(
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """Why row groups at some positions are read or not, the shares of them that are left, and what new indexes take."""
+    """Why row groups at some positions are read or not, which shares of them, and what new indexes take."""
 
     positions: Ints
     reasons: Bytes
-    shares_left: Floats = field(default_factory=lambda: np.zeros(0))
+    shares: Floats
     added_bytes: int = 0
     build_seconds: float = 0.0
     warnings: tuple[str, ...] = ()
@@ -260,10 +265,11 @@ def _sampled(
     tried = scanned if len(scanned) else advised.scanned(EVERY_ROW)
     positions = choose(len(tried), sample or len(tried))
     with built_sample(advised, tried, positions, columns) as built:
+        reasons, shares = built.plan(condition)
         return _Measured(
             positions[: len(scanned)],
-            built.reasons(condition)[: len(scanned)],
-            built.shares_left(condition)[: len(scanned)],
+            reasons[: len(scanned)],
+            shares[: len(scanned)],
             built.table_bytes(names_of(added)),
             # The time is shared out by rows and by the number of indexes.
             built.seconds * built.growth * len(names_of(added)) / len(names_of(columns)),

@@ -39,9 +39,9 @@ def test_verdicts_are_those_of_the_whole_index(lineorder: Table, most: int) -> N
     assert len(positions) == min(most, len(everything))
     with built_sample(advised, everything, positions, columns) as sample:
         conditions = [read_where(where, advised.schema) for where in WHERES]
-        found = [kept_mask(sample.reasons(condition)) for condition in conditions]
+        found = [kept_mask(sample.plan(condition)[0]) for condition in conditions]
         bloom = [key for key in names_of(columns) if key[1] == "bloom"]
-        only_bloom, nothing = (kept_mask(sample.reasons(conditions[0], chosen)) for chosen in (bloom, []))
+        only_bloom, nothing = (kept_mask(sample.plan(conditions[0], chosen)[0]) for chosen in (bloom, []))
         assert sample.rows * sample.growth == pytest.approx(sum(own.file.record_count for own in advised.files))
         assert sample.table_bytes(names_of(columns)) > 0
     TableIndex.create(lineorder.catalog, "ns.lineorder", definition).build(workers=1)
@@ -92,7 +92,7 @@ def test_sets_that_are_alike_drop_the_same(table: Table, where: str) -> None:
     candidates = find_candidates([Query(where)], advised.schema)
     (query,) = candidates.queries
     with built_sample(advised, everything, np.arange(len(everything)), candidates.columns) as sample:
-        kept = {some: kept_mask(sample.reasons(query.condition, some)).tolist() for some in every_set(query.candidates)}
+        kept = {some: kept_mask(sample.plan(query.condition, some)[0]).tolist() for some in every_set(query.candidates)}
 
     assert not all(kept[query.candidates])
     assert len({query.with_idle(some) for some in kept}) == ALIKE[where]

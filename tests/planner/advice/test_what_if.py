@@ -3,6 +3,7 @@
 from pathlib import Path
 from random import Random
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
@@ -110,20 +111,23 @@ def test_verdicts(table: Table) -> None:
     assert "Iceberg's own pruning" in nowhere.verdict.reason
 
 
-def test_smaller_row_groups_are_named_where_they_save_more(local_catalog: SqlCatalog) -> None:
-    """Each key has a row in either row group, so that no index drops one."""
-    keys = pa.table({"k": pa.array([*range(100_000)] * 2, pa.int32())})
-    large = create_table(local_catalog, "large", keys, 100_000)
+def test_row_groups_of_which_few_pages_are_read_count_as_saved(local_catalog: SqlCatalog) -> None:
+    """Each key has a row in one of the ten pages of either row group, so that no index drops a row group."""
+    keys = np.arange(200_000)
+    data = pa.table({"k": np.tile(keys, 2), "n": np.tile(keys * 7919 % 199_999, 2)})
+    large = create_table(local_catalog, "large", data, len(keys))
     answer = planner.what_if(large, "k = 5", {"bitmap": ["k"]})
 
-    assert answer.verdict.text == "do not build"
+    assert (answer.verdict.text, answer.verdict.reason) == ("build", "it would save 2 of 2 row groups")
     assert answer.what_if.row_groups.estimate == 2
-    (note,) = answer.warnings
-    assert note.startswith("smaller row groups would save more: with these indexes, row groups of 20,000 rows")
-    assert "at most 20.0% of the bytes" in note
+    assert answer.what_if.bytes == pytest.approx(answer.today.bytes / 10, rel=0.01)
+    for kind, where in (("bloom", "k = 5"), ("bitmap", "k > 5"), ("bitmap", "k % 20000 = 5")):
+        assert planner.what_if(large, where, {kind: ["k"]}).verdict.text == "do not build", (kind, where)
 
-    assert planner.what_if(large, "k = 5", {"bloom": ["k"]}).warnings == (), "a bloom filter does not count rows"
-    assert planner.what_if(large, "k > 5", {"bitmap": ["k"]}).warnings == (), "all smaller ones would match, too"
+    index = built(local_catalog, "ns.large", bitmap=["k"])
+    hidden = planner.what_if(index, "k = 5", without=["k.bitmap"])
+    assert (hidden.verdict.text, hidden.today.bytes) == ("keep", answer.what_if.bytes)
+    assert planner.what_if(index, "k > 5", without=["k.bitmap"]).verdict.text == "can be dropped"
 
 
 def test_needles_in_bursts_are_measured(local_catalog: SqlCatalog) -> None:
