@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from random import Random
 from typing import TypeAlias
@@ -11,9 +12,11 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from py4j.protocol import Py4JError
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyroaring import BitMap
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from planner.aggregates.answer import Answer
@@ -23,7 +26,7 @@ from planner.query import QueryAnswer, QueryRequest, _answer_of as answer_of
 from puffin_index.kinds.base import RowSet
 from ssb_bench.spark_runs.jars import SPARK_RELEASE
 from tests.conftest import amount, built, some
-from tests.parquet_footer_edit import Struct, columns, edit_footer, row_groups
+from tests.parquet_footer_edit import Struct, columns, edit_footer, metadata, row_groups
 from tests.spark.agreement import ENABLED, rows_of, settings
 from tests.spark.answers.test_equality_deletes import Delete, deleter
 
@@ -276,30 +279,68 @@ def test_rows_by_pages_equal_rows_of_iceberg(
     check(Table(enabled, catalog, f"pages.random_{seed}", seed, delete))
 
 
+class Flipped:
+    """A table of one data file whose bytes are changed, one at a time."""
+
+    WANTED = (5, 777, 2400)
+
+    def __init__(self, spark: SparkSession, catalog: SqlCatalog, name: str) -> None:
+        spark.sql(
+            f"CREATE TABLE lake.{name} USING iceberg TBLPROPERTIES ('write.parquet.page-row-limit'='100') AS "
+            "SELECT id, md5(CAST(id AS STRING)) AS text, transform(sequence(0, id % 4), i -> id + i) AS list "
+            "FROM range(0, 3000, 1, 1)"
+        )
+        built(catalog, name, bitmap=["id"])
+        [(file,)] = spark.sql(f"SELECT file_path FROM lake.{name}.files").collect()
+        self.path = Path(file.removeprefix("file:"))
+        # Hadoop would refuse a changed file by its checksums.
+        self.path.with_name(f".{self.path.name}.crc").unlink()
+        self.content, self.random = self.path.read_bytes(), Random(7)
+        self.query = f"SELECT * FROM lake.{name} WHERE id IN {self.WANTED}"
+
+    def flip(self, place: int) -> None:
+        """Change a byte, of the file as it was written."""
+        damaged = bytearray(self.content)
+        damaged[place] ^= self.random.randint(1, 255)
+        self.path.write_bytes(damaged)
+
+    def chunks(self, start: Callable[[Struct], int], length: Callable[[Struct], int]) -> list[range]:
+        """Parts of the file, by what the footer says of each column."""
+        found: list[range] = []
+
+        def find(footer: Struct) -> None:
+            for column in columns(row_groups(footer)[0]):
+                found.append(range(start(column), start(column) + length(column)))
+
+        edit_footer(self.path, find)
+        return found
+
+
 def test_flipped_bytes_of_an_offset_index_never_give_other_rows(enabled: SparkSession, catalog: SqlCatalog) -> None:
-    enabled.sql(
-        "CREATE TABLE lake.pages.flipped USING iceberg TBLPROPERTIES ('write.parquet.page-row-limit'='100') AS "
-        "SELECT id, md5(CAST(id AS STRING)) AS text, transform(sequence(0, id % 4), i -> id + i) AS list "
-        "FROM range(0, 3000, 1, 1)"
-    )
-    built(catalog, "pages.flipped", bitmap=["id"])
-    (file,) = enabled.sql("SELECT file_path FROM lake.pages.flipped.files").first()
-    path = Path(file.removeprefix("file:"))
-    # Hadoop would refuse a changed file by its checksums.
-    path.with_name(f".{path.name}.crc").unlink()
-    places: list[int] = []
+    flipped = Flipped(enabled, catalog, "pages.flipped")
+    expected = rows_of(enabled, flipped.query, enabled=False)
+    places = [*chain(*flipped.chunks(lambda column: column[4][1], lambda column: column[5][1]))]
+    with reading_only(lambda _: BitMap(Flipped.WANTED)):
+        for place in flipped.random.sample(places, amount(20, 500)):
+            flipped.flip(place)
+            assert rows_of(enabled, flipped.query, enabled=True) == expected, place
 
-    def find_places(footer: Struct) -> None:
-        for column in columns(row_groups(footer)[0]):
-            places.extend(range(column[4][1], column[4][1] + column[5][1]))
 
-    content, random = path.read_bytes(), Random(7)
-    edit_footer(path, find_places)
-    query = "SELECT * FROM lake.pages.flipped WHERE id IN (5, 777, 2400)"
-    expected = rows_of(enabled, query, enabled=False)
-    with reading_only(lambda _: BitMap([5, 777, 2400])):
-        for place in random.sample(places, amount(20, 500)):
-            damaged = bytearray(content)
-            damaged[place] ^= random.randint(1, 255)
-            path.write_bytes(damaged)
-            assert rows_of(enabled, query, enabled=True) == expected, place
+def test_flipped_bytes_of_pages_give_an_error_or_what_iceberg_reads(enabled: SparkSession, catalog: SqlCatalog) -> None:
+    flipped = Flipped(enabled, catalog, "pages.damaged")
+    expected = rows_of(enabled, flipped.query, enabled=False)
+    outcomes = Counter[str]()
+    # Of other keys than the indexed ones, other rows would be right.
+    _, text, items = flipped.chunks(lambda column: metadata(column)[9][1], lambda column: metadata(column)[7][1])
+    with reading_only(lambda _: BitMap(Flipped.WANTED)):
+        for place in flipped.random.sample([*text, *items], amount(20, 500)):
+            flipped.flip(place)
+            try:
+                found = rows_of(enabled, flipped.query, enabled=True)
+            except (PySparkException, Py4JError):
+                outcomes["error"] += 1
+                continue
+            outcomes["rows"] += 1
+            assert found == expected or found == rows_of(enabled, flipped.query, enabled=False), place
+    assert outcomes["rows"] > 0
+    assert outcomes["error"] > 0

@@ -8,14 +8,18 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.PrimitiveIterator;
 import java.util.stream.IntStream;
+import org.apache.iceberg.shaded.org.apache.parquet.bytes.BytesInput;
 import org.apache.iceberg.shaded.org.apache.parquet.bytes.HeapByteBufferAllocator;
 import org.apache.iceberg.shaded.org.apache.parquet.column.ColumnDescriptor;
 import org.apache.iceberg.shaded.org.apache.parquet.column.ColumnReader;
 import org.apache.iceberg.shaded.org.apache.parquet.column.ColumnWriter;
+import org.apache.iceberg.shaded.org.apache.parquet.column.Encoding;
 import org.apache.iceberg.shaded.org.apache.parquet.column.ParquetProperties;
+import org.apache.iceberg.shaded.org.apache.parquet.column.ValuesType;
 import org.apache.iceberg.shaded.org.apache.parquet.column.impl.ColumnReadStoreImpl;
 import org.apache.iceberg.shaded.org.apache.parquet.column.impl.ColumnWriteStoreV1;
 import org.apache.iceberg.shaded.org.apache.parquet.column.page.DataPage;
+import org.apache.iceberg.shaded.org.apache.parquet.column.page.DataPageV1;
 import org.apache.iceberg.shaded.org.apache.parquet.column.page.DataPageV2;
 import org.apache.iceberg.shaded.org.apache.parquet.column.page.DictionaryPage;
 import org.apache.iceberg.shaded.org.apache.parquet.column.page.PageReadStore;
@@ -145,18 +149,22 @@ final class RowCopies implements AutoCloseable {
     }
   }
 
-  /** An offset index has no checksum: its pages follow one another in the chunk, and so do rows. */
+  /**
+   * An offset index has no checksum: its pages follow one another to the end of the chunk, without
+   * gaps, and so do rows.
+   */
   private static void check(OffsetIndex index, ColumnChunkMetaData chunk, long rowCount) {
-    long place = chunk.getStartingPos();
+    int count = index.getPageCount();
+    boolean fits = count > 0 && index.getFirstRowIndex(0) == 0;
+    long place = fits ? index.getOffset(0) : 0;
     long row = 0;
-    boolean fits = index.getPageCount() > 0 && index.getFirstRowIndex(0) == 0;
-    for (int i = 0; i < index.getPageCount(); i++) {
+    for (int i = 0; i < count; i++) {
       long end = index.getLastRowIndex(i, rowCount) + 1;
-      fits &= index.getFirstRowIndex(i) == row && end > row && index.getOffset(i) >= place;
-      place = index.getOffset(i) + index.getCompressedPageSize(i);
+      fits &= end > row && index.getOffset(i) == place;
+      place += index.getCompressedPageSize(i);
       row = end;
     }
-    if (!fits || row != rowCount || place > chunk.getStartingPos() + chunk.getTotalSize()) {
+    if (!fits || row != rowCount || place != chunk.getStartingPos() + chunk.getTotalSize()) {
       throw new ParquetDecodingException("an offset index that does not fit " + chunk);
     }
   }
@@ -252,14 +260,14 @@ final class RowCopies implements AutoCloseable {
   private static final class ColumnPages implements PageReadStore, PageReader {
     private final PageReadStore store;
     private final PageReader pages;
-    private final boolean isFlat;
+    private final ColumnDescriptor column;
     private DataPage next;
 
     ColumnPages(PageReadStore store, ColumnDescriptor column) {
       this.store = store;
       pages = store.getPageReader(column);
+      this.column = column;
       next = pages.readPage();
-      isFlat = column.getMaxRepetitionLevel() == 0;
     }
 
     @Override
@@ -303,12 +311,49 @@ final class RowCopies implements AutoCloseable {
     public DataPage readPage() {
       DataPage page = next;
       next = pages.readPage();
-      int rows = page instanceof DataPageV2 v2 ? v2.getRowCount() : page.getValueCount();
-      boolean isKnown = isFlat || page instanceof DataPageV2;
-      if (isKnown && rows != page.getIndexRowCount().orElseThrow()) {
-        throw new ParquetDecodingException("an offset index that does not fit its pages");
+      if (page instanceof DataPageV2 v2) {
+        check(page, v2.getRowCount());
+      } else if (column.getMaxRepetitionLevel() == 0) {
+        check(page, page.getValueCount());
+      } else {
+        return withRowsChecked((DataPageV1) page);
       }
       return page;
+    }
+
+    /** Only its repetition levels say how many rows such a page has; its bytes can be read once. */
+    private DataPage withRowsChecked(DataPageV1 page) {
+      BytesInput bytes;
+      int rows = 0;
+      Encoding encoding = page.getRlEncoding();
+      try {
+        var allocator = HeapByteBufferAllocator.getInstance();
+        bytes = BytesInput.from(page.getBytes().toByteBuffer(allocator, buffer -> {}));
+        var levels = encoding.getValuesReader(column, ValuesType.REPETITION_LEVEL);
+        levels.initFromPage(page.getValueCount(), bytes.toInputStream());
+        for (int i = 0; i < page.getValueCount(); i++) {
+          rows += levels.readInteger() == 0 ? 1 : 0;
+        }
+      } catch (IOException e) {
+        throw new ParquetDecodingException("a page of " + column + " that cannot be read", e);
+      }
+      check(page, rows);
+      return new DataPageV1(
+          bytes,
+          page.getValueCount(),
+          page.getUncompressedSize(),
+          page.getFirstRowIndex().orElseThrow(),
+          rows,
+          page.getStatistics(),
+          encoding,
+          page.getDlEncoding(),
+          page.getValueEncoding());
+    }
+
+    private static void check(DataPage page, int rows) {
+      if (rows != page.getIndexRowCount().orElseThrow()) {
+        throw new ParquetDecodingException("an offset index that does not fit its pages");
+      }
     }
   }
 
