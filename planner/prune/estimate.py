@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from planner.condition.tree.nodes import Everything
 from planner.condition.tree.tree import Constant, JoinedValues, PredicateTree
+from planner.prune.few_rows import MOST_PAGES, share_of_pages
 from planner.view.directories import LAST_STEP, FieldStatistics, selection_of, steps_of
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
 from puffin_index.storage.arrays import Flags, Floats, Ints, Selection
@@ -179,16 +180,22 @@ def _presence_of(share: Floats, count: Floats | float) -> Floats:
     return np.where((share >= 1) & (np.asarray(count) > 0), 1.0, chance)
 
 
-def key_presence(statistics: FieldStatistics) -> float:
-    """Estimate in which share of the row groups one of the column's keys occurs, at least in one of them."""
+def key_presence(statistics: FieldStatistics, has_pages: Flags) -> float:
+    """Estimate in which share of the row groups one of the column's keys occurs, at least in one of them.
+
+    A row group of which few pages have such a key counts by these, if it has pages.
+    """
     at = np.flatnonzero(statistics.has_values)
     if not len(at):
         return 0.0
+    rows_of_key = statistics.value_count[at] / np.maximum(statistics.distinct_count[at], 1)
+    share = share_of_pages(rows_of_key, statistics.row_count[at])
+    share = np.where(has_pages[at] & (share < MOST_PAGES), share, 1.0)
     if not isinstance(statistics.minimum, np.ndarray) or not isinstance(statistics.maximum, np.ndarray):
-        return 1 / len(at)
+        return float(share.mean()) / len(at)
     low, high = statistics.minimum[at], statistics.maximum[at]
     width = high.astype(np.float64) - low + 1
-    fill = np.clip(statistics.distinct_count[at] / width, 0, 1)
+    fill = np.clip(statistics.distinct_count[at] / width, 0, 1) * share
     sampled = np.linspace(0, len(at) - 1, min(len(at), _SAMPLED_KEYS)).astype(np.int64)
     keys = np.concatenate([low[sampled], high[sampled]])
     return float(np.mean([fill[(low <= key) & (key <= high)].sum() / len(at) for key in keys.tolist()]))

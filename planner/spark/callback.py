@@ -135,7 +135,7 @@ class PlannerCallback(JavaFunction):
         schema, wanted = index.reading.schema, request.aggregates
         predicate, waiting = bind_filters(request, functions.decide), []
         if settings.join_pruning:
-            waiting = wanted_runtime_fields(request.runtime_fields, predicate, schema, index.view)
+            waiting = wanted_runtime_fields(request.runtime_fields, predicate, schema, index.view, pages=settings.pages)
         if wanted is not None:
             if wanted.declined:
                 self.reports.withdraw(wanted.text, request)

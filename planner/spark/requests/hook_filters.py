@@ -157,14 +157,14 @@ MOST_PRESENCE: Final = 0.5
 
 
 def wanted_runtime_fields(
-    fields: Mapping[int, int | None], predicate: Predicate, schema: Schema, view: IndexView
+    fields: Mapping[int, int | None], predicate: Predicate, schema: Schema, view: IndexView, *, pages: bool
 ) -> list[int]:
-    """Return those columns whose keys could drop more row groups than the predicate does before.
+    """Return those columns whose keys could drop more row groups, or pages, than the predicate does before.
 
     Each column has the rows of the table whose keys it is compared with, None if not known. Skips columns without an
     index, and columns with no more values than the joined table has rows: that table may well have them all. Skips the
-    only column of a scan without any other test, if one key alone occurs in most row groups: waiting for such keys
-    takes time and drops nothing.
+    only column of a scan without any other test, if one key alone occurs in most row groups, or most pages where the
+    scan reads pages: waiting for such keys takes time and drops nothing.
     """
     indexed = {field_id for field_id, _ in view.placements}
     wanted: dict[int, FieldStatistics | None] = {}
@@ -177,7 +177,8 @@ def wanted_runtime_fields(
             wanted[field] = statistics
     if len(wanted) == 1 and all(isinstance(leaf.test, NullTest) for leaf in leaves(predicate)):
         (statistics,) = wanted.values()
-        if statistics is not None and key_presence(statistics) >= MOST_PRESENCE:
+        has_pages = view.has_pages & pages
+        if statistics is not None and key_presence(statistics, has_pages) >= MOST_PRESENCE:
             return []
     return [*wanted]
 

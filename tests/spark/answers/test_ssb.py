@@ -32,7 +32,7 @@ from ssb_bench.spark_runs.load import (
 )
 from ssb_bench.spark_runs.measure import answer_of, measure, rows_read
 from ssb_bench.spark_runs.session import CATALOG
-from ssb_bench.studies import doors, systems, writes
+from ssb_bench.studies import doors, pages, systems, writes
 from ssb_bench.studies.run import answer_due, checking_sql, fit_queries, run_queries
 from tests.conftest import amount
 
@@ -280,6 +280,19 @@ def test_writes_by_keys_give_the_same_rows_and_places(spark: SparkSession, layou
         assert step.counts["holding row groups"] <= step.counts["kept row groups"] < bench.facts["table"]["row groups"]
     tables = {row.tableName for row in spark.sql("SHOW TABLES IN lake.ssb").collect()}
     assert not {"keyed_recent", "keyed_scattered"} & tables, "the sources are dropped again"
+
+
+@pytest.mark.nightly
+def test_few_rows_of_default_row_groups_are_the_same_rows(spark: SparkSession, layout: Layout, loaded: Load) -> None:
+    bench = Bench(layout, spark=spark)
+    pages.measure(bench, repeats=1, system=("arrow", "duckdb"))
+
+    assert bench.record("pages", "Pages").failures == []
+    assert bench.facts["table"]["rows"] == loaded.rows
+    few = [step for step in bench.steps if step.heading == "Few rows"]
+    assert len(few) == 2 * 7 + 2 * 3
+    assert [step.side for step in few if "seconds" in step.most] == ["with"] * 7
+    assert not spark.catalog.tableExists("lake.ssb.pages_source")
 
 
 @pytest.mark.nightly

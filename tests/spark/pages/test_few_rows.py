@@ -279,16 +279,22 @@ def test_rows_by_pages_equal_rows_of_iceberg(
     check(Table(enabled, catalog, f"pages.random_{seed}", seed, delete))
 
 
+LISTS = "md5(CAST(id AS STRING)) AS text, transform(sequence(0, id % 4), i -> id + i) AS list FROM range(0, 3000, 1, 1)"
+MIXED = "md5(CAST(IF(id < 20000, id % 4500, id) AS STRING)) AS text FROM range(0, 40000, 1, 1)"
+"""Four pages of values that come again, in a dictionary of 80 kB, and pages of values that are too many for one."""
+
+
 class Flipped:
     """A table of one data file whose bytes are changed, one at a time."""
 
     WANTED = (5, 777, 2400)
 
-    def __init__(self, spark: SparkSession, catalog: SqlCatalog, name: str) -> None:
+    def __init__(
+        self, spark: SparkSession, catalog: SqlCatalog, name: str, columns: str = LISTS, page_rows: int = 100
+    ) -> None:
         spark.sql(
-            f"CREATE TABLE lake.{name} USING iceberg TBLPROPERTIES ('write.parquet.page-row-limit'='100') AS "
-            "SELECT id, md5(CAST(id AS STRING)) AS text, transform(sequence(0, id % 4), i -> id + i) AS list "
-            "FROM range(0, 3000, 1, 1)"
+            f"CREATE TABLE lake.{name} USING iceberg TBLPROPERTIES ('write.parquet.page-row-limit'='{page_rows}', "
+            f"'write.parquet.dict-size-bytes'='200000') AS SELECT id, {columns}"
         )
         built(catalog, name, bitmap=["id"])
         [(file,)] = spark.sql(f"SELECT file_path FROM lake.{name}.files").collect()
@@ -343,4 +349,25 @@ def test_flipped_bytes_of_pages_give_an_error_or_what_iceberg_reads(enabled: Spa
             outcomes["rows"] += 1
             assert found == expected or found == rows_of(enabled, flipped.query, enabled=False), place
     assert outcomes["rows"] > 0
-    assert outcomes["error"] > 0
+
+
+def test_a_dictionary_is_read_only_where_a_wanted_page_needs_it(enabled: SparkSession, catalog: SqlCatalog) -> None:
+    flipped = Flipped(enabled, catalog, "pages.mixed", MIXED, 5_000)
+
+    def start(column: Struct) -> int:
+        return int(metadata(column).get(11, metadata(column)[9])[1])
+
+    _, dictionary = flipped.chunks(start, lambda column: metadata(column)[9][1] - start(column))
+    assert len(dictionary) > 64 << 10, "smaller ones are read along"
+    for wanted in ([10], [39_000], [10, 19_999, 20_000, 39_000], [17, 17_017]):
+        query = f"SELECT * FROM lake.pages.mixed WHERE id IN ({', '.join(map(str, wanted))})"
+        expected = rows_of(enabled, query, enabled=False)
+        assert len(expected) == len(wanted)
+        with reading_only(lambda _, wanted=wanted: BitMap(wanted)):
+            assert rows_of(enabled, query, enabled=True) == expected
+            if min(wanted) == 39_000:
+                damaged = bytearray(flipped.content)
+                damaged[dictionary.start : dictionary.stop] = b"x" * len(dictionary)
+                flipped.path.write_bytes(damaged)
+                assert rows_of(enabled, query, enabled=True) == expected
+                flipped.path.write_bytes(flipped.content)

@@ -146,7 +146,7 @@ def test_only_columns_whose_keys_may_drop_row_groups_are_waited_for(
 ) -> None:
     view = view_of_ten_rows(local_catalog, IndexDefinition.of(bitmap=["k", "c"]))
     schema = Schema(NestedField(1, "k", "long", required=False), NestedField(2, "c", "long", required=False))
-    assert wanted_runtime_fields(fields, predicate, schema, view) == wanted
+    assert wanted_runtime_fields(fields, predicate, schema, view, pages=True) == wanted
 
 
 @pytest.mark.parametrize(("row_groups", "is_waited_for"), [(1, False), (2, False), (3, True)])
@@ -156,7 +156,17 @@ def test_texts_are_waited_for_where_a_key_may_be_in_fewer_than_half_of_the_row_g
     data = pa.table({"s": [f"key {number}" for number in range(10 * row_groups)]})
     view = view_of_index(build_index(local_catalog, data, 10, IndexDefinition.of(bitmap=["s"])))
     schema = Schema(NestedField(1, "s", "string", required=False))
-    assert wanted_runtime_fields({1: None}, EVERY, schema, view) == [1] * is_waited_for
+    assert wanted_runtime_fields({1: None}, EVERY, schema, view, pages=True) == [1] * is_waited_for
+
+
+def test_keys_that_are_everywhere_are_waited_for_where_they_leave_few_pages(local_catalog: SqlCatalog) -> None:
+    """Each key has a row in one of the ten pages of either row group, and each of the others is in every page."""
+    rows = np.arange(200_000)
+    data = pa.table({"k": np.tile(rows, 2), "c": np.tile(rows % 4, 2)})
+    view = view_of_index(build_index(local_catalog, data, len(rows), IndexDefinition.of(bitmap=["k", "c"])))
+    schema = Schema(NestedField(1, "k", "long", required=False), NestedField(2, "c", "long", required=False))
+    for field, pages, wanted in ((1, True, [1]), (1, False, []), (2, True, [])):
+        assert wanted_runtime_fields({field: None}, EVERY, schema, view, pages=pages) == wanted
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,11 @@ final class ReadAhead implements InputFile, BytesStream.Source {
     return bytes;
   }
 
+  /** Hold other bytes than those of the file at a place. */
+  void put(long first, byte[] bytes) {
+    held.put(first, bytes);
+  }
+
   /** Exactly these bytes, which stay in memory until {@link #forget}. */
   byte[] hold(long first, int count) throws IOException {
     fetch(List.of(new Range(first, first + count)));

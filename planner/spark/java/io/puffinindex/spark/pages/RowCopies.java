@@ -111,10 +111,17 @@ final class RowCopies implements AutoCloseable {
     ahead.fetch(indexes);
     RowRanges rows = rowRanges(ranges, block.getRowCount());
     List<Range> pages = new ArrayList<>();
+    DictionaryPages dictionaries = new DictionaryPages(ahead);
     for (ColumnDescriptor column : columns.getColumns()) {
-      pagesOf(chunks.get(List.of(column.getPath())), rows, block.getRowCount(), pages);
+      ColumnChunkMetaData chunk = chunks.get(List.of(column.getPath()));
+      OffsetIndex index = reader.readOffsetIndex(chunk);
+      check(index, chunk, block.getRowCount());
+      List<Range> own = pagesOf(index, rows, block.getRowCount());
+      pages.addAll(own);
+      pages.addAll(dictionaries.add(chunk, index.getOffset(0), own));
     }
     ahead.fetch(pages);
+    dictionaries.fetch();
     try (PageReadStore store = reader.readFilteredRowGroup(number, rows)) {
       copy(store, ranges, apart);
     }
@@ -133,20 +140,16 @@ final class RowCopies implements AutoCloseable {
     writer.close();
   }
 
-  /** The pages of a column chunk that overlap some rows, and what precedes its first page. */
-  private void pagesOf(ColumnChunkMetaData chunk, RowRanges rows, long rowCount, List<Range> pages)
-      throws IOException {
-    OffsetIndex index = reader.readOffsetIndex(chunk);
-    check(index, chunk, rowCount);
-    if (chunk.getStartingPos() < index.getOffset(0)) {
-      pages.add(new Range(chunk.getStartingPos(), index.getOffset(0)));
-    }
+  /** The data pages of a column chunk that overlap some rows. */
+  private static List<Range> pagesOf(OffsetIndex index, RowRanges rows, long rowCount) {
+    List<Range> pages = new ArrayList<>();
     for (int i = 0; i < index.getPageCount(); i++) {
       if (rows.isOverlapping(index.getFirstRowIndex(i), index.getLastRowIndex(i, rowCount))) {
         long end = index.getOffset(i) + index.getCompressedPageSize(i);
         pages.add(new Range(index.getOffset(i), end));
       }
     }
+    return pages;
   }
 
   /**
