@@ -59,7 +59,10 @@ Work: TypeAlias = Callable[[], Seen]
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """The same work on several sides; `limit` makes the most seconds that are allowed of the first side's median."""
+    """The same work on several sides, of which the second (or only) one has targets.
+
+    `limit` makes the most seconds that it may take of the first side's median.
+    """
 
     name: str
     works: Mapping[str, Work]
@@ -94,7 +97,7 @@ class _Running:
             self.failures[side] = f"answers {seen.answer!s:.500}, {self.due!s:.500} is due"
 
     def steps(self, warm_ups: int) -> Iterator[Step]:
-        most, base = dict(self.task.most), next(iter(self.seen))
+        most, (base, *others) = dict(self.task.most), self.seen
         for side, executions in self.seen.items():
             measured = executions[warm_ups:]
             names = dict.fromkeys(name for one in measured for name in one.counts)
@@ -105,7 +108,7 @@ class _Running:
                 executions[0].seconds if warm_ups and executions else None,
                 {name: statistics.median(one.counts[name] for one in measured if name in one.counts) for name in names},
                 None if self.due is None else f"{self.due!s:.500}",
-                {} if side == base and len(self.seen) > 1 else most,
+                most if side == [base, *others][:2][-1] else {},
                 self.task.heading,
                 failure=self.failures.get(side),
             )

@@ -181,9 +181,9 @@ def define_index(layout: Layout) -> TableIndex:
     return TableIndex.create(open_catalog(layout.warehouse), TABLE, DEFINITION)
 
 
-def open_index(warehouse: Path) -> TableIndex:
-    """Open the index of lineorder, or raise NotFoundError without one."""
-    return TableIndex.open(open_catalog(warehouse), TABLE)
+def open_index(warehouse: Path, table: str = TABLE) -> TableIndex:
+    """Open the index of lineorder or of another table, or raise NotFoundError without one."""
+    return TableIndex.open(open_catalog(warehouse), table)
 
 
 def record_build(layout: Layout, report: BuildReport, *, in_background: bool) -> BuildReport:

@@ -79,7 +79,7 @@ def run_queries(bench: Bench, queries: Sequence[Query], *, repeats: int = 5) -> 
             session.sql(f"USE {CATALOG}.{NAMESPACE}")
         with hooked(sessions["with"]):
             known = [query for query in queries if query.name in due]
-            tasks = [_task(query, sessions, loaded.rows, due[query.name]) for query in known]
+            tasks = [task_of(query, sessions, loaded.rows, due[query.name]) for query in known]
             bench.compare(tasks, repeats=repeats)
 
 
@@ -100,7 +100,7 @@ def checking_sql(query: Query) -> str:
     return f"SELECT {', '.join(parts)} FROM ({query.sql}) AS matching"
 
 
-def _task(query: Query, sessions: dict[str, SparkSession], table_rows: int, due: Answer) -> Task:
+def task_of(query: Query, sessions: dict[str, SparkSession], table_rows: int, due: Answer) -> Task:
     """Execute a query, compare its rows the first time, and what was read with what the planner kept."""
     checked, reports = set[str](), list[ScanPlan]()
 

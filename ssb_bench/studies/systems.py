@@ -21,7 +21,7 @@ from ssb_bench.data.dataset import open_duckdb
 from ssb_bench.data.layout import BenchError, Layout, local_path
 from ssb_bench.data.workload import ROWS_QUERIES, VOLCANO_QUERIES
 from ssb_bench.spark_runs.bench import Bench, Repeats, Seen, Task, Work
-from ssb_bench.spark_runs.load import RANGED_COLUMNS, make_bloom_table, note_table, open_index
+from ssb_bench.spark_runs.load import RANGED_COLUMNS, TABLE, make_bloom_table, note_table, open_index
 from ssb_bench.studies.run import predicates
 
 TITLE = "Other systems"
@@ -144,13 +144,14 @@ def _work(layout: Layout, worker: WorkerProcess, query: Mapping[str, object]) ->
 
 
 @contextmanager
-def open_systems(bench: Bench, systems: Sequence[str]) -> Iterator[dict[str, WorkerProcess]]:
+def open_systems(bench: Bench, systems: Sequence[str], table: str = TABLE) -> Iterator[dict[str, WorkerProcess]]:
     """Start the workers of systems, one for those that share it; note facts, and why one could not be opened."""
     folder = bench.layout.root / "systems"
     folder.mkdir(parents=True, exist_ok=True)
     config: dict[str, object] = {
         # A load writes the table anew, so that nothing else is in its folder.
-        "files": str(local_path(open_index(bench.layout.warehouse).data_table.location()) / "data"),
+        "files": str(local_path(open_index(bench.layout.warehouse, table).data_table.location()) / "data"),
+        "table": table,
         "warehouse": str(bench.layout.warehouse),
         "columns": list(RANGED_COLUMNS),
         "cores": bench.cores,

@@ -91,7 +91,7 @@ def open_arrow(config: Json) -> Worker:
     import planner
     from ssb_bench.spark_runs.load import open_index
 
-    index = open_index(Path(config["warehouse"]))
+    index = open_index(Path(config["warehouse"]), config["table"])
     prepared = cache(lambda column: planner.prepare(index, [column], refresh=False))
     return Worker(
         {"version": "puffin-index, Arrow scan"},
@@ -134,7 +134,7 @@ def open_duckdb_index(config: Json) -> Worker:
     import planner
     from ssb_bench.spark_runs.load import open_index
 
-    return open_duckdb(config, planner.dataset(open_index(Path(config["warehouse"]))))
+    return open_duckdb(config, planner.dataset(open_index(Path(config["warehouse"]), config["table"])))
 
 
 def open_datafusion(config: Json) -> Worker:

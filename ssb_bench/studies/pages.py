@@ -1,0 +1,204 @@
+"""Few rows of a table as Iceberg writes it by default: row groups of 128 MB, pages of 20,000 rows.
+
+The table has the rows of lineorder, an id of each (a hash of its key), and visits: keys whose rows come in bursts of
+about a dozen. It is written and indexed once. Other systems read its Parquet files. Where pages cannot help, the
+queries of `run` are asked of this table.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from operator import mul
+from typing import Annotated, Final
+
+from pyspark.sql import SparkSession
+
+from planner.report.scan_plan import ScanPlan
+from puffin_index import IndexDefinition, TableIndex
+from ssb_bench.data.layout import NAMESPACE, BenchError
+from ssb_bench.data.workload import SSB_QUERIES
+from ssb_bench.results.record import Number
+from ssb_bench.spark_runs.bench import Bench, Repeats, Seen, Task, Work
+from ssb_bench.spark_runs.load import RANGED_COLUMNS, require_load, table_rows, write_table
+from ssb_bench.spark_runs.measure import hooked, measure as measure_query, with_report
+from ssb_bench.spark_runs.session import CATALOG, open_catalog
+from ssb_bench.studies.run import answer_due, fit_queries, task_of
+from ssb_bench.studies.systems import SYSTEMS, WorkerProcess, open_systems
+
+TITLE = "Few rows of default row groups"
+_TABLE: Final = f"{NAMESPACE}.lineorder_default"
+_SPARK_TABLE: Final = f"{CATALOG}.{_TABLE}"
+_NEW_KEYS: Final = f"{CATALOG}.{NAMESPACE}.pages_source"
+_INDEXED: Final = ("id", "visit", "lo_custkey", "lo_suppkey", *RANGED_COLUMNS)
+_DEFINITION: Final = IndexDefinition.of(bitmap=_INDEXED, bsi=RANGED_COLUMNS)
+_OTHERS: Final = ("arrow", "duckdb", "datafusion")
+_BESIDE: Final = ("q5-rows", "q7-rows", *SSB_QUERIES)
+_LEAST_RATIO: Final = 0.98
+_MERGE: Final = (
+    f"MERGE INTO {_SPARK_TABLE} t USING {_NEW_KEYS} s ON t.id = s.id "
+    "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+)
+_ORDERS_A_BLOCK, _BURST_ORDERS, _VISITS = 8, 3, 6
+"""Order keys have 8 of each 32 numbers; three orders have twelve rows on average; a visitor comes six times."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """What is selected from the table, and how many times as fast the index shall make it."""
+
+    name: str
+    where: str
+    times_as_fast: float
+    columns: str = "*"
+
+
+def measure(
+    bench: Bench,
+    *,
+    repeats: Repeats = 5,
+    system: Annotated[tuple[str, ...], "Another system that reads the same files; all by default.", _OTHERS] = (),
+) -> None:
+    """Read few rows of a table with default row groups; exit 1 if an answer is wrong."""
+    require_load(bench.layout)
+    queries = fit_queries(bench.layout, _BESIDE)
+    with bench.session() as spark:
+        index = _make_table(spark, bench)
+        _note_table(bench, index)
+        rows = bench.facts["table"]["rows"]
+        assert isinstance(rows, int)
+        with _sessions(spark) as sides, open_systems(bench, system or _OTHERS, _TABLE) as workers:
+            tasks = [_few_rows(one, sides, workers) for one in _questions(spark)]
+            bench.compare([*tasks, *_of_spark(spark, sides)], repeats=repeats)
+            due = {query.name: answer_due(bench.layout, query) for query in queries}
+            limit = partial(mul, 1 / _LEAST_RATIO)
+            beside = [replace(task_of(one, sides, rows, due[one.name]), limit=limit) for one in queries]
+            bench.compare(beside, repeats=repeats)
+            _merge(bench, spark, sides, repeats)
+
+
+def _make_table(spark: SparkSession, bench: Bench) -> TableIndex:
+    """Write the table and its index, unless they are there."""
+    catalog = open_catalog(bench.layout.warehouse)
+    catalog.create_namespace_if_not_exists(NAMESPACE)
+    if not catalog.table_exists(_TABLE):
+        rows = table_rows(spark, bench.layout, "lineorder")
+        orders = f"(lo_orderkey div {4 * _ORDERS_A_BLOCK} * {_ORDERS_A_BLOCK} + lo_orderkey % {4 * _ORDERS_A_BLOCK})"
+        visits = int(bench.layout.scale_factor * 1_500_000 / _BURST_ORDERS / _VISITS) + 1
+        visit = f"pmod(xxhash64({orders} div {_BURST_ORDERS}), {visits}L) AS visit"
+        rows = rows.selectExpr("xxhash64(lo_orderkey, lo_linenumber) AS id", visit, "*")
+        seconds = write_table(rows, _SPARK_TABLE, {"format-version": "2", "write.merge.mode": "merge-on-read"})
+        bench.note("table", write_seconds=seconds)
+    index = TableIndex.create(catalog, _TABLE, _DEFINITION)
+    report = index.build(spark)
+    if report.rows:
+        bench.note("index", build_seconds=report.seconds)
+    return index
+
+
+def _note_table(bench: Bench, index: TableIndex) -> None:
+    index.refresh()
+    status = index.status()
+    rows = int(index.data_table.inspect.files()["record_count"].to_numpy().sum())
+    facts = {name: getattr(status, name) for name in ("data_files", "row_groups", "data_bytes", "index_bytes")}
+    bench.note("table", rows=rows, **facts)
+
+
+@contextmanager
+def _sessions(spark: SparkSession) -> Iterator[dict[str, SparkSession]]:
+    """Give sessions without the hook and with it, where `lineorder` is the table with default row groups."""
+    sides = {side: spark.newSession() for side in ("without", "with")}
+    for session in sides.values():
+        session.sql(f"USE {CATALOG}.{NAMESPACE}")
+        session.table(_SPARK_TABLE).createOrReplaceTempView("lineorder")
+    with hooked(sides["with"]):
+        yield sides
+
+
+def _questions(spark: SparkSession) -> Iterator[_Question]:
+    """Ask for the keys of a row that a hash has chosen."""
+    chosen = "max_by(struct(lo_ordtotalprice, lo_custkey, visit), xxhash64(id))"
+    [((price, customer, visit),)] = spark.sql(f"SELECT {chosen} FROM {_SPARK_TABLE} WHERE lo_linenumber = 5").collect()
+    yield _Question("a price", f"lo_ordtotalprice = {price}", 12)
+    yield _Question("a customer", f"lo_custkey = {customer}", 5)
+    yield _Question("a customer, 3 columns", f"lo_custkey = {customer}", 3, "lo_orderkey, lo_quantity, lo_revenue")
+    yield _Question("a visitor, in bursts", f"visit = {visit}", 10)
+
+
+def _few_rows(question: _Question, sides: Mapping[str, SparkSession], workers: Mapping[str, WorkerProcess]) -> Task:
+    sql = f"SELECT {question.columns} FROM lineorder WHERE {question.where}"
+    totals = f"SELECT count(*), sum(lo_revenue) FROM lineorder WHERE {question.where}"
+    due = [*sides["without"].sql(totals).collect()[0]]
+    works: dict[str, Work] = {side: partial(_ask, session, sql) for side, session in sides.items()}
+    if question.columns == "*":
+        works |= {SYSTEMS[name].title: partial(_ask_worker, one, question.where, due) for name, one in workers.items()}
+    limit = partial(mul, 1 / question.times_as_fast)
+    return Task(question.name, works, heading="Few rows", limit=limit)
+
+
+def _ask(spark: SparkSession, sql: str) -> Seen:
+    """Ask Spark, and say what it has read."""
+    measured, plan = with_report(spark, lambda: measure_query(spark, sql))
+    counts: dict[str, Number] = {"rows read": measured.rows_read}
+    if measured.process_bytes is not None:
+        counts = {"read bytes": measured.process_bytes} | counts
+    return Seen(measured.answer, counts | _kept(plan), measured.seconds)
+
+
+def _kept(plan: ScanPlan | None) -> dict[str, Number]:
+    if plan is None:
+        return {}
+    pages = {} if plan.by_pages is None else {"pages": plan.by_pages.pages_read}
+    return {"row groups": plan.kept, **pages, "plan seconds": plan.planning_seconds}
+
+
+def _ask_worker(worker: WorkerProcess, where: str, due: list[int]) -> Seen:
+    reply = worker.ask({"query": {"kind": "rows", "where": where}})
+    if reply["answer"] != due:
+        raise BenchError(f"answers {reply['answer']}, {due} is due")
+    return Seen(None, seconds=float(reply["seconds"]))
+
+
+def _of_spark(spark: SparkSession, sides: Mapping[str, SparkSession]) -> Iterator[Task]:
+    """Ask what only Spark can: a join with a list made in Python, and the first rows of an order."""
+    chosen = f"SELECT lo_custkey FROM {_SPARK_TABLE} WHERE lo_linenumber = 5 ORDER BY xxhash64(id) LIMIT 3"
+    customers = spark.sql(chosen).collect()
+    for session in sides.values():
+        listed = session.createDataFrame([(one.lo_custkey,) for one in customers], "lo_custkey INT")
+        listed.createOrReplaceTempView("listed")
+    questions = (
+        ("join with a list of 3", "SELECT * FROM lineorder JOIN listed USING (lo_custkey)", 4),
+        ("top 10 by revenue", "SELECT * FROM lineorder ORDER BY lo_revenue DESC, id LIMIT 10", 5),
+    )
+    for name, sql, ratio in questions:
+        works = {side: partial(_ask, session, sql) for side, session in sides.items()}
+        yield Task(name, works, heading="Few rows", limit=partial(mul, 1 / ratio))
+
+
+def _merge(bench: Bench, spark: SparkSession, sides: Mapping[str, SparkSession], repeats: int) -> None:
+    """Merge 1,000 recent rows, rolled back each time; what that wrote is deleted at the end."""
+    recent = f"SELECT id FROM {_SPARK_TABLE} ORDER BY lo_orderkey DESC, lo_linenumber DESC LIMIT 100000"
+    ids = [row.id for row in spark.sql(f"SELECT id FROM ({recent}) ORDER BY xxhash64(id, 7) LIMIT 1000").collect()]
+    rows = spark.sql(f"SELECT * FROM {_SPARK_TABLE} WHERE id IN {(*ids,)}")
+    changed = rows.selectExpr("* EXCEPT (lo_quantity)", "lo_quantity + 1 AS lo_quantity").select(*rows.columns)
+    write_table(changed.coalesce(1), _NEW_KEYS, {})
+    newest = f"SELECT snapshot_id, summary FROM {_SPARK_TABLE}.snapshots ORDER BY committed_at DESC LIMIT 1"
+    snapshot = spark.sql(newest).collect()[0].snapshot_id
+
+    def merge(session: SparkSession) -> Seen:
+        started = time.perf_counter()
+        session.sql(_MERGE)
+        seconds = time.perf_counter() - started
+        summary = session.sql(newest).collect()[0].summary
+        session.sql(f"CALL {CATALOG}.system.rollback_to_snapshot('{_TABLE}', {snapshot})")
+        return Seen([summary.get(name) for name in ("added-records", "added-position-deletes")], seconds=seconds)
+
+    try:
+        works = {side: partial(merge, session) for side, session in sides.items()}
+        task = Task("MERGE merge-on-read of 1,000", works, heading="Few rows", limit=partial(mul, 1 / 5))
+        bench.compare([task], repeats=repeats)
+    finally:
+        spark.sql(f"DROP TABLE {_NEW_KEYS} PURGE")
+        now = "TIMESTAMP '2100-01-01 00:00:00'"
+        spark.sql(f"CALL {CATALOG}.system.expire_snapshots(table => '{_TABLE}', older_than => {now})")
