@@ -43,7 +43,7 @@ class Settings(BaseModel):
     job_description: Flag = True
     join_pruning: Flag = True
     merge_pruning: Flag = True
-    side_milliseconds: int = Field(default=2_000, ge=0)
+    side_milliseconds: int = Field(default=5_000, ge=0)
     top_k: Flag = True
     limit: Flag = True
     functions: Flag = True

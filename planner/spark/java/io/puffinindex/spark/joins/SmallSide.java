@@ -44,7 +44,7 @@ final class SmallSide {
   private static final long CANCEL_AGAIN_MILLISECONDS = 20;
 
   private static final String SETTING = "side-milliseconds";
-  private static final String DEFAULT_MILLISECONDS = "2000";
+  private static final String DEFAULT_MILLISECONDS = "5000";
 
   /**
    * The memory bound of a job's Python workers; zero is none. A job never gets workers that have
