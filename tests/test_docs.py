@@ -5,6 +5,7 @@ import importlib
 import pkgutil
 import re
 import tomllib
+from collections import Counter
 from decimal import Decimal
 from pathlib import Path
 
@@ -109,9 +110,14 @@ def test_links_lead_to_a_file_and_a_heading(path: Path) -> None:
     assert broken == []
 
 
-def _anchors(path: Path) -> set[str]:
+@pytest.mark.parametrize("path", _markdown_files(), ids=str)
+def test_no_page_has_a_heading_twice(path: Path) -> None:
+    assert [anchor for anchor, count in Counter(_anchors(ROOT / path)).items() if count > 1] == []
+
+
+def _anchors(path: Path) -> list[str]:
     headings = _HEADING.findall(_FENCE.sub("", path.read_text(encoding="utf-8")))
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+    return [re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings]
 
 
 @pytest.mark.parametrize(
