@@ -25,7 +25,7 @@ from planner.snapshot.judge import judge
 from planner.snapshot.scan import Scan
 from planner.view.cache import SharedPayloads
 from planner.view.index_view import IndexView
-from puffin_index.storage.arrays import Bytes, Floats
+from puffin_index.storage.arrays import Bytes
 from puffin_index.storage.files import ReadCount
 
 
@@ -116,13 +116,11 @@ def _answer_of(request: QueryRequest, pruned: Pruned, aggregates: Answer | None 
         only = int(np.isin(scan.numbers[~kept_mask(reasons)], first.dropped).sum())
         text = f"{request.first_rows.text}: {first.text}"
         implied = (*implied, Implied(source, text, only, first.seconds, first.bytes_read))
-    few, shares, by_pages = FewRows(), None, None
+    few = FewRows()
     if request.limits.pages and aggregates is None:
         here = np.flatnonzero(kept_mask(reasons) & scan.is_indexed & ~scan.is_read_whole)
         here = here[scan.view.has_pages[scan.numbers[here]]]
         few = few_rows(pruned.row_sets, scan.numbers[here], scan.row_counts[here])
-    if few.rows:
-        shares, by_pages = _read_by_pages(scan, reasons, few)
     plan = ScanPlan(
         table=scan.table,
         snapshot_id=scan.snapshot_id,
@@ -143,21 +141,19 @@ def _answer_of(request: QueryRequest, pruned: Pruned, aggregates: Answer | None 
         answered=answered,
         implied=implied,
         unused=request.unused,
-        by_pages=by_pages,
-        shares=shares,
+        by_pages=_read_by_pages(scan, reasons, few) if few.rows else None,
     )
     return QueryAnswer(request, plan, pruned, aggregates, (*of_index, *troubles), few)
 
 
-def _read_by_pages(scan: Scan, reasons: Bytes, few: FewRows) -> tuple[Floats, PagesRead]:
-    """Say which share of each row group is read, and how much of all indexed ones."""
-    pages, read = pages_of(scan.row_counts), kept_mask(reasons).astype(np.float64)
+def _read_by_pages(scan: Scan, reasons: Bytes, few: FewRows) -> PagesRead:
+    """Say how much is read. Row groups without an index have no pages and bytes here."""
+    pages, shares, sizes = pages_of(scan.row_counts), kept_mask(reasons).astype(np.float64), np.zeros(len(reasons))
+    sizes[scan.is_indexed] = scan.view.row_group_bytes[scan.numbers[scan.is_indexed]]
     is_few = np.isin(scan.numbers, list(few.pages))
-    read[is_few] = [few.pages[number] for number in scan.numbers[is_few].tolist()] / pages[is_few]
-    here = scan.is_indexed
-    sizes = scan.view.row_group_bytes[scan.numbers[here]]
-    of_pages, of_bytes = (round(float((read[here] * whole).sum())) for whole in (pages[here], sizes))
-    return read, PagesRead(len(few.rows), of_pages, int(pages.sum()), of_bytes, int(sizes.sum()))
+    shares[is_few] = [few.pages[number] for number in scan.numbers[is_few].tolist()] / pages[is_few]
+    pages_read, bytes_read = (round(float(shares @ whole)) for whole in (pages, sizes))
+    return PagesRead(shares, len(few.rows), pages_read, int(pages.sum()), bytes_read, int(sizes.sum()))
 
 
 def _warnings(view: IndexView, pruned: Pruned) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ All row groups are planned if indexes are only left out; a sample of them is ind
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from pyiceberg.table import Table
@@ -23,6 +24,7 @@ from planner.advice.verdict import (
 from planner.condition.session_time import DEFAULT_ZONE, zone_named
 from planner.condition.sql.parser import read_where
 from planner.condition.tree.nodes import EVERY_ROW, Predicate
+from planner.prune.few_rows import MOST_PAGES
 from planner.query_log import DEFAULT_BYTES_PER_SECOND
 from puffin_index.definition.index_definition import (
     IndexDefinition,
@@ -37,7 +39,8 @@ from puffin_index.errors import DefinitionError
 from puffin_index.storage.arrays import Bytes, Floats, Ints
 from puffin_index.table_index import TableIndex
 
-_MOST_OF = 0.5
+_SAVED_SHARE: Final = 1 - MOST_PAGES
+"""A row group counts as saved if at least this share of it is not read. One that is read by pages does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,8 +205,7 @@ def what_if(
     shares, sizes, read_today = measured.shares, whole[measured.positions], today[measured.positions]
     kept, warnings = shares > 0, [*fit_warnings(added), *measured.warnings]
     left = int(np.count_nonzero(kept))
-    # A row group counts if half of it or more is read otherwise.
-    fewer, more = (int(np.count_nonzero(sign * (read_today - shares) >= _MOST_OF)) for sign in (1, -1))
+    fewer, more = (int(np.count_nonzero(sign * (read_today - shares) >= _SAVED_SHARE)) for sign in (1, -1))
     if added:
         saved = range_of(fewer, len(kept), total)
         untested = {column.name for column in added if column.column_id not in tested}

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -26,13 +27,20 @@ class Split:
     rows: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class PagesRead:
-    """How many kept row groups are read by pages; pages of all kept ones that are read, and of the scan; their bytes.
+    """How much of a scan is read where some row groups are read by pages; a page has 20,000 rows here.
 
-    A page has 20,000 rows here. Bytes are shared out by pages, and stand for all columns.
+    Attributes:
+        shares: For each row group the share of its pages that is read: 0 of a dropped one.
+        row_groups: How many row groups are read by pages.
+        pages_read: The pages that are read, those of whole row groups included.
+        bytes_read: Their bytes, those of all columns, in proportion to the pages.
     """
 
+    JSON: ClassVar = ("row_groups", "pages_read", "pages", "bytes_read", "bytes")
+
+    shares: Floats
     row_groups: int
     pages_read: int
     pages: int
@@ -58,8 +66,7 @@ class ScanPlan(Described):
             order; and in how many values of a column a function satisfies its condition.
         unused: Parts of the predicate that nothing was dropped by, with the reasons; only of a text.
         answered: What the index answers of the query's aggregates, as text; empty if the query wants rows.
-        by_pages: How much Spark reads where it reads only the pages with matching rows of some kept row groups.
-        shares: For each row group the share of its pages that is read then; None if kept row groups are read whole.
+        by_pages: How much Spark reads, if it reads only the pages with matching rows of some row groups.
         unlisted: How many row groups without an index the arrays leave out: Spark's hook only counts these.
     """
 
@@ -83,7 +90,6 @@ class ScanPlan(Described):
     implied: tuple[Implied, ...] = ()
     unused: tuple[Unused, ...] = ()
     by_pages: PagesRead | None = None
-    shares: Floats | None = None
 
     JSON = (
         *("table", "snapshot_id", "where", "answered", "implied", "unused", "row_groups", "kept", "dropped"),
@@ -98,7 +104,7 @@ class ScanPlan(Described):
     def nbytes(self) -> int:
         """The approximate memory in bytes, without the locations of data files, which many plans share."""
         arrays = (self.file_of, self.ordinals, self.row_counts, self.reasons, self.matches)
-        shares = 0 if self.shares is None else self.shares.nbytes
+        shares = 0 if self.by_pages is None else self.by_pages.shares.nbytes
         texts = (self.where, self.answered, *(one.text for one in self.implied))
         return _PLAN_BYTES + shares + sum(array.nbytes for array in arrays) + sum(map(len, texts))
 
@@ -111,8 +117,12 @@ class ScanPlan(Described):
     @property
     def summary(self) -> str:
         """How much is read, in a line."""
-        pages = f", {self.by_pages}" if self.by_pages else ""
-        return f"{self.kept} of {self.row_groups} row groups kept{pages}, {self.unindexed} not indexed"
+        kept = f"{self.kept} of {self.row_groups} row groups kept"
+        return ", ".join(filter(None, (kept, self._pages, f"{self.unindexed} not indexed")))
+
+    @property
+    def _pages(self) -> str:
+        return "" if self.by_pages is None else str(self.by_pages)
 
     @property
     def note(self) -> str:
@@ -120,8 +130,7 @@ class ScanPlan(Described):
         if self.answered:
             return f"puffin-index: {self.answered} of {self.table}"
         note = f"puffin-index: {self.kept} of {self.row_groups} row groups of {self.table}"
-        pages = "" if self.by_pages is None else str(self.by_pages)
-        return ", ".join(filter(None, (note, pages, self.staleness, self.late)))
+        return ", ".join(filter(None, (note, self._pages, self.staleness, self.late)))
 
     def describe(self) -> Report:
         """Describe the plan."""
@@ -180,7 +189,7 @@ class ScanPlan(Described):
     @property
     def shares_read(self) -> Floats:
         """The share of each row group that is read."""
-        return self.kept_mask.astype(np.float64) if self.shares is None else self.shares
+        return self.kept_mask.astype(np.float64) if self.by_pages is None else self.by_pages.shares
 
     @property
     def kept(self) -> int:

@@ -1,10 +1,10 @@
 """Audits: Spark is asked for the rows of row groups that the index left out; a wrong index is no longer used.
 
 A row group was dropped because no row of it satisfies what the query says. So Spark finds no row there under the same
-filter, as the planner has read it and as Spark itself writes it. Where Spark was to read few rows of a row group, it
-finds no others. Row groups that were dropped because others have all
-the rows that the query wants may hold matching rows: there the others must have as many. Aggregates that the index
-answered are computed again from the rows that Spark gives.
+filter, as the planner has read it and as Spark itself writes it. Of a row group of which few rows were to be read, no
+other row satisfies the filter. Row groups that were dropped because others have all the rows that the query wants may
+hold matching rows: there the others must have as many. Aggregates that the index answered are computed again from the
+rows that Spark gives.
 
 An audit runs in a copy of the query's session. All scans of the copy read a sample of the row groups and nothing else.
 """

@@ -1,7 +1,6 @@
 package io.puffinindex.spark.pages;
 
 import java.io.IOException;
-import java.io.InputStream;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -41,11 +40,11 @@ final class DictionaryPages {
    */
   List<Range> add(ColumnChunkMetaData chunk, long end, List<Range> wanted) {
     Range dictionary = new Range(chunk.getStartingPos(), end);
-    EncodingStats encodings = chunk.getEncodingStats();
-    boolean isNeeded = encodings != null && !encodings.hasNonDictionaryEncodedPages();
     if (dictionary.length() <= 0) {
       return List.of();
     }
+    EncodingStats encodings = chunk.getEncodingStats();
+    boolean isNeeded = encodings != null && !encodings.hasNonDictionaryEncodedPages();
     if (isNeeded || dictionary.length() <= SMALL_BYTES) {
       return List.of(dictionary);
     }
@@ -54,19 +53,14 @@ final class DictionaryPages {
   }
 
   /**
-   * Read those that the wanted pages need, which are held; put a page to skip in the others' place.
+   * Read the dictionaries that wanted pages need. A page to skip takes the place of each other one.
+   * The wanted pages are held by now.
    */
   void fetch() throws IOException {
     List<Range> needed = new ArrayList<>();
-    SeekableInputStream stream = ahead.newStream();
     for (Map.Entry<Range, List<Range>> one : unsure.entrySet()) {
       Range dictionary = one.getKey();
-      boolean isNeeded = false;
-      for (Range page : one.getValue()) {
-        stream.seek(page.first());
-        isNeeded |= pointsIntoDictionary(stream);
-      }
-      if (isNeeded) {
+      if (isNeeded(one.getValue())) {
         needed.add(dictionary);
       } else {
         ahead.put(dictionary.first(), pageToSkip(Math.toIntExact(dictionary.length())));
@@ -75,13 +69,20 @@ final class DictionaryPages {
     ahead.fetch(needed);
   }
 
-  private static boolean pointsIntoDictionary(InputStream page) throws IOException {
-    PageHeader header = Util.readPageHeader(page);
-    Encoding encoding =
-        header.isSetData_page_header_v2()
-            ? header.getData_page_header_v2().getEncoding()
-            : header.getData_page_header().getEncoding();
-    return encoding == Encoding.PLAIN_DICTIONARY || encoding == Encoding.RLE_DICTIONARY;
+  private boolean isNeeded(List<Range> pages) throws IOException {
+    SeekableInputStream stream = ahead.newStream();
+    for (Range page : pages) {
+      stream.seek(page.first());
+      PageHeader header = Util.readPageHeader(stream);
+      Encoding encoding =
+          header.isSetData_page_header_v2()
+              ? header.getData_page_header_v2().getEncoding()
+              : header.getData_page_header().getEncoding();
+      if (encoding == Encoding.PLAIN_DICTIONARY || encoding == Encoding.RLE_DICTIONARY) {
+        return true;
+      }
+    }
+    return false;
   }
 
   /**
