@@ -97,7 +97,8 @@ class _Running:
             self.failures[side] = f"answers {seen.answer!s:.500}, {self.due!s:.500} is due"
 
     def steps(self, warm_ups: int) -> Iterator[Step]:
-        most, (base, *others) = dict(self.task.most), self.seen
+        most, sides = dict(self.task.most), [*self.seen]
+        base, held = sides[0], sides[:2][-1]
         for side, executions in self.seen.items():
             measured = executions[warm_ups:]
             names = dict.fromkeys(name for one in measured for name in one.counts)
@@ -108,7 +109,7 @@ class _Running:
                 executions[0].seconds if warm_ups and executions else None,
                 {name: statistics.median(one.counts[name] for one in measured if name in one.counts) for name in names},
                 None if self.due is None else f"{self.due!s:.500}",
-                most if side == [base, *others][:2][-1] else {},
+                most if side == held else {},
                 self.task.heading,
                 failure=self.failures.get(side),
             )

@@ -206,6 +206,22 @@ def describe_index(layout: Layout) -> Facts:
     return facts
 
 
+def note_indexed(bench: Bench, index: TableIndex) -> int:
+    """Note what a table and its index are; give the rows of the table."""
+    index.refresh()
+    status = index.status()
+    rows = int(index.data_table.inspect.files()["record_count"].to_numpy().sum())
+    facts = {name: getattr(status, name) for name in ("data_files", "row_groups", "data_bytes", "index_bytes")}
+    bench.note("table", rows=rows, **facts)
+    return rows
+
+
+def expire_snapshots(spark: SparkSession, table: str) -> None:
+    """Delete what statements have written into a table that was rolled back."""
+    now = "TIMESTAMP '2100-01-01 00:00:00'"
+    spark.sql(f"CALL {CATALOG}.system.expire_snapshots(table => '{table}', older_than => {now})")
+
+
 def note_table(bench: Bench) -> Load:
     """Note the table and its index, or raise BenchError if the table is not loaded, NotFoundError without an index."""
     loaded = require_load(bench.layout)

@@ -22,6 +22,8 @@ from pyspark.sql import SparkSession
 
 import planner
 from planner.report.scan_plan import ScanPlan
+from ssb_bench.data.layout import NAMESPACE
+from ssb_bench.spark_runs.session import CATALOG
 
 R = TypeVar("R")
 _EVENTS_TIMEOUT_MILLISECONDS = 30_000
@@ -121,6 +123,16 @@ def hooked(session: SparkSession, *, aggregates: bool = True) -> Iterator[SparkS
     finally:
         planner.disable(session)
         session.conf.unset(_AGGREGATES)
+
+
+@contextmanager
+def both_sides(spark: SparkSession) -> Iterator[dict[str, SparkSession]]:
+    """Give sessions `without` the hook and `with` it, which find the SSB tables by their names."""
+    sides = {side: spark.newSession() for side in ("without", "with")}
+    for session in sides.values():
+        session.sql(f"USE {CATALOG}.{NAMESPACE}")
+    with hooked(sides["with"]):
+        yield sides
 
 
 def with_report(spark: SparkSession, action: Callable[[], R]) -> tuple[R, ScanPlan | None]:

@@ -7,7 +7,6 @@ queries of `run` are asked of this table.
 
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import mul
@@ -21,8 +20,15 @@ from ssb_bench.data.layout import NAMESPACE, BenchError
 from ssb_bench.data.workload import SSB_QUERIES
 from ssb_bench.results.record import Number
 from ssb_bench.spark_runs.bench import Bench, Repeats, Seen, Task, Work
-from ssb_bench.spark_runs.load import RANGED_COLUMNS, require_load, table_rows, write_table
-from ssb_bench.spark_runs.measure import hooked, measure as measure_query, with_report
+from ssb_bench.spark_runs.load import (
+    RANGED_COLUMNS,
+    expire_snapshots,
+    note_indexed,
+    require_load,
+    table_rows,
+    write_table,
+)
+from ssb_bench.spark_runs.measure import both_sides, measure as measure_query, with_report
 from ssb_bench.spark_runs.session import CATALOG, open_catalog
 from ssb_bench.studies.run import answer_due, fit_queries, task_of
 from ssb_bench.studies.systems import SYSTEMS, WorkerProcess, open_systems
@@ -65,10 +71,11 @@ def measure(
     queries = fit_queries(bench.layout, _BESIDE)
     with bench.session() as spark:
         index = _make_table(spark, bench)
-        _note_table(bench, index)
-        rows = bench.facts["table"]["rows"]
-        assert isinstance(rows, int)
-        with _sessions(spark) as sides, open_systems(bench, system or _OTHERS, _TABLE) as workers:
+        rows = note_indexed(bench, index)
+        with both_sides(spark) as sides, open_systems(bench, system or _OTHERS, _TABLE) as workers:
+            # The queries of the benchmark ask this table.
+            for session in sides.values():
+                session.table(_SPARK_TABLE).createOrReplaceTempView("lineorder")
             tasks = [_few_rows(one, sides, workers) for one in _questions(spark)]
             bench.compare([*tasks, *_of_spark(spark, sides)], repeats=repeats)
             due = {query.name: answer_due(bench.layout, query) for query in queries}
@@ -95,25 +102,6 @@ def _make_table(spark: SparkSession, bench: Bench) -> TableIndex:
     if report.rows:
         bench.note("index", build_seconds=report.seconds)
     return index
-
-
-def _note_table(bench: Bench, index: TableIndex) -> None:
-    index.refresh()
-    status = index.status()
-    rows = int(index.data_table.inspect.files()["record_count"].to_numpy().sum())
-    facts = {name: getattr(status, name) for name in ("data_files", "row_groups", "data_bytes", "index_bytes")}
-    bench.note("table", rows=rows, **facts)
-
-
-@contextmanager
-def _sessions(spark: SparkSession) -> Iterator[dict[str, SparkSession]]:
-    """Give sessions without the hook and with it, where `lineorder` is the table with default row groups."""
-    sides = {side: spark.newSession() for side in ("without", "with")}
-    for session in sides.values():
-        session.sql(f"USE {CATALOG}.{NAMESPACE}")
-        session.table(_SPARK_TABLE).createOrReplaceTempView("lineorder")
-    with hooked(sides["with"]):
-        yield sides
 
 
 def _questions(spark: SparkSession) -> Iterator[_Question]:
@@ -200,5 +188,4 @@ def _merge(bench: Bench, spark: SparkSession, sides: Mapping[str, SparkSession],
         bench.compare([task], repeats=repeats)
     finally:
         spark.sql(f"DROP TABLE {_NEW_KEYS} PURGE")
-        now = "TIMESTAMP '2100-01-01 00:00:00'"
-        spark.sql(f"CALL {CATALOG}.system.expire_snapshots(table => '{_TABLE}', older_than => {now})")
+        expire_snapshots(spark, _TABLE)

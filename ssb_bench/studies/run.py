@@ -13,13 +13,12 @@ from pyspark.sql import SparkSession
 
 from planner.report.scan_plan import ScanPlan
 from ssb_bench.data.dataset import open_duckdb, require_dataset
-from ssb_bench.data.layout import NAMESPACE, BenchError, Layout
+from ssb_bench.data.layout import BenchError, Layout
 from ssb_bench.data.workload import ALL_QUERIES, QUERIES_OF, VOLCANO_QUERIES, Query, Workload, fit, load_query
 from ssb_bench.results.record import Number
 from ssb_bench.spark_runs.bench import Bench, Repeats, Seen, Task
 from ssb_bench.spark_runs.load import note_table, require_load
-from ssb_bench.spark_runs.measure import Answer, answer_of, hooked, measure as measure_query, rows_text, with_report
-from ssb_bench.spark_runs.session import CATALOG
+from ssb_bench.spark_runs.measure import Answer, answer_of, both_sides, measure as measure_query, rows_text, with_report
 
 TITLE = "Queries in Spark"
 HEADINGS: Final[dict[Workload, str]] = {
@@ -73,14 +72,10 @@ def run_queries(bench: Bench, queries: Sequence[Query], *, repeats: int = 5) -> 
             due[query.name] = answer_due(bench.layout, query)
         except duckdb.Error as error:
             bench.troubles.append(f"{query.name}: {str(error).splitlines()[0]}")
-    with bench.session() as spark:
-        sessions = {side: spark.newSession() for side in ("without", "with")}
-        for session in sessions.values():
-            session.sql(f"USE {CATALOG}.{NAMESPACE}")
-        with hooked(sessions["with"]):
-            known = [query for query in queries if query.name in due]
-            tasks = [task_of(query, sessions, loaded.rows, due[query.name]) for query in known]
-            bench.compare(tasks, repeats=repeats)
+    with bench.session() as spark, both_sides(spark) as sessions:
+        known = [query for query in queries if query.name in due]
+        tasks = [task_of(query, sessions, loaded.rows, due[query.name]) for query in known]
+        bench.compare(tasks, repeats=repeats)
 
 
 def answer_due(layout: Layout, query: Query) -> Answer:

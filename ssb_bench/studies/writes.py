@@ -19,7 +19,14 @@ import planner
 from puffin_index import IndexDefinition, TableIndex
 from ssb_bench.data.layout import NAMESPACE, local_path
 from ssb_bench.spark_runs.bench import Bench, Repeats, Seen, Task
-from ssb_bench.spark_runs.load import DEFAULT_ROW_GROUP_ROWS, row_group_properties, table_rows, write_table
+from ssb_bench.spark_runs.load import (
+    DEFAULT_ROW_GROUP_ROWS,
+    expire_snapshots,
+    note_indexed,
+    row_group_properties,
+    table_rows,
+    write_table,
+)
 from ssb_bench.spark_runs.measure import Answer, answer_of, hooked
 from ssb_bench.spark_runs.session import CATALOG, open_catalog
 
@@ -77,10 +84,7 @@ def measure(
     """Merge, delete, join and locate rows by keys, without and with the index; exit 1 if a result differs."""
     with bench.session() as spark:
         index = _make_table(spark, bench, row_group_rows)
-        status = index.status()
-        rows = int(index.data_table.inspect.files()["record_count"].to_numpy().sum())
-        facts = {name: getattr(status, name) for name in ("data_files", "row_groups", "data_bytes", "index_bytes")}
-        bench.note("table", rows=rows, **facts)
+        note_indexed(bench, index)
         with hooked(spark, aggregates=False):
             keyed = _Keyed(spark, index, row_group_rows)
             try:
@@ -101,7 +105,6 @@ def _make_table(spark: SparkSession, bench: Bench, row_group_rows: int) -> Table
     write_table(rows, _SPARK_TABLE, row_group_properties(rows, row_group_rows) | {"format-version": "2"})
     index = TableIndex.create(catalog, _TABLE, IndexDefinition.of(bitmap=["id"]))
     index.build(spark)
-    index.refresh()
     return index
 
 
@@ -174,8 +177,7 @@ class _Keyed:
         self._hook(on=False)
         for keys in _CHOICES:
             self.spark.sql(f"DROP TABLE IF EXISTS {_SPARK_TABLE}_{keys} PURGE")
-        now = "TIMESTAMP '2100-01-01 00:00:00'"
-        self.spark.sql(f"CALL {CATALOG}.system.expire_snapshots(table => '{_TABLE}', older_than => {now})")
+        expire_snapshots(self.spark, _TABLE)
         self._hook(on=True)
 
     def _choose(self, keys: str) -> None:
