@@ -4,9 +4,8 @@ import logging
 import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 from py4j.java_gateway import JavaGateway, quiet_shutdown
@@ -23,6 +22,7 @@ from puffin_index import TableIndex
 from puffin_index.errors import PuffinIndexError
 from tests.conftest import built
 from tests.spark import corpus_tables
+from tests.spark.java_source import log_of_java
 
 pytestmark = pytest.mark.spark
 
@@ -111,25 +111,6 @@ def test_a_planner_that_raises_changes_no_answer(
     assert "out of order" in caplog.text
     assert any(record.exc_info for record in caplog.records) == is_ours
     assert "SELECT 1" not in caplog.text
-
-
-@contextmanager
-def log_of_java(spark: SparkSession) -> Iterator[Callable[[], list[str]]]:
-    """What the hook's Java says in its log within a context, without the stacks of exceptions."""
-    assert spark._jvm is not None
-    logging4j, text = spark._jvm.org.apache.logging.log4j, spark._jvm.java.io.StringWriter()
-    layout = logging4j.core.layout.PatternLayout.newBuilder().withPattern("%m%ex{0}%n").build()
-    appender = logging4j.core.appender.WriterAppender.createAppender(layout, None, text, uuid4().hex, False, True)
-    appender.start()
-    logger = logging4j.LogManager.getContext(False).getLogger("puffin-index")
-    logger.addAppender(appender)
-    level = logger.getLevel()
-    logger.setLevel(logging4j.Level.WARN)
-    try:
-        yield lambda: str(text.toString()).splitlines()
-    finally:
-        logger.setLevel(level)
-        logger.removeAppender(appender)
 
 
 def shut_down_callback_server(gateway: JavaGateway) -> None:

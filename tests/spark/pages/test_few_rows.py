@@ -27,7 +27,9 @@ from puffin_index.kinds.base import RowSet
 from ssb_bench.spark_runs.jars import SPARK_RELEASE
 from tests.conftest import amount, built, some
 from tests.parquet_footer_edit import Struct, columns, edit_footer, metadata, row_groups
+from tests.processes import wait_for
 from tests.spark.agreement import ENABLED, rows_of, settings
+from tests.spark.java_source import log_of_java
 from tests.spark.answers.test_equality_deletes import Delete, deleter
 
 pytestmark = pytest.mark.spark
@@ -326,10 +328,13 @@ def test_flipped_bytes_of_an_offset_index_never_give_other_rows(enabled: SparkSe
     flipped = Flipped(enabled, catalog, "pages.flipped")
     expected = rows_of(enabled, flipped.query, enabled=False)
     places = [*chain(*flipped.chunks(lambda column: column[4][1], lambda column: column[5][1]))]
-    with reading_only(lambda _: BitMap(Flipped.WANTED)):
+    with log_of_java(enabled) as log, reading_only(lambda _: BitMap(Flipped.WANTED)):
         for place in flipped.random.sample(places, amount(20, 500)):
             flipped.flip(place)
             assert rows_of(enabled, flipped.query, enabled=True) == expected, place
+        # Spark tells it a little after the query.
+        told = "pages not picked on an executor"
+        assert wait_for(lambda: any(told in line and flipped.path.name in line for line in log()), 10)
 
 
 def test_flipped_bytes_of_pages_give_an_error_or_what_iceberg_reads(enabled: SparkSession, catalog: SqlCatalog) -> None:

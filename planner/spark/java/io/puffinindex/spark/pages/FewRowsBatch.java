@@ -44,7 +44,8 @@ public final class FewRowsBatch implements Batch {
 
   @Override
   public PartitionReaderFactory createReaderFactory() {
-    return new FewRowsReaders(batch.createReaderFactory());
+    PartitionReaderFactory factory = batch.createReaderFactory();
+    return wanted.isEmpty() ? factory : new FewRowsReaders(factory, PagesNotPicked.ofScan());
   }
 
   /** A partition with the wanted rows of its row groups; two of its tasks may share a row group. */

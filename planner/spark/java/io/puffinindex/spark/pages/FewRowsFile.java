@@ -14,6 +14,7 @@ import org.apache.iceberg.shaded.org.apache.parquet.ParquetReadOptions;
 import org.apache.iceberg.shaded.org.apache.parquet.format.FileMetaData;
 import org.apache.iceberg.shaded.org.apache.parquet.hadoop.ParquetFileReader;
 import org.apache.iceberg.shaded.org.apache.parquet.schema.MessageType;
+import org.apache.spark.util.CollectionAccumulator;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -42,6 +43,7 @@ final class FewRowsFile implements InputFile {
   private final LongPredicate isRead;
   private final UnaryOperator<MessageType> projection;
   private final boolean withPositions;
+  private final CollectionAccumulator<String> notPicked;
 
   /** What stands behind the bytes of the data file; null before somebody asks. */
   private byte[] appended;
@@ -52,18 +54,21 @@ final class FewRowsFile implements InputFile {
    * @param isRead whether a row group is read, by the byte in its middle
    * @param projection the columns that are read, of those that the file has
    * @param withPositions whether the positions of rows in the data file matter
+   * @param notPicked where to say why all rows are read instead
    */
   FewRowsFile(
       InputFile file,
       List<WantedRowGroup> wanted,
       LongPredicate isRead,
       UnaryOperator<MessageType> projection,
-      boolean withPositions) {
+      boolean withPositions,
+      CollectionAccumulator<String> notPicked) {
     this.file = file;
     this.wanted = wanted;
     this.isRead = isRead;
     this.projection = projection;
     this.withPositions = withPositions;
+    this.notPicked = notPicked;
   }
 
   @Override
@@ -99,6 +104,7 @@ final class FewRowsFile implements InputFile {
               new IOException(e), "interrupted while reading %s", location());
         }
         LOG.warn("pages not picked, all rows of the row groups are read: {}", location(), e);
+        notPicked.add(location() + ": " + e);
         appended = new byte[0];
       }
     }

@@ -26,6 +26,7 @@ import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
+import org.apache.spark.util.CollectionAccumulator;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -33,7 +34,8 @@ import org.slf4j.LoggerFactory;
  * Makes Iceberg's readers on executors, and lets them read few rows of the data files that have
  * few.
  */
-record FewRowsReaders(PartitionReaderFactory factory) implements PartitionReaderFactory {
+record FewRowsReaders(PartitionReaderFactory factory, CollectionAccumulator<String> notPicked)
+    implements PartitionReaderFactory {
   private static final Logger LOG = LoggerFactory.getLogger(FewRowsReaders.class);
 
   /** These are the same for all rows of a data file. */
@@ -59,7 +61,7 @@ record FewRowsReaders(PartitionReaderFactory factory) implements PartitionReader
   }
 
   /** Let a reader open files with few rows in the place of the data files. */
-  private static <R> R withFewRows(InputPartition partition, R reader) {
+  private <R> R withFewRows(InputPartition partition, R reader) {
     if (partition instanceof FewRowsPartition own) {
       try {
         @SuppressWarnings("unchecked") // reflection
@@ -79,12 +81,13 @@ record FewRowsReaders(PartitionReaderFactory factory) implements PartitionReader
         FieldUtils.writeField(reader, "lazyInputFiles", files, true);
       } catch (ReflectiveOperationException | RuntimeException e) {
         LOG.warn("pages not picked, all rows of the row groups are read", e);
+        notPicked.add(own.wanted().keySet() + ": " + e);
       }
     }
     return reader;
   }
 
-  private static InputFile fewRows(
+  private InputFile fewRows(
       InputFile file, List<WantedRowGroup> wanted, List<FileScanTask> tasks, Object reader)
       throws ReflectiveOperationException {
     Schema schema = (Schema) MethodUtils.invokeMethod(reader, true, "expectedSchema");
@@ -101,7 +104,12 @@ record FewRowsReaders(PartitionReaderFactory factory) implements PartitionReader
                 .anyMatch(task -> task.start() <= middle && middle < task.start() + task.length());
     Schema read = with(schema, deletes);
     return new FewRowsFile(
-        file, wanted, isRead, columns -> projection(columns, read, names), withPositions);
+        file,
+        wanted,
+        isRead,
+        columns -> projection(columns, read, names),
+        withPositions,
+        notPicked);
   }
 
   /** The columns of a schema, and those that equality deletes compare. */

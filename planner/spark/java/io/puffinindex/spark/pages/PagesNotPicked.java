@@ -1,0 +1,48 @@
+package io.puffinindex.spark.pages;
+
+import io.puffinindex.spark.Lists;
+import java.util.List;
+import org.apache.spark.SparkContext;
+import org.apache.spark.scheduler.AccumulableInfo;
+import org.apache.spark.scheduler.SparkListener;
+import org.apache.spark.scheduler.SparkListenerTaskEnd;
+import org.apache.spark.util.CollectionAccumulator;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Logs on the driver why executors could not pick the pages of data files, and read all rows of the
+ * row groups instead. An accumulator of Spark's brings it, as the driver could not load a class of
+ * this jar from the result of a task.
+ */
+final class PagesNotPicked extends SparkListener {
+  private static final Logger LOG = LoggerFactory.getLogger("puffin-index");
+  private static final String NAME = "puffin-index: pages not picked";
+
+  /** The application that has a listener. */
+  private static String application;
+
+  private PagesNotPicked() {}
+
+  /** Where the tasks of one scan say what they could not do. */
+  static synchronized CollectionAccumulator<String> ofScan() {
+    SparkContext context = SparkContext.getOrCreate();
+    if (!context.applicationId().equals(application)) {
+      context.addSparkListener(new PagesNotPicked());
+      application = context.applicationId();
+    }
+    return context.collectionAccumulator(NAME);
+  }
+
+  @Override
+  public void onTaskEnd(SparkListenerTaskEnd end) {
+    for (AccumulableInfo one : Lists.from(end.taskInfo().accumulables())) {
+      if (one.name().contains(NAME) && one.update().get() instanceof List<?> troubles) {
+        for (Object trouble : troubles) {
+          LOG.warn(
+              "pages not picked on an executor, all rows of the row groups were read: {}", trouble);
+        }
+      }
+    }
+  }
+}
