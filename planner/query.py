@@ -117,7 +117,7 @@ def _answer_of(request: QueryRequest, pruned: Pruned, aggregates: Answer | None 
         text = f"{request.first_rows.text}: {first.text}"
         implied = (*implied, Implied(source, text, only, first.seconds, first.bytes_read))
     few = FewRows()
-    if request.limits.pages and aggregates is None:
+    if request.limits.pages:
         here = np.flatnonzero(kept_mask(reasons) & scan.is_indexed & ~scan.is_read_whole)
         here = here[scan.view.has_pages[scan.numbers[here]]]
         few = few_rows(pruned.row_sets, scan.numbers[here], scan.row_counts[here])

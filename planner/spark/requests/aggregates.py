@@ -63,7 +63,8 @@ def serialize_answer(answer: QueryAnswer, wanted: WantedAggregates, note: str, m
     groups, question = partial.groups.combine_chunks(), partial.question
     numbers = np.delete(answer.scan.numbers, answer.aggregates.unread)
     row_groups = row_set_of(numbers, answer.scan.view.row_group_count)
-    parts = [serialize_dropped(row_groups, note, first=b"G"), write_int32_be(milliseconds), write_int32_be(len(groups))]
+    dropped = serialize_dropped(row_groups, note, few_rows=answer.few.rows, first=b"G")
+    parts = [dropped, write_int32_be(milliseconds), write_int32_be(len(groups))]
     for number, group in enumerate(question.groups):
         parts += _values(groups[group_name(number)], group.value_type)
     parts.append(_longs(groups["rows"]))

@@ -23,14 +23,15 @@ from planner.aggregates.answer import Answer
 from planner.prune.few_rows import FewRows
 from planner.prune.verdicts import Pruned
 from planner.query import QueryAnswer, QueryRequest, _answer_of as answer_of
+from puffin_index import BuildScope, IndexDefinition
 from puffin_index.kinds.base import RowSet
 from ssb_bench.spark_runs.jars import SPARK_RELEASE
 from tests.conftest import amount, built, some
 from tests.parquet_footer_edit import Struct, columns, edit_footer, metadata, row_groups
 from tests.processes import wait_for
-from tests.spark.agreement import ENABLED, rows_of, settings
-from tests.spark.java_source import log_of_java
+from tests.spark.agreement import ENABLED, rows_of, settings, with_and_without
 from tests.spark.answers.test_equality_deletes import Delete, deleter
+from tests.spark.java_source import log_of_java
 
 pytestmark = pytest.mark.spark
 
@@ -376,3 +377,18 @@ def test_a_dictionary_is_read_only_where_a_wanted_page_needs_it(enabled: SparkSe
                 flipped.path.write_bytes(damaged)
                 assert rows_of(enabled, query, enabled=True) == expected
                 flipped.path.write_bytes(flipped.content)
+
+
+def test_rows_that_aggregates_leave_to_spark_are_read_by_pages(
+    enabled: SparkSession, catalog: SqlCatalog, answering: None
+) -> None:
+    rows = "SELECT id, pmod(hash(id), 1000) AS v FROM range({}, {}, 1, 1)"
+    enabled.sql(f"CREATE TABLE lake.pages.summed USING iceberg AS {rows.format(0, 60_000)}")
+    enabled.sql(f"INSERT INTO lake.pages.summed {rows.format(60_000, 120_000)}")
+    index = built(catalog, "pages.summed", bitmap=["id"])
+    index.add_kinds(IndexDefinition.of(bsi=["v"]))
+    index.build(workers=1, scope=BuildScope(max_files=1))
+
+    wanted = "id IN (5, 30000, 59999, 90000, 90002)"
+    plan, measured = with_and_without(enabled, f"SELECT count(v), sum(v), max(v) FROM lake.pages.summed WHERE {wanted}")
+    assert (plan.kept, plan.answered != "", measured.rows_read) == (1, True, 2)

@@ -323,10 +323,11 @@ public final class AnswerAggregates extends SparkStrategy {
       // One partition needs no shuffle.
       return new CoalesceExec(1, scan);
     }
+    var fewRows = known.answer.fewRows(answered.unread);
     IdentityHashMap<Scan, Scan> scans = new IdentityHashMap<>();
     scans.put(
         answered.question.scan,
-        RuntimeScan.of(rule, answered.question, Map.of(), answered.unread, Map.of()));
+        RuntimeScan.of(rule, answered.question, Map.of(), answered.unread, fewRows));
     SparkPlan rest = new PlanLater(RuntimeScan.inPlan(child, scans));
     return new UnionExec(Lists.of(partial.withNewChildren(Lists.of(rest)), scan));
   }
