@@ -135,12 +135,6 @@ class CostGate:
             here = selection_among(at, len(self._row_groups))
             self._read[here] = np.minimum(self._read[here], self._share(np.minimum(counts, 1), counts, here))
 
-    def reads_pages(self, at: Ints) -> Flags:
-        """Where the scan is expected to read few pages of a row group."""
-        here = selection_among(at, len(self._row_groups))
-        expected = self.estimates.root.selectivity[here] * self._row_counts[here]
-        return self._share(np.ones(len(at)), expected, here) < 1
-
     def _share(self, presence: Floats | Ints, rows: Floats | Ints, here: Selection) -> Floats:
         """The share of each row group that the scan reads, given how likely a row matches and how many rows do."""
         if not self._limits.pages:

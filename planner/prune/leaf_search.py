@@ -121,16 +121,14 @@ class LeafSearch(LeafPayloads):
         return positions, counts
 
     def _without_met(self, undecided: Ints) -> Ints:
-        """Leave payloads out whose row groups all have one of a few keys, if nothing else is asked: these stay anyway.
+        """Leave payloads out whose row groups all have one of a few keys, where the other keys are not worth reading.
 
         A payload is asked about all of its undecided row groups, as the rows that it gives count as all of theirs.
         """
         search, state, test = self.state, self.leaf, self.leaf.leaf.test
-        if not self.is_exact or not isinstance(search.tree.predicate, Leaf) or search.limits.rows_wanted:
+        if not self.is_exact or search.limits.rows_wanted:
             return undecided
         if not isinstance(test, SetTest) or test.negated or len(test.keys) < 2 * _FIRST_KEYS:
-            return undecided
-        if search.gate.reads_pages(undecided).any():
             return undecided
         likely = undecided[state.estimate.presence[search.selection(undecided)] >= _LIKELY]
         opened = self.prepare_all(self.works(likely, _some_keys(test, _FIRST_KEYS)))
@@ -142,10 +140,18 @@ class LeafSearch(LeafPayloads):
         presence = state.estimate.presence.copy()
         presence[met] = 1
         state.estimate = Estimate(state.estimate.selectivity, presence)
-        blobs = self.directory.blob[search.row_groups[undecided]]
-        is_asked = np.isin(blobs, blobs[~np.isin(undecided, met)])
+        asked = [here for _, here, _ in self.works(undecided) if not np.isin(here, met).all() or self._may_pay(here)]
+        is_asked = np.isin(undecided, np.concatenate([undecided[:0], *asked]))
         search.refuse(undecided[~is_asked], Reason.NOT_WORTH_READING)
         return undecided[is_asked]
+
+    def _may_pay(self, positions: Ints) -> bool:
+        """Whether the rows of a payload, all of whose row groups have some, may be worth their share of its bytes."""
+        estimate = self.leaf.estimate.at(self.state.selection(positions))
+        share = float(estimate.selectivity.mean())
+        weight = self._decoding_weight if share > WIDE_SHARE else 1
+        cost = int(self.directory.length[self.state.row_groups[positions[0]]] * share * weight)
+        return bool(self.state.gate.worth(self.state.gate.saved(positions, (self.leaf.number, estimate)).sum(), cost, 1))
 
     def _met(self, opened: Sequence[Prepared]) -> Ints:
         """The positions where a row matches."""

@@ -29,6 +29,16 @@ def intervals_of(test: SetTest | RangeTest) -> Intervals:
     return complement(found, INT64_MINIMUM, INT64_MAXIMUM) if test.negated else found
 
 
+def _bounds_of(test: SetTest | RangeTest) -> Ints:
+    """The intervals of a test that is not negated, as rows of two bounds. A set may have very many keys."""
+    if isinstance(test, RangeTest):
+        return np.array(intervals_of(test), np.int64).reshape(-1, 2)
+    keys = np.array(test.keys, np.int64)
+    begins = np.ones(len(keys) + 1, np.bool_)
+    begins[1:-1] = keys[1:] != keys[:-1] + 1
+    return np.stack((keys[begins[:-1]], keys[begins[1:]]), axis=1)
+
+
 def _int(key: int | bytes) -> int:
     if isinstance(key, bytes):
         raise TypeError("a bytes key in a test of integers")
@@ -116,7 +126,7 @@ class AskedTest:
 
     @cached_property
     def _int_places(self) -> Places:
-        bounds = np.array(intervals_of(self._plain), np.int64).reshape(-1, 2)
+        bounds = _bounds_of(self._plain)
         keys = bounds.reshape(-1)
         right = np.tile([False, True], len(bounds))
         is_end = (keys == np.where(right, INT64_MAXIMUM, INT64_MINIMUM)).astype(np.bool_)

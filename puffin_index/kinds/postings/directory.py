@@ -14,7 +14,7 @@ from puffin_index.keys.asked import MANY_KEYS, Places
 from puffin_index.keys.columns import KeyArray
 from puffin_index.keys.sorted_keys import BytesKeys, IntKeys, SortedKeys
 from puffin_index.kinds.postings.pages import BLOCKS, PAGES, Page, parse_page
-from puffin_index.storage.arrays import Flags, Ints, ramps
+from puffin_index.storage.arrays import Flags, Ints, distinct, numbered, ramps
 from puffin_index.storage.parts import Part, corrupt, cost_of_parts, parts_of
 from puffin_index.storage.ranged import GAP_BYTES, Blob, Reading
 
@@ -103,9 +103,10 @@ class PostingsDirectory:
             page = int(pages[0])
             yield from self._read_pages(pages[:1])
             return self._locate_in(page, keys, right)
-        yield from self._read_pages(np.unique(pages))
+        used = distinct(pages)
+        yield from self._read_pages(used)
         blocks, inside = np.zeros(len(keys), np.int64), np.zeros(len(keys), np.bool_)
-        for page in np.unique(pages).tolist():
+        for page in used.tolist():
             chosen = np.flatnonzero(pages == page)
             blocks[chosen], inside[chosen] = self._locate_in(page, _chosen(keys, chosen), right[chosen])
         return blocks, inside
@@ -154,7 +155,7 @@ class PostingsDirectory:
         if root.level == BLOCKS:
             return np.empty(0, np.int64)
         pages = blocks // root.child_blocks
-        return pages if len(pages) < 2 else np.unique(pages)
+        return distinct(pages)
 
     def _opened(self) -> Page:
         assert self._root is not None
@@ -236,8 +237,8 @@ def _last_not_above(separators: SortedKeys, keys: Ints | Sequence[bytes]) -> Int
 def _equal(separators: SortedKeys, places: Ints, keys: Ints | Sequence[bytes]) -> Flags:
     if isinstance(separators, IntKeys):
         return np.equal(separators.keys[places], keys).astype(np.bool_, copy=False)
-    distinct, numbers = np.unique(places, return_inverse=True)
-    own = [separators.key(place) for place in distinct.tolist()]
+    used, numbers = numbered(places)
+    own = [separators.key(place) for place in used.tolist()]
     return np.array([own[at] == key for at, key in zip(numbers.tolist(), keys, strict=True)], np.bool_)
 
 
@@ -267,7 +268,7 @@ class Cuts:
         lows, _, highs, in_highs = self.ends
         if len(lows) == 1:
             return np.arange(lows[0], highs[0] + in_highs[0])
-        return np.unique(ramps(lows, np.maximum(highs + in_highs - lows, 0)))
+        return distinct(ramps(lows, np.maximum(highs + in_highs - lows, 0)))
 
     def complement(self, block_count: int) -> Cuts:
         """Return the intervals of all other keys."""
@@ -304,7 +305,7 @@ def bounds_of(cuts: Cuts, directory: PostingsDirectory) -> tuple[int, int]:
     within = in_highs & (lows == highs)
     blocks, asked = highs[within], cuts.key_limits[within]
     if len(blocks) > 1:
-        blocks, owners = np.unique(blocks, return_inverse=True)
+        blocks, owners = numbered(blocks)
         asked = np.bincount(owners, asked).astype(np.int64)
     # Each key of a block that the test does not ask for has at least one row.
     most_within = table.row_counts(blocks) - np.maximum(table.keys[blocks] - asked, 0)

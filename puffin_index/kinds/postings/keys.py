@@ -15,7 +15,7 @@ from puffin_index.kinds.postings.blocks import KEY_CONTENT_LIMIT_BYTES
 from puffin_index.kinds.postings.directory import Cuts
 from puffin_index.kinds.postings.parse import ParsedBlocks, StoredBlocks, parse_blocks, rows_of_runs
 from puffin_index.kinds.postings.sort import RowNumbers
-from puffin_index.storage.arrays import Flags, Ints
+from puffin_index.storage.arrays import Flags, Ints, numbered
 from puffin_index.storage.bit_packing import unpack_streams
 from puffin_index.storage.parts import content_of_frame, corrupt
 
@@ -25,7 +25,7 @@ def _first_runs(blocks: ParsedBlocks, places: Ints, ranks: Ints) -> Ints:
     begins = blocks.section_runs[blocks.block_sections[places]]
     ends = blocks.section_runs[blocks.block_sections[places + 1]]
     # A block of several sections has one key: its only ranks are 0 and 1, so its first section suffices.
-    chosen, owners = _distinct(places)
+    chosen, owners = numbered(places)
     sections = blocks.block_sections[chosen]
     group_ends = np.concatenate(([0], np.cumsum(blocks.group_counts(sections))))
     groups = blocks.groups[sections]
@@ -45,16 +45,9 @@ def keys_of_blocks(parsed: ParsedBlocks) -> KeyArray:
     return keys
 
 
-def _distinct(numbers: Ints) -> tuple[Ints, Ints]:
-    if numbers[0] == numbers[-1]:  # they ascend
-        return numbers[:1], np.zeros(len(numbers), np.int64)
-    distinct, owners = np.unique(numbers, return_inverse=True)
-    return distinct, owners
-
-
 def _ranks(parsed: ParsedBlocks, places: Ints, keys: Ints | Sequence[bytes], right: Flags) -> Ints:
     """Return how many keys of a block, by ascending places, come before each key, or raise CorruptFileError."""
-    blocks, owners = _distinct(places)
+    blocks, owners = numbered(places)
     if not isinstance(keys, np.ndarray):
         opened = [_bytes_keys(parsed, block) for block in blocks.tolist()]
         queries = zip(owners.tolist(), keys, right.tolist(), strict=True)

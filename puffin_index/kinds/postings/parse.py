@@ -12,7 +12,7 @@ from puffin_index.kinds.postings.blocks import BLOCK_HEADER, SECTION_HEADER, STR
 from puffin_index.kinds.postings.directory import BlockTable, PostingsDirectory
 from puffin_index.kinds.postings.sort import RowNumbers
 from puffin_index.roaring import row_set_of_ascending
-from puffin_index.storage.arrays import Flags, Ints, Words, ramps, records_at
+from puffin_index.storage.arrays import Flags, Ints, Words, distinct, ramps, records_at
 from puffin_index.storage.bit_packing import MAXIMUM_WIDTH, SLACK_BYTES, packed_bytes, unpack_streams
 from puffin_index.storage.parts import corrupt, parts_of
 from puffin_index.storage.ranged import Blob, Reading
@@ -197,7 +197,7 @@ def sections_of(blocks: ParsedBlocks, lows: Ints, highs: Ints) -> Ints:
     firsts = np.searchsorted(blocks.section_runs, lows, "right") - 1
     ends = np.searchsorted(blocks.section_runs, highs, "left")
     sections = ramps(firsts, ends - firsts)
-    return np.unique(sections) if len(lows) > 1 else sections
+    return distinct(sections)
 
 
 def runs_in(blocks: ParsedBlocks, sections: Ints, lows: Ints, highs: Ints) -> tuple[Ints, Ints | None, Ints]:
