@@ -33,7 +33,7 @@ the bytes at stake is made, as the gate counts an index byte a quarter."""
 _PRIOR_CASES = 0.5
 """A rate that was seen in no case is taken for that of half a case."""
 
-_BURST_ROWS = 100
+BURST_ROWS = 100
 """Rows of two tests meet by chance in bursts of about this many, not one by one: a key comes in bursts of its own."""
 
 _BLOCK_ROW_GROUPS = 8_192
@@ -90,7 +90,7 @@ class JoinedEstimates(JoinedValues[Estimate]):
     def _places(self, estimate: Estimate, at: Selection) -> Floats:
         if estimate.places is not None:
             return estimate.places
-        return estimate.selectivity * self._row_counts[at] / _BURST_ROWS
+        return estimate.selectivity * self._row_counts[at] / BURST_ROWS
 
 
 def places_of(counts: Floats, gaps: Floats, row_counts: Ints) -> Floats:
@@ -100,7 +100,7 @@ def places_of(counts: Floats, gaps: Floats, row_counts: Ints) -> Floats:
     but in no longer bursts than rows of which nothing is known.
     """
     spread = np.minimum(counts, np.log(counts + 1) * row_counts / np.maximum(gaps, 1))
-    return np.asarray(np.maximum(spread, counts / _BURST_ROWS), np.float64)
+    return np.asarray(np.maximum(spread, counts / BURST_ROWS), np.float64)
 
 
 def estimate_leaf(test: LeafTest, statistics: FieldStatistics, row_groups: Ints, *, is_alone: bool = False) -> Estimate:

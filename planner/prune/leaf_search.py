@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from pyroaring import BitMap
 
-from planner.condition.tree.nodes import Leaf
-from planner.prune.estimate import Estimate, estimate_by_payload, estimate_by_sample, keys_within
+from planner.prune.estimate import (
+    BURST_ROWS,
+    Estimate,
+    estimate_by_payload,
+    estimate_by_sample,
+    keys_within,
+    places_of,
+)
 from planner.prune.leaf_payloads import LeafPayloads, Prepared
 from planner.prune.row_sets import FoundRows
 from planner.prune.verdicts import Reason
@@ -106,19 +112,18 @@ class LeafSearch(LeafPayloads):
                 self.state.refuse(one.positions, reason)
         positions, counts = self.counts(prepared, rows)
         if self.is_exact and rows:
-            by_segment: dict[int, list[BitMap]] = {}
-            for blob, own in rows.items():
-                by_segment.setdefault(segment_of(blob), []).append(own)
             if self.leaf.found is None:
                 self.leaf.found = FoundRows.nothing(self.state.view.row_counts)
-            row_groups = self.state.row_groups[positions]
-            self.leaf.found.add(
-                row_groups,
-                self.directory.segment[row_groups],
-                self.directory.first[row_groups],
-                by_segment,
-            )
+            self._add(self.leaf.found, positions, rows)
         return positions, counts
+
+    def _add(self, found: FoundRows, positions: Ints, rows: Mapping[int, BitMap]) -> None:
+        """Add the rows of payloads to those of segments."""
+        by_segment: dict[int, list[BitMap]] = {}
+        for blob, own in rows.items():
+            by_segment.setdefault(segment_of(blob), []).append(own)
+        row_groups = self.state.row_groups[positions]
+        found.add(row_groups, self.directory.segment[row_groups], self.directory.first[row_groups], by_segment)
 
     def _without_met(self, undecided: Ints) -> Ints:
         """Leave payloads out whose row groups all have one of a few keys, where the other keys are not worth reading.
@@ -136,14 +141,31 @@ class LeafSearch(LeafPayloads):
         if not search.gate.may_lose(4 * sum(one.cost for one in opened), 4 * sum(one.reads for one in opened)):
             return undecided
         with search.gate.spending():
-            met = self._met(opened)
-        presence = state.estimate.presence.copy()
-        presence[met] = 1
-        state.estimate = Estimate(state.estimate.selectivity, presence)
+            met = self._learn_from(opened)
         asked = [here for _, here, _ in self.works(undecided) if not np.isin(here, met).all() or self._may_pay(here)]
         is_asked = np.isin(undecided, np.concatenate([undecided[:0], *asked]))
         search.refuse(undecided[~is_asked], Reason.NOT_WORTH_READING)
         return undecided[is_asked]
+
+    def _learn_from(self, opened: Sequence[Prepared]) -> Ints:
+        """Look a few keys up and learn where rows match, and how far these are spread; return the positions."""
+        rows, known = self.rows_of_all(opened), self.leaf.estimate
+        positions, counts = self.counts(opened, rows)
+        met, counts = positions[counts > 0], counts[counts > 0]
+        found, row_groups = FoundRows.nothing(self.state.view.row_counts), self.state.row_groups[met]
+        self._add(found, positions, rows)
+        presence, row_counts = known.presence.copy(), self.state.view.row_counts[self.state.row_groups]
+        presence[met] = 1
+        expected = known.selectivity * row_counts
+        places = expected / BURST_ROWS if known.places is None else known.places.copy()
+        places[met] = (
+            places_of(counts.astype(np.float64), found.widest_gaps(row_groups), row_counts[met])
+            * expected[met]
+            / counts
+        )
+        self.leaf.estimate = Estimate(known.selectivity, presence, places)
+        self.leaf.sampled = np.isin(np.arange(len(presence)), met)
+        return met
 
     def _may_pay(self, positions: Ints) -> bool:
         """Whether the rows of a payload, all of whose row groups have some, may be worth their share of its bytes."""
@@ -151,7 +173,9 @@ class LeafSearch(LeafPayloads):
         share = float(estimate.selectivity.mean())
         weight = self._decoding_weight if share > WIDE_SHARE else 1
         cost = int(self.directory.length[self.state.row_groups[positions[0]]] * share * weight)
-        return bool(self.state.gate.worth(self.state.gate.saved(positions, (self.leaf.number, estimate)).sum(), cost, 1))
+        return bool(
+            self.state.gate.worth(self.state.gate.saved(positions, (self.leaf.number, estimate)).sum(), cost, 1)
+        )
 
     def _met(self, opened: Sequence[Prepared]) -> Ints:
         """The positions where a row matches."""
@@ -202,9 +226,11 @@ class LeafSearch(LeafPayloads):
         test, statistics = state.leaf.test, state.statistics
         if not isinstance(test, SetTest) or test.negated or statistics is None or not refused:
             return False
-        if not self.is_exact or state.sampled is not None or search.limits.rows_wanted:
+        if not self.is_exact or search.limits.rows_wanted:
             return False
         at = np.sort(np.concatenate([one.positions for one in refused]))
+        if state.sampled is not None and state.sampled[at].all():
+            return False
         row_groups, nowhere = search.row_groups[at], np.zeros(len(at))
         saved = search.gate.saved(at, (state.number, Estimate(nowhere, nowhere))).sum()
         cost, reads = sum(one.cost for one in refused), sum(one.reads for one in refused)
@@ -216,9 +242,8 @@ class LeafSearch(LeafPayloads):
         left = keys_within(test, statistics, row_groups) * (1 - 2 * count / len(test.keys))
         presence = state.estimate.presence.copy()
         presence[at] = estimate_by_sample(first, second, count, left)
-        state.estimate = Estimate(state.estimate.selectivity, presence)
-        state.sampled = np.zeros(len(presence), np.bool_)
-        state.sampled[at] = True
+        state.estimate = replace(state.estimate, presence=presence)
+        state.sampled = np.isin(np.arange(len(presence)), at)
         return True
 
     def _samples(self, opened: Sequence[Prepared], test: SetTest) -> tuple[int, list[list[Prepared]]]:
@@ -247,9 +272,12 @@ class LeafSearch(LeafPayloads):
             return
         known = self.leaf.estimate
         selectivity, presence = known.selectivity.copy(), known.presence.copy()
+        places = None if known.places is None else known.places.copy()
         for positions, estimate in expected:
             selectivity[positions], presence[positions] = estimate.selectivity, estimate.presence
-        self.leaf.estimate = Estimate(selectivity, presence)
+            if places is not None and estimate.places is not None:
+                places[positions] = estimate.places
+        self.leaf.estimate = Estimate(selectivity, presence, places)
 
     def _expected(self, one: Prepared) -> Estimate | None:
         """What to expect at the positions of a payload; None if the payload has no match."""
@@ -266,7 +294,8 @@ class LeafSearch(LeafPayloads):
         presence, is_sampled = own.presence, state.sampled is not None and state.sampled[here].all()
         if sizes is not None and statistics is not None and not is_sampled:
             presence = estimate_by_payload(state.leaf.test, own, statistics, row_groups, sizes, one.bounds)
-        return Estimate(np.full(len(row_groups), share), presence)
+        places = None if own.places is None else own.places * share / np.maximum(own.selectivity, 1 / rows)
+        return Estimate(np.full(len(row_groups), share), presence, places)
 
     def _takes_longer_than_by_rows(self, opened: list[Prepared]) -> bool:
         """Whether somebody wants the rows, and a kind that is not found by key gives them in less time.

@@ -141,6 +141,23 @@ def test_keys_that_are_everywhere_cost_a_sample_at_most(random_ids: tuple[TableI
     assert plan(index, keys=keys, byte_budget=20_000).index_bytes_read == 0
 
 
+def test_lists_of_two_columns_that_are_everywhere_cost_few_look_ups(
+    local_catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("planner.prune.gate._READ_SHARE", 4)  # as if columns were wide
+    row_groups, rows, values = 20, 20_000, 2_000
+    chance = np.random.default_rng(4)
+    columns = {name: chance.integers(0, values, row_groups * rows) for name in ("a", "b")}
+    data = pa.table(columns | {"wide": chance.random(row_groups * rows).astype(str)})
+    index = build_index(local_catalog, data, rows, IndexDefinition.of(bitmap=["a", "b"]))
+    keys = {name: chance.choice(values, values // 2, replace=False) for name in columns}
+    plan(index, keys=keys)  # reads directories
+    found = plan(index, keys=keys)
+    assert found.reason_counts() == {"not-worth-reading": row_groups}
+    # Eight keys of each column tell enough.
+    assert 0 < sum(stage.reads for stage in found.funnel) <= 2 * 8
+
+
 def test_a_list_is_not_looked_up_where_few_of_it_are(local_catalog: SqlCatalog) -> None:
     row_groups, rows = 10, 2_000
     data = pa.table(

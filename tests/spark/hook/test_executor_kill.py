@@ -107,7 +107,7 @@ def kill_one():
 
 query = "SELECT * FROM lake.ns.t WHERE k IN (5, 4711, 123456, 399999)"
 expected = sorted(spark.sql(query).collect())
-TableIndex.create(open_catalog(warehouse), "ns.t", IndexDefinition.of(bitmap=["k"])).build(spark)
+TableIndex.create(open_catalog(warehouse), "ns.t", IndexDefinition.of(bitmap=["k"])).build(workers=1)
 planner.enable(spark, strict=True)
 rows = spark.sql(query).rdd.mapPartitions(slowly)
 before = set(tracker.getJobIdsForGroup())

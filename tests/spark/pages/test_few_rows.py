@@ -379,9 +379,8 @@ def test_a_dictionary_is_read_only_where_a_wanted_page_needs_it(enabled: SparkSe
                 flipped.path.write_bytes(flipped.content)
 
 
-def test_rows_that_aggregates_leave_to_spark_are_read_by_pages(
-    enabled: SparkSession, catalog: SqlCatalog, answering: None
-) -> None:
+@pytest.mark.usefixtures("answering")
+def test_rows_that_aggregates_leave_to_spark_are_read_by_pages(enabled: SparkSession, catalog: SqlCatalog) -> None:
     rows = "SELECT id, pmod(hash(id), 1000) AS v FROM range({}, {}, 1, 1)"
     enabled.sql(f"CREATE TABLE lake.pages.summed USING iceberg AS {rows.format(0, 60_000)}")
     enabled.sql(f"INSERT INTO lake.pages.summed {rows.format(60_000, 120_000)}")
