@@ -1,5 +1,6 @@
 """Rows that are read by pages equal the same rows as Iceberg's readers give them, whatever tables and rows are."""
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -31,6 +32,7 @@ from tests.parquet_footer_edit import Struct, columns, edit_footer, metadata, ro
 from tests.processes import wait_for
 from tests.spark.agreement import ENABLED, rows_of, settings, with_and_without
 from tests.spark.answers.test_equality_deletes import Delete, deleter
+from tests.spark.hook.test_cancel import Statement
 from tests.spark.java_source import log_of_java
 
 pytestmark = pytest.mark.spark
@@ -391,3 +393,23 @@ def test_rows_that_aggregates_leave_to_spark_are_read_by_pages(enabled: SparkSes
     wanted = "id IN (5, 30000, 59999, 90000, 90002)"
     plan, measured = with_and_without(enabled, f"SELECT count(v), sum(v), max(v) FROM lake.pages.summed WHERE {wanted}")
     assert (plan.kept, plan.answered != "", measured.rows_read) == (1, True, 2)
+
+
+@pytest.mark.nightly
+def test_a_cancel_while_pages_are_read_ends_the_query(enabled: SparkSession, catalog: SqlCatalog) -> None:
+    columns = LISTS.partition(" FROM ")[0]
+    enabled.sql(f"CREATE TABLE lake.pages.cancelled USING iceberg AS SELECT id, {columns} FROM range(0, 400000, 1, 8)")
+    built(catalog, "pages.cancelled", bitmap=["id"])
+    query = f"SELECT * FROM lake.pages.cancelled WHERE id IN ({', '.join(map(str, range(7, 400_000, 50_000)))})"
+    expected, ends = rows_of(enabled, query, enabled=False), Counter[str]()
+    with reading_only(lambda _: BitMap([7])) as said:
+        for number in range(20):
+            statement = Statement(enabled, query)
+            time.sleep(number / 50)
+            enabled.sparkContext.cancelJobGroup(statement.name)
+            error = statement.wait()
+            assert not error or "cancelled" in error
+            ends["cancelled" if error else "answered"] += 1
+            assert rows_of(enabled, query, enabled=True) == expected
+    assert len(said) == 8
+    assert ends["cancelled"]

@@ -11,6 +11,7 @@ import org.apache.iceberg.exceptions.RuntimeIOException;
 import org.apache.iceberg.io.InputFile;
 import org.apache.iceberg.io.SeekableInputStream;
 import org.apache.iceberg.shaded.org.apache.parquet.ParquetReadOptions;
+import org.apache.iceberg.shaded.org.apache.parquet.conf.PlainParquetConfiguration;
 import org.apache.iceberg.shaded.org.apache.parquet.format.FileMetaData;
 import org.apache.iceberg.shaded.org.apache.parquet.hadoop.ParquetFileReader;
 import org.apache.iceberg.shaded.org.apache.parquet.schema.MessageType;
@@ -125,7 +126,8 @@ final class FewRowsFile implements InputFile {
     }
     byte[] copies;
     try (ParquetFileReader reader =
-        ParquetFileReader.open(ahead, ParquetReadOptions.builder().build())) {
+        ParquetFileReader.open(
+            ahead, ParquetReadOptions.builder(new PlainParquetConfiguration()).build())) {
       MessageType columns = projection.apply(reader.getFileMetaData().getSchema());
       try (RowCopies copied = new RowCopies(reader, ahead, columns)) {
         for (var one : numbered.entrySet()) {

@@ -44,6 +44,9 @@ final class ReadAhead implements InputFile, BytesStream.Source {
   private final org.apache.iceberg.io.SeekableInputStream stream;
   private final TreeMap<Long, byte[]> held = new TreeMap<>();
 
+  /** What was read from last of that. */
+  private Map.Entry<Long, byte[]> latest;
+
   ReadAhead(org.apache.iceberg.io.InputFile file) {
     this.file = file;
     isLocal = file.location().startsWith("file:") || file.location().startsWith("/");
@@ -92,8 +95,14 @@ final class ReadAhead implements InputFile, BytesStream.Source {
     return bytes;
   }
 
+  private static boolean has(Map.Entry<Long, byte[]> range, long position) {
+    long within = position - range.getKey();
+    return within >= 0 && within < range.getValue().length;
+  }
+
   /** Hold other bytes than those of the file at a place. */
   void put(long first, byte[] bytes) {
+    latest = null;
     held.put(first, bytes);
   }
 
@@ -105,6 +114,7 @@ final class ReadAhead implements InputFile, BytesStream.Source {
 
   void forget() {
     held.clear();
+    latest = null;
   }
 
   /** Exactly these bytes. */
@@ -122,9 +132,14 @@ final class ReadAhead implements InputFile, BytesStream.Source {
 
   @Override
   public int readAt(long position, byte[] into, int offset, int count) throws IOException {
-    Map.Entry<Long, byte[]> near = held.floorEntry(position);
-    long within = near == null ? -1 : position - near.getKey();
-    if (within >= 0 && within < near.getValue().length) {
+    // Parquet reads what is not data byte by byte, mostly in a row.
+    Map.Entry<Long, byte[]> near = latest;
+    if (near == null || !has(near, position)) {
+      near = held.floorEntry(position);
+    }
+    if (near != null && has(near, position)) {
+      latest = near;
+      long within = position - near.getKey();
       int most = (int) Math.min(count, near.getValue().length - within);
       System.arraycopy(near.getValue(), (int) within, into, offset, most);
       return most;

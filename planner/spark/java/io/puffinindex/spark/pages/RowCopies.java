@@ -35,6 +35,7 @@ import org.apache.iceberg.shaded.org.apache.parquet.hadoop.metadata.BlockMetaDat
 import org.apache.iceberg.shaded.org.apache.parquet.hadoop.metadata.ColumnChunkMetaData;
 import org.apache.iceberg.shaded.org.apache.parquet.hadoop.metadata.CompressionCodecName;
 import org.apache.iceberg.shaded.org.apache.parquet.internal.column.columnindex.OffsetIndex;
+import org.apache.iceberg.shaded.org.apache.parquet.internal.filter2.columnindex.ColumnIndexStore;
 import org.apache.iceberg.shaded.org.apache.parquet.internal.filter2.columnindex.RowRanges;
 import org.apache.iceberg.shaded.org.apache.parquet.internal.hadoop.metadata.IndexReference;
 import org.apache.iceberg.shaded.org.apache.parquet.io.ParquetDecodingException;
@@ -112,9 +113,10 @@ final class RowCopies implements AutoCloseable {
     RowRanges rows = rowRanges(ranges, block.getRowCount());
     List<Range> pages = new ArrayList<>();
     DictionaryPages dictionaries = new DictionaryPages(ahead);
+    ColumnIndexStore known = reader.getColumnIndexStore(number);
     for (ColumnDescriptor column : columns.getColumns()) {
       ColumnChunkMetaData chunk = chunks.get(List.of(column.getPath()));
-      OffsetIndex index = reader.readOffsetIndex(chunk);
+      OffsetIndex index = known.getOffsetIndex(chunk.getPath());
       check(index, chunk, block.getRowCount());
       List<Range> own = pagesOf(index, rows, block.getRowCount());
       pages.addAll(own);
@@ -302,7 +304,7 @@ final class RowCopies implements AutoCloseable {
 
     @Override
     public DictionaryPage readDictionaryPage() {
-      return pages.readDictionaryPage();
+      return FixedWidthDictionary.lazy(pages.readDictionaryPage());
     }
 
     @Override
