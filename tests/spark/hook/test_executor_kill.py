@@ -100,7 +100,10 @@ def slowly(rows):
 
 
 def kill_one():
-    while not any(info.numActiveTasks for info in known(tracker, tracker.getActiveStageIds())):
+    # The other one is there before, as Spark may take long to start it.
+    while len(list(executors(application))) < 2 or not any(
+        info.numActiveTasks for info in known(tracker, tracker.getActiveStageIds())
+    ):
         time.sleep(0.01)
     os.kill(next(executors(application)), signal.SIGKILL)
 
