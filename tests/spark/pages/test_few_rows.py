@@ -3,7 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -11,6 +11,7 @@ from random import Random
 from typing import TypeAlias
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from py4j.protocol import Py4JError
@@ -27,6 +28,9 @@ from planner.query import QueryAnswer, QueryRequest, _answer_of as answer_of
 from puffin_index import BuildScope, IndexDefinition
 from puffin_index.kinds.base import RowSet
 from ssb_bench.spark_runs.jars import SPARK_RELEASE
+from ssb_bench.spark_runs.measure import hooked
+from ssb_bench.stores.server import BUCKET, StoreServer, rounds_of
+from ssb_bench.studies.store import session_of
 from tests.conftest import amount, built, some
 from tests.parquet_footer_edit import Struct, columns, edit_footer, metadata, row_groups
 from tests.processes import wait_for
@@ -34,6 +38,7 @@ from tests.spark.agreement import ENABLED, rows_of, settings, with_and_without
 from tests.spark.answers.test_equality_deletes import Delete, deleter
 from tests.spark.hook.test_cancel import Statement
 from tests.spark.java_source import log_of_java
+from tests.stores import far_away
 
 pytestmark = pytest.mark.spark
 
@@ -74,7 +79,7 @@ class Table:
 
     def __init__(self, spark: SparkSession, catalog: SqlCatalog, name: str, seed: int, delete: Delete | None) -> None:
         self.spark, self.catalog, self.random, self.delete = spark, catalog, Random(seed), delete
-        self.name, self.rows = name, 0
+        self.name, self.rows, self.is_vectorized = name, 0, True
         random = self.random
         self.version = random.choice((2, 2, 3) if SPARK_RELEASE == "4.1" else (2,))
         self.columns = dict(random.sample(sorted(COLUMNS.items()), random.randint(1, 9)))
@@ -132,19 +137,34 @@ class Table:
             return
         rows = self.spark.sql(self._rows(self.rows)).toArrow()
         path = f"{table.location()}/imported-{random.randrange(10**9)}.parquet"
+        rows = rows.cast(schema_to_pyarrow(table.schema(), include_field_ids=False))
+        encodings = {field.name: encoding for field in rows.schema if (encoding := self._encoding(field.type))}
+        # Iceberg's vectorized readers know none of these encodings.
+        self.is_vectorized = self.is_vectorized and not (is_encoded := random.random() < 0.5)
         pq.write_table(
-            rows.cast(schema_to_pyarrow(table.schema(), include_field_ids=False)),
+            rows,
             path.removeprefix("file://").removeprefix("file:"),
             row_group_size=random.choice((100, 1_000, 10_000)),
             data_page_size=random.choice((100, 2_000, 100_000)),
             write_batch_size=random.choice((10, 1_000)),
             dictionary_pagesize_limit=random.choice((100, 100_000)),
-            use_dictionary=random.choice((True, False)),
-            compression=random.choice(("zstd", "snappy", "none")),
+            use_dictionary=not is_encoded and random.choice((True, False)),
+            column_encoding=encodings if is_encoded else None,
+            compression=random.choice(("zstd", "snappy", "gzip", "lz4", "none")),
+            data_page_version=random.choice(("1.0", "2.0")),
             write_page_index=True,
         )
         table.add_files([path], check_duplicate_files=False)
         self.spark.sql(f"REFRESH TABLE lake.{self.name}")
+
+    def _encoding(self, data_type: pa.DataType) -> str | None:
+        """An encoding of flat values that is neither plain nor a dictionary, as Trino's writers choose them."""
+        if pa.types.is_integer(data_type) or pa.types.is_temporal(data_type):
+            return "DELTA_BINARY_PACKED"
+        if pa.types.is_floating(data_type):
+            return "BYTE_STREAM_SPLIT"
+        is_bytes = pa.types.is_large_string(data_type) or pa.types.is_large_binary(data_type)
+        return self.random.choice(("DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY")) if is_bytes else None
 
     def _delete(self) -> None:
         divisor = self.random.choice((2, 11, 97))
@@ -250,7 +270,8 @@ def check(table: Table) -> None:
     with reading_only(lambda count: table.wanted(count) if random.random() < 0.8 else None) as said:
         for _ in range(4):
             said.clear()
-            vectorized, with_place = random.choice(("true", "false")), random.random() < 0.5
+            vectorized = random.choice(("true", "false")) if table.is_vectorized else "false"
+            with_place = random.random() < 0.5
             columns = [f"{sql} AS c{at}" for at, sql in enumerate(table.projection())]
             place = ["_file AS __file", "_pos AS __pos"]
             values = [f"c{at}" for at in range(len(columns))]
@@ -395,6 +416,26 @@ def test_rows_that_aggregates_leave_to_spark_are_read_by_pages(enabled: SparkSes
     assert (plan.kept, plan.answered != "", measured.rows_read) == (1, True, 2)
 
 
+def test_rows_that_only_the_keys_of_a_join_want_are_read_by_pages(enabled: SparkSession, catalog: SqlCatalog) -> None:
+    enabled.sql("CREATE TABLE lake.pages.joined USING iceberg AS SELECT id, id % 7 AS v FROM range(0, 60000, 1, 1)")
+    built(catalog, "pages.joined", bitmap=["id"])
+    enabled.createDataFrame([(7,), (50_000,)], "k LONG").createOrReplaceTempView("few_keys")
+    query = "SELECT t.* FROM lake.pages.joined t JOIN few_keys ON t.id = k"
+    wanted = BitMap([7, 50_000])
+
+    def with_keys(request: QueryRequest, pruned: Pruned, aggregates: Answer | None = None) -> QueryAnswer:
+        answer = answer_of(request, pruned, aggregates)
+        rows = {number: RowSet(wanted, exact=True) for number in answer.scan.numbers.tolist()}
+        # Before the query runs, all rows are wanted.
+        return replace(answer, few=FewRows(rows)) if " in 2 keys" in request.where else answer
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("planner.query._answer_of", with_keys)
+        patch.setattr("planner.spark.requests.hook_filters.key_presence", lambda *_: 0.0)
+        _, measured = with_and_without(enabled, query)
+    assert measured.rows_read == len(wanted)
+
+
 @pytest.mark.nightly
 def test_a_cancel_while_pages_are_read_ends_the_query(enabled: SparkSession, catalog: SqlCatalog) -> None:
     columns = LISTS.partition(" FROM ")[0]
@@ -413,3 +454,26 @@ def test_a_cancel_while_pages_are_read_ends_the_query(enabled: SparkSession, cat
             assert rows_of(enabled, query, enabled=True) == expected
     assert len(said) == 8
     assert ends["cancelled"]
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(SPARK_RELEASE != "4.1", reason="only its session has Iceberg's classes for S3")
+def test_a_task_asks_a_store_in_few_rounds(enabled: SparkSession, server: StoreServer, tmp_path: Path) -> None:
+    database = tmp_path / "catalog.db"
+    session = session_of(enabled, server, database)
+    uri, warehouse = f"sqlite:///{database}", f"s3://{BUCKET}/warehouse"
+    with closing(SqlCatalog("store", uri=uri, warehouse=warehouse, **server.properties)) as catalog:
+        catalog.create_namespace("ns")
+        columns = LISTS.partition(" FROM ")[0]
+        session.sql(f"CREATE TABLE store.ns.t USING iceberg AS SELECT id, {columns} FROM range(0, 300000, 1, 1)")
+        built(catalog, "ns.t", bitmap=["id"])
+        query, wanted = "SELECT * FROM store.ns.t WHERE id IN (7, 150000, 299999)", BitMap([7, 150_000, 299_999])
+        expected = rows_of(session, query, enabled=False)
+        with hooked(session), reading_only(lambda _: wanted), log_of_java(enabled) as log:
+            assert rows_of(session, query, enabled=True) == expected
+            with far_away(server, []):
+                assert rows_of(session, query, enabled=True) == expected
+        of_data = [one for one in server.last_requests if one.key.endswith(".parquet")]
+        # The footer, offset indexes, pages, and a large dictionary that some of these pages need.
+        assert rounds_of([(one.began, one.ended) for one in of_data]) <= 4
+        assert log() == []

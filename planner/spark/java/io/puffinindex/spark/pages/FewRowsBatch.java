@@ -44,8 +44,8 @@ public final class FewRowsBatch implements Batch {
 
   @Override
   public PartitionReaderFactory createReaderFactory() {
-    PartitionReaderFactory factory = batch.createReaderFactory();
-    return wanted.isEmpty() ? factory : new FewRowsReaders(factory, PagesNotPicked.ofScan());
+    // Spark may read the partitions of a later batch, which has keys of a join, with this factory.
+    return new FewRowsReaders(batch.createReaderFactory(), PagesNotPicked.ofScan());
   }
 
   /** A partition with the wanted rows of its row groups; two of its tasks may share a row group. */

@@ -114,6 +114,7 @@ final class FewRowsFile implements InputFile {
 
   /** Copies of the wanted rows, and a footer; nothing if there is nothing to copy. */
   private byte[] build(ReadAhead ahead) throws IOException {
+    ahead.fetchFooter();
     FileMetaData metadata = FewRowsFooter.metadata(ahead::hold, file.getLength());
     if (metadata.isSetEncryption_algorithm()) {
       throw new IOException("an encrypted file");

@@ -3,7 +3,6 @@ package io.puffinindex.spark.pages;
 import java.io.EOFException;
 import java.io.IOException;
 import java.io.InterruptedIOException;
-import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;
 import java.util.Map;
@@ -27,6 +26,7 @@ final class ReadAhead implements InputFile, BytesStream.Source {
   private static final int GAP_BYTES = 16 << 10;
 
   private static final int REMOTE_GAP_BYTES = 128 << 10;
+  private static final int FOOTER_BYTES = 64 << 10;
 
   /** Ask a store for ranges side by side. */
   private static final ExecutorService THREADS =
@@ -54,12 +54,24 @@ final class ReadAhead implements InputFile, BytesStream.Source {
     stream = file.newStream();
   }
 
+  /**
+   * Hold what is likely a Parquet footer: asking a store first for its length takes a round more.
+   */
+  void fetchFooter() throws IOException {
+    if (!isLocal) {
+      fetch(List.of(new Range(Math.max(length - FOOTER_BYTES, 0), length)));
+    }
+  }
+
   /** Hold some ranges, in any order, until {@link #forget}. */
   void fetch(List<Range> ranges) throws IOException {
-    List<Range> sorted = new ArrayList<>(ranges);
-    sorted.sort(Comparator.comparingLong(Range::first));
+    List<Range> sorted =
+        ranges.stream()
+            .filter(range -> !isHeld(range))
+            .sorted(Comparator.comparingLong(Range::first))
+            .toList();
     List<Range> near = Range.joined(sorted, isLocal ? GAP_BYTES : REMOTE_GAP_BYTES);
-    if (isLocal || near.size() < 2) {
+    if (isLocal) {
       for (Range range : near) {
         held.put(range.first(), read(range.first(), Math.toIntExact(range.length())));
       }
@@ -95,6 +107,11 @@ final class ReadAhead implements InputFile, BytesStream.Source {
     return bytes;
   }
 
+  private boolean isHeld(Range range) {
+    Map.Entry<Long, byte[]> near = held.floorEntry(range.first());
+    return near != null && near.getKey() + near.getValue().length >= range.end();
+  }
+
   private static boolean has(Map.Entry<Long, byte[]> range, long position) {
     long within = position - range.getKey();
     return within >= 0 && within < range.getValue().length;
@@ -109,7 +126,7 @@ final class ReadAhead implements InputFile, BytesStream.Source {
   /** Exactly these bytes, which stay in memory until {@link #forget}. */
   byte[] hold(long first, int count) throws IOException {
     fetch(List.of(new Range(first, first + count)));
-    return held.get(first);
+    return read(first, count);
   }
 
   void forget() {
