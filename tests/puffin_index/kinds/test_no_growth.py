@@ -1,6 +1,7 @@
 """What is merged takes no more bytes than what it was made of, of any kind, layout and column."""
 
 from collections.abc import Sequence
+from io import BytesIO
 
 import numpy as np
 import pyarrow as pa
@@ -9,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 
 from puffin_index.keys.arrow_keys import column_of
 from puffin_index.keys.value_types import value_type_named
-from puffin_index.segments.directory import DIRECTORY, serialize_batch
+from puffin_index.segments.segment import SegmentWriter
 from tests.conftest import amount
 from tests.puffin_index.kinds.columns import Sample
 from tests.puffin_index.kinds.merged_sample import Piece, built_by, merged
@@ -51,22 +52,16 @@ def columns(draw: st.DrawFn, type_name: str) -> Sample:
 
 
 def size_of(pieces: Sequence[Piece]) -> int:
-    """The bytes of some payloads in a segment, with what its directory says of them."""
-    rows, offset = [], 0
-    for place, piece in enumerate(pieces):
-        data = piece.payload.data
-        rows.append(
-            {
-                "first_row_group": place,
-                "row_groups": len(piece.groups),
-                "offset": offset,
-                "length": len(data),
-                "blob_type": piece.payload.blob_type,
-                "layout": piece.payload.layout,
-            }
-        )
-        offset += len(data)
-    return offset + len(serialize_batch(pa.RecordBatch.from_pylist(rows, DIRECTORY), {}))
+    """The bytes that payloads take in a segment, with what its directory and footer say of them."""
+    return _segment_bytes(pieces) - _segment_bytes(())
+
+
+def _segment_bytes(pieces: Sequence[Piece]) -> int:
+    file = BytesIO()
+    writer = SegmentWriter(file)
+    writer.add_index((1, "kind"), value_type_named("long"), [piece.payload for piece in pieces])
+    writer.finish("memory", ())
+    return len(file.getvalue())
 
 
 @pytest.mark.parametrize("type_name", ["long", "string"])
