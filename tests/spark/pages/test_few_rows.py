@@ -139,8 +139,9 @@ class Table:
         path = f"{table.location()}/imported-{random.randrange(10**9)}.parquet"
         rows = rows.cast(schema_to_pyarrow(table.schema(), include_field_ids=False))
         encodings = {field.name: encoding for field in rows.schema if (encoding := self._encoding(field.type))}
-        # Iceberg's vectorized readers know none of these encodings.
-        self.is_vectorized = self.is_vectorized and not (is_encoded := random.random() < 0.5)
+        is_encoded, version = random.random() < 0.5, random.choice(("1.0", "2.0"))
+        # Iceberg's vectorized readers know none of these encodings, nor those of flags in later pages.
+        self.is_vectorized &= not is_encoded and version == "1.0"
         pq.write_table(
             rows,
             path.removeprefix("file://").removeprefix("file:"),
@@ -151,7 +152,7 @@ class Table:
             use_dictionary=not is_encoded and random.choice((True, False)),
             column_encoding=encodings if is_encoded else None,
             compression=random.choice(("zstd", "snappy", "gzip", "lz4", "none")),
-            data_page_version=random.choice(("1.0", "2.0")),
+            data_page_version=version,
             write_page_index=True,
         )
         table.add_files([path], check_duplicate_files=False)
