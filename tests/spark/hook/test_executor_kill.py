@@ -95,20 +95,20 @@ spark.stop()
 
 _QUERY = """
 def slowly(rows):
-    time.sleep(1)
+    time.sleep(3)
     return list(rows)
 
 
 def kill_one():
-    # The other one is there before, as Spark may take long to start it.
-    while len(list(executors(application))) < 2 or not any(
-        info.numActiveTasks for info in known(tracker, tracker.getActiveStageIds())
-    ):
+    while not ended.is_set() and not any(info.numActiveTasks for info in known(tracker, tracker.getActiveStageIds())):
         time.sleep(0.01)
     os.kill(next(executors(application)), signal.SIGKILL)
 
 
 query = "SELECT * FROM lake.ns.t WHERE k IN (5, 4711, 123456, 399999)"
+ended = threading.Event()
+# A task for each file.
+spark.sql("ALTER TABLE lake.ns.t SET TBLPROPERTIES ('read.split.target-size'='1', 'read.split.open-file-cost'='1')")
 expected = sorted(spark.sql(query).collect())
 TableIndex.create(open_catalog(warehouse), "ns.t", IndexDefinition.of(bitmap=["k"])).build(workers=1)
 planner.enable(spark, strict=True)
@@ -117,6 +117,7 @@ before = set(tracker.getJobIdsForGroup())
 killer = threading.Thread(target=kill_one)
 killer.start()
 found = sorted(rows.collect())
+ended.set()
 killer.join()
 pages = planner.reports(spark)[-1].by_pages
 print("read", len(found), found == expected, pages.row_groups, failed_tasks(tracker, before), flush=True)
