@@ -33,7 +33,7 @@ the bytes at stake is made, as the gate counts an index byte a quarter."""
 _PRIOR_CASES = 0.5
 """A rate that was seen in no case is taken for that of half a case."""
 
-BURST_ROWS = 100
+_BURST_ROWS = 100
 """Rows of two tests meet by chance in bursts of about this many, not one by one: a key comes in bursts of its own."""
 
 _BLOCK_ROW_GROUPS = 8_192
@@ -88,9 +88,11 @@ class JoinedEstimates(JoinedValues[Estimate]):
         )
 
     def _places(self, estimate: Estimate, at: Selection) -> Floats:
-        if estimate.places is not None:
-            return estimate.places
-        return estimate.selectivity * self._row_counts[at] / BURST_ROWS
+        return _expected_places(estimate, self._row_counts[at])
+
+
+def _expected_places(estimate: Estimate, row_counts: Floats | Ints) -> Floats:
+    return estimate.selectivity * row_counts / _BURST_ROWS if estimate.places is None else estimate.places
 
 
 def places_of(counts: Floats, gaps: Floats, row_counts: Ints) -> Floats:
@@ -100,7 +102,7 @@ def places_of(counts: Floats, gaps: Floats, row_counts: Ints) -> Floats:
     but in no longer bursts than rows of which nothing is known.
     """
     spread = np.minimum(counts, np.log(counts + 1) * row_counts / np.maximum(gaps, 1))
-    return np.asarray(np.maximum(spread, counts / BURST_ROWS), np.float64)
+    return np.asarray(np.maximum(spread, counts / _BURST_ROWS), np.float64)
 
 
 def estimate_leaf(test: LeafTest, statistics: FieldStatistics, row_groups: Ints, *, is_alone: bool = False) -> Estimate:
@@ -162,6 +164,19 @@ def estimate_by_sample(first: Flags, second: Flags, count: int, left: Floats) ->
     come, others = int(np.count_nonzero(second & ~first)), int(np.count_nonzero(~met))
     absence = (1 + left / (count * max(others, 1))) ** -(come + _PRIOR_CASES)
     return np.where(met, 1.0, np.minimum(1 - absence, 1 - _LEAST_DOUBT))
+
+
+def estimate_by_first_keys(estimate: Estimate, row_counts: Ints, met: Ints, counts: Ints, gaps: Floats) -> Estimate:
+    """Estimate a set better from the rows of a few keys: these match, and the others are spread as they are.
+
+    `met` are the positions that have such rows; `counts` says how many there are at each, and `gaps` the most rows in a
+    row without one.
+    """
+    presence, places = estimate.presence.copy(), _expected_places(estimate, row_counts).copy()
+    presence[met] = 1
+    own = places_of(counts.astype(np.float64), gaps, row_counts[met])
+    places[met] = own * estimate.selectivity[met] * row_counts[met] / counts
+    return Estimate(estimate.selectivity, presence, places)
 
 
 def keys_within(test: SetTest, statistics: FieldStatistics, chosen: Selection) -> Floats:

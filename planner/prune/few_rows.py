@@ -7,7 +7,7 @@ import numpy as np
 
 from planner.prune.row_sets import RowSets
 from puffin_index.kinds.base import RowSet
-from puffin_index.storage.arrays import Floats, Ints
+from puffin_index.storage.arrays import Floats, Ints, distinct
 
 PAGE_ROWS: Final = 20_000
 """The most rows of a page, unless a writer is told otherwise. A page of wide values has fewer."""
@@ -60,7 +60,7 @@ def few_rows(row_sets: RowSets, row_groups: Ints, row_counts: Ints) -> FewRows:
         rows = row_sets.of(row_group)
         if rows is None or len(rows.rows) > _MOST_ROWS * row_count:
             continue
-        wanted = len(np.unique(np.frombuffer(rows.rows.to_array(), np.uint32) // PAGE_ROWS))
+        wanted = len(distinct(np.frombuffer(rows.rows.to_array(), np.uint32) // np.uint32(PAGE_ROWS)))
         if wanted > MOST_PAGES * most:
             continue
         rows_left -= len(rows.rows)

@@ -9,12 +9,11 @@ import numpy as np
 from pyroaring import BitMap
 
 from planner.prune.estimate import (
-    BURST_ROWS,
     Estimate,
+    estimate_by_first_keys,
     estimate_by_payload,
     estimate_by_sample,
     keys_within,
-    places_of,
 )
 from planner.prune.leaf_payloads import LeafPayloads, Prepared
 from planner.prune.row_sets import FoundRows
@@ -24,7 +23,7 @@ from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.leaf import SetTest
 from puffin_index.kinds.kind import Answer
 from puffin_index.kinds.registry import kind_named, kinds_answering
-from puffin_index.storage.arrays import Ints
+from puffin_index.storage.arrays import Flags, Ints
 
 WIDE_SHARE = 0.02
 """A leaf that matches a greater share of the rows is left for later: narrow leaves may leave few row groups to ask."""
@@ -141,41 +140,41 @@ class LeafSearch(LeafPayloads):
         if not search.gate.may_lose(4 * sum(one.cost for one in opened), 4 * sum(one.reads for one in opened)):
             return undecided
         with search.gate.spending():
-            met = self._learn_from(opened)
-        asked = [here for _, here, _ in self.works(undecided) if not np.isin(here, met).all() or self._may_pay(here)]
-        is_asked = np.isin(undecided, np.concatenate([undecided[:0], *asked]))
+            self._learn_from(opened)
+        is_asked = self._are_to_be_asked(undecided)
         search.refuse(undecided[~is_asked], Reason.NOT_WORTH_READING)
         return undecided[is_asked]
 
-    def _learn_from(self, opened: Sequence[Prepared]) -> Ints:
-        """Look a few keys up and learn where rows match, and how far these are spread; return the positions."""
-        rows, known = self.rows_of_all(opened), self.leaf.estimate
+    def _learn_from(self, opened: Sequence[Prepared]) -> None:
+        """Look a few keys up, and learn where rows match and how far these are spread."""
+        rows, row_counts = self.rows_of_all(opened), self.state.view.row_counts
         positions, counts = self.counts(opened, rows)
         met, counts = positions[counts > 0], counts[counts > 0]
-        found, row_groups = FoundRows.nothing(self.state.view.row_counts), self.state.row_groups[met]
+        found = FoundRows.nothing(row_counts)
         self._add(found, positions, rows)
-        presence, row_counts = known.presence.copy(), self.state.view.row_counts[self.state.row_groups]
-        presence[met] = 1
-        expected = known.selectivity * row_counts
-        places = expected / BURST_ROWS if known.places is None else known.places.copy()
-        places[met] = (
-            places_of(counts.astype(np.float64), found.widest_gaps(row_groups), row_counts[met])
-            * expected[met]
-            / counts
+        gaps = found.widest_gaps(self.state.row_groups[met])
+        self.leaf.estimate = estimate_by_first_keys(
+            self.leaf.estimate, row_counts[self.state.row_groups], met, counts, gaps
         )
-        self.leaf.estimate = Estimate(known.selectivity, presence, places)
-        self.leaf.sampled = np.isin(np.arange(len(presence)), met)
-        return met
+        self._note_sampled(met)
 
-    def _may_pay(self, positions: Ints) -> bool:
-        """Whether the rows of a payload, all of whose row groups have some, may be worth their share of its bytes."""
-        estimate = self.leaf.estimate.at(self.state.selection(positions))
-        share = float(estimate.selectivity.mean())
-        weight = self._decoding_weight if share > WIDE_SHARE else 1
-        cost = int(self.directory.length[self.state.row_groups[positions[0]]] * share * weight)
-        return bool(
-            self.state.gate.worth(self.state.gate.saved(positions, (self.leaf.number, estimate)).sum(), cost, 1)
-        )
+    def _note_sampled(self, positions: Ints) -> None:
+        if self.leaf.sampled is None:
+            self.leaf.sampled = np.zeros(len(self.state.row_groups), np.bool_)
+        self.leaf.sampled[positions] = True
+
+    def _are_to_be_asked(self, undecided: Ints) -> Flags:
+        """Where a payload has a row group without a sampled key, or its rows may be worth their share of its bytes."""
+        assert self.leaf.sampled is not None
+        row_groups, gate = self.state.row_groups[undecided], self.state.gate
+        _, firsts, owners = np.unique(self.directory.blob[row_groups], return_index=True, return_inverse=True)
+        is_open = np.bincount(owners, ~self.leaf.sampled[undecided]) > 0
+        shares = np.bincount(owners, self.leaf.estimate.selectivity[undecided]) / np.bincount(owners)
+        weights = np.where(shares > WIDE_SHARE, self._decoding_weight, 1)
+        costs = (self.directory.length[row_groups[firsts]] * shares * weights).astype(np.int64)
+        saved = np.bincount(owners, gate.saved(undecided)).astype(np.float64)
+        may_pay = gate.worth(saved, costs, 1)
+        return np.asarray((is_open | may_pay)[owners], np.bool_)
 
     def _met(self, opened: Sequence[Prepared]) -> Ints:
         """The positions where a row matches."""
@@ -243,7 +242,7 @@ class LeafSearch(LeafPayloads):
         presence = state.estimate.presence.copy()
         presence[at] = estimate_by_sample(first, second, count, left)
         state.estimate = replace(state.estimate, presence=presence)
-        state.sampled = np.isin(np.arange(len(presence)), at)
+        self._note_sampled(at)
         return True
 
     def _samples(self, opened: Sequence[Prepared], test: SetTest) -> tuple[int, list[list[Prepared]]]:

@@ -20,7 +20,7 @@ def intervals_of(test: SetTest | RangeTest) -> Intervals:
     """Return the 64-bit integers that satisfy a test: disjoint, ascending, none touching."""
     match test:
         case SetTest():
-            found = union((_int(key), _int(key)) for key in test.keys)
+            found = tuple((low, high) for low, high in _runs_of(test).tolist())
         case RangeTest():
             low = INT64_MINIMUM if test.low is None else _int(test.low) + (not test.low_inclusive)
             high = INT64_MAXIMUM if test.high is None else _int(test.high) - (not test.high_inclusive)
@@ -29,10 +29,10 @@ def intervals_of(test: SetTest | RangeTest) -> Intervals:
     return complement(found, INT64_MINIMUM, INT64_MAXIMUM) if test.negated else found
 
 
-def _bounds_of(test: SetTest | RangeTest) -> Ints:
-    """The intervals of a test that is not negated, as rows of two bounds. A set may have very many keys."""
-    if isinstance(test, RangeTest):
-        return np.array(intervals_of(test), np.int64).reshape(-1, 2)
+def _runs_of(test: SetTest) -> Ints:
+    """The keys of a set as intervals of those that follow one another: shape (n, 2). There may be very many keys."""
+    for key in test.keys[:1]:  # they are of one type
+        _int(key)
     keys = np.array(test.keys, np.int64)
     begins = np.ones(len(keys) + 1, np.bool_)
     begins[1:-1] = keys[1:] != keys[:-1] + 1
@@ -126,7 +126,9 @@ class AskedTest:
 
     @cached_property
     def _int_places(self) -> Places:
-        bounds = _bounds_of(self._plain)
+        test = self._plain
+        every = _runs_of(test) if isinstance(test, SetTest) else intervals_of(test)
+        bounds = np.array(every, np.int64).reshape(-1, 2)
         keys = bounds.reshape(-1)
         right = np.tile([False, True], len(bounds))
         is_end = (keys == np.where(right, INT64_MAXIMUM, INT64_MINIMUM)).astype(np.bool_)

@@ -21,6 +21,7 @@ Selection: TypeAlias = Ints | slice
 
 _STRETCH = 65_536
 _Record = TypeVar("_Record", bound=np.generic)
+_Number = TypeVar("_Number", bound=np.integer)
 
 
 def records_at(data: Bytes, places: Ints, record: np.dtype[_Record]) -> npt.NDArray[_Record]:
@@ -37,7 +38,7 @@ def ramps(starts: Ints, counts: Ints, step: int = 1) -> Ints:
     return ramp
 
 
-def distinct(ascending: Ints) -> Ints:
+def distinct(ascending: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
     """Return the different numbers among ascending ones. `np.unique` takes ten times as long, as it hashes them."""
     return ascending[_are_new(ascending)]
 
@@ -48,7 +49,7 @@ def numbered(ascending: Ints) -> tuple[Ints, Ints]:
     return ascending[are_new], np.cumsum(are_new) - 1
 
 
-def _are_new(ascending: Ints) -> Flags:
+def _are_new(ascending: npt.NDArray[np.integer]) -> Flags:
     are_new = np.ones(len(ascending), np.bool_)
     np.not_equal(ascending[1:], ascending[:-1], out=are_new[1:])
     return are_new
