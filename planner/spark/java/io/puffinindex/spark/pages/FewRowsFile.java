@@ -16,8 +16,6 @@ import org.apache.iceberg.shaded.org.apache.parquet.format.FileMetaData;
 import org.apache.iceberg.shaded.org.apache.parquet.hadoop.ParquetFileReader;
 import org.apache.iceberg.shaded.org.apache.parquet.schema.MessageType;
 import org.apache.spark.util.CollectionAccumulator;
-import org.slf4j.Logger;
-import org.slf4j.LoggerFactory;
 
 /**
  * A Parquet data file in which some row groups have only the rows that a query wants.
@@ -31,8 +29,6 @@ import org.slf4j.LoggerFactory;
  * reads all rows.
  */
 final class FewRowsFile implements InputFile {
-  private static final Logger LOG = LoggerFactory.getLogger(FewRowsFile.class);
-
   /** Copying this many rows more takes less time than a row group more. */
   private static final int GAP_ROWS = 64;
 
@@ -104,8 +100,7 @@ final class FewRowsFile implements InputFile {
           throw new RuntimeIOException(
               new IOException(e), "interrupted while reading %s", location());
         }
-        LOG.warn("pages not picked, all rows of the row groups are read: {}", location(), e);
-        notPicked.add(location() + ": " + e);
+        PagesNotPicked.tell(notPicked, location(), e);
         appended = new byte[0];
       }
     }

@@ -27,8 +27,6 @@ import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 import org.apache.spark.util.CollectionAccumulator;
-import org.slf4j.Logger;
-import org.slf4j.LoggerFactory;
 
 /**
  * Makes Iceberg's readers on executors, and lets them read few rows of the data files that have
@@ -36,8 +34,6 @@ import org.slf4j.LoggerFactory;
  */
 record FewRowsReaders(PartitionReaderFactory factory, CollectionAccumulator<String> notPicked)
     implements PartitionReaderFactory {
-  private static final Logger LOG = LoggerFactory.getLogger(FewRowsReaders.class);
-
   /** These are the same for all rows of a data file. */
   private static final Set<Integer> WITHOUT_POSITION =
       Set.of(
@@ -80,8 +76,7 @@ record FewRowsReaders(PartitionReaderFactory factory, CollectionAccumulator<Stri
         }
         FieldUtils.writeField(reader, "lazyInputFiles", files, true);
       } catch (ReflectiveOperationException | RuntimeException e) {
-        LOG.warn("pages not picked, all rows of the row groups are read", e);
-        notPicked.add(own.wanted().keySet() + ": " + e);
+        PagesNotPicked.tell(notPicked, own.wanted().keySet().toString(), e);
       }
     }
     return reader;

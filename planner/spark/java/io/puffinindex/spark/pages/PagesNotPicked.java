@@ -19,6 +19,9 @@ final class PagesNotPicked extends SparkListener {
   private static final Logger LOG = LoggerFactory.getLogger("puffin-index");
   private static final String NAME = "puffin-index: pages not picked";
 
+  /** More lines of one scan say nothing new: a table may have many such files. */
+  private static final int MOST_LINES = 10;
+
   /** The application that has a listener. */
   private static String application;
 
@@ -34,10 +37,19 @@ final class PagesNotPicked extends SparkListener {
     return context.collectionAccumulator(NAME);
   }
 
+  /** Log why all rows of a file are read, on this executor, and let the driver know. */
+  static void tell(CollectionAccumulator<String> notPicked, String location, Exception trouble) {
+    LOG.warn("pages not picked, all rows of the row groups are read: {}", location, trouble);
+    notPicked.add(location + ": " + trouble);
+  }
+
   @Override
   public void onTaskEnd(SparkListenerTaskEnd end) {
     for (AccumulableInfo one : Lists.from(end.taskInfo().accumulables())) {
-      if (one.name().contains(NAME) && one.update().get() instanceof List<?> troubles) {
+      if (one.name().contains(NAME)
+          && one.update().get() instanceof List<?> troubles
+          && one.value().get() instanceof List<?> ofScan
+          && ofScan.size() - troubles.size() < MOST_LINES) {
         for (Object trouble : troubles) {
           LOG.warn(
               "pages not picked on an executor, all rows of the row groups were read: {}", trouble);
