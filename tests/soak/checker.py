@@ -1,8 +1,7 @@
 """Questions and their answers without an index: found in a process of its own, whose memory is not the reader's."""
 
-import ctypes
 import logging
-import signal
+import os
 from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -13,11 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.table import StaticTable
 
+from puffin_index.jobs.worker_pool import end_with
 from tests.soak.world import TROUBLE, ask, matching, names_now, read_plainly
 
 _QUESTIONS_A_SNAPSHOT = 8
-_END_WITH_PARENT = 1
-"""PR_SET_PDEATHSIG of `prctl`."""
 
 
 class CheckError(Exception):
@@ -39,7 +37,7 @@ class Checker:
 
     def __init__(self, store: Mapping[str, str]) -> None:
         self._store = store
-        self._process = ProcessPoolExecutor(1, get_context("spawn"), _begin)
+        self._process = ProcessPoolExecutor(1, get_context("spawn"), _begin, (os.getpid(),))
 
     def questions(self, metadata: str, snapshot_id: int, seed: int) -> list[Question]:
         """Make questions about a snapshot, given the location of the table's metadata.
@@ -49,8 +47,8 @@ class Checker:
         return self._process.submit(_answer, self._store, metadata, snapshot_id, seed).result()
 
 
-def _begin() -> None:
-    ctypes.CDLL(None).prctl(_END_WITH_PARENT, signal.SIGKILL)
+def _begin(parent: int) -> None:
+    end_with(parent)
     logging.getLogger("pyiceberg").setLevel(logging.ERROR)
 
 
