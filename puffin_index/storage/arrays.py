@@ -44,7 +44,7 @@ def distinct(ascending: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
 
 
 def numbered(ascending: Ints) -> tuple[Ints, Ints]:
-    """Return the different numbers among ascending ones, and for each of those ones the place of its number."""
+    """Return the different numbers among ascending ones, and the place of each ascending one among these."""
     are_new = _are_new(ascending)
     return ascending[are_new], np.cumsum(are_new) - 1
 

@@ -11,8 +11,8 @@ import org.apache.iceberg.shaded.org.apache.parquet.io.ParquetDecodingException;
 import org.apache.iceberg.shaded.org.apache.parquet.io.api.Binary;
 
 /**
- * A dictionary of values of one width, of which only those are decoded that somebody wants. Few
- * rows want few, and a dictionary may have 100,000.
+ * A dictionary that decodes a value when a row needs it. All of its values have the same width. Few
+ * rows need few of the 100,000 values that a dictionary may have.
  */
 final class FixedWidthDictionary extends Dictionary {
   private final ByteBuffer values;
@@ -30,7 +30,7 @@ final class FixedWidthDictionary extends Dictionary {
     }
   }
 
-  /** The same page, whose values of one width are decoded when they are wanted. */
+  /** The same page; it decodes a value of one width when a row needs the value. */
   static DictionaryPage lazy(DictionaryPage page) {
     return page == null ? null : new Page(page);
   }

@@ -44,7 +44,7 @@ final class ReadAhead implements InputFile, BytesStream.Source {
   private final org.apache.iceberg.io.SeekableInputStream stream;
   private final TreeMap<Long, byte[]> held = new TreeMap<>();
 
-  /** What was read from last of that. */
+  /** The held range that was read last. */
   private Map.Entry<Long, byte[]> latest;
 
   ReadAhead(org.apache.iceberg.io.InputFile file) {
@@ -55,7 +55,8 @@ final class ReadAhead implements InputFile, BytesStream.Source {
   }
 
   /**
-   * Hold what is likely a Parquet footer: asking a store first for its length takes a round more.
+   * Hold the end of a remote file, where the footer most likely is. Asking for the footer's length
+   * first would take another request.
    */
   void fetchFooter() throws IOException {
     if (!isLocal) {
