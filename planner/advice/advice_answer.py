@@ -14,9 +14,10 @@ _SHOWN = 10
 
 def create_index(table: str, column: str, kind: str) -> str:
     """Return the statement that creates the index of a column of `catalog.namespace.table`, or of `map#k#key`."""
-    name, key = split_name(column)
+    name, key, part = split_name(column)
     index = re.sub(r"\W+", "_", f"{column}_{kind}")
     option = "" if key is None else f" OPTIONS (key = {quoted(key)})"
+    option = option if part is None else f" OPTIONS (content = {quoted(part)})"
     target, path = (name_text(text.split(".")) for text in (table, name))
     return f"CREATE INDEX {name_text([index])} ON {target} USING {kind} ({path}{option})"
 

@@ -22,7 +22,7 @@ from puffin_index.definition.index_definition import (
 )
 from puffin_index.errors import DefinitionError, NotFoundError, WhereSyntaxError
 from puffin_index.keys.leaf import NullTest
-from puffin_index.keys.map_key import SEPARATOR, ColumnId, FieldKind, column_and_key, index_of
+from puffin_index.keys.map_key import ColumnId, FieldKind, field_of, index_of, suffix_of
 from puffin_index.kinds.kind import Answer, IndexKind
 from puffin_index.kinds.registry import KINDS, kinds_answering, kinds_holding_keys
 
@@ -114,9 +114,7 @@ class _Indexes:
         return frozenset(key for kind in kinds for key in self._known(column, kind.name))
 
     def _resolve(self, column: ColumnId, kind: str) -> tuple[FieldKind, ...]:
-        field_id, map_key = column_and_key(column)
-        name = self._schema.find_column_name(field_id) or ""
-        name = name if map_key is None else f"{name}{SEPARATOR}{map_key}"
+        name = f"{self._schema.find_column_name(field_of(column)) or ''}{suffix_of(column)}"
         try:
             found = resolve(IndexDefinition((IndexedColumn(name, {kind: {}}),)), self._schema)
         except DefinitionError as error:

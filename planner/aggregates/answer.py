@@ -28,7 +28,7 @@ from planner.snapshot.scan import Scan
 from planner.view.cache import SharedPayloads
 from planner.view.directories import IndexReads
 from planner.view.index_view import IndexView
-from puffin_index.keys.map_key import column_and_key
+from puffin_index.keys.map_key import field_of
 from puffin_index.storage.arrays import Floats, Ints
 
 _COLUMN_SHARE: Final = 0.1
@@ -78,7 +78,7 @@ def costs_of_data(rows: KnownRows, question: Question) -> Floats:
     """The cost of reading the columns of a question in each row group, in weighed bytes."""
     scan, view = rows.scan, rows.scan.view
     costs = np.full(len(rows.is_whole), _ROW_GROUP_OVERHEAD_BYTES, np.float64)
-    at, columns = rows.positions, [column_and_key(asked.column)[0] for asked in question.every_column]
+    at, columns = rows.positions, [field_of(asked.column) for asked in question.every_column]
     if not len(at):
         return costs
     files, file_of = view.file_of[scan.numbers[at]], scan.file_of[at]

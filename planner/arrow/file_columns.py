@@ -71,10 +71,8 @@ class FileColumns:
     def _path(self, field_id: int) -> tuple[FileField, ...]:
         if field_id in self.constants:
             return ()
-        ids = self.reading.ids(field_id)
-        is_map = isinstance(self.reading.schema.find_type(field_id), MapType)
         try:
-            return self.fields.find(ids[:-2] if is_map else ids)
+            return self.fields.find(self.reading.path(field_id))
         except LookupError as error:
             raise UnsupportedError(f"data file {self.location}: {error}") from error
 

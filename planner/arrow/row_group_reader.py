@@ -24,7 +24,7 @@ from puffin_index.data.file_fields import FileField
 from puffin_index.data.page_reader import joined
 from puffin_index.data.parquet import OpenParquet, open_parquet, open_parquet_file
 from puffin_index.errors import CorruptFileError, UnsupportedError
-from puffin_index.keys.map_key import ColumnId, column_and_key
+from puffin_index.keys.map_key import ColumnId, field_of
 from puffin_index.kinds.base import RowSet
 from puffin_index.storage.arrays import Flags, Ints
 
@@ -98,7 +98,7 @@ class RowGroupReader:
         """Read the values of some columns in a row group's matching rows, and the position of each row in the file."""
         with self._opened(task) as (columns, group):
             rows, tested = self._matching_rows(group, columns, task)
-            fields = columns.fields_of(column_and_key(column)[0] for column in column_ids)
+            fields = columns.fields_of(field_of(column) for column in column_ids)
             table = _with_columns(tested, group, fields, rows)
             positions = group.first_row + (np.arange(table.num_rows) if rows is None else rows)
         found = {column: values_of(column, partial(columns.values, table)) for column in column_ids}

@@ -14,7 +14,7 @@ from pyiceberg.types import DateType, MapType, NestedField, StringType, StructTy
 from planner.condition.places import prefix_end
 from planner.condition.tree import nodes
 from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
-from puffin_index.keys.map_key import ColumnId, MapKey
+from puffin_index.keys.map_key import ColumnId, Contents, MapKey, field_of
 from puffin_index.keys.value_types import NAN_KEY, ValueType, value_type_named
 from puffin_index.keys.values import value_of
 
@@ -73,6 +73,8 @@ class _Writer:
                 return " AND ".join(self.part(child) for child in children)
             case nodes.Disjunction(children):
                 return " OR ".join(self.part(child) for child in children)
+            case nodes.Leaf(Contents() as column, test, value_type):
+                return self._contents(column, test, value_type_named(value_type))
             case nodes.Leaf(column, test, value_type):
                 return self._leaf(self.name(column), test, value_type_named(value_type))
             case nodes.ByValue(column, test, text=text):
@@ -91,7 +93,7 @@ class _Writer:
         return f"({written})" if isinstance(predicate, nodes.Conjunction | nodes.Disjunction) else written
 
     def name(self, column: ColumnId) -> str:
-        field_id, key = (column.field_id, column.key) if isinstance(column, MapKey) else (column, None)
+        field_id, key = field_of(column), column.key if isinstance(column, MapKey) else None
         name = name_text(_path(self.schema.fields, field_id) or (f"field {field_id}",))
         if key is None:
             return name
@@ -115,6 +117,23 @@ class _Writer:
             case RangeTest(negated=negated):
                 written = self._range(name, test, value_type)
                 return f"NOT ({written})" if negated else written
+
+    def _contents(self, column: Contents, test: LeafTest, value_type: ValueType) -> str:
+        name = self.name(column)
+        lists = name if column.part == "elements" else f"map_{column.part}({name})"
+        match test:
+            case NullTest(is_null):
+                return f"{name} IS {'' if is_null else 'NOT '}NULL"
+            case SetTest(keys, negated):
+                found = f"arrays_overlap({lists}, array({self._members(keys, value_type)}))"
+                if len(keys) == 1:
+                    found = f"array_contains({lists}, {self._literal(keys[0], value_type)})"
+                return f"NOT {found}" if negated else found
+            case RangeTest(None, None, negated=True):
+                return f"size({name}) = 0"
+            case RangeTest(negated=negated):
+                found = f"exists({lists}, x -> {self._range('x', test, value_type)})"
+                return f"NOT {found}" if negated else found
 
     def _set(self, name: str, keys: Sequence[Key], value_type: ValueType, *, negated: bool) -> str:
         if not keys:

@@ -1,13 +1,15 @@
 """Which column, or key of a map, a name in a condition means; and the parts that rows cannot be judged by."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, timedelta, tzinfo
 from typing import Final, Literal as TypingLiteral, TypeAlias
 
 from pyiceberg.schema import Schema
-from pyiceberg.types import IcebergType, ListType, MapType, NestedField
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, PrimitiveType
 
 from planner.condition.literals import Literal, text_literal
 from planner.condition.places import Pair, range_tests, set_tests
@@ -15,9 +17,10 @@ from planner.condition.session_time import in_session
 from planner.condition.tree.nodes import Everything, Leaf, Predicate, parts
 from planner.condition.truth import Truth, unknown
 from puffin_index.definition.column_names import field_named, fields_named
+from puffin_index.definition.index_definition import contained_type
 from puffin_index.errors import DefinitionError, UnsupportedError
 from puffin_index.keys.leaf import LeafTest, NullTest
-from puffin_index.keys.map_key import ColumnId, MapKey, key_text
+from puffin_index.keys.map_key import ColumnId, Contents, MapKey, Part, key_text
 from puffin_index.keys.value_types import ValueType, value_type_of
 
 ONLY_SPARK_KNOWS_INSTANT: Final = (
@@ -34,7 +37,8 @@ Compared: TypeAlias = TypingLiteral["=", "<", "<=", ">", ">=", "IN"]
 class FoundColumn:
     """A column, or key of a map, that a condition tests, as it was written, and its types; no index may hold them.
 
-    Of a part of a list, and of what is no key of a map, it is the type of list or map. Times are read in the `zone`.
+    Of a part of a list, and of what is no key of a map, it is the type of list or map, and `is_part` is true. Times are
+    read in the `zone`.
     """
 
     name: str
@@ -42,6 +46,7 @@ class FoundColumn:
     type: IcebergType
     value_type: ValueType | None
     zone: tzinfo = UTC
+    is_part: bool = False
 
     def leaf(self, test: LeafTest) -> Leaf:
         """Return a test of the column, whose values an index can hold."""
@@ -64,6 +69,13 @@ class FoundColumn:
             reason = ONLY_SPARK_KNOWS_INSTANT if is_instant else f"{kind}: Spark converts one of them first"
             return unknown(text, reason)
         return Truth(self.leaf(pair[0]), self.leaf(pair[1]), self.is_null)
+
+    def contents(self, part: Part) -> FoundColumn | None:
+        """What the rows of a column contain, to be tested as a column is; None for another type of column."""
+        own = contained_type(self.type, part)
+        if self.is_part or not isinstance(self.column, int) or not isinstance(own, PrimitiveType):
+            return None
+        return replace(self, column=Contents(self.column, part), type=own, value_type=value_type_or_none(own))
 
     def compared(self, comparison: Compared, literals: Sequence[Literal], text: str) -> Truth:
         """Compare with literals, several for `IN`."""
@@ -88,7 +100,7 @@ def find_column(schema: Schema, name: str, key: Literal | None = None) -> FoundC
             continue
         is_other_column = any(field.name.lower() == name.lower() for field in schema.fields)
         if isinstance(parent.field_type, ListType) or key is not None or depth < len(parts) - 1 or is_other_column:
-            return FoundColumn(name, parent.field_id, parent.field_type, None)
+            return FoundColumn(name, parent.field_id, parent.field_type, None, is_part=True)
         return column_of_field(parent, name, text_literal(parts[depth]))
     return column_of_field(field_named(schema, name), name, key)
 
@@ -100,7 +112,7 @@ def column_of_field(field: NestedField, name: str, key: Literal | None = None) -
         return FoundColumn(name, field.field_id, own, value_type_or_none(own))
     text = _key_text(key, own.key_type) if isinstance(own, MapType) else None
     if not isinstance(own, MapType) or text is None:
-        return FoundColumn(name, field.field_id, own, None)
+        return FoundColumn(name, field.field_id, own, None, is_part=True)
     shown = repr(text) if key.type == "string" else text
     return FoundColumn(
         f"{name}[{shown}]", MapKey(field.field_id, text), own.value_type, value_type_or_none(own.value_type)

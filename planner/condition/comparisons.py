@@ -26,7 +26,8 @@ from planner.condition.tree.nodes import (
 )
 from planner.condition.truth import ALWAYS_FALSE, ALWAYS_NULL, ALWAYS_TRUE, Truth, join, unknown
 from planner.condition.value_tests import rlike_regex, split_like, takes, year_range
-from puffin_index.keys.leaf import NullTest
+from puffin_index.keys.leaf import NullTest, RangeTest
+from puffin_index.keys.map_key import Part
 from puffin_index.keys.value_types import ValueType
 
 Comparison: TypeAlias = TypingLiteral["=", "<>", "<", "<=", ">", ">=", "<=>"]
@@ -219,7 +220,9 @@ def null_test(value: Value, text: str) -> Truth:
     """Make `value IS NULL`."""
     match value:
         case FoundColumn():
-            truth = value.truth(lambda _: (NullTest(is_null=True), NullTest(is_null=False)), text)
+            # A list or map is tested by what it contains.
+            tested = value if value.value_type else value.contents("elements") or value.contents("keys") or value
+            truth = tested.truth(lambda _: (NullTest(is_null=True), NullTest(is_null=False)), text)
             return Truth(truth.yes, truth.no, NO_ROW)
         case Applied(function, column):
             is_null = null_test(column, text)
@@ -248,6 +251,29 @@ def nan_test(value: Value, text: str) -> Truth:
     if not isinstance(value, FoundColumn):
         return unknown(text, why(value))
     return value.truth(nan_tests, text).or_false()
+
+
+def contains(value: Value, part: Part, members: Sequence[Value], text: str) -> Truth:
+    """Make `arrays_overlap(value, array(members))`; `part` says what of a map. With a NULL member, it is unknown."""
+    found = value.contents(part) if isinstance(value, FoundColumn) else None
+    literals = [member for member in members if isinstance(member, Literal)]
+    if found is None or not literals or len(literals) < len(members) or not _compare_alike(literals):
+        return unknown(text, why(value, *members))
+    truth = found.compared("IN", literals, text)
+    # It is NULL where the value is, or where it contains NULL and none of the members.
+    return replace(truth, null=Everything(False, text))
+
+
+def is_empty(value: Value, text: str) -> Truth:
+    """Make `size(value) = 0`; whether it is false or NULL otherwise depends on a setting of Spark."""
+    truth = unknown(text, why(value))
+    if not isinstance(value, FoundColumn):
+        return truth
+    found = value.contents("keys") or value.contents("elements")
+    if found is None or found.value_type is None:
+        return truth
+    # What contains none of all keys, and no NULL, contains nothing.
+    return replace(truth, yes=found.leaf(RangeTest(None, None, negated=True)))
 
 
 def prefix_test(value: Value, prefix: Value, text: str) -> Truth:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TypeAlias, assert_never
 
@@ -18,9 +18,10 @@ from planner.condition.value_tests import flags_of, verdicts
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.arrow_keys import column_of
 from puffin_index.keys.columns import Column, KeyArray
+from puffin_index.keys.contents import ContentColumn, gather_contents
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
-from puffin_index.keys.map_key import ColumnId, MapKey, values_of_key
-from puffin_index.keys.value_types import value_type_named
+from puffin_index.keys.map_key import ColumnId, Contents, MapKey, field_of, values_of_key
+from puffin_index.keys.value_types import ValueType, value_type_named
 from puffin_index.storage.arrays import Flags
 
 ReadColumn: TypeAlias = Callable[[int], pa.Array | pa.ChunkedArray]
@@ -47,7 +48,7 @@ class Residual:
     def field_ids(self) -> frozenset[int]:
         """The columns that the condition tests."""
         return frozenset(
-            part.field_id.field_id if isinstance(part.field_id, MapKey) else part.field_id
+            field_of(part.field_id)
             for part in nodes.parts(self.predicate)
             if isinstance(part, nodes.Leaf | nodes.ByValue)
         )
@@ -75,9 +76,12 @@ class _Batch:
     read_column: ReadColumn
     uncertain: list[str] = field(default_factory=list)
     _keys: dict[ColumnId, Column] = field(default_factory=dict)
+    _contents: dict[Contents, ContentColumn] = field(default_factory=dict)
 
     def masks(self, predicate: nodes.Predicate) -> _Masks:
         match predicate:
+            case nodes.Leaf(Contents() as contents, test, value_type):
+                return (self._contents_mask(contents, test, value_type_named(value_type)),) * 2
             case nodes.Leaf():
                 return (leaf_mask(predicate.test, self._column(predicate)),) * 2
             case nodes.ByValue():
@@ -99,6 +103,13 @@ class _Batch:
             self.uncertain.append(predicate.text)
         return found.matching, found.matching & found.certain
 
+    def _contents_mask(self, column: Contents, test: LeafTest, value_type: ValueType) -> Flags:
+        if column not in self._contents:
+            values = self.read_column(column.field_id)
+            chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
+            self._contents[column] = gather_contents(chunks, column.part, value_type, len(values))
+        return contents_mask(test, self._contents[column])
+
     def _column(self, leaf: nodes.Leaf | nodes.ByValue) -> Column:
         if leaf.field_id not in self._keys:
             values = values_of(leaf.field_id, self.read_column)
@@ -108,7 +119,7 @@ class _Batch:
 
 def values_of(column: ColumnId, read_column: ReadColumn) -> pa.Array | pa.ChunkedArray:
     """The values of a column, or of one key of a map."""
-    values = read_column(column.field_id if isinstance(column, MapKey) else column)
+    values = read_column(field_of(column))
     if not isinstance(column, MapKey):
         return values
     maps = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
@@ -133,6 +144,19 @@ def leaf_mask(test: LeafTest, column: Column) -> Flags:
     if test.negated:
         inside = ~inside
     return inside if column.valid is None else inside & column.valid
+
+
+def contents_mask(test: LeafTest, column: ContentColumn) -> Flags:
+    """Say which rows contain a key that satisfies a leaf test; negated, which certainly contain none."""
+    nulls, found = np.zeros(column.row_count, np.bool_), np.zeros(column.row_count, np.bool_)
+    nulls[column.null_rows] = True
+    if isinstance(test, NullTest):
+        return nulls if test.is_null else ~nulls
+    found[column.rows[leaf_mask(replace(test, negated=False), column.keys)]] = True
+    if not test.negated:
+        return found
+    found[column.open_rows] = True
+    return ~(found | nulls)
 
 
 def _among(keys: KeyArray, members: tuple[int, ...] | tuple[bytes, ...]) -> Flags:

@@ -10,6 +10,7 @@ from planner.prune.verdicts import ZONE_MAPS, Reason
 from planner.prune.zone_map import judge_by_zone_map
 from planner.view.directories import IndexReads
 from planner.view.index_view import IndexView
+from puffin_index.keys.map_key import Contents
 from puffin_index.storage.arrays import Ints
 
 
@@ -31,7 +32,12 @@ def judge_by_zone_maps(search: SearchState) -> None:
             break
         state.statistics = search.view.statistics(state.leaf.field_id, state.leaf.value_type, search.reads)
         if state.statistics is not None:
-            state.verdicts = judge_by_zone_map(state.leaf.test, state.statistics, search.row_groups)
+            state.verdicts = judge_by_zone_map(
+                state.leaf.test,
+                state.statistics,
+                search.row_groups,
+                is_of_contents=isinstance(state.leaf.field_id, Contents),
+            )
     search.settle(Reason.ZONE_MAP)
     if not search.verdicts.root.possible.all():
         search.used.update(

@@ -49,8 +49,13 @@ class JoinedVerdicts(JoinedValues[Verdicts]):
         return Verdicts(first.possible | second.possible, first.certain | second.certain)
 
 
-def judge_by_zone_map(test: LeafTest, statistics: FieldStatistics, row_groups: Ints) -> Verdicts:
-    """Judge a leaf test by the statistics of its column, in the order of `row_groups`; unknown without statistics."""
+def judge_by_zone_map(
+    test: LeafTest, statistics: FieldStatistics, row_groups: Ints, *, is_of_contents: bool = False
+) -> Verdicts:
+    """Judge a leaf test by the statistics of its column, in the order of `row_groups`; unknown without statistics.
+
+    With `is_of_contents`, a row may have several keys, or none.
+    """
     chosen = selection_of(row_groups)
     rows = statistics.row_count[chosen]
     nulls = statistics.null_count[chosen]
@@ -68,6 +73,9 @@ def judge_by_zone_map(test: LeafTest, statistics: FieldStatistics, row_groups: I
             assert_never(test)
     if not isinstance(test, NullTest):
         possible, certain = possible & has_values, certain & no_nulls & has_values
+        if is_of_contents:
+            # Of a row group whose keys are all the same, some rows may have none.
+            possible, certain = (has_values if test.negated else possible), np.zeros(len(rows), np.bool_)
     known = statistics.known[chosen]
     return Verdicts(possible | ~known, certain & known)
 

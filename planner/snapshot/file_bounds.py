@@ -20,7 +20,6 @@ from planner.view.directories import FieldStatistics
 from puffin_index.errors import UnsupportedError
 from puffin_index.keys.columns import KeyArray
 from puffin_index.keys.leaf import Key, LeafTest, NullTest
-from puffin_index.keys.map_key import MapKey
 from puffin_index.keys.value_types import NAN_KEY, ValueType, float_keys, value_type_named
 from puffin_index.keys.values import key_of, unscaled_of, wide_decimal_key
 from puffin_index.storage.arrays import Flags
@@ -46,7 +45,7 @@ def may_match(table: Table, schema: Schema, files: Sequence[DataFile], predicate
     for number, leaf in enumerate(tree.leaves):
         if clock.is_over:
             break
-        if not isinstance(leaf.field_id, MapKey):
+        if isinstance(leaf.field_id, int):
             possible = manifests.may_match(leaf.field_id, leaf.test, value_type_named(leaf.value_type))
             verdicts.put(number, Verdicts(possible, np.zeros(len(files), np.bool_)))
     return verdicts.root.possible

@@ -31,7 +31,7 @@ from planner.spark.requests.wire import Request
 from planner.spark.settings import Settings
 from planner.view.directories import IndexReads
 from puffin_index.data.column_source import Reading
-from puffin_index.keys.map_key import SEPARATOR, ColumnId, column_and_key
+from puffin_index.keys.map_key import ColumnId, Contents, field_of, suffix_of
 from puffin_index.kinds.kind import Answer
 from puffin_index.kinds.registry import kinds_answering, kinds_holding_keys
 from puffin_index.storage.arrays import Flags
@@ -87,9 +87,8 @@ def record_of(query: PlannedQuery) -> QueryRecord:
 
 def column_text(column: ColumnId, schema: Schema) -> str:
     """The name of a column, or of a key of a map, as users give it to `puffin-index create`."""
-    field_id, key = column_and_key(column)
-    name = schema.find_column_name(field_id) or f"field {field_id}"
-    return name if key is None else f"{name}{SEPARATOR}{key}"
+    field_id = field_of(column)
+    return f"{schema.find_column_name(field_id) or f'field {field_id}'}{suffix_of(column)}"
 
 
 def deciding(query: PlannedQuery) -> frozenset[Used]:
@@ -150,7 +149,12 @@ def _kept_by_statistics(query: PlannedQuery) -> Flags:
     for number, leaf in enumerate(tree.leaves):
         statistics = scan.view.statistics(leaf.field_id, leaf.value_type, reads)
         if statistics is not None:
-            verdicts.put(number, judge_by_zone_map(leaf.test, statistics, scan.numbers))
+            verdicts.put(
+                number,
+                judge_by_zone_map(
+                    leaf.test, statistics, scan.numbers, is_of_contents=isinstance(leaf.field_id, Contents)
+                ),
+            )
     return verdicts.root.possible
 
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.name_mapping import MappedField, NameMapping, parse_mapping_from_json
-from pyiceberg.types import MapType, NestedField, StructType
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
 from puffin_index.data.file_fields import FileField, FileFields, Rule
 from puffin_index.errors import UnsupportedError
@@ -34,8 +34,8 @@ FieldSource = tuple[int, str]
 class ColumnSource:
     """The rule and field ids by which a column was found in a data file, or is absent there and NULL.
 
-    For a map, the ids are also those of its key and value. `names` has the names of each id in the name mapping, if
-    that is the rule.
+    For a map, the ids are also those of its key and value, for a list that of its element. `names` has the names of
+    each id in the name mapping, if that is the rule.
     """
 
     rule: Rule
@@ -71,16 +71,20 @@ class Reading:
     name_mapping: NameMapping | None = None
 
     def ids(self, field_id: int) -> tuple[int, ...]:
-        """Return the field ids that lead to a column outside of lists, for a map also those of key and value."""
+        """Return the field ids that lead to a column outside of lists, and those of its key and value or element."""
         return self._paths.get(field_id, ())
+
+    def path(self, field_id: int) -> tuple[int, ...]:
+        """Return the same ids without those of key and value or element."""
+        ids = self.ids(field_id)
+        return ids[: len(ids) - len(_inner_ids(self.schema.find_type(field_id)))] if ids else ()
 
     def names(self, field_id: int) -> tuple[tuple[str, ...], ...]:
         """Return the names in the name mapping of each id that leads to a column."""
         level: Sequence[MappedField] = self.name_mapping.root if self.name_mapping else ()
         names: list[tuple[str, ...]] = []
         ids = self.ids(field_id)
-        is_map = isinstance(self.schema.find_type(field_id), MapType)
-        depth = len(ids) - 2 if is_map else len(ids)
+        depth = len(self.path(field_id))
         for part in ids[:depth]:
             mapped = [field for field in level if field.field_id == part]
             names.append(_names(mapped))
@@ -121,12 +125,20 @@ class Reading:
 def _paths(above: tuple[int, ...], fields: Iterable[NestedField]) -> Iterable[tuple[int, tuple[int, ...]]]:
     for field in fields:
         path = (*above, field.field_id)
-        if isinstance(field.field_type, MapType):
-            yield field.field_id, (*path, field.field_type.key_id, field.field_type.value_id)
-            continue
-        yield field.field_id, path
+        yield field.field_id, (*path, *_inner_ids(field.field_type))
         if isinstance(field.field_type, StructType):
             yield from _paths(path, field.field_type.fields)
+
+
+def _inner_ids(field_type: IcebergType) -> tuple[int, ...]:
+    """Return the field ids of a map's key and value, or of a list's element."""
+    match field_type:
+        case MapType():
+            return field_type.key_id, field_type.value_id
+        case ListType():
+            return (field_type.element_id,)
+        case _:
+            return ()
 
 
 def _names(mapped: Iterable[MappedField]) -> tuple[str, ...]:
@@ -169,23 +181,23 @@ class LocatedColumn:
 def locate_column(
     fields: FileFields, reading: Reading, constants: Mapping[int, str], field_id: int, location: str
 ) -> LocatedColumn:
-    """Find a column, a leaf of structs or a map, in a data file, whose location is for error messages.
+    """Find a column, a leaf of structs, a map or a list, in a data file, whose location is for error messages.
 
     `reading` has the rules of the table's scans; `constants` are those of the file's partition, by field id. Raises
-    UnsupportedError if it is uncertain what Iceberg would read, or the column does not have one value per row.
+    UnsupportedError if it is uncertain what Iceberg would read.
     """
     ids = reading.ids(field_id)
     if not ids:
         raise UnsupportedError(f"data file {location}: the table has no column of the field id {field_id}")
     column = reading.schema.find_field(field_id)
-    is_map = isinstance(column.field_type, MapType)
-    path = ids[:-2] if is_map else ids
+    path = reading.path(field_id)
+    inner = ids[len(path) :]
     about = f"data file {location}, column {reading.schema.find_column_name(field_id)!r}"
     if field_id in constants:
         if len(path) > 1:
             raise UnsupportedError(f"{about}: the table is partitioned by a field of a struct")
         return LocatedColumn(ColumnSource(Rule.PARTITION, ids), constant=constants[field_id])
-    if fields.rule is Rule.POSITION and (len(path) > 1 or is_map):
+    if fields.rule is Rule.POSITION and (len(path) > 1 or inner):
         raise UnsupportedError(f"{about}: the file has no field ids and the table has no name mapping")
     try:
         found = fields.find(path)
@@ -196,11 +208,11 @@ def locate_column(
         if reading.default(field_id) is not None:
             raise UnsupportedError(f"{about}: the file lacks the column, which has a default value there")
         return LocatedColumn(ColumnSource(fields.rule, ids, names, is_absent=True))
-    if is_map:
-        if not pa.types.is_map(found[-1].field.type):
-            raise UnsupportedError(f"{about}: column {found[-1].field_id} is no map there")
-        if tuple(child.field_id for child in found[-1].children) != ids[-2:]:
-            raise UnsupportedError(f"{about}: the key or the value of the map has another field id than in the table")
+    if inner:
+        if pa.types.is_map(found[-1].field.type) != isinstance(column.field_type, MapType):
+            raise UnsupportedError(f"{about}: column {found[-1].field_id} is a {found[-1].field.type} there")
+        if tuple(child.field_id for child in found[-1].children) != inner:
+            raise UnsupportedError(f"{about}: what the column holds has other field ids than in the table")
     elif pa.types.is_nested(found[-1].field.type):
         raise UnsupportedError(f"{about}: the file has a {found[-1].field.type} there")
     return LocatedColumn(ColumnSource(fields.rule, ids, names), found)

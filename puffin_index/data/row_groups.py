@@ -29,8 +29,9 @@ from puffin_index.data.parquet import fetch_columns, parquet_file, row_group_pla
 from puffin_index.data.stored_types import check_stored, parquet_type
 from puffin_index.errors import BuildError, UnsupportedError
 from puffin_index.keys.arrow_keys import column_of, gather_column
-from puffin_index.keys.columns import Column
-from puffin_index.keys.map_key import ColumnId, column_and_key, values_of_key
+from puffin_index.keys.columns import Column, SortedColumn
+from puffin_index.keys.contents import ContentColumn, SortedContents, gather_contents
+from puffin_index.keys.map_key import ColumnId, Contents, MapKey, field_of, values_of_key
 from puffin_index.keys.value_types import ValueType
 from puffin_index.storage.files import open_stream
 from puffin_index.storage.object_stream import ObjectStream
@@ -93,9 +94,11 @@ class OpenDataFile(ABC):
         """Find a column of the table, or raise UnsupportedError if it is uncertain what Iceberg would read."""
         return locate_column(self.fields, self.reading, self.file.constants, field_id, self.file.path)
 
-    def check_type(self, field_id: int, value_type: ValueType | None = None) -> None:
+    def check_type(self, column: ColumnId, value_type: ValueType | None = None) -> None:
         """Check that Iceberg and Arrow read the same values from the file without a loss, or raise UnsupportedError."""
-        path = self.locate(field_id).path
+        path = self.locate(field_of(column)).path
+        if isinstance(column, Contents) and column.part == "keys":
+            value_type = None  # it would be taken for that of the map's values
         if path:
             check_stored(self._stored_type, path[-1], self.reading.schema, self.file.path, value_type)
             self._check_path(path)
@@ -111,7 +114,7 @@ class OpenDataFile(ABC):
         del row_groups, field_id
 
     @abstractmethod
-    def read_column(self, row_group: int, field_id: int, map_key: str | None = None) -> Iterator[pa.Array]:
+    def read_column(self, row_group: int, column: ColumnId) -> Iterator[pa.Array]:
         """Read a column, or a key of a map, in batches of rows, or raise OSError or pyarrow.ArrowException."""
 
 
@@ -130,9 +133,9 @@ class OpenParquetFile(OpenDataFile):
         if path:
             fetch_columns(self._parquet, (), ((self.ordinals[one], path[-1].leaves) for one in row_groups))
 
-    def read_column(self, row_group: int, field_id: int, map_key: str | None = None) -> Iterator[pa.Array]:
+    def read_column(self, row_group: int, column: ColumnId) -> Iterator[pa.Array]:
         """Read one column of one row group, some rows at a time."""
-        path = self.locate(field_id).path
+        path = self.locate(field_of(column)).path
         leaves = list(path[-1].leaves)
         # Columns are chosen by ordinals of leaves, as names may contain dots or occur twice.
         batches = self._parquet.reader.iter_batches(
@@ -143,7 +146,7 @@ class OpenParquetFile(OpenDataFile):
             for _ in path[1:]:
                 # Only one field of each struct was read. struct_field applies the parent's NULLs.
                 values = pc.struct_field(values, [0])
-            yield values if map_key is None else values_of_key(values, map_key)
+            yield values_of_key(values, column.key) if isinstance(column, MapKey) else values
 
 
 @dataclass(frozen=True)
@@ -159,7 +162,7 @@ class OpenOrcFile(OpenDataFile):
     def _check_path(self, path: Sequence[FileField]) -> None:
         if any("." in field.field.name for field in path):
             raise UnsupportedError(f"data file {self.file.path}: ORC columns with a dot in the name cannot be read")
-        stored = (path[-1].children[1] if path[-1].children else path[-1]).field.type
+        stored = (path[-1].children[-1] if path[-1].children else path[-1]).field.type
         is_temporal = pa.types.is_temporal(stored)
         if is_temporal and self.fields.rule is not Rule.FIELD_IDS:
             # Other writers count dates and times in a time zone and a calendar of their own.
@@ -167,16 +170,16 @@ class OpenOrcFile(OpenDataFile):
         if pa.types.is_timestamp(stored) and not _ORC_TIMESTAMPS_ARE_CHECKED:
             raise UnsupportedError(f"data file {self.file.path}: ORC timestamps need PyArrow 26 or later")
 
-    def read_column(self, row_group: int, field_id: int, map_key: str | None = None) -> Iterator[pa.Array]:
+    def read_column(self, row_group: int, column: ColumnId) -> Iterator[pa.Array]:
         """Read one column of one stripe."""
-        path = self.locate(field_id).path
+        path = self.locate(field_of(column)).path
         names = [field.field.name for field in path]
-        leaf = path[-1] if map_key is None else path[-1].children[1]
+        leaf = path[-1].children[1] if isinstance(column, MapKey) else path[-1]
         batch = self._orc.read_stripe(self.ordinals[row_group], columns=[".".join(names)])
         rows = batch.column(0)
         for name in names[1:]:
             rows = pc.struct_field(rows, name)
-        values = rows if map_key is None else values_of_key(rows, map_key)
+        values = values_of_key(rows, column.key) if isinstance(column, MapKey) else rows
         # Iceberg stores times as plain numbers, and marks them beside the field id.
         is_time = (leaf.field.metadata or {}).get(_ORC_LONG_TYPE) == b"TIME"
         yield values.cast(pa.time64("us")) if is_time else values
@@ -187,18 +190,40 @@ def read_keys(opened: OpenDataFile, row_group: int, column: ColumnId, value_type
 
     Raises UnsupportedError if values are not of this type or would lose something, BuildError if they cannot be read.
     """
-    row_count = opened.row_counts[row_group]
-    field_id, map_key = column_and_key(column)
+    row_count, field_id = opened.row_counts[row_group], field_of(column)
     located = opened.locate(field_id)
     if located.constant is not None:
         return constant_column(located.constant, value_type, row_count)
     if not located.path:
         return column_of(pa.nulls(row_count), value_type)
-    opened.check_type(field_id, value_type)
+    opened.check_type(column, value_type)
     try:
-        return gather_column(opened.read_column(row_group, field_id, map_key), value_type, row_count)
+        return gather_column(opened.read_column(row_group, column), value_type, row_count)
     except (pa.ArrowException, OSError) as error:
         raise BuildError(str(error)) from error
+
+
+def read_contents(opened: OpenDataFile, row_group: int, column: Contents, value_type: ValueType) -> ContentColumn:
+    """Read what the rows of a column contain in one row group; all are NULL if the file lacks the column.
+
+    Raises what `read_keys` raises.
+    """
+    row_count, path = opened.row_counts[row_group], opened.locate(column.field_id).path
+    if not path:
+        nothing = pa.nulls(row_count, pa.list_(pa.null()))
+        return gather_contents([nothing], column.part, value_type, row_count)
+    opened.check_type(column, value_type)
+    try:
+        return gather_contents(opened.read_column(row_group, column), column.part, value_type, row_count)
+    except (pa.ArrowException, OSError) as error:
+        raise BuildError(str(error)) from error
+
+
+def read_sorted(opened: OpenDataFile, row_group: int, column: ColumnId, value_type: ValueType) -> SortedColumn:
+    """Read the keys of what an index is about, to be sorted; raises what `read_keys` raises."""
+    if isinstance(column, Contents):
+        return SortedContents(read_contents(opened, row_group, column, value_type))
+    return SortedColumn(read_keys(opened, row_group, column, value_type))
 
 
 @contextmanager

@@ -1,7 +1,8 @@
 """The index definition: which columns carry which index kinds, with which options; how it changes and fits a table.
 
 Users name columns; the code identifies columns by Iceberg field ids, so that a rename changes nothing. `column#k#key`
-names one key of a map column. Resolving checks a definition against a schema; errors name the column and the kind.
+names one key of a map column, `column#c#part` what its rows contain. Resolving checks a definition against a schema;
+errors name the column and the kind.
 """
 
 from __future__ import annotations
@@ -18,14 +19,22 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, Primiti
 from puffin_index.definition.column_names import field_named, fields_named
 from puffin_index.errors import DefinitionError, NotFoundError, UnsupportedError, did_you_mean
 from puffin_index.keys.map_key import (
+    CONTENT,
+    CONTENT_SEPARATOR,
     SEPARATOR,
     ColumnId,
+    Contents,
     FieldKind,
     MapKey,
-    column_and_key,
+    Part,
+    column_of_details,
+    details_of,
+    field_of,
     index_of,
     key_text,
+    part_named,
     split_name,
+    suffix_of,
 )
 from puffin_index.keys.value_types import ValueType, value_type_of
 from puffin_index.kinds.kind import Options
@@ -89,18 +98,17 @@ class IndexDefinition:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedColumn:
-    """One column of a definition, or one key of a map (`map#k#key`, as stored), bound to a schema, with options."""
+    """A subject of indexes, named as users do (`map#k#key`), bound to a schema, with the options of its kinds."""
 
-    field_id: int
+    column_id: ColumnId
     name: str
     value_type: ValueType
     kinds: Mapping[str, Options] = field(hash=False)
-    map_key: str | None = None
 
     @property
-    def column_id(self) -> ColumnId:
-        """The subject of the indexes."""
-        return self.field_id if self.map_key is None else MapKey(self.field_id, self.map_key)
+    def field_id(self) -> int:
+        """The field id of the column."""
+        return field_of(self.column_id)
 
 
 def resolve(definition: IndexDefinition, schema: Schema) -> tuple[ResolvedColumn, ...]:
@@ -110,7 +118,7 @@ def resolve(definition: IndexDefinition, schema: Schema) -> tuple[ResolvedColumn
     """
     if not definition.columns:
         raise DefinitionError("an index definition needs at least one column")
-    columns = [_resolve_column(column, schema) for column in definition.columns]
+    columns = [one for column in definition.columns for one in _resolve_column(column, schema)]
     named = Counter(column.column_id for column in columns)
     duplicates = [column.name for column in columns if named[column.column_id] > 1]
     if duplicates:
@@ -118,21 +126,40 @@ def resolve(definition: IndexDefinition, schema: Schema) -> tuple[ResolvedColumn
     return tuple(sorted(columns, key=lambda column: place_of(column.column_id)))
 
 
-def _resolve_column(column: IndexedColumn, schema: Schema) -> ResolvedColumn:
+def _resolve_column(column: IndexedColumn, schema: Schema) -> list[ResolvedColumn]:
+    """Resolve a column: what its kinds index of it by the option `content`, and the column itself."""
     # The name of a column may contain `#k#`.
-    name, key = (column.name, None) if fields_named(schema, column.name) else split_name(column.name)
-    return _resolve_field(_find_field(schema, name), key, column, schema)
+    name, key, part = (column.name, None, None) if fields_named(schema, column.name) else split_name(column.name)
+    found = _find_field(schema, name)
+    kinds_of: dict[Part | None, dict[str, Options]] = {}
+    for kind, given in column.kinds.items():
+        options = dict(given)
+        own = part_named(column.name, options.pop(CONTENT)) if CONTENT in options and part is None else part
+        kinds_of.setdefault(own, {})[kind] = options
+    return [
+        _resolve_field(found, _subject(found, key, own, column.name), IndexedColumn(column.name, kinds), schema)
+        for own, kinds in kinds_of.items()
+    ]
 
 
-def _resolve_field(found: NestedField, key: str | None, column: IndexedColumn, schema: Schema) -> ResolvedColumn:
-    name = schema.find_column_name(found.field_id) or column.name
-    values = _indexed_type(column.name, found.field_type, key)
+def _subject(found: NestedField, key: str | None, part: Part | None, name: str) -> ColumnId:
+    if part is not None:
+        return Contents(found.field_id, part)
+    if key is None:
+        return found.field_id
     try:
-        if key is not None and isinstance(found.field_type, MapType):
-            key = key_text(key, found.field_type.key_type)
-            name = f"{name}{SEPARATOR}{key}"
-        value_type = value_type_of(values)
+        spelled = key_text(key, found.field_type.key_type) if isinstance(found.field_type, MapType) else key
     except (UnsupportedError, DefinitionError) as error:
+        raise DefinitionError(f"column {name!r}: {error}") from error
+    return MapKey(found.field_id, spelled)
+
+
+def _resolve_field(found: NestedField, subject: ColumnId, column: IndexedColumn, schema: Schema) -> ResolvedColumn:
+    name = f"{schema.find_column_name(found.field_id) or column.name}{suffix_of(subject)}"
+    values = _indexed_type(column.name, found.field_type, subject)
+    try:
+        value_type = value_type_of(values)
+    except UnsupportedError as error:
         raise DefinitionError(f"column {column.name!r}: {error}") from error
     for kind, options in column.kinds.items():
         own = kind_named(kind)
@@ -140,23 +167,50 @@ def _resolve_field(found: NestedField, key: str | None, column: IndexedColumn, s
             own.check(value_type, options)
         except DefinitionError as error:
             raise DefinitionError(f"column {column.name!r}: {error}") from error
-    kinds = {kind: dict(options) for kind, options in column.kinds.items()}
-    return ResolvedColumn(found.field_id, name, value_type, kinds, key)
+        if isinstance(subject, Contents) and not own.takes_contents(options):
+            raise DefinitionError(f"column {column.name!r}: kind {kind} knows one value a row, not several")
+    return ResolvedColumn(subject, name, value_type, {kind: dict(options) for kind, options in column.kinds.items()})
 
 
-def _indexed_type(name: str, field_type: IcebergType, key: str | None) -> PrimitiveType:
-    """Return the type of the values of a column, or of one key of a map column."""
-    if key is None:
-        if isinstance(field_type, PrimitiveType):
+def _indexed_type(name: str, field_type: IcebergType, subject: ColumnId) -> PrimitiveType:
+    """Return the type of the values of a column, of one key of a map column, or of what the rows contain."""
+    match subject, field_type:
+        case int(), PrimitiveType():
             return field_type
-        is_map = isinstance(field_type, MapType)
-        hint = f"name one of its keys: {name}{SEPARATOR}key" if is_map else "only leaves can be indexed"
-        raise DefinitionError(f"column {name!r} is a {field_type}: {hint}")
-    if not isinstance(field_type, MapType):
-        raise DefinitionError(f"column {name!r} is a {field_type}: `{SEPARATOR}` names a key of a map")
-    if isinstance(field_type.value_type, PrimitiveType):
-        return field_type.value_type
-    raise DefinitionError(f"column {name!r} is a {field_type}: only keys of primitive values can be indexed")
+        case int(), MapType():
+            raise DefinitionError(
+                f"column {name!r} is a {field_type}: name one of its keys, {name}{SEPARATOR}key, or index all of them, "
+                f"{name}{CONTENT_SEPARATOR}keys or {name}{CONTENT_SEPARATOR}values"
+            )
+        case int(), ListType(element_type=PrimitiveType()):
+            raise DefinitionError(f"column {name!r} is a {field_type}: index {name}{CONTENT_SEPARATOR}elements")
+        case int(), _:
+            raise DefinitionError(f"column {name!r} is a {field_type}: only leaves can be indexed")
+        case MapKey(), MapType(value_type=PrimitiveType() as own):
+            return own
+        case MapKey(), MapType():
+            raise DefinitionError(f"column {name!r} is a {field_type}: only keys of primitive values can be indexed")
+        case MapKey(), _:
+            raise DefinitionError(f"column {name!r} is a {field_type}: `{SEPARATOR}` names a key of a map")
+        case Contents(part=part), _:
+            contained = contained_type(field_type, part)
+            if isinstance(contained, PrimitiveType):
+                return contained
+            raise DefinitionError(f"column {name!r} is a {field_type}, which has no {part} of a primitive type")
+    raise AssertionError(subject)
+
+
+def contained_type(field_type: IcebergType, part: Part) -> IcebergType | None:
+    """Return the type of what the rows of a column contain; None for another type of column."""
+    match field_type, part:
+        case ListType(element_type=own), "elements":
+            return own
+        case MapType(key_type=own), "keys":
+            return own
+        case MapType(value_type=own), "values":
+            return own
+        case _:
+            return None
 
 
 def _find_field(schema: Schema, name: str) -> NestedField:
@@ -198,10 +252,9 @@ def to_json(columns: Iterable[AnyColumn]) -> str:
     """Serialise a definition (a property of the index table) in its order, leaving out columns without a kind."""
     items: list[dict[str, Any]] = []
     for column in sorted(columns, key=lambda column: place_of(column.column_id)):
-        field_id, key = column_and_key(column.column_id)
         kinds = {kind: dict(options) for kind, options in column.kinds.items()}
-        item = {"field-id": field_id, "name": column.name, "kinds": kinds}
-        items += [item | ({} if key is None else {"map-key": key})] if kinds else []
+        item = {"field-id": field_of(column.column_id), "name": column.name, "kinds": kinds}
+        items += [item | details_of(column.column_id)] if kinds else []
     return json.dumps(items, sort_keys=True)
 
 
@@ -210,13 +263,13 @@ def from_json(text: str, schema: Schema) -> BoundDefinition:
     columns: list[ResolvedColumn] = []
     warnings: list[str] = []
     for column in stored_columns(text):
-        field_id, key = column_and_key(column.column_id)
+        field_id = field_of(column.column_id)
         name = schema.find_column_name(field_id)
         if name is None:
             continue
         try:
             found = schema.find_field(field_id)
-            columns.append(_resolve_field(found, key, IndexedColumn(name, column.kinds), schema))
+            columns.append(_resolve_field(found, column.column_id, IndexedColumn(name, column.kinds), schema))
         except DefinitionError as error:
             warnings.append(str(error))
     return BoundDefinition(tuple(columns), tuple(warnings))
@@ -224,17 +277,12 @@ def from_json(text: str, schema: Schema) -> BoundDefinition:
 
 def stored_columns(text: str) -> list[StoredColumn]:
     """Return the columns of a stored definition."""
-    columns: list[StoredColumn] = []
-    for item in json.loads(text):
-        field_id, key = item["field-id"], item.get("map-key")
-        columns.append(StoredColumn(field_id if key is None else MapKey(field_id, key), item["name"], item["kinds"]))
-    return columns
+    return [StoredColumn(column_of_details(item), item["name"], item["kinds"]) for item in json.loads(text)]
 
 
 def place_of(column: ColumnId) -> tuple[int, str]:
-    """Return the place of a column in the order of definitions: by field id, then by key."""
-    field_id, key = column_and_key(column)
-    return field_id, key or ""
+    """Return the place of a column in the order of definitions: by field id, then by what stands behind the name."""
+    return field_of(column), suffix_of(column)
 
 
 def indexes_of(columns: Iterable[AnyColumn]) -> dict[FieldKind, Options]:
@@ -291,11 +339,11 @@ def read_properties(properties: Mapping[str, str], schema: Schema) -> BoundDefin
             # A remaining dot means an option of a column whose name begins like this column's name.
             options = {key: value for key, value in given.items() if key and "." not in key}
             try:
-                column = _resolve_column(IndexedColumn(name, {kind: options}), schema)
+                resolved = _resolve_column(IndexedColumn(name, {kind: options}), schema)
             except DefinitionError as error:
                 warnings.append(f"table property {key}: {error}")
             else:
-                columns = unite(columns, [column])
+                columns = unite(columns, resolved)
     return BoundDefinition(columns, tuple(warnings))
 
 

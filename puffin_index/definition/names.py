@@ -22,9 +22,10 @@ from puffin_index.definition.index_definition import (
     without_indexes,
 )
 from puffin_index.errors import DefinitionError, IndexExistsError, NotFoundError
-from puffin_index.keys.map_key import SEPARATOR, FieldKind, column_and_key, index_of, split_kind, stored_kind
+from puffin_index.keys.map_key import FieldKind, column_of_details, details_of, field_of, index_of, split_kind
 
 _NO_IDENTIFIER = re.compile(r"\W+")
+_MARK = re.compile("#[kc]#")
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +156,7 @@ class StoredDefinition:
         existing = self._columns()
         given: list[NamedIndex] = []
         for item in json.loads(self.names or "[]"):
-            indexes = {(one["field-id"], stored_kind(one["kind"], one.get("map-key"))) for one in item["indexes"]}
+            indexes = {index_of(column_of_details(one), one["kind"]) for one in item["indexes"]}
             found = frozenset(indexes & existing.keys())
             if found:
                 given.append(NamedIndex(item["name"], found))
@@ -174,7 +175,7 @@ class StoredDefinition:
 
 def derived_name(column: str, kind: str) -> str:
     """Return the name of an index that no statement named: column and kind, in letters that SQL takes unquoted."""
-    return f"{_NO_IDENTIFIER.sub('_', column.replace(SEPARATOR, '_'))}_{kind}"
+    return f"{_NO_IDENTIFIER.sub('_', _MARK.sub('_', column))}_{kind}"
 
 
 def _options_text(options: Mapping[str, str]) -> str:
@@ -187,5 +188,4 @@ def _to_json(names: Sequence[NamedIndex]) -> str:
 
 def _index_item(index: FieldKind) -> dict[str, object]:
     column, kind = split_kind(*index)
-    field_id, key = column_and_key(column)
-    return {"field-id": field_id, "kind": kind} | ({} if key is None else {"map-key": key})
+    return {"field-id": field_of(column), "kind": kind} | details_of(column)

@@ -17,7 +17,7 @@ from pyiceberg.table import Table
 
 from puffin_index.data.column_source import reading_of
 from puffin_index.data.data_table import DataFile, FileIdentity, list_data_files, refresh_table, retained_files
-from puffin_index.data.row_groups import OpenDataFile, open_data_file, read_keys
+from puffin_index.data.row_groups import OpenDataFile, open_data_file, read_sorted
 from puffin_index.display import Cell, Described, Report, share_of
 from puffin_index.errors import CorruptFileError, NotFoundError, PuffinIndexError, UnsupportedError, reason_at
 from puffin_index.formats.puffin import BLOB_CHECKSUM, PuffinFile, check_head, read_blob, read_footer
@@ -37,9 +37,8 @@ from puffin_index.index_table.entries import (
 from puffin_index.index_table.table import read_entries
 from puffin_index.jobs.log_lines import log_line
 from puffin_index.keys.asked import AskedTest
-from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.leaf import SetTest
-from puffin_index.keys.map_key import FieldKind, split_kind
+from puffin_index.keys.map_key import Contents, FieldKind, split_kind
 from puffin_index.kinds.kind import Proof
 from puffin_index.kinds.statistics import statistics_of
 from puffin_index.segments.directory import index_kind, int64_column, statistics_key
@@ -78,7 +77,7 @@ def _check_segment(
             findings += _check_blobs(reader, footer)
             source = source_of(io, rows)
             findings += [Finding(location, "row groups", 0, what) for what in _check_rows(source, rows)]
-            checks = {key: _check_statistics(batch, source) for key, batch in source.statistics.items()}
+            checks = {key: _check_statistics(batch, source, key) for key, batch in source.statistics.items()}
             checks |= {key: _check_places(source, reader, key) for key in source.directories}
             for key, wrong in checks.items():
                 name = f"field {key[0]} {key[1]}"
@@ -125,26 +124,26 @@ def _check_rows(source: SourceSegment, rows: Sequence[EntryRow]) -> Iterator[str
             yield f"row groups of {row['data_file']} that are not those of its entry"
 
 
-def _check_statistics(batch: pa.RecordBatch, source: SourceSegment) -> Iterator[tuple[int, str]]:
+def _check_statistics(batch: pa.RecordBatch, source: SourceSegment, key: FieldKind) -> Iterator[tuple[int, str]]:
     if len(batch) != len(source.spans):
         yield 0, f"statistics of {len(batch)} row groups, not {len(source.spans)}"
         return
     rows, nulls, distinct, nans = (
         int64_column(batch, name) for name in ("row_count", "null_count", "distinct_count", "nan_count")
     )
-    fits = (rows == source.spans[:, 1]) & (nulls >= 0) & (nulls <= rows) & (nans >= 0) & (nans <= rows - nulls)
-    fits &= (distinct >= 0) & (distinct <= rows - nulls) & ((distinct > 0) == (nulls < rows))
+    fits = (rows == source.spans[:, 1]) & (nulls >= 0) & (nulls <= rows) & (nans >= 0) & (distinct >= 0)
+    if isinstance(split_kind(*key)[0], Contents):
+        is_empty = distinct == 0
+    else:
+        is_empty = nulls == rows
+        fits &= (nans <= rows - nulls) & (distinct <= rows - nulls) & ((distinct > 0) == (nulls < rows))
     bounds = (batch.column(name).to_pylist() for name in ("minimum", "maximum", "quantiles"))
     for row_group, (fit, low, high, quantiles) in enumerate(zip(fits.tolist(), *bounds, strict=True)):
         if not fit:
             yield 0, f"row group {row_group}: counts that do not fit each other"
-        # A row group of NULLs alone has neither quantiles nor bounds.
+        # A row group without a key has neither quantiles nor bounds.
         ends = [quantiles[0], quantiles[-1]] if quantiles else [None, None]
-        if (
-            ends != [low, high]
-            or quantiles != sorted(quantiles)
-            or (low is None) != (nulls[row_group] == rows[row_group])
-        ):
+        if ends != [low, high] or quantiles != sorted(quantiles) or (low is None) != bool(is_empty[row_group]):
             yield 0, f"row group {row_group}: minimum, quantiles and maximum do not ascend"
 
 
@@ -183,7 +182,7 @@ def _check_row_group(
     name = f"field {key[0]} {key[1]}, row group {ordinal} of {file.file.path}"
     try:
         directory = source.directories[key]
-        column = SortedColumn(read_keys(opened, ordinal, split_kind(*key)[0], directory.value_type))
+        column = read_sorted(opened, ordinal, split_kind(*key)[0], directory.value_type)
         row_group = file.parts[key].first_row_group + ordinal
         row = int(source.payload_rows[key][row_group])
         stored = source.statistics[statistics_key(key)].slice(row_group, 1).to_pylist()[0]

@@ -152,6 +152,16 @@ class SortedColumn:
             self._distinct = keys, starts
 
     @property
+    def row_count(self) -> int:
+        """The number of rows of the row group."""
+        return self.column.row_count
+
+    @property
+    def null_count(self) -> int:
+        """The number of rows that are NULL."""
+        return self.column.row_count - self.column.valid_count
+
+    @property
     def keys(self) -> KeyArray:
         """The distinct keys, ascending."""
         return self._distinct[0]

@@ -1,7 +1,8 @@
-"""One key of a map column, indexed like a column: the value of a row is the value of the key in the row's map.
+"""What an index is about: a column, one key of a map, or what the rows of a column contain.
 
-Users write `column#k#key`. Files store the field id of the map and a kind with the key behind it (`bitmap#k#color`), as
-the field ids of a map do not tell its keys apart. The key is text in one spelling:
+A key of a map is indexed like a column: the value of a row is the value of the key in the row's map. Users write
+`column#k#key`. Files store the field id of the map and a kind with the key behind it (`bitmap#k#color`), as the field
+ids of a map do not tell its keys apart. The key is text in one spelling:
 
 | type of the keys | text |
 | --- | --- |
@@ -11,11 +12,16 @@ the field ids of a map do not tell its keys apart. The key is text in one spelli
 
 A row is NULL if it has no map, if its map lacks the key, or if the key has no value. Files may hold several entries
 with one key, though Spark and others refuse to write them; the first entry counts, as in Spark.
+
+What a row contains are several values: the elements of an array, the keys or the values of a map. Users write
+`column#c#elements`, or give an index of the column the option `content`. Stored kinds have it likewise
+(`bitmap#c#elements`).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
-from typing import TypeAlias
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +32,17 @@ from puffin_index.errors import DefinitionError, UnsupportedError
 
 SEPARATOR = "#k#"
 """The text between the name of a column or kind and the key (seed 003)."""
+
+CONTENT_SEPARATOR = "#c#"
+"""The same before what the rows of a column contain."""
+
+CONTENT: Final = "content"
+"""The option of an index that says the same."""
+
+Part: TypeAlias = Literal["elements", "keys", "values"]
+"""What of a row's value is indexed: the elements of an array, the keys or the values of a map."""
+
+PARTS: Final[tuple[Part, ...]] = get_args(Part)
 
 _INTEGER_BITS = {IntegerType: 32, LongType: 64}
 
@@ -38,50 +55,95 @@ class MapKey:
     key: str
 
 
-ColumnId: TypeAlias = int | MapKey
-"""The subject of an index: a column by its field id, or one key of a map."""
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What the rows of a column contain: several values a row."""
+
+    field_id: int
+    part: Part
+
+
+ColumnId: TypeAlias = int | MapKey | Contents
+"""The subject of an index: a column by its field id, one key of a map, or what the rows contain."""
 
 FieldKind: TypeAlias = tuple[int, str]
 """Field id and stored kind of an index."""
 
 
-def column_and_key(column: ColumnId) -> tuple[int, str | None]:
-    """Return the field id of an index, and the key if the index is about one key of a map."""
-    return (column.field_id, column.key) if isinstance(column, MapKey) else (column, None)
+def field_of(column: ColumnId) -> int:
+    """Return the field id of the column that an index is about."""
+    return column if isinstance(column, int) else column.field_id
 
 
-def split_name(name: str) -> tuple[str, str | None]:
-    """Split `column#k#key`, or raise DefinitionError if a part is missing; the key of any other name is None."""
+def suffix_of(column: ColumnId) -> str:
+    """Return what stands behind the name of a column or kind: `#k#key`, `#c#elements`, or nothing."""
+    match column:
+        case MapKey(_, key):
+            return f"{SEPARATOR}{key}"
+        case Contents(_, part):
+            return f"{CONTENT_SEPARATOR}{part}"
+        case _:
+            return ""
+
+
+def split_kind(field_id: int, kind: str) -> tuple[ColumnId, str]:
+    """Split a stored kind into the subject of the index and the plain kind; what is not known stays with the kind."""
+    plain, separator, key = kind.partition(SEPARATOR)
+    if separator:
+        return MapKey(field_id, key), plain
+    plain, _, text = kind.partition(CONTENT_SEPARATOR)
+    part = next((part for part in PARTS if part == text), None)
+    return (field_id, kind) if part is None else (Contents(field_id, part), plain)
+
+
+def details_of(column: ColumnId) -> dict[str, str]:
+    """Return what documents say of the subject of an index beside its field id."""
+    match column:
+        case MapKey(_, key):
+            return {"map-key": key}
+        case Contents(_, part):
+            return {"content": part}
+        case _:
+            return {}
+
+
+def column_of_details(item: Mapping[str, Any]) -> ColumnId:
+    """Read the subject of an index from an object of a document."""
+    field_id = int(item["field-id"])
+    if "map-key" in item:
+        return MapKey(field_id, item["map-key"])
+    return Contents(field_id, item["content"]) if "content" in item else field_id
+
+
+def split_name(name: str) -> tuple[str, str | None, Part | None]:
+    """Split `column#k#key` and `column#c#part`, or raise DefinitionError if a side is missing or unknown."""
     column, separator, key = name.partition(SEPARATOR)
-    if not separator:
-        return name, None
-    if not column or not key:
-        raise DefinitionError(
-            f"column {name!r} should read `column{SEPARATOR}key`: the name of a map and one of its keys"
-        )
-    return column, key
+    if separator:
+        if not column or not key:
+            raise DefinitionError(
+                f"column {name!r} should read `column{SEPARATOR}key`: the name of a map and one of its keys"
+            )
+        return column, key, None
+    column, separator, part = name.partition(CONTENT_SEPARATOR)
+    return (column, None, part_named(name, part)) if separator else (name, None, None)
 
 
-def stored_kind(kind: str, key: str | None) -> str:
-    """Return the stored form of a kind: the kind, with the key behind it if the index is about one key of a map."""
-    return kind if key is None else f"{kind}{SEPARATOR}{key}"
+def part_named(column: str, text: str) -> Part:
+    """Return what of a column's rows is to be indexed, or raise DefinitionError if nothing is named so."""
+    for part in PARTS:
+        if part == text:
+            return part
+    raise DefinitionError(f"column {column!r}: content {text!r} is not one of {', '.join(PARTS)}")
 
 
 def index_of(column: ColumnId, kind: str) -> FieldKind:
     """Return the index of a kind of a column; so `statistics` are kept as well."""
-    field_id, key = column_and_key(column)
-    return field_id, stored_kind(kind, key)
-
-
-def split_kind(field_id: int, kind: str) -> tuple[ColumnId, str]:
-    """Split a stored kind into the subject of the index and the plain kind."""
-    plain, separator, key = kind.partition(SEPARATOR)
-    return (MapKey(field_id, key) if separator else field_id), plain
+    return field_of(column), f"{kind}{suffix_of(column)}"
 
 
 def plain_kind(kind: str) -> str:
-    """Return a stored kind without the key."""
-    return kind.partition(SEPARATOR)[0]
+    """Return a stored kind without what may stand behind it."""
+    return split_kind(0, kind)[1]
 
 
 def key_text(text: str, key_type: IcebergType) -> str:

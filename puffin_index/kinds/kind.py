@@ -109,6 +109,11 @@ class IndexKind(ABC):
             if option not in self.option_names:
                 raise DefinitionError(f"kind {self.name} of a {value_type.name} column has no option {option!r}")
 
+    def takes_contents(self, options: Options) -> bool:
+        """Return whether rows may have several keys, or none, with some options (`keys.contents.SortedContents`)."""
+        del options
+        return False
+
     def misfits(self, value_type: ValueType, options: Options) -> Iterator[str]:
         """Yield sentences on why the kind suits an indexable column badly."""
         del value_type, options

@@ -15,7 +15,8 @@ QUANTILE_COUNT = 32
 class ColumnStatistics:
     """The statistics of a column's keys in one row group; NaN is a value, the greatest.
 
-    Quantiles are the keys at evenly spaced ranks, from the first to the last, or none if all rows are NULL.
+    Quantiles are the keys at evenly spaced ranks, from the first to the last, or none if there are no keys. Rows that
+    contain several keys have as many, which are counted each.
     """
 
     row_count: int
@@ -32,14 +33,14 @@ def statistics_of(ordered: SortedColumn) -> ColumnStatistics:
     column, keys, starts = ordered.column, ordered.keys, ordered.starts
     valid_count = column.valid_count
     if not valid_count:
-        return ColumnStatistics(column.row_count, column.row_count, 0, 0, None, None, ())
+        return ColumnStatistics(ordered.row_count, ordered.null_count, 0, 0, None, None, ())
     # Ranks of another type would make the search copy the starts to a wider type.
     ranks = np.linspace(0, valid_count - 1, QUANTILE_COUNT).round().astype(starts.dtype)
     quantiles = tuple_of_keys(chosen_keys(keys, np.searchsorted(starts, ranks, "right") - 1))
     minimum, maximum = tuple_of_keys(chosen_keys(keys, np.array([0, len(keys) - 1])))
     return ColumnStatistics(
-        column.row_count,
-        column.row_count - valid_count,
+        ordered.row_count,
+        ordered.null_count,
         int(starts[-1] - starts[-2]) if column.value_type.is_floating and maximum == NAN_KEY else 0,
         ordered.distinct_count,
         minimum,

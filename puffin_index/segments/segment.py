@@ -16,11 +16,11 @@ from pyiceberg.io import FileIO
 
 from puffin_index.data.column_source import Reading
 from puffin_index.data.data_table import DataFile, FileIdentity
-from puffin_index.data.row_groups import OpenDataFile, open_data_file, read_keys
+from puffin_index.data.row_groups import OpenDataFile, open_data_file, read_sorted
 from puffin_index.definition.index_definition import ResolvedColumn
 from puffin_index.errors import BuildError, UnsupportedError
 from puffin_index.formats.puffin import BLOB_CHECKSUM, PuffinWriter
-from puffin_index.keys.columns import Column, SortedColumn
+from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.map_key import FieldKind, index_of
 from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.base import Payload
@@ -250,7 +250,7 @@ def _objections(opened: OpenDataFile, columns: Sequence[ResolvedColumn]) -> dict
     objections: dict[ResolvedColumn, str] = {}
     for column in columns:
         try:
-            opened.check_type(column.field_id, column.value_type)
+            opened.check_type(column.column_id, column.value_type)
         except (BuildError, UnsupportedError) as error:
             objections[column] = str(error)
     return objections
@@ -280,21 +280,20 @@ def _write_column(segment: SegmentWriter, column: ResolvedColumn, files: Sequenc
     builders = {name: kind.builder(column.kinds[name]) for name, kind in KINDS.items() if name in column.kinds}
     payloads: dict[str, list[Payload]] = {kind: [] for kind in column.kinds}
     base = 0
-    for values in _read_row_groups(column, files):
-        ordered = SortedColumn(values)
+    for ordered in _read_row_groups(column, files):
         for kind, builder in builders.items():
             payloads[kind] += builder.add(ordered, base)
         statistics.append(statistics_of(ordered))
-        base += align(values.row_count)
+        base += align(ordered.row_count)
         # Keys and their sorted forms are freed before the next row group is read.
-        del values, ordered
+        del ordered
     segment.add_statistics(index_of(column.column_id, STATISTICS), serialize_statistics(statistics, column.value_type))
     for kind in column.kinds:
         payloads[kind] += builders[kind].finish()
         segment.add_index(index_of(column.column_id, kind), column.value_type, payloads[kind])
 
 
-def _read_row_groups(column: ResolvedColumn, files: Sequence[OpenDataFile]) -> Iterator[Column]:
+def _read_row_groups(column: ResolvedColumn, files: Sequence[OpenDataFile]) -> Iterator[SortedColumn]:
     for number, opened in enumerate(files):
         path, ordinal = opened.file.path, 0
         try:
@@ -303,7 +302,7 @@ def _read_row_groups(column: ResolvedColumn, files: Sequence[OpenDataFile]) -> I
                 other.fetch(range(len(other.row_counts)), column.field_id)
             for ordinal in range(len(opened.row_counts)):
                 opened.fetch(range(ordinal, len(opened.row_counts)), column.field_id)
-                yield read_keys(opened, ordinal, column.column_id, column.value_type)
+                yield read_sorted(opened, ordinal, column.column_id, column.value_type)
         except (UnsupportedError, BuildError) as error:
             reason = f"data file {path}, row group {ordinal}, column {column.name!r}: {error}"
             raise _UnreadableFileError(path, column, reason) from error

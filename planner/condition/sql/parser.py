@@ -20,6 +20,7 @@ from planner.condition.sql.precedence import ENDS_VALUE, Columns, Kind, Token, r
 from planner.condition.tree.nodes import NumberFunction, Predicate, TextFunction, flattened
 from planner.condition.truth import Truth
 from puffin_index.errors import WhereSyntaxError
+from puffin_index.keys.map_key import Part
 
 _FLAGS = re.IGNORECASE | re.DOTALL
 # Atomic groups, not possessive quantifiers: Python before 3.11.5 reads possessive quantifiers of groups wrongly.
@@ -202,14 +203,18 @@ def _literal_list(match: re.Match[str]) -> Token:
 
 
 def _column(match: re.Match[str], columns: Columns) -> FoundColumn | comparisons.Computed:
-    parts = (part[1:-1].replace("``", "`") if part[0] == "`" else part for part in _PARTS.findall(match["name"]))
-    name = ".".join(parts)
+    name = _name(match)
     if match["key"] is None:
         return columns.find(name)
     constant = _MEMBERS.match(match.string, match.start("key"))
     assert constant is not None, "it matched as a part"
     key = _constant(constant, columns)
     return comparisons.Computed() if key is None or isinstance(key, comparisons.Computed) else columns.find(name, key)
+
+
+def _name(match: re.Match[str]) -> str:
+    parts = (part[1:-1].replace("``", "`") if part[0] == "`" else part for part in _PARTS.findall(match["name"]))
+    return ".".join(parts)
 
 
 def _call(match: re.Match[str], columns: Columns) -> comparisons.Value:
@@ -219,6 +224,20 @@ def _call(match: re.Match[str], columns: Columns) -> comparisons.Value:
     if function in _TESTS:
         return _TESTS[function](column, match[0])
     return comparisons.Applied(_FUNCTIONS[function], column) if isinstance(column, FoundColumn) else column
+
+
+def _empty(match: re.Match[str], columns: Columns) -> comparisons.Value:
+    return comparisons.is_empty(columns.find(_name(match)), match[0])
+
+
+def _contents(match: re.Match[str], columns: Columns) -> comparisons.Value:
+    """Make a test of what a column contains."""
+    column = columns.find(_name(match))
+    part: Part = "keys" if match["function"].lower() == "map_contains_key" else "elements"
+    if match["part"]:
+        part = "keys" if match["part"].lower() == "keys" else "values"
+    members = [_constant(member, columns) for member in _MEMBERS.finditer(match.string, *match.span("members"))]
+    return comparisons.contains(column, part, members, match[0])
 
 
 def _text(match: re.Match[str]) -> str:
@@ -263,6 +282,8 @@ def _typed_constant(type_name: str, text: str, zone: tzinfo) -> literals.Literal
 
 _TEXT = rf"(?P<text>{_STRING}(?>(?:\s*{_STRING})*))"
 _COLUMN = rf"(?P<name>{_NAME})(?:{_KEY})?"
+_LISTS = rf"(?:map_(?P<part>keys|values)\s*\(\s*)?(?P<name>{_NAME})\s*(?(part)\)\s*)"
+_LIST_OF_MEMBERS = rf"(?P<members>\s*{_MEMBER}(?>(?:\s*,\s*{_MEMBER})*))\s*"
 _BEFORE_VALUES: Final = (
     _kinds(rf"(?P<NOT>NOT\b|!)|(?P<OPEN>\()|(?P<SIGN>~|[-+](?!\s*{_NUMBER}))"),
     _value(rf"(?P<computed>{_INTERVAL}|{_CLOCK}\b(?!\s*\())|{_CONSTANT}", _constant),
@@ -270,12 +291,15 @@ _BEFORE_VALUES: Final = (
     _value(rf"(?:try_)?element_at\s*\(\s*(?P<name>{_NAME})\s*,\s*(?P<key>{_MEMBER})\s*\)", _column),
     _value(rf"(?P<function>{'|'.join([*_TESTS, *_FUNCTIONS])})\s*\(\s*(?!{_CLOCK}\b){_COLUMN}\s*\)", _call),
     _value(rf"(?P<function>startswith|starts_with)\s*\(\s*{_COLUMN}\s*,\s*{_TEXT}\s*\)", _call),
+    _value(rf"(?P<function>array_contains|map_contains_key)\s*\(\s*{_LISTS},\s*(?P<members>{_MEMBER})\s*\)", _contents),
+    _value(rf"(?P<function>arrays_overlap)\s*\(\s*{_LISTS},\s*array\s*\({_LIST_OF_MEMBERS}\)\s*\)", _contents),
+    _value(rf"(?:size|cardinality)\s*\(\s*(?P<name>{_NAME})\s*\)\s*={{1,2}}\s*0(?![\w.])", _empty),
     _rule(rf"{_CASE}|(?P<function>{_NAME})\s*\(", _region),
     _unfinished(r"(?=r?['\"]|`)", "a closing quote"),
 )
 _BEHIND_VALUES: Final = (
     _kinds(rf"(?P<CLOSE>\))|(?P<ACCESS>::\s*{_TYPE_NAME}|COLLATE\s+\w+|\.\s*{_PART})"),
-    _rule(rf"(?P<not>NOT\s+)?IN\s*\((?P<members>\s*{_MEMBER}(?>(?:\s*,\s*{_MEMBER})*))\s*\)", _literal_list),
+    _rule(rf"(?P<not>NOT\s+)?IN\s*\({_LIST_OF_MEMBERS}\)", _literal_list),
     _kinds(r"IS\s+(?P<not>NOT\s+)?(?P<IS>NULL|NAN|TRUE|FALSE|UNKNOWN)\b"),
     _rule(rf"ESCAPE\s*(?P<text>{_STRING})", lambda match: Token("ESCAPE", match.start(), match.end(), _text(match))),
     _rule(r"(?P<function>)\[", lambda opening: replace(_region(opening), kind="ACCESS")),

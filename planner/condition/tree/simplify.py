@@ -11,7 +11,7 @@ import pyarrow as pa
 from planner.condition.tree import nodes
 from puffin_index.keys.columns import Column, KeyArray, SortedColumn
 from puffin_index.keys.leaf import Key, LeafTest, NullTest, RangeTest, SetTest
-from puffin_index.keys.map_key import ColumnId
+from puffin_index.keys.map_key import ColumnId, Contents
 from puffin_index.keys.value_types import ValueType
 from puffin_index.storage.arrays import Ints
 
@@ -48,7 +48,8 @@ def conjunction(children: list[nodes.Predicate]) -> nodes.Predicate:
     columns: dict[_Column, list[LeafTest]] = {}
     kept: list[nodes.Predicate | _Column] = []
     for child in flat:
-        if isinstance(child, nodes.Leaf):
+        # A row that contains one key may contain another as well.
+        if isinstance(child, nodes.Leaf) and not isinstance(child.field_id, Contents):
             column = child.field_id, child.value_type
             if column not in columns:
                 kept.append(column)

@@ -22,7 +22,7 @@ from puffin_index.errors import DefinitionError, NotFoundError, UnsupportedError
 from puffin_index.index_table.status import BuildScope
 from puffin_index.jobs.drop import drop_index
 from puffin_index.jobs.verify import DEFAULT_SAMPLE
-from puffin_index.keys.map_key import SEPARATOR, index_of, split_kind
+from puffin_index.keys.map_key import details_of, index_of, split_kind, suffix_of
 from puffin_index.table_index import TableIndex
 from puffin_index.units import parse_duration, parse_size
 
@@ -188,17 +188,19 @@ def indexes(session: StatementSession, table: str) -> Iterator[Found]:
     }
     for named in index.names:
         for field_id, stored in sorted(named.indexes):
-            kind = split_kind(field_id, stored)[1]
+            subject, kind = split_kind(field_id, stored)
+            details = details_of(subject)
             # A column that was dropped keeps its indexes for older snapshots.
             name, own = options.get((field_id, stored), ("", {}))
-            column, _, key = name.partition(SEPARATOR)
+            key = details.pop("map-key", None)
             yield {
                 "name": named.name,
                 "kind": kind,
-                "column": column or None,
-                "map_key": key or None,
+                "column": name.removesuffix(suffix_of(subject)) or None,
+                "map_key": key,
                 "field_id": field_id,
-                "options": ", ".join(f"{option}={value}" for option, value in sorted(own.items())) or None,
+                "options": ", ".join(f"{option}={value}" for option, value in sorted({**details, **own}.items()))
+                or None,
                 "bytes": columns[name].live_kinds.get(kind, 0) if name in columns else 0,
                 "is_named": named.is_given,
             }

@@ -4,6 +4,7 @@
 | --- | --- | --- |
 | `layout` | `postings` (default), `bitmaps` | postings, or Paimon's bitmaps of each row group, until a merge |
 | `index-block-size` | `16kb` and the like | the size of the blocks of bitmaps |
+| `content` | `elements`, `keys`, `values` | index what the arrays or maps of the column contain, as sorted postings |
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,7 +15,9 @@ import numpy as np
 
 from puffin_index.errors import DefinitionError, UnsupportedError
 from puffin_index.keys.columns import SortedColumn
+from puffin_index.keys.contents import SortedContents
 from puffin_index.keys.leaf import LeafTest, RangeTest, SetTest
+from puffin_index.keys.map_key import CONTENT
 from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.base import (
     MergePart,
@@ -27,8 +30,16 @@ from puffin_index.kinds.base import (
 )
 from puffin_index.kinds.bitmap.blob import serialize_bitmaps
 from puffin_index.kinds.bitmap.lookup import BitmapIndex
-from puffin_index.kinds.kind import Answer, IndexKind, KindBuilder, Options
+from puffin_index.kinds.kind import Answer, IndexKind, KindBuilder, Options, Proof
 from puffin_index.kinds.postings.build import POSTINGS, PlacedColumn, build_postings
+from puffin_index.kinds.postings.contents import (
+    CONTENTS,
+    ContentsIndex,
+    PlacedContents,
+    build_contents,
+    merge_contents,
+    proof_of_contents,
+)
 from puffin_index.kinds.postings.look_up import Postings
 from puffin_index.kinds.postings.merge import merge_postings
 from puffin_index.storage.arrays import Ints
@@ -63,17 +74,22 @@ class _PostingsBuilder(KindBuilder):
     """Builds the postings of a whole segment."""
 
     _placed: list[PlacedColumn] = field(default_factory=list)
+    _contents: list[PlacedContents] = field(default_factory=list)
 
     def add(self, column: SortedColumn, base: int) -> Sequence[Payload]:
         """Take the next row group."""
         # Postings sort the integers of all row groups together, so the sorted form of one row group can be freed.
         is_int = column.column.value_type.domain == "int64"
-        self._placed.append((base, SortedColumn(column.column) if is_int else column))
+        if isinstance(column, SortedContents):
+            self._contents.append((base, SortedContents(column.contents) if is_int else column))
+        else:
+            self._placed.append((base, SortedColumn(column.column) if is_int else column))
         return []
 
     def finish(self) -> Sequence[Payload]:
         """Return the postings, if there are row groups."""
-        return [build_postings(self._placed)] if self._placed else []
+        postings = [build_postings(self._placed)] if self._placed else []
+        return postings + ([build_contents(self._contents)] if self._contents else [])
 
 
 PAIMON_BITMAP = "paimon-bitmap-v2"
@@ -92,8 +108,8 @@ class BitmapKind(IndexKind):
 
     name = "bitmap"
     blob_types = frozenset({PAIMON_BITMAP})
-    merged_types = frozenset({POSTINGS})
-    option_names = frozenset({"layout", "index-block-size"})
+    merged_types = frozenset({POSTINGS, CONTENTS})
+    option_names = frozenset({CONTENT, "layout", "index-block-size"})
     bytes_per_row = 4
     is_found_by_key = True
     holds_keys = True
@@ -110,6 +126,10 @@ class BitmapKind(IndexKind):
         if layout == "postings" and "index-block-size" in options:
             raise DefinitionError(f"{said} goes with no index-block-size")
         _block_bytes_of(options, value_type)
+
+    def takes_contents(self, options: Options) -> bool:
+        """Take contents as postings alone."""
+        return layout_of(options) == "postings"
 
     def misfits(self, value_type: ValueType, options: Options) -> Iterator[str]:
         """Name the cases in which the layout of the options is a bad choice."""
@@ -134,6 +154,8 @@ class BitmapKind(IndexKind):
         """Open a payload."""
         if payload.blob_type == POSTINGS:
             return Postings(payload)
+        if payload.blob_type == CONTENTS:
+            return ContentsIndex(payload)
         if payload.blob_type != PAIMON_BITMAP:
             raise UnsupportedError(f"{payload.blob.location}: kind bitmap reads no blob {payload.blob_type}")
         return BitmapIndex(payload)
@@ -160,6 +182,12 @@ class BitmapKind(IndexKind):
         kept = self.kept_parts(parts)
         yield from merge_no_larger(kept, _merged) if kept else ()
 
+    def proof(self, opened: OpenIndex, row_counts: Ints) -> Proof:
+        """Return a proof by the keys of all rows."""
+        if isinstance(opened, ContentsIndex):
+            return proof_of_contents(opened, row_counts)
+        return super().proof(opened, row_counts)
+
     def paimon_reads(self, blob_type: str, value_type: ValueType) -> bool:
         """Return whether Paimon reads blobs of a type for a column of a type, which not all of its bitmaps support."""
         is_known = value_type.domain == "int64" or value_type.name == "string"
@@ -172,8 +200,11 @@ _ROWS_AT_ONCE = 1024 * 1024
 
 def _merged(parts: Sequence[MergePart]) -> list[Payload]:
     first = parts[0]
-    if len(parts) == 1 and first.payload.blob_type == POSTINGS and (first.new_bases == first.payload.spans[:, 0]).all():
+    is_merged = first.payload.blob_type in BitmapKind.merged_types
+    if len(parts) == 1 and is_merged and (first.new_bases == first.payload.spans[:, 0]).all():
         return [as_it_was(first)]
+    if first.payload.blob_type == CONTENTS:
+        return [merge_contents(parts)]
     postings: list[MergePart] = []
     runs = runs_of(
         parts, lambda part: part.payload.blob_type, _ROWS_AT_ONCE, lambda part: int(part.payload.spans[:, 1].sum())

@@ -14,6 +14,7 @@ import numpy as np
 from puffin_index.errors import DefinitionError, UnsupportedError
 from puffin_index.keys.columns import SortedColumn
 from puffin_index.keys.leaf import LeafTest, SetTest
+from puffin_index.keys.map_key import CONTENT
 from puffin_index.keys.value_types import ValueType
 from puffin_index.kinds.base import (
     MERGED_BYTES,
@@ -46,7 +47,7 @@ class BloomKind(IndexKind):
     name = "bloom"
     blob_types = frozenset({PAIMON_BLOOM})
     merged_types = frozenset({BLOOM_MATRIX})
-    option_names = frozenset({"fpp", "items"})
+    option_names = frozenset({CONTENT, "fpp", "items"})
     bytes_per_row = 2
     paimon_name = "bloom-filter"
     paimon_types = frozenset({PAIMON_BLOOM})
@@ -56,6 +57,11 @@ class BloomKind(IndexKind):
         super().check(value_type, options)
         _fpp(options, value_type)
         _items(options, value_type)
+
+    def takes_contents(self, options: Options) -> bool:
+        """Hash the keys of a row group, of whichever rows they are."""
+        del options
+        return True
 
     def misfits(self, value_type: ValueType, options: Options) -> Iterator[str]:
         """Name types that do not suit filters, and options that let too many keys pass."""

@@ -88,17 +88,25 @@ def finish_postings(
 ) -> Payload:
     """Complete a payload from the bytes and descriptions of its blocks, and the NULL rows of the row space."""
     nulls = serialize_row_sets(null_rows, (0, len(null_rows)))[0] if len(null_rows) else b""
-    nulls_from = blocks[-1].end if blocks else 0
-    pages_from = nulls_from + len(nulls)
-    pages, root = write_directory(blocks, is_bytes, pages_from, sizes.root_bytes, sizes.page_bytes)
-    root_from = pages_from + sum(len(page) for page in pages)
+    nulls_from = len(data)
+    data += nulls
+    pages_from, root_from, root_sum = finish_directory(data, blocks, is_bytes, sizes)
     row_count = sum(block.row_count for block in blocks)
     counts = [row_count, numbers.row_count - row_count, numbers.checksum]
-    places = [nulls_from, checksum32(nulls), pages_from, root_from, checksum32(root)]
+    places = [nulls_from, checksum32(nulls), pages_from, root_from, root_sum]
     layout = np.array([LAYOUT_VERSION, is_bytes, *counts, *places], np.int64)
-    for part in (nulls, *pages, root):
-        data += part
     return Payload(POSTINGS, data, layout, len(numbers.bases))
+
+
+def finish_directory(data: bytearray, blocks: Sequence[Child], is_bytes: bool, sizes: Sizes) -> tuple[int, int, int]:
+    """Append the directory of some blocks; return where its pages and its root begin, and the root's checksum."""
+    pages_from = len(data)
+    pages, root = write_directory(blocks, is_bytes, pages_from, sizes.root_bytes, sizes.page_bytes)
+    for page in pages:
+        data += page
+    root_from = len(data)
+    data += root
+    return pages_from, root_from, checksum32(root)
 
 
 def _separators_of(ordered: OrderedRows, before_all: bytes | None) -> Callable[[WrittenBlock], tuple[Key, bool]]:

@@ -1,5 +1,7 @@
 """Merge the postings of several segments into one blob, one range of keys at a time, so that memory stays bounded."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
@@ -7,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyroaring import BitMap
 
 from puffin_index.errors import CorruptFileError
 from puffin_index.keys.columns import chosen_keys, join_keys, sorted_keys_of, tuple_of_keys
@@ -19,6 +22,7 @@ from puffin_index.kinds.postings.columns import KeyRows
 from puffin_index.kinds.postings.look_up import Postings
 from puffin_index.kinds.postings.pages import Child
 from puffin_index.kinds.postings.sort import OrderedRows, RowNumbers, order_keyed
+from puffin_index.kinds.postings.stored import KeyBlocks
 from puffin_index.storage.arrays import Flags, Ints
 from puffin_index.storage.parts import corrupt
 from puffin_index.storage.ranged import run
@@ -38,13 +42,31 @@ def merge_postings(
     """
     is_bytes = parts[0].payload.value_type.domain == "bytes"
     numbers = number_rows(np.concatenate([part.new_spans for part in parts]))
-    ends = np.cumsum([0, *(int(np.count_nonzero(part.is_kept)) for part in parts)]).tolist()
-    sources = [
-        _Source(part, numbers.firsts[first:end]) for part, (first, end) in zip(parts, pairwise(ends), strict=True)
-    ]
-    null_rows = np.concatenate([numbers.rows_of(source.null_numbers()) for source in sources]).astype(np.uint32)
+    opened = [Postings(part.payload) for part in parts]
+    sources = sources_of(parts, opened, numbers)
+    nulls = np.concatenate([source.moved(run(own.nulls())) for source, own in zip(sources, opened, strict=True)])
+    null_rows = numbers.rows_of(nulls).astype(np.uint32)
     row_count = numbers.row_count - len(null_rows)
-    are_sets = sum(source.key_count for source in sources) <= most_set_keys(row_count)
+    data, blocks = merge_blocks(sources, numbers, row_count, is_bytes, sizes, rows_at_once)
+    if sum(block.row_count for block in blocks) != row_count:
+        raise CorruptFileError("postings that do not have every row once", location=parts[0].payload.blob.location)
+    return finish_postings(data, blocks, null_rows, is_bytes, numbers, sizes)
+
+
+def sources_of(parts: Sequence[MergePart], opened: Sequence[KeyBlocks], numbers: RowNumbers) -> list[Source]:
+    """Return the opened parts to be read, their kept row groups numbered as in the merged payload."""
+    ends = np.cumsum([0, *(int(np.count_nonzero(part.is_kept)) for part in parts)]).tolist()
+    return [
+        Source(part, own, numbers.firsts[first:end])
+        for part, own, (first, end) in zip(parts, opened, pairwise(ends), strict=True)
+    ]
+
+
+def merge_blocks(
+    sources: Sequence[Source], numbers: RowNumbers, pair_count: int, is_bytes: bool, sizes: Sizes, rows_at_once: int
+) -> tuple[bytearray, list[Child]]:
+    """Merge the blocks of all sources, which have about so many pairs of a row and a key."""
+    are_sets = sum(source.key_count for source in sources) <= most_set_keys(pair_count)
     data = bytearray()
     blocks: list[Child] = []
     before: bytes | None = None
@@ -55,36 +77,34 @@ def merge_postings(
         ordered = _ordered(some, (numbers.limit - 1).bit_length(), is_bytes)
         blocks += append_blocks(data, ordered, numbers, sizes, before, are_sets=are_sets)
         before = ordered.dictionary[-1].as_py() if ordered.dictionary is not None else None
-    if sum(block.row_count for block in blocks) != row_count:
-        raise CorruptFileError("postings that do not have every row once", location=parts[0].payload.blob.location)
-    return finish_postings(data, blocks, null_rows, is_bytes, numbers, sizes)
+    return data, blocks
 
 
-class _Source:
-    """The postings of one part, read once from the first block to the last.
+class Source:
+    """The blocks of one part, read once from the first block to the last.
 
     Gives distinct keys that have rows. The rows are ordered by key, then by new number.
     """
 
-    def __init__(self, part: MergePart, new_firsts: Ints) -> None:
+    def __init__(self, part: MergePart, opened: KeyBlocks, new_firsts: Ints) -> None:
         payload = part.payload
         self.blob = payload.blob
-        self.postings = Postings(payload)
+        self.opened = opened
         self._numbers = RowNumbers.of(payload.spans)
         self._is_kept = part.is_kept
         self._moves = np.zeros(len(payload.spans), np.int64)
         self._moves[self._is_kept] = new_firsts - self._numbers.firsts[self._is_kept]
-        run(self.postings.directory.load())
-        self.separators = self.postings.directory.keys_at(np.arange(self.postings.directory.block_count))
-        self.row_counts = np.diff(self.postings.directory.table.rows)
+        run(self.opened.directory.load())
+        self.separators = self.opened.directory.keys_at(np.arange(self.opened.directory.block_count))
+        self.row_counts = np.diff(self.opened.directory.table.rows)
         # A key counts in every row group with rows.
-        self.key_count = self.postings.directory.key_count * int(np.count_nonzero(self._numbers.row_counts))
+        self.key_count = self.opened.directory.key_count * int(np.count_nonzero(self._numbers.row_counts))
         self._next = 0
         self._pending: list[KeyRows] = []
 
     def below(self, limit: Key | None) -> list[KeyRows]:
         """Return all keys below a limit, or all keys without a limit, that no earlier call returned."""
-        end = self.postings.directory.block_count
+        end = self.opened.directory.block_count
         if limit is not None:
             # A block whose separator is not below the limit has no key below the limit.
             end = sorted_keys_of(self.separators).rank(limit, False)
@@ -100,7 +120,7 @@ class _Source:
         return [_slice(some, 0, cut) for some, cut in cuts if cut]
 
     def _read(self, blocks: Ints) -> Iterator[KeyRows]:
-        for found in self.postings.key_rows(blocks):
+        for found in self.opened.key_rows(blocks):
             numbers, kept = self._moved(found.numbers)
             words = np.sort(found.codes[kept].astype(np.int64) << 32 | numbers)
             yield _without_unused(KeyRows(found.keys, words >> 32, (words & _LOW_HALF).astype(np.uint32)))
@@ -113,10 +133,9 @@ class _Source:
         kept = self._is_kept[row_groups]
         return (numbers + self._moves[row_groups])[kept], kept
 
-    def null_numbers(self) -> Ints:
-        """Return the new numbers of the NULL rows that are kept."""
-        rows = np.frombuffer(run(self.postings.nulls()).to_array(), np.uint32)
-        return self._moved(self._numbers.to_numbers(rows))[0]
+    def moved(self, rows: BitMap) -> Ints:
+        """Return the new numbers of those rows that are kept."""
+        return self._moved(self._numbers.to_numbers(np.frombuffer(rows.to_array(), np.uint32)))[0]
 
 
 def _slice(some: KeyRows, first: int, end: int | None) -> KeyRows:
@@ -133,7 +152,7 @@ def _without_unused(some: KeyRows) -> KeyRows:
     return KeyRows(chosen_keys(some.keys, used), codes.astype(np.int64), some.numbers)
 
 
-def _limits(sources: Sequence[_Source], is_bytes: bool, rows_at_once: int) -> list[Key]:
+def _limits(sources: Sequence[Source], is_bytes: bool, rows_at_once: int) -> list[Key]:
     """Choose keys, ascending, with about `rows_at_once` rows between neighbours; estimated from the directories."""
     row_counts = np.concatenate([source.row_counts for source in sources])
     separators = join_keys([source.separators for source in sources], is_bytes)

@@ -253,7 +253,7 @@ def decode_runs(blocks: ParsedBlocks, sections: Ints) -> tuple[Ints, Ints | None
 
 
 def row_set(starts: Ints, lengths: Ints | None, numbers: RowNumbers) -> BitMap | None:
-    """Return the rows of disjoint runs of numbers, in any order; None if a run leaves its row group."""
+    """Return the rows of runs of numbers, in any order; None if a run leaves its row group."""
     if int((starts if lengths is None else starts + lengths - 1).max(initial=0)) >= numbers.limit:
         return None
     # Ascending rows let the set be built container by container. Start and length share a word to be sorted together.
@@ -265,9 +265,11 @@ def row_set(starts: Ints, lengths: Ints | None, numbers: RowNumbers) -> BitMap |
     rows = numbers.to_rows(ordered, counts)
     if rows is None:
         return None
+    # Runs of keys that one row may have several of overlap.
+    are_disjoint = bool((ordered[1:] - ordered[:-1] >= counts[:-1]).all())
     if lengths is None:
-        return row_set_of_ascending(rows)
-    if int(counts.sum()) <= _LONG_RUN_ROWS * len(counts):
+        return row_set_of_ascending(rows if are_disjoint else distinct(rows))
+    if are_disjoint and int(counts.sum()) <= _LONG_RUN_ROWS * len(counts):
         return row_set_of_ascending(ramps(rows, counts))
     found = BitMap()
     for row, count in zip(rows.tolist(), counts.tolist(), strict=True):

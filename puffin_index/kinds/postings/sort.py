@@ -142,11 +142,17 @@ class OrderedRows:
         return np.uint64((1 << self.row_bits) - 1)
 
 
-def order_rows(columns: Sequence[SortedColumn], numbers: RowNumbers, is_bytes: bool) -> OrderedRows:
-    """Order the rows of a segment, given the column of each row group."""
+def order_rows(
+    columns: Sequence[SortedColumn], numbers: RowNumbers, is_bytes: bool, rows: Sequence[Rows] | None = None
+) -> OrderedRows:
+    """Order the rows of a segment, given the column of each row group.
+
+    `rows` has the row of each key where a row may have several.
+    """
+    own_rows = [None] * len(columns) if rows is None else rows
     used = [
-        (column, first)
-        for column, first in zip(columns, numbers.firsts.tolist(), strict=True)
+        (column, first, own)
+        for column, first, own in zip(columns, numbers.firsts.tolist(), own_rows, strict=True)
         if column.column.valid_count
     ]
     if not used:
@@ -154,17 +160,20 @@ def order_rows(columns: Sequence[SortedColumn], numbers: RowNumbers, is_bytes: b
         return OrderedRows(np.empty(0, np.uint64), 0, np.empty(0, np.uint32), 0, nothing)
     row_bits = (numbers.limit - 1).bit_length()
     if is_bytes:
-        dictionary, ranks = merge_keys([column.keys for column, _ in used])
+        dictionary, ranks = merge_keys([column.keys for column, _, _ in used])
         parts = [
-            _keyed(own[column.codes], column.column, first) for (column, first), own in zip(used, ranks, strict=True)
+            _keyed(rank[column.codes], column.column, first, own)
+            for (column, first, own), rank in zip(used, ranks, strict=True)
         ]
         return order_keyed(parts, 0, len(dictionary), row_bits, dictionary)
-    parts = [_keyed(column.column.int_keys, column.column, first) for column, first in used]
+    parts = [_keyed(column.column.int_keys, column.column, first, own) for column, first, own in used]
     bounds = [bounds_of(keys) for keys, _ in parts]
     return order_keyed(parts, min(low for low, _ in bounds), max(high for _, high in bounds), row_bits)
 
 
-def _keyed(keys: npt.NDArray[np.integer], column: Column, first: int) -> KeyedRows:
+def _keyed(keys: npt.NDArray[np.integer], column: Column, first: int, rows: Rows | None) -> KeyedRows:
+    if rows is not None:
+        return keys, rows + np.uint32(first)
     if column.valid is None:
         return keys, np.arange(first, first + len(keys), dtype=np.uint32)
     return keys[column.valid], positions_of(column.valid) + np.uint32(first)

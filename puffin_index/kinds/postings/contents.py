@@ -1,0 +1,255 @@
+"""The blob type `puffin-index-contents-v1`: the rows that contain each key (docs/formats.md, Contents).
+
+Blocks and directory are those of postings, of which a row may have several keys or none. Besides, three sets say which
+rows are NULL, which contain nothing, and which contain NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from pyroaring import BitMap
+
+from puffin_index.keys.asked import AskedTest
+from puffin_index.keys.columns import SortedColumn, chosen_keys, join_keys
+from puffin_index.keys.contents import SortedContents
+from puffin_index.keys.leaf import NullTest, SetTest
+from puffin_index.kinds.base import LookUp, MergePart, Payload, RowSet, StoredPayload
+from puffin_index.kinds.kind import Proof
+from puffin_index.kinds.postings.blocks import Sizes
+from puffin_index.kinds.postings.build import DEFAULT_SIZES, append_blocks, finish_directory, most_set_keys, number_rows
+from puffin_index.kinds.postings.directory import Cuts, bounds_of, cuts_at
+from puffin_index.kinds.postings.merge import ROWS_AT_ONCE, merge_blocks, sources_of
+from puffin_index.kinds.postings.pages import Child
+from puffin_index.kinds.postings.sort import OrderedRows, RowNumbers, order_rows
+from puffin_index.kinds.postings.stored import NO_BLOCKS, BlockPlan, KeyBlocks
+from puffin_index.roaring import deserialize, serialize_row_sets
+from puffin_index.storage.arrays import Ints, Rows
+from puffin_index.storage.parts import LAYOUT_VERSION, Part, check_layout, checksum32, corrupt, parts_of
+from puffin_index.storage.ranged import Reading, at_once, run
+
+CONTENTS = "puffin-index-contents-v1"
+_LAYOUT_NUMBERS = 14
+
+PlacedContents: TypeAlias = tuple[int, SortedContents]
+"""What the rows of a row group contain, behind its first row in the segment's row space, a multiple of 65,536."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OtherRows:
+    """The rows, in the row space, that are NULL, that contain nothing, and that contain NULL."""
+
+    null: BitMap
+    empty: BitMap
+    open: BitMap
+
+
+def build_contents(columns: Sequence[PlacedContents], sizes: Sizes = DEFAULT_SIZES) -> Payload:
+    """Build the payload of all row groups of a segment: columns of one type, by ascending base.
+
+    Raises BuildError if the rows exceed the row space.
+    """
+    is_bytes = columns[0][1].column.value_type.domain == "bytes"
+    numbers = number_rows([(base, own.row_count) for base, own in columns])
+    every = [own.contents for _, own in columns]
+    ordered = _each_once(order_rows([own for _, own in columns], numbers, is_bytes, [one.rows for one in every]))
+    data = bytearray()
+    groups = max(int(np.count_nonzero(numbers.row_counts)), 1)
+    are_sets = ordered.has_keys(most_set_keys(len(ordered)) // groups)
+    blocks = append_blocks(data, ordered, numbers, sizes, are_sets=are_sets)
+    bases = [np.uint32(base) for base, _ in columns]
+    others = [
+        np.concatenate([rows + base for rows, base in zip(own, bases, strict=True)])
+        for own in zip(*((one.null_rows, one.empty_rows, one.open_rows) for one in every), strict=True)
+    ]
+    return _finish(data, blocks, others, is_bytes, numbers, sizes)
+
+
+def _each_once(ordered: OrderedRows) -> OrderedRows:
+    """Leave out that a row contains a key again."""
+    is_first = np.ones(len(ordered), np.bool_)
+    is_first[1:] = ordered.words[1:] != ordered.words[:-1]
+    if ordered.rows is not None:
+        is_first[1:] |= ordered.rows[1:] != ordered.rows[:-1]
+    if is_first.all():
+        return ordered
+    rows = None if ordered.rows is None else ordered.rows[is_first]
+    return replace(ordered, words=ordered.words[is_first], rows=rows)
+
+
+def _finish(
+    data: bytearray, blocks: Sequence[Child], others: Sequence[Rows], is_bytes: bool, numbers: RowNumbers, sizes: Sizes
+) -> Payload:
+    sets = [serialize_row_sets(rows, (0, len(rows)))[0] if len(rows) else b"" for rows in others]
+    sets_from, sets_sum = len(data), checksum32(b"".join(sets))
+    data += b"".join(sets)
+    pages_from, root_from, root_sum = finish_directory(data, blocks, is_bytes, sizes)
+    counts = [sum(block.row_count for block in blocks), *map(len, others), numbers.checksum]
+    places = [sets_from, len(sets[0]), len(sets[1]), sets_sum, pages_from, root_from, root_sum]
+    layout = np.array([LAYOUT_VERSION, is_bytes, *counts, *places], np.int64)
+    return Payload(CONTENTS, data, layout, len(numbers.bases))
+
+
+class ContentsIndex(KeyBlocks):
+    """Answer which rows contain one of some keys; negated, which rows are not NULL and contain neither these nor NULL.
+
+    Raises UnsupportedError for another version or domain, CorruptFileError for another layout.
+    """
+
+    one_key_a_row = False
+
+    def __init__(self, payload: StoredPayload) -> None:
+        blob = payload.blob
+        numbers = check_layout(blob, payload.layout, _LAYOUT_NUMBERS)[1:_LAYOUT_NUMBERS]
+        form, pair_count, null_count, empty_count, open_count, groups_sum, *places = numbers
+        sets_from, null_bytes, empty_bytes, sets_sum, pages_from, root_from, root_sum = places
+        super().__init__(payload, form, pair_count, sets_from, Part(root_from, blob.length - root_from, root_sum))
+        if not 0 <= sets_from <= pages_from <= root_from <= blob.length or min(pair_count, null_bytes, empty_bytes) < 0:
+            raise corrupt(blob, "a layout that describes no contents blob")
+        if null_count + empty_count > self._numbers.row_count or groups_sum != self._numbers.checksum:
+            raise corrupt(blob, "contents of other row groups")
+        self._counts = null_count, empty_count, open_count
+        self._pair_count = pair_count
+        self._sets = Part(sets_from, pages_from - sets_from, sets_sum)
+        self._ends = null_bytes, null_bytes + empty_bytes
+        self._others: OtherRows | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """The approximate memory in bytes, including the read part of the directory."""
+        others = 0 if self._others is None else self._sets.length
+        return self.directory.nbytes + self._numbers.nbytes + others
+
+    @property
+    def pair_count(self) -> int:
+        """The number of pairs of a row and a key that it contains."""
+        return self._pair_count
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """The numbers of pairs and of distinct keys; no keys before a test of keys is prepared."""
+        return self._pair_count, self.directory.key_count
+
+    def prepare(self, asked: AskedTest) -> Reading[LookUp]:
+        """Find the places of a test in the directory, as few pages of it as that takes."""
+        test, not_null = asked.test, self._numbers.row_count - self._counts[0]
+        if isinstance(test, NullTest):
+            count = self._counts[0] if test.is_null else not_null
+            return LookUp((count, count), self._nulls_cost(), partial(self._null_test, test.is_null))
+        yield from self.directory.load(NO_BLOCKS)
+        cuts = yield from cuts_at(asked.places(self._is_bytes), self.directory)
+        bounds = self._bounds(asked, cuts)
+        if not bounds[1]:
+            return LookUp((0, 0), (0, 0), lambda _: at_once(RowSet(BitMap(), True)))
+        # What other keys have says nothing of the rows with these: a row may have both.
+        plan = self._option(cuts, asked.negated)
+        is_short = not plan.subtract and len(plan.blocks) > 0
+        return LookUp(
+            bounds,
+            plan.cost,
+            partial(self._rows, plan),
+            partial(self._read_asked, plan.blocks, plan.cuts) if is_short else None,
+        )
+
+    def _bounds(self, asked: AskedTest, cuts: Cuts) -> tuple[int, int]:
+        not_null = self._numbers.row_count - self._counts[0]
+        if asked.negated:
+            return 0, not_null
+        least, most = bounds_of(cuts, self.directory)
+        # A row with several of the keys counts once.
+        is_one = isinstance(asked.test, SetTest) and len(asked.test.keys) == 1
+        return least if is_one else min(least, 1), min(most, not_null)
+
+    def _null_test(self, is_null: bool, candidates: BitMap | None) -> Reading[RowSet]:
+        others = yield from self.others()
+        found = others.null if is_null else self._numbers.every_row - others.null
+        return RowSet(found.copy() if candidates is None else found & candidates, True)
+
+    def _rows(self, plan: BlockPlan, candidates: BitMap | None) -> Reading[RowSet]:
+        found = yield from self._rows_of_blocks(plan)
+        if plan.subtract:
+            others = yield from self.others()
+            found = self._numbers.every_row - others.null - others.open - found
+        return RowSet(found if candidates is None else found & candidates, True)
+
+    def _nulls_cost(self) -> tuple[int, int]:
+        return (1, self._sets.length) if self._others is None and self._sets.length else (0, 0)
+
+    def others(self) -> Reading[OtherRows]:
+        """Return the rows that are NULL, contain nothing, or contain NULL, which nobody may change."""
+        if self._others is None:
+            (stored,) = yield from parts_of(self._blob, [self._sets])
+            cuts = (0, *self._ends, len(stored))
+            found: list[BitMap] = []
+            for first, end, count in zip(cuts, cuts[1:], self._counts, strict=False):
+                place = self._blob.offset + self._sets.offset + first
+                rows = BitMap()
+                if end > first:
+                    limit = self._numbers.row_limit
+                    rows = deserialize(stored[first:end], limit, location=self._blob.location, offset=place)
+                if len(rows) != count or not rows <= self._numbers.every_row:
+                    raise corrupt(self._blob, "sets of rows of other row groups", self._sets.offset + first)
+                found.append(rows)
+            self._others = OtherRows(*found)
+        return self._others
+
+
+def merge_contents(
+    parts: Sequence[MergePart], sizes: Sizes = DEFAULT_SIZES, rows_at_once: int = ROWS_AT_ONCE
+) -> Payload:
+    """Merge contents whose new bases ascend through all parts, with about `rows_at_once` pairs in memory.
+
+    Raises BuildError if rows exceed the row space, CorruptFileError or UnsupportedError for an unreadable part.
+    """
+    is_bytes = parts[0].payload.value_type.domain == "bytes"
+    numbers = number_rows(np.concatenate([part.new_spans for part in parts]))
+    opened = [ContentsIndex(part.payload) for part in parts]
+    sources = sources_of(parts, opened, numbers)
+    data, blocks = merge_blocks(sources, numbers, sum(one.pair_count for one in opened), is_bytes, sizes, rows_at_once)
+    every = [run(one.others()) for one in opened]
+    others = [
+        numbers.rows_of(np.concatenate([source.moved(rows) for source, rows in zip(sources, own, strict=True)]))
+        for own in zip(*((one.null, one.empty, one.open) for one in every), strict=True)
+    ]
+    return _finish(data, blocks, [rows.astype(np.uint32) for rows in others], is_bytes, numbers, sizes)
+
+
+def proof_of_contents(index: ContentsIndex, row_counts: Ints) -> Proof:
+    """Return a proof that compares which rows contain which keys, decoded once, and the rows without any."""
+    parts = list(index.key_rows())
+    keys = join_keys([part.keys for part in parts], index.is_bytes)
+    firsts = np.cumsum([0, *(len(part.keys) for part in parts)]).tolist()
+    nothing = np.empty(0, np.int64)
+    codes = np.concatenate([nothing, *(part.codes + first for part, first in zip(parts, firsts, strict=False))])
+    numbers = np.concatenate([nothing, *(part.numbers for part in parts)]).astype(np.int64)
+    others, begins = run(index.others()), index.numbers.firsts
+
+    def prove(place: int, column: SortedColumn) -> Iterator[str]:
+        assert isinstance(column, SortedContents)
+        own, base = column.contents, int(index.numbers.bases[place])
+        here = (numbers >= begins[place]) & (numbers < begins[place] + row_counts[place])
+        used, own_codes = np.unique(codes[here], return_inverse=True)
+        stored = set_of_pairs(own_codes, numbers[here] - begins[place])
+        wanted = set_of_pairs(column.codes, own.rows)
+        if not pa.array(chosen_keys(keys, used)).equals(pa.array(column.keys)) or not np.array_equal(stored, wanted):
+            yield "rows that contain other keys than in the data"
+        for name, found, rows in (
+            ("are NULL", others.null, own.null_rows),
+            ("contain nothing", others.empty, own.empty_rows),
+            ("contain NULL", others.open, own.open_rows),
+        ):
+            within = found & BitMap(range(base, base + int(row_counts[place])))
+            if not np.array_equal(np.frombuffer(within.to_array(), np.uint32) - np.uint32(base), rows):
+                yield f"other rows than in the data {name}"
+
+    return prove
+
+
+def set_of_pairs(codes: Ints | Rows, rows: Ints | Rows) -> Ints:
+    """Return pairs of a key's place and a row, each once, as ascending numbers."""
+    return np.unique(codes.astype(np.int64) << np.int64(32) | rows.astype(np.int64))
