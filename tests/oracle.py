@@ -63,6 +63,21 @@ class Like:
 
 
 @dataclass(frozen=True, slots=True)
+class Contains:
+    """`arrays_overlap(column, array(values))`, or `array_contains` for a single value; no value is NULL."""
+
+    column: str
+    values: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IsEmpty:
+    """`size(column) = 0`."""
+
+    column: str
+
+
+@dataclass(frozen=True, slots=True)
 class Not:
     part: Predicate
 
@@ -77,7 +92,7 @@ class Or:
     parts: tuple[Predicate, ...]
 
 
-Predicate: TypeAlias = Compare | Among | Between | IsNull | IsNan | Like | Not | And | Or
+Predicate: TypeAlias = Compare | Among | Between | IsNull | IsNan | Like | Contains | IsEmpty | Not | And | Or
 
 
 def evaluate(predicate: Predicate, row: Row) -> bool | None:
@@ -96,6 +111,8 @@ def evaluate(predicate: Predicate, row: Row) -> bool | None:
         case Like(column, pieces):
             pattern = "".join(".*" if piece is None else "." if piece is ... else re.escape(piece) for piece in pieces)
             return None if row[column] is None else re.fullmatch(pattern, row[column], re.DOTALL) is not None
+        case Contains(column) | IsEmpty(column):
+            return None if row[column] is None else _of_contents(predicate, row[column])
         case Not(part):
             truth = evaluate(part, row)
             return None if truth is None else not truth
@@ -103,6 +120,12 @@ def evaluate(predicate: Predicate, row: Row) -> bool | None:
             return _and([evaluate(part, row) for part in parts])
         case Or(parts):
             return _or([evaluate(part, row) for part in parts])
+
+
+def _of_contents(predicate: Contains | IsEmpty, values: list[Any]) -> bool | None:
+    if isinstance(predicate, IsEmpty):
+        return not values
+    return _or([compare(own, "=", value) for own in values for value in predicate.values])
 
 
 def compare(left: Any, operator: Operator, right: Any) -> bool | None:

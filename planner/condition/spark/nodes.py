@@ -133,6 +133,19 @@ class Test(Message):
     value: _Value
 
 
+class Contains(Message):
+    """What the rows of a column contain: one of some literals, or nothing; `value` has the type of what they contain.
+
+    `overlaps` is NULL where `exists` may be false, by a setting: where a row contains NULL and none of the literals.
+    """
+
+    node: Literal["contains"]
+    test: Literal["overlaps", "exists", "is-empty", "is-null", "is-not-null"]
+    part: Literal["elements", "keys", "values"]
+    value: Column
+    members: tuple[LiteralNode, ...]
+
+
 class Matches(Message):
     """The values for which a function is true, and whether it is true for NULL.
 
@@ -180,7 +193,7 @@ class Junction(Message):
 
 
 ConditionNode: TypeAlias = Annotated[
-    Junction | Negation | Comparison | Membership | Test | Function | Unknown | LiteralNode | Column,
+    Junction | Negation | Comparison | Membership | Contains | Test | Function | Unknown | LiteralNode | Column,
     Field(discriminator="node"),
 ]
 Negation.model_rebuild()

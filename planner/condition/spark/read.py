@@ -47,6 +47,8 @@ def _condition(node: nodes.ConditionNode, schema: Schema) -> Truth:
             if contents:
                 return _among(tested, value.type, contents, text_of(node))
             return comparisons.one_of(tested, listed, text_of(node))
+        case nodes.Contains():
+            return _contains(node, schema)
         case nodes.Comparison(left=left, operator=operator, right=right):
             one, other = _values([left, right], schema)
             if operator == "starts with":
@@ -57,6 +59,26 @@ def _condition(node: nodes.ConditionNode, schema: Schema) -> Truth:
             return comparisons.as_condition(alone, text_of(node)) or unknown(text_of(node))
         case _:
             return unknown(text_of(node))
+
+
+def _contains(node: nodes.Contains, schema: Schema) -> Truth:
+    column, text = node.value, text_of(node)
+    try:
+        field = schema.find_field(column.field)
+    except ValueError:
+        return unknown(text)
+    whole = column_of_field(field, name_text(column.path))
+    contained = whole.contents(node.part)
+    if contained is None or spark_type(contained.type) != column.type:
+        return unknown(text)
+    if node.test == "is-empty":
+        return comparisons.is_empty(whole, text)
+    if node.test in _TESTS:
+        return _TESTS[node.test](whole, text)
+    members = [_literal(member, column.type) for member in node.members]
+    truth = comparisons.contains(whole, node.part, members, text)
+    # By a setting of Spark, `exists` is false and not NULL where a row contains NULL and nothing else that matters.
+    return truth if node.test == "overlaps" else replace(truth, no=unknown(text).no)
 
 
 def _among(tested: comparisons.Value, type_name: str, contents: Sequence[int | bytes], text: str) -> Truth:
@@ -126,6 +148,8 @@ def text_of(node: nodes.Message) -> str:
             return f"{text_of(left)} {operator} {text_of(right)}"
         case nodes.Membership(value=value, members=members):
             return f"{text_of(value)} IN ({len(members)} literals)"
+        case nodes.Contains(part=part, value=value, members=members):
+            return f"{text_of(value)} {part} {node.test} ({len(members)} literals)"
         case nodes.Test(node=kind, value=value):
             return f"{text_of(value)} {kind.replace('-', ' ').upper()}"
         case nodes.LiteralNode(content=None):

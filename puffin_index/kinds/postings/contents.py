@@ -6,7 +6,7 @@ rows are NULL, which contain nothing, and which contain NULL.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
@@ -20,7 +20,6 @@ from puffin_index.keys.columns import SortedColumn, chosen_keys, join_keys
 from puffin_index.keys.contents import SortedContents
 from puffin_index.keys.leaf import NullTest, SetTest
 from puffin_index.kinds.base import LookUp, MergePart, Payload, RowSet, StoredPayload
-from puffin_index.kinds.kind import Proof
 from puffin_index.kinds.postings.blocks import Sizes
 from puffin_index.kinds.postings.build import DEFAULT_SIZES, append_blocks, finish_directory, most_set_keys, number_rows
 from puffin_index.kinds.postings.directory import Cuts, bounds_of, cuts_at
@@ -219,7 +218,7 @@ def merge_contents(
     return _finish(data, blocks, [rows.astype(np.uint32) for rows in others], is_bytes, numbers, sizes)
 
 
-def proof_of_contents(index: ContentsIndex, row_counts: Ints) -> Proof:
+def proof_of_contents(index: ContentsIndex, row_counts: Ints) -> Callable[[int, SortedColumn], Iterator[str]]:
     """Return a proof that compares which rows contain which keys, decoded once, and the rows without any."""
     parts = list(index.key_rows())
     keys = join_keys([part.keys for part in parts], index.is_bytes)

@@ -8,7 +8,22 @@ from typing import Any, Protocol, TypeVar
 
 from hypothesis import strategies as st
 
-from tests.oracle import Among, And, Between, Beyond, Compare, IsNan, IsNull, Like, Not, Operator, Or, Predicate
+from tests.oracle import (
+    Among,
+    And,
+    Between,
+    Beyond,
+    Compare,
+    Contains,
+    IsEmpty,
+    IsNan,
+    IsNull,
+    Like,
+    Not,
+    Operator,
+    Or,
+    Predicate,
+)
 
 _TEXT = st.one_of(
     st.sampled_from(["", "a", "ab", "abc", "a%", "%", "_", "it's", '"', "\\", "\\%", "a\nb", "ÄÖ", "😀", "--", "/*"]),
@@ -145,6 +160,13 @@ class Writer:
                 return self.join(self.column(column), "IS", negation + "NULL")
             case IsNan(column):
                 return f"isnan({self.column(column)})"
+            case Contains(column, (value,)):
+                return f"{self.one('array_contains', 'ARRAY_CONTAINS ')}({self.column(column)}, {self.literal(value)})"
+            case Contains(column, values):
+                members = self.one(",", ", ").join(map(self.literal, values))
+                return f"arrays_overlap({self.column(column)}, array({members}))"
+            case IsEmpty(column):
+                return f"{self.one('size', 'cardinality')}({self.column(column)}) {self.one('=', '==')} 0"
             case Like(column, pieces):
                 pattern, ending = self.pattern(pieces)
                 return self.join(self.column(column), negation + "LIKE", pattern) + ending

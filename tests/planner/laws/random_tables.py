@@ -24,7 +24,22 @@ from puffin_index.data.data_table import list_data_files
 from puffin_index.storage.arrays import Flags, Ints
 from tests import oracle
 from tests.deletes_sample import commit_deletion_vectors, commit_equality_deletes, commit_positional_deletes
-from tests.oracle import Among, And, Between, Beyond, Compare, IsNan, IsNull, Like, Not, Operator, Or, Predicate
+from tests.oracle import (
+    Among,
+    And,
+    Between,
+    Beyond,
+    Compare,
+    Contains,
+    IsEmpty,
+    IsNan,
+    IsNull,
+    Like,
+    Not,
+    Operator,
+    Or,
+    Predicate,
+)
 
 T = TypeVar("T")
 Truths = npt.NDArray[np.int8]
@@ -44,9 +59,13 @@ TYPES: dict[str, pa.DataType] = {
     "nt": pa.timestamp("us"),
     "ts": pa.timestamp("us", "UTC"),
 }
+LISTS = {"ls": "s", "li": "i", "lf": "f", "lw": "w", "lt": "ts"}
+"""Columns of arrays, by the column whose values they have."""
+
 SCHEMA = pa.schema(
     [
         *TYPES.items(),
+        *((name, pa.list_(TYPES[column])) for name, column in LISTS.items()),
         ("u", pa.struct([("v", pa.int64())])),
         ("m", pa.map_(pa.string(), pa.string())),
         # The number of each row in its table, which has no index.
@@ -172,6 +191,14 @@ def _values(column: str, count: int, random: Random) -> Values:
     return Values(distinct, np.array(codes, np.int64))
 
 
+def _lists(column: str, count: int, random: Random) -> Values:
+    """Values of arrays: of few or many elements, NULL among them, some of them twice."""
+    elements = [*_values(column, 12, random).distinct, None][: random.choice([2, 5, 40])]
+    distinct = [[random.choice(elements) for _ in range(random.choice([0, 1, 1, 3, 9]))] for _ in range(8)]
+    codes = np.array([random.randrange(9) for _ in range(count)], np.int64)
+    return Values([*distinct, None], np.sort(codes) if random.random() < 0.3 else codes)
+
+
 @dataclass(frozen=True)
 class Append:
     """The rows of one data file; `first` is the number of the first."""
@@ -183,11 +210,13 @@ class Append:
     @classmethod
     def random(cls, random: Random, first: int) -> Append:
         count = random.choice([1, 3, 20, 60])
-        return cls(first, count, {column: _values(column, count, random) for column in COLUMNS})
+        columns = {column: _values(column, count, random) for column in COLUMNS}
+        return cls(first, count, columns | {name: _lists(own, count, random) for name, own in LISTS.items()})
 
     def to_arrow(self, random: Random) -> pa.Table:
         rows = {column: values.rows for column, values in self.columns.items()}
         arrays = [pa.array(rows[column], arrow_type) for column, arrow_type in TYPES.items()]
+        arrays += [pa.array(rows[name], SCHEMA.field(name).type) for name in LISTS]
         # Where the leaf is NULL, the struct is or is not.
         structs = [None if value is None and random.random() < 0.5 else {"v": value} for value in rows["u.v"]]
         found = zip(*(rows[column] for column in KEY_COLUMNS), strict=True)
@@ -226,9 +255,11 @@ def _definition(random: Random) -> IndexDefinition:
 
     bitmap = some() or ["i"]
     bsi = [name for name in some() if name not in ("s", "b") and "#" not in name]
+    lists = [f"{name}#c#elements" for name in LISTS if random.random() < 0.5]
     options = {f"{name}.layout": random.choice(["bitmaps", "postings"]) for name in bitmap}
     options |= {f"{name}.compression": random.choice(["auto", "auto", "none"]) for name in bsi}
-    return IndexDefinition.of(bitmap=bitmap, bsi=bsi, bloom=some(), options=options)
+    bloom = [*some(), *random.sample(lists, len(lists) // 2)]
+    return IndexDefinition.of(bitmap=[*bitmap, *lists], bsi=bsi, bloom=bloom, options=options)
 
 
 @dataclass(frozen=True)
@@ -326,6 +357,8 @@ def _combined(random: Random, table: RandomTable, leaves: int) -> Predicate:
 
 def _leaf(random: Random, table: RandomTable) -> Predicate:
     column = random.choice(COLUMNS)
+    if random.random() < 0.15:
+        return _leaf_of_lists(random, table)
 
     def literal() -> Any:
         return _literal(random, table, column)
@@ -346,6 +379,16 @@ def _leaf(random: Random, table: RandomTable) -> Predicate:
         ),
     ]
     return random.choice(kinds)()
+
+
+def _leaf_of_lists(random: Random, table: RandomTable) -> Predicate:
+    name, column = random.choice([*LISTS.items()])
+    if random.random() < 0.2:
+        return random.choice([IsNull, IsEmpty])(name)
+    held = [one for one in random.choice([*table.appends.values()]).columns[name].distinct if one]
+    values = [*(random.choice(held) if held else []), *(sayable(column, random) for _ in "12")]
+    sayables = [one for one in values if one is not None and not (isinstance(one, float) and not math.isfinite(one))]
+    return Contains(name, tuple(random.sample(sayables, random.choice([1, 1, min(3, len(sayables))]))))
 
 
 def literal_text(random: Random, table: RandomTable) -> str:

@@ -158,7 +158,10 @@ public final class Conditions {
     if (type == Or.class || type == Not.class) {
       return functionUnlessKnown(expression, type, depth);
     }
-    Node node = null;
+    Node node = contained(Contained.of(expression));
+    if (node != null) {
+      return node;
+    }
     if (COMPARISONS.containsKey(type)) {
       node = comparison(expression, COMPARISONS.get(type));
     } else if (expression instanceof In in) {
@@ -274,6 +277,26 @@ public final class Conditions {
     return value == null
         ? null
         : Node.of("node", "in", "value", value, "members", PackedList.of(values, nodes));
+  }
+
+  /** The node of a test of what a column contains; null if there is none, or none is known. */
+  private Node contained(Contained asked) {
+    String type = asked == null ? null : nameOf(asked.type());
+    List<String> path = new ArrayList<>();
+    Types.NestedField field = type == null ? null : field(asked.value(), path);
+    if (field == null) {
+      return null;
+    }
+    List<Node> members = new ArrayList<>();
+    for (Expression member : asked.members()) {
+      Node node = member instanceof Literal && member.dataType().equals(asked.type()) ? value(member) : null;
+      if (node == null) {
+        return null;
+      }
+      members.add(node);
+    }
+    beyondFilters = true;
+    return Node.of("node", "contains", "test", asked.test(), "part", asked.part(), "value", column(type, field, path), "members", members);
   }
 
   /** The node of a column, the leaf of a struct or the value of a map's key; null for others. */
