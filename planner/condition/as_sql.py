@@ -70,13 +70,16 @@ class _Writer:
     def write(self, predicate: nodes.Predicate) -> str:
         match predicate:
             case nodes.Conjunction(children):
-                return " AND ".join(self.part(child) for child in children)
+                # What words a text has follows from the test beside it.
+                return " AND ".join(self.part(child) for child in children if not _is_of_words(child))
             case nodes.Disjunction(children):
                 return " OR ".join(self.part(child) for child in children)
             case nodes.Leaf(Contents() as column, test, value_type):
                 return self._contents(column, test, value_type_named(value_type))
             case nodes.Leaf(column, test, value_type):
                 return self._leaf(self.name(column), test, value_type_named(value_type))
+            case nodes.ByValue(Contents() as column, nodes.ValueTest() as test):
+                return self._value_test(f"of {self.name(column)}", test)
             case nodes.ByValue(column, test, text=text):
                 if isinstance(test, nodes.EngineTest):
                     return text if self.literals else without_literals(text)
@@ -120,7 +123,7 @@ class _Writer:
 
     def _contents(self, column: Contents, test: LeafTest, value_type: ValueType) -> str:
         name = self.name(column)
-        lists = name if column.part == "elements" else f"map_{column.part}({name})"
+        lists = {"elements": name, "words": f"words({name})"}.get(column.part, f"map_{column.part}({name})")
         match test:
             case NullTest(is_null):
                 return f"{name} IS {'' if is_null else 'NOT '}NULL"
@@ -178,6 +181,10 @@ class _Writer:
 
     def _literal(self, key: Key, value_type: ValueType) -> str:
         return literal_text(key, value_type) if self.literals else HIDDEN
+
+
+def _is_of_words(predicate: nodes.Predicate) -> bool:
+    return isinstance(predicate, nodes.ByValue) and isinstance(predicate.field_id, Contents)
 
 
 def literal_text(key: Key, value_type: ValueType) -> str:

@@ -5,6 +5,7 @@ and `unknown` where neither is certain.
 """
 
 import operator
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -26,6 +27,7 @@ from planner.condition.tree.nodes import (
 )
 from planner.condition.truth import ALWAYS_FALSE, ALWAYS_NULL, ALWAYS_TRUE, Truth, join, unknown
 from planner.condition.value_tests import rlike_regex, split_like, takes, year_range
+from planner.condition.words import word_tests
 from puffin_index.keys.leaf import NullTest, RangeTest
 from puffin_index.keys.map_key import Part
 from puffin_index.keys.value_types import ValueType
@@ -91,6 +93,11 @@ def _value_test(
     if years is not None:
         return Truth(column.leaf(years), column.leaf(replace(years, negated=True)), column.is_null)
     yes, no = (ByValue(column.column, one, column.value_type.name, text) for one in (test, ~test))
+    words = column.contents("words") if word_tests(test) else None
+    if words is not None:
+        # Texts that satisfy the test have some words. Others may have them as well.
+        yes_and_words = (yes, ByValue(words.column, test, column.value_type.name, text))
+        return Truth(joined(yes_and_words, is_and=True), no, column.is_null)
     return Truth(yes, no, column.is_null)
 
 
@@ -306,6 +313,11 @@ def like(value: Value, word: str, pattern: Value, escape: str, text: str) -> Tru
             return _value_test(value, "RLIKE", [pattern], text) if is_read else unknown(text, why(value))
         case _:
             return unknown(text, why(value, pattern))
+
+
+def without_wildcards(text: str) -> str:
+    """Return a text as a pattern of LIKE that says all of its letters."""
+    return re.sub(r"([\\%_])", r"\\\1", text)
 
 
 def _like(subject: FoundColumn | Applied, pattern: str, escape: str, text: str) -> Truth:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 Source: TypeAlias = Literal[
-    "function", "join", "subquery", "join or subquery", "merge", "update", "delete", "keys", "top-k", "limit"
+    "function", "words", "join", "subquery", "join or subquery", "merge", "update", "delete", "keys", "top-k", "limit"
 ]
 """What of a query says something. `keys` are those that a caller without Spark hands over."""
 

@@ -96,7 +96,8 @@ class _Batch:
                 assert_never(predicate)
 
     def _tried(self, predicate: nodes.ByValue) -> _Masks:
-        if isinstance(predicate.test, nodes.EngineTest):
+        # What a text contains follows from another test, which stands beside it.
+        if isinstance(predicate.test, nodes.EngineTest) or isinstance(predicate.field_id, Contents):
             return (np.array([True]),) * 2
         found = verdicts(predicate.test, self._column(predicate))
         if not found.certain.all():
@@ -152,7 +153,7 @@ def contents_mask(test: LeafTest, column: ContentColumn) -> Flags:
     nulls[column.null_rows] = True
     if isinstance(test, NullTest):
         return nulls if test.is_null else ~nulls
-    found[column.rows[leaf_mask(replace(test, negated=False), column.keys)]] = True
+    found[column.blocks[leaf_mask(replace(test, negated=False), column.keys)]] = True
     if not test.negated:
         return found
     found[column.open_rows] = True

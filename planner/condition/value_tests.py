@@ -27,7 +27,7 @@ from puffin_index.storage.arrays import Flags, Ints
 _WILDCARDS = {"%": ".*", "_": "."}
 
 # RE2 takes up to a thousand repeats, but then searches a text for milliseconds.
-_TOKEN = re.compile(
+RLIKE_TOKEN = re.compile(
     r"""(?P<quantifier>[*+?]|\{(?:[0-9]{1,2}|100)(?:,(?:[0-9]{1,2}|100)?)?\})
     |(?P<open>\((?!\?)) | (?P<close>\)) | (?P<zero>[|^$])
     |(?P<class>\[\^?(?:[0-9A-Za-z]-[0-9A-Za-z] | \\[dw] | \\[!-/:-@[-`{-~] | [ -~](?<![\[\]\\^&-]))+\])
@@ -80,7 +80,7 @@ def rlike_regex(pattern: str) -> str | None:
     opened: list[int] = []
     atom: int | None = None  # where what a quantifier may repeat begins
     while position < len(pattern):
-        token = _TOKEN.match(pattern, position)
+        token = RLIKE_TOKEN.match(pattern, position)
         if token is None:
             return None
         match token.lastgroup:

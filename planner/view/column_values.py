@@ -4,7 +4,7 @@ import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Final, TypeAlias
 
@@ -16,15 +16,16 @@ from pyiceberg.schema import Schema
 from planner.clock import Clock
 from planner.condition.as_sql import as_sql, column_text
 from planner.condition.implied import Implied
-from planner.condition.tree.nodes import UNKNOWN, ByValue, Predicate, ValueTest
+from planner.condition.tree.nodes import EVERY_ROW, UNKNOWN, ByValue, Leaf, Predicate, ValueTest
 from planner.condition.tree.simplify import chosen, conjunction
 from planner.condition.value_tests import verdicts
+from planner.condition.words import WordTest, word_tests
 from planner.view.directories import FieldStatistics, IndexReads, KindDirectory
 from planner.view.index_view import IndexView
 from puffin_index.jobs.log_lines import level_of_trouble
-from puffin_index.keys.columns import Column, KeyArray, chosen_keys
+from puffin_index.keys.columns import Column, KeyArray, chosen_keys, tuple_of_keys
 from puffin_index.keys.leaf import SetTest
-from puffin_index.keys.map_key import ColumnId
+from puffin_index.keys.map_key import ColumnId, Contents
 from puffin_index.keys.merge import rank_keys
 from puffin_index.keys.value_types import value_type_named
 from puffin_index.kinds.kind import Answer
@@ -43,6 +44,12 @@ _FEW_VALUES: Final = 4_096
 """This many values are tried for any number of rows."""
 
 _MOST_VALUES: Final = 1_048_576
+
+_MOST_WORDS: Final = 8_388_608
+"""A longer list of words takes more memory and time than the texts themselves are worth."""
+
+_MOST_WORDS_OF_TEST: Final = 10_000
+"""More words are likely in every row group."""
 
 _VALUES_BETWEEN_LOOKS = 65_536
 """The clock is asked after this many values. Arrow takes time by the length of pattern and text alone."""
@@ -181,6 +188,8 @@ class ByValueTests(ABC):
 
     def decide(self, leaf: ByValue) -> Predicate:
         """Say which values satisfy a test: exact if that is certain for all values of the column."""
+        if isinstance(leaf.field_id, Contents):
+            return self._words(leaf)
         if not self._can_evaluate(leaf):
             return UNKNOWN
         if leaf not in self.found:
@@ -208,6 +217,36 @@ class ByValueTests(ABC):
                 _log.log(level, "values of a column not listed: %s: %s", trouble.segment, trouble.reason)
             self._values[key] = values, time.perf_counter() - started, reads.count.bytes
         return self._values[key]
+
+    def _words(self, leaf: ByValue) -> Predicate:
+        """Say which words the texts have that satisfy a test, as far as an index of words is worth it."""
+        here = self.row_groups[self.view.has(leaf.field_id, "bitmap", self.row_groups)]
+        if leaf not in self.found and len(here):
+            assert isinstance(leaf.test, ValueTest)
+            started, reads = time.perf_counter(), IndexReads()
+            decided = [self._word(leaf, test, here, reads) for test in word_tests(leaf.test)]
+            texts = " AND ".join(text for _, text in decided) or "it says no word"
+            text = f"{as_sql(leaf, self.schema)}: {texts}"
+            implied = Implied("words", text, seconds=time.perf_counter() - started, bytes_read=reads.count.bytes)
+            self.found[leaf] = conjunction([found for found, _ in decided]), implied
+        return self.found[leaf][0] if len(here) else EVERY_ROW
+
+    def _word(self, leaf: ByValue, test: WordTest, here: Ints, reads: IndexReads) -> tuple[Predicate, str]:
+        """Say what a test of a word says of rows, and the same as text."""
+        if not isinstance(test, ValueTest):
+            found = Leaf(leaf.field_id, test, leaf.value_type)
+            return found, as_sql(found, self.schema)
+        asked = f"a word {as_sql(replace(leaf, test=test), self.schema)}"
+        words = column_values(self.view, leaf.field_id, leaf.value_type, here, _MOST_WORDS, self.byte_budget, reads)
+        if not isinstance(words, ColumnValues):
+            return EVERY_ROW, f"{asked} (not used, {words})"
+        keys = words.keys
+        matching = verdicts(test, Column(value_type_named(leaf.value_type), len(keys), keys, None)).matching
+        places = np.flatnonzero(matching)
+        text = f"{asked} ({len(places)} of {len(keys)} words)"
+        if len(places) > _MOST_WORDS_OF_TEST:
+            return EVERY_ROW, text
+        return Leaf(leaf.field_id, SetTest(tuple_of_keys(chosen_keys(keys, places))), leaf.value_type), text
 
     @abstractmethod
     def _can_evaluate(self, leaf: ByValue) -> bool:

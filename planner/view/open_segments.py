@@ -28,7 +28,6 @@ from puffin_index.errors import READ_ERRORS, CorruptFileError
 from puffin_index.keys.columns import KeyArray
 from puffin_index.keys.map_key import ColumnId
 from puffin_index.kinds.base import OpenIndex
-from puffin_index.kinds.held_keys import HoldsKeys
 from puffin_index.segments.directory import STATISTICS, Directory, read_directory, read_statistics
 from puffin_index.segments.segment import align
 from puffin_index.storage.files import ReadCount, is_local
@@ -197,7 +196,7 @@ class OpenSegments:
         if isinstance(kept, np.ndarray | pa.Array):
             return kept if len(kept) <= most else None
         opened = yield from self.open(directory, row_group, None)
-        keys = (yield from opened.keys(most)) if isinstance(opened, HoldsKeys) else None
+        keys = yield from opened.keys(most)
         if keys is not None:
             self.keep(directory, row_group, "keys", keys)
         return keys

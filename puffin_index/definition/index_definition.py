@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from pyiceberg.schema import Schema, _index_parents
-from pyiceberg.types import IcebergType, ListType, MapType, NestedField, PrimitiveType
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, PrimitiveType, StringType
 
 from puffin_index.definition.column_names import field_named, fields_named
 from puffin_index.errors import DefinitionError, NotFoundError, UnsupportedError, did_you_mean
@@ -203,6 +203,8 @@ def _indexed_type(name: str, field_type: IcebergType, subject: ColumnId) -> Prim
 def contained_type(field_type: IcebergType, part: Part) -> IcebergType | None:
     """Return the type of what the rows of a column contain; None for another type of column."""
     match field_type, part:
+        case StringType(), "words":
+            return field_type
         case ListType(element_type=own), "elements":
             return own
         case MapType(key_type=own), "keys":

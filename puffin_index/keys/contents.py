@@ -15,7 +15,11 @@ from puffin_index.keys.columns import Column, SortedColumn
 from puffin_index.keys.map_key import Part
 from puffin_index.keys.order import positions_of
 from puffin_index.keys.value_types import ValueType
+from puffin_index.keys.words import words_of_blocks
 from puffin_index.storage.arrays import Flags, Ints, Rows
+
+WORD_BLOCK_ROWS = 4096
+"""Words are known to a block of so many rows: a fifth of a page, and few enough that rare words tell rows apart."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,18 +28,20 @@ class ContentColumn:
 
     Attributes:
         keys: One key for each value that is not NULL, row by row.
-        rows: The row of each key, ascending.
+        blocks: The block of rows of each key, ascending.
         null_rows: The rows that are NULL.
-        empty_rows: The rows that contain nothing, not even NULL.
+        empty_rows: The rows that contain nothing, not even NULL. Nobody asks that of words.
         open_rows: The rows that contain NULL, of which nobody can say that they lack a key.
+        block_rows: The rows of a block: 1 where keys are known to the row.
     """
 
     row_count: int
     keys: Column
-    rows: Rows
+    blocks: Rows
     null_rows: Rows
     empty_rows: Rows
     open_rows: Rows
+    block_rows: int = 1
 
 
 class SortedContents(SortedColumn):
@@ -61,6 +67,8 @@ def gather_contents(batches: Iterable[pa.Array], part: Part, value_type: ValueTy
 
     Raises UnsupportedError for values of another type, BuildError for another number of rows.
     """
+    if part == "words":
+        return _gather_words(batches, value_type, row_count)
     values: list[pa.Array] = []
     lengths: list[Ints] = []
     nulls: list[Flags] = []
@@ -81,6 +89,25 @@ def gather_contents(batches: Iterable[pa.Array], part: Part, value_type: ValueTy
     return ContentColumn(
         row_count, keys, rows, positions_of(is_null), positions_of(~is_null & (counts == 0)), open_rows
     )
+
+
+def _gather_words(texts: Iterable[pa.Array], value_type: ValueType, row_count: int) -> ContentColumn:
+    words: list[pa.Array] = []
+    blocks: list[Ints] = []
+    nulls: list[Flags] = []
+    first_row = 0
+    for batch in texts:
+        found, own = words_of_blocks(batch, first_row, WORD_BLOCK_ROWS)
+        words.append(found)
+        blocks.append(own)
+        nulls.append(_flags(batch.is_null()))
+        first_row += len(batch)
+    if first_row != row_count:
+        raise BuildError(f"{first_row} rows of a row group of {row_count} were read")
+    of_blocks = np.concatenate([np.empty(0, np.int64), *blocks]).astype(np.uint32)
+    keys = gather_column(_known(words), value_type, len(of_blocks))
+    null_rows, none = positions_of(np.concatenate([np.empty(0, np.bool_), *nulls])), np.empty(0, np.uint32)
+    return ContentColumn(row_count, keys, of_blocks, null_rows, none, none, WORD_BLOCK_ROWS)
 
 
 def _known(values: list[pa.Array]) -> Iterator[pa.Array]:

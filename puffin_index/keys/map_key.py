@@ -13,7 +13,8 @@ ids of a map do not tell its keys apart. The key is text in one spelling:
 A row is NULL if it has no map, if its map lacks the key, or if the key has no value. Files may hold several entries
 with one key, though Spark and others refuse to write them; the first entry counts, as in Spark.
 
-What a row contains are several values: the elements of an array, the keys or the values of a map. Users write
+What a row contains are several values: the elements of an array, the keys or values of a map, the words of a text.
+Users write
 `column#c#elements`, or give an index of the column the option `content`. Stored kinds have it likewise
 (`bitmap#c#elements`).
 """
@@ -39,8 +40,8 @@ CONTENT_SEPARATOR = "#c#"
 CONTENT: Final = "content"
 """The option of an index that says the same."""
 
-Part: TypeAlias = Literal["elements", "keys", "values"]
-"""What of a row's value is indexed: the elements of an array, the keys or the values of a map."""
+Part: TypeAlias = Literal["elements", "keys", "values", "words"]
+"""What of a row's value is indexed: the elements of an array, the keys or the values of a map, the words of a text."""
 
 PARTS: Final[tuple[Part, ...]] = get_args(Part)
 

@@ -11,10 +11,11 @@ from pyroaring import BitMap
 
 from puffin_index.errors import CorruptFileError
 from puffin_index.keys.asked import AskedTest
+from puffin_index.keys.columns import KeyArray
 from puffin_index.keys.leaf import LeafTest
 from puffin_index.keys.value_types import ValueType
 from puffin_index.storage.arrays import Flags, Ints, cut_in_order
-from puffin_index.storage.ranged import Blob, Reading, run
+from puffin_index.storage.ranged import Blob, Reading, at_once, run
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,11 @@ class OpenIndex(ABC):
     def sizes(self) -> tuple[int, int] | None:
         """The numbers of non-NULL rows and of distinct keys; None if the directory does not tell."""
         return None
+
+    def keys(self, most: int) -> Reading[KeyArray | None]:
+        """Return the distinct keys, ascending; None if the payload does not list its keys, or has more than `most`."""
+        del most
+        return at_once(None)
 
     @abstractmethod
     def prepare(self, asked: AskedTest) -> Reading[LookUp]:

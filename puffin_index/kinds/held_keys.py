@@ -89,11 +89,6 @@ class HoldsKeys(ABC):
     def keys_of(self, rows: BitMap | None) -> Reading[Column]:
         """Return the keys of some rows, in the order of the rows; None for all rows of the payload."""
 
-    def keys(self, most: int) -> Reading[KeyArray | None]:
-        """Return the distinct keys, ascending; None if the payload does not list its keys, or has more than `most`."""
-        del most
-        return at_once(None)
-
     def counts_of(self, rows: BitMap) -> Reading[KeyCounts]:
         """Return the distinct keys of some rows."""
         sets = yield from self.sets_of()

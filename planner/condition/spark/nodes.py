@@ -160,6 +160,15 @@ class Matches(Message):
     microseconds: int
 
 
+class Pattern(Message):
+    """A search of the column's text, or of its lower or upper case: what a function does, where that is all."""
+
+    function: Literal["lower", "upper"] | None
+    operator: Literal["contains", "ends with", "LIKE", "RLIKE"]
+    text: Base64Bytes
+    escape: str
+
+
 class Function(Message):
     """A condition on one column that Spark evaluates, value by value; `values` is the fingerprint of its list."""
 
@@ -169,6 +178,7 @@ class Function(Message):
     column: Column
     values: str | None
     matches: Matches | None
+    pattern: Pattern | None = None
 
 
 class Unknown(Message):

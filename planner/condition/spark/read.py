@@ -14,8 +14,9 @@ from planner.condition.columns import FoundColumn, column_of_field, value_type_o
 from planner.condition.literals import Literal
 from planner.condition.places import content_tests, set_tests
 from planner.condition.spark import nodes
-from planner.condition.tree.nodes import ByValue, EngineTest, Predicate, flattened
+from planner.condition.tree.nodes import ByValue, EngineTest, Predicate, ValueTest, flattened, joined
 from planner.condition.truth import Truth, join, unknown
+from planner.condition.value_tests import rlike_regex
 
 _TESTS: Final[dict[str, Callable[[comparisons.Value, str], Truth]]] = {
     "is-null": comparisons.null_test,
@@ -95,7 +96,26 @@ def _function(node: nodes.Function, schema: Schema) -> Truth:
     found, opposite = found_column(node.column, schema), unknown(f"NOT {node.name}")
     if found is None or found.value_type is None:
         return replace(opposite, yes=unknown(node.name).yes)
-    return replace(opposite, yes=ByValue(found.column, EngineTest(node.number), found.value_type.name, node.name))
+    yes = ByValue(found.column, EngineTest(node.number), found.value_type.name, node.name)
+    words, searched = found.contents("words"), None if node.pattern is None else searched_text(node.pattern)
+    if words is None or searched is None:
+        return replace(opposite, yes=yes)
+    of_words = ByValue(words.column, searched, found.value_type.name, node.name)
+    return replace(opposite, yes=joined([yes, of_words], is_and=True))
+
+
+def searched_text(pattern: nodes.Pattern) -> ValueTest | None:
+    """Return a search as a test of values; None if it is for no text, or one that is not read."""
+    try:
+        text = pattern.text.decode()
+    except UnicodeDecodeError:
+        return None
+    if pattern.operator == "RLIKE":
+        return ValueTest(pattern.function, "RLIKE", (text,)) if rlike_regex(text) is not None else None
+    if pattern.operator == "LIKE":
+        return ValueTest(pattern.function, "LIKE", (text,), pattern.escape)
+    letters = comparisons.without_wildcards(text)
+    return ValueTest(pattern.function, "LIKE", (f"%{letters}{'%' if pattern.operator == 'contains' else ''}",))
 
 
 def _values(operands: Sequence[nodes.LiteralNode | nodes.Column], schema: Schema) -> list[comparisons.Value]:

@@ -221,6 +221,10 @@ def _call(match: re.Match[str], columns: Columns) -> comparisons.Value:
     function, column = match["function"].lower(), _column(match, columns)
     if function in ("startswith", "starts_with"):
         return comparisons.prefix_test(column, literals.text_literal(_text(match)), match[0])
+    if function in ("contains", "endswith", "ends_with"):
+        letters = comparisons.without_wildcards(_text(match))
+        pattern = literals.text_literal(f"%{letters}{'%' if function == 'contains' else ''}")
+        return comparisons.like(column, "LIKE", pattern, "\\", match[0])
     if function in _TESTS:
         return _TESTS[function](column, match[0])
     return comparisons.Applied(_FUNCTIONS[function], column) if isinstance(column, FoundColumn) else column
@@ -280,6 +284,7 @@ def _typed_constant(type_name: str, text: str, zone: tzinfo) -> literals.Literal
     return _WITHOUT_LITERAL.get(type_name, comparisons.Computed()) if literal is None else literal
 
 
+_SEARCH = "startswith|starts_with|contains|endswith|ends_with"
 _TEXT = rf"(?P<text>{_STRING}(?>(?:\s*{_STRING})*))"
 _COLUMN = rf"(?P<name>{_NAME})(?:{_KEY})?"
 _LISTS = rf"(?:map_(?P<part>keys|values)\s*\(\s*)?(?P<name>{_NAME})\s*(?(part)\)\s*)"
@@ -290,7 +295,9 @@ _BEFORE_VALUES: Final = (
     _value(rf"(?!{_CASE})(?P<name>(?>{_NAME}))(?!\s*\()(?:{_KEY})?", _column),
     _value(rf"(?:try_)?element_at\s*\(\s*(?P<name>{_NAME})\s*,\s*(?P<key>{_MEMBER})\s*\)", _column),
     _value(rf"(?P<function>{'|'.join([*_TESTS, *_FUNCTIONS])})\s*\(\s*(?!{_CLOCK}\b){_COLUMN}\s*\)", _call),
-    _value(rf"(?P<function>startswith|starts_with)\s*\(\s*{_COLUMN}\s*,\s*{_TEXT}\s*\)", _call),
+    _value(
+        rf"(?P<function>startswith|starts_with|contains|endswith|ends_with)\s*\(\s*{_COLUMN}\s*,\s*{_TEXT}\s*\)", _call
+    ),
     _value(rf"(?P<function>array_contains|map_contains_key)\s*\(\s*{_LISTS},\s*(?P<members>{_MEMBER})\s*\)", _contents),
     _value(rf"(?P<function>arrays_overlap)\s*\(\s*{_LISTS},\s*array\s*\({_LIST_OF_MEMBERS}\)\s*\)", _contents),
     _value(rf"(?:size|cardinality)\s*\(\s*(?P<name>{_NAME})\s*\)\s*={{1,2}}\s*0(?![\w.])", _empty),

@@ -30,8 +30,14 @@ def rebuilt(predicate: nodes.Predicate, change: Callable[[nodes.Part], nodes.Pre
             return change(part)
 
 
+def undecided(test: nodes.ByValue) -> nodes.Predicate:
+    """Return what a test by value says of rows where nobody decides it."""
+    # What a text contains follows from another test, which stands beside it.
+    return nodes.EVERY_ROW if isinstance(test.field_id, Contents) else nodes.UNKNOWN
+
+
 def simplified(
-    predicate: nodes.Predicate, decide: Callable[[nodes.ByValue], nodes.Predicate] = lambda _: nodes.UNKNOWN
+    predicate: nodes.Predicate, decide: Callable[[nodes.ByValue], nodes.Predicate] = undecided
 ) -> nodes.Predicate:
     """Return what a condition says of rows; `decide` says what a test by value means."""
     return rebuilt(

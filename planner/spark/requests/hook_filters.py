@@ -19,7 +19,7 @@ from planner.condition.as_sql import HIDDEN, conjuncts_as_sql, name_text
 from planner.condition.spark.nodes import content_of
 from planner.condition.spark.read import read_node, spark_type
 from planner.condition.tree.nodes import UNKNOWN, ByValue, Leaf, Predicate, leaves
-from planner.condition.tree.simplify import MOST_KEYS, among_keys, conjunction, simplified
+from planner.condition.tree.simplify import MOST_KEYS, among_keys, conjunction, simplified, undecided
 from planner.first_rows.search import FirstRows, Order
 from planner.prune.estimate import key_presence, most_distinct
 from planner.snapshot.files import FileWithDeletes
@@ -48,7 +48,7 @@ def read_conditions(request: Request, *, filters: bool = True) -> list[Predicate
     return [read_node(node, schema) for node in every]
 
 
-def bind_filters(request: Request, decide: Callable[[ByValue], Predicate] = lambda _: UNKNOWN) -> Predicate:
+def bind_filters(request: Request, decide: Callable[[ByValue], Predicate] = undecided) -> Predicate:
     """Return what the filters of a request, the conditions above its scan, and the keys of joins say of rows.
 
     `decide` says what a function among the conditions means.

@@ -7,6 +7,7 @@
 | `content` | `elements`, `keys`, `values` | index what the arrays or maps of the column contain, as sorted postings |
 """
 
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -179,8 +180,8 @@ class BitmapKind(IndexKind):
     def merge(self, parts: Sequence[MergePart], options: Options) -> Iterator[Payload]:
         """Merge bitmaps and postings to postings."""
         del options
-        kept = self.kept_parts(parts)
-        yield from merge_no_larger(kept, _merged) if kept else ()
+        for some in runs_of(self.kept_parts(parts), _block_rows, sys.maxsize):
+            yield from merge_no_larger(some, _merged)
 
     def proof(self, opened: OpenIndex, row_counts: Ints) -> Proof:
         """Return a proof by the keys of all rows."""
@@ -192,6 +193,11 @@ class BitmapKind(IndexKind):
         """Return whether Paimon reads blobs of a type for a column of a type, which not all of its bitmaps support."""
         is_known = value_type.domain == "int64" or value_type.name == "string"
         return is_known and super().paimon_reads(blob_type, value_type)
+
+
+def _block_rows(part: MergePart) -> int:
+    """Return the rows of a block of contents; 0 of other payloads, which know the key of each row."""
+    return ContentsIndex(part.payload).block_rows if part.payload.blob_type == CONTENTS else 0
 
 
 _ROWS_AT_ONCE = 1024 * 1024

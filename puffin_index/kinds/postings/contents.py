@@ -33,7 +33,8 @@ from puffin_index.storage.parts import LAYOUT_VERSION, Part, check_layout, check
 from puffin_index.storage.ranged import Reading, at_once, run
 
 CONTENTS = "puffin-index-contents-v1"
-_LAYOUT_NUMBERS = 14
+_LAYOUT_NUMBERS = 15
+_MOST_BLOCK_ROWS = 65_536
 
 PlacedContents: TypeAlias = tuple[int, SortedContents]
 """What the rows of a row group contain, behind its first row in the segment's row space, a multiple of 65,536."""
@@ -54,19 +55,20 @@ def build_contents(columns: Sequence[PlacedContents], sizes: Sizes = DEFAULT_SIZ
     Raises BuildError if the rows exceed the row space.
     """
     is_bytes = columns[0][1].column.value_type.domain == "bytes"
-    numbers = number_rows([(base, own.row_count) for base, own in columns])
     every = [own.contents for _, own in columns]
-    ordered = _each_once(order_rows([own for _, own in columns], numbers, is_bytes, [one.rows for one in every]))
+    rows, block_rows = number_rows([(base, own.row_count) for base, own in columns]), every[0].block_rows
+    numbers = RowNumbers.of_blocks(rows.spans, block_rows)
+    ordered = _each_once(order_rows([own for _, own in columns], numbers, is_bytes, [one.blocks for one in every]))
     data = bytearray()
     groups = max(int(np.count_nonzero(numbers.row_counts)), 1)
     are_sets = ordered.has_keys(most_set_keys(len(ordered)) // groups)
     blocks = append_blocks(data, ordered, numbers, sizes, are_sets=are_sets)
     bases = [np.uint32(base) for base, _ in columns]
     others = [
-        np.concatenate([rows + base for rows, base in zip(own, bases, strict=True)])
+        np.concatenate([found + base for found, base in zip(own, bases, strict=True)])
         for own in zip(*((one.null_rows, one.empty_rows, one.open_rows) for one in every), strict=True)
     ]
-    return _finish(data, blocks, others, is_bytes, numbers, sizes)
+    return _finish(data, blocks, others, is_bytes, rows, block_rows, sizes)
 
 
 def _each_once(ordered: OrderedRows) -> OrderedRows:
@@ -82,16 +84,22 @@ def _each_once(ordered: OrderedRows) -> OrderedRows:
 
 
 def _finish(
-    data: bytearray, blocks: Sequence[Child], others: Sequence[Rows], is_bytes: bool, numbers: RowNumbers, sizes: Sizes
+    data: bytearray,
+    blocks: Sequence[Child],
+    others: Sequence[Rows],
+    is_bytes: bool,
+    rows: RowNumbers,
+    block_rows: int,
+    sizes: Sizes,
 ) -> Payload:
-    sets = [serialize_row_sets(rows, (0, len(rows)))[0] if len(rows) else b"" for rows in others]
+    sets = [serialize_row_sets(own, (0, len(own)))[0] if len(own) else b"" for own in others]
     sets_from, sets_sum = len(data), checksum32(b"".join(sets))
     data += b"".join(sets)
     pages_from, root_from, root_sum = finish_directory(data, blocks, is_bytes, sizes)
-    counts = [sum(block.row_count for block in blocks), *map(len, others), numbers.checksum]
+    counts = [block_rows, sum(block.row_count for block in blocks), *map(len, others), rows.checksum]
     places = [sets_from, len(sets[0]), len(sets[1]), sets_sum, pages_from, root_from, root_sum]
     layout = np.array([LAYOUT_VERSION, is_bytes, *counts, *places], np.int64)
-    return Payload(CONTENTS, data, layout, len(numbers.bases))
+    return Payload(CONTENTS, data, layout, len(rows.bases))
 
 
 class ContentsIndex(KeyBlocks):
@@ -105,12 +113,16 @@ class ContentsIndex(KeyBlocks):
     def __init__(self, payload: StoredPayload) -> None:
         blob = payload.blob
         numbers = check_layout(blob, payload.layout, _LAYOUT_NUMBERS)[1:_LAYOUT_NUMBERS]
-        form, pair_count, null_count, empty_count, open_count, groups_sum, *places = numbers
+        form, block_rows, pair_count, null_count, empty_count, open_count, groups_sum, *places = numbers
         sets_from, null_bytes, empty_bytes, sets_sum, pages_from, root_from, root_sum = places
-        super().__init__(payload, form, pair_count, sets_from, Part(root_from, blob.length - root_from, root_sum))
+        if not 0 < block_rows <= _MOST_BLOCK_ROWS or _MOST_BLOCK_ROWS % block_rows:
+            raise corrupt(blob, f"blocks of {block_rows} rows")
+        root = Part(root_from, blob.length - root_from, root_sum)
+        super().__init__(payload, form, pair_count, sets_from, root, block_rows)
+        self._row_space, self.block_rows = RowNumbers.of(payload.spans), block_rows
         if not 0 <= sets_from <= pages_from <= root_from <= blob.length or min(pair_count, null_bytes, empty_bytes) < 0:
             raise corrupt(blob, "a layout that describes no contents blob")
-        if null_count + empty_count > self._numbers.row_count or groups_sum != self._numbers.checksum:
+        if null_count + empty_count > self._row_space.row_count or groups_sum != self._row_space.checksum:
             raise corrupt(blob, "contents of other row groups")
         self._counts = null_count, empty_count, open_count
         self._pair_count = pair_count
@@ -122,7 +134,7 @@ class ContentsIndex(KeyBlocks):
     def nbytes(self) -> int:
         """The approximate memory in bytes, including the read part of the directory."""
         others = 0 if self._others is None else self._sets.length
-        return self.directory.nbytes + self._numbers.nbytes + others
+        return self.directory.nbytes + self._numbers.nbytes + self._row_space.nbytes + others
 
     @property
     def pair_count(self) -> int:
@@ -131,12 +143,12 @@ class ContentsIndex(KeyBlocks):
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """The numbers of pairs and of distinct keys; no keys before a test of keys is prepared."""
-        return self._pair_count, self.directory.key_count
+        """The rows of all pairs together, and the number of keys; no keys before a test of keys is prepared."""
+        return self._pair_count * self.block_rows, self.directory.key_count
 
     def prepare(self, asked: AskedTest) -> Reading[LookUp]:
         """Find the places of a test in the directory, as few pages of it as that takes."""
-        test, not_null = asked.test, self._numbers.row_count - self._counts[0]
+        test, not_null = asked.test, self._row_space.row_count - self._counts[0]
         if isinstance(test, NullTest):
             count = self._counts[0] if test.is_null else not_null
             return LookUp((count, count), self._nulls_cost(), partial(self._null_test, test.is_null))
@@ -152,29 +164,47 @@ class ContentsIndex(KeyBlocks):
             bounds,
             plan.cost,
             partial(self._rows, plan),
-            partial(self._read_asked, plan.blocks, plan.cuts) if is_short else None,
+            partial(self._read_asked, plan.blocks, plan.cuts) if is_short and self.block_rows == 1 else None,
         )
 
     def _bounds(self, asked: AskedTest, cuts: Cuts) -> tuple[int, int]:
-        not_null = self._numbers.row_count - self._counts[0]
+        not_null = self._row_space.row_count - self._counts[0]
         if asked.negated:
             return 0, not_null
         least, most = bounds_of(cuts, self.directory)
+        if self.block_rows > 1:
+            # The last block of a row group may have a single row.
+            return min(least, 1), min(most * self.block_rows, self._row_space.row_count)
         # A row with several of the keys counts once.
         is_one = isinstance(asked.test, SetTest) and len(asked.test.keys) == 1
         return least if is_one else min(least, 1), min(most, not_null)
 
     def _null_test(self, is_null: bool, candidates: BitMap | None) -> Reading[RowSet]:
         others = yield from self.others()
-        found = others.null if is_null else self._numbers.every_row - others.null
+        found = others.null if is_null else self._row_space.every_row - others.null
         return RowSet(found.copy() if candidates is None else found & candidates, True)
 
     def _rows(self, plan: BlockPlan, candidates: BitMap | None) -> Reading[RowSet]:
         found = yield from self._rows_of_blocks(plan)
         if plan.subtract:
+            # A block with a word may have rows without it.
             others = yield from self.others()
-            found = self._numbers.every_row - others.null - others.open - found
+            found = (
+                self._row_space.every_row - others.null - others.open - (found if self.block_rows == 1 else BitMap())
+            )
+        elif self.block_rows > 1:
+            found = self._rows_in(found)
         return RowSet(found if candidates is None else found & candidates, True)
+
+    def _rows_in(self, blocks: BitMap) -> BitMap:
+        """Return the rows of some blocks."""
+        numbers = np.frombuffer(blocks.to_array(), np.uint32).astype(np.int64)
+        begins = np.ones(len(numbers) + 1, np.bool_)
+        begins[1:-1] = numbers[1:] != numbers[:-1] + 1
+        rows = BitMap()
+        for first, last in zip(numbers[begins[:-1]].tolist(), numbers[begins[1:]].tolist(), strict=True):
+            rows.add_range(first * self.block_rows, (last + 1) * self.block_rows)
+        return rows & self._row_space.every_row
 
     def _nulls_cost(self) -> tuple[int, int]:
         return (1, self._sets.length) if self._others is None and self._sets.length else (0, 0)
@@ -189,9 +219,9 @@ class ContentsIndex(KeyBlocks):
                 place = self._blob.offset + self._sets.offset + first
                 rows = BitMap()
                 if end > first:
-                    limit = self._numbers.row_limit
+                    limit = self._row_space.row_limit
                     rows = deserialize(stored[first:end], limit, location=self._blob.location, offset=place)
-                if len(rows) != count or not rows <= self._numbers.every_row:
+                if len(rows) != count or not rows <= self._row_space.every_row:
                     raise corrupt(self._blob, "sets of rows of other row groups", self._sets.offset + first)
                 found.append(rows)
             self._others = OtherRows(*found)
@@ -206,16 +236,25 @@ def merge_contents(
     Raises BuildError if rows exceed the row space, CorruptFileError or UnsupportedError for an unreadable part.
     """
     is_bytes = parts[0].payload.value_type.domain == "bytes"
-    numbers = number_rows(np.concatenate([part.new_spans for part in parts]))
+    rows = number_rows(np.concatenate([part.new_spans for part in parts]))
     opened = [ContentsIndex(part.payload) for part in parts]
+    numbers = RowNumbers.of_blocks(rows.spans, opened[0].block_rows)
     sources = sources_of(parts, opened, numbers)
     data, blocks = merge_blocks(sources, numbers, sum(one.pair_count for one in opened), is_bytes, sizes, rows_at_once)
     every = [run(one.others()) for one in opened]
     others = [
-        numbers.rows_of(np.concatenate([source.moved(rows) for source, rows in zip(sources, own, strict=True)]))
+        np.concatenate([_moved(part, found) for part, found in zip(parts, own, strict=True)])
         for own in zip(*((one.null, one.empty, one.open) for one in every), strict=True)
     ]
-    return _finish(data, blocks, [rows.astype(np.uint32) for rows in others], is_bytes, numbers, sizes)
+    return _finish(data, blocks, others, is_bytes, rows, opened[0].block_rows, sizes)
+
+
+def _moved(part: MergePart, rows: BitMap) -> Rows:
+    """Return the new rows in place of those that are kept."""
+    own, bases = np.frombuffer(rows.to_array(), np.uint32).astype(np.int64), part.payload.spans[:, 0]
+    owners = np.searchsorted(bases, own, "right") - 1
+    kept = part.is_kept[owners]
+    return (own + (part.new_bases - bases)[owners])[kept].astype(np.uint32)
 
 
 def proof_of_contents(index: ContentsIndex, row_counts: Ints) -> Callable[[int, SortedColumn], Iterator[str]]:
@@ -230,11 +269,11 @@ def proof_of_contents(index: ContentsIndex, row_counts: Ints) -> Callable[[int, 
 
     def prove(place: int, column: SortedColumn) -> Iterator[str]:
         assert isinstance(column, SortedContents)
-        own, base = column.contents, int(index.numbers.bases[place])
-        here = (numbers >= begins[place]) & (numbers < begins[place] + row_counts[place])
+        own, base = column.contents, int(index.numbers.bases[place]) * index.block_rows
+        here = (numbers >= begins[place]) & (numbers < begins[place] + index.numbers.row_counts[place])
         used, own_codes = np.unique(codes[here], return_inverse=True)
         stored = set_of_pairs(own_codes, numbers[here] - begins[place])
-        wanted = set_of_pairs(column.codes, own.rows)
+        wanted = set_of_pairs(column.codes, own.blocks)
         if not pa.array(chosen_keys(keys, used)).equals(pa.array(column.keys)) or not np.array_equal(stored, wanted):
             yield "rows that contain other keys than in the data"
         for name, found, rows in (

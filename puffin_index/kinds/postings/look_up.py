@@ -14,15 +14,14 @@ import pyarrow as pa
 from pyroaring import BitMap
 
 from puffin_index.keys.asked import AskedTest
-from puffin_index.keys.columns import Column, KeyArray, join_keys
+from puffin_index.keys.columns import Column
 from puffin_index.keys.leaf import NullTest, SetTest
 from puffin_index.kinds.base import LookUp, RowSet, StoredPayload
 from puffin_index.kinds.held_keys import HoldsKeys, KeyCounts, KeySets, are_few_keys
-from puffin_index.kinds.postings.columns import CodedRows, KeyRows, RowsWithin, code_rows, key_counts, rows_of_keys
+from puffin_index.kinds.postings.columns import CodedRows, KeyRows, RowsWithin, code_rows, rows_of_keys
 from puffin_index.kinds.postings.directory import Cuts, bounds_of, cost_of_blocks, cuts_at
 from puffin_index.kinds.postings.stored import NO_BLOCKS, BlockPlan, KeyBlocks
 from puffin_index.roaring import deserialize
-from puffin_index.storage.arrays import Ints
 from puffin_index.storage.parts import Part, check_layout, corrupt, parts_of
 from puffin_index.storage.ranged import Reading, at_once
 
@@ -157,22 +156,6 @@ class Postings(KeyBlocks, HoldsKeys):
         if int(counts.sum()) != self._counts[0]:
             raise corrupt(self._blob, "postings of another number of rows")
         return KeyCounts(self._value_type, keys, counts, self._counts[1])
-
-    def _every_key(self) -> Reading[tuple[KeyArray, Ints]]:
-        yield from self.directory.load()
-        parts: list[tuple[KeyArray, Ints]] = []
-        for some, are_sets in self._stretches():
-            if are_sets:
-                parts.append((self.directory.keys_at(some), self.directory.table.row_counts(some)))
-            else:
-                parts.append(key_counts((yield from self._scan(some))))
-        keys = join_keys([keys for keys, _ in parts], self._is_bytes)
-        return keys, np.concatenate([np.empty(0, np.int64), *(counts for _, counts in parts)])
-
-    def keys(self, most: int) -> Reading[KeyArray | None]:
-        """Return the distinct keys, ascending; None if there are more than `most`."""
-        yield from self.directory.load(NO_BLOCKS)
-        return None if self.directory.key_count > most else (yield from self._every_key())[0]
 
     def _plan(self, cuts: Cuts, negated: bool) -> BlockPlan:
         inside = self._option(cuts, negated)

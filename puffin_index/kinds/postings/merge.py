@@ -90,7 +90,7 @@ class Source:
         payload = part.payload
         self.blob = payload.blob
         self.opened = opened
-        self._numbers = RowNumbers.of(payload.spans)
+        self._numbers = opened.numbers
         self._is_kept = part.is_kept
         self._moves = np.zeros(len(payload.spans), np.int64)
         self._moves[self._is_kept] = new_firsts - self._numbers.firsts[self._is_kept]

@@ -40,10 +40,21 @@ class RowNumbers:
         bases, counts = pairs[:, 0], pairs[:, 1]
         return cls(bases, counts, np.cumsum(counts + 1) - (counts + 1))
 
+    @classmethod
+    def of_blocks(cls, spans: Sequence[tuple[int, int]] | Ints, block_rows: int) -> RowNumbers:
+        """Number blocks of rows in the place of rows; the last one of a row group may have fewer rows."""
+        pairs = np.array(spans, np.int64).reshape(-1, 2)
+        return cls.of(np.stack((pairs[:, 0] // block_rows, -(-pairs[:, 1] // block_rows)), axis=1))
+
     @property
     def nbytes(self) -> int:
         """The memory of the arrays, in bytes."""
         return self.bases.nbytes + self.row_counts.nbytes + self.firsts.nbytes
+
+    @property
+    def spans(self) -> Ints:
+        """Base and row count of each row group: shape (n, 2)."""
+        return np.stack((self.bases, self.row_counts), axis=1)
 
     @property
     def row_count(self) -> int:
@@ -63,7 +74,7 @@ class RowNumbers:
     @property
     def checksum(self) -> int:
         """The low half of the xxh64 of base and row count of each row group, 8 bytes each."""
-        return checksum32(np.stack((self.bases, self.row_counts), axis=1).astype("<i8").tobytes())
+        return checksum32(self.spans.astype("<i8").tobytes())
 
     @cached_property
     def every_row(self) -> BitMap:

@@ -11,8 +11,9 @@ import numpy as np
 from pyroaring import BitMap
 
 from puffin_index.errors import CorruptFileError, UnsupportedError
+from puffin_index.keys.columns import KeyArray, join_keys
 from puffin_index.kinds.base import OpenIndex, StoredPayload
-from puffin_index.kinds.postings.columns import KeyRows, key_rows
+from puffin_index.kinds.postings.columns import KeyRows, key_counts, key_rows
 from puffin_index.kinds.postings.directory import BLOCKS_AT_ONCE, Cuts, PostingsDirectory, cost_of_blocks
 from puffin_index.kinds.postings.keys import AskedBlocks
 from puffin_index.kinds.postings.parse import ParsedBlocks, parse_blocks, read_blocks
@@ -44,13 +45,15 @@ class KeyBlocks(OpenIndex):
 
     one_key_a_row: ClassVar[bool]
 
-    def __init__(self, payload: StoredPayload, form: int, pair_count: int, blocks_end: int, root: Part) -> None:
+    def __init__(
+        self, payload: StoredPayload, form: int, pair_count: int, blocks_end: int, root: Part, block_rows: int = 1
+    ) -> None:
         blob, value_type = payload.blob, payload.value_type
         self._is_bytes = value_type.domain == "bytes"
         if form != self._is_bytes:
             raise UnsupportedError(f"{blob.location}: postings of form {form} are none of a {value_type.name} column")
         self._blob = blob
-        self._numbers = RowNumbers.of(payload.spans)
+        self._numbers = RowNumbers.of_blocks(payload.spans, block_rows)
         self._value_type = value_type
         self.directory = PostingsDirectory(blob, root, self._is_bytes, blocks_end, pair_count)
 
@@ -128,6 +131,22 @@ class KeyBlocks(OpenIndex):
         """Read and parse some blocks, ascending, whose pages are loaded."""
         stored = yield from read_blocks(self._blob, self.directory, blocks)
         return parse_blocks([stored], self._is_bytes)
+
+    def _every_key(self) -> Reading[tuple[KeyArray, Ints]]:
+        yield from self.directory.load()
+        parts: list[tuple[KeyArray, Ints]] = []
+        for some, are_sets in self._stretches():
+            if are_sets:
+                parts.append((self.directory.keys_at(some), self.directory.table.row_counts(some)))
+            else:
+                parts.append(key_counts((yield from self._scan(some))))
+        keys = join_keys([keys for keys, _ in parts], self._is_bytes)
+        return keys, np.concatenate([np.empty(0, np.int64), *(counts for _, counts in parts)])
+
+    def keys(self, most: int) -> Reading[KeyArray | None]:
+        """Return the distinct keys, ascending; None if there are more than `most`."""
+        yield from self.directory.load(NO_BLOCKS)
+        return None if self.directory.key_count > most else (yield from self._every_key())[0]
 
     def _option(self, cuts: Cuts, subtract: bool) -> BlockPlan:
         blocks = cuts.needed_blocks()

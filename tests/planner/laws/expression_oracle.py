@@ -15,6 +15,7 @@ from planner.condition.tree.nodes import (
     Predicate,
     ValueTest,
 )
+from puffin_index.keys.map_key import Contents
 from puffin_index.keys.value_types import value_type_named
 from puffin_index.keys.values import key_of
 from tests.oracle import Row
@@ -25,6 +26,9 @@ def selects(condition: Predicate, row: Row, schema: Schema) -> bool | None:
     """Return whether a condition selects a row; None if it does not say."""
 
     def ask(leaf: Leaf | ByValue) -> bool | None:
+        if isinstance(leaf.field_id, Contents):
+            # It follows from the test beside it, which says all.
+            return True
         assert isinstance(leaf.field_id, int)
         value = row[schema.find_field(leaf.field_id).name]
         match leaf:
@@ -36,6 +40,15 @@ def selects(condition: Predicate, row: Row, schema: Schema) -> bool | None:
                 return None
 
     return joined_truth(condition, ask)
+
+
+def without_words(condition: Predicate) -> Predicate:
+    """Return a single test of a text without what follows of its words."""
+    match condition:
+        case Conjunction((own, ByValue(field_id=Contents()))):
+            return own
+        case _:
+            return condition
 
 
 def joined_truth(condition: Predicate, ask: Callable[[Leaf | ByValue], bool | None]) -> bool | None:

@@ -255,7 +255,8 @@ def _definition(random: Random) -> IndexDefinition:
 
     bitmap = some() or ["i"]
     bsi = [name for name in some() if name not in ("s", "b") and "#" not in name]
-    lists = [f"{name}#c#elements" for name in LISTS if random.random() < 0.5]
+    contents = [*(f"{name}#c#elements" for name in LISTS), "m#c#keys", "m#c#values", "m#c#values", "s#c#words"]
+    lists = [*dict.fromkeys(name for name in contents if random.random() < 0.5)]
     options = {f"{name}.layout": random.choice(["bitmaps", "postings"]) for name in bitmap}
     options |= {f"{name}.compression": random.choice(["auto", "auto", "none"]) for name in bsi}
     bloom = [*some(), *random.sample(lists, len(lists) // 2)]

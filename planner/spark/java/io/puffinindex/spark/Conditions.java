@@ -183,6 +183,11 @@ public final class Conditions {
     return node == null ? unknown(expression) : node;
   }
 
+  /** Whether an expression may name a column. */
+  static boolean isName(Expression expression) {
+    return NAMES.contains(expression.getClass());
+  }
+
   /** The node of OR or NOT; one function if all of it is about one column and a part is unknown. */
   private Node functionUnlessKnown(Expression expression, Class<?> type, int depth) {
     int before = functions.size();
@@ -195,6 +200,12 @@ public final class Conditions {
       return node;
     }
     List<ColumnFunction> parts = functions.subList(before, functions.size());
+    if (type == Or.class
+        && unknown == unknownBefore
+        && parts.stream().allMatch(part -> part.node.get("pattern") != null)) {
+      // Each of the searches says what words there are.
+      return node;
+    }
     List<ColumnFunction> kept = new ArrayList<>(parts);
     parts.clear();
     Node function = function(expression);
@@ -219,6 +230,7 @@ public final class Conditions {
     fields.add(column.field());
     ColumnFunction function = new ColumnFunction(condition, expressions, column, functions.size());
     functions.add(function);
+    function.node.put("pattern", TextPattern.of(condition));
     return function.node;
   }
 

@@ -1,0 +1,86 @@
+"""Which words a text must contain for a test of the text to hold; what words are, says `puffin_index.keys.words`.
+
+A pattern says some stretches of the text letter by letter. A run of letters and digits within such a stretch is a word
+of the text; at the end of a stretch, it may be a part of a longer word. Upper and lower case change no boundary of
+words: no letter becomes a separator, or the other way round.
+"""
+
+import re
+from typing import Final, TypeAlias
+
+from planner.condition.places import prefix_end
+from planner.condition.tree.nodes import ValueOperator, ValueTest
+from planner.condition.value_tests import RLIKE_TOKEN
+from puffin_index.keys.leaf import RangeTest, SetTest
+from puffin_index.keys.words import runs_of
+
+Stretch: TypeAlias = tuple[str, bool, bool]
+"""A part of a text, whether the text begins with it, and whether the text ends with it."""
+
+WordTest: TypeAlias = SetTest | RangeTest | ValueTest
+"""What one of the words satisfies: by its key, or decided word by word."""
+
+_REPLACED: Final = "\ufffd"
+"""Spark's patterns see this character in place of bytes that are no text."""
+
+
+def word_tests(test: ValueTest) -> list[WordTest]:
+    """Return tests each of which a word of the text satisfies, for every text that satisfies a test."""
+    text = str(test.literals[0])
+    if test.negated or test.function == "length" or len(test.literals) != 1 or _REPLACED in text:
+        return []
+    match test.operator:
+        case "LIKE" | "ILIKE":
+            stretches = _stretches_of_like(text, test.escape)
+        case "RLIKE":
+            stretches = _stretches_of_rlike(text)
+        case "=":
+            stretches = [(text, True, True)]
+        case _:
+            return []
+    found: dict[WordTest, None] = {}
+    for stretch, begins, ends in stretches:
+        for run, is_first, is_last in runs_of(stretch.encode()):
+            found[_word_test(run, is_first and not begins, is_last and not ends, test)] = None
+    return [*found]
+
+
+def _word_test(run: bytes, may_begin_before: bool, may_end_after: bool, test: ValueTest) -> WordTest:
+    is_folded = test.operator == "ILIKE" or test.function in ("upper", "lower")
+    if is_folded or may_begin_before:
+        # A run has no wildcard and no escape.
+        pattern = f"{'%' if may_begin_before else ''}{run.decode()}{'%' if may_end_after else ''}"
+        operator: ValueOperator = "ILIKE" if test.operator == "ILIKE" else "LIKE"
+        return ValueTest(test.function if is_folded else None, operator, (pattern,))
+    return RangeTest(run, prefix_end(run), high_inclusive=False) if may_end_after else SetTest((run,))
+
+
+def _stretches_of_like(pattern: str, escape: str) -> list[Stretch]:
+    pieces: list[str] = [""]
+    for part in re.findall(rf"{re.escape(escape)}.|.", pattern, re.DOTALL):
+        if part in ("%", "_"):
+            pieces.append("")
+        else:
+            pieces[-1] += part[-1]
+    last = len(pieces) - 1
+    return [(piece, number == 0, number == last) for number, piece in enumerate(pieces)]
+
+
+def _stretches_of_rlike(pattern: str) -> list[Stretch]:
+    """Return what an expression finds in any case: letters outside of groups that no quantifier repeats."""
+    tokens = [*RLIKE_TOKEN.finditer(pattern)]
+    stretches, depth, begins = list[Stretch](), 0, False
+    letters = ""
+    for number, token in enumerate(tokens):
+        kind, following = token.lastgroup, tokens[number + 1].lastgroup if number + 1 < len(tokens) else None
+        if token[0] == "|" and not depth:
+            return []
+        is_letter = kind in ("plain", "escaped") and not depth and following != "quantifier"
+        if is_letter:
+            letters += token[0][-1]
+            continue
+        if letters:
+            stretches.append((letters, begins, token[0] == "$" and not depth))
+        letters, begins = "", token[0] == "^" and number == 0
+        depth += (kind == "open") - (kind == "close")
+    return [*stretches, (letters, begins, False)] if letters else stretches

@@ -1,0 +1,78 @@
+"""Whatever text satisfies a search has the words that the search asks for."""
+
+import re
+
+import pyarrow as pa
+from hypothesis import given, settings, strategies as st
+
+from planner.condition.tree.nodes import ValueTest
+from planner.condition.value_tests import takes, verdicts
+from planner.condition.words import WordTest, word_tests
+from puffin_index.keys.arrow_keys import column_of
+from puffin_index.keys.leaf import RangeTest, SetTest
+from puffin_index.keys.value_types import value_type_named
+from tests.conftest import amount
+
+STRING = value_type_named("string")
+LETTERS = "abB1 .%_\\é😀-"
+TEXTS = st.text(st.sampled_from(LETTERS), max_size=10)
+PIECES = ("a", "b", "B1", " ", ".", "é", "ab", "%", "%", "_", "\\%", "\\_", "\\\\")
+PATTERNS = st.lists(st.sampled_from(PIECES), max_size=6)
+PARTS = ("a", "b", "B1", " ", r"\.", "ab", ".", ".*", "a+", "b?", "(ab)", "(a|b)", "[ab]", "^", "$", "|", "b{2}")
+EXPRESSIONS = st.lists(st.sampled_from(PARTS), max_size=5)
+FUNCTIONS = st.sampled_from([None, "lower", "upper", "trim"])
+
+
+def has_word(text: str, test: WordTest) -> bool:
+    every = re.findall(rb"[0-9A-Za-z\x80-\xff]+", text.encode())
+    match test:
+        case SetTest(keys):
+            return any(word in keys for word in every)
+        case RangeTest(low, high):
+            return any(low <= word and (high is None or word < high) for word in every)  # type: ignore[operator] # bytes
+        case ValueTest():
+            column = column_of(pa.array(every, pa.large_binary()).cast(pa.large_string()), STRING)
+            return bool(len(every)) and bool(verdicts(test, column).matching.any())
+
+
+def check(test: ValueTest, texts: list[str]) -> None:
+    if takes(test, STRING):
+        found = verdicts(test, column_of(pa.array(texts, pa.string()), STRING))
+        for text, satisfies in zip(texts, (found.matching & found.certain).tolist(), strict=True):
+            assert not satisfies or all(has_word(text, word) for word in word_tests(test))
+
+
+@settings(max_examples=amount(200, 20_000))
+@given(PATTERNS, st.lists(TEXTS, min_size=1, max_size=20), FUNCTIONS, st.booleans())
+def test_texts_that_are_like_a_pattern_have_its_words(
+    pieces: list[str], texts: list[str], function: str | None, folds: bool
+) -> None:
+    # Some of the texts are made of the pattern.
+    pattern = "".join(pieces)
+    made = re.sub(r"\\(.)|%|_", lambda found: found[1] or texts[0][:3], pattern)
+    every = [*texts, made, f"{texts[-1]}{made}", made.upper()]
+    check(ValueTest(function, "ILIKE" if folds else "LIKE", (pattern,)), every)  # type: ignore[arg-type] # one of them
+
+
+@settings(max_examples=amount(200, 20_000))
+@given(EXPRESSIONS, st.lists(TEXTS, min_size=1, max_size=20))
+def test_texts_in_which_an_expression_is_found_have_its_words(pieces: list[str], texts: list[str]) -> None:
+    pattern = "".join(pieces)
+    made = re.sub(r"[\\+*?^$()]|\[.*?\]|\{.\}", "", pattern)
+    check(ValueTest(None, "RLIKE", (pattern,)), [*texts, made, f"x {made}", f"{made}b", f" {made} "])
+
+
+def test_words_within_a_pattern_are_whole_and_those_at_its_edges_may_go_on() -> None:
+    assert word_tests(ValueTest(None, "LIKE", ("%one two three%",))) == [
+        ValueTest(None, "LIKE", ("%one",)),
+        SetTest((b"two",)),
+        RangeTest(b"three", b"thref", high_inclusive=False),
+    ]
+    assert word_tests(ValueTest(None, "LIKE", ("one two",))) == [SetTest((b"one",)), SetTest((b"two",))]
+    assert word_tests(ValueTest(None, "ILIKE", ("% One %",))) == [ValueTest(None, "ILIKE", ("One",))]
+    assert word_tests(ValueTest(None, "RLIKE", ("^one (two|2) +three$",))) == [
+        SetTest((b"one",)),
+        ValueTest(None, "LIKE", ("%three",)),
+    ]
+    assert word_tests(ValueTest(None, "RLIKE", ("one|two",))) == []
+    assert word_tests(ValueTest(None, "LIKE", ("%\ufffd one%",))) == []
