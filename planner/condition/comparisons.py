@@ -93,12 +93,16 @@ def _value_test(
     if years is not None:
         return Truth(column.leaf(years), column.leaf(replace(years, negated=True)), column.is_null)
     yes, no = (ByValue(column.column, one, column.value_type.name, text) for one in (test, ~test))
-    words = column.contents("words") if word_tests(test) else None
-    if words is not None:
-        # Texts that satisfy the test have some words. Others may have them as well.
-        yes_and_words = (yes, ByValue(words.column, test, column.value_type.name, text))
-        return Truth(joined(yes_and_words, is_and=True), no, column.is_null)
-    return Truth(yes, no, column.is_null)
+    return _with_words(Truth(yes, no, column.is_null), column, test, text)
+
+
+def _with_words(truth: Truth, column: FoundColumn, test: ValueTest, text: str) -> Truth:
+    """Add that texts which satisfy the test have some words. Others may have them as well."""
+    words = column.contents("words")
+    if words is None or not word_tests(test):
+        return truth
+    of_words = ByValue(words.column, test, str(words.type), text)
+    return replace(truth, yes=joined([truth.yes, of_words], is_and=True))
 
 
 def _converted(column: FoundColumn) -> str:
@@ -291,8 +295,11 @@ def prefix_test(value: Value, prefix: Value, text: str) -> Truth:
         case FoundColumn(), Literal("string", b""):
             is_null = null_test(value, text)
             return Truth(is_null.no, NO_ROW, is_null.yes)
-        case FoundColumn(), Literal("string"):
-            return value.truth(lambda value_type: prefix_tests(prefix, value_type), text)
+        case FoundColumn(), Literal("string", said):
+            truth = value.truth(lambda value_type: prefix_tests(prefix, value_type), text)
+            # Bytes that are no text are no pattern.
+            pattern = without_wildcards(said.decode(errors="replace"))
+            return _with_words(truth, value, ValueTest(None, "LIKE", (f"{pattern}%",)), text)
         case _:
             return unknown(text, why(value, prefix))
 

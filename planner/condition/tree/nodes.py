@@ -110,11 +110,15 @@ MAX_ALTERNATIONS: Final = 100
 def joined(parts: Sequence[Predicate], *, is_and: bool) -> Predicate:
     """AND or OR as written: AND within AND (OR within OR) is one, and what is always true or false is left out."""
     kind, decisive = (Conjunction, Nothing) if is_and else (Disjunction, Everything)
-    kept: list[Predicate] = []
+    kept, seen = list[Predicate](), set[Predicate]()
     for part in parts:
         for child in part.children if isinstance(part, kind) else (part,):
             if not isinstance(child, Everything | Nothing) or child == UNKNOWN:
-                kept.append(child)
+                # A pattern and its prefix say the same of words.
+                if not isinstance(child, ByValue) or child not in seen:
+                    kept.append(child)
+                if isinstance(child, ByValue):
+                    seen.add(child)
             elif isinstance(child, decisive):
                 return NO_ROW if is_and else EVERY_ROW
     return (kept[0] if kept else EVERY_ROW if is_and else NO_ROW) if len(kept) < 2 else kind(tuple(kept))

@@ -4,7 +4,7 @@
 | --- | --- | --- |
 | `layout` | `postings` (default), `bitmaps` | postings, or Paimon's bitmaps of each row group, until a merge |
 | `index-block-size` | `16kb` and the like | the size of the blocks of bitmaps |
-| `content` | `elements`, `keys`, `values` | index what the arrays or maps of the column contain, as sorted postings |
+| `content` | `elements`, `keys`, `values`, `words` | index what the arrays, maps or texts of the column contain |
 """
 
 import sys
