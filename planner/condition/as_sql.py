@@ -42,7 +42,8 @@ def column_text(column: ColumnId, schema: Schema) -> str:
 def conjuncts_as_sql(predicate: nodes.Predicate, schema: Schema, *, literals: bool, for_people: bool) -> list[str]:
     """Write the parts of a condition that hold together, as `as_sql` does; none if all rows match."""
     parts = predicate.children if isinstance(predicate, nodes.Conjunction) else (predicate,)
-    return [_Writer(schema, literals, for_people).part(part) for part in parts if part != nodes.EVERY_ROW]
+    said = (part for part in parts if part != nodes.EVERY_ROW and not _is_of_words(part))
+    return [_Writer(schema, literals, for_people).part(part) for part in said]
 
 
 def quoted(text: str) -> str:

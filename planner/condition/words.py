@@ -8,11 +8,17 @@ words: no letter becomes a separator, or the other way round.
 import re
 from typing import Final, TypeAlias
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from planner.condition.places import prefix_end
 from planner.condition.tree.nodes import ValueOperator, ValueTest
-from planner.condition.value_tests import RLIKE_TOKEN
+from planner.condition.value_tests import RLIKE_TOKEN, flags_of, verdicts
+from puffin_index.keys.columns import Column
 from puffin_index.keys.leaf import RangeTest, SetTest
+from puffin_index.keys.value_types import value_type_named
 from puffin_index.keys.words import runs_of
+from puffin_index.storage.arrays import Flags
 
 Stretch: TypeAlias = tuple[str, bool, bool]
 """A part of a text, whether the text begins with it, and whether the text ends with it."""
@@ -53,6 +59,16 @@ def _word_test(run: bytes, may_begin_before: bool, may_end_after: bool, test: Va
         operator: ValueOperator = "ILIKE" if test.operator == "ILIKE" else "LIKE"
         return ValueTest(test.function if is_folded else None, operator, (pattern,))
     return RangeTest(run, prefix_end(run), high_inclusive=False) if may_end_after else SetTest((run,))
+
+
+def satisfying(test: ValueTest, words: pa.LargeBinaryArray) -> Flags:
+    """Say which words satisfy a test of `word_tests`, or may."""
+    if test.operator == "ILIKE" or test.function is not None:
+        return verdicts(test, Column(value_type_named("string"), len(words), words, None)).matching
+    # Bytes that are no text have no letter that their bytes do not have.
+    pattern = str(test.literals[0])
+    search = pc.match_substring if pattern.endswith("%") else pc.ends_with
+    return flags_of(search(words, pattern.strip("%").encode()))
 
 
 def _stretches_of_like(pattern: str, escape: str) -> list[Stretch]:

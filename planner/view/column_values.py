@@ -19,7 +19,7 @@ from planner.condition.implied import Implied
 from planner.condition.tree.nodes import EVERY_ROW, UNKNOWN, ByValue, Leaf, Predicate, ValueTest
 from planner.condition.tree.simplify import chosen, conjunction
 from planner.condition.value_tests import verdicts
-from planner.condition.words import WordTest, word_tests
+from planner.condition.words import WordTest, satisfying, word_tests
 from planner.view.directories import FieldStatistics, IndexReads, KindDirectory
 from planner.view.index_view import IndexView
 from puffin_index.jobs.log_lines import level_of_trouble
@@ -241,8 +241,7 @@ class ByValueTests(ABC):
         if not isinstance(words, ColumnValues):
             return EVERY_ROW, f"{asked} (not used, {words})"
         keys = words.keys
-        matching = verdicts(test, Column(value_type_named(leaf.value_type), len(keys), keys, None)).matching
-        places = np.flatnonzero(matching)
+        places = np.flatnonzero(satisfying(test, keys))
         text = f"{asked} ({len(places)} of {len(keys)} words)"
         if len(places) > _MOST_WORDS_OF_TEST:
             return EVERY_ROW, text

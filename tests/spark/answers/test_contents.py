@@ -59,10 +59,50 @@ def contents(spark: SparkSession, catalog: SqlCatalog) -> TableIndex:
     return index
 
 
-def answer(spark: SparkSession, where: str) -> tuple[int, int | None] | str:
+TEXT_ROWS, TEXT_ROW_GROUP_ROWS = 20_000, 5_000
+MESSAGES = {
+    3: "CAST(NULL AS STRING)",
+    4: "''",
+    5: "CONCAT('straße und Gasse ', id)",
+    6: "CONCAT('\u212aelvin, \u0130stanbul und ΑΣ ', id)",
+    7: "CONCAT('日本語 の テキスト 😀 ', id)",
+    8: "CONCAT('cafe\u0301 and café ', id)",
+    9: "CONCAT('100% of under_score and back\\\\slash ', id)",
+    10: "CAST(CONCAT(CAST('a' AS BINARY), X'FF', CAST('b ' AS BINARY), CAST(STRING(id) AS BINARY)) AS STRING)",
+}
+
+
+@pytest.fixture(scope="module")
+def texts(spark: SparkSession, catalog: SqlCatalog) -> TableIndex:
+    """Lines of all sorts, in row groups of two blocks; seven of them are what most searches look for."""
+    spark.sql(
+        "CREATE OR REPLACE TABLE lake.ns.texts (id BIGINT, word STRING, message STRING, st STRUCT<text: STRING>, "
+        f"m MAP<STRING, STRING>) USING iceberg TBLPROPERTIES ({row_groups_of(TEXT_ROW_GROUP_ROWS)})"
+    )
+    cases = " ".join(f"WHEN {number} THEN {value}" for number, value in MESSAGES.items())
+    message = (
+        "CASE WHEN id BETWEEN 7003 AND 7009 THEN 'ERROR kernel panic: not syncing' "
+        f"ELSE CASE IF(id % 40 < 12, id % 40, 0) {cases} "
+        "ELSE CONCAT('INFO request id=', id, ' user=', id * 7919 % 3000, ' ', SHA2(STRING(id), 256)) END END"
+    )
+    spark.range(0, TEXT_ROWS, 1, 1).selectExpr(
+        "id",
+        "CONCAT('done', id % 2) AS word",
+        f"{message} AS message",
+        "NAMED_STRUCT('text', CONCAT('needle ', id DIV 100)) AS st",
+        "MAP('k', CONCAT('needle ', id)) AS m",
+    ).writeTo("lake.ns.texts").append()
+    columns = ["message#c#words", "st.text#c#words"]
+    index = TableIndex.create(catalog, "ns.texts", IndexDefinition.of(bitmap=columns, bloom=columns[:1]))
+    report = index.build(workers=1)
+    assert (report.rows, report.skipped) == (TEXT_ROWS, ())
+    return index
+
+
+def answer(spark: SparkSession, where: str, table: str = "contents") -> tuple[int, int | None] | str:
     """How many rows match, and the sum of their ids; or what kind of error Spark raises."""
     try:
-        return count_and_sum(spark, "lake.ns.contents", where)
+        return count_and_sum(spark, f"lake.ns.{table}", where)
     except PySparkException as error:
         return str(error.getCondition())
 
@@ -81,6 +121,19 @@ def test_answers_are_equal(
         assert planner.reports(hooked)[-1].dropped > 0
     if ansi == "true" and isinstance(expected, tuple):
         check_exact_rows(contents, one.sql, expected[0])
+
+
+@pytest.mark.one_of(4)
+@pytest.mark.parametrize("one", statements("words"), ids=lambda one: one.sql)
+def test_searches_of_texts_are_equal(
+    hooked: SparkSession, plain: SparkSession, texts: TableIndex, one: Statement
+) -> None:
+    expected = answer(plain, one.sql, "texts")
+    assert answer(hooked, one.sql, "texts") == expected
+    if one.shrinks:
+        assert planner.reports(hooked)[-1].dropped > 0
+    if isinstance(expected, tuple):
+        check_exact_rows(texts, one.sql, expected[0])
 
 
 def test_a_setting_that_makes_exists_false_for_null_changes_no_answer(
