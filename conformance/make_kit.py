@@ -13,8 +13,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from pyiceberg.types import PrimitiveType
+
 from conformance.kit_files import SCHEME, KitIO, build_segment, compact_segments, write_table
-from conformance.questions import ask, field_id, map_key
+from conformance.questions import ask, details, field_id
 from conformance.tables import ALONE, KEYS, LARGE, SMALL, TYPES, KitTable
 from puffin_index.data.data_table import DataFile
 from puffin_index.definition.index_definition import IndexDefinition
@@ -22,7 +24,7 @@ from puffin_index.segments.segment import Segment
 
 FOLDER: Final = Path(__file__).parent
 _ALL: Final = (
-    *(c.name for c in TYPES if c.name not in ("place", "tags", "counts")),
+    *(c.name for c in TYPES if isinstance(c.iceberg, PrimitiveType)),
     "place.floor",
     "tags#k#color",
     "counts#k#-7",
@@ -41,6 +43,7 @@ _FORMS: Final = (
     "place.floor",
     "tags#k#color",
 )
+_CONTENTS: Final = ("labels#c#elements", "numbers#c#elements", "tags#c#keys", "tags#c#values")
 
 
 @dataclass(frozen=True)
@@ -65,11 +68,13 @@ class KitSegment:
         return IndexDefinition.of(**{kind: list(columns) for kind, columns in self.kinds.items()}, options=options)
 
     def _knows(self, column: str, key: str) -> bool:
+        if "#c#" in column and key == "layout":
+            return False
         return column in self.kinds.get({"compression": "bsi", "items": "bloom"}.get(key, "bitmap"), ())
 
 
 SEGMENTS: Final = (
-    KitSegment("built", SMALL, {"bitmap": _ALL, "bsi": _ALL, "bloom": _FORMS}, {}),
+    KitSegment("built", SMALL, {"bitmap": _ALL + _CONTENTS, "bsi": _ALL, "bloom": _FORMS + _CONTENTS}, {}),
     KitSegment(
         "plain",
         SMALL,
@@ -77,13 +82,17 @@ SEGMENTS: Final = (
         {"layout": "bitmaps", "index-block-size": "64b", "compression": "none"},
     ),
     KitSegment(
-        "compacted", SMALL, {"bitmap": _FORMS, "bsi": _FORMS, "bloom": _FORMS}, {"layout": "bitmaps"}, is_compacted=True
+        "compacted",
+        SMALL,
+        {"bitmap": _FORMS + _CONTENTS, "bsi": _FORMS, "bloom": _FORMS + _CONTENTS},
+        {"layout": "bitmaps"},
+        is_compacted=True,
     ),
     KitSegment(
         "large",
         LARGE,
         {
-            "bitmap": ("steps", "parity", "cycle", "side", "block", "word"),
+            "bitmap": ("steps", "parity", "cycle", "side", "block", "word", "shelves#c#elements"),
             "bsi": ("steps", "parity", "word"),
             "bloom": ("steps",),
         },
@@ -118,7 +127,7 @@ def make_kit(folder: Path) -> list[MadeSegment]:
     for segment in SEGMENTS:
         made.append(_make_segment(segment, folder))
         indexes = [
-            {"field": field_id(segment.table, name), **map_key(name), "kind": kind}
+            {"field": field_id(segment.table, name), **details(name), "kind": kind}
             for kind, names in segment.kinds.items()
             for name in names
         ]

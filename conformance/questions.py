@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
+from functools import partial
 from itertools import pairwise
 from typing import Any, TypeAlias
 
-from pyiceberg.types import MapType, UUIDType
+from pyiceberg.types import ListType, MapType, UUIDType
 
 from conformance.tables import KitTable
 
@@ -22,6 +24,9 @@ MANY_VALUES = 12
 
 _LONG = 200
 _AFTER_ALL = (1, 0.0)
+_SUBJECT = re.compile(r"(.*?)#([kc])#(.*)")
+_DETAILS = {"k": "map-key", "c": "content"}
+_SIDES = {"keys": 0, "values": 1}
 
 
 def ask(table: KitTable, names: Iterable[str]) -> Iterator[dict[str, Any]]:
@@ -29,27 +34,31 @@ def ask(table: KitTable, names: Iterable[str]) -> Iterator[dict[str, Any]]:
 
     Args:
         table: The table.
-        names: The columns, leaves of structs (`a.b`) and keys of maps (`m#k#key`).
+        names: The columns, leaves of structs (`a.b`), keys of maps (`m#k#key`), and what rows contain (`a#c#elements`).
     """
     for name in names:
-        groups = _column(table, name)
+        groups = rows_of(table, name)
         value_type = _value_type(table, name)
-        subject = {"field": field_id(table, name), **map_key(name), "column": name, "type": value_type}
-        for test, holds in _tests(value_type, groups):
+        subject = {"field": field_id(table, name), **details(name), "column": name, "type": value_type}
+        tests = _tests_of_contents if "content" in subject else _tests
+        for test, holds in tests(value_type, groups):
             rows = [_steps([n for n, value in enumerate(group) if holds(value)]) for group in groups]
             yield {**subject, **test, "rows": rows}
 
 
-def _column(table: KitTable, name: str) -> list[list[Any]]:
-    """Give the values of each row group."""
-    plain, _, key = name.partition("#k#")
-    top, _, leaf = plain.partition(".")
+def rows_of(table: KitTable, name: str) -> list[list[Any]]:
+    """Give the value of each row of each row group; for what rows contain, a list of values."""
+    top, _, leaf = _plain(name).partition(".")
+    own = details(name)
     column = next(column for column in table.columns if column.name == top)
     groups: list[list[Any]] = []
     for file, row_groups in enumerate(table.files):
         values = column.values(file, sum(row_groups))
-        if key:
-            values = [None if v is None else next((own for k, own in v if str(k) == key), None) for v in values]
+        if "map-key" in own:
+            values = [v and next((value for key, value in v if str(key) == own["map-key"]), None) for v in values]
+        elif own.get("content") in _SIDES:
+            side = _SIDES[own["content"]]
+            values = [None if v is None else [entry[side] for entry in v] for v in values]
         elif leaf:
             values = [None if v is None else v[leaf] for v in values]
         first = 0
@@ -61,19 +70,28 @@ def _column(table: KitTable, name: str) -> list[list[Any]]:
 
 def field_id(table: KitTable, name: str) -> int:
     """Give the field id of a column; that of the map for a key of a map."""
-    return int(table.schema.find_field(name.partition("#k#")[0]).field_id)
+    return int(table.schema.find_field(_plain(name)).field_id)
 
 
-def map_key(name: str) -> dict[str, str]:
-    """Give the key of a map, where the name has one."""
-    key = name.partition("#k#")[2]
-    return {"map-key": key} if key else {}
+def details(name: str) -> dict[str, str]:
+    """Give the key of a map, or what of the rows is meant, where the name says one of them."""
+    found = _SUBJECT.fullmatch(name)
+    return {_DETAILS[found[2]]: found[3]} if found else {}
+
+
+def _plain(name: str) -> str:
+    found = _SUBJECT.fullmatch(name)
+    return found[1] if found else name
 
 
 def _value_type(table: KitTable, name: str) -> str:
-    plain, _, key = name.partition("#k#")
-    found = table.schema.find_type(plain)
-    return str(found.value_type if isinstance(found, MapType) and key else found).replace(", ", ",")
+    found, content = table.schema.find_type(_plain(name)), details(name).get("content")
+    match found:
+        case MapType():
+            found = found.key_type if content == "keys" else found.value_type
+        case ListType():
+            found = found.element_type
+    return str(found).replace(", ", ",")
 
 
 def order(value: Any) -> tuple[int, Any]:
@@ -101,6 +119,20 @@ def _tests(value_type: str, groups: list[list[Any]]) -> Iterator[Test]:
     pairs += [(bounds[0], bounds[0]), (bounds[-1], bounds[0])]
     for number, (low, high) in enumerate(pairs):
         yield _range_test(value_type, low, high, (number % 2 == 0, number % 3 == 0), negated=number % 5 == 4)
+
+
+def _tests_of_contents(value_type: str, groups: list[list[Any]]) -> Iterator[Test]:
+    """Give tests of what rows contain, each with what holds for a row's list of values."""
+    contained = [[value for row in group for value in row or ()] for group in groups]
+    own = _range_test(value_type, None, None, (True, True), negated=False)
+    nothing = _range_test(value_type, None, None, (True, True), negated=True)
+    for test, holds in (*_tests(value_type, contained), own, nothing):
+        yield test, holds if test["test"] == "null" else partial(_holds_of_contents, holds, test["negated"])
+
+
+def _holds_of_contents(holds: Callable[[Any], bool], negated: bool, row: list[Any] | None) -> bool:
+    """Say whether one value of a row satisfies a test; negated, whether all values do, of which none is NULL."""
+    return row is not None and (all if negated else any)(map(holds, row))
 
 
 def _some(known: list[Any]) -> list[Any]:

@@ -20,6 +20,7 @@ from pyiceberg.types import (
     FloatType,
     IcebergType,
     IntegerType,
+    ListType,
     LongType,
     MapType,
     NestedField,
@@ -107,6 +108,9 @@ _TEXTS = (
     "zz" * 40,
 )
 
+_LABELS = ("", "a", "ab", "日本", None, "a\u0000b", "zz" * 40, "it's")
+_NUMBERS = (0, 5, -5, 1 << 40, None, 2**63 - 1, -(2**63), 5)
+
 
 def _tags(file: int, row: int) -> list[tuple[str, str]] | None:
     if row % 9 == 7:
@@ -117,6 +121,26 @@ def _tags(file: int, row: int) -> list[tuple[str, str]] | None:
 
 def _counts(file: int, row: int) -> list[tuple[int, int]] | None:
     return None if row % 7 == 3 else [(-7, row % 6 - 2 + file), (8, row)]
+
+
+def _labels(file: int, row: int) -> list[str | None] | None:
+    if row % 8 == 6:
+        return None
+    labels = [_LABELS[(row * row + n + file) % len(_LABELS)] for n in range(row % 4)]
+    return [*labels, *labels[:1]] if row % 5 == 3 else labels
+
+
+def _numbers(file: int, row: int) -> list[int | None] | None:
+    if row % 10 == 1:
+        return None
+    return [_NUMBERS[(row + n * n + file) % len(_NUMBERS)] for n in range(row * 7 % 5)]
+
+
+def _shelves(file: int, row: int) -> list[int | None] | None:
+    if row % 20_000 < 40:
+        return None
+    shelves: list[int | None] = [row // 6_000 % 7, row // 11_000 + 3 + file] if row // 5_000 % 4 != 1 else []
+    return [*shelves, None] if row // 9_000 % 3 == 2 else shelves
 
 
 def _place(file: int, row: int) -> dict[str, int | None] | None:
@@ -144,8 +168,10 @@ TYPES = (
     KitColumn("place", StructType(NestedField(101, "floor", IntegerType(), required=False)), _place),
     KitColumn("tags", MapType(102, StringType(), 103, StringType(), value_required=False), _tags),
     KitColumn("counts", MapType(104, IntegerType(), 105, LongType(), value_required=False), _counts),
+    KitColumn("labels", ListType(106, StringType(), element_required=False), _labels),
+    KitColumn("numbers", ListType(107, LongType(), element_required=False), _numbers),
 )
-"""One column of each type, with the values at the ends of the type."""
+"""One column of each type, with the values at the ends of the type; arrays with NULL, and with a value twice."""
 
 SMALL = KitTable("small", TYPES, ((30, 12), (1,), (0, 17)))
 """Row groups of 30, 12, 1, 0 and 17 rows."""
@@ -162,6 +188,7 @@ LARGE = KitTable(
         ),
         KitColumn("block", IntegerType(), lambda file, row: row // 9_000 + file),
         KitColumn("word", StringType(), lambda _, row: None if row // 700 % 9 == 5 else f"word {row // 700 * 31 % 50}"),
+        KitColumn("shelves", ListType(101, IntegerType(), element_required=False), _shelves),
     ),
     ((66_000, 300), (52_000,)),
 )

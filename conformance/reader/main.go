@@ -6,7 +6,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -33,23 +32,31 @@ var forms = map[string]bool{}
 
 func saw(form string) { forms[form] = true }
 
-type index struct {
-	Field  int
-	MapKey *string `json:"map-key"`
-	Kind   string
+// subject is what an index or a question is about: a column, one key of a map, or what the rows of a column contain.
+type subject struct {
+	Field   int
+	MapKey  string `json:"map-key"`
+	Content string
 }
 
-// stored is the kind as segments spell it.
-func (i index) stored(kind string) string {
-	if i.MapKey != nil {
-		return kind + "#k#" + *i.MapKey
+// stored is a kind as segments spell it.
+func (s subject) stored(kind string) string {
+	switch {
+	case s.MapKey != "":
+		return kind + "#k#" + s.MapKey
+	case s.Content != "":
+		return kind + "#c#" + s.Content
 	}
 	return kind
 }
 
+type index struct {
+	subject
+	Kind string
+}
+
 type question struct {
-	Field         int
-	MapKey        *string `json:"map-key"`
+	subject
 	Type          string
 	Test          string
 	Negated       bool
@@ -65,24 +72,14 @@ type kitTable struct {
 	Questions []question
 }
 
-func (q question) asks(i index) bool {
-	return q.Field == i.Field && (q.MapKey == nil) == (i.MapKey == nil) && (q.MapKey == nil || *q.MapKey == *i.MapKey)
-}
-
-// holds tells whether a row satisfies the test.
-func (q question) holds(k key, present bool) bool {
-	if q.Test == "null" {
-		return present == q.Negated
-	}
-	if !present {
-		return false
-	}
+// isAmong tells whether a key satisfies the test if the test is not negated.
+func (q question) isAmong(k key) bool {
 	found := false
 	if q.Test == "in" {
 		for _, value := range q.Values {
 			found = found || k == literalKey(q.Type, value)
 		}
-		return found != q.Negated
+		return found
 	}
 	found = true
 	if q.Low != nil {
@@ -93,7 +90,7 @@ func (q question) holds(k key, present bool) bool {
 		order := k.compare(literalKey(q.Type, *q.High))
 		found = found && (order < 0 || order == 0 && q.HighInclusive)
 	}
-	return found != q.Negated
+	return found
 }
 
 // due gives the answer for a row group.
@@ -157,20 +154,20 @@ func answerAll(name, path string, indexes []index, questions []question, done *c
 			askFilters(payloads, own, questions, done)
 			continue
 		}
-		var columns []column
+		var groups []rowGroup
 		for _, p := range payloads {
-			columns = append(columns, decode(p)...)
+			groups = append(groups, decode(p)...)
 		}
-		proveStatistics(opened.only("puffin-index-statistics-v1", own.Field, own.stored("statistics")), columns)
+		proveStatistics(opened.only("puffin-index-statistics-v1", own.Field, own.stored("statistics")), groups)
 		for _, q := range questions {
-			if !q.asks(own) {
+			if q.subject != own.subject {
 				continue
 			}
 			require(q.Type == payloads[0].valueType, "type %s", payloads[0].valueType)
-			for group, c := range columns {
+			for group, decoded := range groups {
 				var rows []uint32
-				for row, present := range c.present {
-					if q.holds(c.keys[row], present) {
+				for row := 0; row < decoded.rows(); row++ {
+					if decoded.satisfies(q, row) {
 						rows = append(rows, uint32(row))
 					}
 				}
@@ -184,7 +181,7 @@ func answerAll(name, path string, indexes []index, questions []question, done *c
 // askFilters asks bloom filters for each value that a question asks for alone.
 func askFilters(payloads []payload, own index, questions []question, done *counts) {
 	for _, q := range questions {
-		if !q.asks(own) || q.Test != "in" || q.Negated || len(q.Values) != 1 {
+		if q.subject != own.subject || q.Test != "in" || q.Negated || len(q.Values) != 1 {
 			continue
 		}
 		var found []bool
@@ -254,49 +251,4 @@ func proveBlob(opened *segment, own index, kind string, offset, length, first in
 		}
 	}
 	fail("a payload that the footer does not know")
-}
-
-// proveStatistics compares the statistics of a column with its rows.
-func proveStatistics(statistics batch, columns []column) {
-	require(statistics.rows == len(columns), "rows of statistics")
-	isFloating := statistics.metadata["value-type"] == "float" || statistics.metadata["value-type"] == "double"
-	keyOf := func(a *array, i int) key {
-		if a.bytes != nil || a.ints == nil {
-			return key{text: string(a.bytes[i])}
-		}
-		return key{number: a.ints[i]}
-	}
-	for group, c := range columns {
-		var keys []key
-		for row, present := range c.present {
-			if present {
-				keys = append(keys, c.keys[row])
-			}
-		}
-		sort.Slice(keys, func(i, j int) bool { return keys[i].compare(keys[j]) < 0 })
-		number := func(name string) int { return int(statistics.columns[name].ints[group]) }
-		require(number("row_count") == len(c.present), "row count of row group %d", group)
-		require(number("null_count") == len(c.present)-len(keys), "NULLs of row group %d", group)
-		nans := 0
-		for _, k := range keys {
-			if k.number == floatKey(math.NaN()) && isFloating {
-				nans++
-			}
-		}
-		require(number("nan_count") == nans, "NaNs of row group %d", group)
-		require(number("distinct_count") == len(slices.Compact(slices.Clone(keys))), "distinct keys of row group %d", group)
-		quantiles := statistics.columns["quantiles"]
-		first, last := quantiles.bounds[group], quantiles.bounds[group+1]
-		if len(keys) == 0 {
-			require(first == last && !statistics.columns["minimum"].valid[group], "statistics of NULLs alone")
-			continue
-		}
-		require(keyOf(statistics.columns["minimum"], group) == keys[0], "minimum of row group %d", group)
-		require(keyOf(statistics.columns["maximum"], group) == keys[len(keys)-1], "maximum of row group %d", group)
-		require(last-first == 32, "%d quantiles", last-first)
-		for i := 0; i < 32; i++ {
-			rank := int(math.RoundToEven(float64(i) * float64(len(keys)-1) / 31))
-			require(keyOf(quantiles.child, first+i) == keys[rank], "quantile %d of row group %d", i, group)
-		}
-	}
 }

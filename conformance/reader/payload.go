@@ -14,13 +14,41 @@ type payload struct {
 	spans     []span
 }
 
-// column is a decoded payload: the key of each row of a row group, if the row is not NULL.
+// rowGroup is what a payload has of one row group.
+type rowGroup interface {
+	rows() int
+	satisfies(q question, row int) bool
+	facts() facts
+}
+
+// column is a decoded payload of one key a row: the key of each row of a row group, if the row is not NULL.
 type column struct {
 	keys    []key
 	present []bool
 }
 
 func newColumn(rows int) column { return column{make([]key, rows), make([]bool, rows)} }
+
+func (c column) rows() int { return len(c.keys) }
+
+// satisfies tells whether a row satisfies the test.
+func (c column) satisfies(q question, row int) bool {
+	if q.Test == "null" {
+		return c.present[row] == q.Negated
+	}
+	return c.present[row] && q.isAmong(c.keys[row]) != q.Negated
+}
+
+func (c column) facts() facts {
+	found := facts{rows: len(c.keys)}
+	for row, present := range c.present {
+		if present {
+			found.keys = append(found.keys, c.keys[row])
+		}
+	}
+	found.nulls = found.rows - len(found.keys)
+	return found
+}
 
 // set gives rows a key, which each row may get once.
 func (c column) set(rows []uint32, k key) {
@@ -64,17 +92,27 @@ func proven(part []byte, checksum uint32) []byte {
 }
 
 // decode gives the rows of each row group that a payload covers.
-func decode(p payload) []column {
+func decode(p payload) []rowGroup {
 	switch p.blobType {
 	case "paimon-bitmap-v2":
-		return []column{decodeBitmap(p)}
+		return []rowGroup{decodeBitmap(p)}
 	case "paimon-bsi-v1", "puffin-index-bsi-v1":
-		return split(decodeSlices(p), p.spans, 0)
+		return groupsOf(split(decodeSlices(p), p.spans, 0))
 	case "puffin-index-postings-v1":
-		return decodePostings(p)
+		return groupsOf(decodePostings(p))
+	case "puffin-index-contents-v1":
+		return groupsOf(decodeContents(p))
 	}
 	fail("blob type %s", p.blobType)
 	return nil
+}
+
+func groupsOf[T rowGroup](decoded []T) []rowGroup {
+	var found []rowGroup
+	for _, one := range decoded {
+		found = append(found, one)
+	}
+	return found
 }
 
 // split cuts a column of all row groups, with so many unused numbers behind each row group, into row groups.
@@ -83,6 +121,9 @@ func split(whole column, spans []span, gap int) []column {
 	first := 0
 	for _, s := range spans {
 		found = append(found, column{whole.keys[first : first+s.rows], whole.present[first : first+s.rows]})
+		for i := first + s.rows; i < first+s.rows+gap; i++ {
+			require(!whole.present[i], "a key of a number that is of no row")
+		}
 		first += s.rows + gap
 	}
 	require(first == len(whole.keys), "row groups of %d rows, and keys of %d", first, len(whole.keys))

@@ -13,46 +13,55 @@ type child struct {
 	separator  key
 }
 
-// directory reads the root and all pages; places are those of a layout from the checksum of the row groups on.
+// places are what the layouts of postings and contents say of blocks and directory; pairs are those of a row and a key.
+type places struct {
+	form, groupsSum, rootSum      int64
+	pairs, blocksEnd, pages, root int
+}
+
+// directory has the blocks that the root and all pages list.
 type directory struct {
 	form     byte // of the keys: 0 int64, 1 bytes
 	children []child
-	nulls    []byte
-	rows     int
+	pairs    int
 }
 
-func readDirectory(p payload) directory {
-	layout := version(p.layout)
-	form := layout[0]
-	require(form == 0 || form == 1, "form %d", layout[0])
-	require((form == 1) == isBytes(p.valueType), "form of keys")
+// readDirectory reads the root and all pages.
+func readDirectory(p payload, at places) directory {
+	require(at.form == 0 || at.form == 1, "form %d", at.form)
+	require((at.form == 1) == isBytes(p.valueType), "form of keys")
 	var spans []int
 	for _, s := range p.spans {
 		spans = append(spans, s.base, s.rows)
 	}
-	proven(little(spans...), uint32(layout[3]))
-	found := directory{form: byte(form), rows: int(layout[1])}
-	nulls, pages, root := int(layout[4]), int(layout[6]), int(layout[7])
-	found.nulls = p.data[nulls:pages]
-	proven(found.nulls, uint32(layout[5]))
-	level := found.page(p.data, root, len(p.data), uint32(layout[8]), 0)
+	proven(little(spans...), uint32(at.groupsSum))
+	found := directory{form: byte(at.form), pairs: at.pairs}
+	level, pairs, blocks := found.page(p.data, at.root, len(p.data), uint32(at.rootSum), 0)
+	require(pairs == at.pairs, "%d rows under the root", pairs)
 	if level == 0 {
-		require(pages == root, "pages under a root of blocks")
-		return found
+		require(at.pages == at.root, "pages under a root of blocks")
+	} else {
+		saw("root of two levels of " + p.blobType)
+		upper := found.children
+		found.children = nil
+		for _, page := range upper {
+			require(page.start >= at.pages && page.end <= at.root, "a page in another place")
+			below, _, _ := found.page(p.data, page.start, page.end, page.checksum, page.rowsBefore)
+			require(below == 0, "a third level")
+		}
 	}
-	saw("root of two levels of " + p.blobType)
-	upper := found.children
-	found.children = nil
-	for _, page := range upper {
-		require(page.start >= pages && page.end <= root, "a page in another place")
-		below := found.page(p.data, page.start, page.end, page.checksum, page.rowsBefore)
-		require(below == 0, "a third level")
+	require(len(found.children) == blocks, "%d blocks", len(found.children))
+	end := 0
+	for _, block := range found.children {
+		require(block.start == end, "a gap before a block")
+		end = block.end
 	}
+	require(end == at.blocksEnd, "the end of the blocks")
 	return found
 }
 
-// page reads a page behind the children that are known, and gives its level.
-func (d *directory) page(data []byte, start, end int, checksum uint32, rowsBefore int) int {
+// page reads a page behind the children that are known; it gives its level, and the rows and blocks under it.
+func (d *directory) page(data []byte, start, end int, checksum uint32, rowsBefore int) (level, rows, blocks int) {
 	page := proven(data[start:end], checksum)
 	le := binary.LittleEndian
 	number := func(at int) int { return int(le.Uint32(page[at:])) }
@@ -82,7 +91,7 @@ func (d *directory) page(data []byte, start, end int, checksum uint32, rowsBefor
 		place = one.end
 		d.children = append(d.children, one)
 	}
-	return int(page[2])
+	return int(page[2]), i64(page, 16), number(12)
 }
 
 // locate gives the row group of a row of the row space, and the row's number in it.
@@ -112,47 +121,63 @@ func proveNulls(columns []column, stored []byte, p payload) {
 	require(int64(count) == version(p.layout)[2], "number of NULL rows")
 }
 
-// decodePostings reads all blocks. Rows are numbered with one free number behind each row group.
+// decodePostings reads all blocks, and the NULL rows.
 func decodePostings(p payload) []column {
-	d := readDirectory(p)
+	layout := version(p.layout)
+	require(len(layout) == 9, "%d numbers in a layout", len(layout))
+	nulls, pages := int(layout[4]), int(layout[6])
+	d := readDirectory(p, places{
+		form: layout[0], groupsSum: layout[3], rootSum: layout[8],
+		pairs: int(layout[1]), blocksEnd: nulls, pages: pages, root: int(layout[7]),
+	})
 	all := newColumn(total(p.spans, 1))
+	d.readBlocks(p, func(k key, numbers []uint32) { all.set(numbers, k) })
+	found := split(all, p.spans, 1)
+	proveNulls(found, proven(p.data[nulls:pages], uint32(layout[5])), p)
+	return found
+}
+
+// readBlocks gives each key, ascending, with the numbers of its rows, each once and ascending. One number is free
+// behind each row group.
+func (d *directory) readBlocks(p payload, take func(k key, numbers []uint32)) {
 	firsts := make([]int, len(p.spans))
 	for i := 1; i < len(firsts); i++ {
 		firsts[i] = firsts[i-1] + p.spans[i-1].rows + 1
 	}
 	rows := 0
 	var last *key
+	give := func(k key, numbers []uint32) {
+		require(last == nil || last.compare(k) < 0, "keys that do not ascend")
+		for i := 1; i < len(numbers); i++ {
+			require(numbers[i-1] < numbers[i], "a key has row %d again", numbers[i])
+		}
+		last = &k
+		rows += len(numbers)
+		take(k, numbers)
+	}
 	for _, one := range d.children {
 		require(one.rowsBefore == rows, "rows before a block")
 		block := proven(p.data[one.start:one.end], one.checksum)
 		if one.isSet {
-			saw("block that is a row set")
+			saw("block that is a row set of " + p.blobType)
 			require(one.isFull && one.keys == 1, "a row set of several keys")
-			set := whole(block)
-			for _, row := range set {
+			var numbers []uint32
+			for _, row := range whole(block) {
 				group, own := locate(p.spans, int(row))
-				all.set([]uint32{uint32(firsts[group]) + own}, one.separator)
+				numbers = append(numbers, uint32(firsts[group])+own)
 			}
-			require(last == nil || last.compare(one.separator) < 0, "keys that do not ascend")
-			separator := one.separator
-			last = &separator
-			rows += len(set)
+			give(one.separator, numbers)
 			continue
 		}
 		keys, groups := d.block(block, one)
 		require(!one.isFull || keys[0] == one.separator, "the separator of a block")
 		require(one.separator.compare(keys[0]) <= 0, "the separator of a block")
+		require(last == nil || last.compare(one.separator) < 0, "the separator of a block")
 		for i, k := range keys {
-			require(last == nil || last.compare(k) < 0, "keys that do not ascend")
-			last = &keys[i]
-			all.set(groups[i], k)
-			rows += len(groups[i])
+			give(k, groups[i])
 		}
 	}
-	require(rows == d.rows, "%d rows have a key", rows)
-	found := split(all, p.spans, 1)
-	proveNulls(found, d.nulls, p)
-	return found
+	require(rows == d.pairs, "%d rows have a key", rows)
 }
 
 // stream reads n numbers of a width, and gives the bytes behind them.

@@ -162,12 +162,12 @@ class OpenOrcFile(OpenDataFile):
     def _check_path(self, path: Sequence[FileField]) -> None:
         if any("." in field.field.name for field in path):
             raise UnsupportedError(f"data file {self.file.path}: ORC columns with a dot in the name cannot be read")
-        stored = (path[-1].children[-1] if path[-1].children else path[-1]).field.type
-        is_temporal = pa.types.is_temporal(stored)
+        stored = [child.field.type for child in path[-1].children or path[-1:]]
+        is_temporal = any(map(pa.types.is_temporal, stored))
         if is_temporal and self.fields.rule is not Rule.FIELD_IDS:
             # Other writers count dates and times in a time zone and a calendar of their own.
             raise UnsupportedError(f"data file {self.file.path}: dates and times of an imported ORC file")
-        if pa.types.is_timestamp(stored) and not _ORC_TIMESTAMPS_ARE_CHECKED:
+        if any(map(pa.types.is_timestamp, stored)) and not _ORC_TIMESTAMPS_ARE_CHECKED:
             raise UnsupportedError(f"data file {self.file.path}: ORC timestamps need PyArrow 26 or later")
 
     def read_column(self, row_group: int, column: ColumnId) -> Iterator[pa.Array]:

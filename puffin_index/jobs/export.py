@@ -19,7 +19,7 @@ from puffin_index.formats.paimon_container import map_key_column, write_containe
 from puffin_index.formats.puffin import PuffinFile, read_blob, read_footer
 from puffin_index.index_table.entries import indexed_files, readable_entries
 from puffin_index.index_table.table import read_entries
-from puffin_index.keys.map_key import ColumnId, MapKey, plain_kind, split_kind
+from puffin_index.keys.map_key import ColumnId, Contents, MapKey, plain_kind, split_kind
 from puffin_index.keys.value_types import value_type_named
 from puffin_index.kinds.registry import KINDS
 from puffin_index.segments.inspection import PayloadPlace, read_payload_places
@@ -131,7 +131,9 @@ def fill_container(row_groups: Iterable[RowGroupPlace]) -> ExportedContainer:
         footer = read_footer(segment)
         blobs = {(blob.type, blob.offset, blob.length): blob for blob in footer.blobs}
         for place in _asked(segment, footer, row_group, names):
-            kind, value_type = KINDS.get(plain_kind(place.kind)), value_type_named(place.value_type)
+            # Paimon has no name for what the rows of a column contain.
+            kind = None if isinstance(place.column, Contents) else KINDS.get(plain_kind(place.kind))
+            value_type = value_type_named(place.value_type)
             if kind is None or not kind.paimon_name or not kind.paimon_reads(place.blob_type, value_type):
                 left_out.append(place)
                 continue

@@ -28,6 +28,8 @@ _LEAST_PAGE_BLOCKS = 2
 _CHILD_BYTES = 8 + 4 + 4 + 4
 _LEAST_BLOCK_BYTES = 10
 _UINT32_MAXIMUM = 2**32 - 1
+_MOST_ROWS = 2**32
+"""Only contents can have more: a row counts for each key that it contains."""
 
 
 class Child(NamedTuple):
@@ -51,9 +53,11 @@ def write_directory(
 ) -> tuple[list[bytes], bytes]:
     """Encode a directory, whose pages begin at an offset of the blob; return pages of about `page_bytes`, and the root.
 
-    A root of up to `root_bytes` lists the blocks itself.
+    A root of up to `root_bytes` lists the blocks itself. Raises BuildError for more rows of keys than pages can count.
     """
-    count = len(blocks)
+    count, row_count = len(blocks), sum(block.row_count for block in blocks)
+    if row_count > _MOST_ROWS:
+        raise BuildError(f"{row_count} rows of all keys in one payload, which can count {_MOST_ROWS}")
     root = _write_page(blocks, 0, is_bytes, BLOCKS, 1, count)
     if len(root) <= root_bytes:
         return [], root
@@ -137,7 +141,7 @@ def parse_page(blob: Blob, data: memoryview, offset: int, is_bytes: bool) -> Pag
     separators = parse_separators(cursor, count, is_bytes, "<")
     cursor.expect_end()
     largest = max(start, int(ends.max(initial=0)))
-    if largest > blob.length or row_count > _UINT32_MAXIMUM + 1 or block_count > blob.length // _LEAST_BLOCK_BYTES:
+    if largest > blob.length or row_count > _MOST_ROWS or block_count > blob.length // _LEAST_BLOCK_BYTES:
         raise corrupt(blob, "a directory page that describes more than the blob can hold", offset)
     offsets = np.concatenate(([start], ends.astype(np.int64)))
     all_rows = np.append(rows, row_count)

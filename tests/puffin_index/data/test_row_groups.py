@@ -1,7 +1,7 @@
 """Opened data files: Parquet row groups and ORC stripes, by field id, some rows at a time."""
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.schema import Schema
-from pyiceberg.types import ListType, MapType, NestedField, StructType
+from pyiceberg.table.name_mapping import create_mapping_from_schema
+from pyiceberg.types import DateType, IcebergType, ListType, LongType, MapType, NestedField, StructType
 
 from puffin_index.data.column_source import Reading
 from puffin_index.data.data_table import DataFile
@@ -18,8 +19,10 @@ from puffin_index.data.orc_footer import read_footer
 from puffin_index.data.parquet import open_parquet
 from puffin_index.data.row_groups import OpenDataFile, open_data_file
 from puffin_index.errors import BuildError, PuffinIndexError, UnsupportedError
+from puffin_index.keys.map_key import MapKey
 
 ROWS = 30_000
+OLD = date(1500, 1, 1)
 IO = PyArrowFileIO()
 
 
@@ -88,8 +91,8 @@ def file(request: pytest.FixtureRequest, tmp_path: Path) -> DataFile:
 
 
 def read(opened: OpenDataFile, field_id: int, key: str | None = None) -> list[object]:
-    groups = range(len(opened.row_counts))
-    batches = (batch for group in groups for batch in opened.read_column(group, field_id, key))
+    column = field_id if key is None else MapKey(field_id, key)
+    batches = (batch for group in range(len(opened.row_counts)) for batch in opened.read_column(group, column))
     return [value for batch in batches for value in batch.to_pylist()]
 
 
@@ -139,6 +142,27 @@ def test_what_orc_cannot_say_for_certain_is_not_indexed(tmp_path: Path) -> None:
     file = write(tmp_path / "file.orc", rows(), "ORC")
     with open_data_file(IO, file, READING) as opened, pytest.raises(UnsupportedError, match="a dot in the name"):
         opened.check_type(5)
+
+
+@pytest.mark.parametrize(
+    ("values", "column_type"),
+    [
+        (pa.array([OLD]), DateType()),
+        (pa.array([[OLD]]), ListType(2, DateType())),
+        (pa.array([[(1, OLD)]], pa.map_(pa.int64(), pa.date32())), MapType(2, LongType(), 3, DateType())),
+        (pa.array([[(OLD, 1)]], pa.map_(pa.date32(), pa.int64())), MapType(2, DateType(), 3, LongType())),
+    ],
+    ids=["column", "elements", "values", "keys"],
+)
+def test_dates_of_an_imported_orc_file_are_not_indexed(
+    tmp_path: Path, values: pa.Array, column_type: IcebergType
+) -> None:
+    """Its writer may have counted days in another calendar."""
+    schema = Schema(NestedField(1, "a", column_type))
+    reading = Reading(schema, create_mapping_from_schema(schema))
+    file = write(tmp_path / "imported.orc", pa.table({"a": values}), "ORC")
+    with open_data_file(IO, file, reading) as opened, pytest.raises(UnsupportedError, match="imported ORC file"):
+        opened.check_type(1)
 
 
 def test_an_orc_timestamp_beyond_nanoseconds_is_never_wrapped(tmp_path: Path) -> None:

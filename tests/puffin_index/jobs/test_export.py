@@ -6,12 +6,14 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
+from conformance.make_kit import FOLDER
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.data.data_table import list_data_files
 from puffin_index.errors import CorruptFileError, NotFoundError, UnsupportedError
 from puffin_index.formats.paimon_container import read_container
 from puffin_index.formats.puffin import read_blob
 from puffin_index.jobs.export import ExportedContainer, fill_container
+from puffin_index.keys.map_key import Contents
 from puffin_index.kinds.registry import KINDS
 from puffin_index.storage.ranged import BytesReader, RangedReader
 from tests.conftest import create_table
@@ -56,6 +58,15 @@ def test_what_paimon_does_not_know_is_left_out_and_named(sample: SegmentSample) 
     }
     with pytest.raises(UnsupportedError, match=r"of the row group: paimon-bitmap-v2 of binary$"):
         _container(sample.reader, 2, {FIELD_IDS["code"]: "code"})
+
+
+def test_filters_of_what_rows_contain_are_left_out() -> None:
+    """Paimon would not ask for them, or take them for those of another column."""
+    segment = BytesReader.of((FOLDER / "segments" / "built.puffin").read_bytes())
+    exported = fill_container([(segment, 0, {1: "flag", Contents(19, "keys"): "tags#c#keys"})])
+    assert exported.indexes == {"flag": ("bloom-filter",)}
+    kinds = {place.kind for place in exported.left_out if place.field_id == 19}
+    assert kinds == {"bitmap#c#keys", "bloom#c#keys"}
 
 
 def test_columns_are_exported_under_the_names_and_in_the_order_asked_for(sample: SegmentSample) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from pyroaring import BitMap
 
-from puffin_index.errors import CorruptFileError, UnsupportedError
+from puffin_index.errors import BuildError, CorruptFileError, UnsupportedError
 from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.contents import ContentColumn, SortedContents, gather_contents
 from puffin_index.keys.leaf import LeafTest, NullTest, RangeTest, SetTest
@@ -20,6 +20,7 @@ from puffin_index.kinds.base import DROPPED, MergePart, Payload, StoredPayload
 from puffin_index.kinds.bitmap.kind import BitmapKind
 from puffin_index.kinds.postings.blocks import Sizes
 from puffin_index.kinds.postings.contents import ContentsIndex, build_contents, merge_contents
+from puffin_index.kinds.postings.pages import Child, write_directory
 from puffin_index.storage.arrays import Ints
 from puffin_index.storage.ranged import run
 from tests.conftest import amount
@@ -224,6 +225,14 @@ def test_a_wrong_layout_never_fails_in_another_way(name: str) -> None:
     for length in range(len(layout)):
         with pytest.raises(CorruptFileError):
             ContentsIndex(case.stored(layout=layout[:length]))
+
+
+def test_more_pairs_than_a_directory_counts_are_refused() -> None:
+    """A row group of 2**31 rows may contain two keys in each, and a third key in one of them."""
+    blocks = [Child(10 * n, row_count, 1, 0, n, True, True) for n, row_count in enumerate([2**31, 2**31, 1])]
+    write_directory(blocks[:2], False, 30, 1000, 1000)
+    with pytest.raises(BuildError, match=str(2**32 + 1)):
+        write_directory(blocks, False, 30, 1000, 1000)
 
 
 def test_a_needle_reads_its_block_alone() -> None:
