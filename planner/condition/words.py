@@ -8,15 +8,14 @@ words: no letter becomes a separator, or the other way round.
 import re
 from typing import Final, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from planner.condition.places import prefix_end
 from planner.condition.tree.nodes import ValueOperator, ValueTest
-from planner.condition.value_tests import RLIKE_TOKEN, flags_of, verdicts
-from puffin_index.keys.columns import Column
+from planner.condition.value_tests import RLIKE_TOKEN, flags_of
 from puffin_index.keys.leaf import RangeTest, SetTest
-from puffin_index.keys.value_types import value_type_named
 from puffin_index.keys.words import runs_of
 from puffin_index.storage.arrays import Flags
 
@@ -28,6 +27,24 @@ WordTest: TypeAlias = SetTest | RangeTest | ValueTest
 
 _REPLACED: Final = "\ufffd"
 """Spark's patterns see this character in place of bytes that are no text."""
+
+
+_OF_ASCII: Final = (
+    0xDF,
+    0x130,
+    0x131,
+    0x149,
+    0x17F,
+    0x1F0,
+    *range(0x1E96, 0x1E9B),
+    0x1E9E,
+    0x212A,
+    *range(0xFB00, 0xFB07),
+)
+"""The letters beyond ASCII whose upper or lower case has letters of ASCII."""
+
+_BECOME_ASCII: Final = "|".join("".join(f"\\x{byte:02x}" for byte in chr(letter).encode()) for letter in _OF_ASCII)
+"""Finds them in bytes."""
 
 
 def word_tests(test: ValueTest) -> list[WordTest]:
@@ -52,7 +69,7 @@ def word_tests(test: ValueTest) -> list[WordTest]:
 
 
 def _word_test(run: bytes, may_begin_before: bool, may_end_after: bool, test: ValueTest) -> WordTest:
-    is_folded = test.operator == "ILIKE" or test.function in ("upper", "lower")
+    is_folded = _is_folded(test)
     if is_folded or may_begin_before:
         # A run has no wildcard and no escape.
         pattern = f"{'%' if may_begin_before else ''}{run.decode()}{'%' if may_end_after else ''}"
@@ -63,12 +80,20 @@ def _word_test(run: bytes, may_begin_before: bool, may_end_after: bool, test: Va
 
 def satisfying(test: ValueTest, words: pa.LargeBinaryArray) -> Flags:
     """Say which words satisfy a test of `word_tests`, or may."""
-    if test.operator == "ILIKE" or test.function is not None:
-        return verdicts(test, Column(value_type_named("string"), len(words), words, None)).matching
     # Bytes that are no text have no letter that their bytes do not have.
     pattern = str(test.literals[0])
-    search = pc.match_substring if pattern.endswith("%") else pc.ends_with
-    return flags_of(search(words, pattern.strip("%").encode()))
+    run = pattern.strip("%")
+    if not _is_folded(test):
+        return flags_of((pc.match_substring if pattern.endswith("%") else pc.ends_with)(words, run.encode()))
+    if not run.isascii():
+        return np.ones(len(words), np.bool_)
+    begin, end = "" if pattern.startswith("%") else r"\A", "" if pattern.endswith("%") else r"\z"
+    found = pc.match_substring_regex(words, f"{begin}{run}{end}", ignore_case=True)
+    return flags_of(pc.or_(found, pc.match_substring_regex(words, _BECOME_ASCII)))
+
+
+def _is_folded(test: ValueTest) -> bool:
+    return test.operator == "ILIKE" or test.function in ("upper", "lower")
 
 
 def _stretches_of_like(pattern: str, escape: str) -> list[Stretch]:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
@@ -16,7 +17,7 @@ from planner.condition.places import content_tests, set_tests
 from planner.condition.spark import nodes
 from planner.condition.tree.nodes import ByValue, EngineTest, Predicate, ValueTest, flattened, joined
 from planner.condition.truth import Truth, join, unknown
-from planner.condition.value_tests import rlike_regex
+from planner.condition.value_tests import rlike_regex, split_like
 
 _TESTS: Final[dict[str, Callable[[comparisons.Value, str], Truth]]] = {
     "is-null": comparisons.null_test,
@@ -113,7 +114,11 @@ def searched_text(pattern: nodes.Pattern) -> ValueTest | None:
     if pattern.operator == "RLIKE":
         return ValueTest(pattern.function, "RLIKE", (text,)) if rlike_regex(text) is not None else None
     if pattern.operator == "LIKE":
-        return ValueTest(pattern.function, "LIKE", (text,), pattern.escape)
+        with suppress(ValueError):
+            split_like(text, pattern.escape)
+            return ValueTest(pattern.function, "LIKE", (text,), pattern.escape)
+        # Spark raises an error where it meets a row.
+        return None
     letters = comparisons.without_wildcards(text)
     return ValueTest(pattern.function, "LIKE", (f"%{letters}{'%' if pattern.operator == 'contains' else ''}",))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,7 @@ from pyroaring import BitMap
 from puffin_index.keys.asked import AskedTest
 from puffin_index.keys.columns import SortedColumn, chosen_keys, join_keys
 from puffin_index.keys.contents import SortedContents
-from puffin_index.keys.leaf import NullTest, SetTest
+from puffin_index.keys.leaf import NullTest, RangeTest, SetTest
 from puffin_index.kinds.base import LookUp, MergePart, Payload, RowSet, StoredPayload
 from puffin_index.kinds.postings.blocks import Sizes
 from puffin_index.kinds.postings.build import DEFAULT_SIZES, append_blocks, finish_directory, most_set_keys, number_rows
@@ -35,6 +35,9 @@ from puffin_index.storage.ranged import Reading, at_once, run
 CONTENTS = "puffin-index-contents-v1"
 _LAYOUT_NUMBERS = 15
 _MOST_BLOCK_ROWS = 65_536
+
+NOTHING: Final = RangeTest(None, None, negated=True)
+"""What only rows satisfy that contain nothing: neither any key nor NULL."""
 
 PlacedContents: TypeAlias = tuple[int, SortedContents]
 """What the rows of a row group contain, behind its first row in the segment's row space, a multiple of 65,536."""
@@ -152,6 +155,9 @@ class ContentsIndex(KeyBlocks):
         if isinstance(test, NullTest):
             count = self._counts[0] if test.is_null else not_null
             return LookUp((count, count), self._nulls_cost(), partial(self._null_test, test.is_null))
+        if test == NOTHING and self.block_rows == 1:
+            count = self._counts[1]
+            return LookUp((count, count), self._nulls_cost(), self._empty_rows)
         yield from self.directory.load(NO_BLOCKS)
         cuts = yield from cuts_at(asked.places(self._is_bytes), self.directory)
         bounds = self._bounds(asked, cuts)
@@ -182,6 +188,10 @@ class ContentsIndex(KeyBlocks):
     def _null_test(self, is_null: bool, candidates: BitMap | None) -> Reading[RowSet]:
         others = yield from self.others()
         found = others.null if is_null else self._row_space.every_row - others.null
+        return RowSet(found.copy() if candidates is None else found & candidates, True)
+
+    def _empty_rows(self, candidates: BitMap | None) -> Reading[RowSet]:
+        found = (yield from self.others()).empty
         return RowSet(found.copy() if candidates is None else found & candidates, True)
 
     def _rows(self, plan: BlockPlan, candidates: BitMap | None) -> Reading[RowSet]:

@@ -61,6 +61,17 @@ def test_texts_in_which_an_expression_is_found_have_its_words(pieces: list[str],
     check(ValueTest(None, "RLIKE", (pattern,)), [*texts, made, f"x {made}", f"{made}b", f" {made} "])
 
 
+def test_the_letters_that_become_ascii_are_all_there_are() -> None:
+    every = map(chr, [*range(0x80, 0xD800), *range(0xE000, 0x110000)])
+    found = {one for one in every if any(letter.isascii() for letter in one.lower() + one.upper())}
+    assert {one for one in found if not satisfying(ValueTest("lower", "LIKE", ("%zz%",)), words_of(one)).all()} == set()
+    assert not satisfying(ValueTest("lower", "LIKE", ("%zz%",)), words_of("é", "日本", "Σ")).any()
+
+
+def words_of(*words: str) -> pa.LargeBinaryArray:
+    return pa.array([word.encode() for word in words], pa.large_binary())
+
+
 def test_words_within_a_pattern_are_whole_and_those_at_its_edges_may_go_on() -> None:
     assert word_tests(ValueTest(None, "LIKE", ("%one two three%",))) == [
         ValueTest(None, "LIKE", ("%one",)),

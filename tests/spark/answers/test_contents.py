@@ -82,7 +82,7 @@ def texts(spark: SparkSession, catalog: SqlCatalog) -> TableIndex:
     cases = " ".join(f"WHEN {number} THEN {value}" for number, value in MESSAGES.items())
     message = (
         "CASE WHEN id BETWEEN 7003 AND 7009 THEN 'ERROR kernel panic: not syncing' "
-        f"ELSE CASE IF(id % 40 < 12, id % 40, 0) {cases} "
+        f"ELSE CASE IF(id % 40 < 12 AND (id < 5000 OR id % 40 NOT IN (5, 6)), id % 40, 0) {cases} "
         "ELSE CONCAT('INFO request id=', id, ' user=', id * 7919 % 3000, ' ', SHA2(STRING(id), 256)) END END"
     )
     spark.range(0, TEXT_ROWS, 1, 1).selectExpr(
