@@ -43,7 +43,7 @@ _FORMS: Final = (
     "place.floor",
     "tags#k#color",
 )
-_CONTENTS: Final = ("labels#c#elements", "numbers#c#elements", "tags#c#keys", "tags#c#values")
+_CONTENTS: Final = ("labels#c#elements", "numbers#c#elements", "tags#c#keys", "tags#c#values", "name#c#words")
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ SEGMENTS: Final = (
         "large",
         LARGE,
         {
-            "bitmap": ("steps", "parity", "cycle", "side", "block", "word", "shelves#c#elements"),
+            "bitmap": ("steps", "parity", "cycle", "side", "block", "word", "shelves#c#elements", "word#c#words"),
             "bsi": ("steps", "parity", "word"),
             "bloom": ("steps",),
         },

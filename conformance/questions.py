@@ -27,6 +27,8 @@ _AFTER_ALL = (1, 0.0)
 _SUBJECT = re.compile(r"(.*?)#([kc])#(.*)")
 _DETAILS = {"k": "map-key", "c": "content"}
 _SIDES = {"keys": 0, "values": 1}
+_WORD = re.compile(rb"[0-9A-Za-z\x80-\xff]+")
+WORD_BLOCK_ROWS = 4_096
 
 
 def ask(table: KitTable, names: Iterable[str]) -> Iterator[dict[str, Any]]:
@@ -40,6 +42,9 @@ def ask(table: KitTable, names: Iterable[str]) -> Iterator[dict[str, Any]]:
         groups = rows_of(table, name)
         value_type = _value_type(table, name)
         subject = {"field": field_id(table, name), **details(name), "column": name, "type": value_type}
+        if subject.get("content") == "words":
+            yield from (subject | asked for asked in _of_words(groups))
+            continue
         tests = _tests_of_contents if "content" in subject else _tests
         for test, holds in tests(value_type, groups):
             rows = [_steps([n for n, value in enumerate(group) if holds(value)]) for group in groups]
@@ -128,6 +133,27 @@ def _tests_of_contents(value_type: str, groups: list[list[Any]]) -> Iterator[Tes
     nothing = _range_test(value_type, None, None, (True, True), negated=True)
     for test, holds in (*_tests(value_type, contained), own, nothing):
         yield test, holds if test["test"] == "null" else partial(_holds_of_contents, holds, test["negated"])
+
+
+def _words(text: str) -> list[str]:
+    return [word.decode() for word in _WORD.findall(text.encode())]
+
+
+def _of_words(groups: list[list[str | None]]) -> Iterator[dict[str, Any]]:
+    """Ask which rows lie in a block of which a row has a word; nobody asks which rows lack one."""
+    words = [
+        [None if text is None else [*map(bytes.decode, _WORD.findall(text.encode()))] for text in group]
+        for group in groups
+    ]
+    for test, holds in _tests_of_contents("string", words):
+        if test["test"] == "null":
+            yield test | {"rows": [_steps([n for n, own in enumerate(group) if holds(own)]) for group in words]}
+        elif not test["negated"]:
+            rows = []
+            for group in words:
+                blocks = {n // WORD_BLOCK_ROWS for n, own in enumerate(group) if holds(own)}
+                rows.append(_steps([n for n in range(len(group)) if n // WORD_BLOCK_ROWS in blocks]))
+            yield test | {"rows": rows}
 
 
 def _holds_of_contents(holds: Callable[[Any], bool], negated: bool, row: list[Any] | None) -> bool:
