@@ -84,9 +84,9 @@ class StoredSets:
         """Return the rows, all below `row_count`, of all sets, which have at most `most_rows`."""
         return BitMap.union(BitMap(), *self._bounded(row_count, row_count if most_rows is None else most_rows))
 
-    def rows(self, row_count: int) -> tuple[Ints, Ints]:
-        """Return the rows, all below `row_count`, set by set, and the set of each."""
-        arrays = [own.to_array() for own in self._bounded(row_count, row_count)]
+    def rows(self, row_count: int, most_rows: int | None = None) -> tuple[Ints, Ints]:
+        """Return the rows, all below `row_count`, set by set, and the set of each; at most `most_rows` in all."""
+        arrays = [own.to_array() for own in self._bounded(row_count, row_count if most_rows is None else most_rows)]
         rows = np.frombuffer(b"".join(arrays), np.uint32).astype(np.int64)
         return rows, np.repeat(np.arange(len(arrays)), list(map(len, arrays)))
 

@@ -121,8 +121,9 @@ class KeyBlocks(OpenIndex):
 
     def _set_rows(self, blocks: Ints) -> Reading[KeyRows]:
         stored = yield from self._read_sets(blocks)
-        rows, sets = stored.rows(self._numbers.row_limit)
-        are_due = np.array_equal(np.bincount(sets, minlength=len(blocks)), self.directory.table.row_counts(blocks))
+        counts = self.directory.table.row_counts(blocks)
+        rows, sets = stored.rows(self._numbers.row_limit, int(counts.sum()))
+        are_due = np.array_equal(np.bincount(sets, minlength=len(blocks)), counts)
         if not are_due or not row_set_of(rows, self._numbers.row_limit) <= self._numbers.every_row:
             raise self._other_rows(blocks)
         return KeyRows(self.directory.keys_at(blocks), sets, self._numbers.to_numbers(rows))

@@ -1,8 +1,10 @@
 """Contents find the rows that an oracle finds, also after a merge, and never by damaged bytes."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -157,7 +159,6 @@ def test_merged_contents_are_those_of_the_kept_row_groups(every: list[Contained]
         merged = Contained(segments[0].type_name, tuple(kept), merge_contents(parts, sizes, rows_at_once=7))
         for test in drawn_tests(data, merged):
             check(merged, test)
-        assert merged.payload.data == Contained.built(merged.type_name, kept, sizes).payload.data
 
 
 @settings(max_examples=amount(30, 1000), deadline=None)
@@ -178,6 +179,7 @@ def _as_set(values: list[Any] | None) -> object:
 
 
 SAMPLES = {
+    "frequent": Contained.built("long", [[[0, 1]] * 40, [[1]] * 3]),
     "long": Contained.built("long", [[[5, 5, -3], None, [], [None, 7], [1 << 40], [9] * 3] * 3, [[9], [None], []]]),
     "string": Contained.built("string", [[["b", ""], ["b", None], [], None, ["a" * 20, "ccc"]] + [["d"]] * 5]),
     "nothing": Contained.built("long", [[None, [], [None]], []]),
@@ -235,6 +237,13 @@ def test_more_pairs_than_a_directory_counts_are_refused() -> None:
         write_directory(blocks, False, 30, 1000, 1000)
 
 
+def test_row_sets_of_keys_that_all_rows_have_are_decoded() -> None:
+    case = SAMPLES["frequent"]
+    index = ContentsIndex(case.stored())
+    assert sum(len(part.numbers) for part in index.key_rows()) == 83
+    assert index.directory.table.are_sets[:-1].all()
+
+
 def test_a_needle_reads_its_block_alone() -> None:
     """Of 40,000 pairs, one key takes the root, one page and one block."""
     lists: Lists = [[row % 20_000, 20_000 + row] for row in range(20_000)]
@@ -246,3 +255,54 @@ def test_a_needle_reads_its_block_alone() -> None:
     assert len(reader.reads) <= 3
     assert all(offset >= len(BEFORE) for offset, _ in reader.reads)
     assert sum(length for _, length in reader.reads) < 16_000 < len(case.payload.data)
+
+
+@settings(max_examples=amount(30, 2000), deadline=None)
+@given(st.data())
+def test_words_are_found_in_their_blocks_before_and_after_a_merge(data: st.DataObject) -> None:
+    """Texts of few words, in blocks of 2, 4 or 16 rows."""
+    block_rows = data.draw(st.sampled_from((2, 4, 16)))
+    texts = st.lists(st.none() | st.text(st.sampled_from("ab1 é."), max_size=6), max_size=40)
+    groups = data.draw(st.lists(texts, min_size=1, max_size=4))
+    with patch("puffin_index.keys.contents.WORD_BLOCK_ROWS", block_rows):
+        built = [SortedContents(_words_of(group)) for group in groups]
+        pieces = [build_contents([(0, own)], TINY) for own in built]
+        bases = np.arange(len(groups)) * BLOCK_ROWS
+        parts = [
+            MergePart(_stored_words(piece, [(0, len(group))]), bases[at : at + 1])
+            for at, (piece, group) in enumerate(zip(pieces, groups, strict=True))
+        ]
+        merged = merge_contents(parts, TINY, rows_at_once=5)
+    stored = _stored_words(merged, [*zip(bases.tolist(), map(len, groups), strict=True)])
+    index, kind = ContentsIndex(stored), BitmapKind()
+    every = sorted({word for group in groups for text in group for word in _WORD.findall((text or "").encode())})
+    for test in [*(SetTest((word,)) for word in every), SetTest(tuple(every[::2])), RangeTest(b"a", b"b")]:
+        due = BitMap()
+        for base, group in zip(bases.tolist(), groups, strict=True):
+            for first in range(0, len(group), block_rows):
+                block = group[first : first + block_rows]
+                words = {word for text in block for word in _WORD.findall((text or "").encode())}
+                if any(holds(test, word) for word in words):
+                    due |= BitMap(range(base + first, base + first + len(block)))
+        prepared = run(index.prepare(AskedTest(test)))
+        assert index.evaluate(test).rows == due
+        assert prepared.bounds[0] <= len(due) <= prepared.bounds[1]
+    placed = zip(bases.tolist(), groups, strict=True)
+    nulls = [base + row for base, group in placed for row, text in enumerate(group) if text is None]
+    assert index.evaluate(NullTest(True)).rows == BitMap(nulls)
+    prove = kind.proof(kind.open(stored), stored.spans[:, 1])
+    assert [found for place, own in enumerate(built) for found in prove(place, own)] == []
+    assert pa.array(run(index.keys(10_000))).to_pylist() == every
+
+
+_WORD = re.compile(rb"[0-9A-Za-z\x80-\xff]+")
+
+
+def _words_of(texts: list[str | None]) -> ContentColumn:
+    array = pa.array(texts, pa.string())
+    return gather_contents([array[:7], array[7:]], "words", value_type_named("string"), len(texts))
+
+
+def _stored_words(payload: Payload, spans: list[tuple[int, int]]) -> StoredPayload:
+    blob, _ = blob_of(payload.data)
+    return StoredPayload(blob, payload.blob_type, payload.layout, value_type_named("string"), np.array(spans))
