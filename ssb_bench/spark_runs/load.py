@@ -9,6 +9,7 @@ from typing import Final
 
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import partitioning
 
 from puffin_index import BuildReport, IndexDefinition, TableIndex
 from ssb_bench.data.dataset import require_dataset
@@ -138,13 +139,15 @@ def table_rows(spark: SparkSession, layout: Layout, table: str) -> DataFrame:
     return spark.read.parquet(*(file.as_uri() for file in layout.files(table)))
 
 
-def write_table(rows: DataFrame, name: str, properties: Mapping[str, str]) -> float:
+def write_table(rows: DataFrame, name: str, properties: Mapping[str, str], by_hour: str | None = None) -> float:
     """Write rows into an Iceberg table anew; give the seconds that it took."""
     rows.sparkSession.sql(f"DROP TABLE IF EXISTS {name} PURGE")
     started = time.perf_counter()
     writer = rows.writeTo(name).using("iceberg")
     for key, value in properties.items():
         writer = writer.tableProperty(key, value)
+    if by_hour is not None:
+        writer = writer.partitionedBy(partitioning.hours(by_hour))
     writer.create()
     return time.perf_counter() - started
 
