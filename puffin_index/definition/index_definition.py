@@ -179,11 +179,14 @@ def _indexed_type(name: str, field_type: IcebergType, subject: ColumnId) -> Prim
             return field_type
         case int(), MapType():
             raise DefinitionError(
-                f"column {name!r} is a {field_type}: name one of its keys, {name}{SEPARATOR}key, or index all of them, "
-                f"{name}{CONTENT_SEPARATOR}keys or {name}{CONTENT_SEPARATOR}values"
+                f"column {name!r} is a {field_type}: name one of its keys: {name}{SEPARATOR}key; or index all keys or "
+                f"values: {name}{CONTENT_SEPARATOR}keys, {name}{CONTENT_SEPARATOR}values"
             )
         case int(), ListType(element_type=PrimitiveType()):
-            raise DefinitionError(f"column {name!r} is a {field_type}: index {name}{CONTENT_SEPARATOR}elements")
+            raise DefinitionError(
+                f"column {name!r} is a {field_type}: only leaves can be indexed, or its elements, "
+                f"{name}{CONTENT_SEPARATOR}elements"
+            )
         case int(), _:
             raise DefinitionError(f"column {name!r} is a {field_type}: only leaves can be indexed")
         case MapKey(), MapType(value_type=PrimitiveType() as own):

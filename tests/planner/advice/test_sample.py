@@ -59,8 +59,8 @@ ALIKE = {
     "k IN (155, 3) AND n > 99": 6,
     "k = 77 OR k > 9990 AND n < 1": 6,
     "k <> 77 AND s BETWEEN 'v9' AND 'v91'": 4,
-    "s LIKE '%77'": 4,
-    "k = 77 AND s LIKE '%7' AND s <> 'v7'": 12,
+    "s LIKE '%77'": 8,
+    "k = 77 AND s LIKE '%7' AND s <> 'v7'": 24,
 }
 
 

@@ -6,6 +6,7 @@ from pyiceberg.types import ListType, MapType, NestedField, StructType
 
 from puffin_index.definition.index_definition import IndexDefinition, from_json, resolve, to_json
 from puffin_index.errors import DefinitionError
+from puffin_index.keys.map_key import MapKey
 
 SCHEMA = Schema(
     NestedField(1, "id", "long"),
@@ -42,14 +43,14 @@ def test_a_definition_names_keys_of_maps_and_is_stored_and_read_back() -> None:
 
     columns = resolve(IndexDefinition.of(bitmap=names, options={"M#k#a b.layout": "bitmaps"}), SCHEMA)
 
-    assert [(c.field_id, c.map_key, c.name, c.value_type.name) for c in columns] == [
-        (2, "a b", "m#k#a b", "string"),
-        (2, "c#k#d", "m#k#c#k#d", "string"),
-        (5, "7", "n#k#7", "double"),
-        (8, "2024-02-29", "days#k#2024-02-29", "long"),
-        (12, "-5", "s.m#k#-5", "int"),
-        (22, None, "odd#k#name", "long"),
-        (105, "key", "map.d#k#key", "long"),
+    assert [(c.column_id, c.name, c.value_type.name) for c in columns] == [
+        (MapKey(2, "a b"), "m#k#a b", "string"),
+        (MapKey(2, "c#k#d"), "m#k#c#k#d", "string"),
+        (MapKey(5, "7"), "n#k#7", "double"),
+        (MapKey(8, "2024-02-29"), "days#k#2024-02-29", "long"),
+        (MapKey(12, "-5"), "s.m#k#-5", "int"),
+        (22, "odd#k#name", "long"),
+        (MapKey(105, "key"), "map.d#k#key", "long"),
     ]
     assert columns[0].kinds == {"bitmap": {"layout": "bitmaps"}}
     assert from_json(to_json(columns), SCHEMA).columns == columns

@@ -10,6 +10,7 @@ from pyiceberg.types import ListType, MapType, NestedField
 from puffin_index import IndexDefinition, TableIndex
 from puffin_index.definition.index_definition import read_properties, unite
 from puffin_index.errors import NotFoundError
+from puffin_index.keys.map_key import MapKey
 from tests.conftest import create_table
 
 SCHEMA = Schema(
@@ -68,9 +69,9 @@ def test_keys_of_a_map_are_columns_of_their_own() -> None:
     )
 
     assert found.warnings == ()
-    assert [(c.field_id, c.map_key, dict(c.kinds)) for c in unite(found.columns[1:], found.columns)] == [
-        (6, "color", {"bitmap": {}}),
-        (6, "size", {"bitmap": {}, "bloom": {"fpp": "0.02"}}),
+    assert [(c.column_id, dict(c.kinds)) for c in unite(found.columns[1:], found.columns)] == [
+        (MapKey(6, "color"), {"bitmap": {}}),
+        (MapKey(6, "size"), {"bitmap": {}, "bloom": {"fpp": "0.02"}}),
     ]
 
 

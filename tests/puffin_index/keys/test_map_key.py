@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from puffin_index.errors import UnsupportedError
-from puffin_index.keys.map_key import MapKey, split_kind, stored_kind, values_of_key
+from puffin_index.keys.map_key import Contents, MapKey, index_of, split_kind, values_of_key
 
 MAPS = st.one_of(
     st.none(),
@@ -48,7 +48,11 @@ def test_keys_of_other_types_in_a_file_are_refused() -> None:
         values_of_key(pa.array([[(1.0, 2)]], pa.map_(pa.float64(), pa.int64())), "1")
 
 
-def test_a_stored_kind_tells_keys_of_one_map_apart() -> None:
-    assert stored_kind("bitmap", None) == "bitmap"
-    assert split_kind(2, "bitmap") == (2, "bitmap")
-    assert split_kind(2, stored_kind("bitmap", "a#k#b")) == (MapKey(2, "a#k#b"), "bitmap")
+def test_a_stored_kind_tells_the_subjects_of_one_column_apart() -> None:
+    assert index_of(2, "bitmap") == (2, "bitmap")
+    for subject in (2, MapKey(2, "a#k#b"), MapKey(2, "a#c#keys"), Contents(2, "keys"), Contents(2, "words")):
+        assert split_kind(*index_of(subject, "bitmap")) == (subject, "bitmap")
+
+
+def test_what_a_later_release_indexes_of_a_column_is_no_index_of_the_column() -> None:
+    assert split_kind(2, "bitmap#c#grams") == (2, "bitmap#c#grams")

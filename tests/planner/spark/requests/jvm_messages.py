@@ -11,7 +11,8 @@ from pyiceberg.schema import Schema
 
 from planner.spark.requests.wire import Request
 from tests import oracle
-from tests.oracle import Among, And, Between, Compare, IsNan, IsNull, Like, Not, Or
+from tests.oracle import Among, And, Between, Compare, Contains, IsEmpty, IsNan, IsNull, Like, Not, Or
+from tests.planner.laws.random_tables import LISTS
 
 _EPOCH = datetime(1970, 1, 1)
 _UNKNOWN = {"node": "unknown", "name": "Anything"}
@@ -134,6 +135,17 @@ def literal_node(value: Any, type_name: str) -> dict[str, Any] | None:
             return None
 
 
+def _contents_node(predicate: Contains | IsEmpty | IsNull, column: str, schema: Schema) -> dict[str, Any]:
+    """The node of a test of the elements of an array."""
+    found = schema.find_field(column)
+    own = str(found.field_type).removeprefix("list<").removesuffix(">").replace(", ", ",")
+    test = {Contains: "overlaps", IsEmpty: "is-empty", IsNull: "is-null"}[type(predicate)]
+    members = [literal_node(value, own) for value in predicate.values] if isinstance(predicate, Contains) else []
+    value = {"node": "column", "type": own, "field": found.field_id, "path": [column]}
+    node = {"node": "contains", "test": test, "part": "elements", "value": value, "members": members}
+    return _UNKNOWN if None in members else node
+
+
 def condition_node(predicate: oracle.Predicate, schema: Schema) -> dict[str, Any]:
     """The node of a predicate; parts that Spark would convert first are unknown."""
     match predicate:
@@ -154,6 +166,10 @@ def condition_node(predicate: oracle.Predicate, schema: Schema) -> dict[str, Any
             return _UNKNOWN if None in members else {"node": "in", "value": node, "members": members}
         case Between(column, low, high):
             return condition_node(And((Compare(column, ">=", low), Compare(column, "<=", high))), schema)
+        case Contains(column) | IsEmpty(column):
+            return _contents_node(predicate, column, schema)
+        case IsNull(column) if column in LISTS:
+            return _contents_node(predicate, column, schema)
         case IsNull(column):
             return {"node": "is-null", "value": column_node(column, schema)}
         case IsNan(column):

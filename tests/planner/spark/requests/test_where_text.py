@@ -115,5 +115,5 @@ def test_conditions_read_back_and_hide_what_they_compare_with(local_catalog: Sql
         if "?" not in text and "isnan" not in text:
             assert simplified(read_where(text, schema)) == simplified(condition), text
         hidden = _where(literals=False, conditions=(node,), columns=columns)
-        assert not any(character.isdigit() for character in hidden.replace("?", ""))
+        assert not any(character.isdigit() for character in hidden.replace(") = 0", ""))
         assert "'" not in hidden.replace("m[?]", "")
