@@ -16,8 +16,9 @@ from planner.condition.places import prefix_end
 from planner.condition.tree.nodes import ValueOperator, ValueTest
 from planner.condition.value_tests import RLIKE_TOKEN, flags_of
 from puffin_index.keys.leaf import RangeTest, SetTest
+from puffin_index.keys.sorted_keys import bytes_of_keys
 from puffin_index.keys.words import runs_of
-from puffin_index.storage.arrays import Flags
+from puffin_index.storage.arrays import Flags, distinct
 
 Stretch: TypeAlias = tuple[str, bool, bool]
 """A part of a text, whether the text begins with it, and whether the text ends with it."""
@@ -45,6 +46,10 @@ _OF_ASCII: Final = (
 
 _BECOME_ASCII: Final = "|".join("".join(f"\\x{byte:02x}" for byte in chr(letter).encode()) for letter in _OF_ASCII)
 """Finds them in bytes."""
+
+
+_LOWER: Final = np.arange(256, dtype=np.uint8)
+_LOWER[ord("A") : ord("Z") + 1] += 32
 
 
 def word_tests(test: ValueTest) -> list[WordTest]:
@@ -80,16 +85,32 @@ def _word_test(run: bytes, may_begin_before: bool, may_end_after: bool, test: Va
 
 def satisfying(test: ValueTest, words: pa.LargeBinaryArray) -> Flags:
     """Say which words satisfy a test of `word_tests`, or may."""
-    # Bytes that are no text have no letter that their bytes do not have.
     pattern = str(test.literals[0])
     run = pattern.strip("%")
     if not _is_folded(test):
-        return flags_of((pc.match_substring if pattern.endswith("%") else pc.ends_with)(words, run.encode()))
+        return _search(words, pattern, run)
     if not run.isascii():
         return np.ones(len(words), np.bool_)
-    begin, end = "" if pattern.startswith("%") else r"\A", "" if pattern.endswith("%") else r"\z"
-    found = pc.match_substring_regex(words, f"{begin}{run}{end}", ignore_case=True)
-    return flags_of(pc.or_(found, pc.match_substring_regex(words, _BECOME_ASCII)))
+    data, offsets = bytes_of_keys(words)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(_LOWER[data])]
+    found = _search(pa.Array.from_buffers(pa.large_binary(), len(words), buffers), pattern, run.lower())
+    others = distinct(np.searchsorted(offsets, np.flatnonzero(data > 127), "right") - 1)
+    found[others] |= flags_of(pc.match_substring_regex(words.take(pa.array(others)), _BECOME_ASCII))
+    return found
+
+
+def _search(words: pa.LargeBinaryArray, pattern: str, run: str) -> Flags:
+    """Search for the bytes of a run. Bytes that are no text have no letter that their bytes do not have."""
+    match pattern.startswith("%"), pattern.endswith("%"):
+        case True, True:
+            found = pc.match_substring(words, run.encode())
+        case True, False:
+            found = pc.ends_with(words, run.encode())
+        case False, True:
+            found = pc.starts_with(words, run.encode())
+        case _:
+            found = pc.equal(words, pa.scalar(run.encode(), pa.large_binary()))
+    return flags_of(found)
 
 
 def _is_folded(test: ValueTest) -> bool:

@@ -3,7 +3,6 @@
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Final, TypeAlias
@@ -20,7 +19,7 @@ from planner.condition.tree.nodes import EVERY_ROW, UNKNOWN, ByValue, Leaf, Pred
 from planner.condition.tree.simplify import chosen, conjunction
 from planner.condition.value_tests import verdicts
 from planner.condition.words import WordTest, satisfying, word_tests
-from planner.view.directories import FieldStatistics, IndexReads, KindDirectory
+from planner.view.directories import FieldStatistics, IndexReads
 from planner.view.index_view import IndexView
 from puffin_index.jobs.log_lines import level_of_trouble
 from puffin_index.keys.columns import Column, KeyArray, chosen_keys, tuple_of_keys
@@ -123,20 +122,34 @@ def column_values(
         return ColumnValues(bounds)
     if int(statistics.distinct_count[statistics.has_values].max(initial=0)) > most:
         return bounds or f"the column has more than {most} values"
-    kinds = kinds_answering(SetTest(()), Answer.EXACT)
-    directories = (view.directory(column, value_type, kind.name, reads) for kind in kinds)
-    found = _union(view, directories, statistics, most, most_bytes, reads)
-    return found if isinstance(found, ColumnValues) else bounds or found
+    lists = _lists(view, (column, value_type), statistics, most, most_bytes, reads)
+    if isinstance(lists, str):
+        return bounds or lists
+    keys = _united(lists)
+    return ColumnValues(keys) if len(keys) <= most else bounds or f"the column has more than {most} values"
 
 
-def _union(
+def listed_words(
+    view: IndexView, column: ColumnId, value_type: str, most: int, most_bytes: int, reads: IndexReads
+) -> list[KeyArray] | str:
+    """List the words of texts, by payload: some may be in several lists. Returns the reason where they cannot be."""
+    statistics = view.statistics(column, value_type, reads)
+    if statistics is None:
+        return "the column has no index"
+    return _lists(view, (column, value_type), statistics, most, most_bytes, reads)
+
+
+def _lists(
     view: IndexView,
-    directories: Iterable[KindDirectory | None],
+    column: tuple[ColumnId, str],
     statistics: FieldStatistics,
     most: int,
     most_bytes: int,
     reads: IndexReads,
-) -> ColumnValues | str:
+) -> list[KeyArray] | str:
+    """List the keys of the row groups that have a single one, and of each payload that is needed for the others."""
+    kinds = kinds_answering(SetTest(()), Answer.EXACT)
+    directories = (view.directory(*column, kind.name, reads) for kind in kinds)
     single = np.flatnonzero(statistics.has_values & (statistics.distinct_count == 1))
     lists: list[KeyArray] = [chosen_keys(statistics.minimum, single)]
     missing = statistics.has_values & (statistics.distinct_count > 1)
@@ -159,11 +172,13 @@ def _union(
         missing &= ~np.isin(directory.blob, directory.blob[listing])
     if missing.any():
         return f"{np.count_nonzero(missing)} row groups have no index that lists at most {most} values"
+    return lists
+
+
+def _united(lists: list[KeyArray]) -> KeyArray:
     if isinstance(lists[0], np.ndarray):
-        keys: KeyArray = np.unique(np.concatenate(lists))
-    else:
-        keys = rank_keys([own.cast(pa.large_binary()) for own in lists if not isinstance(own, np.ndarray)])[0]
-    return ColumnValues(keys) if len(keys) <= most else f"the column has more than {most} values"
+        return np.unique(np.concatenate(lists))
+    return rank_keys([own.cast(pa.large_binary()) for own in lists if not isinstance(own, np.ndarray)])[0]
 
 
 _Listing: TypeAlias = tuple[ColumnValues | KeyRange | str, float, int]
@@ -224,28 +239,27 @@ class ByValueTests(ABC):
         if leaf not in self.found and len(here):
             assert isinstance(leaf.test, ValueTest)
             started, reads = time.perf_counter(), IndexReads()
-            decided = [self._word(leaf, test, here, reads) for test in word_tests(leaf.test)]
+            decided = [self._word(leaf, test, reads) for test in word_tests(leaf.test)]
             texts = " AND ".join(text for _, text in decided) or "it says no word"
             text = f"{as_sql(leaf, self.schema)}: {texts}"
             implied = Implied("words", text, seconds=time.perf_counter() - started, bytes_read=reads.count.bytes)
             self.found[leaf] = conjunction([found for found, _ in decided]), implied
         return self.found[leaf][0] if len(here) else EVERY_ROW
 
-    def _word(self, leaf: ByValue, test: WordTest, here: Ints, reads: IndexReads) -> tuple[Predicate, str]:
+    def _word(self, leaf: ByValue, test: WordTest, reads: IndexReads) -> tuple[Predicate, str]:
         """Say what a test of a word says of rows, and the same as text."""
         if not isinstance(test, ValueTest):
-            found = Leaf(leaf.field_id, test, leaf.value_type)
-            return found, as_sql(found, self.schema)
+            own = Leaf(leaf.field_id, test, leaf.value_type)
+            return own, as_sql(own, self.schema)
         asked = f"a word {as_sql(replace(leaf, test=test), self.schema)}"
-        words = column_values(self.view, leaf.field_id, leaf.value_type, here, _MOST_WORDS, self.byte_budget, reads)
-        if not isinstance(words, ColumnValues):
-            return EVERY_ROW, f"{asked} (not used, {words})"
-        keys = words.keys
-        places = np.flatnonzero(satisfying(test, keys))
-        text = f"{asked} ({len(places)} of {len(keys)} words)"
-        if len(places) > _MOST_WORDS_OF_TEST:
+        lists = listed_words(self.view, leaf.field_id, leaf.value_type, _MOST_WORDS, self.byte_budget, reads)
+        if isinstance(lists, str):
+            return EVERY_ROW, f"{asked} (not used, {lists})"
+        found = _united([chosen_keys(words, np.flatnonzero(satisfying(test, words))) for words in lists])
+        text = f"{asked} ({len(found)} words of {sum(map(len, lists))})"
+        if len(found) > _MOST_WORDS_OF_TEST:
             return EVERY_ROW, text
-        return Leaf(leaf.field_id, SetTest(tuple_of_keys(chosen_keys(keys, places))), leaf.value_type), text
+        return Leaf(leaf.field_id, SetTest(tuple_of_keys(found)), leaf.value_type), text
 
     @abstractmethod
     def _can_evaluate(self, leaf: ByValue) -> bool:
