@@ -19,9 +19,10 @@ PAIRS ?= 50000
 BENCH := $(DATA)/sf$(SF)
 OF_SF := --sf $(SF) --data $(DATA)
 SSB_BENCH = JAVA_HOME="$$(bash scripts/find-java)" $(BIN)/ssb-bench
-MEASURED := run pages systems clustered scale writes doors
+MEASURED := run pages text systems clustered scale writes doors
 OPTIONS_run := --workload count --workload rows --workload aggregate --workload ssb --repeats 3
 OPTIONS_pages := --repeats 3
+OPTIONS_text := --repeats 2
 OPTIONS_systems := --repeats 2
 OPTIONS_clustered := --rows 1000000 --trials 1
 OPTIONS_scale := --repeats 3

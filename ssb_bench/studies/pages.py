@@ -118,14 +118,14 @@ def _few_rows(question: _Question, sides: Mapping[str, SparkSession], workers: M
     sql = f"SELECT {question.columns} FROM lineorder WHERE {question.where}"
     totals = f"SELECT count(*), sum(lo_revenue) FROM lineorder WHERE {question.where}"
     due = [*sides["without"].sql(totals).collect()[0]]
-    works: dict[str, Work] = {side: partial(_ask, session, sql) for side, session in sides.items()}
+    works: dict[str, Work] = {side: partial(ask, session, sql) for side, session in sides.items()}
     if question.columns == "*":
         works |= {SYSTEMS[name].title: partial(_ask_worker, one, question.where, due) for name, one in workers.items()}
     limit = partial(mul, 1 / question.times_as_fast)
     return Task(question.name, works, heading="Few rows", limit=limit)
 
 
-def _ask(spark: SparkSession, sql: str) -> Seen:
+def ask(spark: SparkSession, sql: str) -> Seen:
     """Ask Spark, and say what it has read."""
     measured, plan = with_report(spark, lambda: measure_query(spark, sql))
     counts: dict[str, Number] = {"rows read": measured.rows_read}
@@ -160,7 +160,7 @@ def _of_spark(spark: SparkSession, sides: Mapping[str, SparkSession]) -> Iterato
         ("top 10 by revenue", "SELECT * FROM lineorder ORDER BY lo_revenue DESC, id LIMIT 10", 5),
     )
     for name, sql, ratio in questions:
-        works = {side: partial(_ask, session, sql) for side, session in sides.items()}
+        works = {side: partial(ask, session, sql) for side, session in sides.items()}
         yield Task(name, works, heading="Few rows", limit=partial(mul, 1 / ratio))
 
 

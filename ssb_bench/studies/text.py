@@ -14,11 +14,11 @@ from pyspark.sql import SparkSession
 import planner
 from puffin_index import IndexDefinition, TableIndex
 from ssb_bench.data.layout import NAMESPACE
-from ssb_bench.results.record import Number
 from ssb_bench.spark_runs.bench import Bench, Repeats, Seen, Task, Work
 from ssb_bench.spark_runs.load import note_indexed, write_table
-from ssb_bench.spark_runs.measure import both_sides, measure as measure_query, with_report
+from ssb_bench.spark_runs.measure import both_sides
 from ssb_bench.spark_runs.session import CATALOG, open_catalog
+from ssb_bench.studies.pages import ask
 
 TITLE = "Words of lines, elements of arrays"
 _LINES_AN_HOUR: Final = 2_000_000
@@ -101,17 +101,8 @@ def _questions(spark: SparkSession, table: str) -> Iterator[tuple[str, str, part
 
 def _works(sides: Mapping[str, SparkSession], index: TableIndex, table: str, where: str) -> dict[str, Work]:
     sql = f"SELECT * FROM {CATALOG}.{table} WHERE {where}"
-    works: dict[str, Work] = {side: partial(_ask, session, sql) for side, session in sides.items()}
+    works: dict[str, Work] = {side: partial(ask, session, sql) for side, session in sides.items()}
     return works | {"planner.scan": lambda: _scan(index, where)}
-
-
-def _ask(spark: SparkSession, sql: str) -> Seen:
-    measured, plan = with_report(spark, lambda: measure_query(spark, sql))
-    counts: dict[str, Number] = {"rows read": measured.rows_read}
-    if plan is not None:
-        pages = {} if plan.by_pages is None else {"pages": plan.by_pages.pages_read}
-        counts |= {"row groups": plan.kept, **pages, "plan seconds": plan.planning_seconds}
-    return Seen(measured.answer, counts, measured.seconds)
 
 
 def _scan(index: TableIndex, where: str) -> Seen:
