@@ -41,7 +41,7 @@ def items() -> pa.Table:
 
 
 def write_by_arrow(folder: Path) -> None:
-    pq.write_table(items(), folder / "data.parquet", row_group_size=ROW_GROUP_ROWS)
+    pq.write_table(items(), folder / "data.parquet", row_group_size=ROW_GROUP_ROWS, write_page_index=True)
 
 
 def write_by_duckdb(folder: Path) -> None:
@@ -70,7 +70,8 @@ def write_by_spark(folder: Path) -> None:
 def edited(change: Callable[[Struct], None], names: tuple[str, ...] = ("id", "k", "name")) -> Callable[[Path], None]:
     def write(folder: Path) -> None:
         path = folder / "data.parquet"
-        pq.write_table(items().select(names), path, row_group_size=ROW_GROUP_ROWS, use_dictionary=False)
+        rows, writing = items().select(names), {"use_dictionary": False, "write_page_index": True}
+        pq.write_table(rows, path, row_group_size=ROW_GROUP_ROWS, **writing)
         edit_footer(path, change)
 
     return write
