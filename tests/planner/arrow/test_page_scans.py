@@ -206,6 +206,15 @@ def test_no_index_is_read_where_most_pages_hold_a_match(large: TableIndex, where
     assert plan_scan(large, where, limits=READ_LIMITS).plan.index_bytes_read == 0
 
 
+def test_no_index_is_read_for_pages_that_cannot_be_read_alone(tmp_path: Path) -> None:
+    index = large_table(tmp_path, write_page_index=False)
+    for where in ("k = 7", "k IN (7, 70, 70000)"):
+        planner.scan(index, where).read_all()
+        # Directories have been read by now.
+        plan = plan_scan(index, where, limits=READ_LIMITS).plan
+        assert (plan.index_bytes_read, plan.by_pages) == (0, None)
+
+
 def test_keys_are_located_by_an_index_whatever_it_saves(large: TableIndex) -> None:
     read = DataRead()
     found = planner.locate(large, {"k": [7, 70], "c": [3, 2]}, data_read=read)
